@@ -1,0 +1,105 @@
+//! What a stream was promised: contracts, classes and changes of them.
+
+use crate::request::StreamId;
+use crate::share::Share;
+use crate::time::Duration;
+
+/// Who goes first, in this order.
+///
+/// The order takes effect with the class scheduler; until then every stream is served as
+/// best effort under its contract, whatever class it states.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Class {
+    /// Done within a stated bound, from reserved time.
+    GuaranteedLatency,
+    /// A rate kept in every time cycle.
+    GuaranteedRate,
+    /// Unshaped, while other best effort can be shaped in its favour.
+    SoftRealTime,
+    /// The usual.
+    #[default]
+    BestEffort,
+    /// Whatever nobody else wants, in preemptible pieces.
+    Background,
+}
+
+/// What a stream owns of the device's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contract {
+    /// Share of disk time that it gets whenever it wants it.
+    pub reserve: Share,
+    /// Share of disk time that it never exceeds for long.
+    pub limit: Share,
+    /// Its part of the slack, against the other streams' weights: 1 to [`Contract::WEIGHT_MAX`].
+    pub weight: u32,
+    /// Who goes first.
+    pub class: Class,
+}
+
+impl Contract {
+    /// The largest weight.
+    pub const WEIGHT_MAX: u32 = 10_000;
+
+    /// The default contract with another reservation.
+    #[must_use]
+    pub const fn reserving(reserve: Share) -> Self {
+        Self { reserve, limit: Share::FULL, weight: 100, class: Class::BestEffort }
+    }
+}
+
+impl Default for Contract {
+    /// No reservation, no limit, weight 100, best effort.
+    fn default() -> Self {
+        Self::reserving(Share::ZERO)
+    }
+}
+
+/// A stream as it is added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamSpec {
+    /// What it owns.
+    pub contract: Contract,
+    /// The stream whose limits and reservation hold as well (a file's virtual disk, a virtual
+    /// disk's tenant). Refused until hierarchies exist.
+    pub parent: Option<StreamId>,
+    /// Requests that may wait; one more is refused.
+    pub queue_max: u32,
+    /// Pieces of it that may be at the device at once.
+    pub depth_max: u32,
+    /// Largest piece in bytes that goes out at once; a larger request goes out in several.
+    pub piece_bytes_max: u64,
+}
+
+impl Default for StreamSpec {
+    /// The default contract, no parent, 1024 waiting, no depth of its own, requests whole.
+    fn default() -> Self {
+        Self {
+            contract: Contract::default(),
+            parent: None,
+            queue_max: 1024,
+            depth_max: u32::MAX,
+            piece_bytes_max: u64::MAX,
+        }
+    }
+}
+
+/// A change while running; refused whole or done whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change<'a> {
+    /// A new stream under a name not in use.
+    AddStream(StreamId, StreamSpec),
+    /// A stream without queued or in-flight requests goes.
+    RemoveStream(StreamId),
+    /// New contracts for several streams at once, admitted or refused together.
+    SetContracts(&'a [(StreamId, Contract)]),
+    /// How many pieces the device may hold.
+    SetDepth(u32),
+    /// How many pieces of one stream the device may hold.
+    SetStreamDepth(StreamId, u32),
+    /// Share of the device that admission keeps free.
+    SetHeadroom(Share),
+    /// How long the scheduler may stay with one stream; for policies that have horizons.
+    SetHorizon(Duration),
+    /// The client says that a request came too late for it.
+    MissedDeadline(StreamId),
+}
