@@ -84,7 +84,7 @@ impl Default for StreamSpec {
 }
 
 /// A change while running; refused whole or done whole.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change<'a> {
     /// A new stream under a name not in use.
     AddStream(StreamId, StreamSpec),

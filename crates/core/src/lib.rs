@@ -1,13 +1,42 @@
+//! Sans-IO scheduling of a storage device's *time*.
+//!
+//! [`Engine`] takes requests, completions and changes with the time at which they happen, and
+//! answers what the device shall do next. It owns queues, limits, accounts, pieces and events; a
+//! [`policy`] orders ready streams, a [`cost`] model says what a piece will take.
+//!
+//! Does not know: clocks, threads, sockets, files, logs, virtual disks' names. The daemon and the
+//! simulator run it unchanged. Accounts are in integers: tokens are signed nanoseconds of disk
+//! time, shares are parts per million with the remainder carried.
 #![no_std]
-//! Sans-IO scheduling of disk time.
+#![forbid(unsafe_code)]
+
 extern crate alloc;
 
+mod bucket;
 mod contract;
+pub mod cost;
+mod engine;
+mod error;
+mod event;
+mod heap;
+mod ledger;
+mod pieces;
+pub mod policy;
 mod request;
+mod requests;
 mod share;
+mod stream;
 mod time;
+mod usage;
 
+pub use bucket::TokenBucket;
 pub use contract::{Change, Class, Contract, StreamSpec};
+pub use engine::{Cancel, Completion, Config, Engine, Limits};
+pub use error::{ChangeError, ConfigError, Refusal};
+pub use event::Event;
+pub use heap::IndexedHeap;
+pub use ledger::DeviceTime;
 pub use request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 pub use share::Share;
+pub use stream::{Head, StreamCounters, StreamView};
 pub use time::{Duration, Instant};

@@ -1,0 +1,69 @@
+//! Cost models: how much disk time a piece will take.
+//!
+//! A cost model supplies modelled costs; the engine charges, the policy orders.
+
+use alloc::boxed::Box;
+
+use crate::request::{Kind, StreamId};
+use crate::time::Duration;
+
+mod fixed;
+
+/// What a cost model may know of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PieceShape {
+    /// Whose it is.
+    pub stream: StreamId,
+    /// What it does.
+    pub kind: Kind,
+    /// Its length.
+    pub bytes: u64,
+    /// Sectors of 512 bytes between the end of the stream's previous piece and the start of this
+    /// one, in either direction; `None` for a stream's first.
+    pub distance_sectors: Option<u64>,
+}
+
+/// Estimates disk time. Called by the engine, on its thread, once for every piece that becomes the
+/// next of its stream.
+pub trait CostModel: Send {
+    /// The disk time that this piece will take if it goes out next: what is debited at dispatch,
+    /// and its part when a window's busy time is divided. At least 1 ns.
+    fn estimate(&mut self, piece: &PieceShape) -> Duration;
+}
+
+/// Numbers that a cost model may be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CostParameters {
+    /// Estimate for a piece that continues its stream's previous one.
+    pub sequential: Duration,
+    /// Estimate for any other.
+    pub random: Duration,
+}
+
+impl Default for CostParameters {
+    /// 300 µs and 20 ms (zygaria §3).
+    fn default() -> Self {
+        Self { sequential: Duration::from_micros(300), random: Duration::from_millis(20) }
+    }
+}
+
+/// A cost model that can be configured by name.
+pub struct CostEntry {
+    /// Its name in configurations.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub doc: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Makes one.
+    pub build: fn(CostParameters) -> Box<dyn CostModel>,
+}
+
+/// Every cost model there is.
+pub static REGISTRY: &[CostEntry] = &[fixed::ENTRY];
+
+/// The entry of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static CostEntry> {
+    REGISTRY.iter().find(|entry| entry.name == name)
+}

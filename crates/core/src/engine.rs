@@ -1,0 +1,566 @@
+//! The engine: queues, limits, accounts and pieces, once; the policy only orders.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use crate::cost::{self, CostModel, CostParameters, PieceShape};
+use crate::error::{ConfigError, Refusal};
+use crate::event::{Event, Events};
+use crate::heap::IndexedHeap;
+use crate::ledger::{DeviceTime, Ledger};
+use crate::pieces::{Piece, PieceTable};
+use crate::policy::{self, Pick, PieceDone, Policy};
+use crate::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
+use crate::requests::{RequestTable, State};
+use crate::share::Share;
+use crate::stream::{Head, Stream, StreamView};
+use crate::time::{Duration, Instant};
+use crate::usage::UsageClock;
+
+mod changes;
+mod charging;
+
+/// Bytes in a sector, the unit of distance between pieces.
+const SECTOR: u64 = 512;
+
+/// Bounds on everything that grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Pieces at the device at once, now; [`crate::Change::SetDepth`] changes it.
+    pub depth: u32,
+    /// The most that [`Limits::depth`] may become.
+    pub depth_max: u32,
+    /// Requests alive at once.
+    pub requests_max: u32,
+    /// Streams at once.
+    pub streams_max: u32,
+}
+
+impl Default for Limits {
+    /// Depth 1 of at most 1024; 65,536 requests; 16,384 streams.
+    fn default() -> Self {
+        Self { depth: 1, depth_max: 1024, requests_max: 65_536, streams_max: 16_384 }
+    }
+}
+
+/// How an engine is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config<'a> {
+    /// A name in [`crate::policy::REGISTRY`].
+    pub policy: &'a str,
+    /// A name in [`crate::cost::REGISTRY`].
+    pub cost_model: &'a str,
+    /// Numbers for the cost model.
+    pub cost: CostParameters,
+    /// Bounds.
+    pub limits: Limits,
+    /// Share of the device that admission keeps free.
+    pub headroom: Share,
+    /// p: an idle stream keeps the reservation of this long (zygaria §2.1).
+    pub period: Duration,
+    /// Busy time is divided this often when more than one piece may be at the device.
+    pub window: Duration,
+}
+
+impl Default for Config<'_> {
+    /// `zygaria` over `fixed` costs, no headroom, a period of 1 s and windows of 100 ms.
+    fn default() -> Self {
+        Self {
+            policy: "zygaria",
+            cost_model: "fixed",
+            cost: CostParameters::default(),
+            limits: Limits::default(),
+            headroom: Share::ZERO,
+            period: Duration::from_secs(1),
+            window: Duration::from_millis(100),
+        }
+    }
+}
+
+/// A request that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a request completes exactly once, and its client waits for it"]
+pub struct Completion {
+    /// Which one.
+    pub request: RequestId,
+    /// Whose.
+    pub stream: StreamId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// From arrival to the dispatch of its first piece.
+    pub queue_time: Duration,
+    /// From there to the completion of its last.
+    pub service_time: Duration,
+}
+
+/// What a cancel did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cancel {
+    /// It was queued and is gone: no completion follows.
+    Gone,
+    /// It is at the device: what was not sent is dropped, and its completion follows.
+    InFlight,
+    /// No such request lives.
+    Unknown,
+}
+
+/// The time that the device is held idle for a stream.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    stream: StreamId,
+    since: Option<Instant>,
+    until: Instant,
+}
+
+/// Schedules one device's time.
+///
+/// Inputs are `handle_*`, outputs are `poll_*`. After every input call
+/// [`poll_dispatch`](Self::poll_dispatch) until it answers `None` and start what it returns;
+/// call [`handle_timeout`](Self::handle_timeout) when the time of
+/// [`poll_timeout`](Self::poll_timeout) has come (early is harmless, late costs accuracy only).
+/// Time is passed in and never goes back: an earlier `now` counts as the latest one seen.
+///
+/// Nothing here reads a clock, logs, or blocks; two engines fed alike answer alike.
+pub struct Engine {
+    policy: Box<dyn Policy>,
+    cost: Box<dyn CostModel>,
+    limits: Limits,
+    headroom: Share,
+    period: Duration,
+    now: Instant,
+    streams: Vec<Option<Stream>>,
+    requests: RequestTable,
+    pieces: PieceTable,
+    /// Pieces at the device.
+    in_flight: u32,
+    /// Streams that are ready.
+    ready: u32,
+    /// Streams with work that their limit holds back, by when it will not, in ns.
+    parked: IndexedHeap<i64>,
+    hold: Option<Hold>,
+    ledger: Ledger,
+    usage_clock: UsageClock,
+    /// The dearest charge or estimate so far: what one piece can block others for.
+    dearest: Duration,
+    /// What streams that were removed had been charged.
+    departed: Duration,
+    /// Requests for streams that do not exist.
+    refused_unknown: u64,
+    events: Events,
+}
+
+impl Engine {
+    /// An engine for an idle device with no streams.
+    ///
+    /// # Errors
+    /// If a name is in no registry or a bound is zero.
+    pub fn new(config: &Config<'_>) -> Result<Self, ConfigError> {
+        let policy = policy::find(config.policy)
+            .ok_or_else(|| ConfigError::UnknownPolicy(config.policy.to_string()))?;
+        let cost = cost::find(config.cost_model)
+            .ok_or_else(|| ConfigError::UnknownCostModel(config.cost_model.to_string()))?;
+        config.check()?;
+        Ok(Self::with_policy(config, (policy.build)(), (cost.build)(config.cost)))
+    }
+
+    /// As [`new`](Self::new), with a policy and a cost model that are in no registry.
+    #[must_use]
+    pub fn with_policy(
+        config: &Config<'_>,
+        policy: Box<dyn Policy>,
+        cost: Box<dyn CostModel>,
+    ) -> Self {
+        Self {
+            policy,
+            cost,
+            limits: config.limits,
+            headroom: config.headroom,
+            period: config.period,
+            now: Instant::ZERO,
+            streams: Vec::new(),
+            requests: RequestTable::default(),
+            pieces: PieceTable::default(),
+            in_flight: 0,
+            ready: 0,
+            parked: IndexedHeap::default(),
+            hold: None,
+            ledger: Ledger::new(config.window),
+            usage_clock: UsageClock::default(),
+            dearest: Duration::ZERO,
+            departed: Duration::ZERO,
+            refused_unknown: 0,
+            events: Events::default(),
+        }
+    }
+
+    /// A request arrives.
+    ///
+    /// # Errors
+    /// If it is not taken: nothing is kept of it and no completion follows.
+    pub fn handle_arrival(&mut self, now: Instant, request: Request) -> Result<(), Refusal> {
+        self.observe(now);
+        let Some(stream) = lookup(&mut self.streams, request.stream) else {
+            self.refused_unknown += 1;
+            return Err(Refusal::UnknownStream(request.stream));
+        };
+        stream.counters.arrived += 1;
+        if let Err(refusal) = check(&request, stream, &self.requests, self.limits.requests_max) {
+            stream.counters.refused += 1;
+            return Err(refusal);
+        }
+        let was_empty = stream.queue.len() == 0;
+        stream.live += 1;
+        self.requests.push(&mut stream.queue, request, self.now);
+        if was_empty {
+            stream.wake(self.now);
+            self.set_head(request.stream);
+            self.refresh(request.stream);
+        }
+        let stream = self.streams[request.stream.0 as usize].as_ref().expect("looked up above");
+        self.policy.arrived(self.now, stream.view());
+        Ok(())
+    }
+
+    /// The device has finished a piece, or given it up. Answers the request's completion if that
+    /// was its last piece.
+    ///
+    /// # Panics
+    /// If the piece is not at the device: it was never dispatched, or has completed.
+    pub fn handle_completion(
+        &mut self,
+        now: Instant,
+        piece: PieceId,
+        outcome: Outcome,
+    ) -> Option<Completion> {
+        self.observe(now);
+        let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
+        self.in_flight -= 1;
+        let charge = self.settle(&piece);
+        let completion = self.finish(&piece, outcome);
+        self.refresh(piece.stream);
+        let done = PieceDone {
+            estimate: piece.estimate,
+            charge,
+            response: self.now.since(piece.dispatched_at),
+        };
+        let stream =
+            self.streams[piece.stream.0 as usize].as_ref().expect("streams outlive pieces");
+        self.policy.completed(self.now, stream.view(), &done);
+        completion
+    }
+
+    /// A client gives a request up.
+    pub fn handle_cancel(&mut self, now: Instant, request: RequestId) -> Cancel {
+        self.observe(now);
+        let Some(live) = self.requests.get(request) else { return Cancel::Unknown };
+        let (state, pieces, id) = (live.state, live.pieces, live.request.stream);
+        self.requests.live(request).outcome = Outcome::Cancelled;
+        if state == State::Queued {
+            self.leave_queue(request, id);
+            self.tell_changed(id);
+        }
+        if pieces > 0 {
+            return Cancel::InFlight;
+        }
+        let _over = self.requests.remove(request);
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        stream.live -= 1;
+        stream.counters.cancelled += 1;
+        Cancel::Gone
+    }
+
+    /// The time that [`poll_timeout`](Self::poll_timeout) named has come, or not yet.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.observe(now);
+        if self.policy.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.policy.timeout(self.now);
+        }
+    }
+
+    /// What the device shall do next; `None` when it has enough, nobody is ready, or it is held.
+    pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+        self.observe(now);
+        if self.in_flight >= self.limits.depth {
+            if self.ready == 0 {
+                self.ledger.unsaturated();
+            }
+            return None;
+        }
+        match self.policy.pick(self.now) {
+            Pick::Stream(id) => {
+                self.release_hold();
+                return Some(self.dispatch(id));
+            }
+            Pick::Hold { stream, until } => self.hold_for(stream, until),
+            Pick::Nothing => {
+                assert!(self.ready == 0, "a policy names a ready stream if there is one");
+                self.release_hold();
+            }
+        }
+        self.ledger.unsaturated();
+        if self.in_flight == 0 {
+            self.close_idle();
+        }
+        None
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if at all.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let parked = self.parked.peek().map(|(at, _)| instant(at));
+        let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1);
+        let hold = self.hold.map(|hold| hold.until);
+        [parked, cut, hold, self.policy.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Events dropped because nobody fetched them.
+    #[must_use]
+    pub fn events_dropped(&self) -> u64 {
+        self.events.dropped()
+    }
+
+    /// A stream's state, if it exists.
+    #[must_use]
+    pub fn stream(&self, id: StreamId) -> Option<StreamView<'_>> {
+        self.streams.get(id.0 as usize)?.as_ref().map(Stream::view)
+    }
+
+    /// All streams, by id.
+    pub fn streams(&self) -> impl Iterator<Item = StreamView<'_>> {
+        self.streams.iter().flatten().map(Stream::view)
+    }
+
+    /// Pieces at the device.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// How many pieces the device may hold.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.limits.depth
+    }
+
+    /// The device's account of time up to the last call.
+    #[must_use]
+    pub fn device_time(&self) -> DeviceTime {
+        self.ledger.device_time(self.now, self.in_flight > 0)
+    }
+
+    /// Notes the time: wakes what its limit held back and closes a window that is over.
+    fn observe(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        if let Some(bits) = self.usage_clock.rescale(self.now) {
+            self.fade(bits);
+        }
+        while let Some((at, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now) {
+            self.refresh(StreamId(id));
+            self.tell_changed(StreamId(id));
+            let still = self.parked.peek() == Some((at, id));
+            assert!(!still, "a stream that its limit let go is not held back at the same time");
+        }
+        let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
+        if cut.is_some_and(|at| at <= self.now) {
+            let closing = self.ledger.close(self.now, false);
+            self.divide(closing, true);
+        }
+    }
+
+    /// Sends the next piece of a ready stream.
+    fn dispatch(&mut self, id: StreamId) -> Dispatch {
+        let stream =
+            self.streams[id.0 as usize].as_mut().expect("policies name streams that exist");
+        assert!(stream.ready, "policies name streams that are ready");
+        let head = stream.head.expect("a ready stream has a head");
+        stream.pieces += 1;
+        stream.debit(head.estimate, self.usage_clock.weight(self.now), self.now);
+        if head.bytes > 0 {
+            stream.last_end = Some(head.offset + head.bytes);
+        }
+        self.ledger.dispatched(self.now);
+        self.in_flight += 1;
+        self.dearest = self.dearest.max(head.estimate);
+        let piece = self.pieces.insert(Piece {
+            request: head.request,
+            stream: id,
+            estimate: head.estimate,
+            dispatched_at: self.now,
+        });
+        let live = self.requests.live(head.request);
+        if live.bytes_sent == 0 {
+            live.dispatched_at = self.now;
+        }
+        live.pieces += 1;
+        live.bytes_sent += head.bytes;
+        if live.bytes_sent == live.request.bytes {
+            self.requests.unlink(&mut stream.queue, head.request);
+        }
+        self.set_head(id);
+        self.refresh(id);
+        self.watch_promise(id);
+        let stream = self.streams[id.0 as usize].as_ref().expect("looked up above");
+        self.policy.dispatched(self.now, stream.view());
+        Dispatch { piece, request: head.request, offset: head.offset, bytes: head.bytes }
+    }
+
+    /// Notes a piece's end in its request; answers the completion if the request is over.
+    fn finish(&mut self, piece: &Piece, outcome: Outcome) -> Option<Completion> {
+        let live = self.requests.live(piece.request);
+        live.pieces -= 1;
+        live.outcome = live.outcome.max(outcome);
+        let (state, failed) = (live.state, live.outcome != Outcome::Done);
+        let over = live.pieces == 0 && (state == State::Sent || failed);
+        if failed && state == State::Queued {
+            self.leave_queue(piece.request, piece.stream);
+        }
+        let stream =
+            self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
+        stream.pieces -= 1;
+        if !over {
+            return None;
+        }
+        let live = self.requests.remove(piece.request);
+        stream.live -= 1;
+        stream.count(&live.request, live.outcome);
+        if let Some(deadline) = live.request.deadline.filter(|at| *at < self.now) {
+            let late = self.now.since(deadline);
+            self.events.push(Event::Late { stream: piece.stream, request: piece.request, late });
+        }
+        Some(Completion {
+            request: piece.request,
+            stream: piece.stream,
+            outcome: live.outcome,
+            queue_time: live.dispatched_at.since(live.arrived_at),
+            service_time: self.now.since(live.dispatched_at),
+        })
+    }
+
+    /// Takes a queued request out of its stream's queue.
+    fn leave_queue(&mut self, request: RequestId, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        self.requests.unlink(&mut stream.queue, request);
+        if stream.head.is_some_and(|head| head.request == request) {
+            self.set_head(id);
+        }
+        self.refresh(id);
+    }
+
+    /// Works out a stream's next piece.
+    fn set_head(&mut self, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        stream.head = stream.queue.head().map(|request| {
+            let live = self.requests.live(request);
+            let Request { kind, offset, bytes, .. } = live.request;
+            let (offset, left) = (offset + live.bytes_sent, bytes - live.bytes_sent);
+            let bytes = left.min(stream.spec.piece_bytes_max);
+            let near = stream.last_end.filter(|_| kind != Kind::Flush);
+            let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
+            let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
+            let estimate = self.cost.estimate(&shape).max(Duration::from_nanos(1));
+            Head { request, sequence: live.sequence, offset, bytes, estimate }
+        });
+    }
+
+    /// Works out whether a stream is ready; the policy is told by the caller.
+    fn refresh(&mut self, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let wants = stream.head.is_some() && stream.pieces < stream.spec.depth_max;
+        let ready = match wants.then(|| stream.below_limit(self.now)) {
+            None => {
+                self.parked.remove(id.0);
+                false
+            }
+            Some(Ok(())) => {
+                self.parked.remove(id.0);
+                true
+            }
+            Some(Err(until)) => {
+                self.parked.set(id.0, until);
+                false
+            }
+        };
+        self.ready = self.ready + u32::from(ready) - u32::from(stream.ready);
+        stream.ready = ready;
+    }
+
+    fn tell_changed(&mut self, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
+        self.policy.changed(self.now, stream.view());
+    }
+}
+
+impl Config<'_> {
+    fn check(&self) -> Result<(), ConfigError> {
+        let limits = self.limits;
+        let field = |field, value, max| {
+            let fits = (1..=max).contains(&value);
+            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min: 1, max }) }
+        };
+        field("queue_depth", u64::from(limits.depth), u64::from(limits.depth_max))?;
+        field("requests_max", u64::from(limits.requests_max), u64::from(u32::MAX - 1))?;
+        field("streams_max", u64::from(limits.streams_max), u64::from(u32::MAX - 1))?;
+        field("period", self.period.as_nanos(), Duration::from_secs(60).as_nanos())?;
+        field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())
+    }
+}
+
+impl Stream {
+    fn count(&mut self, request: &Request, outcome: Outcome) {
+        let counters = &mut self.counters;
+        match outcome {
+            Outcome::Cancelled => counters.cancelled += 1,
+            Outcome::Failed => {
+                counters.completed += 1;
+                counters.failed += 1;
+            }
+            Outcome::Done => {
+                counters.completed += 1;
+                match request.kind {
+                    Kind::Read => counters.bytes_read += request.bytes,
+                    Kind::Write => counters.bytes_written += request.bytes,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn lookup(streams: &mut [Option<Stream>], id: StreamId) -> Option<&mut Stream> {
+    streams.get_mut(id.0 as usize)?.as_mut()
+}
+
+fn check(
+    request: &Request,
+    stream: &Stream,
+    requests: &RequestTable,
+    requests_max: u32,
+) -> Result<(), Refusal> {
+    let Request { id, kind, offset, bytes, .. } = *request;
+    if id.0 >= requests_max {
+        return Err(Refusal::IdOutOfRange { request: id, requests_max });
+    }
+    if requests.get(id).is_some() {
+        return Err(Refusal::IdInUse(id));
+    }
+    if (bytes == 0) != (kind == Kind::Flush) {
+        return Err(Refusal::BadLength { request: id, bytes });
+    }
+    if offset.checked_add(bytes).is_none() {
+        return Err(Refusal::BadExtent(id));
+    }
+    if !stream.waiting_room() {
+        return Err(Refusal::QueueFull { stream: stream.id, queue_max: stream.spec.queue_max });
+    }
+    Ok(())
+}
+
+fn instant(nanos: i64) -> Instant {
+    Instant::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}

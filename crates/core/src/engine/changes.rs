@@ -1,0 +1,169 @@
+//! Live changes: streams, contracts, depths. Each is checked whole, then made whole.
+
+use super::Engine;
+use crate::contract::{Change, Contract, StreamSpec};
+use crate::error::ChangeError;
+use crate::event::Event;
+use crate::request::StreamId;
+use crate::share::Share;
+use crate::stream::Stream;
+use crate::time::Instant;
+
+impl Engine {
+    /// Something is to be different from now on.
+    ///
+    /// # Errors
+    /// If it can't be: then nothing has changed.
+    pub fn handle_change(&mut self, now: Instant, change: Change<'_>) -> Result<(), ChangeError> {
+        self.observe(now);
+        let changed = match change {
+            Change::AddStream(id, spec) => self.add_stream(id, spec),
+            Change::RemoveStream(id) => self.remove_stream(id),
+            Change::SetContracts(contracts) => self.set_contracts(contracts),
+            Change::SetDepth(depth) => self.set_depth(depth),
+            Change::SetStreamDepth(id, depth) => self.set_stream_depth(id, depth),
+            Change::SetHeadroom(headroom) => self.set_headroom(headroom),
+            // No policy of today has horizons; the next change of a stream tells those that will.
+            Change::SetHorizon(_) => Ok(()),
+            Change::MissedDeadline(id) => self.missed_deadline(id),
+        };
+        if let Err(error) = changed {
+            self.events.push(Event::Refused(error));
+        }
+        changed
+    }
+
+    fn add_stream(&mut self, id: StreamId, spec: StreamSpec) -> Result<(), ChangeError> {
+        let streams_max = self.limits.streams_max;
+        if id.0 >= streams_max {
+            return Err(ChangeError::StreamOutOfRange { stream: id, streams_max });
+        }
+        if self.stream(id).is_some() {
+            return Err(ChangeError::StreamInUse(id));
+        }
+        if let Some(parent) = spec.parent {
+            return Err(ChangeError::Parent { stream: id, parent });
+        }
+        if spec.piece_bytes_max == 0 {
+            return Err(ChangeError::PieceBytes(id));
+        }
+        check_depth(spec.depth_max, u32::MAX)?;
+        check_contract(id, spec.contract)?;
+        self.admit(&[(id, spec.contract)], self.headroom)?;
+        let slot = id.0 as usize;
+        if slot >= self.streams.len() {
+            self.streams.resize_with(slot + 1, || None);
+        }
+        self.streams[slot] = Some(Stream::new(id, spec, self.period, self.now));
+        self.tell_changed(id);
+        self.events.push(Event::Admitted(id, spec.contract));
+        Ok(())
+    }
+
+    fn remove_stream(&mut self, id: StreamId) -> Result<(), ChangeError> {
+        let live = self.find(id)?.live;
+        if live > 0 {
+            return Err(ChangeError::StreamBusy { stream: id, live });
+        }
+        if self.hold.is_some_and(|hold| hold.stream == id) {
+            self.release_hold();
+        }
+        if self.find(id)?.in_window.pieces > 0 {
+            let end = if self.in_flight > 0 { self.now } else { self.ledger.last_completion() };
+            let closing = self.ledger.close(end, false);
+            self.divide(closing, true);
+        }
+        let gone = self.streams[id.0 as usize].take().expect("found above");
+        self.departed += gone.counters.charged;
+        self.policy.removed(self.now, id);
+        Ok(())
+    }
+
+    fn set_contracts(&mut self, contracts: &[(StreamId, Contract)]) -> Result<(), ChangeError> {
+        for (index, (id, contract)) in contracts.iter().enumerate() {
+            self.find(*id)?;
+            check_contract(*id, *contract)?;
+            if contracts[..index].iter().any(|(other, _)| other == id) {
+                return Err(ChangeError::NamedTwice(*id));
+            }
+        }
+        self.admit(contracts, self.headroom)?;
+        let (period, now) = (self.period, self.now);
+        for (id, contract) in contracts {
+            self.find(*id)?.set_contract(*contract, period, now);
+            self.refresh(*id);
+            self.tell_changed(*id);
+            self.events.push(Event::Admitted(*id, *contract));
+        }
+        Ok(())
+    }
+
+    fn set_depth(&mut self, depth: u32) -> Result<(), ChangeError> {
+        check_depth(depth, self.limits.depth_max)?;
+        self.limits.depth = depth;
+        Ok(())
+    }
+
+    fn set_stream_depth(&mut self, id: StreamId, depth: u32) -> Result<(), ChangeError> {
+        check_depth(depth, u32::MAX)?;
+        self.find(id)?.spec.depth_max = depth;
+        self.refresh(id);
+        self.tell_changed(id);
+        Ok(())
+    }
+
+    fn set_headroom(&mut self, headroom: Share) -> Result<(), ChangeError> {
+        self.admit(&[], headroom)?;
+        self.headroom = headroom;
+        Ok(())
+    }
+
+    fn missed_deadline(&mut self, id: StreamId) -> Result<(), ChangeError> {
+        self.find(id)?;
+        self.events.push(Event::MissedDeadline(id));
+        self.tell_changed(id);
+        Ok(())
+    }
+
+    fn find(&mut self, id: StreamId) -> Result<&mut Stream, ChangeError> {
+        super::lookup(&mut self.streams, id).ok_or(ChangeError::UnknownStream(id))
+    }
+
+    /// Σ reserve ≤ 1 - headroom (zygaria §2.3), with `contracts` in place of what is now.
+    fn admit(
+        &self,
+        contracts: &[(StreamId, Contract)],
+        headroom: Share,
+    ) -> Result<(), ChangeError> {
+        let replaced = |id: StreamId| contracts.iter().any(|(other, _)| *other == id);
+        let kept = self.streams().filter(|stream| !replaced(stream.id()));
+        let kept = kept.map(|stream| u64::from(stream.contract().reserve.ppm())).sum::<u64>();
+        let new = contracts.iter().map(|(_, contract)| u64::from(contract.reserve.ppm()));
+        let asked_ppm = kept + new.sum::<u64>();
+        let available =
+            Share::from_ppm(Share::PARTS - headroom.ppm()).expect("a part of the whole");
+        if asked_ppm > u64::from(available.ppm()) {
+            return Err(ChangeError::Overbooked { asked_ppm, available });
+        }
+        Ok(())
+    }
+}
+
+fn check_contract(stream: StreamId, contract: Contract) -> Result<(), ChangeError> {
+    let Contract { reserve, limit, weight, .. } = contract;
+    if limit == Share::ZERO {
+        return Err(ChangeError::ZeroLimit(stream));
+    }
+    if reserve > limit {
+        return Err(ChangeError::ReserveAboveLimit { stream, reserve, limit });
+    }
+    if !(1..=Contract::WEIGHT_MAX).contains(&weight) {
+        return Err(ChangeError::Weight { stream, weight });
+    }
+    Ok(())
+}
+
+fn check_depth(depth: u32, depth_max: u32) -> Result<(), ChangeError> {
+    let fits = (1..=depth_max).contains(&depth);
+    if fits { Ok(()) } else { Err(ChangeError::Depth { depth, depth_max }) }
+}

@@ -1,0 +1,139 @@
+//! Charging: how busy and held time becomes streams' debts.
+
+use super::{Engine, Hold};
+use crate::event::Event;
+use crate::ledger::Closing;
+use crate::pieces::Piece;
+use crate::request::StreamId;
+use crate::stream::Stream;
+use crate::time::{Duration, Instant};
+
+impl Engine {
+    /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper its
+    /// modelled cost until the window closes.
+    pub(super) fn settle(&mut self, piece: &Piece) -> Duration {
+        let modelled = piece.estimate.as_nanos();
+        let stream =
+            self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
+        let window = &mut stream.in_window;
+        self.ledger.completed(self.now, piece.stream, modelled, window.pieces == 0);
+        window.pieces += 1;
+        window.modelled += modelled;
+        window.estimates += piece.estimate.as_tokens();
+        let alone = self.limits.depth == 1 && self.in_flight == 0;
+        if !alone {
+            return piece.estimate;
+        }
+        let closing = self.ledger.close(self.now, true);
+        self.divide(closing, false)
+    }
+
+    /// The device has nothing to do.
+    pub(super) fn close_idle(&mut self) {
+        if let Some(closing) = self.ledger.idle() {
+            self.divide(closing, true);
+        }
+    }
+
+    /// Divides a window's busy time among the streams that completed pieces in it, in proportion
+    /// to modelled cost; every nanosecond is given out. Answers the last stream's charge.
+    pub(super) fn divide(&mut self, mut closing: Closing, tell: bool) -> Duration {
+        let weight = self.usage_clock.weight(self.now);
+        let touched = core::mem::take(&mut closing.touched);
+        let mut charge = Duration::ZERO;
+        for id in &touched {
+            let stream = self.streams[id.0 as usize].as_mut().expect("removal closes the window");
+            let window = core::mem::take(&mut stream.in_window);
+            charge = closing.part(window.modelled);
+            stream.charge(window.pieces, window.estimates, charge, weight, self.now);
+            let each = charge.as_nanos() / u64::from(window.pieces.max(1));
+            self.dearest = self.dearest.max(Duration::from_nanos(each));
+            if tell {
+                self.refresh(*id);
+                self.tell_changed(*id);
+            }
+        }
+        assert!(closing.divide == 0 || touched.is_empty(), "a window is divided to the last ns");
+        self.ledger.recycle(touched);
+        charge
+    }
+
+    /// The device stays idle for `stream`; a new hold ends the old one.
+    pub(super) fn hold_for(&mut self, stream: StreamId, until: Instant) {
+        if self.hold.is_none_or(|hold| hold.stream != stream) {
+            self.release_hold();
+            self.hold = Some(Hold { stream, since: None, until });
+        }
+        if let Some(hold) = &mut self.hold {
+            hold.until = until;
+            if self.in_flight == 0 {
+                hold.since.get_or_insert(self.now);
+            }
+        }
+    }
+
+    /// Ends a hold and charges it.
+    pub(super) fn release_hold(&mut self) {
+        let Some(hold) = self.hold.take() else { return };
+        let held = hold.since.map_or(Duration::ZERO, |since| self.now.since(since));
+        let Some(Some(stream)) = self.streams.get_mut(hold.stream.0 as usize) else { return };
+        if held > Duration::ZERO {
+            self.ledger.held += held;
+            self.ledger.charged += held;
+            stream.counters.held += held;
+            stream.charge(1, 0, held, self.usage_clock.weight(self.now), self.now);
+            self.refresh(hold.stream);
+            self.tell_changed(hold.stream);
+        }
+    }
+
+    /// All recent usage loses the doublings that the clock scaled out; orders stay, keys change.
+    pub(super) fn fade(&mut self, bits: u32) {
+        for stream in self.streams.iter_mut().flatten() {
+            stream.fade(bits);
+        }
+        for stream in self.streams.iter().flatten().filter(|stream| stream.ready) {
+            self.policy.changed(self.now, stream.view());
+        }
+    }
+
+    /// Tells when a stream that is served now is further behind than the guarantee allows: more
+    /// than u and (depth + 1) of the dearest pieces.
+    pub(super) fn watch_promise(&mut self, id: StreamId) {
+        let pieces = u64::from(self.limits.depth) + 1;
+        let blocking = Duration::from_nanos(self.dearest.as_nanos().saturating_mul(pieces));
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
+        let Some(behind) = stream.behind(blocking) else { return };
+        if stream.broken_at.is_some_and(|at| self.now.since(at) < self.period) {
+            return;
+        }
+        stream.broken_at = Some(self.now);
+        self.events.push(Event::PromiseBroken { stream: id, behind });
+    }
+
+    /// Checks every sum that must hold; O(streams).
+    ///
+    /// # Panics
+    /// If one does not: a bug in the engine.
+    pub fn assert_conserved(&self) {
+        self.ledger.assert_conserved(self.now, self.in_flight > 0);
+        let streams = || self.streams.iter().flatten();
+        for Stream { id, counters: c, live, queue, ready, head, .. } in streams() {
+            let over = c.refused + c.completed + c.cancelled;
+            assert_eq!(c.arrived, over + u64::from(*live), "requests of {id:?} are conserved");
+            assert!(queue.len() <= *live, "{id:?} has queued requests that do not live");
+            assert!(!ready || head.is_some(), "{id:?} is ready without work");
+        }
+        let charged = streams().map(|stream| stream.counters.charged.as_nanos()).sum::<u64>();
+        let total = self.ledger.charged.as_nanos();
+        assert_eq!(charged + self.departed.as_nanos(), total, "all charges are on an account");
+        let pieces = streams().map(|stream| stream.pieces).sum::<u32>();
+        assert_eq!(pieces, self.in_flight, "pieces are conserved");
+        assert_eq!(self.pieces.len(), self.in_flight as usize, "pieces are conserved");
+        let ready = streams().filter(|stream| stream.ready).count();
+        assert_eq!(ready, self.ready as usize, "ready streams are counted");
+        let idle = |stream: &&Stream| stream.in_window.pieces == 0;
+        let undivided = streams().filter(|stream| !idle(stream)).count();
+        assert!(undivided == 0 || self.ledger.cut_at().is_some(), "a window was forgotten");
+    }
+}

@@ -1,0 +1,62 @@
+//! What the engine has to tell: promises given, refused, missed and broken.
+
+use alloc::collections::VecDeque;
+
+use crate::contract::Contract;
+use crate::error::ChangeError;
+use crate::request::{RequestId, StreamId};
+use crate::time::Duration;
+
+/// Something that an operator or a client may want to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A stream's contract holds from now on.
+    Admitted(StreamId, Contract),
+    /// A change was refused.
+    Refused(ChangeError),
+    /// A request completed after the deadline that it stated.
+    Late {
+        /// Whose.
+        stream: StreamId,
+        /// Which.
+        request: RequestId,
+        /// By how much.
+        late: Duration,
+    },
+    /// A client reported a missed deadline.
+    MissedDeadline(StreamId),
+    /// A backlogged stream is further behind its reservation than the guarantee allows.
+    PromiseBroken {
+        /// Whose.
+        stream: StreamId,
+        /// By how much disk time more than allowed.
+        behind: Duration,
+    },
+}
+
+/// Events not fetched yet; the oldest are dropped.
+const EVENTS_MAX: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct Events {
+    queue: VecDeque<Event>,
+    dropped: u64,
+}
+
+impl Events {
+    pub(crate) fn push(&mut self, event: Event) {
+        if self.queue.len() == EVENTS_MAX {
+            self.queue.pop_front();
+            self.dropped += 1;
+        }
+        self.queue.push_back(event);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

@@ -1,0 +1,102 @@
+//! Policies: who is served next. One short file each, behind one small trait.
+//!
+//! The engine owns queues, classes, limits, accounts and pieces, and calls the policy on its own
+//! thread. A policy orders the streams that are *ready* (work queued, below their limit and
+//! depth); it may keep whatever index it needs, keyed by stream.
+
+use alloc::boxed::Box;
+
+use crate::request::StreamId;
+use crate::stream::StreamView;
+use crate::time::{Duration, Instant};
+
+mod fifo;
+mod zygaria;
+
+/// What a policy wants done now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// The next piece of this stream goes out. The stream must be ready.
+    Stream(StreamId),
+    /// The device shall stay idle for this stream until then, at its charge, unless something
+    /// arrives that changes the choice.
+    Hold {
+        /// For whom.
+        stream: StreamId,
+        /// Until when.
+        until: Instant,
+    },
+    /// Nobody is ready.
+    Nothing,
+}
+
+/// A piece that the device has finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PieceDone {
+    /// What was debited at dispatch.
+    pub estimate: Duration,
+    /// What it cost: exact at depth 1; deeper its modelled cost, corrected when the window closes
+    /// (a call of [`Policy::changed`]).
+    pub charge: Duration,
+    /// From dispatch to completion.
+    pub response: Duration,
+}
+
+/// Orders ready streams.
+///
+/// Called by the engine alone, after it has updated the stream that the view shows; a call is
+/// made for every change of what a view answers, so indexes keyed on views stay true. No call may
+/// block. Cancelled requests show up as `changed`.
+pub trait Policy: Send {
+    /// A request joined the stream's queue; its place is `stream.queued()`, from 1.
+    fn arrived(&mut self, now: Instant, stream: StreamView<'_>);
+    /// There is room at the device: who goes? Must name a ready stream if there is one, or hold.
+    fn pick(&mut self, now: Instant) -> Pick;
+    /// A piece went out; the view shows what is next.
+    fn dispatched(&mut self, now: Instant, stream: StreamView<'_>);
+    /// A piece was finished and charged.
+    fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone);
+    /// Readiness, contract, accounts or head changed in another way; also once for a new stream.
+    fn changed(&mut self, now: Instant, stream: StreamView<'_>);
+    /// The stream is gone; its id may come back for another.
+    fn removed(&mut self, now: Instant, stream: StreamId);
+    /// The time named by [`poll_timeout`](Self::poll_timeout) has come.
+    fn timeout(&mut self, now: Instant);
+    /// When the policy wants [`timeout`](Self::timeout), if at all.
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+/// What a policy counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Currency {
+    /// Disk time.
+    Time,
+    /// Requests.
+    Requests,
+}
+
+/// A policy that can be configured by name.
+pub struct PolicyEntry {
+    /// Its name in configurations.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub doc: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// What it counts.
+    pub currency: Currency,
+    /// Whether it promises each stream its reserved share of disk time, within the bounds of
+    /// `docs/scheduling.md`: the conformance suite then holds it to that.
+    pub keeps_reservations: bool,
+    /// Makes one.
+    pub build: fn() -> Box<dyn Policy>,
+}
+
+/// Every policy there is.
+pub static REGISTRY: &[PolicyEntry] = &[zygaria::ENTRY, fifo::ENTRY];
+
+/// The entry of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static PolicyEntry> {
+    REGISTRY.iter().find(|entry| entry.name == name)
+}

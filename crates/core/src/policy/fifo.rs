@@ -1,0 +1,65 @@
+//! First in, first out over all streams: what a device without a scheduler does.
+
+use alloc::boxed::Box;
+
+use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use crate::heap::IndexedHeap;
+use crate::request::StreamId;
+use crate::stream::StreamView;
+use crate::time::Instant;
+
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "fifo",
+    doc: "in the order of arrival, whoever sends most gets most; limits hold, reservations do not",
+    source: "the foil of every paper",
+    currency: Currency::Requests,
+    keeps_reservations: false,
+    build: || Box::new(Fifo::default()),
+};
+
+/// Ready streams by the arrival of their oldest request.
+#[derive(Default)]
+struct Fifo(IndexedHeap<u64>);
+
+impl Fifo {
+    fn place(&mut self, stream: StreamView<'_>) {
+        match stream.head().filter(|_| stream.ready()) {
+            Some(head) => self.0.set(stream.id().0, head.sequence),
+            None => self.0.remove(stream.id().0),
+        }
+    }
+}
+
+impl Policy for Fifo {
+    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>) {
+        if stream.queued() == 1 {
+            self.place(stream);
+        }
+    }
+
+    fn pick(&mut self, _now: Instant) -> Pick {
+        self.0.peek().map_or(Pick::Nothing, |(_, id)| Pick::Stream(StreamId(id)))
+    }
+
+    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
+        self.place(stream);
+    }
+
+    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
+        self.place(stream);
+    }
+
+    fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
+        self.place(stream);
+    }
+
+    fn removed(&mut self, _now: Instant, stream: StreamId) {
+        self.0.remove(stream.0);
+    }
+
+    fn timeout(&mut self, _now: Instant) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}

@@ -1,0 +1,312 @@
+//! A stream: its contract, its accounts, its queue, and what of it a policy may see.
+
+use crate::bucket::TokenBucket;
+use crate::contract::{Contract, StreamSpec};
+use crate::request::{RequestId, StreamId};
+use crate::requests::Queue;
+use crate::share::Share;
+use crate::time::{Duration, Instant};
+use crate::usage::Usage;
+
+/// The next piece of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Of which request.
+    pub request: RequestId,
+    /// The request's place in the order of arrival over all streams.
+    pub sequence: u64,
+    /// First byte on the device.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// The disk time it is expected to take.
+    pub estimate: Duration,
+}
+
+/// What happened to a stream's requests, and the disk time it was charged, since it was added.
+///
+/// `arrived = refused + queued + in_flight + completed + cancelled`, always.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamCounters {
+    /// Requests offered.
+    pub arrived: u64,
+    /// Of these, not taken.
+    pub refused: u64,
+    /// Done or failed.
+    pub completed: u64,
+    /// Of the completed, failed.
+    pub failed: u64,
+    /// Given up before completion.
+    pub cancelled: u64,
+    /// Bytes of completed reads.
+    pub bytes_read: u64,
+    /// Bytes of completed writes.
+    pub bytes_written: u64,
+    /// Disk time charged, holding included.
+    pub charged: Duration,
+    /// Of the charged, time that the device was held idle for it.
+    pub held: Duration,
+}
+
+/// What the current window has of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InWindow {
+    pub(crate) pieces: u32,
+    pub(crate) modelled: u64,
+    /// Estimates debited at dispatch, to be corrected.
+    pub(crate) estimates: i64,
+}
+
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) spec: StreamSpec,
+    pub(crate) queue: Queue,
+    pub(crate) head: Option<Head>,
+    /// End of the piece that went out last, in bytes on the device.
+    pub(crate) last_end: Option<u64>,
+    /// Pieces at the device.
+    pub(crate) pieces: u32,
+    /// Requests that arrived and have not completed.
+    pub(crate) live: u32,
+    pub(crate) ready: bool,
+    pub(crate) in_window: InWindow,
+    pub(crate) counters: StreamCounters,
+    pub(crate) broken_at: Option<Instant>,
+    accounts: Accounts,
+}
+
+/// Token buckets and recent usage (zygaria §2.1 and §3).
+///
+/// The reserve bucket's level stays in 0 ± u, u = reservation × period: an idle stream keeps at
+/// most u, and a debt from slack is forgiven below -f·u (f the reservation), but for the request
+/// that led there. With a plain floor of -u the guarantee would not hold: a stream that starts a
+/// window at the floor gets nothing while its debt fills up and others use the slack, and then
+/// waits f·(1-f)·p for streams that return with their u. -f·u keeps the sum at u
+/// (`docs/scheduling.md`).
+struct Accounts {
+    reserve: TokenBucket,
+    /// Not kept while the limit is the whole device.
+    limit: TokenBucket,
+    usage: Usage,
+    /// Estimates debited and not yet corrected.
+    pending: i64,
+    /// Most credit kept while idle: u.
+    credit_max: i64,
+    /// Most debt kept from slack.
+    debt_max: i64,
+    /// Most credit the limit bucket keeps.
+    burst_max: i64,
+}
+
+impl Accounts {
+    fn new(contract: Contract, period: Duration, now: Instant) -> Self {
+        let mut accounts = Self {
+            reserve: TokenBucket::new(contract.reserve, now),
+            limit: TokenBucket::new(contract.limit, now),
+            usage: Usage::default(),
+            pending: 0,
+            credit_max: 0,
+            debt_max: 0,
+            burst_max: 0,
+        };
+        accounts.set_bounds(contract, period);
+        accounts
+    }
+
+    fn set_bounds(&mut self, contract: Contract, period: Duration) {
+        let of_tokens = |tokens: i64, share: Share| {
+            let parts = i128::from(tokens) * i128::from(share.ppm());
+            i64::try_from(parts / i128::from(Share::PARTS)).unwrap_or(i64::MAX)
+        };
+        self.credit_max = of_tokens(period.as_tokens(), contract.reserve);
+        self.burst_max = of_tokens(period.as_tokens(), contract.limit);
+        self.debt_max = of_tokens(self.credit_max, contract.reserve);
+    }
+
+    fn cap_credit(&mut self) {
+        self.reserve.cap(self.credit_max.saturating_sub(self.pending));
+    }
+
+    /// Forgives what the debt exceeds its most by, but for the `last` request that led there.
+    fn forgive_debt(&mut self, last: i64) {
+        let settled = self.reserve.level().saturating_add(self.pending);
+        let floor = self.debt_max.saturating_add(last).saturating_neg();
+        if settled < floor {
+            self.reserve.take(settled - floor);
+        }
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(id: StreamId, spec: StreamSpec, period: Duration, now: Instant) -> Self {
+        Self {
+            id,
+            spec,
+            queue: Queue::default(),
+            head: None,
+            last_end: None,
+            pieces: 0,
+            live: 0,
+            ready: false,
+            in_window: InWindow::default(),
+            counters: StreamCounters::default(),
+            broken_at: None,
+            accounts: Accounts::new(spec.contract, period, now),
+        }
+    }
+
+    pub(crate) fn view(&self) -> StreamView<'_> {
+        StreamView(self)
+    }
+
+    pub(crate) fn set_contract(&mut self, contract: Contract, period: Duration, now: Instant) {
+        let accounts = &mut self.accounts;
+        accounts.reserve.advance(now);
+        accounts.reserve.set_rate(contract.reserve);
+        if self.spec.contract.limit == Share::FULL {
+            accounts.limit = TokenBucket::new(contract.limit, now);
+        }
+        accounts.limit.advance(now);
+        accounts.limit.set_rate(contract.limit);
+        accounts.set_bounds(contract, period);
+        accounts.cap_credit();
+        accounts.forgive_debt(0);
+        self.spec.contract = contract;
+    }
+
+    /// The stream asks again after its queue was empty: it keeps at most u.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        self.accounts.reserve.advance(now);
+        self.accounts.cap_credit();
+    }
+
+    /// Debits an estimate at dispatch.
+    pub(crate) fn debit(&mut self, estimate: Duration, weight: i64, now: Instant) {
+        let tokens = estimate.as_tokens();
+        self.accounts.reserve.advance(now);
+        self.accounts.reserve.take(tokens);
+        self.accounts.limit.take(tokens);
+        self.accounts.pending += tokens;
+        self.accounts.usage.add(tokens, weight);
+    }
+
+    /// Corrects the debited estimates of `pieces` to what was really used.
+    pub(crate) fn charge(
+        &mut self,
+        pieces: u32,
+        estimates: i64,
+        charge: Duration,
+        weight: i64,
+        now: Instant,
+    ) {
+        let accounts = &mut self.accounts;
+        let (used, correction) = (charge.as_tokens(), charge.as_tokens() - estimates);
+        accounts.reserve.advance(now);
+        accounts.pending -= estimates;
+        accounts.reserve.take(correction);
+        accounts.forgive_debt(used / i64::from(pieces.max(1)));
+        accounts.limit.take(correction);
+        accounts.usage.add(correction, weight);
+        self.counters.charged += charge;
+    }
+
+    pub(crate) fn fade(&mut self, bits: u32) {
+        self.accounts.usage.shift(bits);
+    }
+
+    /// Whether it may run under its limit; if not, when it may again, in ns.
+    pub(crate) fn below_limit(&mut self, now: Instant) -> Result<(), i64> {
+        if self.spec.contract.limit == Share::FULL {
+            return Ok(());
+        }
+        let limit = &mut self.accounts.limit;
+        limit.advance(now);
+        limit.cap(self.accounts.burst_max);
+        if limit.level() > 0 { Ok(()) } else { Err(limit.holds_at(1)) }
+    }
+
+    /// By how much the reserve bucket is above what the promise allows a backlogged stream.
+    pub(crate) fn behind(&self, blocking: Duration) -> Option<Duration> {
+        let settled = self.accounts.reserve.level().saturating_add(self.accounts.pending);
+        let allowed = self.accounts.credit_max.saturating_add(blocking.as_tokens());
+        u64::try_from(settled - allowed).ok().filter(|behind| *behind > 0).map(Duration::from_nanos)
+    }
+
+    pub(crate) fn waiting_room(&self) -> bool {
+        self.queue.len() < self.spec.queue_max
+    }
+}
+
+/// What a policy may see of a stream.
+#[derive(Clone, Copy)]
+pub struct StreamView<'a>(&'a Stream);
+
+impl StreamView<'_> {
+    /// Its name.
+    #[must_use]
+    pub fn id(self) -> StreamId {
+        self.0.id
+    }
+
+    /// What it owns.
+    #[must_use]
+    pub fn contract(self) -> Contract {
+        self.0.spec.contract
+    }
+
+    /// Work is queued, and neither its limit nor its depth forbids that it goes out.
+    #[must_use]
+    pub fn ready(self) -> bool {
+        self.0.ready
+    }
+
+    /// Its next piece.
+    #[must_use]
+    pub fn head(self) -> Option<Head> {
+        self.0.head
+    }
+
+    /// Requests waiting.
+    #[must_use]
+    pub fn queued(self) -> u32 {
+        self.0.queue.len()
+    }
+
+    /// Pieces at the device.
+    #[must_use]
+    pub fn in_flight(self) -> u32 {
+        self.0.pieces
+    }
+
+    /// The level of its reserve bucket in ns of disk time, as of the last change.
+    #[must_use]
+    pub fn reserve_level(self) -> i64 {
+        self.0.accounts.reserve.level()
+    }
+
+    /// When its reserve bucket will hold (or came to hold) its next piece's estimate, in ns;
+    /// `i64::MAX` for never.
+    #[must_use]
+    pub fn deadline_ns(self) -> i64 {
+        let estimate = self.0.head.map_or(Duration::ZERO, |head| head.estimate);
+        self.0.accounts.reserve.holds_at(estimate.as_tokens())
+    }
+
+    /// A number that orders streams by recent disk time per weight.
+    #[must_use]
+    pub fn usage_per_weight(self) -> i64 {
+        self.0.accounts.usage.key() / i64::from(self.0.spec.contract.weight)
+    }
+
+    /// What happened to its requests.
+    #[must_use]
+    pub fn counters(self) -> StreamCounters {
+        self.0.counters
+    }
+
+    /// How it was added, with the contract of today.
+    #[must_use]
+    pub fn spec(self) -> StreamSpec {
+        self.0.spec
+    }
+}
