@@ -1,0 +1,98 @@
+//! `disktime serve`: the daemon in the foreground.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use disktime_server::{Config, Server};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::BadInput;
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime serve --config disktime.toml
+  kill -HUP PID      read the configuration again and change contracts live
+  kill -TERM PID     finish the requests taken, then end
+
+A configuration:
+  [server]
+  nbd = [\"unix:/tmp/disktime.sock\"]
+
+  [[device]]
+  name = \"disk\"
+  back_end = \"file:/srv/disktime\"     # or \"memory\"
+  emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
+
+  [[vdisk]]
+  name = \"db\"
+  device = \"disk\"
+  size = \"8GiB\"
+  reserve = \"70%\"                     # also: limit, weight, class";
+
+/// Serves the virtual disks of a configuration over NBD until SIGTERM.
+///
+/// Prints each virtual disk's URI once clients can connect.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The configuration, in TOML
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Print the URIs as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Vdisk<'a> {
+    name: &'a str,
+    device: &'a str,
+    uris: &'a [String],
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let config = read(arguments)?;
+    // Before any thread starts: a signal must not end the process half-way.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals can't be handled")?;
+    let mut server = Server::start(config)?;
+    announce(&server, arguments.json)?;
+    for signal in &mut signals {
+        if signal != SIGHUP {
+            break;
+        }
+        match read(arguments).and_then(|config| Ok(server.reload(config)?)) {
+            Ok(()) => eprintln!("disktime: contracts changed"),
+            Err(error) => eprintln!("disktime: nothing changed: {error:#}"),
+        }
+    }
+    eprintln!("disktime: finishing the requests taken");
+    server.shutdown()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(arguments: &Arguments) -> anyhow::Result<Config> {
+    let config = Config::read(&arguments.config);
+    config.map_err(|error| BadInput(format!("{}: {error}", arguments.config.display())).into())
+}
+
+fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
+    let disks = server.vdisks();
+    if json {
+        let disks = disks.iter().map(|disk| Vdisk {
+            name: &disk.name,
+            device: &disk.device,
+            uris: &disk.uris,
+        });
+        println!("{}", serde_json::to_string(&disks.collect::<Vec<_>>())?);
+        return Ok(());
+    }
+    let width = disks.iter().map(|disk| disk.name.len()).max().unwrap_or(0);
+    for disk in disks {
+        println!("{:width$}  {}", disk.name, disk.uris.join("  "));
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! The disk as a whole, on drives small or simple enough to reckon by hand.
+
+use super::*;
+use crate::preset;
+
+const READ: Kind = Kind::Read;
+
+fn op(kind: Kind, offset: u64, bytes: u64) -> Op {
+    Op { kind, offset, bytes, fua: false }
+}
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// One zone of 100 sectors a track at 10 ms a revolution: a sector takes 100 µs. Arrival overhead
+/// 50 µs, hits 10 µs, bus 10 µs a sector, three segments of 40 sectors.
+fn spec() -> DiskSpec {
+    let zone = Zone { cylinders: 50, sectors_per_track: 100, track_skew: 10, cylinder_skew: 20 };
+    let layout = Layout { rpm: 6000, surfaces: 2, sectors: 10_000, zones: vec![zone] };
+    DiskSpec {
+        geometry: Geometry::new(&layout),
+        seek: SeekCurve::RootAndLine { first_ms: 1.0, root_ms: 0.1, slope_ms: 0.01 },
+        head_switch: micros(800),
+        write_settle: micros(500),
+        overhead: Overhead { media: micros(50), hit: micros(10) },
+        bus_bytes_per_second: 51_200_000,
+        read_ahead: ReadAhead { segments: 3, segment_bytes: 40 * SECTOR_BYTES },
+        queue_depth: 4,
+        order: Order::Fcfs,
+    }
+}
+
+/// Drives a disk one operation at a time.
+struct Client {
+    disk: Disk,
+    now: Instant,
+}
+
+impl Client {
+    fn new(spec: DiskSpec) -> Self {
+        let mut disk = Disk::new(spec, 0);
+        // Sector 0 is under the head at time zero.
+        disk.mechanics.phase_ns = 0;
+        Self { disk, now: Instant::ZERO }
+    }
+
+    /// How long `sectors` from `first` take.
+    fn run(&mut self, kind: Kind, first: u64, sectors: u64) -> Duration {
+        let begin = self.now;
+        self.disk.submit(begin, 0, op(kind, first * SECTOR_BYTES, sectors * SECTOR_BYTES));
+        self.now = self.disk.next_completion().unwrap();
+        let mut done = Vec::new();
+        self.disk.advance(self.now, &mut done);
+        assert_eq!(done, [Completion { tag: 0, at: self.now }]);
+        self.now.since(begin)
+    }
+
+    fn think(&mut self, span: Duration) {
+        self.now = self.now + span;
+    }
+}
+
+#[test]
+fn a_read_waits_for_its_sector_and_passes_it() {
+    let mut client = Client::new(spec());
+    // Sector 10 comes by 1 ms after time zero; four sectors take .4 ms.
+    assert_eq!(client.run(READ, 10, 4), micros(1400));
+}
+
+#[test]
+fn a_missed_sector_costs_a_revolution() {
+    let mut client = Client::new(spec());
+    // After 50 µs of overhead sector 0 has gone.
+    assert_eq!(client.run(READ, 0, 1), micros(10_100));
+}
+
+#[test]
+fn a_read_that_continues_waits_for_the_head_only() {
+    let mut client = Client::new(spec());
+    client.run(READ, 10, 4);
+    // The head goes on: sector 15 ends .2 ms later, whatever the overheads.
+    assert_eq!(client.run(READ, 14, 2), micros(200));
+    client.think(micros(150));
+    assert_eq!(client.run(READ, 16, 2), micros(50));
+    // Four more sectors pass meanwhile: the next two are in the buffer.
+    client.think(micros(400));
+    assert_eq!(client.run(READ, 18, 2), micros(10 + 2 * 10));
+}
+
+#[test]
+fn reading_ahead_stops_when_the_segment_is_full_and_takes_up_again() {
+    let mut client = Client::new(spec());
+    client.run(READ, 10, 4);
+    // It reads up to sector 54, which takes 4 ms, and stops.
+    client.think(micros(5_000));
+    // A hit moves the limit by four: the head waits for sector 54 to come round, at 15.4 ms.
+    assert_eq!(client.run(READ, 14, 4), micros(10 + 4 * 10));
+    assert_eq!(client.run(READ, 18, 36), micros(10 + 36 * 10));
+    assert_eq!(client.run(READ, 54, 1), Instant::from_nanos(15_500_000).since(at_micros(6_820)));
+}
+
+/// So many microseconds after time zero.
+fn at_micros(micros: u64) -> Instant {
+    Instant::from_nanos(micros * 1000)
+}
+
+#[test]
+fn a_read_shortly_ahead_lets_the_head_go_on() {
+    let mut client = Client::new(spec());
+    client.run(READ, 10, 4);
+    // Sectors 14 to 19 pass first.
+    assert_eq!(client.run(READ, 20, 1), micros(700));
+}
+
+#[test]
+fn segments_remember_other_streams() {
+    let mut client = Client::new(spec());
+    client.run(READ, 10, 4);
+    client.think(micros(4_000));
+    client.run(READ, 5_000, 4);
+    assert_eq!(client.run(READ, 14, 40), micros(10 + 40 * 10));
+    // The whole of it comes from the buffer, beyond it from the medium again.
+    assert!(client.run(READ, 54, 1) > micros(1000));
+}
+
+#[test]
+fn a_written_extent_leaves_the_buffer() {
+    let mut client = Client::new(spec());
+    client.run(READ, 10, 4);
+    client.think(micros(4_000));
+    client.run(Kind::Write, 20, 1);
+    assert!(client.run(READ, 14, 2) > micros(1000));
+}
+
+#[test]
+fn a_write_goes_through_and_settles() {
+    let mut client = Client::new(spec());
+    // On the track itself there is nothing to settle.
+    assert_eq!(client.run(Kind::Write, 10, 4), micros(1400));
+    // One at a time, the next in sequence has just gone.
+    assert_eq!(client.run(Kind::Zeroes, 14, 4), micros(10_400));
+    // Sector 200 is on the next cylinder, at slot 30: at 11.8 ms, 50 µs + 1 ms + .5 ms make
+    // 13.35 ms and slot 33, so it comes at 23 ms. A read would have had it at 13 ms.
+    assert_eq!(client.now, at_micros(11_800));
+    assert_eq!(client.run(Kind::Write, 200, 1), micros(11_300));
+}
+
+#[test]
+fn queued_writes_in_sequence_lose_nothing() {
+    let mut disk = Client::new(spec()).disk;
+    for tag in 0..4 {
+        let offset = (10 + tag * 2) * SECTOR_BYTES;
+        disk.submit(Instant::ZERO, tag, op(Kind::Write, offset, 2 * SECTOR_BYTES));
+    }
+    let mut done = Vec::new();
+    disk.advance(at_micros(10_000), &mut done);
+    let at: Vec<Instant> = done.iter().map(|completion| completion.at).collect();
+    assert_eq!(at, [1200, 1400, 1600, 1800].map(at_micros));
+}
+
+#[test]
+fn flush_and_trim_cost_the_electronics_only() {
+    let mut client = Client::new(spec());
+    client.run(READ, 10, 4);
+    assert_eq!(client.run(Kind::Flush, 0, 0), micros(10));
+    assert_eq!(client.run(Kind::Trim, 5_000, 100), micros(10));
+    // The head has gone on meanwhile.
+    assert_eq!(client.run(READ, 14, 1), micros(80));
+}
+
+#[test]
+fn satf_takes_the_nearest_on_the_platter() {
+    let mut spec = spec();
+    spec.order = Order::Satf { aging_permille: 0 };
+    spec.read_ahead.segments = 0;
+    let mut disk = Client::new(spec).disk;
+    // While the first is served: far in angle, far in cylinders, just behind the head.
+    for (tag, sector) in [(0, 10), (1, 9), (2, 9_000), (3, 12)] {
+        disk.submit(Instant::ZERO, tag, op(READ, sector * SECTOR_BYTES, SECTOR_BYTES));
+    }
+    let mut done = Vec::new();
+    disk.advance(at_micros(100_000), &mut done);
+    let tags: Vec<u64> = done.iter().map(|completion| completion.tag).collect();
+    assert_eq!(tags[..2], [0, 3]);
+    assert_eq!(done[1].at, at_micros(1300));
+}
+
+#[test]
+fn the_seed_turns_the_spindle() {
+    let first = |seed| {
+        let mut disk = Disk::new(preset::deskstar_34gxp(), seed);
+        disk.submit(Instant::ZERO, 0, op(READ, 0, 4096));
+        disk.next_completion()
+    };
+    // The number itself: recorded runs rest on how the generator turns a seed into an angle.
+    assert_eq!(first(1), Some(Instant::from_nanos(1_481_229)));
+    assert_ne!(first(1), first(2));
+}
+
+#[test]
+#[should_panic(expected = "above the queue depth")]
+fn uncollected_completions_count_as_inside() {
+    let mut disk = Disk::new(spec(), 0);
+    for tag in 0..5 {
+        disk.submit(Instant::ZERO + Duration::from_secs(tag), tag, op(READ, 0, 512));
+    }
+}
+
+#[test]
+#[should_panic(expected = "past the end")]
+fn past_the_end_is_the_callers_error() {
+    let mut disk = Disk::new(spec(), 0);
+    let capacity = disk.capacity_bytes();
+    disk.submit(Instant::ZERO, 0, op(READ, capacity - 512, 513));
+}
+
+#[test]
+#[should_panic(expected = "time went back")]
+fn time_does_not_go_back() {
+    let mut disk = Disk::new(spec(), 0);
+    disk.advance(at_micros(2), &mut Vec::new());
+    disk.advance(at_micros(1), &mut Vec::new());
+}

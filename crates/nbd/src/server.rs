@@ -1,0 +1,13 @@
+//! The server's side: the handshake, what a request is allowed to ask, and how to answer it.
+
+mod check;
+mod error;
+mod handshake;
+pub mod reply;
+
+pub use check::{Checked, Operation, Reject};
+pub use error::HandshakeError;
+pub use handshake::{Exports, Handshake, ServerHandshake, Session};
+
+/// Length of the server's greeting in bytes.
+pub const GREETING_BYTES: usize = 18;

@@ -1,0 +1,454 @@
+//! The server's half of the handshake ("Fixed newstyle negotiation", "Option types").
+
+use alloc::vec::Vec;
+
+use crate::bytes::{Cursor, Gather, prefix, wire_str};
+use crate::code::{InfoType, OptionCode, OptionReply};
+use crate::export::ExportInfo;
+use crate::flags::{ClientFlags, HandshakeFlags};
+use crate::limits::{
+    HANDSHAKE_REPLY_BYTES_MAX, LIST_REPLY_BYTES_MAX, OPTION_DATA_BYTES_MAX, OPTION_DRAIN_BYTES_MAX,
+    OPTIONS_MAX, STRING_BYTES_MAX,
+};
+use crate::magic;
+use crate::server::GREETING_BYTES;
+use crate::server::error::HandshakeError;
+use crate::server::reply::ReplyStyle;
+
+const OPTION_HEADER_BYTES: usize = 16;
+const OPTION_REPLY_HEADER_BYTES: usize = 20;
+/// Padding after the answer to `EXPORT_NAME`, unless `NO_ZEROES` was agreed.
+const EXPORT_NAME_PADDING: [u8; 124] = [0; 124];
+
+/// The exports that a server offers. Called by [`ServerHandshake::handle_input`] on its caller's
+/// thread, at most once per option of the client; must not block.
+pub trait Exports {
+    /// Hands every export to `each`, in the order in which they shall be listed. Only names and
+    /// descriptions are used; what exceeds [`LIST_REPLY_BYTES_MAX`] is ignored.
+    fn list(&self, each: &mut dyn FnMut(&ExportInfo));
+
+    /// The export of this name. The empty name asks for the default export; whether there is
+    /// one is for the implementation to say.
+    fn find(&self, name: &str) -> Option<ExportInfo>;
+}
+
+/// Where the handshake stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// Send what was written, read more.
+    NeedMore,
+    /// Send what was written, then serve requests; bytes not consumed are the first of them.
+    Transmission(Session),
+    /// The client leaves: send what was written, then close.
+    Aborted,
+}
+
+/// What was agreed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The export, with the flags that this client was told.
+    pub export: ExportInfo,
+    /// How to answer reads.
+    pub style: ReplyStyle,
+    /// Whether the client asked for the block sizes and so must keep to them. If not, it may send
+    /// requests of any alignment, and they are refused unless the minimum is 1.
+    pub client_knows_block_sizes: bool,
+}
+
+/// One client's handshake.
+///
+/// Send [`greeting`](Self::greeting) first; then hand every piece of input, of any length, to
+/// [`handle_input`](Self::handle_input) until it returns something other than
+/// [`Handshake::NeedMore`]. It does no input or output, keeps at most [`OPTION_DATA_BYTES_MAX`]
+/// bytes, and doesn't know time: how long a client may take is for the caller to decide.
+#[derive(Debug, Default)]
+pub struct ServerHandshake {
+    state: State,
+    input: Gather,
+    flags: ClientFlags,
+    structured_replies: bool,
+    options_seen: u32,
+    reply_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    ClientFlags,
+    OptionHeader,
+    /// An option whose data matters.
+    OptionData {
+        option: OptionCode,
+        length: usize,
+    },
+    /// An option that is answered whatever the rest of its data says.
+    Drain {
+        option: OptionCode,
+        bytes_left: u32,
+        reply: OptionReply,
+    },
+    Over,
+}
+
+/// What follows from one option.
+enum Verdict {
+    Answered,
+    Begin(Session),
+}
+
+impl ServerHandshake {
+    /// A handshake that has yet to begin.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the server says first.
+    #[must_use]
+    pub fn greeting(&self) -> [u8; GREETING_BYTES] {
+        let mut bytes = [0; GREETING_BYTES];
+        let flags = HandshakeFlags::FIXED_NEWSTYLE.with(HandshakeFlags::NO_ZEROES);
+        bytes[0..8].copy_from_slice(&magic::GREETING.to_be_bytes());
+        bytes[8..16].copy_from_slice(&magic::OPTION.to_be_bytes());
+        bytes[16..18].copy_from_slice(&flags.to_wire().to_be_bytes());
+        bytes
+    }
+
+    /// Takes input and appends the answers to `out`. Returns how many bytes of `input` were
+    /// consumed: all of them, unless the handshake ended before.
+    ///
+    /// Over its life a handshake appends at most [`HANDSHAKE_REPLY_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    /// The connection must be closed, after sending what was written so far. Every later call
+    /// returns [`HandshakeError::Over`].
+    pub fn handle_input(
+        &mut self,
+        input: &[u8],
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, Handshake), HandshakeError> {
+        let mut rest = input;
+        let result = self.advance(&mut rest, exports, out);
+        if !matches!(result, Ok(Handshake::NeedMore)) {
+            self.state = State::Over;
+        }
+        result.map(|handshake| (input.len() - rest.len(), handshake))
+    }
+
+    /// Every turn of the loop consumes a message or part of a drain, so input bounds it.
+    fn advance(
+        &mut self,
+        input: &mut &[u8],
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Result<Handshake, HandshakeError> {
+        loop {
+            match self.state {
+                State::ClientFlags => {
+                    let Some(bytes) = self.input.array(input) else {
+                        return Ok(Handshake::NeedMore);
+                    };
+                    self.client_flags(ClientFlags::from_wire(u32::from_be_bytes(bytes)))?;
+                }
+                State::OptionHeader => {
+                    let Some(bytes) = self.input.array(input) else {
+                        return Ok(Handshake::NeedMore);
+                    };
+                    self.option_header(&bytes)?;
+                }
+                State::OptionData { option, length } => {
+                    let Some(data) = self.input.message(length, input) else {
+                        return Ok(Handshake::NeedMore);
+                    };
+                    self.state = State::OptionHeader;
+                    match self.option(option, &data, exports, out)? {
+                        Verdict::Answered => {}
+                        Verdict::Begin(session) => return Ok(Handshake::Transmission(session)),
+                    }
+                }
+                State::Drain { option, bytes_left, reply } => {
+                    let bytes_left = drain(bytes_left, input);
+                    if bytes_left > 0 {
+                        self.state = State::Drain { option, bytes_left, reply };
+                        return Ok(Handshake::NeedMore);
+                    }
+                    self.state = State::OptionHeader;
+                    self.reply(out, option, reply, &[])?;
+                    if option == OptionCode::Abort {
+                        return Ok(Handshake::Aborted);
+                    }
+                }
+                State::Over => return Err(HandshakeError::Over),
+            }
+        }
+    }
+
+    fn client_flags(&mut self, flags: ClientFlags) -> Result<(), HandshakeError> {
+        if !flags.without(ClientFlags::KNOWN).is_empty() {
+            return Err(HandshakeError::UnknownClientFlags(flags));
+        }
+        self.flags = flags;
+        self.state = State::OptionHeader;
+        Ok(())
+    }
+
+    /// Decides what to do with an option before its data is read.
+    fn option_header(&mut self, bytes: &[u8; OPTION_HEADER_BYTES]) -> Result<(), HandshakeError> {
+        let mut fields = Cursor(bytes);
+        let (Some(magic), Some(number), Some(length)) = (fields.u64(), fields.u32(), fields.u32())
+        else {
+            return Err(HandshakeError::OptionMagic(0));
+        };
+        if magic != magic::OPTION {
+            return Err(HandshakeError::OptionMagic(magic));
+        }
+        let option = OptionCode::from_wire(number);
+        self.options_seen += 1;
+        if self.options_seen > OPTIONS_MAX {
+            return Err(HandshakeError::TooManyOptions);
+        }
+        if option != OptionCode::ExportName && !self.flags.contains(ClientFlags::FIXED_NEWSTYLE) {
+            return Err(HandshakeError::NotFixedNewstyle(option));
+        }
+        self.state = match refusal(option, length) {
+            Some(_) if option == OptionCode::ExportName || length > OPTION_DRAIN_BYTES_MAX => {
+                return Err(HandshakeError::OptionTooLong { option, length_bytes: length });
+            }
+            Some(reply) => State::Drain { option, bytes_left: length, reply },
+            None => State::OptionData { option, length: length as usize },
+        };
+        Ok(())
+    }
+
+    /// Answers an option that is understood.
+    fn option(
+        &mut self,
+        option: OptionCode,
+        data: &[u8],
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, HandshakeError> {
+        match option {
+            OptionCode::ExportName => self.export_name(data, exports, out),
+            OptionCode::List => self.list(exports, out),
+            OptionCode::StructuredReply => {
+                self.structured_replies = true;
+                self.reply(out, option, OptionReply::Ack, &[])?;
+                Ok(Verdict::Answered)
+            }
+            _ => self.info(option, data, exports, out),
+        }
+    }
+
+    fn export_name(
+        &mut self,
+        data: &[u8],
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, HandshakeError> {
+        let name = wire_str(data).ok_or(HandshakeError::ExportName)?;
+        let export = exports.find(name).ok_or(HandshakeError::UnknownExport)?;
+        let session = self.session(export, false);
+        let padding: &[u8] = match self.flags.contains(ClientFlags::NO_ZEROES) {
+            true => &[],
+            false => &EXPORT_NAME_PADDING,
+        };
+        let size = session.export.size_bytes.to_be_bytes();
+        let flags = session.export.flags.to_wire().to_be_bytes();
+        self.write(out, &[&size, &flags, padding])?;
+        Ok(Verdict::Begin(session))
+    }
+
+    fn list(
+        &mut self,
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, HandshakeError> {
+        let mut listed = Vec::new();
+        let mut too_big = false;
+        exports.list(&mut |export| {
+            let description = prefix(&export.description, STRING_BYTES_MAX);
+            let entry_bytes = OPTION_REPLY_HEADER_BYTES + 4 + export.name.len() + description.len();
+            too_big |= listed.len() + entry_bytes > LIST_REPLY_BYTES_MAX;
+            if !too_big && export.name.len() <= STRING_BYTES_MAX {
+                let length = length_field(export.name.len());
+                let parts = [&length[..], export.name.as_bytes(), description.as_bytes()];
+                append_reply(&mut listed, OptionCode::List, OptionReply::Server, &parts);
+            }
+        });
+        if too_big {
+            self.reply(out, OptionCode::List, OptionReply::ErrTooBig, &[])?;
+        } else {
+            self.write(out, &[&listed])?;
+            self.reply(out, OptionCode::List, OptionReply::Ack, &[])?;
+        }
+        Ok(Verdict::Answered)
+    }
+
+    /// `INFO` and `GO`, which differ only in what follows success.
+    fn info(
+        &mut self,
+        option: OptionCode,
+        data: &[u8],
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, HandshakeError> {
+        let request = match InfoRequest::parse(data) {
+            Ok(request) => request,
+            Err(reply) => {
+                self.reply(out, option, reply, &[])?;
+                return Ok(Verdict::Answered);
+            }
+        };
+        let Some(export) = exports.find(request.name) else {
+            self.reply(out, option, OptionReply::ErrUnknown, &[b"no such export"])?;
+            return Ok(Verdict::Answered);
+        };
+        let session = self.session(export, request.asks(InfoType::BlockSize));
+        self.describe(option, &session.export, &request, out)?;
+        self.reply(out, option, OptionReply::Ack, &[])?;
+        Ok(match option {
+            OptionCode::Go => Verdict::Begin(session),
+            _ => Verdict::Answered,
+        })
+    }
+
+    fn describe(
+        &mut self,
+        option: OptionCode,
+        export: &ExportInfo,
+        request: &InfoRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), HandshakeError> {
+        let mut fact = |kind: InfoType, parts: [&[u8]; 3]| {
+            let kind = kind.to_wire().to_be_bytes();
+            let parts = [&kind[..], parts[0], parts[1], parts[2]];
+            self.reply(out, option, OptionReply::Info, &parts)
+        };
+        let size = export.size_bytes.to_be_bytes();
+        let flags = export.flags.to_wire().to_be_bytes();
+        fact(InfoType::Export, [&size, &flags, &[]])?;
+        let block = export.block_sizes;
+        let (min, preferred, max) = (block.min(), block.preferred(), block.max());
+        fact(
+            InfoType::BlockSize,
+            [&min.to_be_bytes(), &preferred.to_be_bytes(), &max.to_be_bytes()],
+        )?;
+        if request.asks(InfoType::Name) {
+            fact(InfoType::Name, [prefix(&export.name, STRING_BYTES_MAX).as_bytes(), &[], &[]])?;
+        }
+        if request.asks(InfoType::Description) {
+            let description = prefix(&export.description, STRING_BYTES_MAX);
+            fact(InfoType::Description, [description.as_bytes(), &[], &[]])?;
+        }
+        Ok(())
+    }
+
+    fn session(&self, mut export: ExportInfo, client_knows_block_sizes: bool) -> Session {
+        export.flags = export.flags.advertised(self.structured_replies);
+        let style = match self.structured_replies {
+            true => ReplyStyle::Structured,
+            false => ReplyStyle::Simple,
+        };
+        Session { export, style, client_knows_block_sizes }
+    }
+
+    fn reply(
+        &mut self,
+        out: &mut Vec<u8>,
+        option: OptionCode,
+        reply: OptionReply,
+        parts: &[&[u8]],
+    ) -> Result<(), HandshakeError> {
+        let start = out.len();
+        append_reply(out, option, reply, parts);
+        self.count(out, start)
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>, parts: &[&[u8]]) -> Result<(), HandshakeError> {
+        let start = out.len();
+        for part in parts {
+            out.extend_from_slice(part);
+        }
+        self.count(out, start)
+    }
+
+    /// Takes back what exceeds the handshake's allowance.
+    fn count(&mut self, out: &mut Vec<u8>, start: usize) -> Result<(), HandshakeError> {
+        self.reply_bytes += out.len() - start;
+        if self.reply_bytes > HANDSHAKE_REPLY_BYTES_MAX {
+            out.truncate(start);
+            return Err(HandshakeError::TooManyReplies);
+        }
+        Ok(())
+    }
+}
+
+/// How an option is answered without a look at its data; `None` if its data matters.
+fn refusal(option: OptionCode, length: u32) -> Option<OptionReply> {
+    let length = length as usize;
+    match option {
+        // Data with an abort is ignored.
+        OptionCode::Abort => Some(OptionReply::Ack),
+        OptionCode::List | OptionCode::StructuredReply if length > 0 => {
+            Some(OptionReply::ErrInvalid)
+        }
+        OptionCode::List | OptionCode::StructuredReply => None,
+        OptionCode::ExportName if length > STRING_BYTES_MAX => Some(OptionReply::ErrTooBig),
+        OptionCode::Info | OptionCode::Go if length > OPTION_DATA_BYTES_MAX => {
+            Some(OptionReply::ErrTooBig)
+        }
+        OptionCode::ExportName | OptionCode::Info | OptionCode::Go => None,
+        _ => Some(OptionReply::ErrUnsupported),
+    }
+}
+
+/// Throws away up to `bytes_left` bytes of input; returns how many are still to come.
+fn drain(bytes_left: u32, input: &mut &[u8]) -> u32 {
+    let available = u32::try_from(input.len()).unwrap_or(u32::MAX).min(bytes_left);
+    *input = &input[available as usize..];
+    bytes_left - available
+}
+
+fn length_field(length: usize) -> [u8; 4] {
+    u32::try_from(length).expect("replies are bounded far below 4 GiB").to_be_bytes()
+}
+
+fn append_reply(out: &mut Vec<u8>, option: OptionCode, reply: OptionReply, parts: &[&[u8]]) {
+    out.extend_from_slice(&magic::OPTION_REPLY.to_be_bytes());
+    out.extend_from_slice(&option.to_wire().to_be_bytes());
+    out.extend_from_slice(&reply.to_wire().to_be_bytes());
+    out.extend_from_slice(&length_field(parts.iter().map(|part| part.len()).sum()));
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
+/// The data of `INFO` and `GO`.
+struct InfoRequest<'a> {
+    name: &'a str,
+    /// Pairs of bytes, each an information type.
+    kinds: &'a [u8],
+}
+
+impl<'a> InfoRequest<'a> {
+    fn parse(data: &'a [u8]) -> Result<Self, OptionReply> {
+        let mut fields = Cursor(data);
+        let name = fields.counted().ok_or(OptionReply::ErrInvalid)?;
+        let count = fields.u16().ok_or(OptionReply::ErrInvalid)?;
+        let kinds = fields.0;
+        if kinds.len() != usize::from(count) * 2 {
+            return Err(OptionReply::ErrInvalid);
+        }
+        if name.len() > STRING_BYTES_MAX {
+            return Err(OptionReply::ErrTooBig);
+        }
+        let name = wire_str(name).ok_or(OptionReply::ErrInvalid)?;
+        Ok(Self { name, kinds })
+    }
+
+    fn asks(&self, kind: InfoType) -> bool {
+        self.kinds.chunks_exact(2).any(|pair| *pair == kind.to_wire().to_be_bytes())
+    }
+}

@@ -1,0 +1,3 @@
+//! Front ends: how clients reach virtual disks.
+
+pub mod nbd;

@@ -1,0 +1,338 @@
+//! The shard's io_uring: sockets and files in one place, memory safe by ownership.
+//!
+//! Whatever the kernel may touch (a buffer, a message with its I/O vectors) moves into the ring
+//! with the operation and comes back with its completion. Operations are named by [`Token`]s.
+#![allow(unsafe_code, reason = "submission entries carry raw pointers")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use io_uring::{IoUring, Submitter, cqueue, opcode, squeue, types};
+use slab::Slab;
+
+use crate::buffers::Buffer;
+
+/// Entries of the submission queue; more wait in the backlog.
+const ENTRIES: u32 = 512;
+/// Parts in one message: each has at most two I/O vectors, and the kernel takes 1024.
+pub const PARTS_MAX: usize = 512;
+
+/// What an operation was for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Token {
+    /// The shard's wake-up counter.
+    Wakeup,
+    /// Bytes from a connection.
+    Receive(u32),
+    /// Replies to a connection.
+    Send(u32),
+    /// A step of a back end's job.
+    Job {
+        /// Which job.
+        job: u32,
+        /// Which of its parts.
+        step: u8,
+    },
+}
+
+/// Memory that an operation uses.
+pub enum Keep {
+    /// None.
+    Nothing,
+    /// A buffer.
+    Buffer(Buffer),
+    /// A message.
+    Message(Box<Message>),
+}
+
+/// A finished operation.
+pub struct Finished {
+    /// What it was for.
+    pub token: Token,
+    /// The memory it used.
+    pub keep: Keep,
+    /// As the system call would answer: a count, or a negative error number.
+    pub result: i32,
+}
+
+/// A range of a buffer.
+pub type Payload = (Buffer, Range<usize>);
+
+/// Parts to be sent together, each with the buffer that holds it.
+#[derive(Default)]
+pub struct Message {
+    headers: Vec<[u8; Message::HEADER_MAX]>,
+    /// For each part its header's length and its payload.
+    parts: Vec<(usize, Option<Payload>)>,
+    vectors: Vec<libc::iovec>,
+    /// The first vector not wholly sent.
+    first: usize,
+    header: Option<Box<libc::msghdr>>,
+}
+
+impl Message {
+    /// The longest header of a part.
+    pub const HEADER_MAX: usize = 160;
+
+    /// Adds a header and, after it, a range of a buffer.
+    ///
+    /// # Panics
+    /// If the header is longer than [`Message::HEADER_MAX`].
+    pub fn push(&mut self, header: &[u8], payload: Option<Payload>) {
+        let mut bytes = [0; Self::HEADER_MAX];
+        bytes[..header.len()].copy_from_slice(header);
+        self.headers.push(bytes);
+        self.parts.push((header.len(), payload));
+    }
+
+    /// Parts in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether it has no parts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Takes the payloads out; the message is empty afterwards.
+    pub fn clear(&mut self) -> impl Iterator<Item = Payload> + '_ {
+        self.headers.clear();
+        self.vectors.clear();
+        self.first = 0;
+        self.parts.drain(..).filter_map(|(_, payload)| payload)
+    }
+
+    /// Notes that `count` more bytes were sent; true if that was all.
+    pub fn sent(&mut self, mut count: usize) -> bool {
+        while self.first < self.vectors.len() {
+            let vector = &mut self.vectors[self.first];
+            if count < vector.iov_len {
+                vector.iov_base = vector.iov_base.wrapping_byte_add(count);
+                vector.iov_len -= count;
+                return false;
+            }
+            count -= vector.iov_len;
+            self.first += 1;
+        }
+        true
+    }
+
+    /// Lays the vectors out on first use, and points the system call's header at what is left.
+    fn prepare(&mut self) -> *const libc::msghdr {
+        if self.vectors.is_empty() {
+            for (header, (len, payload)) in self.headers.iter_mut().zip(&self.parts) {
+                let iov_base = header.as_mut_ptr().cast();
+                self.vectors.push(libc::iovec { iov_base, iov_len: *len });
+                if let Some((buffer, range)) = payload.as_ref().filter(|(_, range)| !range.is_empty()) {
+                    let iov_base = buffer.pointer(range).cast();
+                    self.vectors.push(libc::iovec { iov_base, iov_len: range.len() });
+                }
+            }
+        }
+        let header = self.header.get_or_insert_with(|| {
+            // SAFETY: all zeroes is a valid msghdr: no name, no vectors, no control data.
+            Box::new(unsafe { std::mem::zeroed() })
+        });
+        header.msg_iov = self.vectors[self.first..].as_mut_ptr();
+        header.msg_iovlen = self.vectors.len() - self.first;
+        &raw const **header
+    }
+}
+
+/// An extent of a file and the memory for it.
+pub struct Transfer {
+    /// The file.
+    pub fd: RawFd,
+    /// Where in the file.
+    pub offset: u64,
+    /// The memory.
+    pub buffer: Buffer,
+    /// Which part of the memory.
+    pub range: Range<usize>,
+}
+
+/// One io_uring of one thread.
+pub struct Ring {
+    uring: IoUring,
+    operations: Slab<(Token, Keep)>,
+    /// Entries that did not fit into the submission queue.
+    backlog: VecDeque<squeue::Entry>,
+    /// The pool's arena is registered as buffer 0.
+    arena: bool,
+}
+
+impl Ring {
+    /// A ring for the calling thread, with the pool's arena registered where the system lets us.
+    ///
+    /// # Errors
+    /// If the kernel has no io_uring, or one without deferred task work (before 6.1).
+    pub fn new(arena: libc::iovec) -> io::Result<Self> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_cqsize(4 * ENTRIES)
+            .build(ENTRIES)?;
+        // SAFETY: the arena outlives the ring (the shard drops the pool after it), and the
+        // kernel touches it only for operations that hold one of its buffers.
+        let registered = unsafe { uring.submitter().register_buffers(&[arena]) };
+        if let Err(error) = &registered {
+            tracing::debug!(%error, "buffers are not registered (locked memory is limited?)");
+        }
+        let arena = registered.is_ok();
+        Ok(Self { uring, operations: Slab::new(), backlog: VecDeque::new(), arena })
+    }
+
+    /// Operations that the kernel has and has not answered.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Receives into `range` of the buffer; all of it if `whole`.
+    pub fn receive(&mut self, token: Token, fd: RawFd, buffer: Buffer, range: &Range<usize>, whole: bool) {
+        let (start, len) = (buffer.pointer(range), length(range));
+        let flags = if whole { libc::MSG_WAITALL } else { 0 };
+        let entry = opcode::Recv::new(types::Fd(fd), start, len).flags(flags).build();
+        self.start(token, Keep::Buffer(buffer), entry);
+    }
+
+    /// Sends what is left of a message.
+    pub fn send(&mut self, token: Token, fd: RawFd, mut message: Box<Message>) {
+        let header = message.prepare();
+        let flags = (libc::MSG_WAITALL | libc::MSG_NOSIGNAL).cast_unsigned();
+        let entry = opcode::SendMsg::new(types::Fd(fd), header).flags(flags).build();
+        self.start(token, Keep::Message(message), entry);
+    }
+
+    /// Reads an extent of a file.
+    pub fn read(&mut self, token: Token, transfer: Transfer) {
+        let Transfer { fd, offset, buffer, range } = transfer;
+        let (fd, start, len) = (types::Fd(fd), buffer.pointer(&range), length(&range));
+        let entry = if self.arena && buffer.registered() {
+            opcode::ReadFixed::new(fd, start, len, 0).offset(offset).build()
+        } else {
+            opcode::Read::new(fd, start, len).offset(offset).build()
+        };
+        self.start(token, Keep::Buffer(buffer), entry);
+    }
+
+    /// Writes an extent of a file; durable before it completes if `durable`.
+    pub fn write(&mut self, token: Token, transfer: Transfer, durable: bool) {
+        let Transfer { fd, offset, buffer, range } = transfer;
+        let (fd, start, len) = (types::Fd(fd), buffer.pointer(&range).cast_const(), length(&range));
+        let flags = if durable { libc::RWF_DSYNC } else { 0 };
+        let entry = if self.arena && buffer.registered() {
+            opcode::WriteFixed::new(fd, start, len, 0).offset(offset).rw_flags(flags).build()
+        } else {
+            opcode::Write::new(fd, start, len).offset(offset).rw_flags(flags).build()
+        };
+        self.start(token, Keep::Buffer(buffer), entry);
+    }
+
+    /// Makes a file's data durable.
+    pub fn sync(&mut self, token: Token, fd: RawFd) {
+        let entry = opcode::Fsync::new(types::Fd(fd)).flags(types::FsyncFlags::DATASYNC).build();
+        self.start(token, Keep::Nothing, entry);
+    }
+
+    /// Frees or zeroes an extent of a file; `mode` as for fallocate(2).
+    pub fn allocate(&mut self, token: Token, fd: RawFd, offset: u64, len: u64, mode: i32) {
+        let entry = opcode::Fallocate::new(types::Fd(fd), len).offset(offset).mode(mode).build();
+        self.start(token, Keep::Nothing, entry);
+    }
+
+    fn start(&mut self, token: Token, keep: Keep, entry: squeue::Entry) {
+        let key = self.operations.insert((token, keep));
+        let entry = entry.user_data(key as u64);
+        if !self.backlog.is_empty() || !push(&mut self.uring, &entry) {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    /// Submits what was started and waits for a completion, at most for `timeout`; zero only
+    /// looks, `None` waits without end.
+    ///
+    /// # Errors
+    /// If the kernel refuses the ring itself; a failed operation is not an error here.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.refill();
+        let submitter = self.uring.submitter();
+        let waited = match timeout {
+            // With deferred task work a plain look must enter the kernel to run it.
+            Some(timeout) => {
+                let spec = types::Timespec::from(timeout);
+                let args = types::SubmitArgs::new().timespec(&spec);
+                retry(|| submitter.submit_with_args(1, &args))
+            }
+            None => retry(|| submitter.submit_and_wait(1)),
+        };
+        match waited.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(_) | Err((Some(libc::ETIME | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    fn refill(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if push(&mut self.uring, &entry) {
+                continue;
+            }
+            self.backlog.push_front(entry);
+            let submitted = submit(&self.uring.submitter());
+            if !submitted {
+                return;
+            }
+        }
+    }
+
+    /// Moves all completions to `finished`.
+    ///
+    /// # Panics
+    /// If the kernel answers an operation that was never started.
+    pub fn reap(&mut self, finished: &mut Vec<Finished>) {
+        let entries: cqueue::CompletionQueue<'_> = self.uring.completion();
+        for entry in entries {
+            let key = usize::try_from(entry.user_data()).expect("user data are slab keys");
+            let (token, keep) = self.operations.remove(key);
+            finished.push(Finished { token, keep, result: entry.result() });
+        }
+    }
+}
+
+impl Drop for Ring {
+    /// The kernel may still write into the memory of operations it has not answered: it is leaked.
+    fn drop(&mut self) {
+        for (_, operation) in std::mem::take(&mut self.operations) {
+            std::mem::forget(operation);
+        }
+    }
+}
+
+fn push(uring: &mut IoUring, entry: &squeue::Entry) -> bool {
+    // SAFETY: every pointer in the entry is into memory that `operations` keeps until the
+    // completion has been reaped.
+    unsafe { uring.submission().push(entry) }.is_ok()
+}
+
+fn submit(submitter: &Submitter<'_>) -> bool {
+    retry(|| submitter.submit()).is_ok()
+}
+
+fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+fn length(range: &Range<usize>) -> u32 {
+    u32::try_from(range.len()).expect("requests are at most 32 MiB")
+}

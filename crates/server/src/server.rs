@@ -1,0 +1,399 @@
+//! The daemon as a whole: its threads, their start, their end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::Sender;
+use disktime_core::{Change, Engine, Limits, StreamId, StreamSpec};
+use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::backend::faulty::{Fault, Faulty};
+use crate::backend::{BackEnd, BackEndKind, FileBackEnd, MemoryBackEnd};
+use crate::config::{Config, DeviceConfig, Listen};
+use crate::desk::{Catalog, Desk, Entry, Listener};
+use crate::emulate::Emulator;
+use crate::frontend::nbd::{REQUEST_BYTES_MAX, REQUESTS_MAX};
+use crate::shard::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Message, Parts, Shard, Vdisk};
+use crate::stats::{DeviceStats, VdiskStats};
+
+/// Messages that may wait for a shard.
+const MESSAGES_MAX: usize = 256;
+/// The seed of emulated devices: where the platter stands at the start.
+const EMULATOR_SEED: u64 = 1;
+
+/// Why the daemon could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener can't be bound.
+    #[error("{listen}: {source}: is another server running there?")]
+    Listen {
+        /// Which.
+        listen: Listen,
+        /// Why.
+        source: io::Error,
+    },
+    /// A device's back end can't be opened.
+    #[error("device {device}: its back end can't be opened: {source}")]
+    BackEnd {
+        /// Which.
+        device: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The engine refuses the device's configuration.
+    #[error("device {device}: {reason}")]
+    Engine {
+        /// Which.
+        device: String,
+        /// Why.
+        reason: String,
+    },
+    /// The system gives no thread, ring or event.
+    #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]
+    System(#[from] io::Error),
+}
+
+/// Why contracts were not changed. None was.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReloadError {
+    /// Something else than contracts differs.
+    #[error("{0} differs: only contracts can be changed while running, restart for the rest")]
+    Structure(String),
+}
+
+/// A virtual disk as seen from outside.
+#[derive(Clone, Debug)]
+pub struct VdiskView {
+    /// Its name.
+    pub name: String,
+    /// Its device's name.
+    pub device: String,
+    /// Under which URIs it is reached.
+    pub uris: Vec<String>,
+    /// Its live figures.
+    pub stats: Arc<VdiskStats>,
+}
+
+/// What other threads need of a shard.
+#[derive(Clone)]
+pub(crate) struct ShardHandle {
+    messages: Sender<Message>,
+    wakeup: Arc<OwnedFd>,
+}
+
+impl ShardHandle {
+    /// Sends a message and wakes the shard. Waits while too many are waiting.
+    pub(crate) fn tell(&self, message: Message) {
+        if self.messages.send(message).is_err() {
+            tracing::debug!("the shard has ended");
+            return;
+        }
+        wake(&self.wakeup);
+    }
+}
+
+/// A running daemon.
+pub struct Server {
+    config: Config,
+    listen: Vec<Listen>,
+    shards: Vec<ShardHandle>,
+    devices: Vec<Arc<DeviceStats>>,
+    vdisks: Vec<VdiskView>,
+    closing: Arc<OwnedFd>,
+    desk: Option<JoinHandle<io::Result<()>>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Server {
+    /// Starts all threads and returns once clients can connect.
+    ///
+    /// # Errors
+    /// If something can't be opened or the system refuses; nothing is left running.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with_faults(config, &[])
+    }
+
+    /// As [`start`](Self::start), with back ends that fail on purpose; each fault with its
+    /// device's place in the configuration.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with_faults(config: Config, faults: &[(usize, Fault)]) -> Result<Self, StartError> {
+        let bind = |listen: &Listen| {
+            Listener::bind(listen).map_err(|source| StartError::Listen { listen: listen.clone(), source })
+        };
+        let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let listen = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let mut server = Self {
+            config,
+            listen,
+            shards: Vec::new(),
+            devices: Vec::new(),
+            vdisks: Vec::new(),
+            closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
+            desk: None,
+            threads: Vec::new(),
+        };
+        let mut catalog = Catalog(Vec::new());
+        for (index, device) in server.config.devices.clone().iter().enumerate() {
+            let faults = faults.iter().filter(|(at, _)| *at == index);
+            let faults = faults.map(|(_, fault)| fault.clone()).collect();
+            server.start_shard(index, device, faults, &mut catalog)?;
+        }
+        let desk = Desk {
+            listeners,
+            catalog: Arc::new(catalog),
+            shards: server.shards.clone(),
+            closing: Arc::clone(&server.closing),
+        };
+        server.desk = Some(thread("desk", move || desk.run())?);
+        Ok(server)
+    }
+
+    fn start_shard(
+        &mut self,
+        index: usize,
+        device: &DeviceConfig,
+        faults: Vec<Fault>,
+        catalog: &mut Catalog,
+    ) -> Result<(), StartError> {
+        let wrong = |reason: &dyn std::fmt::Display| StartError::Engine {
+            device: device.name.clone(),
+            reason: reason.to_string(),
+        };
+        let engine = build_engine(device).map_err(|error| wrong(&error))?;
+        let back_end = Opened::new(device)
+            .map_err(|source| StartError::BackEnd { device: device.name.clone(), source })?;
+        let frees = back_end.frees();
+        let (places, _) = device.places();
+        let mut vdisks = Vec::new();
+        for (at, (vdisk, base)) in device.vdisks.iter().zip(places).enumerate() {
+            let stats = Arc::new(VdiskStats::default());
+            vdisks.push(Vdisk { base, stats: Arc::clone(&stats) });
+            let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
+            let (name, on) = (vdisk.name.clone(), device.name.clone());
+            let info = export(device, &vdisk.name, vdisk.size, frees);
+            let at = u32::try_from(at).expect("streams are bounded");
+            catalog.0.push(Entry { info, shard: index, vdisk: at });
+            self.vdisks.push(VdiskView { name, device: on, uris, stats });
+        }
+        let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
+        let stats = Arc::new(DeviceStats::default());
+        self.devices.push(Arc::clone(&stats));
+        self.shards.push(ShardHandle { messages: sender, wakeup: Arc::clone(&wakeup) });
+        let emulate = device.emulate;
+        let (started, start) = crossbeam_channel::bounded(1);
+        let run = move || {
+            set_timer_slack();
+            let emulator = emulate.map(|preset| Emulator::new((preset.build)(EMULATOR_SEED)));
+            let back_end = back_end.on_shard(faults);
+            let parts = Parts { engine, back_end, emulator, vdisks, stats, messages, wakeup };
+            let shard = Shard::new(parts);
+            let (outcome, shard) = match shard {
+                Ok(shard) => (Ok(()), Some(shard)),
+                Err(error) => (Err(error), None),
+            };
+            let _starter_waits = started.send(outcome);
+            shard.map_or(Ok(()), Shard::run)
+        };
+        self.threads.push(thread(&format!("shard-{index}"), run)?);
+        start.recv().map_err(io::Error::other)??;
+        Ok(())
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn listen(&self) -> &[Listen] {
+        &self.listen
+    }
+
+    /// The virtual disks.
+    #[must_use]
+    pub fn vdisks(&self) -> &[VdiskView] {
+        &self.vdisks
+    }
+
+    /// The devices' live figures, as in the configuration.
+    #[must_use]
+    pub fn devices(&self) -> &[Arc<DeviceStats>] {
+        &self.devices
+    }
+
+    /// Makes shards publish their CPU time.
+    pub fn refresh(&self) {
+        self.shards.iter().for_each(|shard| wake(&shard.wakeup));
+    }
+
+    /// Takes over another configuration's contracts, all of them or none.
+    ///
+    /// # Errors
+    /// If anything but contracts differs. That the contracts can be granted was checked when the
+    /// configuration was read.
+    pub fn reload(&mut self, config: Config) -> Result<(), ReloadError> {
+        same_but_contracts(&self.config, &config)?;
+        for (shard, device) in self.shards.iter().zip(&config.devices) {
+            let contract = |(at, vdisk): (u32, &crate::config::VdiskConfig)| (StreamId(at), vdisk.contract);
+            let contracts = (0..).zip(&device.vdisks).map(contract).collect();
+            shard.tell(Message::Contracts(contracts));
+        }
+        self.config = config;
+        Ok(())
+    }
+
+    /// Takes no more clients and requests, finishes those taken, and ends.
+    ///
+    /// # Errors
+    /// If a thread had failed before.
+    pub fn shutdown(mut self) -> io::Result<()> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> io::Result<()> {
+        wake(&self.closing);
+        let mut outcome = Ok(());
+        if let Some(desk) = self.desk.take() {
+            outcome = outcome.and(join(desk));
+        }
+        self.shards.drain(..).for_each(|shard| shard.tell(Message::Drain));
+        for thread in self.threads.drain(..) {
+            outcome = outcome.and(join(thread));
+        }
+        outcome
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::error!(%error, "a thread had failed");
+        }
+    }
+}
+
+/// A back end between its opening, which blocks, and its shard's thread, which it stays on.
+enum Opened {
+    Memory(MemoryBackEnd),
+    File(FileBackEnd),
+}
+
+impl Opened {
+    fn new(device: &DeviceConfig) -> io::Result<Self> {
+        match &device.back_end {
+            BackEndKind::Memory => {
+                let sizes: Vec<u64> = device.vdisks.iter().map(|vdisk| vdisk.size).collect();
+                Ok(Self::Memory(MemoryBackEnd::new(&sizes)))
+            }
+            BackEndKind::File(directory) => {
+                let disks: Vec<_> =
+                    device.vdisks.iter().map(|vdisk| (vdisk.name.as_str(), vdisk.size)).collect();
+                FileBackEnd::open(directory, &disks).map(Self::File)
+            }
+        }
+    }
+
+    fn frees(&self) -> bool {
+        match self {
+            Self::Memory(back_end) => back_end.frees(),
+            Self::File(back_end) => back_end.frees(),
+        }
+    }
+
+    fn on_shard(self, faults: Vec<Fault>) -> Box<dyn BackEnd> {
+        let back_end: Box<dyn BackEnd> = match self {
+            Self::Memory(back_end) => Box::new(back_end),
+            Self::File(back_end) => Box::new(back_end),
+        };
+        if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
+    }
+}
+
+fn build_engine(device: &DeviceConfig) -> Result<Engine, Box<dyn std::error::Error>> {
+    let queue_max = REQUESTS_MAX * u32::try_from(CONNECTIONS_PER_VDISK_MAX)?;
+    let limits = Limits {
+        depth: device.queue_depth,
+        depth_max: device.queue_depth.max(Limits::default().depth_max),
+        requests_max: REQUESTS_MAX * u32::try_from(CONNECTIONS_MAX)?,
+        ..Limits::default()
+    };
+    let config = disktime_core::Config {
+        policy: &device.policy,
+        cost_model: &device.cost_model,
+        limits,
+        headroom: device.headroom,
+        ..disktime_core::Config::default()
+    };
+    let mut engine = Engine::new(&config)?;
+    let now = crate::clock::now();
+    for (id, vdisk) in (0..).map(StreamId).zip(&device.vdisks) {
+        let spec = StreamSpec { contract: vdisk.contract, queue_max, ..StreamSpec::default() };
+        engine.handle_change(now, Change::AddStream(id, spec))?;
+    }
+    Ok(engine)
+}
+
+fn export(device: &DeviceConfig, name: &str, size_bytes: u64, frees: bool) -> ExportInfo {
+    let mut flags = TransmissionFlags::FLUSH
+        .with(TransmissionFlags::FUA)
+        .with(TransmissionFlags::MULTI_CONN);
+    if frees {
+        flags = flags.with(TransmissionFlags::TRIM).with(TransmissionFlags::WRITE_ZEROES);
+    }
+    if device.emulate.is_some() {
+        flags = flags.with(TransmissionFlags::ROTATIONAL);
+    }
+    let block_sizes = BlockSizes::new(1, 4096, REQUEST_BYTES_MAX).expect("constants that fit");
+    let description = format!("a virtual disk of {}", device.name);
+    ExportInfo { name: name.to_owned(), description, size_bytes, flags, block_sizes }
+}
+
+fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
+    let differs = |what: String| Err(ReloadError::Structure(what));
+    if old.listen != new.listen {
+        return differs("server.nbd".to_owned());
+    }
+    let names = |config: &Config| config.devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>();
+    if names(old) != names(new) {
+        return differs("the list of devices".to_owned());
+    }
+    for (old, new) in old.devices.iter().zip(&new.devices) {
+        let disks = |device: &DeviceConfig| {
+            device.vdisks.iter().map(|vdisk| (vdisk.name.clone(), vdisk.size)).collect::<Vec<_>>()
+        };
+        if disks(old) != disks(new) {
+            return differs(format!("the list of virtual disks of device {}, or a size,", new.name));
+        }
+        if old.settings() != new.settings() {
+            return differs(format!("a setting of device {}", new.name));
+        }
+    }
+    Ok(())
+}
+
+/// Wakes who waits on an eventfd.
+fn wake(eventfd: &OwnedFd) {
+    if let Err(error) = rustix::io::write(eventfd, &1u64.to_ne_bytes()) {
+        tracing::debug!(%error, "a thread can't be woken: it has a wake-up waiting");
+    }
+}
+
+fn thread(
+    name: &str,
+    run: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the daemon panicked")))
+}
+
+/// Sleeps of this thread end when they should: by default the kernel adds up to 50 µs.
+fn set_timer_slack() {
+    if let Err(error) = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)) {
+        tracing::debug!(%error, "timers stay coarse");
+    }
+}

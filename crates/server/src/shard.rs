@@ -1,0 +1,302 @@
+//! A shard: one device, one thread, one ring, one engine. No locks in the data path.
+//!
+//! A turn: completions are reaped, NBD bytes become requests, the engine says what the device does
+//! next, pieces start and end, replies gather; then everything is submitted at once.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId};
+use disktime_nbd::Session;
+use slab::Slab;
+
+use crate::backend::{BackEnd, DeviceError, Job};
+use crate::buffers::{Buffer, Pool};
+use crate::clock;
+use crate::emulate::Emulator;
+use crate::frontend::nbd::{Asked, Connection, State};
+use crate::ring::{Finished, Keep, Ring, Token, Transfer};
+use crate::stats::{DeviceStats, VdiskStats};
+
+mod clients;
+mod pieces;
+
+/// Clients of one virtual disk at once.
+pub const CONNECTIONS_PER_VDISK_MAX: u64 = 16;
+/// Clients of one shard at once.
+pub const CONNECTIONS_MAX: usize = 512;
+/// How long a drain waits for requests already taken.
+const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(10);
+/// Below this the shard looks again instead of sleeping: a sleep would end later than that.
+const SPIN: disktime_core::Duration = disktime_core::Duration::from_micros(5);
+
+/// What other threads tell a shard.
+pub enum Message {
+    /// A client whose handshake is over.
+    Client {
+        /// Its socket.
+        socket: OwnedFd,
+        /// Its virtual disk, by place on the device.
+        vdisk: u32,
+        /// What was agreed on.
+        session: Session,
+        /// What it has sent since.
+        unread: Vec<u8>,
+    },
+    /// Contracts to hold from now on, by place on the device.
+    Contracts(Vec<(StreamId, Contract)>),
+    /// Take no more requests, finish those taken, and end.
+    Drain,
+}
+
+/// A virtual disk on a shard's device.
+pub struct Vdisk {
+    /// Its first byte on the device.
+    pub base: u64,
+    /// Its live figures.
+    pub stats: Arc<VdiskStats>,
+}
+
+/// What a shard is made of.
+pub struct Parts {
+    /// With every virtual disk's stream added.
+    pub engine: Engine,
+    /// What stores the bytes.
+    pub back_end: Box<dyn BackEnd>,
+    /// A timing model in front of it.
+    pub emulator: Option<Emulator>,
+    /// The virtual disks, by stream.
+    pub vdisks: Vec<Vdisk>,
+    /// Live figures.
+    pub stats: Arc<DeviceStats>,
+    /// What other threads say; each message is followed by a count on the wake-up.
+    pub messages: Receiver<Message>,
+    /// An eventfd.
+    pub wakeup: Arc<OwnedFd>,
+}
+
+/// A client's request between its header and its reply.
+struct Work {
+    client: u32,
+    asked: Asked,
+    kind: Kind,
+    buffer: Option<Buffer>,
+    error: Option<DeviceError>,
+    /// The engine has it.
+    arrived: bool,
+}
+
+/// A piece at the device.
+struct Flight {
+    operation: u32,
+    piece: PieceId,
+    job: Job,
+    result: Option<Result<(), DeviceError>>,
+    /// The timing model says that it is done, if there is one.
+    timed: bool,
+}
+
+/// One device's thread.
+pub struct Shard {
+    ring: Ring,
+    pool: Pool,
+    engine: Engine,
+    back_end: Box<dyn BackEnd>,
+    emulator: Option<Emulator>,
+    vdisks: Vec<Vdisk>,
+    stats: Arc<DeviceStats>,
+    messages: Receiver<Message>,
+    wakeup: Arc<OwnedFd>,
+    clients: Slab<Connection>,
+    operations: Slab<Work>,
+    flights: Slab<Flight>,
+    /// Flights with nothing left to wait for.
+    landed: VecDeque<u32>,
+    /// Clients that have something to send or to read.
+    touched: Vec<u32>,
+    drain_until: Option<Instant>,
+}
+
+impl Shard {
+    /// A shard on the calling thread, which it must not leave.
+    ///
+    /// # Errors
+    /// If the kernel gives no ring.
+    pub fn new(parts: Parts) -> io::Result<Self> {
+        let pool = Pool::new();
+        let mut ring = Ring::new(pool.arena())?;
+        let mut pool = pool;
+        listen(&mut ring, &mut pool, &parts.wakeup);
+        Ok(Self {
+            ring,
+            pool,
+            engine: parts.engine,
+            back_end: parts.back_end,
+            emulator: parts.emulator,
+            vdisks: parts.vdisks,
+            stats: parts.stats,
+            messages: parts.messages,
+            wakeup: parts.wakeup,
+            clients: Slab::new(),
+            operations: Slab::new(),
+            flights: Slab::new(),
+            landed: VecDeque::new(),
+            touched: Vec::new(),
+            drain_until: None,
+        })
+    }
+
+    /// Serves until drained.
+    ///
+    /// # Errors
+    /// If the ring fails: nothing can be served any more.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut finished = Vec::new();
+        while !self.drained() {
+            let timeout = self.timeout();
+            self.ring.wait(timeout)?;
+            self.ring.reap(&mut finished);
+            for operation in finished.drain(..) {
+                self.handle(operation);
+            }
+            self.turn();
+        }
+        self.stats.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn handle(&mut self, Finished { token, keep, result }: Finished) {
+        match (token, keep) {
+            (Token::Wakeup, Keep::Buffer(buffer)) => self.woken(buffer),
+            (Token::Receive(client), Keep::Buffer(buffer)) => self.received(client, buffer, result),
+            (Token::Send(client), Keep::Message(message)) => {
+                let connection = &mut self.clients[client as usize];
+                let (ring, pool) = (&mut self.ring, &mut self.pool);
+                if !connection.sent(client, message, result, ring, pool) {
+                    self.lose(client);
+                }
+                self.touched.push(client);
+            }
+            (Token::Job { job, step }, keep) => self.job_finished(job, step, keep, result),
+            (token, _) => unreachable!("{token:?} comes back with the memory it went with"),
+        }
+    }
+
+    /// Everything that follows from what has come in.
+    fn turn(&mut self) {
+        self.engine.handle_timeout(clock::now());
+        loop {
+            self.collect_emulated();
+            self.pump();
+            if self.touched.is_empty() {
+                break;
+            }
+            // Completions make room for requests that waited in their clients' input.
+            while let Some(client) = self.touched.pop() {
+                self.serve(client);
+            }
+        }
+        while let Some(event) = self.engine.poll_event() {
+            tracing::debug!(?event, "engine");
+        }
+        if self.drain_until.is_some_and(|until| until <= clock::now()) {
+            self.give_up();
+        }
+    }
+
+    /// Starts what the engine dispatches and ends what has landed, until neither is left.
+    fn pump(&mut self) {
+        loop {
+            while let Some(dispatch) = self.engine.poll_dispatch(clock::now()) {
+                self.start(&dispatch);
+            }
+            let Some(flight) = self.landed.pop_front() else { break };
+            self.land(flight);
+        }
+    }
+
+    /// How long nothing is to be done: until the engine's or the model's next time.
+    fn timeout(&mut self) -> Option<Duration> {
+        let emulated = self.emulator.as_ref().and_then(Emulator::next);
+        let next = [self.engine.poll_timeout(), emulated, self.drain_until];
+        let next = next.into_iter().flatten().min()?;
+        let left = next.since(clock::now());
+        let left = if left <= SPIN { disktime_core::Duration::ZERO } else { left };
+        Some(Duration::from_nanos(left.as_nanos()))
+    }
+
+    fn woken(&mut self, buffer: Buffer) {
+        self.pool.give_back(buffer);
+        listen(&mut self.ring, &mut self.pool, &self.wakeup);
+        self.stats.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Client { socket, vdisk, session, unread } => {
+                    self.welcome(socket, vdisk, session, &unread);
+                }
+                Message::Contracts(contracts) => self.set_contracts(&contracts),
+                Message::Drain => self.drain(),
+            }
+        }
+    }
+
+    fn set_contracts(&mut self, contracts: &[(StreamId, Contract)]) {
+        let change = Change::SetContracts(contracts);
+        if let Err(error) = self.engine.handle_change(clock::now(), change) {
+            tracing::error!(%error, "contracts were checked, but the engine refused them");
+        }
+    }
+
+    fn drain(&mut self) {
+        self.drain_until.get_or_insert(clock::now() + DRAIN);
+        for key in self.client_keys() {
+            let connection = &mut self.clients[key as usize];
+            if connection.state == State::Open {
+                connection.state = State::Closing;
+            }
+            self.touched.push(key);
+        }
+    }
+
+    /// A drain took too long: what is left is not served.
+    fn give_up(&mut self) {
+        tracing::warn!(requests = self.operations.len(), "drained no further: giving up");
+        for key in self.client_keys() {
+            self.lose(key);
+            self.touched.push(key);
+        }
+        self.drain_until = Some(Instant::MAX);
+    }
+
+    fn drained(&self) -> bool {
+        self.drain_until.is_some() && self.clients.is_empty() && self.flights.is_empty()
+    }
+
+    fn client_keys(&self) -> Vec<u32> {
+        self.clients.iter().map(|(key, _)| name(key)).collect()
+    }
+}
+
+/// Waits for the next count on the wake-up.
+fn listen(ring: &mut Ring, pool: &mut Pool, wakeup: &OwnedFd) {
+    let buffer = pool.take(8);
+    let transfer = Transfer { fd: wakeup.as_raw_fd(), offset: 0, buffer, range: 0..8 };
+    ring.read(Token::Wakeup, transfer);
+}
+
+/// A slab's key as a name for the ring and the engine.
+fn name(key: usize) -> u32 {
+    u32::try_from(key).expect("tables are bounded far below 2^32")
+}
+
+/// CPU time of the calling thread.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let nanos = time.tv_sec * 1_000_000_000 + time.tv_nsec;
+    u64::try_from(nanos).unwrap_or(0)
+}

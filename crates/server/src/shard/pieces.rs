@@ -1,0 +1,122 @@
+//! Pieces on their way through the device: from the engine's dispatch to its completion.
+
+use disktime_core::{Completion, Dispatch, Kind, Outcome};
+use disktime_model::Op;
+use disktime_nbd::NbdError;
+
+use super::{Flight, Shard, name};
+use crate::backend::{Io, Job, Step};
+use crate::buffers::ALIGN;
+use crate::clock;
+use crate::ring::Keep;
+use crate::stats::add;
+
+impl Shard {
+    /// The device begins a piece.
+    pub(super) fn start(&mut self, dispatch: &Dispatch) {
+        let work = &mut self.operations[dispatch.request.0 as usize];
+        let vdisk = self.clients[work.client as usize].vdisk;
+        let offset = dispatch.offset - self.vdisks[vdisk as usize].base;
+        let place = work.place();
+        if work.kind == Kind::Read && work.buffer.is_none() {
+            work.buffer = Some(self.pool.take(place.end.next_multiple_of(ALIGN)));
+        }
+        let within = usize::try_from(offset - work.asked.checked.offset.min(offset));
+        let mut job = Job::new(vdisk, work.kind, offset, dispatch.bytes);
+        job.at = place.start + within.expect("requests are at most 4 GiB");
+        (job.fua, job.no_hole) = (work.fua(), work.no_hole());
+        job.buffer = work.buffer.clone();
+        let key = name(self.flights.vacant_key());
+        let timed = self.emulator.is_none();
+        if let Some(emulator) = &mut self.emulator {
+            let Dispatch { offset, bytes, .. } = *dispatch;
+            emulator.start(clock::now(), key, Op { kind: job.kind, offset, bytes, fua: job.fua });
+        }
+        let flight = Flight {
+            operation: dispatch.request.0,
+            piece: dispatch.piece,
+            job,
+            result: None,
+            timed,
+        };
+        self.flights.insert(flight);
+        let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
+        let step = self.back_end.start(key, &mut self.flights[key as usize].job, &mut io);
+        self.stepped(key, step);
+    }
+
+    /// One of a job's operations is over.
+    pub(super) fn job_finished(&mut self, key: u32, step: u8, keep: Keep, result: i32) {
+        let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
+        let job = &mut self.flights[key as usize].job;
+        let step = self.back_end.finished(key, step, job, (keep, result), &mut io);
+        self.stepped(key, step);
+    }
+
+    /// A job is over, or not yet; when it is, those that waited for it go on.
+    fn stepped(&mut self, key: u32, step: Step) {
+        let Step::Done(result) = step else { return };
+        let flight = &mut self.flights[key as usize];
+        flight.result = Some(result);
+        if flight.timed {
+            self.landed.push_back(key);
+        }
+        while let Some(next) = self.back_end.unblocked() {
+            let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
+            let step = self.back_end.resume(next, &mut self.flights[next as usize].job, &mut io);
+            self.stepped(next, step);
+        }
+    }
+
+    /// Notes what the timing model has done by now.
+    pub(super) fn collect_emulated(&mut self) {
+        let Some(emulator) = &mut self.emulator else { return };
+        let now = clock::now();
+        let (flights, landed, stats) = (&mut self.flights, &mut self.landed, &self.stats);
+        emulator.collect(now, |key, at| {
+            stats.timing_error.record(now.since(at).as_nanos());
+            let flight = &mut flights[key as usize];
+            flight.timed = true;
+            if flight.result.is_some() {
+                landed.push_back(key);
+            }
+        });
+    }
+
+    /// A piece is done by the back end and by the model: the engine is told, and the client if
+    /// that was all of its request.
+    pub(super) fn land(&mut self, key: u32) {
+        let flight = self.flights.remove(key as usize);
+        let result = flight.result.expect("only finished jobs land");
+        if let Some(buffer) = flight.job.buffer {
+            self.pool.give_back(buffer);
+        }
+        let work = &mut self.operations[flight.operation as usize];
+        work.error = work.error.or(result.err());
+        let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
+        let completion = self.engine.handle_completion(clock::now(), flight.piece, outcome);
+        if let Some(completion) = completion {
+            self.complete(&completion);
+        }
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        let key = completion.request.0;
+        let work = &self.operations[key as usize];
+        let (error, bytes) = (work.error, work.asked.data_bytes() as u64);
+        let stats = &self.vdisks[completion.stream.0 as usize].stats;
+        add(&stats.requests, 1);
+        add(&stats.failed, u64::from(completion.outcome == Outcome::Failed));
+        add(&stats.bytes, bytes);
+        stats.queue_time.record(completion.queue_time.as_nanos());
+        stats.service_time.record(completion.service_time.as_nanos());
+        let view = self.engine.stream(completion.stream).expect("streams outlive their requests");
+        let charged = view.counters().charged.as_nanos();
+        stats.charged_ns.store(charged, std::sync::atomic::Ordering::Relaxed);
+        match (completion.outcome, error) {
+            (Outcome::Done, _) => self.answer(key, Ok(())),
+            (_, Some(error)) => self.answer(key, Err((error.to_nbd(), &error.to_string()))),
+            (_, None) => self.answer(key, Err((NbdError::Shutdown, "the request was given up"))),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Live figures: written by one shard, read by anyone, without locks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Buckets of a [`Histogram`]: four an octave of nanoseconds, up to 2^40 ns (18 minutes).
+const BUCKETS: usize = 4 * 40;
+
+/// Times, counted in buckets of a quarter octave (19 % wide).
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl Histogram {
+    /// Counts a time in nanoseconds. Called by one thread only.
+    pub fn record(&self, nanos: u64) {
+        add(&self.buckets[bucket_of(nanos)], 1);
+    }
+
+    /// The time that a fraction 0 to 1 of those counted did not exceed (the upper edge of its
+    /// bucket); `None` if nothing was counted.
+    #[must_use]
+    pub fn quantile(&self, fraction: f64) -> Option<Duration> {
+        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        let total = counts.iter().sum::<u64>();
+        if total == 0 {
+            return None;
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rank among counts, for display"
+        )]
+        let rank = ((total as f64 * fraction).ceil() as u64).max(1);
+        let mut seen = 0;
+        let reached = counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        reached.map(|bucket| Duration::from_nanos(upper_edge(bucket)))
+    }
+}
+
+fn bucket_of(nanos: u64) -> usize {
+    let nanos = nanos.max(1);
+    let octave = nanos.ilog2();
+    let quarter = if octave < 2 { 0 } else { (nanos >> (octave - 2)) & 3 };
+    let bucket = 4 * octave as usize + usize::try_from(quarter).expect("two bits");
+    bucket.min(BUCKETS - 1)
+}
+
+fn upper_edge(bucket: usize) -> u64 {
+    let (octave, quarter) = (bucket / 4, bucket as u64 % 4);
+    if octave < 2 { 2 << octave } else { (5 + quarter) << (octave - 2) }
+}
+
+/// One virtual disk's figures since the start.
+#[derive(Debug, Default)]
+pub struct VdiskStats {
+    pub(crate) requests: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) charged_ns: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    /// From arrival to dispatch.
+    pub queue_time: Histogram,
+    /// From dispatch to completion.
+    pub service_time: Histogram,
+}
+
+impl VdiskStats {
+    /// Requests completed.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Of these, failed.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Disk time charged.
+    pub fn charged(&self) -> Duration {
+        Duration::from_nanos(self.charged_ns.load(Ordering::Relaxed))
+    }
+
+    /// Clients connected now.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// One device's figures since the start.
+#[derive(Debug, Default)]
+pub struct DeviceStats {
+    /// For an emulated device: how much later than the model said a completion was handed on.
+    pub timing_error: Histogram,
+    /// Time that the shard's thread ran, as the system counts it.
+    pub(crate) cpu_ns: AtomicU64,
+}
+
+impl DeviceStats {
+    /// CPU time of the shard's thread, as of its last wake-up.
+    pub fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// Adds to a figure that only the calling thread writes: a plain store, no locked instruction.
+pub(crate) fn add(figure: &AtomicU64, more: u64) {
+    figure.store(figure.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Takes from a figure that only the calling thread writes.
+pub(crate) fn subtract(figure: &AtomicU64, less: u64) {
+    figure.store(figure.load(Ordering::Relaxed) - less, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_what_their_edges_say() {
+        let mut last = 0;
+        for nanos in [1, 2, 3, 4, 5, 7, 8, 1000, 1_000_000, 123_456_789, u64::MAX] {
+            let bucket = bucket_of(nanos);
+            assert!(bucket >= last && (nanos < upper_edge(bucket) || bucket == BUCKETS - 1), "{nanos}");
+            last = bucket;
+        }
+    }
+
+    #[test]
+    fn quantiles_are_within_a_bucket() {
+        let histogram = Histogram::default();
+        assert_eq!(histogram.quantile(0.5), None);
+        (1..=1000).for_each(|micros| histogram.record(micros * 1000));
+        let median = histogram.quantile(0.5).expect("counted").as_secs_f64();
+        assert!((500e-6..600e-6).contains(&median), "{median}");
+        assert!(histogram.quantile(1.0).expect("counted") >= Duration::from_micros(1000));
+    }
+}

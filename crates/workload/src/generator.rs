@@ -1,0 +1,98 @@
+//! Which operation is next: position, size and kind.
+//!
+//! Does not know: time. A generator never ends.
+
+use crate::random;
+use crate::spec::{IoOp, Pattern, Spec, SpecError};
+use disktime_core::Kind;
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+/// An endless sequence of operations.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    spec: Spec,
+    /// The smallest size: operations start multiples of it after the extent's start.
+    unit: u64,
+    weights: u64,
+    /// Where the next operation in sequence starts.
+    next: u64,
+    /// Operations left of the run, for [`Pattern::Runs`].
+    run_left: u32,
+    positions: Pcg64,
+    sizes: Pcg64,
+    kinds: Pcg64,
+}
+
+impl Generator {
+    /// A generator that depends on the spec, the seed and the name, and on nothing else. Loads that
+    /// run side by side under one seed have different names.
+    ///
+    /// # Errors
+    /// What is wrong with the spec.
+    pub fn new(spec: Spec, seed: u64, name: &str) -> Result<Self, SpecError> {
+        spec.check()?;
+        Ok(Self {
+            unit: spec.unit().ok_or(SpecError::NoSizes)?,
+            weights: spec.sizes.iter().map(|size| u64::from(size.weight)).sum(),
+            next: spec.extent.start,
+            run_left: 0,
+            positions: random::stream(seed, name, "position"),
+            sizes: random::stream(seed, name, "size"),
+            kinds: random::stream(seed, name, "kind"),
+            spec,
+        })
+    }
+
+    /// The next operation.
+    pub fn next_op(&mut self) -> IoOp {
+        let bytes = self.size();
+        let offset = match self.spec.pattern {
+            Pattern::Random => self.random_offset(bytes),
+            Pattern::Sequential => self.sequential_offset(bytes),
+            Pattern::Runs { length } => self.run_offset(length),
+        };
+        self.next = offset + bytes;
+        debug_assert!(offset >= self.spec.extent.start && self.next <= self.spec.extent.end);
+        IoOp { kind: self.kind(), offset, bytes }
+    }
+
+    fn size(&mut self) -> u64 {
+        let mut draw = self.sizes.random_range(0..self.weights);
+        for size in &self.spec.sizes {
+            let weight = u64::from(size.weight);
+            if draw < weight {
+                return size.bytes;
+            }
+            draw -= weight;
+        }
+        unreachable!("the draw is below the sum of the weights")
+    }
+
+    fn kind(&mut self) -> Kind {
+        let read = self.kinds.random_range(0..1000_u16) < self.spec.reads_permille;
+        if read { Kind::Read } else { Kind::Write }
+    }
+
+    /// A place from which `bytes` fit in the extent.
+    fn random_offset(&mut self, bytes: u64) -> u64 {
+        let extent = self.spec.extent;
+        let places = (extent.end - extent.start - bytes) / self.unit;
+        extent.start + self.positions.random_range(0..=places) * self.unit
+    }
+
+    fn sequential_offset(&self, bytes: u64) -> u64 {
+        let fits = bytes <= self.spec.extent.end - self.next;
+        if fits { self.next } else { self.spec.extent.start }
+    }
+
+    fn run_offset(&mut self, length: u32) -> u64 {
+        if self.run_left > 0 {
+            self.run_left -= 1;
+            return self.next;
+        }
+        self.run_left = length - 1;
+        let largest = self.spec.sizes.iter().map(|size| size.bytes).max().unwrap_or(self.unit);
+        self.random_offset(largest * u64::from(length))
+    }
+}

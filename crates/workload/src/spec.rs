@@ -1,0 +1,216 @@
+//! What a load consists of, as plain data, and what can be wrong with it.
+
+use disktime_core::Kind;
+use std::fmt;
+
+/// An operation to issue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoOp {
+    /// Read or write.
+    pub kind: Kind,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// A range of bytes: `start` up to but not including `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+/// Where operations go within the extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Each to a place of its own, all equally likely.
+    Random,
+    /// One after another from the extent's start; again from there when the next doesn't fit.
+    Sequential,
+    /// `length` operations one after another, then a jump to a random place from which a whole run
+    /// fits. (Paper `zygaria`: runs of 1024.)
+    Runs {
+        /// Operations in a run, at least one.
+        length: u32,
+    },
+}
+
+/// A size, and how often it comes relative to the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SizeWeight {
+    /// Bytes of an operation.
+    pub bytes: u64,
+    /// Its share is the weight over the sum of the weights.
+    pub weight: u32,
+}
+
+/// Which operations a load consists of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// Where they go.
+    pub pattern: Pattern,
+    /// Every operation lies within it.
+    pub extent: Extent,
+    /// One size, or several with weights. The smallest is the *unit*: the other sizes are multiples
+    /// of it, and every operation starts a multiple of it after the extent's start.
+    pub sizes: Vec<SizeWeight>,
+    /// Reads among a thousand operations; the rest are writes.
+    pub reads_permille: u16,
+}
+
+impl Spec {
+    /// Reads of one size.
+    #[must_use]
+    pub fn reads(pattern: Pattern, extent: Extent, bytes: u64) -> Self {
+        Self { pattern, extent, sizes: vec![SizeWeight { bytes, weight: 1 }], reads_permille: 1000 }
+    }
+
+    /// Says what is wrong, if anything.
+    ///
+    /// # Errors
+    /// The first fault found, with the values that make it one.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let unit = self.unit().ok_or(SpecError::NoSizes)?;
+        if unit == 0 {
+            return Err(SpecError::SizeZero);
+        }
+        if let Some(odd) = self.sizes.iter().find(|size| !size.bytes.is_multiple_of(unit)) {
+            return Err(SpecError::NotMultiple { bytes: odd.bytes, unit });
+        }
+        if self.sizes.iter().all(|size| size.weight == 0) {
+            return Err(SpecError::NoWeight);
+        }
+        if self.reads_permille > 1000 {
+            return Err(SpecError::ReadsAboveAll { permille: self.reads_permille });
+        }
+        if self.pattern == (Pattern::Runs { length: 0 }) {
+            return Err(SpecError::RunEmpty);
+        }
+        let needed = self.room().ok_or(SpecError::RunTooLong)?;
+        let extent = self.extent.end.saturating_sub(self.extent.start);
+        if extent < needed { Err(SpecError::ExtentShort { extent, needed }) } else { Ok(()) }
+    }
+
+    /// The smallest size.
+    pub(crate) fn unit(&self) -> Option<u64> {
+        self.sizes.iter().map(|size| size.bytes).min()
+    }
+
+    /// The bytes that an operation, or a run, may take up; `None` above 64 bits.
+    fn room(&self) -> Option<u64> {
+        let largest = self.sizes.iter().map(|size| size.bytes).max().unwrap_or_default();
+        match self.pattern {
+            Pattern::Random | Pattern::Sequential => Some(largest),
+            Pattern::Runs { length } => largest.checked_mul(u64::from(length)),
+        }
+    }
+}
+
+/// Why a load can't be generated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpecError {
+    /// The list of sizes is empty.
+    NoSizes,
+    /// A size is zero.
+    SizeZero,
+    /// A size is not a multiple of the smallest.
+    NotMultiple {
+        /// The size.
+        bytes: u64,
+        /// The smallest size.
+        unit: u64,
+    },
+    /// All weights are zero.
+    NoWeight,
+    /// More than 1000 reads among a thousand.
+    ReadsAboveAll {
+        /// As given.
+        permille: u16,
+    },
+    /// A run of no operations.
+    RunEmpty,
+    /// A run's bytes don't fit in 64 bits.
+    RunTooLong,
+    /// The extent doesn't hold the largest operation, or a whole run of them.
+    ExtentShort {
+        /// Bytes of the extent.
+        extent: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+    /// A closed loop with nothing outstanding.
+    NothingOutstanding,
+    /// An open loop without time between arrivals.
+    IntervalZero,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoSizes => f.write_str("sizes: at least one is needed"),
+            Self::SizeZero => f.write_str("sizes: 0 bytes; at least 1 is needed"),
+            Self::NotMultiple { bytes, unit } => {
+                write!(f, "sizes: {bytes} bytes is not a multiple of the smallest, {unit}")
+            }
+            Self::NoWeight => f.write_str("sizes: all weights are 0; at least one must be more"),
+            Self::ReadsAboveAll { permille } => {
+                write!(f, "reads: {permille} of a thousand; 0 to 1000 are possible")
+            }
+            Self::RunEmpty => f.write_str("run length: 0; at least 1 is needed"),
+            Self::RunTooLong => f.write_str("run length: the bytes of a run pass 2^64"),
+            Self::ExtentShort { extent, needed } => {
+                write!(f, "extent: {extent} bytes; at least {needed} are needed")
+            }
+            Self::NothingOutstanding => f.write_str("outstanding: 0; at least 1 is needed"),
+            Self::IntervalZero => f.write_str("interval: 0 ns; at least 1 is needed"),
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(sizes: &[(u64, u32)]) -> Spec {
+        let size = |&(bytes, weight)| SizeWeight { bytes, weight };
+        Spec {
+            pattern: Pattern::Random,
+            extent: Extent { start: 0, end: 1 << 20 },
+            sizes: sizes.iter().map(size).collect(),
+            reads_permille: 500,
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        let sized = |sizes: &[(u64, u32)]| spec(sizes).check();
+        assert_eq!(sized(&[(4096, 1), (65_536, 0)]), Ok(()));
+        assert_eq!(sized(&[]), Err(SpecError::NoSizes));
+        assert_eq!(sized(&[(4096, 1), (0, 1)]), Err(SpecError::SizeZero));
+        let odd = SpecError::NotMultiple { bytes: 6144, unit: 4096 };
+        assert_eq!(sized(&[(4096, 1), (6144, 1)]), Err(odd));
+        assert_eq!(sized(&[(4096, 0)]), Err(SpecError::NoWeight));
+
+        let with = |change: fn(&mut Spec)| {
+            let mut spec = spec(&[(4096, 1)]);
+            change(&mut spec);
+            spec.check()
+        };
+        let above = SpecError::ReadsAboveAll { permille: 1001 };
+        assert_eq!(with(|spec| spec.reads_permille = 1001), Err(above));
+        assert_eq!(
+            with(|spec| spec.pattern = Pattern::Runs { length: 0 }),
+            Err(SpecError::RunEmpty)
+        );
+        assert_eq!(with(|spec| spec.pattern = Pattern::Runs { length: 256 }), Ok(()));
+        let short = SpecError::ExtentShort { extent: 1 << 20, needed: 257 * 4096 };
+        assert_eq!(with(|spec| spec.pattern = Pattern::Runs { length: 257 }), Err(short));
+        let backwards = SpecError::ExtentShort { extent: 0, needed: 4096 };
+        assert_eq!(with(|spec| spec.extent.start = 2 << 20), Err(backwards));
+    }
+}
