@@ -1,2 +1,80 @@
-//! (to be written)
-fn main() {}
+//! The project's own commands: `cargo xtask check`, which is what continuous integration runs, and
+//! the gates it consists of.
+//!
+//! [`workspace`] reads the workspace once (cargo's metadata, git's list of files, syntax trees);
+//! each gate under [`tidy`] is a function from it to a [`finding::Report`]; [`check`] adds the
+//! gates that are cargo's and the tests. Nothing here knows what the product does.
+#![expect(clippy::print_stdout, reason = "a command line's output is its purpose")]
+
+mod check;
+mod finding;
+#[cfg(test)]
+mod fixture;
+mod source;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// One subcommand: add a line to [`COMMANDS`] and the help follows.
+struct Command {
+    name: &'static str,
+    help: &'static str,
+    /// What may follow the name.
+    flags: &'static [&'static str],
+    /// Gets the words after the name; `Ok(false)` when something was found.
+    run: fn(&[String]) -> Result<bool>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "check",
+        help: "every gate and test, listing every failure; --no-install leaves Debian's packages alone",
+        flags: &[check::NO_INSTALL],
+        run: check::run,
+    },
+    Command {
+        name: "tidy",
+        help: "the gates that only read the source: seconds",
+        flags: &[],
+        run: tidy::run,
+    },
+    Command { name: "help", help: "this text", flags: &[], run: help },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, flags)) = find(&words) else {
+        eprintln!("error: not understood: {words:?}\n\n{}", usage());
+        return ExitCode::from(2);
+    };
+    match (command.run)(flags) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn find(words: &[String]) -> Option<(&'static Command, &[String])> {
+    let (name, flags) = words.split_first()?;
+    let command = COMMANDS.iter().find(|command| command.name == name)?;
+    flags.iter().all(|flag| command.flags.contains(&flag.as_str())).then_some((command, flags))
+}
+
+fn usage() -> String {
+    let lines = COMMANDS.iter().map(|it| format!("  {:<8}{}\n", it.name, it.help));
+    format!("usage: cargo xtask COMMAND\n\n{}", lines.collect::<String>())
+}
+
+fn help(_: &[String]) -> Result<bool> {
+    print!("{}\nThe gates of tidy:\n", usage());
+    for gate in tidy::GATES {
+        println!("  {:<14}{}", gate.name, gate.claim);
+    }
+    Ok(true)
+}

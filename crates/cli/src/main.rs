@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod serve;
+mod table;
 
 /// Exit code for bad usage or input.
 const BAD_INPUT: u8 = 2;
@@ -23,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Serve the virtual disks of a configuration over NBD
     Serve(serve::Arguments),
+    /// Measure
+    Bench(bench::Arguments),
 }
 
 /// Input that can't be used, as against a failure while running.
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

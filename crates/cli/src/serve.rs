@@ -57,7 +57,8 @@ struct Vdisk<'a> {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = read(arguments)?;
     // Before any thread starts: a signal must not end the process half-way.
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals can't be handled")?;
+    let mut signals =
+        Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals can't be handled")?;
     let mut server = Server::start(config)?;
     announce(&server, arguments.json)?;
     for signal in &mut signals {

@@ -165,12 +165,16 @@ impl Engine {
     }
 
     /// As [`new`](Self::new), with a policy and a cost model that are in no registry.
+    ///
+    /// # Panics
+    /// If a bound is one that [`new`](Self::new) refuses.
     #[must_use]
     pub fn with_policy(
         config: &Config<'_>,
         policy: Box<dyn Policy>,
         cost: Box<dyn CostModel>,
     ) -> Self {
+        config.check().expect("the caller's bounds are in range");
         Self {
             policy,
             cost,
@@ -287,11 +291,16 @@ impl Engine {
             }
             return None;
         }
-        match self.policy.pick(self.now) {
-            Pick::Stream(id) => {
-                self.release_hold();
-                return Some(self.dispatch(id));
+        let mut pick = self.policy.pick(self.now);
+        if let (Pick::Stream(id), Some(_)) = (pick, self.hold) {
+            self.release_hold();
+            // What the hold cost may have taken the stream that was chosen to its limit.
+            if !self.stream(id).is_some_and(StreamView::ready) {
+                pick = self.policy.pick(self.now);
             }
+        }
+        match pick {
+            Pick::Stream(id) => return Some(self.dispatch(id)),
             Pick::Hold { stream, until } => self.hold_for(stream, until),
             Pick::Nothing => {
                 assert!(self.ready == 0, "a policy names a ready stream if there is one");
@@ -323,6 +332,12 @@ impl Engine {
     #[must_use]
     pub fn events_dropped(&self) -> u64 {
         self.events.dropped()
+    }
+
+    /// Requests refused because their stream does not exist; no stream's counters have them.
+    #[must_use]
+    pub fn refused_unknown(&self) -> u64 {
+        self.refused_unknown
     }
 
     /// A stream's state, if it exists.
@@ -368,8 +383,8 @@ impl Engine {
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
-            let closing = self.ledger.close(self.now, false);
-            self.divide(closing, true);
+            let closing = self.ledger.close(self.now);
+            self.divide(closing);
         }
     }
 
@@ -422,6 +437,9 @@ impl Engine {
         }
         let stream =
             self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
+        if stream.held_by_own_depth(self.limits.depth) {
+            stream.wake(self.now);
+        }
         stream.pieces -= 1;
         if !over {
             return None;
@@ -429,7 +447,8 @@ impl Engine {
         let live = self.requests.remove(piece.request);
         stream.live -= 1;
         stream.count(&live.request, live.outcome);
-        if let Some(deadline) = live.request.deadline.filter(|at| *at < self.now) {
+        let wanted = live.outcome != Outcome::Cancelled;
+        if let Some(deadline) = live.request.deadline.filter(|at| wanted && *at < self.now) {
             let late = self.now.since(deadline);
             self.events.push(Event::Late { stream: piece.stream, request: piece.request, late });
         }

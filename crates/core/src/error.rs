@@ -131,13 +131,16 @@ impl fmt::Display for Refusal {
                 write!(f, "stream {id} has {queue_max} requests waiting, the most it may")
             }
             Self::IdOutOfRange { request: RequestId(id), requests_max } => {
-                write!(f, "request {id} is outside the table of {requests_max}")
+                write!(f, "request {id} is outside the table: an id is below {requests_max}")
             }
             Self::IdInUse(RequestId(id)) => write!(f, "request {id} has not completed yet"),
             Self::BadLength { request: RequestId(id), bytes } => {
-                write!(f, "request {id} has a length of {bytes} bytes: only a flush has none")
+                write!(f, "request {id} has a length of {bytes} bytes: ")?;
+                f.write_str("a flush has 0, any other request at least 1")
             }
-            Self::BadExtent(RequestId(id)) => write!(f, "request {id} ends past 2^64"),
+            Self::BadExtent(RequestId(id)) => {
+                write!(f, "request {id} has an extent that ends past 2^64")
+            }
         }
     }
 }
@@ -148,7 +151,7 @@ impl fmt::Display for ChangeError {
             Self::UnknownStream(StreamId(id)) => write!(f, "there is no stream {id}"),
             Self::StreamInUse(StreamId(id)) => write!(f, "stream {id} exists already"),
             Self::StreamOutOfRange { stream: StreamId(id), streams_max } => {
-                write!(f, "stream {id} is outside the table of {streams_max}")
+                write!(f, "stream {id} is outside the table: an id is below {streams_max}")
             }
             Self::StreamBusy { stream: StreamId(id), live } => {
                 write!(f, "stream {id} has {live} requests that have not completed")

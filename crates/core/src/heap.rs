@@ -98,12 +98,17 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         let entry = self.entries[at];
         loop {
             let first = at * ARITY + 1;
-            let last = (first + ARITY).min(self.entries.len());
-            let Some(least) = (first..last).min_by_key(|child| self.entries[*child]) else { break };
-            if self.entries[least] >= entry {
+            let Some(children) = self.entries.get(first..) else { break };
+            let (mut least, mut smallest) = (at, entry);
+            for (child, candidate) in (first..first + ARITY).zip(children) {
+                if *candidate < smallest {
+                    (least, smallest) = (child, *candidate);
+                }
+            }
+            if least == at {
                 break;
             }
-            self.place(at, self.entries[least]);
+            self.place(at, smallest);
             at = least;
         }
         self.place(at, entry);

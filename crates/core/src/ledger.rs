@@ -127,13 +127,18 @@ impl Ledger {
     pub(crate) fn idle(&mut self) -> Option<Closing> {
         let since = self.busy_since.take()?;
         self.busy_ended += self.last_completion.since(since);
-        let closing = (self.pieces > 0).then(|| self.close(self.last_completion, false));
+        let closing = (self.pieces > 0).then(|| self.close(self.last_completion));
         debug_assert!(
             closing.is_some() || self.mark == self.last_completion,
             "time left undivided"
         );
         self.cut_at = Instant::MAX;
         closing
+    }
+
+    /// Pieces that completed in the open window.
+    pub(crate) fn pieces(&self) -> u32 {
+        self.pieces
     }
 
     /// When the device finished something last.
@@ -146,11 +151,23 @@ impl Ledger {
         (self.busy_since.is_some() && self.pieces > 0).then_some(self.cut_at)
     }
 
-    /// Closes the window at `end`; `exact` if its one piece had the device for itself.
-    pub(crate) fn close(&mut self, end: Instant, exact: bool) -> Closing {
+    /// A piece came back that had the device for itself since the mark: it is charged for that
+    /// time to the last ns, and a window begins.
+    pub(crate) fn completed_alone(&mut self, now: Instant) -> Duration {
+        debug_assert!(self.pieces == 0, "a window that others completed in is divided");
+        self.last_completion = now;
+        let busy = now.since(self.mark);
+        self.divided += busy;
+        self.charged += busy;
+        self.open(now);
+        busy
+    }
+
+    /// Closes the window at `end`.
+    pub(crate) fn close(&mut self, end: Instant) -> Closing {
         assert!(self.pieces > 0, "a window without completions carries over");
         let busy = end.since(self.mark).as_nanos();
-        let divide = if exact || self.saturated { busy } else { busy.min(self.modelled) };
+        let divide = if self.saturated { busy } else { busy.min(self.modelled) };
         self.divided += Duration::from_nanos(busy);
         self.spare += Duration::from_nanos(busy - divide);
         self.charged += Duration::from_nanos(divide);

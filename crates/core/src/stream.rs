@@ -119,7 +119,8 @@ impl Accounts {
             i64::try_from(parts / i128::from(Share::PARTS)).unwrap_or(i64::MAX)
         };
         self.credit_max = of_tokens(period.as_tokens(), contract.reserve);
-        self.burst_max = of_tokens(period.as_tokens(), contract.limit);
+        // At least the one token that lets a piece go.
+        self.burst_max = of_tokens(period.as_tokens(), contract.limit).max(1);
         self.debt_max = of_tokens(self.credit_max, contract.reserve);
     }
 
@@ -165,6 +166,8 @@ impl Stream {
         accounts.reserve.set_rate(contract.reserve);
         if self.spec.contract.limit == Share::FULL {
             accounts.limit = TokenBucket::new(contract.limit, now);
+            // What is at the device will be corrected from its estimate.
+            accounts.limit.take(accounts.pending);
         }
         accounts.limit.advance(now);
         accounts.limit.set_rate(contract.limit);
@@ -174,7 +177,14 @@ impl Stream {
         self.spec.contract = contract;
     }
 
-    /// The stream asks again after its queue was empty: it keeps at most u.
+    /// Its own depth, not the device's, keeps its next piece back: that is idleness by choice,
+    /// and must not pile up credit.
+    pub(crate) fn held_by_own_depth(&self, device_depth: u32) -> bool {
+        self.pieces >= self.spec.depth_max && self.spec.depth_max < device_depth
+    }
+
+    /// The stream may run again after its queue was empty or its own depth full: it keeps at
+    /// most u.
     pub(crate) fn wake(&mut self, now: Instant) {
         self.accounts.reserve.advance(now);
         self.accounts.cap_credit();
@@ -190,21 +200,21 @@ impl Stream {
         self.accounts.usage.add(tokens, weight);
     }
 
-    /// Corrects the debited estimates of `pieces` to what was really used.
+    /// Corrects the debited estimates of pieces that took `each` to what was really used.
     pub(crate) fn charge(
         &mut self,
-        pieces: u32,
+        each: Duration,
         estimates: i64,
         charge: Duration,
         weight: i64,
         now: Instant,
     ) {
         let accounts = &mut self.accounts;
-        let (used, correction) = (charge.as_tokens(), charge.as_tokens() - estimates);
+        let correction = charge.as_tokens() - estimates;
         accounts.reserve.advance(now);
         accounts.pending -= estimates;
         accounts.reserve.take(correction);
-        accounts.forgive_debt(used / i64::from(pieces.max(1)));
+        accounts.forgive_debt(each.as_tokens());
         accounts.limit.take(correction);
         accounts.usage.add(correction, weight);
         self.counters.charged += charge;
@@ -229,7 +239,10 @@ impl Stream {
     pub(crate) fn behind(&self, blocking: Duration) -> Option<Duration> {
         let settled = self.accounts.reserve.level().saturating_add(self.accounts.pending);
         let allowed = self.accounts.credit_max.saturating_add(blocking.as_tokens());
-        u64::try_from(settled - allowed).ok().filter(|behind| *behind > 0).map(Duration::from_nanos)
+        u64::try_from(settled.saturating_sub(allowed))
+            .ok()
+            .filter(|behind| *behind > 0)
+            .map(Duration::from_nanos)
     }
 
     pub(crate) fn waiting_room(&self) -> bool {

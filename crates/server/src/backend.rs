@@ -145,7 +145,14 @@ pub trait BackEnd {
     /// Begins a job under a name that is not in use.
     fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
     /// An operation of the job is over: its memory and its result.
-    fn finished(&mut self, id: u32, step: u8, job: &mut Job, done: (Keep, i32), io: &mut Io<'_>) -> Step;
+    fn finished(
+        &mut self,
+        id: u32,
+        step: u8,
+        job: &mut Job,
+        done: (Keep, i32),
+        io: &mut Io<'_>,
+    ) -> Step;
     /// A job that waited for another and can go on, with [`resume`](Self::resume).
     fn unblocked(&mut self) -> Option<u32>;
     /// Goes on with an unblocked job.

@@ -49,7 +49,9 @@ impl Drop for Memory {
 enum Origin {
     Own(Memory),
     /// A slot of the arena, which it keeps alive.
-    Arena { _arena: Rc<Memory> },
+    Arena {
+        _arena: Rc<Memory>,
+    },
 }
 
 struct Inner {

@@ -151,15 +151,18 @@ impl Config {
     /// If it can't be used.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text)?;
-        let listen = file.server.nbd.iter().map(|text| {
-            text.parse().map_err(|reason| value("server.nbd", text, reason))
-        });
+        let listen = file
+            .server
+            .nbd
+            .iter()
+            .map(|text| text.parse().map_err(|reason| value("server.nbd", text, reason)));
         let listen = listen.collect::<Result<Vec<_>, _>>()?;
         if listen.is_empty() {
             let reason = "name at least one `unix:PATH` or `tcp:ADDRESS:PORT`".to_owned();
             return Err(value("server.nbd", "[]", reason));
         }
-        let mut devices = file.device.iter().map(DeviceTable::check).collect::<Result<Vec<_>, _>>()?;
+        let mut devices =
+            file.device.iter().map(DeviceTable::check).collect::<Result<Vec<_>, _>>()?;
         unique("device", devices.iter().map(|device| device.name.as_str()))?;
         unique("vdisk", file.vdisk.iter().map(|vdisk| vdisk.name.as_str()))?;
         for table in &file.vdisk {
@@ -168,7 +171,11 @@ impl Config {
             let device = devices.iter_mut().find(|device| device.name == table.device);
             let device = device.ok_or_else(|| {
                 let key = format!("vdisk {}: device", table.name);
-                value(&key, &table.device, format!("no such device; there are: {}", known.join(", ")))
+                value(
+                    &key,
+                    &table.device,
+                    format!("no such device; there are: {}", known.join(", ")),
+                )
             })?;
             device.vdisks.push(vdisk);
         }
@@ -178,7 +185,9 @@ impl Config {
 
     /// All virtual disks with their devices.
     pub fn vdisks(&self) -> impl Iterator<Item = (&DeviceConfig, &VdiskConfig)> {
-        self.devices.iter().flat_map(|device| device.vdisks.iter().map(move |vdisk| (device, vdisk)))
+        self.devices
+            .iter()
+            .flat_map(|device| device.vdisks.iter().map(move |vdisk| (device, vdisk)))
     }
 }
 
@@ -241,7 +250,11 @@ impl DeviceTable {
         let emulate = self.emulate.as_deref().map(|name| {
             let known = || preset::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();
             preset::find(name).ok_or_else(|| {
-                value(&key("emulate"), name, format!("no such preset; there are: {}", known().join(", ")))
+                value(
+                    &key("emulate"),
+                    name,
+                    format!("no such preset; there are: {}", known().join(", ")),
+                )
             })
         });
         let emulate = emulate.transpose()?;
@@ -259,7 +272,11 @@ impl DeviceTable {
         let queue_depth = self.queue_depth.unwrap_or(1);
         if !(1..=most).contains(&queue_depth) {
             let text = queue_depth.to_string();
-            return Err(value(&key("queue_depth"), &text, format!("this device takes 1 to {most}")));
+            return Err(value(
+                &key("queue_depth"),
+                &text,
+                format!("this device takes 1 to {most}"),
+            ));
         }
         let headroom = share(&key("headroom"), self.headroom.as_deref(), Share::ZERO)?;
         Ok(DeviceConfig {
@@ -325,10 +342,10 @@ fn share(key: &str, text: Option<&str>, default: Share) -> Result<Share, ConfigE
 /// Names are file names and parts of URIs.
 fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(plain) || name.starts_with('.') {
-        let reason = format!(
-            "1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, not starting with `.`"
-        );
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(plain) || name.starts_with('.')
+    {
+        let reason =
+            format!("1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, not starting with `.`");
         return Err(value(&format!("{table}.name"), name, reason));
     }
     Ok(())

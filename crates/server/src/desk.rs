@@ -249,11 +249,19 @@ impl Visitor {
     /// Reads, answers and sends as far as that goes now.
     fn go_on(&mut self, catalog: &Catalog) -> Visit {
         let mut bytes = [0; 16 << 10];
-        let read = if self.output.is_empty() { self.socket.read(&mut bytes) } else { Err(io::ErrorKind::WouldBlock.into()) };
+        let read = if self.output.is_empty() {
+            self.socket.read(&mut bytes)
+        } else {
+            Err(io::ErrorKind::WouldBlock.into())
+        };
         match read {
             Ok(0) => return Visit::Goes(None),
             Ok(count) => self.input.extend_from_slice(&bytes[..count]),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
             Err(_) => return Visit::Goes(None),
         }
         let outcome = self.handshake.handle_input(&self.input, catalog, &mut self.output);

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
+pub mod bench;
 pub mod buffers;
 pub mod clock;
 pub mod config;

@@ -129,7 +129,9 @@ impl Message {
             for (header, (len, payload)) in self.headers.iter_mut().zip(&self.parts) {
                 let iov_base = header.as_mut_ptr().cast();
                 self.vectors.push(libc::iovec { iov_base, iov_len: *len });
-                if let Some((buffer, range)) = payload.as_ref().filter(|(_, range)| !range.is_empty()) {
+                if let Some((buffer, range)) =
+                    payload.as_ref().filter(|(_, range)| !range.is_empty())
+                {
                     let iov_base = buffer.pointer(range).cast();
                     self.vectors.push(libc::iovec { iov_base, iov_len: range.len() });
                 }
@@ -195,7 +197,14 @@ impl Ring {
     }
 
     /// Receives into `range` of the buffer; all of it if `whole`.
-    pub fn receive(&mut self, token: Token, fd: RawFd, buffer: Buffer, range: &Range<usize>, whole: bool) {
+    pub fn receive(
+        &mut self,
+        token: Token,
+        fd: RawFd,
+        buffer: Buffer,
+        range: &Range<usize>,
+        whole: bool,
+    ) {
         let (start, len) = (buffer.pointer(range), length(range));
         let flags = if whole { libc::MSG_WAITALL } else { 0 };
         let entry = opcode::Recv::new(types::Fd(fd), start, len).flags(flags).build();

@@ -121,9 +121,13 @@ impl Server {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_with_faults(config: Config, faults: &[(usize, Fault)]) -> Result<Self, StartError> {
+    pub fn start_with_faults(
+        config: Config,
+        faults: &[(usize, Fault)],
+    ) -> Result<Self, StartError> {
         let bind = |listen: &Listen| {
-            Listener::bind(listen).map_err(|source| StartError::Listen { listen: listen.clone(), source })
+            Listener::bind(listen)
+                .map_err(|source| StartError::Listen { listen: listen.clone(), source })
         };
         let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let listen = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
@@ -236,7 +240,8 @@ impl Server {
     pub fn reload(&mut self, config: Config) -> Result<(), ReloadError> {
         same_but_contracts(&self.config, &config)?;
         for (shard, device) in self.shards.iter().zip(&config.devices) {
-            let contract = |(at, vdisk): (u32, &crate::config::VdiskConfig)| (StreamId(at), vdisk.contract);
+            let contract =
+                |(at, vdisk): (u32, &crate::config::VdiskConfig)| (StreamId(at), vdisk.contract);
             let contracts = (0..).zip(&device.vdisks).map(contract).collect();
             shard.tell(Message::Contracts(contracts));
         }
@@ -336,9 +341,8 @@ fn build_engine(device: &DeviceConfig) -> Result<Engine, Box<dyn std::error::Err
 }
 
 fn export(device: &DeviceConfig, name: &str, size_bytes: u64, frees: bool) -> ExportInfo {
-    let mut flags = TransmissionFlags::FLUSH
-        .with(TransmissionFlags::FUA)
-        .with(TransmissionFlags::MULTI_CONN);
+    let mut flags =
+        TransmissionFlags::FLUSH.with(TransmissionFlags::FUA).with(TransmissionFlags::MULTI_CONN);
     if frees {
         flags = flags.with(TransmissionFlags::TRIM).with(TransmissionFlags::WRITE_ZEROES);
     }
@@ -355,7 +359,9 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
     if old.listen != new.listen {
         return differs("server.nbd".to_owned());
     }
-    let names = |config: &Config| config.devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>();
+    let names = |config: &Config| {
+        config.devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>()
+    };
     if names(old) != names(new) {
         return differs("the list of devices".to_owned());
     }
@@ -364,7 +370,10 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
             device.vdisks.iter().map(|vdisk| (vdisk.name.clone(), vdisk.size)).collect::<Vec<_>>()
         };
         if disks(old) != disks(new) {
-            return differs(format!("the list of virtual disks of device {}, or a size,", new.name));
+            return differs(format!(
+                "the list of virtual disks of device {}, or a size,",
+                new.name
+            ));
         }
         if old.settings() != new.settings() {
             return differs(format!("a setting of device {}", new.name));

@@ -295,7 +295,7 @@ fn name(key: usize) -> u32 {
 }
 
 /// CPU time of the calling thread.
-fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let nanos = time.tv_sec * 1_000_000_000 + time.tv_nsec;
     u64::try_from(nanos).unwrap_or(0)

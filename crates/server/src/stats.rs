@@ -28,7 +28,8 @@ impl Histogram {
     /// bucket); `None` if nothing was counted.
     #[must_use]
     pub fn quantile(&self, fraction: f64) -> Option<Duration> {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        let counts: Vec<u64> =
+            self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let total = counts.iter().sum::<u64>();
         if total == 0 {
             return None;
@@ -138,7 +139,10 @@ mod tests {
         let mut last = 0;
         for nanos in [1, 2, 3, 4, 5, 7, 8, 1000, 1_000_000, 123_456_789, u64::MAX] {
             let bucket = bucket_of(nanos);
-            assert!(bucket >= last && (nanos < upper_edge(bucket) || bucket == BUCKETS - 1), "{nanos}");
+            assert!(
+                bucket >= last && (nanos < upper_edge(bucket) || bucket == BUCKETS - 1),
+                "{nanos}"
+            );
             last = bucket;
         }
     }

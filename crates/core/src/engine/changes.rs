@@ -70,8 +70,8 @@ impl Engine {
         }
         if self.find(id)?.in_window.pieces > 0 {
             let end = if self.in_flight > 0 { self.now } else { self.ledger.last_completion() };
-            let closing = self.ledger.close(end, false);
-            self.divide(closing, true);
+            let closing = self.ledger.close(end);
+            self.divide(closing);
         }
         let gone = self.streams[id.0 as usize].take().expect("found above");
         self.departed += gone.counters.charged;
@@ -106,7 +106,12 @@ impl Engine {
 
     fn set_stream_depth(&mut self, id: StreamId, depth: u32) -> Result<(), ChangeError> {
         check_depth(depth, u32::MAX)?;
-        self.find(id)?.spec.depth_max = depth;
+        let (now, device_depth) = (self.now, self.limits.depth);
+        let stream = self.find(id)?;
+        if stream.held_by_own_depth(device_depth) {
+            stream.wake(now);
+        }
+        stream.spec.depth_max = depth;
         self.refresh(id);
         self.tell_changed(id);
         Ok(())

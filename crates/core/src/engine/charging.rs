@@ -15,47 +15,51 @@ impl Engine {
         let modelled = piece.estimate.as_nanos();
         let stream =
             self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
+        let shallow = self.limits.depth == 1 && self.in_flight == 0;
+        if shallow && self.ledger.pieces() == 0 {
+            let charge = self.ledger.completed_alone(self.now);
+            let weight = self.usage_clock.weight(self.now);
+            stream.charge(charge, piece.estimate.as_tokens(), charge, weight, self.now);
+            self.dearest = self.dearest.max(charge);
+            return charge;
+        }
         let window = &mut stream.in_window;
         self.ledger.completed(self.now, piece.stream, modelled, window.pieces == 0);
         window.pieces += 1;
         window.modelled += modelled;
         window.estimates += piece.estimate.as_tokens();
-        let alone = self.limits.depth == 1 && self.in_flight == 0;
-        if !alone {
-            return piece.estimate;
+        if shallow {
+            // The depth was lowered while the window was open: it is divided as a deep one.
+            let closing = self.ledger.close(self.now);
+            self.divide(closing);
         }
-        let closing = self.ledger.close(self.now, true);
-        self.divide(closing, false)
+        piece.estimate
     }
 
     /// The device has nothing to do.
     pub(super) fn close_idle(&mut self) {
         if let Some(closing) = self.ledger.idle() {
-            self.divide(closing, true);
+            self.divide(closing);
         }
     }
 
     /// Divides a window's busy time among the streams that completed pieces in it, in proportion
-    /// to modelled cost; every nanosecond is given out. Answers the last stream's charge.
-    pub(super) fn divide(&mut self, mut closing: Closing, tell: bool) -> Duration {
+    /// to modelled cost; every nanosecond is given out.
+    pub(super) fn divide(&mut self, mut closing: Closing) {
         let weight = self.usage_clock.weight(self.now);
         let touched = core::mem::take(&mut closing.touched);
-        let mut charge = Duration::ZERO;
         for id in &touched {
             let stream = self.streams[id.0 as usize].as_mut().expect("removal closes the window");
             let window = core::mem::take(&mut stream.in_window);
-            charge = closing.part(window.modelled);
-            stream.charge(window.pieces, window.estimates, charge, weight, self.now);
-            let each = charge.as_nanos() / u64::from(window.pieces.max(1));
-            self.dearest = self.dearest.max(Duration::from_nanos(each));
-            if tell {
-                self.refresh(*id);
-                self.tell_changed(*id);
-            }
+            let charge = closing.part(window.modelled);
+            let each = Duration::from_nanos(charge.as_nanos() / u64::from(window.pieces.max(1)));
+            stream.charge(each, window.estimates, charge, weight, self.now);
+            self.dearest = self.dearest.max(each);
+            self.refresh(*id);
+            self.tell_changed(*id);
         }
         assert!(closing.divide == 0 || touched.is_empty(), "a window is divided to the last ns");
         self.ledger.recycle(touched);
-        charge
     }
 
     /// The device stays idle for `stream`; a new hold ends the old one.
@@ -81,7 +85,7 @@ impl Engine {
             self.ledger.held += held;
             self.ledger.charged += held;
             stream.counters.held += held;
-            stream.charge(1, 0, held, self.usage_clock.weight(self.now), self.now);
+            stream.charge(held, 0, held, self.usage_clock.weight(self.now), self.now);
             self.refresh(hold.stream);
             self.tell_changed(hold.stream);
         }

@@ -29,21 +29,44 @@ struct Zygaria {
     deadlines: IndexedHeap<i64>,
     /// All ready streams, by recent usage per weight.
     usage: IndexedHeap<i64>,
+    /// Where the stream that changed last belongs: it often changes again before the next pick
+    /// (at depth 1 a dispatch and its completion), and then moves once.
+    moved: Option<Place>,
+}
+
+/// A stream's keys in the two orders; `None` where it is not in.
+struct Place {
+    stream: StreamId,
+    deadline: Option<i64>,
+    usage: Option<i64>,
 }
 
 impl Zygaria {
     fn place(&mut self, stream: StreamView<'_>) {
-        let id = stream.id().0;
-        if !stream.ready() {
-            self.deadlines.remove(id);
-            self.usage.remove(id);
-            return;
+        if self.moved.as_ref().is_some_and(|moved| moved.stream != stream.id()) {
+            self.settle();
         }
-        self.usage.set(id, stream.usage_per_weight());
-        if stream.contract().reserve == Share::ZERO {
-            self.deadlines.remove(id);
-        } else {
-            self.deadlines.set(id, stream.deadline_ns());
+        let ready = stream.ready();
+        let reserves = ready && stream.contract().reserve != Share::ZERO;
+        self.moved = Some(Place {
+            stream: stream.id(),
+            deadline: reserves.then(|| stream.deadline_ns()),
+            usage: ready.then(|| stream.usage_per_weight()),
+        });
+    }
+
+    /// Moves the stream that changed last to its place.
+    fn settle(&mut self) {
+        let Some(Place { stream: StreamId(id), deadline, usage }) = self.moved.take() else {
+            return;
+        };
+        match usage {
+            Some(usage) => self.usage.set(id, usage),
+            None => self.usage.remove(id),
+        }
+        match deadline {
+            Some(deadline) => self.deadlines.set(id, deadline),
+            None => self.deadlines.remove(id),
         }
     }
 }
@@ -56,6 +79,7 @@ impl Policy for Zygaria {
     }
 
     fn pick(&mut self, now: Instant) -> Pick {
+        self.settle();
         let is_due = |at: i64| u64::try_from(at).map_or(true, |at| at <= now.as_nanos());
         let chosen = match self.deadlines.peek() {
             Some((deadline, id)) if is_due(deadline) => Some(id),
@@ -77,6 +101,7 @@ impl Policy for Zygaria {
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
+        self.settle();
         self.deadlines.remove(stream.0);
         self.usage.remove(stream.0);
     }

@@ -48,7 +48,14 @@ impl BackEnd for Faulty {
         }
     }
 
-    fn finished(&mut self, id: u32, step: u8, job: &mut Job, done: (Keep, i32), io: &mut Io<'_>) -> Step {
+    fn finished(
+        &mut self,
+        id: u32,
+        step: u8,
+        job: &mut Job,
+        done: (Keep, i32),
+        io: &mut Io<'_>,
+    ) -> Step {
         self.inner.finished(id, step, job, done, io)
     }
 

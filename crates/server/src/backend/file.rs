@@ -84,7 +84,8 @@ impl FileBackEnd {
     /// If the directory or a file can't be made or opened.
     pub fn open(directory: &Path, disks: &[(&str, u64)]) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
-        let open = |(name, size): &(&str, u64)| Disk::open(&directory.join(format!("{name}.raw")), *size);
+        let open =
+            |(name, size): &(&str, u64)| Disk::open(&directory.join(format!("{name}.raw")), *size);
         let disks = disks.iter().map(open).collect::<io::Result<Vec<_>>>()?;
         let frees = disks.iter().all(Disk::can_free);
         Ok(Self { disks, frees, unblocked: VecDeque::new() })
@@ -132,7 +133,8 @@ impl FileBackEnd {
     }
 
     fn issue_one(&mut self, id: u32, step: u8, job: &mut Job, io: &mut Io<'_>) {
-        let part = job.stage.parts[step as usize].as_ref().expect("only parts that exist are issued");
+        let part =
+            job.stage.parts[step as usize].as_ref().expect("only parts that exist are issued");
         let memory = if part.edge { job.stage.scratch.as_ref() } else { job.buffer.as_ref() };
         let transfer = Transfer {
             fd: self.fd(job),
@@ -190,11 +192,21 @@ impl FileBackEnd {
             let end = extent.end.min(part.offset + BLOCK);
             let from = job.at + size(start - extent.start);
             let to = part.range.start + size(start - part.offset);
-            scratch.put_from(to, job.buffer.as_ref().expect("a write has data"), &(from..from + size(end - start)));
+            scratch.put_from(
+                to,
+                job.buffer.as_ref().expect("a write has data"),
+                &(from..from + size(end - start)),
+            );
         }
     }
 
-    fn over(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>, result: Result<(), DeviceError>) -> Step {
+    fn over(
+        &mut self,
+        id: u32,
+        job: &mut Job,
+        io: &mut Io<'_>,
+        result: Result<(), DeviceError>,
+    ) -> Step {
         if let Some(scratch) = job.stage.scratch.take() {
             io.pool.give_back(scratch);
         }
@@ -207,14 +219,17 @@ impl FileBackEnd {
     /// One transfer moved `count` bytes: whether its part is complete. A short one goes on.
     fn moved(&mut self, id: u32, step: u8, job: &mut Job, io: &mut Io<'_>, count: usize) {
         let phase = job.stage.phase;
-        let Some(part) = job.stage.parts.get_mut(step as usize).and_then(Option::as_mut) else { return };
+        let Some(part) = job.stage.parts.get_mut(step as usize).and_then(Option::as_mut) else {
+            return;
+        };
         if count == part.range.len() {
             if phase == Phase::Body {
                 job.stage.parts[step as usize] = None;
             }
             return;
         }
-        let stuck = count == 0 || (self.disks[job.disk as usize].direct && !count.is_multiple_of(ALIGN));
+        let stuck =
+            count == 0 || (self.disks[job.disk as usize].direct && !count.is_multiple_of(ALIGN));
         if stuck || phase == Phase::Edges {
             job.stage.error = Some(DeviceError(libc::EIO));
             return;
@@ -243,7 +258,14 @@ impl BackEnd for FileBackEnd {
         self.begin(id, job, io)
     }
 
-    fn finished(&mut self, id: u32, step: u8, job: &mut Job, done: (Keep, i32), io: &mut Io<'_>) -> Step {
+    fn finished(
+        &mut self,
+        id: u32,
+        step: u8,
+        job: &mut Job,
+        done: (Keep, i32),
+        io: &mut Io<'_>,
+    ) -> Step {
         job.stage.pending -= 1;
         let result = done.1;
         drop(done);
@@ -325,13 +347,19 @@ impl Disk {
         if !self.direct || span == extent {
             return (vec![Some(self.whole(job))], false);
         }
-        let edge = |offset, slot| Some(Part { offset, range: slot * ALIGN..(slot + 1) * ALIGN, edge: true });
+        let edge = |offset, slot| {
+            Some(Part { offset, range: slot * ALIGN..(slot + 1) * ALIGN, edge: true })
+        };
         let head = extent.start != span.start;
         let tail = extent.end != span.end && (span.end - span.start > BLOCK || !head);
         let start = if head { span.start + BLOCK } else { span.start };
         let end = if tail { span.end - BLOCK } else { span.end };
         let at = || job.at + size(start - extent.start);
-        let middle = (start < end).then(|| Part { offset: start, range: at()..at() + size(end - start), edge: false });
+        let middle = (start < end).then(|| Part {
+            offset: start,
+            range: at()..at() + size(end - start),
+            edge: false,
+        });
         let head = if head { edge(span.start, 0) } else { None };
         let tail = if tail { edge(span.end - BLOCK, 1) } else { None };
         (vec![middle, head, tail], true)

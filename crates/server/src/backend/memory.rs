@@ -23,7 +23,11 @@ impl MemoryBackEnd {
 
     /// Calls `each` with every chunk of an extent, the range within it, and its place in the
     /// extent.
-    fn walk(&mut self, job: &Job, mut each: impl FnMut(&mut Option<Chunk>, std::ops::Range<usize>, usize)) {
+    fn walk(
+        &mut self,
+        job: &Job,
+        mut each: impl FnMut(&mut Option<Chunk>, std::ops::Range<usize>, usize),
+    ) {
         let disk = &mut self.disks[job.disk as usize];
         let (mut at, end) = (job.offset, job.offset + job.bytes);
         while at < end {

@@ -34,8 +34,13 @@ impl FromStr for Listen {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tcp", address)) => match address.parse::<SocketAddr>() {
                 Ok(address) if address.ip().is_loopback() => Ok(Self::Tcp(address)),
-                Ok(_) => Err("only loopback addresses (127.0.0.1, [::1]): there is no TLS yet".to_owned()),
-                Err(_) => Err("an address is like `tcp:127.0.0.1:10809` or `tcp:[::1]:10809`".to_owned()),
+                Ok(_) => {
+                    Err("only loopback addresses (127.0.0.1, [::1]): there is no TLS yet"
+                        .to_owned())
+                }
+                Err(_) => {
+                    Err("an address is like `tcp:127.0.0.1:10809` or `tcp:[::1]:10809`".to_owned())
+                }
             },
             _ => Err("a listener is `unix:PATH` or `tcp:ADDRESS:PORT`".to_owned()),
         }

@@ -19,7 +19,8 @@ const UNITS: [(&str, u64); 9] = [
 /// # Errors
 /// What is allowed, if it is anything else.
 pub fn parse_share(text: &str) -> Result<Share, String> {
-    let wrong = || "a share is 0% to 100%, like `30%` or `12.5%`, with at most four decimals".to_owned();
+    let wrong =
+        || "a share is 0% to 100%, like `30%` or `12.5%`, with at most four decimals".to_owned();
     let number = text.strip_suffix('%').ok_or_else(wrong)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -36,7 +37,8 @@ pub fn parse_share(text: &str) -> Result<Share, String> {
 /// # Errors
 /// What is allowed, if it is anything else.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || "a size is a whole number and a unit, like `10GiB`, `500MB` or `4096B`".to_owned();
+    let wrong =
+        || "a size is a whole number and a unit, like `10GiB`, `500MB` or `4096B`".to_owned();
     let unit = UNITS.iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(wrong)?;
     let number = text[..text.len() - unit.0.len()].trim_end();
     if !number.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -51,13 +53,27 @@ mod tests {
 
     #[test]
     fn shares() {
-        let good = [("0%", 0), ("30%", 300_000), ("12.5%", 125_000), ("0.0001%", 1), ("100%", 1_000_000)];
+        let good =
+            [("0%", 0), ("30%", 300_000), ("12.5%", 125_000), ("0.0001%", 1), ("100%", 1_000_000)];
         for (text, ppm) in good {
             let share = parse_share(text).unwrap();
             assert_eq!(share.ppm(), ppm);
             assert_eq!(parse_share(&share.to_string()), Ok(share));
         }
-        for text in ["30", "-5%", "%", "101%", "100.0001%", "1.00001%", "1e1%", " 3%", "3 %", "+3%", ".5%", "5.%"] {
+        for text in [
+            "30",
+            "-5%",
+            "%",
+            "101%",
+            "100.0001%",
+            "1.00001%",
+            "1e1%",
+            " 3%",
+            "3 %",
+            "+3%",
+            ".5%",
+            "5.%",
+        ] {
             assert!(parse_share(text).unwrap_err().contains("0% to 100%"), "{text}");
         }
     }

@@ -40,7 +40,10 @@ fn a_good_one_says_what_it_says() {
     assert_eq!(device.places(), (vec![0, 1 << 30], 2028 << 20));
     assert_eq!((device.policy.as_str(), device.queue_depth), ("zygaria", 1));
     let contract = device.vdisks[1].contract;
-    assert_eq!((contract.reserve.ppm(), contract.limit.ppm(), contract.weight), (125_000, 500_000, 300));
+    assert_eq!(
+        (contract.reserve.ppm(), contract.limit.ppm(), contract.weight),
+        (125_000, 500_000, 300)
+    );
     assert_eq!(contract.class, Class::Background);
     let uris: Vec<_> = config.listen.iter().map(|listen| listen.uri("a")).collect();
     assert_eq!(uris, ["nbd+unix:///a?socket=/run/disktime.sock", "nbd://127.0.0.1:10809/a"]);
@@ -62,7 +65,11 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("reserve = \"70%\"", "reserves = \"70%\"", "unknown field `reserves`"),
         ("headroom", "head_room", "unknown field `head_room`"),
         ("\"memory\"", "\"tape\"", "back_end = \"tape\": `tape` is no back end: use `memory`"),
-        ("\"deskstar-34gxp\"", "\"deskstar\"", "no such preset; there are: deskstar-34gxp, nearline"),
+        (
+            "\"deskstar-34gxp\"",
+            "\"deskstar\"",
+            "no such preset; there are: deskstar-34gxp, nearline",
+        ),
         ("name = \"b\"", "name = \"a\"", "vdisk.name = \"a\": the name of another one too"),
         ("name = \"b\"", "name = \"../b\"", "letters, digits"),
         ("device = \"disk\"", "device = \"dusk\"", "no such device; there are: disk"),

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use disktime_nbd::{
-    Checked, Command, NbdError, Operation, ProtocolError, REQUEST_BYTES, Reject, RequestHeader, Session, reply,
+    Checked, Command, NbdError, Operation, ProtocolError, REQUEST_BYTES, Reject, RequestHeader,
+    Session, reply,
 };
 
 use crate::buffers::{Buffer, Pool};
@@ -130,7 +131,9 @@ impl Connection {
     #[must_use]
     pub fn is_over(&self) -> bool {
         let quiet = !self.receiving && !self.sending && self.requests == 0;
-        quiet && (self.state == State::Dead || (self.state == State::Closing && self.replies.is_empty()))
+        quiet
+            && (self.state == State::Dead
+                || (self.state == State::Closing && self.replies.is_empty()))
     }
 
     /// The next thing in the input.
@@ -194,7 +197,13 @@ impl Connection {
     }
 
     /// Reads the rest of a write's data straight into its buffer.
-    pub fn receive_payload(&mut self, key: u32, ring: &mut Ring, to: &Buffer, range: &Range<usize>) {
+    pub fn receive_payload(
+        &mut self,
+        key: u32,
+        ring: &mut Ring,
+        to: &Buffer,
+        range: &Range<usize>,
+    ) {
         if !self.receiving && self.state == State::Open {
             self.receiving = true;
             ring.receive(Token::Receive(key), self.raw(), to.clone(), range, true);
@@ -271,7 +280,14 @@ impl Connection {
     }
 
     /// A send is over. Answers whether the client is still there.
-    pub fn sent(&mut self, key: u32, mut message: Box<Message>, result: i32, ring: &mut Ring, pool: &mut Pool) -> bool {
+    pub fn sent(
+        &mut self,
+        key: u32,
+        mut message: Box<Message>,
+        result: i32,
+        ring: &mut Ring,
+        pool: &mut Pool,
+    ) -> bool {
         let count = usize::try_from(result).ok().filter(|count| *count > 0);
         let rest = count.is_some_and(|count| !message.sent(count)) && self.state != State::Dead;
         if rest {

@@ -1,0 +1,175 @@
+//! What a stream keeps while idle, what its limit lets through, and what is told when it fails.
+
+mod bench;
+mod rig;
+
+use bench::{Bench, DEAREST, Load};
+use disktime_core::{Change, Event, Outcome, RequestId, StreamId, StreamSpec};
+use rig::{MS, Rig, SECOND, at, contract, read};
+
+fn load(reserve_percent: u32, sequential: bool) -> Load {
+    let (limit_percent, outstanding) = (100, 8);
+    Load { reserve_percent, limit_percent, sequential, outstanding, on_ms: 1, off_ms: 0 }
+}
+
+#[test]
+fn a_stream_that_wakes_keeps_at_most_u() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(30, 100));
+    rig.ask(500 * MS, 1, 0, 1_000);
+    assert_eq!(rig.view(0).reserve_level(), 150_000_000, "less than a period: all of it");
+    let piece = rig.go_one(500 * MS).piece;
+    rig.done(501 * MS, piece);
+    rig.ask(60 * SECOND, 2, 0, 1_000);
+    assert_eq!(rig.view(0).reserve_level(), 300_000_000, "a minute idle: u");
+}
+
+/// zygaria's figure 11: who returns from idleness overshoots by at most its u, and does overshoot.
+#[test]
+fn a_returning_stream_overshoots_by_at_most_a_second_of_its_reservation() {
+    let returning = Load { on_ms: 10_000, off_ms: 10_000, ..load(30, true) };
+    let mut bench = Bench::new("zygaria", 1, &[load(70, false), returning], 5);
+    bench.run_until_ms(20_000);
+    let before = bench.charged_ms(1);
+    let mut most = 0f64;
+    for ms in (20_050u32..30_000).step_by(50) {
+        bench.run_until_ms(ms.into());
+        most = most.max(bench.charged_ms(1) - before - 0.3 * f64::from(ms - 20_000));
+    }
+    let blocking = 2.0 * DEAREST.as_secs_f64() * 1e3;
+    assert!(most <= 300.0 + blocking, "{most} ms ahead");
+    assert!(most >= 150.0, "{most} ms ahead: its credit was lost");
+}
+
+#[test]
+fn a_limit_lets_a_burst_of_p_through_and_then_its_rate() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(0, 10));
+    rig.timeout(30 * SECOND);
+    let (mut now, mut id) = (30 * SECOND, 0);
+    let mut charged_at = Vec::new();
+    while now < 32 * SECOND {
+        rig.ask(now, id, 0, 1_000);
+        let piece = loop {
+            if let Some(piece) = rig.engine.poll_dispatch(at(now)) {
+                break piece.piece;
+            }
+            let next = rig.engine.poll_timeout().expect("it is parked until its limit lets it go");
+            assert!(next > at(now), "a timeout in the past would spin");
+            now = next.as_nanos();
+            rig.timeout(now);
+        };
+        now += MS;
+        rig.done(now, piece);
+        id += 1;
+        charged_at.push((now - 30 * SECOND, rig.charged(0)));
+    }
+    for (elapsed, charged) in &charged_at {
+        let most = 100 * MS + elapsed / 10 + MS;
+        assert!(*charged <= most, "{charged} ns after {elapsed} ns, may {most}");
+    }
+    let (elapsed, charged) = charged_at[109];
+    assert_eq!((elapsed, charged), (110 * MS, 110 * MS), "the burst is not held up");
+    let (elapsed, charged) = *charged_at.last().expect("it ran");
+    assert!(charged + 2 * MS >= 100 * MS + elapsed / 10, "{charged} ns: the limit is reached");
+}
+
+/// A limit set while a piece was out gave back an estimate that it had never taken.
+#[test]
+fn a_limit_that_comes_later_counts_what_is_at_the_device() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(0, 100));
+    rig.ask(0, 1, 0, 500_000);
+    let piece = rig.go_one(0).piece;
+    rig.change(0, Change::SetContracts(&[(StreamId(0), contract(0, 50))]));
+    rig.ask(0, 2, 0, 1_000);
+    rig.done(10 * MS, piece); // 490 ms cheaper than estimated
+    assert!(rig.go(10 * MS).is_empty(), "10 ms used, 5 ms filled");
+    assert_eq!(rig.engine.poll_timeout().map(|at| at.as_nanos() / MS), Some(20));
+    rig.timeout(20 * MS + 2);
+    rig.go_one(20 * MS + 2);
+}
+
+/// A backlogged stream whose own depth kept it below its reservation piled up credit without
+/// bound, and took the device for minutes when its depth was raised.
+#[test]
+fn a_stream_that_its_own_depth_holds_back_piles_up_no_credit() {
+    let mut rig = Rig::new(4);
+    rig.add(0, contract(50, 100));
+    rig.add(1, contract(0, 100));
+    rig.change(0, Change::SetStreamDepth(StreamId(0), 1));
+    for id in 0..6 {
+        rig.ask(0, id, 0, 10_000);
+        rig.ask(0, 10 + id, 1, 10_000);
+    }
+    let mut pieces = rig.go(0);
+    for step in 1..2_000 {
+        let now = step * 10 * MS;
+        for piece in core::mem::take(&mut pieces) {
+            let over = rig.done(now, piece.piece).expect("one piece a request");
+            rig.ask(now, over.request.0, over.stream.0, 10_000);
+        }
+        pieces = rig.go(now);
+    }
+    let level = rig.view(0).reserve_level();
+    assert!(level <= 500_000_000, "{} ms of credit after 20 s", level / 1_000_000);
+    assert!(!rig.events().iter().any(|event| matches!(event, Event::PromiseBroken { .. })));
+}
+
+#[test]
+fn a_broken_promise_is_told_and_a_kept_one_is_not() {
+    for (policy, breaks) in [("zygaria", false), ("fifo", true)] {
+        let mut bench = Bench::new(policy, 1, &[load(70, true), load(30, false)], 3);
+        bench.run_until_ms(10_000);
+        let mut told = 0;
+        while let Some(event) = bench.engine.poll_event() {
+            if let Event::PromiseBroken { stream, behind } = event {
+                assert_eq!(stream, StreamId(0));
+                assert!(behind.as_nanos() > 0);
+                told += 1;
+            }
+        }
+        assert_eq!(told > 0, breaks, "{policy}: told {told} times");
+        assert!(told <= 10, "{policy}: at most once a period, not {told} times");
+    }
+}
+
+#[test]
+fn a_request_that_completes_after_its_deadline_is_told_with_by_how_much() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(0, 100));
+    rig.events();
+    let mut serve = |id: u32, from: u64, to: u64, cancel: bool| {
+        let request = read(id, 0, 1_000);
+        let request = disktime_core::Request { deadline: Some(at(10 * MS)), ..request };
+        rig.engine.handle_arrival(at(from), request).expect("there is room");
+        let piece = rig.go_one(from).piece;
+        if cancel {
+            rig.engine.handle_cancel(at(from), RequestId(id));
+        }
+        rig.done(to, piece);
+        rig.events()
+    };
+    assert_eq!(serve(1, 0, 10 * MS, false), [], "on time to the ns");
+    let late = disktime_core::Duration::from_nanos(1);
+    let event = Event::Late { stream: StreamId(0), request: RequestId(2), late };
+    assert_eq!(serve(2, 10 * MS, 10 * MS + 1, false), [event]);
+    assert_eq!(serve(3, 11 * MS, 12 * MS, true), [], "nobody waits for a cancelled one");
+}
+
+#[test]
+fn failed_and_cancelled_pieces_are_charged_like_others() {
+    let mut rig = Rig::new(1);
+    rig.change(0, Change::AddStream(StreamId(0), StreamSpec::default()));
+    for (id, outcome) in [(0, Outcome::Failed), (1, Outcome::Cancelled)] {
+        let now = u64::from(id) * 7 * MS;
+        rig.ask(now, id, 0, 1_000);
+        let piece = rig.go_one(now).piece;
+        let over = rig.engine.handle_completion(at(now + 7 * MS), piece, outcome);
+        assert_eq!(over.map(|over| over.outcome), Some(outcome));
+    }
+    assert_eq!(rig.charged(0), 14 * MS);
+    let counters = rig.view(0).counters();
+    assert_eq!((counters.completed, counters.failed, counters.cancelled), (1, 1, 1));
+    assert_eq!(counters.bytes_read, 0);
+}

@@ -1,0 +1,166 @@
+//! Holding the device idle for a stream: who pays, when it ends, and what it must not break.
+
+mod rig;
+
+use std::collections::BTreeSet;
+
+use disktime_core::policy::{Pick, PieceDone, Policy};
+use disktime_core::{Change, Instant, StreamId, StreamView};
+use rig::{MS, Rig, at, contract};
+
+/// Waits for more of stream 0 for a while after each of its pieces; else the lowest id goes.
+struct Anticipation {
+    nanos: u64,
+    ready: BTreeSet<u32>,
+    until: Option<Instant>,
+}
+
+impl Anticipation {
+    fn rig(ms: u64, depth: u32) -> Rig {
+        let policy = Self { nanos: ms * MS, ready: BTreeSet::new(), until: None };
+        let mut rig = Rig::under(depth, Box::new(policy));
+        rig.add(0, contract(30, 100));
+        rig.add(1, contract(30, 100));
+        rig
+    }
+
+    fn place(&mut self, stream: StreamView<'_>) {
+        let id = stream.id().0;
+        if stream.ready() { self.ready.insert(id) } else { self.ready.remove(&id) };
+    }
+}
+
+impl Policy for Anticipation {
+    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>) {
+        self.place(stream);
+    }
+
+    fn pick(&mut self, now: Instant) -> Pick {
+        if self.ready.contains(&0) {
+            return Pick::Stream(StreamId(0));
+        }
+        if let Some(until) = self.until.filter(|until| now < *until) {
+            return Pick::Hold { stream: StreamId(0), until };
+        }
+        self.ready.first().map_or(Pick::Nothing, |id| Pick::Stream(StreamId(*id)))
+    }
+
+    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
+        self.place(stream);
+    }
+
+    fn completed(&mut self, now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
+        self.place(stream);
+        if stream.id() == StreamId(0) {
+            self.until = Some(at(now.as_nanos() + self.nanos));
+        }
+    }
+
+    fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
+        self.place(stream);
+    }
+
+    fn removed(&mut self, _now: Instant, stream: StreamId) {
+        self.ready.remove(&stream.0);
+        self.until = None;
+    }
+
+    fn timeout(&mut self, _now: Instant) {
+        self.until = None;
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+/// Stream 0 is served until 5 ms; stream 1 waits.
+fn held(ms: u64, depth: u32) -> Rig {
+    let mut rig = Anticipation::rig(ms, depth);
+    rig.ask(0, 1, 0, 5_000);
+    let piece = rig.go_one(0).piece;
+    rig.ask(0, 2, 1, 5_000);
+    rig.done(5 * MS, piece);
+    assert!(rig.go(5 * MS).is_empty(), "the device is held");
+    rig
+}
+
+#[test]
+fn held_time_is_charged_to_the_stream_held_for_and_to_nobody_else() {
+    let mut rig = held(10, 1);
+    assert_eq!(rig.engine.poll_timeout(), Some(at(15 * MS)), "somebody must come back for it");
+    rig.timeout(8 * MS);
+    assert!(rig.go(8 * MS).is_empty(), "early is harmless");
+    rig.timeout(15 * MS);
+    let piece = rig.go_one(15 * MS).piece;
+    rig.done(19 * MS, piece);
+    assert_eq!((rig.charged(0), rig.charged(1)), (15 * MS, 4 * MS));
+    assert_eq!(rig.view(0).counters().held.as_nanos(), 10 * MS);
+    assert_eq!(rig.view(1).counters().held.as_nanos(), 0);
+    assert_eq!(rig.time().held.as_nanos(), 10 * MS);
+    assert_eq!(rig.time().busy.as_nanos(), 9 * MS);
+    assert_eq!(rig.view(0).reserve_level(), 4_500_000 - 15_000_000, "as of 15 ms");
+}
+
+#[test]
+fn an_arrival_during_a_hold_is_served_at_once() {
+    let mut rig = held(10, 1);
+    rig.ask(8 * MS, 3, 0, 5_000);
+    let piece = rig.go_one(8 * MS);
+    assert_eq!(piece.request.0, 3);
+    assert_eq!(rig.time().held.as_nanos(), 3 * MS);
+    assert_eq!(rig.charged(0), 8 * MS);
+}
+
+#[test]
+fn an_arrival_of_another_stream_does_not_end_a_hold() {
+    let mut rig = held(10, 1);
+    rig.ask(8 * MS, 3, 1, 5_000);
+    assert!(rig.go(8 * MS).is_empty());
+    rig.timeout(15 * MS);
+    assert_eq!(rig.go_one(15 * MS).request.0, 2);
+    assert_eq!(rig.charged(0), 15 * MS, "one hold, from its first moment");
+}
+
+#[test]
+fn time_is_held_from_when_the_device_is_idle() {
+    let mut rig = Anticipation::rig(10, 2);
+    rig.ask(0, 1, 0, 1_000);
+    rig.ask(0, 2, 1, 1_000);
+    let pieces = rig.go(0);
+    rig.ask(0, 3, 1, 1_000);
+    rig.done(4 * MS, pieces[0].piece);
+    assert!(rig.go(4 * MS).is_empty(), "held while the other piece is at work");
+    rig.done(9 * MS, pieces[1].piece);
+    assert!(rig.go(9 * MS).is_empty());
+    rig.timeout(14 * MS);
+    rig.go_one(14 * MS);
+    assert_eq!(rig.time().held.as_nanos(), 5 * MS);
+    assert_eq!(rig.time().busy.as_nanos(), 9 * MS);
+}
+
+/// A hold's charge may take the stream it was for to its limit in the very moment in which the
+/// policy has chosen it: the engine panicked ("policies name streams that are ready").
+#[test]
+fn a_hold_that_ends_at_the_limit_lets_another_stream_go() {
+    let mut rig = Anticipation::rig(60, 1);
+    rig.change(0, Change::SetContracts(&[(StreamId(0), contract(0, 10))]));
+    rig.ask(1_000 * MS, 1, 0, 95_000); // 100 ms of burst
+    let piece = rig.go_one(1_000 * MS).piece;
+    rig.ask(1_000 * MS, 2, 1, 1_000);
+    rig.done(1_095 * MS, piece);
+    assert!(rig.go(1_095 * MS).is_empty());
+    rig.ask(1_150 * MS, 3, 0, 1_000);
+    assert!(rig.view(0).ready());
+    assert_eq!(rig.go_one(1_150 * MS).request.0, 2);
+    assert!(!rig.view(0).ready(), "55 ms of holding are more than was left");
+}
+
+#[test]
+fn removing_the_stream_held_for_ends_the_hold() {
+    let mut rig = held(10, 1);
+    rig.change(7 * MS, Change::RemoveStream(StreamId(0)));
+    assert_eq!(rig.go_one(7 * MS).request.0, 2);
+    assert_eq!(rig.time().held.as_nanos(), 2 * MS);
+    assert_eq!(rig.time().charged.as_nanos(), 7 * MS, "what went with it is accounted for");
+}

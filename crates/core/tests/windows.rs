@@ -1,0 +1,191 @@
+//! What is charged to whom: exactly at depth 1, by windows deeper, and while the depth changes.
+
+mod rig;
+
+use disktime_core::{Change, Dispatch, StreamId};
+use rig::{MS, Rig, contract};
+
+fn rig(depth: u32) -> Rig {
+    let mut rig = Rig::new(depth);
+    rig.add(0, contract(30, 100));
+    rig.add(1, contract(20, 100));
+    rig
+}
+
+/// The piece of that request.
+fn of(pieces: &[Dispatch], request: u32) -> disktime_core::PieceId {
+    pieces.iter().find(|piece| piece.request.0 == request).expect("it went out").piece
+}
+
+#[test]
+fn at_depth_one_a_charge_is_the_time_since_the_last_completion_or_the_release() {
+    let mut rig = rig(1);
+    rig.ask(0, 1, 0, 20_000);
+    let first = rig.go_one(2 * MS);
+    rig.ask(3 * MS, 2, 1, 20_000);
+    rig.done(9 * MS + 7, first.piece);
+    assert_eq!(rig.charged(0), 7 * MS + 7, "after idleness from the release, not the arrival");
+    let second = rig.go_one(9 * MS + 7);
+    rig.done(10 * MS, second.piece);
+    assert_eq!(rig.charged(1), MS - 7, "backlogged from the completion before");
+    assert!(rig.go(10 * MS).is_empty());
+    rig.ask(50 * MS, 3, 1, 20_000);
+    let third = rig.go_one(50 * MS);
+    rig.done(54 * MS, third.piece);
+    assert_eq!(rig.charged(1), 5 * MS - 7, "idleness is nobody's");
+    assert_eq!(rig.time().busy.as_nanos(), 12 * MS);
+    assert_eq!(rig.time().spare.as_nanos(), 0);
+}
+
+#[test]
+fn the_estimate_is_debited_at_dispatch_and_corrected_to_the_charge() {
+    let mut rig = rig(1);
+    let level = |rig: &Rig| rig.view(0).reserve_level();
+    rig.ask(100 * MS, 1, 0, 20_000);
+    assert_eq!(level(&rig), 30_000_000, "30 % of 100 ms");
+    let piece = rig.go_one(100 * MS).piece;
+    assert_eq!(level(&rig), 10_000_000, "less the estimate of 20 ms");
+    rig.done(105 * MS, piece);
+    assert_eq!(level(&rig), 26_500_000, "30 % of 105 ms less the 5 ms it took");
+    rig.ask(105 * MS, 2, 0, 1_000);
+    let piece = rig.go_one(105 * MS).piece;
+    rig.done(145 * MS, piece);
+    assert_eq!(level(&rig), -1_500_000, "a cheap guess is corrected as well: 43.5 - 45 ms");
+}
+
+#[test]
+fn a_saturated_window_is_divided_by_modelled_cost_to_the_last_nanosecond() {
+    let mut rig = rig(2);
+    for id in 0..5 {
+        rig.ask(0, id, 0, 1_000);
+        rig.ask(0, 10 + id, 1, 3_500);
+    }
+    let mut at_device = rig.go(0);
+    let mut modelled = [0, 0];
+    for step in 1..=5 {
+        let oldest = at_device.remove(0);
+        modelled[usize::from(oldest.request.0 >= 10)] += oldest.bytes;
+        rig.done(step * 10 * MS, oldest.piece);
+        at_device.extend(rig.go(step * 10 * MS));
+    }
+    assert!(modelled[0] > 0 && modelled[1] > 0, "both took part: {modelled:?}");
+    assert_eq!((rig.charged(0), rig.charged(1)), (0, 0), "the window is open");
+    assert_eq!(rig.engine.poll_timeout(), Some(rig::at(100 * MS)));
+    rig.timeout(100 * MS + 1);
+    assert_eq!(rig.charged(0) + rig.charged(1), 100 * MS + 1, "all of it");
+    let part = (100 * MS + 1) * modelled[0] / (modelled[0] + modelled[1]);
+    assert!(rig.charged(0).abs_diff(part) <= 1, "{part}, not {}", rig.charged(0));
+    assert_eq!(rig.time().spare.as_nanos(), 0);
+}
+
+#[test]
+fn an_unsaturated_window_charges_at_most_the_modelled_cost() {
+    let mut rig = rig(4);
+    rig.ask(0, 1, 0, 1_000);
+    rig.ask(0, 2, 1, 2_000);
+    let pieces = rig.go(0);
+    rig.done(10 * MS, of(&pieces, 1));
+    rig.done(10 * MS, of(&pieces, 2));
+    assert!(rig.go(10 * MS).is_empty());
+    assert_eq!((rig.charged(0), rig.charged(1)), (MS, 2 * MS), "cut at the idle edge");
+    assert_eq!(rig.time().spare.as_nanos(), 7 * MS);
+
+    rig.ask(20 * MS, 3, 0, 30_000);
+    rig.ask(20 * MS, 4, 1, 10_000);
+    let pieces = rig.go(20 * MS);
+    rig.done(24 * MS, of(&pieces, 3));
+    rig.done(24 * MS, of(&pieces, 4));
+    assert!(rig.go(24 * MS).is_empty());
+    assert_eq!((rig.charged(0), rig.charged(1)), (4 * MS, 3 * MS), "busy time, 30 to 10");
+    assert_eq!(rig.time().spare.as_nanos(), 7 * MS);
+}
+
+#[test]
+fn room_that_stays_empty_for_a_moment_makes_a_window_unsaturated() {
+    let mut rig = rig(2);
+    rig.ask(0, 1, 0, 1_000);
+    rig.ask(0, 2, 0, 1_000);
+    let pieces = rig.go(0); // full, and nothing waits
+    rig.ask(0, 3, 1, 1_000);
+    rig.done(50 * MS, of(&pieces, 1));
+    rig.go(50 * MS);
+    rig.timeout(100 * MS);
+    assert_eq!(rig.charged(0), MS);
+    assert_eq!(rig.time().spare.as_nanos(), 99 * MS);
+}
+
+#[test]
+fn a_window_without_completions_carries_over() {
+    let mut rig = rig(2);
+    for id in 0..4 {
+        rig.ask(0, id, 0, 5_000);
+    }
+    let pieces = rig.go(0);
+    for ms in [100, 200, 249] {
+        rig.timeout(ms * MS);
+        assert!(rig.go(ms * MS).is_empty());
+        assert_eq!(rig.charged(0), 0);
+        assert_eq!(rig.time().open.as_nanos(), ms * MS);
+    }
+    rig.done(250 * MS, pieces[0].piece);
+    rig.go(250 * MS);
+    assert_eq!(rig.charged(0), 250 * MS, "the first completion brings all of it");
+    assert_eq!(rig.time().open.as_nanos(), 0);
+}
+
+#[test]
+fn the_depth_changes_live_from_one_to_many_and_back() {
+    let mut rig = rig(1);
+    for id in 0..4 {
+        rig.ask(0, id, 0, 1_000);
+        rig.ask(0, 10 + id, 1, 4_000);
+    }
+    let mut pieces = rig.go(0);
+    assert_eq!(pieces.len(), 1);
+    rig.change(5 * MS, Change::SetDepth(4));
+    pieces.extend(rig.go(5 * MS));
+    assert_eq!(pieces.len(), 4, "the new depth holds at once");
+    rig.change(6 * MS, Change::SetDepth(1));
+    assert_eq!(rig.engine.poll_timeout(), None, "depth 1 cuts at completions");
+    let mut expected = [0, 0];
+    for piece in &pieces {
+        assert!(rig.go(20 * MS).is_empty(), "too many are out still");
+        let (stream, cost) = if piece.request.0 < 10 { (0, 1) } else { (1, 4) };
+        expected[stream] += cost;
+        rig.done(20 * MS, piece.piece);
+    }
+    // The last one out closes the window of all four: charged to each by its cost, not to the last.
+    let total = expected[0] + expected[1];
+    for stream in [0, 1] {
+        let part = 20 * MS * expected[stream] / total;
+        let got = rig.charged(u32::try_from(stream).expect("0 or 1"));
+        assert!(got.abs_diff(part) <= 1, "{stream} got {got} of {part}");
+    }
+    let alone = rig.go_one(20 * MS);
+    let before = rig.charged(0) + rig.charged(1);
+    rig.done(23 * MS, alone.piece);
+    assert_eq!(rig.charged(0) + rig.charged(1), before + 3 * MS, "exact again");
+}
+
+/// Charges that a lowered depth brings must reach limits and policies like all others: a stream
+/// that they take to its limit was dispatched once more, since nobody had looked.
+#[test]
+fn what_a_lowered_depth_charges_counts_against_limits() {
+    let mut rig = rig(2);
+    rig.add(2, contract(0, 1));
+    rig.timeout(1_000 * MS); // 10 ms of burst
+    for id in 0..3 {
+        rig.ask(1_000 * MS, id, 2, 40_000);
+    }
+    rig.ask(1_000 * MS, 10, 0, 40_000);
+    rig.change(1_000 * MS, Change::SetStreamDepth(StreamId(2), 1));
+    let pieces = rig.go(1_000 * MS);
+    rig.ask(1_000 * MS, 11, 0, 1);
+    rig.change(1_000 * MS, Change::SetDepth(1));
+    let (limited, other) = (of(&pieces, 0), of(&pieces, 10));
+    rig.done(1_100 * MS, limited);
+    rig.done(1_100 * MS, other);
+    assert_eq!((rig.charged(0), rig.charged(2)), (40 * MS, 40 * MS));
+    let next = rig.go_one(1_100 * MS);
+    assert_eq!((next.request.0, rig.view(2).ready()), (11, false));
+}

@@ -1,0 +1,111 @@
+//! `cargo xtask check`: every gate and every test, whatever fails before. It ends with a table, a
+//! list of every failure, and the count of tests as the last line.
+
+mod cargo_gates;
+mod counts;
+mod expected_red;
+mod packages;
+mod runner;
+mod skips;
+mod stream;
+mod verdict;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::finding::Report;
+use crate::tidy;
+use crate::workspace::Workspace;
+use counts::Counts;
+use skips::Skips;
+use stream::Deadline;
+use verdict::{Row, Verdict};
+
+/// What a run may take where nobody watches: one minute less than the service allows.
+const CI_TIME_MAX: Duration = Duration::from_secs(24 * 60);
+
+/// With this flag the system's packages are looked for and left alone.
+pub(crate) const NO_INSTALL: &str = "--no-install";
+
+/// Runs the command; see the module.
+///
+/// # Errors
+/// When the workspace can't be read.
+pub(crate) fn run(words: &[String]) -> Result<bool> {
+    let install = !words.iter().any(|word| word == NO_INSTALL);
+    let in_ci = std::env::var_os("CI").is_some();
+    let deadline = Deadline::new(in_ci.then(|| now() + CI_TIME_MAX));
+    let workspace = Workspace::load(&std::env::current_dir()?)?;
+    let mut session = Session { workspace: &workspace, deadline, verdict: Verdict::default() };
+    session.gate("packages", |_| Ok(packages::run(install)));
+    if in_ci {
+        session.gate("lockfile", |it| cargo_gates::lockfile(it.workspace));
+    }
+    session.cargo_gates();
+    session.tidy();
+    session.tests();
+    Ok(session.verdict.print())
+}
+
+/// What the steps share.
+struct Session<'a> {
+    workspace: &'a Workspace,
+    deadline: Deadline,
+    verdict: Verdict,
+}
+
+impl Session<'_> {
+    /// Runs one gate and writes its row. An error of the gate itself is a failure like others.
+    fn gate(&mut self, name: &str, run: impl FnOnce(&Self) -> Result<Report>) {
+        println!("\n==> {name}");
+        let started = now();
+        let result = run(self);
+        self.verdict.rows.push(Row::new(name, result, started.elapsed()));
+    }
+
+    fn cargo_gates(&mut self) {
+        for gate in cargo_gates::GATES {
+            self.gate(gate.name, |it| gate.run(it.workspace, it.deadline));
+        }
+    }
+
+    fn tidy(&mut self) {
+        for gate in tidy::GATES {
+            let name = format!("tidy: {}", gate.name);
+            self.gate(&name, |it| Ok((gate.run)(it.workspace)));
+        }
+    }
+
+    fn tests(&mut self) {
+        let skips = Skips::start(&self.workspace.target);
+        let skips_path = skips.as_ref().ok().map(|skips| skips.path().to_owned());
+        let tests = runner::Tests::new(self.workspace, self.deadline, skips_path);
+        let (listed, mut red_report) = expected_red::read(self.workspace);
+        let mut counts = Counts::default();
+        self.gate("tests", |_| {
+            let ran = tests.all(&listed)?;
+            counts += ran.counts;
+            Ok(ran.report)
+        });
+        self.gate("doc tests", |_| {
+            let ran = tests.docs()?;
+            counts += ran.counts;
+            Ok(ran.report)
+        });
+        self.gate("expected red", |_| {
+            expected_red::run(&tests, &listed, &mut counts, &mut red_report)?;
+            Ok(red_report)
+        });
+        self.verdict.counts = counts;
+        match skips.and_then(|skips| skips.read()) {
+            Ok(lines) => self.verdict.skips = lines,
+            Err(error) => self.verdict.rows.push(Row::new("skips", Err(error), Duration::ZERO)),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "gates are timed for people, on a real clock")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,194 @@
+//! Runs tests: with nextest where it is installed, else with `cargo test`.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+use super::cargo_gates::{read_errors, report};
+use super::counts::Counts;
+use super::expected_red::Entry;
+use super::skips;
+use super::stream::{Deadline, Ended, stream};
+use crate::finding::{Finding, Report};
+use crate::workspace::{Workspace, cargo};
+
+/// Gives nextest a time limit for each test.
+const NEXTEST_CONFIG: &str = "xtask/nextest.toml";
+
+/// What one invocation of the runner came to.
+pub(super) struct Ran {
+    pub(super) counts: Counts,
+    pub(super) report: Report,
+}
+
+/// The tests of a workspace and how to run them.
+pub(super) struct Tests<'a> {
+    workspace: &'a Workspace,
+    deadline: Deadline,
+    skips: Option<PathBuf>,
+    has_nextest: bool,
+}
+
+impl<'a> Tests<'a> {
+    pub(super) fn new(
+        workspace: &'a Workspace,
+        deadline: Deadline,
+        skips: Option<PathBuf>,
+    ) -> Self {
+        Self { workspace, deadline, skips, has_nextest: has_nextest() }
+    }
+
+    /// Every test but doc tests and `left_out`.
+    ///
+    /// # Errors
+    /// When cargo can't be run.
+    pub(super) fn all(&self, left_out: &[Entry]) -> Result<Ran> {
+        let mut command = self.command();
+        if self.has_nextest {
+            self.nextest(&mut command);
+            if !left_out.is_empty() {
+                let listed = left_out.iter().map(|entry| format!("({})", entry.filter()));
+                let listed = listed.collect::<Vec<_>>().join(" or ");
+                command.args(["--filterset", &format!("not ({listed})")]);
+            }
+        } else {
+            command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+            command.args(["--lib", "--bins", "--tests", "--", "--exact"]);
+            command.args(left_out.iter().flat_map(|entry| ["--skip", &entry.test]));
+        }
+        Ok(self.read(&stream(command)?))
+    }
+
+    /// The tests in documentation, which nextest can't run.
+    ///
+    /// # Errors
+    /// When cargo can't be run.
+    pub(super) fn docs(&self) -> Result<Ran> {
+        let mut command = self.command();
+        command.args(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]);
+        Ok(read_cargo_test(&stream(command)?))
+    }
+
+    /// One test alone; counts are all zero if there is no such test.
+    ///
+    /// # Errors
+    /// When cargo can't be run.
+    pub(super) fn one(&self, entry: &Entry, selector: &[String]) -> Result<Counts> {
+        let mut command = self.command();
+        if self.has_nextest {
+            self.nextest(&mut command);
+            command.args(["--no-tests", "pass", "--filterset", &entry.filter()]);
+        } else {
+            command.args(["test", "--locked"]).args(selector);
+            command.args(["--", "--exact", &entry.test]);
+        }
+        Ok(self.read(&stream(command)?).counts)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.deadline.command(&cargo());
+        command.current_dir(&self.workspace.root);
+        command.envs(self.skips.iter().map(|path| (skips::VARIABLE, path)));
+        command
+    }
+
+    fn nextest(&self, command: &mut Command) {
+        let config = self.workspace.root.join(NEXTEST_CONFIG);
+        command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+        command.arg("--tool-config-file").arg(format!("xtask:{}", config.display()));
+    }
+
+    fn read(&self, ended: &Ended) -> Ran {
+        if self.has_nextest { read_nextest(ended) } else { read_cargo_test(ended) }
+    }
+}
+
+fn has_nextest() -> bool {
+    let mut command = Command::new(cargo());
+    command.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Below its summary nextest lists what failed: `FAIL [   0.128s] (2/3) package test::name`.
+fn read_nextest(ended: &Ended) -> Ran {
+    let is_summary = |line: &String| line.trim_start().starts_with("Summary [");
+    let below = ended.lines.iter().rposition(is_summary).map_or(ended.lines.len(), |it| it + 1);
+    let failed = ended.lines[below..].iter().filter_map(|line| {
+        let (status, rest) = line.trim_start().split_once(" [")?;
+        let (_, name) = rest.split_once("s] ")?;
+        let name = name.split_once(") ").map_or(name, |(_, name)| name);
+        Some(Finding::new(name.trim(), format!("test failed ({})", status.trim())))
+    });
+    let counts = Counts::from_nextest(&ended.lines).unwrap_or_default();
+    Ran { counts, report: report(ended, "nextest", failed.chain(build_errors(ended)).collect()) }
+}
+
+/// `cargo test` prints `test name ... FAILED` as it goes.
+fn read_cargo_test(ended: &Ended) -> Ran {
+    let failed = ended.lines.iter().filter_map(|line| {
+        let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
+        Some(Finding::new(name, "test failed"))
+    });
+    let counts = Counts::from_cargo_test(&ended.lines);
+    Ran { counts, report: report(ended, "test", failed.chain(build_errors(ended)).collect()) }
+}
+
+/// Errors that the compiler reports; what cargo says of tests that failed is left out.
+fn build_errors(ended: &Ended) -> Vec<Finding> {
+    let is_code = |it: &Finding| !it.to_string().starts_with("cargo: ");
+    let mut errors = read_errors(&ended.lines, std::path::Path::new(""));
+    errors.retain(is_code);
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(text: &str) -> Ended {
+        let lines = text.lines().map(str::to_owned).collect();
+        Ended { lines, failure: Some("ended with exit status: 100".to_owned()) }
+    }
+
+    fn shown(ran: &Ran) -> Vec<String> {
+        ran.report.failures.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn nextests_failures_are_named_once_with_what_befell_them() {
+        let ran = read_nextest(&ended(
+            "        FAIL [   0.128s] (2/3) nx bad\n    test result: FAILED. 0 passed; 1 failed\n\
+             \x20    Summary [   0.145s] 3 tests run: 0 passed, 2 failed, 1 timed out, 0 skipped\n\
+             \x20    SIGABRT [   0.008s] (1/3) nx abrt\n        FAIL [   0.128s] (2/3) nx bad\n\
+             \x20    TIMEOUT [ 300.1s] (3/3) nx::e2e slow\nerror: test run failed\n",
+        ));
+        assert_eq!(ran.counts, Counts { passed: 0, failed: 3, skipped: 0 });
+        assert_eq!(
+            shown(&ran),
+            [
+                "nx abrt: test failed (SIGABRT)",
+                "nx bad: test failed (FAIL)",
+                "nx::e2e slow: test failed (TIMEOUT)",
+            ]
+        );
+    }
+
+    #[test]
+    fn cargo_tests_failures_are_named() {
+        let ran = read_cargo_test(&ended(
+            "test a::good ... ok\ntest a::bad ... FAILED\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n\
+             error: test failed, to rerun pass `--lib`\n",
+        ));
+        assert_eq!(ran.counts, Counts { passed: 1, failed: 1, skipped: 0 });
+        assert_eq!(shown(&ran), ["a::bad: test failed"]);
+    }
+
+    #[test]
+    fn tests_that_do_not_compile_fail_with_the_compilers_error() {
+        let ran = read_nextest(&ended("error[E0425]: cannot find `x`\n --> src/lib.rs:1:1\n"));
+        assert_eq!(ran.counts, Counts::default());
+        assert_eq!(shown(&ran), ["src/lib.rs:1:1: cannot find `x`"]);
+    }
+}

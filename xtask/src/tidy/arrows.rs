@@ -1,0 +1,147 @@
+//! Which crate may depend on which. Everything else the design says about crates rests on this.
+
+use crate::finding::{Finding, Report};
+use crate::workspace::{Dependency, DependencyKind, Package, Workspace};
+
+/// A package and the packages of ours that it may depend on, in normal, build and dev tables.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("disktime-core", &[]),
+    ("disktime-nbd", &[]),
+    ("disktime-model", &["disktime-core"]),
+    ("disktime-workload", &["disktime-core"]),
+    ("disktime-sim", &["disktime-core", "disktime-model", "disktime-workload"]),
+    ("disktime-client", &["disktime-nbd", "disktime-workload"]),
+    ("disktime-papers", &["disktime-sim", "disktime-client"]),
+    ("disktime-server", &["disktime-core", "disktime-nbd", "disktime-model"]),
+    ("disktime", &["disktime-server", "disktime-client", "disktime-papers"]),
+    ("xtask", &[]),
+];
+
+/// What tests may use beyond [`ARROWS`], and why.
+const DEV_ARROWS: &[(&str, &str, &str)] = &[(
+    "disktime-server",
+    "disktime-client",
+    "the daemon's integration tests drive it as a client does, over a socket",
+)];
+
+/// Finds edges that aren't stated, packages without a statement and misnamed directories.
+pub(crate) fn run(workspace: &Workspace) -> Report {
+    let mut failures = Vec::new();
+    for package in &workspace.packages {
+        let manifest = format!("{}/Cargo.toml", package.dir);
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
+            let what = format!("no arrows are stated for package {}", package.name);
+            failures.push(Finding::new(manifest, what));
+            continue;
+        };
+        if package.dir != expected_dir(&package.name) {
+            let what = format!("package {} lives in {}", package.name, expected_dir(&package.name));
+            failures.push(Finding::new(&manifest, what));
+        }
+        let ours = |it: &&Dependency| workspace.package(&it.name).is_some();
+        for edge in package.dependencies.iter().filter(ours) {
+            if !is_allowed(package, edge, allowed) {
+                failures.push(Finding::new(&manifest, describe(package, edge)));
+            }
+        }
+    }
+    failures.into()
+}
+
+fn is_allowed(package: &Package, edge: &Dependency, allowed: &[&str]) -> bool {
+    let for_tests = |&(from, to, _): &(&str, &str, &str)| from == package.name && to == edge.name;
+    allowed.contains(&edge.name.as_str())
+        || edge.kind == DependencyKind::Dev && DEV_ARROWS.iter().any(for_tests)
+}
+
+fn describe(package: &Package, edge: &Dependency) -> String {
+    let table = match edge.kind {
+        DependencyKind::Normal => "dependency",
+        DependencyKind::Build => "build-dependency",
+        DependencyKind::Dev => "dev-dependency",
+    };
+    format!("{table} {} -> {} is not a stated arrow", package.name, edge.name)
+}
+
+fn expected_dir(package: &str) -> String {
+    match package {
+        "disktime" => "crates/cli".to_owned(),
+        "xtask" => "xtask".to_owned(),
+        name => format!("crates/{}", name.trim_start_matches("disktime-")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{failures, manifest};
+
+    fn found(crates: &[(&str, &str, &str)]) -> Vec<String> {
+        let mut files = Vec::new();
+        for (dir, name, rest) in crates {
+            files.push((format!("crates/{dir}/Cargo.toml"), manifest(name, rest)));
+            files.push((format!("crates/{dir}/src/lib.rs"), String::new()));
+        }
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let mut found = failures(run, &files);
+        found.retain(|line| !line.contains("package nothing"));
+        found
+    }
+
+    const CORE: (&str, &str, &str) = ("core", "disktime-core", "");
+
+    #[test]
+    fn a_stated_arrow_passes() {
+        let model = "[dependencies]\ndisktime-core = { path = \"../core\" }";
+        assert_eq!(found(&[CORE, ("model", "disktime-model", model)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_planted_edge_is_reported_with_its_name() {
+        let model = "[dependencies]\ndisktime-nbd = { path = \"../nbd\" }";
+        assert_eq!(
+            found(&[("nbd", "disktime-nbd", ""), ("model", "disktime-model", model)]),
+            [
+                "crates/model/Cargo.toml: dependency disktime-model -> disktime-nbd is not a stated arrow"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_renamed_build_edge_is_seen() {
+        let nbd = "[build-dependencies]\nx = { package = \"disktime-core\", path = \"../core\" }";
+        assert_eq!(
+            found(&[CORE, ("nbd", "disktime-nbd", nbd)]),
+            [
+                "crates/nbd/Cargo.toml: build-dependency disktime-nbd -> disktime-core is not a stated arrow"
+            ]
+        );
+    }
+
+    #[test]
+    fn tests_get_their_stated_exception_and_no_other() {
+        let client = ("client", "disktime-client", "");
+        let as_dev = "[dev-dependencies]\ndisktime-client = { path = \"../client\" }";
+        assert_eq!(found(&[client, ("server", "disktime-server", as_dev)]), Vec::<String>::new());
+        let as_normal = "[dependencies]\ndisktime-client = { path = \"../client\" }";
+        assert_eq!(found(&[client, ("server", "disktime-server", as_normal)]).len(), 1);
+        assert_eq!(
+            found(&[client, ("core", "disktime-core", as_dev)]),
+            [
+                "crates/core/Cargo.toml: dev-dependency disktime-core -> disktime-client is not a stated arrow"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unknown_package_and_a_misnamed_directory_are_reported() {
+        assert_eq!(
+            found(&[("odd", "disktime-odd", ""), ("kernel", "disktime-core", "")]),
+            [
+                "crates/kernel/Cargo.toml: package disktime-core lives in crates/core",
+                "crates/odd/Cargo.toml: no arrows are stated for package disktime-odd",
+            ]
+        );
+    }
+}
