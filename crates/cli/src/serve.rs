@@ -1,10 +1,11 @@
 //! `disktime serve`: the daemon in the foreground.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use disktime_server::{Config, Server};
+use disktime_server::{Config, Server, VdiskView};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -88,12 +89,18 @@ fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
             device: &disk.device,
             uris: &disk.uris,
         });
-        println!("{}", serde_json::to_string(&disks.collect::<Vec<_>>())?);
+        tell(&(serde_json::to_string(&disks.collect::<Vec<_>>())? + "\n"));
         return Ok(());
     }
     let width = disks.iter().map(|disk| disk.name.len()).max().unwrap_or(0);
-    for disk in disks {
-        println!("{:width$}  {}", disk.name, disk.uris.join("  "));
-    }
+    let line = |disk: &VdiskView| format!("{:width$}  {}\n", disk.name, disk.uris.join("  "));
+    tell(&disks.iter().map(line).collect::<String>());
     Ok(())
+}
+
+/// Prints to whoever reads; nobody need be there.
+fn tell(text: &str) {
+    if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
+        tracing::debug!(%error, "nobody reads the URIs");
+    }
 }

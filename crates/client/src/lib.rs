@@ -1,1 +1,35 @@
-//! (to be written)
+#![forbid(unsafe_code)]
+//! The outside of an NBD server: a client on a real clock, and a driver that puts load on it.
+//!
+//! - [`Uri`] and [`Address`]: where an export is.
+//! - [`Connection`] and [`list`]: one call at a time, or several requests outstanding.
+//! - [`Load`]: what [`workload`] generates, sent from a thread of its own and measured.
+//!
+//! Does not know: which server answers, contracts, devices, disk time. Whatever a server sends or
+//! leaves out ends in an error with a type; every wait but a running load's has a deadline.
+
+mod clock;
+mod connection;
+mod error;
+mod handshake;
+mod inflight;
+mod load;
+mod socket;
+mod uri;
+
+pub use connection::{Connection, Reply, Request};
+pub use disktime_nbd::{
+    BlockSizes, ClientError, Command, CommandFlags, ExportInfo, ListedExport, NbdError,
+    ProtocolError, TransmissionFlags,
+};
+pub use disktime_workload as workload;
+pub use disktime_workload::{Duration, Instant};
+pub use error::{ConnectError, ConnectionError, RequestError};
+pub use handshake::{Options, list, list_with};
+pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};
+pub use rustix::io::Errno;
+pub use uri::{Address, PORT_DEFAULT, Uri, UriError};
+
+/// Most requests that wait for their replies on one connection. As many replies as the protocol's
+/// parser follows at one time, so a server that interleaves all of them is understood.
+pub const OUTSTANDING_MAX: usize = disktime_nbd::limits::OPEN_REPLIES_MAX;

@@ -26,8 +26,9 @@ pub struct PieceShape {
 /// Estimates disk time. Called by the engine, on its thread, once for every piece that becomes the
 /// next of its stream.
 pub trait CostModel: Send {
-    /// The disk time that this piece will take if it goes out next: what is debited at dispatch,
-    /// and its part when a window's busy time is divided. At least 1 ns.
+    /// The disk time that this piece will take if it goes out next: what is debited at dispatch
+    /// (deeper than 1 in the proportion that recent windows charged), and its part when a window's
+    /// busy time is divided. At least 1 ns.
     fn estimate(&mut self, piece: &PieceShape) -> Duration;
 }
 

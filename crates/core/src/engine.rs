@@ -308,8 +308,9 @@ impl Engine {
             }
         }
         self.ledger.unsaturated();
-        if self.in_flight == 0 {
-            self.close_idle();
+        // The charges of a window that ends here may let a stream go that its limit held back.
+        if self.in_flight == 0 && self.close_idle() && self.ready > 0 {
+            return self.poll_dispatch(now);
         }
         None
     }
@@ -406,6 +407,7 @@ impl Engine {
             request: head.request,
             stream: id,
             estimate: head.estimate,
+            modelled: head.modelled,
             dispatched_at: self.now,
         });
         let live = self.requests.live(head.request);
@@ -482,8 +484,10 @@ impl Engine {
             let near = stream.last_end.filter(|_| kind != Kind::Flush);
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
-            let estimate = self.cost.estimate(&shape).max(Duration::from_nanos(1));
-            Head { request, sequence: live.sequence, offset, bytes, estimate }
+            let modelled = self.cost.estimate(&shape).max(Duration::from_nanos(1));
+            let shallow = self.limits.depth == 1;
+            let estimate = if shallow { modelled } else { self.ledger.likely_charge(modelled) };
+            Head { request, sequence: live.sequence, offset, bytes, estimate, modelled }
         });
     }
 

@@ -52,6 +52,44 @@ impl Closing {
     }
 }
 
+/// What recent windows charged for a nanosecond of modelled cost.
+///
+/// Windows give pieces a part of their busy time, which is far from the modelled cost when the
+/// model is wrong throughout (a disk's price list on flash). Until its window closes a piece is
+/// debited what it is likely to be charged: were it debited what the model says, a tenfold price
+/// would exhaust every bucket within the window, and neither reservations nor limits would hold.
+struct ChargeRate {
+    /// Charged and modelled, of the last windows, each half as heavy as the next.
+    charged: u64,
+    modelled: u64,
+    /// Their quotient in 2^-RATE_BITS.
+    rate: u64,
+}
+
+const RATE_BITS: u32 = 24;
+
+impl Default for ChargeRate {
+    fn default() -> Self {
+        Self { charged: 0, modelled: 0, rate: 1 << RATE_BITS }
+    }
+}
+
+impl ChargeRate {
+    fn note(&mut self, charged: u64, modelled: u64) {
+        self.charged = (self.charged / 2).saturating_add(charged);
+        self.modelled = (self.modelled / 2).saturating_add(modelled);
+        let rate = (u128::from(self.charged) << RATE_BITS) / u128::from(self.modelled.max(1));
+        self.rate = u64::try_from(rate).unwrap_or(u64::MAX).max(1);
+    }
+
+    /// Rounded down, at least 1 ns.
+    fn of(&self, modelled: Duration) -> Duration {
+        let product = u128::from(modelled.as_nanos()) * u128::from(self.rate);
+        let nanos = u64::try_from(product >> RATE_BITS).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanos.max(1))
+    }
+}
+
 pub(crate) struct Ledger {
     window: Duration,
     /// Since when the device is busy.
@@ -69,6 +107,7 @@ pub(crate) struct Ledger {
     touched: Vec<StreamId>,
     divided: Duration,
     spare: Duration,
+    rate: ChargeRate,
     pub(crate) held: Duration,
     pub(crate) charged: Duration,
 }
@@ -88,9 +127,15 @@ impl Ledger {
             touched: Vec::new(),
             divided: Duration::ZERO,
             spare: Duration::ZERO,
+            rate: ChargeRate::default(),
             held: Duration::ZERO,
             charged: Duration::ZERO,
         }
+    }
+
+    /// What a piece of that modelled cost is likely to be charged by its window.
+    pub(crate) fn likely_charge(&self, modelled: Duration) -> Duration {
+        self.rate.of(modelled)
     }
 
     /// A piece goes out.
@@ -168,6 +213,7 @@ impl Ledger {
         assert!(self.pieces > 0, "a window without completions carries over");
         let busy = end.since(self.mark).as_nanos();
         let divide = if self.saturated { busy } else { busy.min(self.modelled) };
+        self.rate.note(divide, self.modelled);
         self.divided += Duration::from_nanos(busy);
         self.spare += Duration::from_nanos(busy - divide);
         self.charged += Duration::from_nanos(divide);

@@ -10,7 +10,9 @@ use crate::time::{Duration, Instant};
 pub(crate) struct Piece {
     pub(crate) request: RequestId,
     pub(crate) stream: StreamId,
+    /// What was debited at dispatch.
     pub(crate) estimate: Duration,
+    pub(crate) modelled: Duration,
     pub(crate) dispatched_at: Instant,
 }
 

@@ -35,7 +35,7 @@ pub enum Pick {
 pub struct PieceDone {
     /// What was debited at dispatch.
     pub estimate: Duration,
-    /// What it cost: exact at depth 1; deeper its modelled cost, corrected when the window closes
+    /// What it cost: exact at depth 1; deeper its estimate, corrected when the window closes
     /// (a call of [`Policy::changed`]).
     pub charge: Duration,
     /// From dispatch to completion.

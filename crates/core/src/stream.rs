@@ -19,8 +19,10 @@ pub struct Head {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// The disk time it is expected to take.
+    /// The disk time it is expected to be charged: what is debited at dispatch.
     pub estimate: Duration,
+    /// Its modelled cost: its weight when a window is divided.
+    pub(crate) modelled: Duration,
 }
 
 /// What happened to a stream's requests, and the disk time it was charged, since it was added.

@@ -24,21 +24,27 @@ fn a_stream_that_wakes_keeps_at_most_u() {
     assert_eq!(rig.view(0).reserve_level(), 300_000_000, "a minute idle: u");
 }
 
-/// zygaria's figure 11: who returns from idleness overshoots by at most its u, and does overshoot.
+/// zygaria's figure 11: who returns from idleness is ahead of its reservation by at most a second
+/// of it, and is ahead; and by no more than the others can be behind theirs, the sum of their u.
 #[test]
-fn a_returning_stream_overshoots_by_at_most_a_second_of_its_reservation() {
-    let returning = Load { on_ms: 10_000, off_ms: 10_000, ..load(30, true) };
-    let mut bench = Bench::new("zygaria", 1, &[load(70, false), returning], 5);
-    bench.run_until_ms(20_000);
-    let before = bench.charged_ms(1);
-    let mut most = 0f64;
-    for ms in (20_050u32..30_000).step_by(50) {
-        bench.run_until_ms(ms.into());
-        most = most.max(bench.charged_ms(1) - before - 0.3 * f64::from(ms - 20_000));
+fn a_returning_stream_overshoots_by_no_more_than_u_of_its_own_or_of_the_others() {
+    for (rivals, returning, least, most) in
+        [(&[20, 30][..], 50, 250.0, 500.0), (&[70], 30, 150.0, 700.0)]
+    {
+        let mut loads = vec![Load { on_ms: 10_000, off_ms: 10_000, ..load(returning, true) }];
+        loads.extend(rivals.iter().map(|reserve| load(*reserve, false)));
+        let mut bench = Bench::new("zygaria", 1, &loads, 5);
+        bench.run_until_ms(20_000);
+        let (before, share) = (bench.charged_ms(0), f64::from(returning) / 100.0);
+        let mut ahead = 0f64;
+        for ms in (20_050u32..30_000).step_by(50) {
+            bench.run_until_ms(ms.into());
+            ahead = ahead.max(bench.charged_ms(0) - before - share * f64::from(ms - 20_000));
+        }
+        let blocking = 2.0 * DEAREST.as_secs_f64() * 1e3;
+        assert!(ahead <= most + blocking, "{returning} %: {ahead} ms ahead, may {most} ms");
+        assert!(ahead >= least, "{returning} %: {ahead} ms ahead, its credit was lost");
     }
-    let blocking = 2.0 * DEAREST.as_secs_f64() * 1e3;
-    assert!(most <= 300.0 + blocking, "{most} ms ahead");
-    assert!(most >= 150.0, "{most} ms ahead: its credit was lost");
 }
 
 #[test]
@@ -88,6 +94,19 @@ fn a_limit_that_comes_later_counts_what_is_at_the_device() {
     assert_eq!(rig.engine.poll_timeout().map(|at| at.as_nanos() / MS), Some(20));
     rig.timeout(20 * MS + 2);
     rig.go_one(20 * MS + 2);
+}
+
+/// At an idle edge the window's charges, smaller than the estimates, let a limited stream go again
+/// while the engine was answering that nobody could: it then hung until the next input.
+#[test]
+fn a_limit_that_the_idle_edge_lifts_does_not_strand_its_stream() {
+    let mut rig = Rig::new(4);
+    rig.add(0, contract(0, 60));
+    rig.ask(MS, 1, 0, 20_000);
+    rig.ask(MS, 2, 0, 20_000);
+    let piece = rig.go_one(MS);
+    rig.done(MS + 1_000, piece.piece);
+    assert_eq!(rig.go_one(MS + 1_000).request.0, 2, "1 us was used of 600");
 }
 
 /// A backlogged stream whose own depth kept it below its reservation piled up credit without

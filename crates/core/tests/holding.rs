@@ -26,7 +26,11 @@ impl Anticipation {
 
     fn place(&mut self, stream: StreamView<'_>) {
         let id = stream.id().0;
-        if stream.ready() { self.ready.insert(id) } else { self.ready.remove(&id) };
+        if stream.ready() {
+            self.ready.insert(id)
+        } else {
+            self.ready.remove(&id)
+        };
     }
 }
 
@@ -65,12 +69,11 @@ impl Policy for Anticipation {
         self.until = None;
     }
 
-    fn timeout(&mut self, _now: Instant) {
-        self.until = None;
-    }
+    fn timeout(&mut self, _now: Instant) {}
 
+    /// The engine knows until when it holds.
     fn poll_timeout(&self) -> Option<Instant> {
-        self.until
+        None
     }
 }
 
@@ -152,8 +155,10 @@ fn a_hold_that_ends_at_the_limit_lets_another_stream_go() {
     assert!(rig.go(1_095 * MS).is_empty());
     rig.ask(1_150 * MS, 3, 0, 1_000);
     assert!(rig.view(0).ready());
-    assert_eq!(rig.go_one(1_150 * MS).request.0, 2);
+    assert!(rig.go(1_150 * MS).is_empty(), "the policy waits on, until its time is over");
     assert!(!rig.view(0).ready(), "55 ms of holding are more than was left");
+    rig.timeout(1_155 * MS);
+    assert_eq!(rig.go_one(1_155 * MS).request.0, 2);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! What is charged to whom: exactly at depth 1, by windows deeper, and while the depth changes.
 
+#![allow(clippy::cast_precision_loss, reason = "shares for display")]
+
 mod rig;
+
+use std::collections::VecDeque;
 
 use disktime_core::{Change, Dispatch, StreamId};
 use rig::{MS, Rig, contract};
@@ -188,4 +192,37 @@ fn what_a_lowered_depth_charges_counts_against_limits() {
     assert_eq!((rig.charged(0), rig.charged(2)), (40 * MS, 40 * MS));
     let next = rig.go_one(1_100 * MS);
     assert_eq!((next.request.0, rig.view(2).ready()), (11, false));
+}
+
+/// Every price is 200 times too high (a disk's list on flash). Debited in full until the window
+/// closed they exhausted all buckets at once: 70/30 came out as 50/50 for minutes, and a limit of
+/// 30 % as nothing.
+#[test]
+fn prices_that_are_wrong_throughout_change_neither_shares_nor_limits() {
+    for (limit, expected) in [(100, 70.0), (15, 85.0)] {
+        let mut rig = Rig::new(8);
+        rig.add(0, contract(70, 100));
+        rig.add(1, contract(if limit < 30 { 0 } else { 30 }, limit));
+        for id in 0..32 {
+            rig.ask(0, id, id % 2, 20_000);
+        }
+        // Eight servers, 100 us a piece; staggered at first.
+        let mut at_device: VecDeque<_> =
+            rig.go(0).into_iter().zip(1u64..).map(|(piece, n)| (n * 12_500, piece)).collect();
+        let mut before = [0, 0];
+        while let Some((now, piece)) = at_device.pop_front() {
+            if now > 3_000 * MS {
+                break;
+            }
+            if now <= 1_000 * MS {
+                before = [rig.charged(0), rig.charged(1)];
+            }
+            let over = rig.done(now, piece.piece).expect("one piece a request");
+            rig.ask(now, over.request.0, over.stream.0, 20_000);
+            at_device.extend(rig.go(now).into_iter().map(|piece| (now + 100_000, piece)));
+        }
+        let got = [rig.charged(0) - before[0], rig.charged(1) - before[1]].map(|ns| ns / MS);
+        let share = 100.0 * got[0] as f64 / (got[0] + got[1]) as f64;
+        assert!((share - expected).abs() < 2.0, "limit {limit} %: {share} %, {got:?} ms");
+    }
 }

@@ -15,6 +15,7 @@ mod random;
 mod source;
 mod spec;
 
+pub use disktime_core::{Duration, Instant, Kind};
 pub use generator::Generator;
 pub use pace::{Arrivals, Pace};
 pub use source::Source;

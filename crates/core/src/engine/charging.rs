@@ -9,10 +9,10 @@ use crate::stream::Stream;
 use crate::time::{Duration, Instant};
 
 impl Engine {
-    /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper its
-    /// modelled cost until the window closes.
+    /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
+    /// was debited, until the window closes.
     pub(super) fn settle(&mut self, piece: &Piece) -> Duration {
-        let modelled = piece.estimate.as_nanos();
+        let modelled = piece.modelled.as_nanos();
         let stream =
             self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
         let shallow = self.limits.depth == 1 && self.in_flight == 0;
@@ -36,11 +36,11 @@ impl Engine {
         piece.estimate
     }
 
-    /// The device has nothing to do.
-    pub(super) fn close_idle(&mut self) {
-        if let Some(closing) = self.ledger.idle() {
-            self.divide(closing);
-        }
+    /// The device has nothing to do. Answers whether that closed a window.
+    pub(super) fn close_idle(&mut self) -> bool {
+        let Some(closing) = self.ledger.idle() else { return false };
+        self.divide(closing);
+        true
     }
 
     /// Divides a window's busy time among the streams that completed pieces in it, in proportion

@@ -116,6 +116,10 @@ impl Bench {
         }
     }
 
+    pub fn change(&mut self, change: Change<'_>) {
+        self.engine.handle_change(Instant::from_nanos(self.now), change).unwrap();
+    }
+
     /// Runs up to `ms` milliseconds of virtual time.
     pub fn run_until_ms(&mut self, ms: u64) {
         let end = ms * 1_000_000;

@@ -37,7 +37,7 @@ fn error(from: &str, to: &str) -> String {
 fn a_good_one_says_what_it_says() {
     let config = Config::parse(GOOD).unwrap();
     let device = &config.devices[0];
-    assert_eq!(device.places(), (vec![0, 1 << 30], 2028 << 20));
+    assert_eq!(device.places(), (vec![0, 1 << 30], 1978 << 20));
     assert_eq!((device.policy.as_str(), device.queue_depth), ("zygaria", 1));
     let contract = device.vdisks[1].contract;
     assert_eq!(

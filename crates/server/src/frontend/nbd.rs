@@ -127,13 +127,18 @@ impl Connection {
         self.fd.as_raw_fd()
     }
 
-    /// Whether nothing of it is left to do.
+    /// Whether it is closing and everything has been answered.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        let quiet = !self.sending && self.requests == 0 && self.replies.is_empty();
+        self.state == State::Closing && quiet
+    }
+
+    /// Whether nothing of it is left, neither here nor in the ring.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let quiet = !self.receiving && !self.sending && self.requests == 0;
-        quiet
-            && (self.state == State::Dead
-                || (self.state == State::Closing && self.replies.is_empty()))
+        quiet && self.state == State::Dead
     }
 
     /// The next thing in the input.

@@ -39,7 +39,10 @@ impl Shard {
         let connection = &mut self.clients[client as usize];
         connection.flush(client, &mut self.ring);
         connection.receive(client, &mut self.ring);
-        if connection.is_over() {
+        if connection.is_answered() {
+            self.lose(client);
+        }
+        if self.clients[client as usize].is_over() {
             let connection = self.clients.remove(client as usize);
             subtract(&self.vdisks[connection.vdisk as usize].stats.connections, 1);
             connection.dispose(&mut self.pool);

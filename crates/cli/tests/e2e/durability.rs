@@ -1,0 +1,87 @@
+//! What survives the daemon's end.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use crate::needs;
+use crate::support::{DISKS, Daemon, finish, run};
+
+#[test]
+fn a_killed_daemon_loses_nothing_that_was_flushed() {
+    needs!("a_killed_daemon_loses_nothing_that_was_flushed", "qemu-io");
+    let daemon = Daemon::start(DISKS);
+    let mut write = Command::new("qemu-io");
+    write.args([
+        "-f",
+        "raw",
+        "-c",
+        "write -P 7 1000 3000000",
+        "-c",
+        "flush",
+        "-c",
+        "write -f -P 8 5M 4096",
+    ]);
+    run(write.arg(daemon.uri("file")));
+    let (directory, ended_well) = daemon.end("KILL");
+    assert!(!ended_well);
+    let daemon = Daemon::start_in(directory);
+    let mut read = Command::new("qemu-io");
+    read.args(["-f", "raw", "-c", "read -P 7 1000 3000000", "-c", "read -P 8 5M 4096"]);
+    let said = run(read.arg(daemon.uri("file")));
+    assert!(!said.contains("verification failed"), "{said}");
+}
+
+/// SIGTERM arrives while requests are queued behind an emulated disk: all of them are answered.
+#[test]
+fn a_terminated_daemon_finishes_what_it_has_taken() {
+    let emulated = DISKS
+        .replace("back_end = \"memory\"", "back_end = \"memory\"\nemulate = \"deskstar-34gxp\"");
+    let daemon = Daemon::start(&emulated);
+    let mut client = UnixStream::connect(daemon.socket()).unwrap();
+    let mut greeting = [0; 18];
+    client.read_exact(&mut greeting).unwrap();
+    // No zeroes; EXPORT_NAME "mem"; then 20 reads of 512 bytes, far apart.
+    let mut bytes = vec![0, 0, 0, 3];
+    bytes.extend_from_slice(b"IHAVEOPT\0\0\0\x01\0\0\0\x03mem");
+    client.write_all(&bytes).unwrap();
+    let mut export = [0; 10];
+    client.read_exact(&mut export).unwrap();
+    let mut requests = Vec::new();
+    for cookie in 0..20u64 {
+        requests.extend_from_slice(&0x2560_9513u32.to_be_bytes());
+        requests.extend_from_slice(&[0; 4]);
+        requests.extend_from_slice(&cookie.to_be_bytes());
+        requests.extend_from_slice(&((cookie * 7 % 20) << 21).to_be_bytes());
+        requests.extend_from_slice(&512u32.to_be_bytes());
+    }
+    client.write_all(&requests).unwrap();
+    let mut first = [0; 16 + 512];
+    client.read_exact(&mut first).unwrap();
+    let ended = std::thread::spawn(move || daemon.end("TERM").1);
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), 19 * (16 + 512));
+    assert!(ended.join().unwrap(), "exit status 0");
+}
+
+#[test]
+fn bad_configurations_exit_with_2_and_say_why() {
+    let serve = |disks: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disktime.toml");
+        std::fs::write(&path, format!("[server]\nnbd = [\"unix:/nowhere/x\"]\n{disks}")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        let output = finish(command.args(["serve", "--config"]).arg(&path));
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = serve(&DISKS.replacen("50%", "50", 1));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("vdisk mem: reserve = \"50\": a share is 0% to 100%"), "{said}");
+    let (code, said) = serve(&DISKS.replacen("reserve", "reserv", 1));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("unknown field `reserv`"), "{said}");
+    let (code, said) = serve(DISKS);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("unix:/nowhere/x"), "{said}");
+}

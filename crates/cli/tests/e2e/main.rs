@@ -1,0 +1,9 @@
+//! The binary against strangers' tools: libnbd's, QEMU's and fio.
+//!
+//! A test whose tool is missing says so (see CONTRIBUTING.md) and returns.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+
+mod durability;
+mod live_changes;
+mod support;
+mod tools;

@@ -1,0 +1,181 @@
+//! A running `disktime serve`, and programs run against it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// Whether one of these programs can't be run; then the test's skip is told.
+pub fn lacks(test: &str, programs: &[&str]) -> bool {
+    let Some(missing) = programs.iter().find(|program| !runs(program)) else { return false };
+    let line = format!("SKIP: {test}: {missing} is not installed");
+    eprintln!("{line}");
+    if let Ok(path) = std::env::var("DISKTIME_SKIPS") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.unwrap(), "{line}").unwrap();
+    }
+    true
+}
+
+/// Returns from a test, aloud, if a program is missing.
+#[macro_export]
+macro_rules! needs {
+    ($test:literal, $($program:literal),+) => {
+        if $crate::support::lacks($test, &[$($program),+]) {
+            return;
+        }
+    };
+}
+
+fn runs(program: &str) -> bool {
+    let mut command = if program == "nbdsh" { python("import nbd") } else { Command::new(program) };
+    let command = if program == "nbdsh" { &mut command } else { command.arg("--version") };
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Debian's Python, which has Debian's bindings of libnbd.
+pub fn python(script: &str) -> Command {
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", script]);
+    command
+}
+
+/// Runs a command that must succeed; answers its output.
+pub fn run(command: &mut Command) -> String {
+    let output = finish(command);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{text}\n{errors}", output.status);
+    text
+}
+
+/// Runs a command to its end, with a bound on its time.
+pub fn finish(command: &mut Command) -> Output {
+    let mut bounded = Command::new("timeout");
+    bounded.arg("60").arg(command.get_program()).args(command.get_args());
+    bounded.stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs words as a command that must succeed.
+pub fn words(words: &[&str]) -> String {
+    run(Command::new(words[0]).args(&words[1..]))
+}
+
+/// A daemon on a Unix socket in a directory of its own.
+pub struct Daemon {
+    pub directory: TempDir,
+    child: Child,
+    errors: BufReader<std::process::ChildStderr>,
+    _output: BufReader<std::process::ChildStdout>,
+}
+
+/// Virtual disks `mem` (in memory) and `file` (in a file), 64 MiB each.
+pub const DISKS: &str = r#"
+[[device]]
+name = "ram"
+back_end = "memory"
+
+[[device]]
+name = "disk"
+back_end = "file:DIRECTORY/disks"
+queue_depth = 8
+
+[[vdisk]]
+name = "mem"
+device = "ram"
+size = "64MiB"
+reserve = "50%"
+
+[[vdisk]]
+name = "file"
+device = "disk"
+size = "64MiB"
+reserve = "50%"
+"#;
+
+impl Daemon {
+    /// Serves these devices and virtual disks.
+    pub fn start(disks: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        write_config(directory.path(), disks);
+        Self::start_in(directory)
+    }
+
+    /// Serves the configuration that lies in a directory.
+    pub fn start_in(directory: TempDir) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_disktime"))
+            .args(["serve", "--config"])
+            .arg(directory.path().join("disktime.toml"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        // The first line is printed once clients can connect.
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let mut daemon = Self { directory, child, errors, _output: output };
+        if line.is_empty() {
+            panic!("the daemon did not start: {}", daemon.rest_of_errors());
+        }
+        daemon
+    }
+
+    pub fn uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.socket().display())
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("nbd.sock")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Changes the configuration and has it read again; answers what the daemon says to it.
+    pub fn reload(&mut self, disks: &str) -> String {
+        write_config(self.directory.path(), disks);
+        self.signal("HUP");
+        let mut line = String::new();
+        self.errors.read_line(&mut line).unwrap();
+        line
+    }
+
+    pub fn signal(&self, signal: &str) {
+        words(&["kill", &format!("-{signal}"), &self.child.id().to_string()]);
+    }
+
+    /// Ends it with a signal; answers its directory and whether it ended well.
+    pub fn end(mut self, signal: &str) -> (TempDir, bool) {
+        self.signal(signal);
+        let status = self.child.wait().unwrap();
+        let directory = std::mem::replace(&mut self.directory, TempDir::new().unwrap());
+        (directory, status.success())
+    }
+
+    fn rest_of_errors(&mut self) -> String {
+        let mut text = String::new();
+        self.errors.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+fn write_config(directory: &Path, disks: &str) {
+    let disks = disks.replace("DIRECTORY", directory.to_str().unwrap());
+    let text = format!("[server]\nnbd = [\"unix:{}/nbd.sock\"]\n{disks}", directory.display());
+    std::fs::write(directory.join("disktime.toml"), text).unwrap();
+}

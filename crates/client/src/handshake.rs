@@ -1,0 +1,136 @@
+//! Opening: connect, then hand bytes to the sans-IO handshake until it is over or time is up.
+
+use std::io::IoSlice;
+
+use disktime_nbd::reply::ReplyStyle;
+use disktime_nbd::{
+    ClientHandshake, ClientProgress, ExportInfo, Goal, ListedExport, ProtocolError, ReplyParser,
+};
+use disktime_workload::Duration;
+
+use crate::error::{ConnectError, ConnectionError};
+use crate::socket::{Deadline, Socket};
+use crate::uri::{Address, Uri};
+
+/// How to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Longest time that opening, and later each call, may take; not zero.
+    pub timeout: Duration,
+    /// Ask for structured replies; the server may refuse them.
+    pub structured_replies: bool,
+}
+
+impl Default for Options {
+    /// Ten seconds, structured replies.
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(10), structured_replies: true }
+    }
+}
+
+/// The exports that the server at `address` names, with the default [`Options`].
+///
+/// # Errors
+/// Why there is no list: no server, a refusal, a timeout, nonsense.
+pub fn list(address: &Address) -> Result<Vec<ListedExport>, ConnectError> {
+    list_with(address, Options::default())
+}
+
+/// The exports that the server at `address` names.
+///
+/// # Errors
+/// As for [`list`].
+pub fn list_with(address: &Address, options: Options) -> Result<Vec<ListedExport>, ConnectError> {
+    let shaken = shake(address, Goal::List, options.timeout)?;
+    match shaken.end {
+        ClientProgress::Listed(exports) => Ok(exports),
+        end => unreachable!("a list doesn't end in {end:?}"),
+    }
+}
+
+/// A connection in the transmission phase.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) socket: Socket,
+    pub(crate) export: ExportInfo,
+    pub(crate) parser: ReplyParser,
+}
+
+pub(crate) fn open(uri: &Uri, options: Options) -> Result<Opened, ConnectError> {
+    let goal = Goal::Connect {
+        export: uri.export.clone(),
+        structured_replies: options.structured_replies,
+    };
+    let Shaken { socket, end, unread } = shake(&uri.address, goal, options.timeout)?;
+    let ClientProgress::Ready(export, style) = end else {
+        unreachable!("a connection doesn't end in {end:?}")
+    };
+    let parser = parser(style, &unread).map_err(|error| ConnectError::Lost {
+        address: uri.address.clone(),
+        error: error.into(),
+    })?;
+    Ok(Opened { socket, export, parser })
+}
+
+/// A parser that has seen what came on the handshake's heels. Nothing was asked yet, so no whole
+/// reply can be among it.
+fn parser(style: ReplyStyle, unread: &[u8]) -> Result<ReplyParser, ProtocolError> {
+    let mut parser = ReplyParser::new(style);
+    parser.poll(unread, |_| None)?;
+    Ok(parser)
+}
+
+struct Shaken {
+    socket: Socket,
+    end: ClientProgress,
+    unread: Vec<u8>,
+}
+
+fn shake(address: &Address, goal: Goal, timeout: Duration) -> Result<Shaken, ConnectError> {
+    let handshake = |error| ConnectError::Handshake { address: address.clone(), error };
+    let lost = |error| ConnectError::Lost { address: address.clone(), error };
+
+    let mut state = ClientHandshake::new(goal).map_err(handshake)?;
+    let deadline = Deadline::after(timeout);
+    let socket = Socket::connect(address, deadline.at)?;
+    let mut input = [0; 4096];
+    let mut output = Vec::new();
+    loop {
+        let bytes = receive(&socket, &mut input, deadline).map_err(lost)?;
+        let (consumed, progress) =
+            state.handle_input(&input[..bytes], &mut output).map_err(handshake)?;
+        if progress == ClientProgress::NeedMore {
+            send(&socket, &output, deadline).map_err(lost)?;
+            output.clear();
+            continue;
+        }
+        // What is left to send is a farewell: that the server may not take it changes nothing.
+        let _ = send(&socket, &output, deadline);
+        return Ok(Shaken { socket, end: progress, unread: input[consumed..bytes].to_vec() });
+    }
+}
+
+fn receive(
+    socket: &Socket,
+    input: &mut [u8],
+    deadline: Deadline,
+) -> Result<usize, ConnectionError> {
+    loop {
+        if let Some(bytes) = socket.receive(input)? {
+            return Ok(bytes);
+        }
+        socket.wait(false, None, deadline.left()?)?;
+    }
+}
+
+fn send(socket: &Socket, mut output: &[u8], deadline: Deadline) -> Result<(), ConnectionError> {
+    while !output.is_empty() {
+        match socket.send(&[IoSlice::new(output)])? {
+            Some(bytes) => output = &output[bytes..],
+            None => {
+                socket.wait(true, None, deadline.left()?)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Live changes: what is admitted, what is refused and with which words, and when it takes effect.
+
+mod bench;
+mod rig;
+
+use bench::{Bench, Load};
+use disktime_core::{
+    Change, ChangeError, Config, ConfigError, Contract, Engine, Event, Instant, Kind, Limits,
+    Refusal, Request, RequestId, Share, StreamId, StreamSpec,
+};
+use rig::{MS, Rig, contract, percent, read};
+
+const A: StreamId = StreamId(0);
+const B: StreamId = StreamId(1);
+
+/// Two streams that reserve 70 and 30 %.
+fn full() -> Rig {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(70, 100));
+    rig.add(1, contract(30, 100));
+    rig.events();
+    rig
+}
+
+/// The change is refused, is told, and has changed nothing.
+fn refused(rig: &mut Rig, change: Change<'_>) -> ChangeError {
+    let specs = |rig: &Rig| rig.engine.streams().map(|s| (s.id(), s.spec())).collect::<Vec<_>>();
+    let (before, depth) = (specs(rig), rig.engine.depth());
+    rig.events();
+    let error = rig.engine.handle_change(Instant::ZERO, change).expect_err("it is refused");
+    assert_eq!(rig.events(), [Event::Refused(error)]);
+    assert_eq!((specs(rig), rig.engine.depth()), (before, depth), "nothing has changed");
+    rig.engine.assert_conserved();
+    error
+}
+
+fn spec(contract: Contract) -> StreamSpec {
+    StreamSpec { contract, ..StreamSpec::default() }
+}
+
+#[test]
+fn reservations_fit_into_all_but_the_headroom() {
+    let mut rig = full();
+    let all = Share::FULL;
+    let error = refused(&mut rig, Change::AddStream(StreamId(2), spec(contract(1, 100))));
+    assert_eq!(error, ChangeError::Overbooked { asked_ppm: 1_010_000, available: all });
+    let error = refused(&mut rig, Change::SetHeadroom(percent(10)));
+    let available = percent(90);
+    assert_eq!(error, ChangeError::Overbooked { asked_ppm: 1_000_000, available });
+
+    rig.change(0, Change::SetContracts(&[(A, contract(60, 100))]));
+    rig.change(0, Change::SetHeadroom(percent(10)));
+    let ppm = Contract { reserve: Share::from_ppm(600_001).expect("a share"), ..contract(0, 100) };
+    let error = refused(&mut rig, Change::SetContracts(&[(A, ppm)]));
+    assert_eq!(error, ChangeError::Overbooked { asked_ppm: 900_001, available });
+    rig.change(0, Change::AddStream(StreamId(2), spec(contract(0, 100))));
+}
+
+#[test]
+fn a_swap_is_admitted_as_one_change_and_refused_as_two() {
+    let mut rig = full();
+    let swap = [(A, contract(30, 100)), (B, contract(70, 100))];
+    let error = refused(&mut rig, Change::SetContracts(&swap[1..]));
+    assert_eq!(error, ChangeError::Overbooked { asked_ppm: 1_400_000, available: Share::FULL });
+    rig.change(0, Change::SetContracts(&swap));
+    assert_eq!(rig.events(), swap.map(|(id, contract)| Event::Admitted(id, contract)));
+    assert_eq!(rig.view(0).contract().reserve, percent(30));
+    assert_eq!(rig.view(1).contract().reserve, percent(70));
+}
+
+#[test]
+fn a_change_with_one_bad_part_changes_nothing() {
+    let mut rig = full();
+    let (good, zero) = ((A, contract(10, 100)), contract(0, 0));
+    let heavy = Contract { weight: 10_001, ..contract(0, 100) };
+    let weightless = Contract { weight: 0, ..heavy };
+    let nobody = StreamId(9);
+    let mut bad = |part| refused(&mut rig, Change::SetContracts(&[good, part]));
+    assert_eq!(bad((nobody, contract(0, 100))), ChangeError::UnknownStream(nobody));
+    assert_eq!(bad((A, contract(20, 100))), ChangeError::NamedTwice(A));
+    assert_eq!(bad((B, zero)), ChangeError::ZeroLimit(B));
+    assert_eq!(bad((B, heavy)), ChangeError::Weight { stream: B, weight: 10_001 });
+    assert_eq!(bad((B, weightless)), ChangeError::Weight { stream: B, weight: 0 });
+    let (reserve, limit) = (percent(50), percent(20));
+    let above = ChangeError::ReserveAboveLimit { stream: B, reserve, limit };
+    assert_eq!(bad((B, contract(50, 20))), above);
+}
+
+#[test]
+fn streams_that_cannot_be_are_refused() {
+    let mut rig = full();
+    let (new, far) = (StreamId(2), StreamId(16_384));
+    let spec = spec(contract(0, 100));
+    let mut add = |id, spec| refused(&mut rig, Change::AddStream(id, spec));
+    assert_eq!(add(A, spec), ChangeError::StreamInUse(A));
+    let out = ChangeError::StreamOutOfRange { stream: far, streams_max: 16_384 };
+    assert_eq!(add(far, spec), out);
+    let parent = ChangeError::Parent { stream: new, parent: A };
+    assert_eq!(add(new, StreamSpec { parent: Some(A), ..spec }), parent);
+    let pieces = StreamSpec { piece_bytes_max: 0, ..spec };
+    assert_eq!(add(new, pieces), ChangeError::PieceBytes(new));
+    let shallow = StreamSpec { depth_max: 0, ..spec };
+    assert_eq!(add(new, shallow), ChangeError::Depth { depth: 0, depth_max: u32::MAX });
+
+    let depth = |depth, depth_max| ChangeError::Depth { depth, depth_max };
+    assert_eq!(refused(&mut rig, Change::SetDepth(0)), depth(0, 1024));
+    assert_eq!(refused(&mut rig, Change::SetDepth(1025)), depth(1025, 1024));
+    assert_eq!(refused(&mut rig, Change::SetStreamDepth(A, 0)), depth(0, u32::MAX));
+    let unknown = ChangeError::UnknownStream(new);
+    assert_eq!(refused(&mut rig, Change::SetStreamDepth(new, 1)), unknown);
+    assert_eq!(refused(&mut rig, Change::RemoveStream(new)), unknown);
+    assert_eq!(refused(&mut rig, Change::MissedDeadline(new)), unknown);
+    rig.change(0, Change::MissedDeadline(A));
+    assert_eq!(rig.events(), [Event::MissedDeadline(A)]);
+}
+
+#[test]
+fn a_stream_goes_when_its_requests_are_over_and_may_come_back_as_another() {
+    let mut rig = full();
+    rig.ask(0, 1, 0, 20_000);
+    let busy = ChangeError::StreamBusy { stream: A, live: 1 };
+    assert_eq!(refused(&mut rig, Change::RemoveStream(A)), busy);
+    let piece = rig.go_one(0).piece;
+    assert_eq!(refused(&mut rig, Change::RemoveStream(A)), busy);
+    rig.done(9 * MS, piece);
+    rig.change(9 * MS, Change::RemoveStream(A));
+    assert!(rig.engine.stream(A).is_none());
+    let unknown = rig.engine.handle_arrival(rig::at(9 * MS), read(2, 0, 1));
+    assert_eq!(unknown, Err(Refusal::UnknownStream(A)));
+    assert_eq!(rig.engine.refused_unknown(), 1);
+    rig.change(9 * MS, Change::AddStream(A, spec(contract(70, 100))));
+    assert_eq!(rig.charged(0), 0, "another stream, another account");
+    assert_eq!(rig.view(0).reserve_level(), 0);
+    assert_eq!(rig.time().charged.as_nanos(), 9 * MS, "the device remembers");
+    rig.ask(10 * MS, 1, 0, 1_000);
+    rig.go_one(10 * MS);
+}
+
+#[test]
+fn a_stream_may_go_while_the_window_it_worked_in_is_open() {
+    let mut rig = Rig::new(2);
+    rig.add(0, contract(0, 100));
+    rig.add(1, contract(0, 100));
+    for id in 0..4 {
+        rig.ask(0, id, u32::from(id > 0), 10_000);
+    }
+    let pieces = rig.go(0);
+    let own = pieces.iter().find(|piece| piece.request.0 == 0).expect("it is out").piece;
+    rig.done(10 * MS, own);
+    rig.change(10 * MS, Change::RemoveStream(A));
+    assert_eq!(rig.time().charged.as_nanos(), 10 * MS, "its part was charged before it went");
+    assert_eq!(rig.time().open.as_nanos(), 0);
+}
+
+fn backlogged(reserve_percent: u32, sequential: bool) -> Load {
+    let (limit_percent, outstanding) = (100, 8);
+    Load { reserve_percent, limit_percent, sequential, outstanding, on_ms: 1, off_ms: 0 }
+}
+
+/// The share of what both were charged that the first got from `from` to `to`, in per cent.
+fn share_of_first(bench: &mut Bench, from: u64, to: u64) -> f64 {
+    bench.run_until_ms(from);
+    let before = [bench.charged_ms(0), bench.charged_ms(1)];
+    bench.run_until_ms(to);
+    let [first, second] = [bench.charged_ms(0) - before[0], bench.charged_ms(1) - before[1]];
+    100.0 * first / (first + second)
+}
+
+#[test]
+fn shares_follow_a_change_within_two_seconds() {
+    let mut bench = Bench::new("zygaria", 1, &[backlogged(70, true), backlogged(30, false)], 9);
+    let before = share_of_first(&mut bench, 2_000, 10_000);
+    assert!((before - 70.0).abs() <= 1.0, "{before} %");
+    bench.change(Change::SetContracts(&[(A, contract(30, 100)), (B, contract(70, 100))]));
+    let after = share_of_first(&mut bench, 12_000, 14_000);
+    assert!((after - 30.0).abs() <= 3.0, "{after} %");
+}
+
+#[test]
+fn weights_divide_what_nobody_reserved() {
+    for depth in [1, 4] {
+        let loads = [backlogged(0, true), backlogged(0, false)];
+        let mut bench = Bench::new("zygaria", depth, &loads, 9);
+        let weight = |weight| Contract { weight, ..Contract::default() };
+        bench.change(Change::SetContracts(&[(A, weight(100)), (B, weight(300))]));
+        let share = share_of_first(&mut bench, 5_000, 25_000);
+        assert!((share - 25.0).abs() <= 3.0, "depth {depth}: {share} %");
+        bench.change(Change::SetContracts(&[(A, weight(300)), (B, weight(100))]));
+        let share = share_of_first(&mut bench, 30_000, 50_000);
+        assert!((share - 75.0).abs() <= 3.0, "depth {depth}: {share} %");
+    }
+}
+
+#[test]
+fn arrivals_are_refused_with_the_reason() {
+    let mut rig = full();
+    let mut ask = |request| rig.engine.handle_arrival(Instant::ZERO, request);
+    let of = |bytes| Request { bytes, ..read(1, 0, 0) };
+    let flush = |bytes| Request { kind: Kind::Flush, ..of(bytes) };
+    let bad = |bytes| Err(Refusal::BadLength { request: RequestId(1), bytes });
+    assert_eq!((ask(of(0)), ask(flush(512))), (bad(0), bad(512)));
+    let end = Request { offset: u64::MAX - 511, ..of(512) };
+    assert_eq!(ask(end), Err(Refusal::BadExtent(RequestId(1))));
+    let (request, requests_max) = (RequestId(65_536), 65_536);
+    let outside = Err(Refusal::IdOutOfRange { request, requests_max });
+    assert_eq!(ask(Request { id: request, ..of(1) }), outside);
+    assert_eq!(ask(Request { offset: u64::MAX - 512, ..of(512) }), Ok(()));
+    assert_eq!(ask(of(512)), Err(Refusal::IdInUse(RequestId(1))));
+    let counters = rig.view(0).counters();
+    assert_eq!((counters.arrived, counters.refused), (6, 5));
+}
+
+#[test]
+fn refusals_say_what_it_is_and_what_is_allowed() {
+    let request = RequestId(7);
+    let text = |refusal: Refusal| refusal.to_string();
+    assert_eq!(text(Refusal::UnknownStream(A)), "there is no stream 0");
+    let full = Refusal::QueueFull { stream: A, queue_max: 64 };
+    assert_eq!(text(full), "stream 0 has 64 requests waiting, the most it may");
+    let out = Refusal::IdOutOfRange { request, requests_max: 5 };
+    assert_eq!(text(out), "request 7 is outside the table: an id is below 5");
+    assert_eq!(text(Refusal::IdInUse(request)), "request 7 has not completed yet");
+    let bad = Refusal::BadLength { request, bytes: 512 };
+    let says = "request 7 has a length of 512 bytes: a flush has 0, any other request at least 1";
+    assert_eq!(text(bad), says);
+    let past = "request 7 has an extent that ends past 2^64";
+    assert_eq!(text(Refusal::BadExtent(request)), past);
+}
+
+#[test]
+fn refused_changes_say_what_it_is_and_what_is_allowed() {
+    let stream = StreamId(3);
+    let cases = [
+        (ChangeError::UnknownStream(stream), "there is no stream 3"),
+        (ChangeError::StreamInUse(stream), "stream 3 exists already"),
+        (
+            ChangeError::StreamOutOfRange { stream, streams_max: 2 },
+            "stream 3 is outside the table: an id is below 2",
+        ),
+        (
+            ChangeError::StreamBusy { stream, live: 4 },
+            "stream 3 has 4 requests that have not completed",
+        ),
+        (
+            ChangeError::Overbooked { asked_ppm: 1_002_500, available: percent(90) },
+            "reservations would come to 100.2500% of the device, 90% may be reserved: lower one, \
+             or the headroom",
+        ),
+        (
+            ChangeError::ReserveAboveLimit { stream, reserve: percent(50), limit: percent(20) },
+            "stream 3 reserves 50%, more than its limit of 20%",
+        ),
+        (ChangeError::ZeroLimit(stream), "stream 3 has a limit of 0%: it could never run"),
+        (
+            ChangeError::Weight { stream, weight: 0 },
+            "stream 3 has weight 0: a weight is 1 to 10000",
+        ),
+        (ChangeError::Depth { depth: 0, depth_max: 64 }, "depth 0: a depth is 1 to 64"),
+        (ChangeError::PieceBytes(stream), "stream 3 has pieces of 0 bytes: at least 1"),
+        (
+            ChangeError::Parent { stream, parent: A },
+            "stream 3 names parent 0: parents are not supported yet",
+        ),
+        (ChangeError::NamedTwice(stream), "stream 3 is named twice in one change"),
+    ];
+    for (error, text) in cases {
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn an_engine_that_cannot_be_made_says_why() {
+    let text = |config: Config<'_>| Engine::new(&config).map(|_| ()).map_err(|e| e.to_string());
+    let limits = |depth, requests_max| Limits { depth, requests_max, ..Limits::default() };
+    let config = Config::default();
+    assert_eq!(text(config), Ok(()));
+    let unknown = ConfigError::UnknownPolicy("best".into()).to_string();
+    assert!(unknown.starts_with("policy `best` is not known; known are: zygaria fifo"));
+    assert_eq!(text(Config { policy: "best", ..config }), Err(unknown));
+    let unknown = "cost model `guess` is not known; known are: fixed";
+    assert_eq!(text(Config { cost_model: "guess", ..config }), Err(unknown.into()));
+    for (config, says) in [
+        (Config { limits: limits(0, 1), ..config }, "queue_depth = 0: it must be 1 to 1024"),
+        (Config { limits: limits(2000, 1), ..config }, "queue_depth = 2000: it must be 1 to 1024"),
+        (Config { limits: limits(1, 0), ..config }, "requests_max = 0: it must be 1 to 4294967294"),
+        (
+            Config { period: disktime_core::Duration::ZERO, ..config },
+            "period = 0: it must be 1 to 60000000000",
+        ),
+    ] {
+        assert_eq!(text(config), Err(says.into()));
+    }
+}
