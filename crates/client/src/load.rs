@@ -26,7 +26,7 @@ use crate::handshake::{self, Options};
 use crate::uri::Uri;
 
 /// Longest operation of a load in bytes: what servers take without a word about block sizes.
-pub const OPERATION_BYTES_MAX: u32 = 32 << 20;
+const OPERATION_BYTES_MAX: u32 = 32 << 20;
 
 /// What load to put on an export.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -152,6 +152,17 @@ fn a_stream_may_go_while_the_window_it_worked_in_is_open() {
     assert_eq!(rig.time().open.as_nanos(), 0);
 }
 
+#[test]
+fn a_new_contract_counts_for_work_that_waits_already() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(0, 100));
+    rig.add(1, contract(0, 100));
+    rig.ask(0, 1, 0, 1_000);
+    rig.ask(0, 2, 1, 1_000);
+    rig.change(0, Change::SetContracts(&[(B, contract(50, 100))]));
+    assert_eq!(rig.go_one(10 * MS).request.0, 2, "due since 2 ms");
+}
+
 fn backlogged(reserve_percent: u32, sequential: bool) -> Load {
     let (limit_percent, outstanding) = (100, 8);
     Load { reserve_percent, limit_percent, sequential, outstanding, on_ms: 1, off_ms: 0 }

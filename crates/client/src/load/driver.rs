@@ -13,9 +13,9 @@ use disktime_workload::{Duration, Instant, IoOp, Kind, Pace, Source, SpecError};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::LoadSpec;
 use super::counters::{Counters, Shared};
 use super::outbox::Outbox;
-use super::{LoadSpec, OPERATION_BYTES_MAX};
 use crate::error::ConnectionError;
 use crate::handshake::Opened;
 use crate::inflight::InFlight;
@@ -71,7 +71,7 @@ impl Driver {
         let writes = workload.reads_permille < 1000;
         let sizes = workload.sizes.iter().map(|size| size.bytes);
         let longest = if writes { sizes.max().unwrap_or(0) } else { 0 };
-        let payload_bytes_max = longest.min(OPERATION_BYTES_MAX.into()) as usize;
+        let payload_bytes_max = usize::try_from(longest).expect("sizes were checked before");
         let started = clock::now();
         Ok(Self {
             socket: opened.socket,
@@ -140,7 +140,7 @@ impl Driver {
             let since = if self.from_due { due } else { now };
             let IoOp { kind, offset, bytes } = op;
             let command = command(kind);
-            let length = u32::try_from(bytes).expect("sizes were checked at the start");
+            let length = u32::try_from(bytes).expect("sizes were checked before");
             let asked = Pending { command, offset, length };
             let cookie = self.inflight.insert(asked, since).expect("there is room");
             let payload_bytes = if command == Command::Write { length as usize } else { 0 };

@@ -1,0 +1,301 @@
+//! `disktime demo`: the real daemon on an embedded default, under its own load.
+//!
+//! A sparse file behind an emulated Deskstar 34GXP, two virtual disks, real NBD connections: each
+//! alone, then both together. Needs no root, no disk and no configuration.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use disktime_client::workload::{Extent, Pace, Pattern, Spec};
+use disktime_client::{Load, LoadSpec, Options, Uri};
+use disktime_server::{Config, Server, VdiskView};
+use serde::Serialize;
+
+use crate::BadInput;
+
+mod view;
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime demo
+  disktime demo --for 60s --split 90/10
+  disktime demo --json | jq .streams
+
+Exits with 0 if each virtual disk got its reserved share of disk time within 2 points.";
+
+/// The emulated disk.
+const PRESET: &str = "deskstar-34gxp";
+/// What each virtual disk asks for at once: enough that it always has work.
+const OUTSTANDING: u32 = 32;
+/// Size of each request in bytes (4 KiB, as in the paper's load).
+const REQUEST: u64 = 4096;
+/// Requests in a run of the sequential load before it jumps (the paper's load).
+const RUN: u32 = 1024;
+/// How far from its reservation a share may be, in points.
+const TOLERANCE: f64 = 2.0;
+/// How often the view is drawn.
+const TICK: Duration = Duration::from_millis(500);
+/// What passes before the shared phase counts: both loads are up and the first second's credit
+/// is spent.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Show two virtual disks sharing one emulated disk, each getting the disk time it reserved.
+///
+/// Starts the daemon on a temporary sparse file behind an emulated disk, measures each virtual
+/// disk alone, then both together, and ends in a verdict.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// How long both share the disk, like `20s` or `2m`
+    #[arg(long = "for", value_name = "TIME", default_value = "20s")]
+    duration: humantime::Duration,
+    /// Reservations of the sequential and of the random virtual disk in per cent
+    #[arg(long, value_name = "A/B", default_value = "70/30", value_parser = parse_split)]
+    split: [u32; 2],
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the demo found.
+#[derive(Serialize)]
+struct Report {
+    device: &'static str,
+    seconds: f64,
+    streams: Vec<Stream>,
+    /// How much later than its timing model the emulated disk answered.
+    timing_error_us: TimingError,
+    pass: bool,
+}
+
+#[derive(Serialize)]
+struct TimingError {
+    p50: f64,
+    p99: f64,
+}
+
+#[derive(Serialize)]
+struct Stream {
+    name: String,
+    reserve: f64,
+    utilization: f64,
+    iops: f64,
+    alone_iops: f64,
+    insulation: f64,
+}
+
+impl Stream {
+    fn kept(&self) -> bool {
+        ((self.utilization - self.reserve) * 100.0).abs() <= TOLERANCE
+    }
+}
+
+/// What a virtual disk has had since the start, at one moment.
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    requests: u64,
+    charged: Duration,
+}
+
+/// What it had between two moments.
+#[derive(Clone, Copy)]
+struct Rate {
+    iops: f64,
+    utilization: f64,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals can't be handled")?;
+    }
+    let directory = tempfile::Builder::new().prefix("disktime-demo-").tempdir()?;
+    let server = Server::start(config(directory.path(), arguments.split)?)?;
+    let view = view::View::new(arguments.json, arguments.split);
+    let demo = Demo { server, stop, view };
+    let report = demo.run(arguments)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        view::verdict(&report);
+    }
+    Ok(ExitCode::from(u8::from(!report.pass)))
+}
+
+struct Demo {
+    server: Server,
+    stop: Arc<AtomicBool>,
+    view: view::View,
+}
+
+impl Demo {
+    fn run(&self, arguments: &Arguments) -> anyhow::Result<Report> {
+        let shared: Duration = *arguments.duration;
+        if shared < Duration::from_secs(1) || shared > Duration::from_secs(24 * 3600) {
+            bail!(BadInput(format!("--for {}: 1s to 24h", arguments.duration)));
+        }
+        let alone = (shared / 4).clamp(Duration::from_secs(3), Duration::from_secs(10));
+        let mut alone_iops = Vec::new();
+        for index in 0..2 {
+            let phase = format!("{} alone", self.disk(index).name);
+            alone_iops.push(self.phase(&phase, &[index], alone)?[0].iops);
+        }
+        let rates = self.phase("both together", &[0, 1], shared)?;
+        let stream = |index: usize| {
+            let reserve = f64::from(arguments.split[index]) / 100.0;
+            let Rate { iops, utilization } = rates[index];
+            let name = self.disk(index).name.clone();
+            let insulation = if reserve > 0.0 { iops / (reserve * alone_iops[index]) } else { 0.0 };
+            Stream { name, reserve, utilization, iops, alone_iops: alone_iops[index], insulation }
+        };
+        let streams: Vec<Stream> = (0..2).map(stream).collect();
+        let micros = |fraction| {
+            let error = self.server.devices()[0].timing_error.quantile(fraction);
+            error.map_or(0.0, |error| error.as_secs_f64() * 1e6)
+        };
+        let timing_error_us = TimingError { p50: micros(0.5), p99: micros(0.99) };
+        let pass = streams.iter().all(Stream::kept);
+        let seconds = shared.as_secs_f64();
+        Ok(Report { device: PRESET, seconds, streams, timing_error_us, pass })
+    }
+
+    fn disk(&self, index: usize) -> &VdiskView {
+        &self.server.vdisks()[index]
+    }
+
+    /// Loads some of the virtual disks for a while; answers what each got, without the settling.
+    fn phase(&self, name: &str, disks: &[usize], length: Duration) -> anyhow::Result<Vec<Rate>> {
+        let loads = disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
+        self.wait_until(now() + SETTLE)?;
+        let start = disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
+        let (begin, mut last) = (now(), start.clone());
+        let end = begin + length;
+        while now() < end {
+            self.wait_until((now() + TICK).min(end))?;
+            let samples = disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
+            let rows = (0..disks.len()).map(|at| {
+                let total = rate(start[at], samples[at]);
+                (disks[at], rate(last[at], samples[at]), total)
+            });
+            self.view.draw(name, now() - begin, length, &rows.collect::<Vec<_>>());
+            last = samples;
+        }
+        for load in loads {
+            let report = load.stop();
+            if let Some(error) = report.lost {
+                return Err(error).with_context(|| format!("{}: the connection broke", report.name));
+            }
+            if report.counters.failed > 0 {
+                bail!("{}: {} requests failed", report.name, report.counters.failed);
+            }
+        }
+        self.view.end_phase();
+        Ok(start.iter().zip(&last).map(|(start, last)| rate(*start, *last)).collect())
+    }
+
+    fn load(&self, index: usize) -> anyhow::Result<Load> {
+        let disk = self.disk(index);
+        let uri: Uri = disk.uris[0].parse()?;
+        let pattern = if index == 0 { Pattern::Runs { length: RUN } } else { Pattern::Random };
+        let spec = LoadSpec {
+            workload: Spec::reads(pattern, Extent { start: 0, end: DISK_SIZE }, REQUEST),
+            pace: Pace::Closed { outstanding: OUTSTANDING, think: disktime_client::workload::Duration::ZERO },
+            seed: 1,
+            name: disk.name.clone(),
+            options: Options::default(),
+        };
+        Ok(Load::start(&uri, spec)?)
+    }
+
+    fn sample(&self, index: usize) -> Sample {
+        let stats = &self.disk(index).stats;
+        Sample { at: now(), requests: stats.requests(), charged: stats.charged() }
+    }
+
+    fn wait_until(&self, until: Instant) -> anyhow::Result<()> {
+        while now() < until {
+            if self.stop.load(Ordering::Relaxed) {
+                bail!("stopped");
+            }
+            sleep((until - now()).min(TICK));
+        }
+        Ok(())
+    }
+}
+
+fn rate(from: Sample, to: Sample) -> Rate {
+    let seconds = (to.at - from.at).as_secs_f64().max(1e-9);
+    #[expect(clippy::cast_precision_loss, reason = "for display")]
+    let iops = (to.requests - from.requests) as f64 / seconds;
+    let utilization = (to.charged - from.charged).as_secs_f64() / seconds;
+    Rate { iops, utilization }
+}
+
+/// Size of each virtual disk in bytes (9 GiB): together they nearly fill the emulated disk.
+const DISK_SIZE: u64 = 9 << 30;
+
+fn config(directory: &std::path::Path, split: [u32; 2]) -> anyhow::Result<Config> {
+    let [sequential, random] = split;
+    let text = format!(
+        r#"
+[server]
+nbd = ["unix:{directory}/nbd.sock"]
+
+[[device]]
+name = "disk"
+back_end = "file:{directory}"
+emulate = "{PRESET}"
+
+[[vdisk]]
+name = "sequential"
+device = "disk"
+size = "{DISK_SIZE}B"
+reserve = "{sequential}%"
+
+[[vdisk]]
+name = "random"
+device = "disk"
+size = "{DISK_SIZE}B"
+reserve = "{random}%"
+"#,
+        directory = directory.display()
+    );
+    Config::parse(&text).context("the embedded configuration")
+}
+
+fn parse_split(text: &str) -> Result<[u32; 2], String> {
+    let wrong = || "two whole percentages like `70/30`, each 0 to 100, together at most 100".to_owned();
+    let (first, second) = text.split_once('/').ok_or_else(wrong)?;
+    let share = |text: &str| text.parse::<u32>().ok().filter(|share| *share <= 100);
+    let (first, second) = share(first).zip(share(second)).ok_or_else(wrong)?;
+    if first + second > 100 { Err(wrong()) } else { Ok([first, second]) }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the demo measures in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the demo waits in real time, for a person")]
+fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits() {
+        assert_eq!(parse_split("70/30"), Ok([70, 30]));
+        assert_eq!(parse_split("0/100"), Ok([0, 100]));
+        for text in ["70", "70/31", "-1/50", "70%/30%", "a/b", "101/0", ""] {
+            assert!(parse_split(text).unwrap_err().contains("70/30"), "{text}");
+        }
+    }
+}

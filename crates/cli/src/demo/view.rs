@@ -1,0 +1,131 @@
+//! What the demo shows: a live table, then a verdict that explains itself.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use super::{Rate, Report, Stream};
+use crate::table;
+
+/// Lines of the live table.
+const LINES: usize = 4;
+const NAMES: [&str; 2] = ["sequential", "random"];
+
+/// The live view. On a terminal the table is drawn in place; else a line is written now and then.
+pub(super) struct View {
+    json: bool,
+    terminal: bool,
+    split: [u32; 2],
+}
+
+impl View {
+    pub(super) fn new(json: bool, split: [u32; 2]) -> Self {
+        let terminal = !json && std::io::stdout().is_terminal();
+        let view = Self { json, terminal, split };
+        view.say(&format!(
+            "An emulated IBM Deskstar 34GXP (7200 rpm, 20.5 GB, 1999) behind the real daemon, over NBD.\n\
+             `sequential` reserves {} % of its time and reads runs of 1024 x 4 KiB;\n\
+             `random` reserves {} % and reads 4 KiB anywhere. Each keeps 32 requests waiting.\n",
+            split[0], split[1]
+        ));
+        view
+    }
+
+    /// Shows where a phase is. A row is a stream, its rate of the last moment and of the phase.
+    pub(super) fn draw(&self, phase: &str, at: Duration, of: Duration, rows: &[(usize, Rate, Rate)]) {
+        let seconds = format!("{:.0} of {:.0} s", at.as_secs_f64(), of.as_secs_f64());
+        if !self.terminal {
+            let close = of.saturating_sub(at) < Duration::from_millis(50);
+            let even = at.as_millis() / 500 % 10 == 0;
+            if close || even {
+                let row = |(index, _, total): &(usize, Rate, Rate)| {
+                    let share = total.utilization * 100.0;
+                    format!("{} {share:.1} % {:.0} IOPS", NAMES[*index], total.iops)
+                };
+                let rows = rows.iter().map(row).collect::<Vec<_>>().join(", ");
+                self.say(&format!("{phase}, {seconds}: {rows}"));
+            }
+            return;
+        }
+        let mut out = std::io::stdout().lock();
+        let mut lines = vec![format!("{phase}, {seconds}")];
+        lines.push(format!("  {:10}  {:>8}  {:>6}  {:>6}  {:>8}", "", "reserved", "now", "so far", "IOPS"));
+        for (index, now, total) in rows {
+            let reserved = if rows.len() > 1 { format!("{} %", self.split[*index]) } else { "-".to_owned() };
+            lines.push(format!(
+                "  {:10}  {reserved:>8}  {:>4.0} %  {:>4.1} %  {:>8.0}  {}",
+                NAMES[*index],
+                now.utilization * 100.0,
+                total.utilization * 100.0,
+                total.iops,
+                bar(now.utilization)
+            ));
+        }
+        lines.resize(LINES, String::new());
+        let drawn = lines.iter().try_for_each(|line| writeln!(out, "\x1b[2K{line}"));
+        let _closed = drawn.and_then(|()| write!(out, "\x1b[{LINES}A")).and_then(|()| out.flush());
+    }
+
+    /// Leaves the table of a finished phase where it is.
+    pub(super) fn end_phase(&self) {
+        if self.terminal {
+            print!("{}", "\n".repeat(LINES));
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if self.json {
+            eprintln!("{text}");
+        } else {
+            println!("{text}");
+        }
+    }
+}
+
+fn bar(share: f64) -> String {
+    let filled = (0..25).filter(|part| share * 25.0 > f64::from(*part) + 0.5).count();
+    "█".repeat(filled)
+}
+
+/// The figures, and in words what they mean.
+pub(super) fn verdict(report: &Report) {
+    let header = ["virtual disk", "reserved", "got", "IOPS", "alone", "insulation"];
+    let mut table = table::new(&header, 1..6);
+    for stream in &report.streams {
+        table.add_row([
+            stream.name.clone(),
+            format!("{:.0} %", stream.reserve * 100.0),
+            format!("{:.1} %", stream.utilization * 100.0),
+            format!("{:.0}", stream.iops),
+            format!("{:.0}", stream.alone_iops),
+            format!("{:.2}", stream.insulation),
+        ]);
+    }
+    println!("\n{table}\n");
+    println!("{}", if report.pass { "KEPT: each got the disk time it reserved." } else { "BROKEN." });
+    report.streams.iter().map(explain).for_each(|line| println!("  {line}"));
+    let error = &report.timing_error_us;
+    println!(
+        "  The emulated disk answered within {:.0} us of its timing model half of the time, {:.0} us 99 % of it.",
+        error.p50, error.p99
+    );
+}
+
+fn explain(stream: &Stream) -> String {
+    let name = &stream.name;
+    let kept = if stream.kept() { "kept" } else { "NOT kept" };
+    let share = format!("{name}: {:.1} % of the disk's time for {:.0} % reserved, {kept}.",
+        stream.utilization * 100.0, stream.reserve * 100.0);
+    if stream.reserve == 0.0 {
+        return share;
+    }
+    let percent = stream.insulation * 100.0;
+    let why = if stream.insulation >= 0.95 {
+        "as fast as alone on its share".to_owned()
+    } else {
+        format!(
+            "{percent:.0} % of the speed of a disk that is only its share: \
+             every return to its run costs a seek, which it pays for"
+        )
+    };
+    format!("{share} {why}.")
+}
