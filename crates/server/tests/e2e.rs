@@ -1,0 +1,382 @@
+//! The server through its clients: hostile ones, broken ones, and those who must not notice.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use disktime_client::{Connection, NbdError, RequestError, Uri};
+use disktime_core::Kind;
+use disktime_server::backend::DeviceError;
+use disktime_server::backend::faulty::Fault;
+use disktime_server::{Config, Server};
+use tempfile::TempDir;
+
+const GREETING: usize = 18;
+const REQUEST: u32 = 0x2560_9513;
+
+struct Fixture {
+    server: Server,
+    directory: TempDir,
+}
+
+impl Fixture {
+    /// Virtual disks `a` (1 MiB) and `b` (64 MiB) on one device.
+    fn new(device: &str, faults: &[Fault]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let text = format!(
+            r#"
+[server]
+nbd = ["unix:{path}/nbd.sock", "tcp:127.0.0.1:0"]
+[[device]]
+name = "d"
+{device}
+[[vdisk]]
+name = "a"
+device = "d"
+size = "1MiB"
+reserve = "30%"
+[[vdisk]]
+name = "b"
+device = "d"
+size = "64MiB"
+reserve = "70%"
+"#,
+            path = directory.path().display()
+        );
+        let text = text.replace("DIRECTORY", directory.path().to_str().unwrap());
+        let faults: Vec<_> = faults.iter().map(|fault| (0, fault.clone())).collect();
+        let server = Server::start_with_faults(Config::parse(&text).unwrap(), &faults).unwrap();
+        Self { server, directory }
+    }
+
+    fn connect(&self, export: &str) -> Connection {
+        let vdisk = self.server.vdisks().iter().find(|vdisk| vdisk.name == export).unwrap();
+        Connection::open(&vdisk.uris[0].parse::<Uri>().unwrap()).unwrap()
+    }
+
+    fn raw(&self) -> UnixStream {
+        let socket = UnixStream::connect(self.directory.path().join("nbd.sock")).unwrap();
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        socket
+    }
+
+    /// A socket in its transmission phase on an export, without structured replies.
+    fn transmission(&self, export: &str) -> UnixStream {
+        let mut socket = self.raw();
+        socket.read_exact(&mut [0; GREETING]).unwrap();
+        let mut bytes = vec![0, 0, 0, 3];
+        bytes.extend_from_slice(b"IHAVEOPT\0\0\0\x01");
+        bytes.extend_from_slice(&u32::try_from(export.len()).unwrap().to_be_bytes());
+        bytes.extend_from_slice(export.as_bytes());
+        socket.write_all(&bytes).unwrap();
+        socket.read_exact(&mut [0; 10]).unwrap();
+        socket
+    }
+
+    fn connections(&self) -> u64 {
+        self.server.vdisks().iter().map(|vdisk| vdisk.stats.connections()).sum()
+    }
+
+    /// Waits until all clients are gone: nothing of them may stay behind.
+    fn wait_for_nobody(&self) {
+        for _ in 0..2000 {
+            if self.connections() == 0 {
+                return;
+            }
+            nap();
+        }
+        panic!("{} connections stay", self.connections());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an end-to-end test waits in real time")]
+fn nap() {
+    std::thread::sleep(std::time::Duration::from_millis(5));
+}
+
+const MEMORY: &str = "back_end = \"memory\"";
+const FILE: &str = "back_end = \"file:DIRECTORY\"\nqueue_depth = 8";
+
+fn request(command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
+    let mut bytes = REQUEST.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&[0, 0]);
+    bytes.extend_from_slice(&command.to_be_bytes());
+    bytes.extend_from_slice(&cookie.to_be_bytes());
+    bytes.extend_from_slice(&offset.to_be_bytes());
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes
+}
+
+fn simple_reply(socket: &mut UnixStream) -> (u32, u64) {
+    let mut bytes = [0; 16];
+    socket.read_exact(&mut bytes).unwrap();
+    let error = u32::from_be_bytes(bytes[4..8].try_into().unwrap());
+    (error, u64::from_be_bytes(bytes[8..].try_into().unwrap()))
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next().to_le_bytes()[0]).collect()
+    }
+}
+
+/// A good client works while `hostile` runs; it must never fail.
+fn beside_a_good_client(fixture: &Fixture, hostile: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let good = scope.spawn(|| {
+            let mut client = fixture.connect("b");
+            let (mut rounds, mut back) = (0u8, vec![0; 100_000]);
+            while !done.load(Ordering::Relaxed) || rounds < 3 {
+                let data = vec![rounds; 100_000];
+                client.write(777, &data, false).unwrap();
+                client.read(777, &mut back).unwrap();
+                assert!(back == data);
+                rounds = rounds.wrapping_add(1);
+            }
+            client.disconnect().unwrap();
+        });
+        hostile();
+        done.store(true, Ordering::Relaxed);
+        good.join().unwrap();
+    });
+    fixture.wait_for_nobody();
+}
+
+#[test]
+fn garbage_and_truncation_in_any_state_harm_nobody() {
+    for device in [MEMORY, FILE] {
+        let fixture = Fixture::new(device, &[]);
+        beside_a_good_client(&fixture, || {
+            let mut random = Random(7);
+            for round in 0..60usize {
+                // In the handshake.
+                let mut socket = fixture.raw();
+                let garbage = random.bytes(round * 37 % 2000);
+                let _closed = socket.write_all(&garbage);
+                drop(socket);
+                // In the transmission phase: noise, and requests cut off at any byte.
+                let mut socket = fixture.transmission("a");
+                let _closed = socket.write_all(&random.bytes(300));
+                drop(socket);
+                let mut socket = fixture.transmission("a");
+                let mut bytes = request(1, 1, 0, 4096);
+                bytes.extend_from_slice(&[9; 4096]);
+                socket.write_all(&bytes[..round * 69 % bytes.len()]).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn requests_that_ask_too_much_get_their_error_and_the_connection_goes_on() {
+    let fixture = Fixture::new(FILE, &[]);
+    let mut socket = fixture.transmission("a");
+    let mib = 1 << 20;
+    for (command, offset, length, error) in [
+        (0, mib, 1, 22),        // past the end
+        (0, u64::MAX, 512, 22), // overflows
+        (0, mib - 10, 11, 22),  // ends past the end
+        (0, 0, u32::MAX, 22),   // longer than the longest
+        (6, mib, 512, 28),      // zeroes past the end
+        (4, mib, 512, 22),      // trim past the end
+        (3, 5, 0, 22),          // a flush with an offset
+        (77, 0, 512, 22),       // no such command
+        (5, 0, 512, 22),        // cache is not offered
+        (7, 0, 512, 22),        // block status is not offered
+        (0, 13, 0, 0),          // nothing: fine
+    ] {
+        socket.write_all(&request(command, offset, offset, length)).unwrap();
+        assert_eq!(simple_reply(&mut socket), (error, offset), "command {command} at {offset}");
+    }
+    // A refused write's data are skipped, whatever they hold.
+    let mut write = request(1, 5, mib - 100, 200);
+    write.extend_from_slice(&request(0, 66, 0, 512).repeat(8)[..200]);
+    socket.write_all(&write).unwrap();
+    assert_eq!(simple_reply(&mut socket), (28, 5));
+    socket.write_all(&request(3, 9, 0, 0)).unwrap();
+    assert_eq!(simple_reply(&mut socket), (0, 9));
+    // A write longer than the longest can't be skipped: the connection ends, others don't.
+    socket.write_all(&request(1, 6, 0, u32::MAX)).unwrap();
+    assert_eq!(socket.read(&mut [0]).unwrap_or(0), 0);
+    fixture.wait_for_nobody();
+    fixture.connect("a").flush().unwrap();
+}
+
+#[test]
+fn clients_that_vanish_with_work_under_way_leave_nothing_behind() {
+    let emulated = format!("{FILE}\nemulate = \"deskstar-34gxp\"")
+        .replace("queue_depth = 8", "queue_depth = 1");
+    for device in [MEMORY, FILE, emulated.as_str()] {
+        let fixture = Fixture::new(device, &[]);
+        beside_a_good_client(&fixture, || {
+            for round in 0..10u64 {
+                let mut socket = fixture.transmission("a");
+                for cookie in 0..100 {
+                    let bytes = request(0, cookie, cookie * 8192 % (1 << 20), 4096);
+                    socket.write_all(&bytes).unwrap();
+                }
+                if round % 2 == 0 {
+                    // Half a write, then gone.
+                    socket.write_all(&request(1, 200, 0, 1 << 20)).unwrap();
+                    socket.write_all(&vec![1; 300_000]).unwrap_or(());
+                }
+                socket.shutdown(std::net::Shutdown::Both).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_waits_for_itself_alone() {
+    let fixture = Fixture::new(MEMORY, &[]);
+    let mut deaf = fixture.transmission("a");
+    deaf.set_nonblocking(true).unwrap();
+    // Asks until the server stops listening to it: its bounds are reached.
+    let bytes = request(0, 1, 0, 1 << 20);
+    let mut sent = 0;
+    beside_a_good_client_while_connected(&fixture, || {
+        for _ in 0..200_000 {
+            match deaf.write(&bytes) {
+                Ok(count) => sent += count,
+                Err(error) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                    return;
+                }
+            }
+        }
+        panic!("{sent} bytes of requests were taken from a client that reads nothing");
+    });
+    drop(deaf);
+    fixture.wait_for_nobody();
+}
+
+fn beside_a_good_client_while_connected(fixture: &Fixture, hostile: impl FnOnce()) {
+    let mut client = fixture.connect("b");
+    client.write(0, &[1; 4096], true).unwrap();
+    hostile();
+    for offset in 0..200 {
+        client.write(offset, &[2; 4096], false).unwrap();
+        client.read(offset, &mut [0; 4096]).unwrap();
+    }
+}
+
+#[test]
+fn errors_of_the_device_reach_the_client_that_caused_them_and_no_other() {
+    let fault = |disk, kind, extent, error| Fault { disk, kind, extent, error: DeviceError(error) };
+    let faults = [
+        fault(0, Kind::Read, 8192..12288, 5),
+        fault(0, Kind::Write, 0..4096, 28),
+        fault(0, Kind::Flush, 0..0, 5),
+    ];
+    for device in [MEMORY, FILE] {
+        let fixture = Fixture::new(device, &faults);
+        let (mut a, mut b) = (fixture.connect("a"), fixture.connect("b"));
+        let error = |result: Result<(), RequestError>| match result {
+            Err(RequestError::Failed(error)) => error,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(error(a.read(4096, &mut [0; 8192])), NbdError::Io);
+        assert_eq!(error(a.write(100, &[0; 10], false)), NbdError::NoSpace);
+        assert_eq!(error(a.flush()), NbdError::Io);
+        a.write(4096, &[3; 100], false).unwrap();
+        b.write(0, &[4; 8192], true).unwrap();
+        b.read(8192, &mut [0; 4096]).unwrap();
+        b.flush().unwrap();
+        let stats = &fixture.server.vdisks()[0].stats;
+        assert_eq!((stats.failed(), stats.requests()), (3, 4));
+    }
+}
+
+/// Two clients write neighbouring bytes of the same blocks, over and over: without range locks one
+/// read-modify-write brings back bytes from before the other's.
+#[test]
+fn overlapping_unaligned_writers_keep_each_others_bytes() {
+    let fixture = Fixture::new(FILE, &[]);
+    std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                let mut client = fixture.connect("b");
+                let base = 4096 * 3 - 500 + writer * 1000;
+                for round in 0..400u64 {
+                    let value = round.to_le_bytes()[0] ^ 0x55;
+                    client.write(base, &[value; 1000], false).unwrap();
+                    let mut back = [0; 1000];
+                    client.read(base, &mut back).unwrap();
+                    assert!(
+                        back.iter().all(|byte| *byte == value),
+                        "writer {writer}, round {round}"
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn unaligned_requests_of_every_shape_read_back() {
+    for device in [MEMORY, FILE] {
+        let fixture = Fixture::new(device, &[]);
+        let mut client = fixture.connect("a");
+        let mut model = vec![0u8; 1 << 20];
+        let mut random = Random(11);
+        let mut scratch = vec![0; 40_000];
+        for _ in 0..600 {
+            let offset = usize::try_from(random.next()).unwrap() % (model.len() - 40_000);
+            let len =
+                1 + usize::try_from(random.next()).unwrap() % [9, 600, 4096, 39_999][offset % 4];
+            let (at, length) = (offset as u64, u32::try_from(len).unwrap());
+            match random.next() % 5 {
+                0 => {
+                    client.trim(at, length).unwrap();
+                    client.zeroes(at, length, disktime_client::CommandFlags::NO_HOLE).unwrap();
+                    model[offset..offset + len].fill(0);
+                }
+                1 => {
+                    client.zeroes(at, length, disktime_client::CommandFlags::FUA).unwrap();
+                    model[offset..offset + len].fill(0);
+                }
+                2 => {
+                    client.read(at, &mut scratch[..len]).unwrap();
+                    assert!(scratch[..len] == model[offset..offset + len], "{offset} + {len}");
+                }
+                _ => {
+                    let data = random.bytes(len);
+                    client.write(at, &data, len % 2 == 0).unwrap();
+                    model[offset..offset + len].copy_from_slice(&data);
+                }
+            }
+        }
+        let mut all = vec![0; 1 << 20];
+        client.read(0, &mut all).unwrap();
+        assert!(all == model);
+    }
+}
+
+#[test]
+fn unknown_exports_and_crowds_are_turned_away() {
+    let fixture = Fixture::new(MEMORY, &[]);
+    let uri = fixture.server.vdisks()[0].uris[0].replace("/a?", "/nobody?");
+    assert!(Connection::open(&uri.parse::<Uri>().unwrap()).is_err());
+    let tcp = fixture.server.vdisks()[1].uris[1].parse::<Uri>().unwrap();
+    let mut over_tcp = Connection::open(&tcp).unwrap();
+    over_tcp.write(5, b"over tcp", true).unwrap();
+    let crowd: Vec<_> = (0..16).map(|_| fixture.connect("a")).collect();
+    let mut one_more = fixture.connect("a");
+    assert!(one_more.flush().is_err(), "the 17th client of a virtual disk");
+    drop(crowd);
+    // Slow handshakes fill the desk, and others are served all the same.
+    let slow: Vec<_> = (0..100).map(|_| fixture.raw()).collect();
+    fixture.connect("b").flush().unwrap();
+    drop(slow);
+}
