@@ -112,7 +112,8 @@ struct Rate {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals can't be handled")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("signals can't be handled")?;
     }
     let directory = tempfile::Builder::new().prefix("disktime-demo-").tempdir()?;
     let server = Server::start(config(directory.path(), arguments.split)?)?;
@@ -170,7 +171,8 @@ impl Demo {
 
     /// Loads some of the virtual disks for a while; answers what each got, without the settling.
     fn phase(&self, name: &str, disks: &[usize], length: Duration) -> anyhow::Result<Vec<Rate>> {
-        let loads = disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
+        let loads =
+            disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
         self.wait_until(now() + SETTLE)?;
         let start = disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
         let (begin, mut last) = (now(), start.clone());
@@ -188,7 +190,8 @@ impl Demo {
         for load in loads {
             let report = load.stop();
             if let Some(error) = report.lost {
-                return Err(error).with_context(|| format!("{}: the connection broke", report.name));
+                return Err(error)
+                    .with_context(|| format!("{}: the connection broke", report.name));
             }
             if report.counters.failed > 0 {
                 bail!("{}: {} requests failed", report.name, report.counters.failed);
@@ -204,7 +207,10 @@ impl Demo {
         let pattern = if index == 0 { Pattern::Runs { length: RUN } } else { Pattern::Random };
         let spec = LoadSpec {
             workload: Spec::reads(pattern, Extent { start: 0, end: DISK_SIZE }, REQUEST),
-            pace: Pace::Closed { outstanding: OUTSTANDING, think: disktime_client::workload::Duration::ZERO },
+            pace: Pace::Closed {
+                outstanding: OUTSTANDING,
+                think: disktime_client::workload::Duration::ZERO,
+            },
             seed: 1,
             name: disk.name.clone(),
             options: Options::default(),
@@ -269,7 +275,8 @@ reserve = "{random}%"
 }
 
 fn parse_split(text: &str) -> Result<[u32; 2], String> {
-    let wrong = || "two whole percentages like `70/30`, each 0 to 100, together at most 100".to_owned();
+    let wrong =
+        || "two whole percentages like `70/30`, each 0 to 100, together at most 100".to_owned();
     let (first, second) = text.split_once('/').ok_or_else(wrong)?;
     let share = |text: &str| text.parse::<u32>().ok().filter(|share| *share <= 100);
     let (first, second) = share(first).zip(share(second)).ok_or_else(wrong)?;

@@ -1,4 +1,5 @@
 //! Calls on a connection, to a server that behaves and to all the others.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 mod support;
 

@@ -98,8 +98,6 @@ struct Accounts {
     debt_max: i64,
     /// Most credit the limit bucket keeps.
     burst_max: i64,
-    /// 2^32 / weight: orders by usage per weight without a division per request.
-    per_weight: i64,
 }
 
 impl Accounts {
@@ -112,7 +110,6 @@ impl Accounts {
             credit_max: 0,
             debt_max: 0,
             burst_max: 0,
-            per_weight: 0,
         };
         accounts.set_bounds(contract, period);
         accounts
@@ -127,7 +124,6 @@ impl Accounts {
         // At least the one token that lets a piece go.
         self.burst_max = of_tokens(period.as_tokens(), contract.limit).max(1);
         self.debt_max = of_tokens(self.credit_max, contract.reserve);
-        self.per_weight = (1 << 32) / i64::from(contract.weight);
     }
 
     fn cap_credit(&mut self) {
@@ -314,9 +310,7 @@ impl StreamView<'_> {
     /// A number that orders streams by recent disk time per weight.
     #[must_use]
     pub fn usage_per_weight(self) -> i64 {
-        let accounts = &self.0.accounts;
-        let product = i128::from(accounts.usage.key()) * i128::from(accounts.per_weight);
-        i64::try_from(product >> 32).expect("a 2^32th of at most 2^63 * 2^32")
+        self.0.accounts.usage.key() / i64::from(self.0.spec.contract.weight)
     }
 
     /// What happened to its requests.

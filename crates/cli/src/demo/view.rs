@@ -31,7 +31,13 @@ impl View {
     }
 
     /// Shows where a phase is. A row is a stream, its rate of the last moment and of the phase.
-    pub(super) fn draw(&self, phase: &str, at: Duration, of: Duration, rows: &[(usize, Rate, Rate)]) {
+    pub(super) fn draw(
+        &self,
+        phase: &str,
+        at: Duration,
+        of: Duration,
+        rows: &[(usize, Rate, Rate)],
+    ) {
         let seconds = format!("{:.0} of {:.0} s", at.as_secs_f64(), of.as_secs_f64());
         if !self.terminal {
             let close = of.saturating_sub(at) < Duration::from_millis(50);
@@ -48,9 +54,13 @@ impl View {
         }
         let mut out = std::io::stdout().lock();
         let mut lines = vec![format!("{phase}, {seconds}")];
-        lines.push(format!("  {:10}  {:>8}  {:>6}  {:>6}  {:>8}", "", "reserved", "now", "so far", "IOPS"));
+        lines.push(format!(
+            "  {:10}  {:>8}  {:>6}  {:>6}  {:>8}",
+            "", "reserved", "now", "so far", "IOPS"
+        ));
         for (index, now, total) in rows {
-            let reserved = if rows.len() > 1 { format!("{} %", self.split[*index]) } else { "-".to_owned() };
+            let reserved =
+                if rows.len() > 1 { format!("{} %", self.split[*index]) } else { "-".to_owned() };
             lines.push(format!(
                 "  {:10}  {reserved:>8}  {:>4.0} %  {:>4.1} %  {:>8.0}  {}",
                 NAMES[*index],
@@ -101,7 +111,10 @@ pub(super) fn verdict(report: &Report) {
         ]);
     }
     println!("\n{table}\n");
-    println!("{}", if report.pass { "KEPT: each got the disk time it reserved." } else { "BROKEN." });
+    println!(
+        "{}",
+        if report.pass { "KEPT: each got the disk time it reserved." } else { "BROKEN." }
+    );
     report.streams.iter().map(explain).for_each(|line| println!("  {line}"));
     let error = &report.timing_error_us;
     println!(
@@ -113,8 +126,11 @@ pub(super) fn verdict(report: &Report) {
 fn explain(stream: &Stream) -> String {
     let name = &stream.name;
     let kept = if stream.kept() { "kept" } else { "NOT kept" };
-    let share = format!("{name}: {:.1} % of the disk's time for {:.0} % reserved, {kept}.",
-        stream.utilization * 100.0, stream.reserve * 100.0);
+    let share = format!(
+        "{name}: {:.1} % of the disk's time for {:.0} % reserved, {kept}.",
+        stream.utilization * 100.0,
+        stream.reserve * 100.0
+    );
     if stream.reserve == 0.0 {
         return share;
     }

@@ -1,6 +1,7 @@
 //! A tiny server over the sans-IO half of `disktime-nbd`: one export in memory, and every way to
 //! misbehave that a client must survive.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,0 +1,285 @@
+//! `disktime bench nbd`: what a request costs the server, ours and each peer found, in one run.
+//!
+//! Every server is a process of its own with 1 GiB in memory behind a Unix socket, loaded through
+//! the same client from this process. CPU time is the system's own account of the server's process.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use disktime_client::workload::{self, Extent, Pace, Pattern, Spec};
+use disktime_client::{Load, LoadSpec, Options, Uri};
+use serde::Serialize;
+
+use crate::table;
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime bench nbd
+  disktime bench nbd --seconds 10 --json
+
+Peers are measured where nbdkit and qemu-nbd are installed.";
+
+/// Size of every export in bytes.
+const SIZE: u64 = 1 << 30;
+/// How long a server may take to listen.
+const START: Duration = Duration::from_secs(10);
+/// What passes before a measurement counts.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// What a request costs the server, ours and each peer found.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Seconds for each figure
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    server: &'static str,
+    workload: &'static str,
+    iops: f64,
+    bytes_per_second: f64,
+    mean_us: f64,
+    p99_us: f64,
+    server_cpu_us_per_request: f64,
+    /// Part of the machine's CPU time that neither the server nor this process used.
+    foreign_cpu: f64,
+}
+
+struct Workload {
+    name: &'static str,
+    bytes: u64,
+    outstanding: u32,
+    reads_permille: u16,
+    pattern: Pattern,
+}
+
+const WORKLOADS: [Workload; 3] = [
+    Workload {
+        name: "random read 4 KiB x 32",
+        bytes: 4096,
+        outstanding: 32,
+        reads_permille: 1000,
+        pattern: Pattern::Random,
+    },
+    Workload {
+        name: "random write 4 KiB x 32",
+        bytes: 4096,
+        outstanding: 32,
+        reads_permille: 0,
+        pattern: Pattern::Random,
+    },
+    Workload {
+        name: "sequential read 128 KiB x 8",
+        bytes: 131_072,
+        outstanding: 8,
+        reads_permille: 1000,
+        pattern: Pattern::Sequential,
+    },
+];
+
+const SERVERS: [&str; 3] = ["disktime", "nbdkit", "qemu-nbd"];
+
+/// Runs the command.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut rows = Vec::new();
+    for server in SERVERS {
+        let Some(peer) = Peer::start(server)? else {
+            eprintln!("{server} is not installed: not measured");
+            continue;
+        };
+        for workload in &WORKLOADS {
+            eprintln!("measuring {server}: {}", workload.name);
+            rows.push(
+                peer.measure(
+                    workload,
+                    Duration::from_secs_f64(arguments.seconds.clamp(0.1, 600.0)),
+                )?,
+            );
+        }
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string(&rows)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let header = [
+        "server",
+        "workload",
+        "IOPS",
+        "MB/s",
+        "mean us",
+        "p99 us",
+        "server CPU us/request",
+        "others' CPU",
+    ];
+    let mut table = table::new(&header, 2..8);
+    for row in rows {
+        table.add_row([
+            row.server.to_owned(),
+            row.workload.to_owned(),
+            format!("{:.0}", row.iops),
+            format!("{:.0}", row.bytes_per_second / 1e6),
+            format!("{:.0}", row.mean_us),
+            format!("{:.0}", row.p99_us),
+            format!("{:.2}", row.server_cpu_us_per_request),
+            format!("{:.0} %", row.foreign_cpu * 100.0),
+        ]);
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A server process.
+struct Peer {
+    name: &'static str,
+    child: Child,
+    uri: Uri,
+    _directory: tempfile::TempDir,
+}
+
+impl Peer {
+    /// `None` if the program is not installed.
+    fn start(name: &'static str) -> anyhow::Result<Option<Self>> {
+        let directory = tempfile::Builder::new().prefix("disktime-bench-").tempdir()?;
+        let socket = directory.path().join("nbd.sock");
+        let mut command = command(name, directory.path(), &socket)?;
+        let child = match command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+        {
+            Ok(child) => child,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).context(name),
+        };
+        let uri = format!("nbd+unix:///disk?socket={}", socket.display()).parse()?;
+        let peer = Self { name, child, uri, _directory: directory };
+        let until = now() + START;
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            if now() > until {
+                bail!("{name} does not listen after {START:?}");
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Ok(Some(peer))
+    }
+
+    fn measure(&self, workload: &Workload, length: Duration) -> anyhow::Result<Row> {
+        let Workload { bytes, outstanding, reads_permille, pattern, .. } = *workload;
+        let extent = Extent { start: 0, end: SIZE };
+        let spec = LoadSpec {
+            name: workload.name.replace(' ', "-"),
+            workload: Spec { reads_permille, ..Spec::reads(pattern, extent, bytes) },
+            pace: Pace::Closed { outstanding, think: workload::Duration::ZERO },
+            seed: 1,
+            options: Options::default(),
+        };
+        let load = Load::start(&self.uri, spec)?;
+        sleep(WARM_UP);
+        let (before, begin) = (load.counters(), now());
+        let (server, all, own) = (self.cpu()?, machine_busy()?, process_cpu("self")?);
+        sleep(length);
+        let (after, seconds) = (load.counters(), (now() - begin).as_secs_f64());
+        let (server, all, own) =
+            (self.cpu()? - server, machine_busy()? - all, process_cpu("self")? - own);
+        let report = load.stop();
+        if let Some(error) = report.lost {
+            return Err(error).context(self.name);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let requests = (after.completed - before.completed) as f64;
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let size = bytes as f64;
+        Ok(Row {
+            server: self.name,
+            workload: workload.name,
+            iops: requests / seconds,
+            bytes_per_second: requests * size / seconds,
+            mean_us: report.latency.mean_us,
+            p99_us: report.latency.p99_us,
+            server_cpu_us_per_request: server * 1e6 / requests.max(1.0),
+            foreign_cpu: ((all - server - own) / (seconds * cores)).max(0.0),
+        })
+    }
+
+    fn cpu(&self) -> anyhow::Result<f64> {
+        process_cpu(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+fn command(name: &str, directory: &Path, socket: &Path) -> anyhow::Result<Command> {
+    let mut command = Command::new(name);
+    match name {
+        "nbdkit" => command.args(["--foreground", "--unix"]).arg(socket).args(["memory", "1G"]),
+        "qemu-nbd" => {
+            let image = "driver=null-co,read-zeroes=on,size=1073741824";
+            command
+                .args(["--persistent", "--export-name=disk", "--shared=0", "--socket"])
+                .arg(socket);
+            command.args(["--image-opts", image])
+        }
+        _ => {
+            let config = directory.join("disktime.toml");
+            let text = format!(
+                "[server]\nnbd = [\"unix:{}\"]\n[[device]]\nname = \"ram\"\nback_end = \"memory\"\n\
+                 [[vdisk]]\nname = \"disk\"\ndevice = \"ram\"\nsize = \"1GiB\"\nreserve = \"50%\"\n",
+                socket.display()
+            );
+            std::fs::write(&config, text)?;
+            command = Command::new(std::env::current_exe()?);
+            command.args(["serve", "--config"]).arg(config)
+        }
+    };
+    Ok(command)
+}
+
+/// CPU seconds that a process has used, from its line in proc.
+fn process_cpu(process: &str) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name, in parentheses, may hold anything; user and system time are fields 14 and 15.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<Result<f64, _>>()? / ticks_per_second())
+}
+
+/// CPU seconds that anyone has used on this machine.
+fn machine_busy() -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let ticks = fields.map(str::parse::<f64>).collect::<Result<Vec<f64>, _>>()?;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user time already.
+    let busy = ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4));
+    Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())
+}
+
+/// What proc counts in: USER_HZ is 100 on every architecture that Rust has.
+fn ticks_per_second() -> f64 {
+    100.0
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench waits while others work")]
+fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}

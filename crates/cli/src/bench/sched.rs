@@ -1,0 +1,70 @@
+//! `disktime bench sched`: how fast the engine decides.
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use disktime_server::bench::{SchedFigure, sched};
+use serde::Serialize;
+
+use crate::table;
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime bench sched
+  disktime bench sched --vdisks 10,1000 --seconds 2 --json";
+
+/// Decisions (arrival, dispatch, completion) per second of CPU time, for every policy.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Numbers of virtual disks to try
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [10, 100, 1_000, 10_000],
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    vdisks: Vec<u32>,
+    /// CPU seconds for each figure
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct SchedRow {
+    policy: &'static str,
+    vdisks: u32,
+    decisions_per_second: f64,
+    ns_per_decision: f64,
+    ns_per_wake: f64,
+}
+
+impl From<SchedFigure> for SchedRow {
+    fn from(figure: SchedFigure) -> Self {
+        let SchedFigure { policy, vdisks, ns_per_decision, ns_per_wake } = figure;
+        let decisions_per_second = 1e9 / ns_per_decision;
+        Self { policy, vdisks, decisions_per_second, ns_per_decision, ns_per_wake }
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { vdisks, seconds, json } = arguments;
+    let progress =
+        |policy: &str, vdisks| eprintln!("measuring {policy} with {vdisks} virtual disks");
+    let figures = sched(vdisks, *seconds, progress).map_err(|error| anyhow!("{error}"))?;
+    let rows: Vec<SchedRow> = figures.into_iter().map(SchedRow::from).collect();
+    if *json {
+        println!("{}", serde_json::to_string(&rows)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let header = ["policy", "virtual disks", "decisions/s (CPU)", "ns/decision", "ns/wake"];
+    let mut table = table::new(&header, 1..5);
+    for row in rows {
+        let millions = format!("{:.2} million", row.decisions_per_second / 1e6);
+        let (decision, wake) =
+            (format!("{:.0}", row.ns_per_decision), format!("{:.0}", row.ns_per_wake));
+        table.add_row([row.policy.to_owned(), row.vdisks.to_string(), millions, decision, wake]);
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
