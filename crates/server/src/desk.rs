@@ -24,6 +24,8 @@ use crate::shard::Message;
 const VISITORS_MAX: usize = 64;
 /// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the listeners are left alone when the system can't accept.
+const REST: Duration = Duration::from_millis(100);
 /// Bytes of replies that a visitor may leave unread before it is shown out.
 const UNSENT_MAX: usize = 8 << 20;
 
@@ -157,8 +159,9 @@ impl Desk {
     /// Serves until told to close.
     pub(crate) fn run(self) -> io::Result<()> {
         let mut visitors: VecDeque<Visitor> = VecDeque::new();
+        let mut resting = false;
         loop {
-            let (closing, ready) = self.wait(&visitors)?;
+            let (closing, ready) = self.wait(&visitors, std::mem::take(&mut resting))?;
             if closing {
                 return Ok(());
             }
@@ -176,23 +179,26 @@ impl Desk {
             }
             visitors = stay;
             for (listener, ready) in self.listeners.iter().zip(listening) {
-                if *ready {
-                    admit(listener, &mut visitors);
-                }
+                resting |= *ready && !admit(listener, &mut visitors);
             }
         }
     }
 
-    /// Waits for anything to happen; answers whether to close, and which of the listeners and
+    /// Waits for anything to happen (at the listeners too, unless `resting`); answers whether to close, and which of the listeners and
     /// visitors are ready.
-    fn wait(&self, visitors: &VecDeque<Visitor>) -> io::Result<(bool, Vec<bool>)> {
+    fn wait(&self, visitors: &VecDeque<Visitor>, resting: bool) -> io::Result<(bool, Vec<bool>)> {
         let mut polled = vec![PollFd::new(&*self.closing, PollFlags::IN)];
-        polled.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let listens = if resting { PollFlags::empty() } else { PollFlags::IN };
+        polled.extend(self.listeners.iter().map(|listener| PollFd::new(listener, listens)));
         polled.extend(visitors.iter().map(|visitor| {
-            let out = if visitor.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            PollFd::new(&visitor.socket, PollFlags::IN | out)
+            // A visitor is read only once it has taken its answers.
+            let answered = visitor.output.is_empty();
+            let flags = if answered { PollFlags::IN } else { PollFlags::OUT };
+            PollFd::new(&visitor.socket, flags)
         }));
-        let left = visitors.front().map(|visitor| visitor.until.since(clock::now()));
+        let patience = visitors.front().map(|visitor| visitor.until);
+        let until = patience.into_iter().chain(resting.then(|| clock::now() + REST)).min();
+        let left = until.map(|until| until.since(clock::now()));
         let timeout = left.map(|left| rustix::time::Timespec {
             tv_sec: i64::try_from(left.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX),
             tv_nsec: i64::try_from(left.as_nanos() % 1_000_000_000).unwrap_or(0),
@@ -219,18 +225,22 @@ impl Desk {
     }
 }
 
-/// Accepts whoever waits at a listener.
-fn admit(listener: &Listener, visitors: &mut VecDeque<Visitor>) {
+/// Accepts whoever waits at a listener; false if the system can't take anyone now.
+fn admit(listener: &Listener, visitors: &mut VecDeque<Visitor>) -> bool {
     match listener.accept() {
         Ok(socket) => {
             if visitors.len() == VISITORS_MAX {
                 visitors.pop_front();
             }
             visitors.extend(Visitor::new(socket));
+            true
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        // Out of descriptors, most likely: others' handshakes go on and free some.
-        Err(error) => tracing::warn!(%error, "a client could not be accepted"),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+        Err(error) => {
+            // Out of descriptors, most likely: others' handshakes go on and free some.
+            tracing::warn!(%error, "a client could not be accepted");
+            false
+        }
     }
 }
 
