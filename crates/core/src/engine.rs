@@ -424,7 +424,13 @@ impl Engine {
         self.watch_promise(id);
         let stream = self.streams[id.0 as usize].as_ref().expect("looked up above");
         self.policy.dispatched(self.now, stream.view());
-        Dispatch { piece, request: head.request, offset: head.offset, bytes: head.bytes }
+        Dispatch {
+            piece,
+            request: head.request,
+            offset: head.offset,
+            bytes: head.bytes,
+            estimate: head.estimate,
+        }
     }
 
     /// Notes a piece's end in its request; answers the completion if the request is over.

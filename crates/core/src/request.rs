@@ -3,7 +3,7 @@
 //! Does not know: virtual disks' names, sockets, buffers. Offsets are positions on the *device*.
 
 use crate::contract::Class;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Names a stream: the requests of one origin (a virtual disk, an open file, a process).
 ///
@@ -78,6 +78,8 @@ pub struct Dispatch {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
+    /// The disk time debited for it.
+    pub estimate: Duration,
 }
 
 /// How a piece, or a request as a whole, ended.

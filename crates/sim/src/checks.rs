@@ -1,0 +1,246 @@
+//! What must hold in every simulation, checked from outside the engine.
+//!
+//! The checkers keep their own counts from what they see pass (arrivals, dispatches, completions,
+//! the device's own times), so an engine that miscounts, loses, favours or starves is noticed.
+
+use disktime_core::{Contract, DeviceTime, Duration, Instant, StreamCounters, StreamId};
+
+/// A promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Check {
+    /// `arrived = refused + queued + in flight + completed + cancelled`, and as many as were seen.
+    Requests,
+    /// `charged = busy - spare - open + held`, and busy is what the device was.
+    Time,
+    /// At most limit·W + limit·p + (D+1)·c_max in any window W.
+    Limit,
+    /// At least f·W - u - (D+1)·c_max in any window W in which a stream is backlogged throughout.
+    Guarantee,
+    /// A backlogged stream with a share is served before long.
+    Starvation,
+}
+
+/// A promise that did not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which.
+    pub check: Check,
+    /// Whose, if it is one stream's.
+    pub stream: Option<StreamId>,
+    /// By how much, in words.
+    pub what: String,
+}
+
+/// What is known of one stream.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    contract: Contract,
+    arrived: u64,
+    dispatched: u64,
+    completed: u64,
+    /// True device time it got.
+    service_ns: i64,
+    /// Lowest of (owed - service) since it is backlogged, in ns.
+    lowest_owed: Option<i64>,
+    worst_lag_ns: i64,
+    /// Lowest of (service - limit·t) so far.
+    lowest_over: i64,
+    worst_over_ns: i64,
+    waits_since: Option<Instant>,
+    longest_wait: Duration,
+    /// Its contract has changed: bounds over windows across the change do not apply.
+    changed: bool,
+}
+
+/// The bounds that hold in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) depth: u32,
+    pub(crate) period: Duration,
+    /// The policy keeps reservations.
+    pub(crate) guarantee: bool,
+}
+
+pub(crate) struct Checks {
+    bounds: Bounds,
+    seen: Vec<Seen>,
+    dearest_ns: i64,
+    busy_ns: u64,
+}
+
+impl Checks {
+    pub(crate) fn new(bounds: Bounds, contracts: &[Contract]) -> Self {
+        let seen = |contract: &Contract| Seen {
+            contract: *contract,
+            arrived: 0,
+            dispatched: 0,
+            completed: 0,
+            service_ns: 0,
+            lowest_owed: None,
+            worst_lag_ns: 0,
+            lowest_over: 0,
+            worst_over_ns: 0,
+            waits_since: None,
+            longest_wait: Duration::ZERO,
+            changed: false,
+        };
+        Self { bounds, seen: contracts.iter().map(seen).collect(), dearest_ns: 0, busy_ns: 0 }
+    }
+
+    pub(crate) fn arrived(&mut self, now: Instant, stream: StreamId) {
+        let seen = &mut self.seen[stream.0 as usize];
+        if seen.backlog() == 0 {
+            seen.lowest_owed = Some(seen.owed_ns(now));
+            seen.waits_since = Some(now);
+        }
+        seen.arrived += 1;
+    }
+
+    pub(crate) fn dispatched(&mut self, now: Instant, stream: StreamId) {
+        let seen = &mut self.seen[stream.0 as usize];
+        seen.dispatched += 1;
+        let waited = seen.waits_since.map_or(Duration::ZERO, |since| now.since(since));
+        seen.longest_wait = seen.longest_wait.max(waited);
+        seen.waits_since = (seen.backlog() > 0).then_some(now);
+        if seen.backlog() == 0 {
+            seen.measure_lag(now);
+            seen.lowest_owed = None;
+        }
+    }
+
+    /// A piece came back that the device worked on for `service`, from `began`.
+    pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, service: Duration) {
+        let began = now - service;
+        self.dearest_ns = self.dearest_ns.max(service.as_tokens());
+        self.busy_ns += service.as_nanos();
+        let seen = &mut self.seen[stream.0 as usize];
+        seen.completed += 1;
+        seen.measure_lag(began);
+        let over = seen.over_ns(began);
+        seen.lowest_over = seen.lowest_over.min(over);
+        seen.service_ns += service.as_tokens();
+        seen.worst_over_ns = seen.worst_over_ns.max(seen.over_ns(now) - seen.lowest_over);
+        if let Some(lowest) = &mut seen.lowest_owed {
+            let owed = owed_ns(seen.contract, now) - seen.service_ns;
+            *lowest = (*lowest).min(owed);
+        }
+    }
+
+    pub(crate) fn changed(&mut self, stream: StreamId, contract: Contract) {
+        let seen = &mut self.seen[stream.0 as usize];
+        (seen.contract, seen.changed) = (contract, true);
+    }
+
+    /// What did not hold, at the end of the run.
+    pub(crate) fn verdict(
+        mut self,
+        now: Instant,
+        counters: &[StreamCounters],
+        time: DeviceTime,
+    ) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for (id, counters) in (0..).map(StreamId).zip(counters) {
+            self.seen[id.0 as usize].measure_lag(now);
+            let seen = &self.seen[id.0 as usize];
+            let mut found =
+                |check, what| violations.push(Violation { check, stream: Some(id), what });
+            let same = counters.arrived == seen.arrived && counters.completed == seen.completed;
+            if !same || seen.completed > seen.arrived {
+                found(
+                    Check::Requests,
+                    format!(
+                        "seen {} arrive and {} complete, counted {} and {}",
+                        seen.arrived, seen.completed, counters.arrived, counters.completed
+                    ),
+                );
+            }
+            if let Some(what) = self.over_limit(seen) {
+                found(Check::Limit, what);
+            }
+            if let Some(what) = self.behind(seen) {
+                found(Check::Guarantee, what);
+            }
+            if let Some(what) = self.starved(seen, now) {
+                found(Check::Starvation, what);
+            }
+        }
+        violations.extend(self.time(counters, time));
+        violations
+    }
+
+    fn time(&self, counters: &[StreamCounters], time: DeviceTime) -> Option<Violation> {
+        let charged = counters.iter().map(|counters| counters.charged.as_nanos()).sum::<u64>();
+        let balance = charged + time.spare.as_nanos() + time.open.as_nanos();
+        let spent = time.busy.as_nanos() + time.held.as_nanos();
+        let exact =
+            self.bounds.depth > 1 || time.busy.as_nanos() - time.open.as_nanos() == self.busy_ns;
+        let what = format!(
+            "charged {charged} ns, {time:?}, and the device was seen busy for {} ns",
+            self.busy_ns
+        );
+        (balance != spent || !exact).then_some(Violation { check: Check::Time, stream: None, what })
+    }
+
+    fn blocking_ns(&self) -> i64 {
+        self.dearest_ns.saturating_mul(i64::from(self.bounds.depth) + 1)
+    }
+
+    fn over_limit(&self, seen: &Seen) -> Option<String> {
+        let allowed =
+            part(self.bounds.period.as_tokens(), seen.contract.limit.ppm()) + self.blocking_ns();
+        let over = seen.worst_over_ns;
+        (over > allowed && !seen.changed)
+            .then(|| format!("{over} ns above its limit, {allowed} allowed"))
+    }
+
+    fn behind(&self, seen: &Seen) -> Option<String> {
+        let allowed =
+            part(self.bounds.period.as_tokens(), seen.contract.reserve.ppm()) + self.blocking_ns();
+        let lag = seen.worst_lag_ns;
+        let broken = self.bounds.guarantee && lag > allowed && !seen.changed;
+        broken.then(|| format!("{lag} ns behind its reservation, {allowed} allowed"))
+    }
+
+    /// No service in W means f·W ≤ u + (D+1)·c_max, so W ≤ p + (D+1)·c_max/f.
+    fn starved(&self, seen: &Seen, now: Instant) -> Option<String> {
+        let ppm = i64::from(seen.contract.reserve.ppm());
+        if ppm == 0 || !self.bounds.guarantee || seen.changed {
+            return None;
+        }
+        let still = seen.waits_since.map_or(Duration::ZERO, |since| now.since(since));
+        let longest = seen.longest_wait.max(still).as_tokens();
+        let allowed =
+            self.bounds.period.as_tokens() + self.blocking_ns().saturating_mul(1_000_000) / ppm;
+        (longest > allowed).then(|| format!("waited {longest} ns for service, {allowed} allowed"))
+    }
+}
+
+impl Seen {
+    fn backlog(&self) -> u64 {
+        self.arrived - self.dispatched
+    }
+
+    fn owed_ns(&self, now: Instant) -> i64 {
+        owed_ns(self.contract, now) - self.service_ns
+    }
+
+    fn over_ns(&self, now: Instant) -> i64 {
+        self.service_ns - part(now.as_nanos().cast_signed(), self.contract.limit.ppm())
+    }
+
+    fn measure_lag(&mut self, now: Instant) {
+        if let Some(lowest) = self.lowest_owed {
+            self.worst_lag_ns = self.worst_lag_ns.max(self.owed_ns(now) - lowest);
+        }
+    }
+}
+
+fn owed_ns(contract: Contract, now: Instant) -> i64 {
+    part(now.as_nanos().cast_signed(), contract.reserve.ppm())
+}
+
+/// A share of a number of tokens.
+fn part(tokens: i64, ppm: u32) -> i64 {
+    let product = i128::from(tokens) * i128::from(ppm);
+    i64::try_from(product / 1_000_000).unwrap_or(i64::MAX)
+}

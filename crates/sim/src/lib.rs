@@ -1,0 +1,25 @@
+#![forbid(unsafe_code)]
+//! Discrete-event simulation of one device under load: workload → engine → device model.
+//!
+//! The engine is the one that serves clients, unchanged; time is virtual, so every run can be
+//! repeated to the byte and takes as long as its requests, not as its seconds.
+//!
+//! - [`Plan`]: what to simulate; [`simulate`] runs it.
+//! - [`Outcome`]: what came of it: windows, totals, histograms, violated promises, decisions.
+//!
+//! Does not know: clocks, files' formats on the wire, what a paper claims.
+
+mod checks;
+mod decisions;
+mod metrics;
+mod plan;
+mod world;
+
+pub use checks::{Check, Violation};
+pub use decisions::{Candidate, Decision};
+pub use disktime_core as core;
+pub use disktime_model as model;
+pub use disktime_workload as workload;
+pub use metrics::{Summary, Times, Window};
+pub use plan::{Plan, PlanError, StreamPlan};
+pub use world::{Outcome, simulate};

@@ -1,0 +1,173 @@
+//! What is measured: windows of each stream's figures, and histograms over the whole run.
+
+use disktime_core::{Completion, Duration, Engine, Instant, StreamCounters, StreamId};
+use hdrhistogram::Histogram;
+
+/// One stream's figures in one window.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Window {
+    /// Which window: it starts at `index` × the window's length.
+    pub index: u32,
+    /// Which stream.
+    pub stream: StreamId,
+    /// Disk time charged in the window.
+    pub charged: Duration,
+    /// Requests completed in the window.
+    pub requests: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Their mean time from arrival to dispatch.
+    pub queue_mean: Duration,
+    /// Their mean time from dispatch to completion.
+    pub service_mean: Duration,
+    /// The mean of what was debited for them at dispatch.
+    pub estimate_mean: Duration,
+    /// The mean of what the device really took for them.
+    pub truth_mean: Duration,
+}
+
+/// A distribution of times.
+#[derive(Clone, Debug)]
+pub struct Times(Histogram<u64>);
+
+impl Times {
+    fn new() -> Self {
+        Self(Histogram::new(2).expect("two digits are possible"))
+    }
+
+    fn record(&mut self, time: Duration) {
+        self.0.saturating_record(time.as_nanos());
+    }
+
+    /// The time that a fraction 0 to 1 of them did not exceed, within 1 %.
+    #[must_use]
+    pub fn quantile(&self, fraction: f64) -> Duration {
+        Duration::from_nanos(self.0.value_at_quantile(fraction))
+    }
+
+    /// Their mean in seconds.
+    #[must_use]
+    pub fn mean_secs(&self) -> f64 {
+        self.0.mean() / 1e9
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+/// One stream over the whole run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// What people call it.
+    pub name: String,
+    /// What happened to its requests, and its disk time.
+    pub counters: StreamCounters,
+    /// From arrival to dispatch.
+    pub queue: Times,
+    /// From dispatch to completion.
+    pub service: Times,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Running {
+    last: Totals,
+    requests: u64,
+    bytes: u64,
+    queue_ns: u64,
+    service_ns: u64,
+    estimate_ns: u64,
+    truth_ns: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    charged: u64,
+}
+
+pub(crate) struct Metrics {
+    window: Duration,
+    index: u32,
+    ends: Instant,
+    running: Vec<Running>,
+    times: Vec<(Times, Times)>,
+    pub(crate) windows: Vec<Window>,
+}
+
+/// A finished request as the metrics see it.
+pub(crate) struct Finished {
+    pub(crate) completion: Completion,
+    pub(crate) bytes: u64,
+    pub(crate) estimate: Duration,
+    pub(crate) truth: Duration,
+}
+
+impl Metrics {
+    pub(crate) fn new(window: Duration, streams: usize) -> Self {
+        Self {
+            window,
+            index: 0,
+            ends: Instant::ZERO + window,
+            running: vec![Running::default(); streams],
+            times: (0..streams).map(|_| (Times::new(), Times::new())).collect(),
+            windows: Vec::new(),
+        }
+    }
+
+    /// When the open window ends.
+    pub(crate) fn ends(&self) -> Instant {
+        self.ends
+    }
+
+    pub(crate) fn finished(&mut self, finished: &Finished) {
+        let Finished { completion, bytes, estimate, truth } = finished;
+        let stream = completion.stream.0 as usize;
+        let running = &mut self.running[stream];
+        running.requests += 1;
+        running.bytes += bytes;
+        running.queue_ns += completion.queue_time.as_nanos();
+        running.service_ns += completion.service_time.as_nanos();
+        running.estimate_ns += estimate.as_nanos();
+        running.truth_ns += truth.as_nanos();
+        let (queue, service) = &mut self.times[stream];
+        queue.record(completion.queue_time);
+        service.record(completion.service_time);
+    }
+
+    /// Closes the open window: one row for every stream.
+    pub(crate) fn close(&mut self, engine: &Engine) {
+        for (running, view) in self.running.iter_mut().zip(engine.streams()) {
+            let charged = view.counters().charged.as_nanos();
+            let mean = |sum: u64| Duration::from_nanos(sum / running.requests.max(1));
+            self.windows.push(Window {
+                index: self.index,
+                stream: view.id(),
+                charged: Duration::from_nanos(charged - running.last.charged),
+                requests: running.requests,
+                bytes: running.bytes,
+                queue_mean: mean(running.queue_ns),
+                service_mean: mean(running.service_ns),
+                estimate_mean: mean(running.estimate_ns),
+                truth_mean: mean(running.truth_ns),
+            });
+            *running = Running { last: Totals { charged }, ..Running::default() };
+        }
+        self.index += 1;
+        self.ends = self.ends + self.window;
+    }
+
+    pub(crate) fn summaries(
+        self,
+        names: Vec<String>,
+        engine: &Engine,
+    ) -> (Vec<Summary>, Vec<Window>) {
+        let views = engine.streams();
+        let summary = |((name, (queue, service)), view): (
+            (String, (Times, Times)),
+            disktime_core::StreamView<'_>,
+        )| { Summary { name, counters: view.counters(), queue, service } };
+        (names.into_iter().zip(self.times).zip(views).map(summary).collect(), self.windows)
+    }
+}

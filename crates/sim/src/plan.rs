@@ -1,0 +1,78 @@
+//! What to simulate, in the types of the parts that it is made of.
+
+use disktime_core::cost::CostParameters;
+use disktime_core::{ChangeError, ConfigError, Contract, Duration, Instant, StreamId};
+use disktime_model::Device;
+use disktime_workload::{Source, SpecError};
+
+/// A simulation about to run.
+pub struct Plan {
+    /// The device.
+    pub device: Box<dyn Device>,
+    /// A policy by name.
+    pub policy: String,
+    /// A cost model by name.
+    pub cost_model: String,
+    /// Numbers for the cost model.
+    pub cost: CostParameters,
+    /// Pieces at the device at once.
+    pub depth: u32,
+    /// The streams; a stream's name in the engine is its place here.
+    pub streams: Vec<StreamPlan>,
+    /// Contracts that change while it runs, in order of time.
+    pub changes: Vec<(Instant, StreamId, Contract)>,
+    /// How long.
+    pub duration: Duration,
+    /// How long a window of the metrics is.
+    pub window: Duration,
+    /// Between these times every decision is recorded, with its reasons.
+    pub decisions: Option<(Instant, Instant)>,
+}
+
+/// A stream of a simulation.
+pub struct StreamPlan {
+    /// What people call it.
+    pub name: String,
+    /// What it owns.
+    pub contract: Contract,
+    /// First byte on the device of what its load calls byte 0.
+    pub base: u64,
+    /// What it asks for, and when.
+    pub traffic: Source,
+}
+
+/// Why a plan can't be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// No streams: nothing would happen.
+    #[error("streams: none; at least 1 is needed")]
+    NoStreams,
+    /// No time: nothing would happen.
+    #[error("{field}: 0; above 0 is needed")]
+    ZeroTime {
+        /// Which time.
+        field: &'static str,
+    },
+    /// More pieces than the device can hold.
+    #[error("depth: {depth}; this device takes 1 to {depth_max}")]
+    Depth {
+        /// As asked.
+        depth: u32,
+        /// As the device says.
+        depth_max: u32,
+    },
+    /// A name or bound that the engine refuses.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A contract that the engine refuses.
+    #[error("stream {name}: {error}")]
+    Contract {
+        /// Which stream.
+        name: String,
+        /// Why.
+        error: ChangeError,
+    },
+    /// A load that makes no sense.
+    #[error(transparent)]
+    Load(#[from] SpecError),
+}

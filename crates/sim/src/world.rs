@@ -1,0 +1,306 @@
+//! The event loop: the next thing happens, time jumps to it.
+//!
+//! At one instant, in this order: the device's completions, timeouts, changes, arrivals (by
+//! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
+
+use disktime_core::{
+    Change, Completion, Config, Contract, Dispatch, Duration, Engine, IndexedHeap, Instant, Limits,
+    Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView, policy,
+};
+use disktime_model::{Completion as Done, Device, Op};
+
+use crate::checks::{Bounds, Checks, Violation};
+use crate::decisions::{Decision, candidates};
+use crate::metrics::{Finished, Metrics, Summary, Window};
+use crate::plan::{Plan, PlanError, StreamPlan};
+
+/// Decisions recorded at most; later ones are dropped.
+const DECISIONS_MAX: usize = 1_000_000;
+
+/// What came of a simulation.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Each stream over the whole run.
+    pub streams: Vec<Summary>,
+    /// Each stream in each window, in order of window, then stream.
+    pub windows: Vec<Window>,
+    /// The window's length.
+    pub window: Duration,
+    /// Promises that did not hold.
+    pub violations: Vec<Violation>,
+    /// Decisions, where they were asked for.
+    pub decisions: Vec<Decision>,
+    /// Requests completed.
+    pub requests: u64,
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// If it can't be run; nothing happened then.
+pub fn simulate(plan: Plan) -> Result<Outcome, PlanError> {
+    Ok(World::new(plan)?.run())
+}
+
+/// A request on its way.
+#[derive(Clone, Copy)]
+struct Flight {
+    piece: PieceId,
+    stream: StreamId,
+    bytes: u64,
+    estimate: Duration,
+    released: Instant,
+}
+
+struct World {
+    now: Instant,
+    end: Instant,
+    engine: Engine,
+    device: Box<dyn Device>,
+    streams: Vec<StreamPlan>,
+    /// When each stream's load has something to ask, in ns.
+    asks: IndexedHeap<u64>,
+    changes: std::vec::IntoIter<(Instant, StreamId, Contract)>,
+    next_change: Option<(Instant, StreamId, Contract)>,
+    free_ids: Vec<u32>,
+    ids: u32,
+    /// By request: as it was asked.
+    asked: Vec<Request>,
+    /// By request: what is at the device.
+    flights: Vec<Option<Flight>>,
+    done: Vec<Done>,
+    last_completion: Instant,
+    metrics: Metrics,
+    checks: Checks,
+    log: Option<(Instant, Instant)>,
+    decisions: Vec<Decision>,
+}
+
+impl World {
+    fn new(plan: Plan) -> Result<Self, PlanError> {
+        let zero = |field| Err(PlanError::ZeroTime { field });
+        if plan.streams.is_empty() {
+            return Err(PlanError::NoStreams);
+        }
+        if plan.duration == Duration::ZERO {
+            return zero("duration");
+        }
+        if plan.window == Duration::ZERO {
+            return zero("window");
+        }
+        let depth_max = plan.device.queue_depth();
+        if plan.depth == 0 || plan.depth > depth_max {
+            return Err(PlanError::Depth { depth: plan.depth, depth_max });
+        }
+        let engine = build_engine(&plan)?;
+        let guarantee = policy::find(&plan.policy).is_some_and(|entry| entry.keeps_reservations);
+        let contracts: Vec<_> = plan.streams.iter().map(|stream| stream.contract).collect();
+        let period = Config::default().period;
+        let bounds = Bounds { depth: plan.depth, period, guarantee };
+        let mut changes = plan.changes.into_iter();
+        let mut world = Self {
+            now: Instant::ZERO,
+            end: Instant::ZERO + plan.duration,
+            engine,
+            device: plan.device,
+            asks: IndexedHeap::default(),
+            next_change: changes.next(),
+            changes,
+            free_ids: Vec::new(),
+            ids: 0,
+            asked: Vec::new(),
+            flights: Vec::new(),
+            done: Vec::new(),
+            last_completion: Instant::ZERO,
+            metrics: Metrics::new(plan.window, plan.streams.len()),
+            checks: Checks::new(bounds, &contracts),
+            streams: plan.streams,
+            log: plan.decisions,
+            decisions: Vec::new(),
+        };
+        (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
+        Ok(world)
+    }
+
+    fn run(mut self) -> Outcome {
+        let window = self.metrics.ends().since(Instant::ZERO);
+        loop {
+            self.arrive();
+            self.dispatch();
+            let next = self.next();
+            if next > self.end {
+                break;
+            }
+            self.now = next;
+            self.collect();
+            self.engine.handle_timeout(self.now);
+            self.change();
+            while self.metrics.ends() <= self.now {
+                self.metrics.close(&self.engine);
+            }
+        }
+        while self.metrics.ends() <= self.end {
+            self.metrics.close(&self.engine);
+        }
+        self.engine.assert_conserved();
+        let counters: Vec<_> = self.engine.streams().map(StreamView::counters).collect();
+        let violations = self.checks.verdict(self.now, &counters, self.engine.device_time());
+        let names = self.streams.into_iter().map(|stream| stream.name).collect();
+        let (streams, windows) = self.metrics.summaries(names, &self.engine);
+        let requests = streams.iter().map(|stream| stream.counters.completed).sum();
+        Outcome { streams, windows, window, violations, decisions: self.decisions, requests }
+    }
+
+    /// When the next thing happens.
+    fn next(&self) -> Instant {
+        let ask = self.asks.peek().map_or(Instant::MAX, |(at, _)| Instant::from_nanos(at));
+        let done = self.device.next_completion().unwrap_or(Instant::MAX);
+        // A timeout that has come is a hint: it must not stop time.
+        let soon = self.now + Duration::from_nanos(1);
+        let timeout = self.engine.poll_timeout().map_or(Instant::MAX, |at| at.max(soon));
+        let change = self.next_change.map_or(Instant::MAX, |(at, _, _)| at);
+        ask.min(done).min(timeout).min(change).min(self.metrics.ends())
+    }
+
+    /// Lets every load ask that wants to by now.
+    fn arrive(&mut self) {
+        while let Some((at, stream)) = self.asks.peek() {
+            if at > self.now.as_nanos() {
+                return;
+            }
+            while let Some(io) = self.streams[stream as usize].traffic.poll(self.now) {
+                let id = self.free_ids.pop().unwrap_or_else(|| {
+                    self.ids += 1;
+                    self.ids - 1
+                });
+                let stream = StreamId(stream);
+                let request = Request {
+                    id: RequestId(id),
+                    stream,
+                    kind: io.kind,
+                    offset: self.streams[stream.0 as usize].base + io.offset,
+                    bytes: io.bytes,
+                    fua: false,
+                    class: None,
+                    deadline: None,
+                };
+                if id as usize >= self.asked.len() {
+                    self.asked.push(request);
+                    self.flights.push(None);
+                }
+                self.asked[id as usize] = request;
+                self.checks.arrived(self.now, stream);
+                let taken = self.engine.handle_arrival(self.now, request);
+                taken.expect("queues are as long as loads can be outstanding");
+            }
+            self.note_ask(stream as usize);
+        }
+    }
+
+    /// Notes when a load wants to ask next.
+    fn note_ask(&mut self, stream: usize) {
+        let id = u32::try_from(stream).expect("streams are bounded");
+        match self.streams[stream].traffic.next_at() {
+            Some(at) => self.asks.set(id, at.max(self.now).as_nanos()),
+            None => self.asks.remove(id),
+        }
+    }
+
+    fn dispatch(&mut self) {
+        loop {
+            let logged = self.log.filter(|(from, to)| (*from..*to).contains(&self.now));
+            let ready = logged.map(|_| candidates(&self.engine));
+            let Some(dispatch) = self.engine.poll_dispatch(self.now) else { return };
+            let flight = self.release(&dispatch);
+            if let Some(ready) = ready.filter(|_| self.decisions.len() < DECISIONS_MAX) {
+                let decision = Decision::new(self.now, flight.stream, dispatch.offset, ready);
+                self.decisions.push(decision);
+            }
+        }
+    }
+
+    /// Gives a piece to the device.
+    fn release(&mut self, dispatch: &Dispatch) -> Flight {
+        let slot = dispatch.request.0 as usize;
+        let asked = self.asked[slot];
+        let flight = Flight {
+            piece: dispatch.piece,
+            stream: asked.stream,
+            bytes: dispatch.bytes,
+            estimate: dispatch.estimate,
+            released: self.now,
+        };
+        self.flights[slot] = Some(flight);
+        self.checks.dispatched(self.now, flight.stream);
+        let op =
+            Op { kind: asked.kind, offset: dispatch.offset, bytes: dispatch.bytes, fua: false };
+        self.device.submit(self.now, u64::from(dispatch.request.0), op);
+        flight
+    }
+
+    /// Takes what the device has finished by now.
+    fn collect(&mut self) {
+        self.device.advance(self.now, &mut self.done);
+        let mut done = std::mem::take(&mut self.done);
+        for Done { tag, at } in done.drain(..) {
+            let slot = usize::try_from(tag).expect("tags are requests");
+            let flight = self.flights[slot].take().expect("a piece completes once");
+            let began = self.last_completion.max(flight.released);
+            self.last_completion = at;
+            let truth = at.since(began);
+            self.checks.completed(at, flight.stream, truth);
+            let over = self.engine.handle_completion(at, flight.piece, End::Done);
+            if let Some(completion) = over {
+                self.finish(completion, &flight, truth);
+            }
+        }
+        self.done = done;
+    }
+
+    fn finish(&mut self, completion: Completion, flight: &Flight, truth: Duration) {
+        self.free_ids.push(completion.request.0);
+        let finished =
+            Finished { completion, bytes: flight.bytes, estimate: flight.estimate, truth };
+        self.metrics.finished(&finished);
+        let stream = flight.stream.0 as usize;
+        self.streams[stream].traffic.completed(self.now);
+        self.note_ask(stream);
+    }
+
+    fn change(&mut self) {
+        while let Some((_, stream, contract)) =
+            self.next_change.filter(|(at, _, _)| *at <= self.now)
+        {
+            let change = Change::SetContracts(&[(stream, contract)]);
+            if self.engine.handle_change(self.now, change).is_ok() {
+                self.checks.changed(stream, contract);
+            }
+            self.next_change = self.changes.next();
+        }
+    }
+}
+
+fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
+    let streams = u32::try_from(plan.streams.len()).unwrap_or(u32::MAX);
+    let limits = Limits {
+        depth: plan.depth,
+        depth_max: plan.depth.max(Limits::default().depth_max),
+        requests_max: u32::MAX - 1,
+        streams_max: streams.max(1),
+    };
+    let config = Config {
+        policy: &plan.policy,
+        cost_model: &plan.cost_model,
+        cost: plan.cost,
+        limits,
+        ..Config::default()
+    };
+    let mut engine = Engine::new(&config)?;
+    for (id, stream) in (0..).map(StreamId).zip(&plan.streams) {
+        let spec =
+            StreamSpec { contract: stream.contract, queue_max: u32::MAX, ..StreamSpec::default() };
+        let added = engine.handle_change(Instant::ZERO, Change::AddStream(id, spec));
+        added.map_err(|error| PlanError::Contract { name: stream.name.clone(), error })?;
+    }
+    Ok(engine)
+}

@@ -1,0 +1,63 @@
+//! Two streams on the Deskstar: shares, promises, repeatability.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+
+use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::{Contract, Duration, Instant, Share};
+use disktime_sim::model::preset;
+use disktime_sim::workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+
+fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
+    let spec = Spec::reads(pattern, Extent { start: 0, end: 19 << 30 }, 4096);
+    let pace = Pace::Closed { outstanding: 8, think: Duration::ZERO };
+    StreamPlan {
+        name: name.to_owned(),
+        contract: Contract::reserving(Share::from_percent(percent).unwrap()),
+        base: 0,
+        traffic: Source::new(spec, pace, seed, name, Instant::ZERO).unwrap(),
+    }
+}
+
+fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
+    let device = (preset::find("deskstar-34gxp").unwrap().build)(seed);
+    let plan = Plan {
+        device,
+        policy: policy.to_owned(),
+        cost_model: "fixed".to_owned(),
+        cost: CostParameters::default(),
+        depth: 1,
+        streams: vec![
+            stream("sequential", percent, Pattern::Runs { length: 1024 }, seed),
+            stream("random", 100 - percent, Pattern::Random, seed),
+        ],
+        changes: Vec::new(),
+        duration: Duration::from_secs(85),
+        window: Duration::from_secs(1),
+        decisions: Some((Instant::from_nanos(10_000_000_000), Instant::from_nanos(10_100_000_000))),
+    };
+    simulate(plan).unwrap()
+}
+
+#[test]
+fn shares_follow_reservations_and_nothing_is_violated() {
+    for percent in [10, 50, 70, 90] {
+        let outcome = run("zygaria", percent, 1);
+        assert_eq!(outcome.violations, []);
+        let share = outcome.streams[0].counters.charged.as_secs_f64() / 0.85;
+        assert!((share - f64::from(percent)).abs() < 1.0, "{percent}: {share}");
+        assert_eq!(outcome.windows.len(), 2 * 85);
+        assert!(!outcome.decisions.is_empty());
+    }
+}
+
+#[test]
+fn a_seed_gives_one_run() {
+    let text = |seed| format!("{:?}", run("zygaria", 70, seed));
+    assert_eq!(text(3), text(3));
+    assert_ne!(text(3), text(4));
+}
+
+#[test]
+fn a_policy_without_reservations_is_not_held_to_them() {
+    assert_eq!(run("fifo", 70, 1).violations, []);
+}
