@@ -1,17 +1,13 @@
-//! The daemon's one clock: monotonic nanoseconds since the process first asked.
-
-use std::sync::OnceLock;
+//! The daemon's one clock: the system's monotonic one, in nanoseconds.
 
 use disktime_core::Instant;
-
-static EPOCH: OnceLock<std::time::Instant> = OnceLock::new();
+use rustix::time::{ClockId, clock_gettime};
 
 /// Now, on a scale that all threads share and the core understands.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the one place where the daemon reads a clock")]
 pub fn now() -> Instant {
-    let now = std::time::Instant::now();
-    let epoch = EPOCH.get_or_init(|| now);
-    let nanos = now.saturating_duration_since(*epoch).as_nanos();
-    Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    let time = clock_gettime(ClockId::Monotonic);
+    // The monotonic clock counts up from the start of the machine: both parts are positive.
+    let seconds = time.tv_sec.cast_unsigned();
+    Instant::from_nanos(seconds * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
