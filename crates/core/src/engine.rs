@@ -14,7 +14,7 @@ use crate::policy::{self, Pick, PieceDone, Policy};
 use crate::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 use crate::requests::{RequestTable, State};
 use crate::share::Share;
-use crate::stream::{Head, Stream, StreamView};
+use crate::stream::{Head, Stream, StreamView, Streams};
 use crate::time::{Duration, Instant};
 use crate::usage::UsageClock;
 
@@ -137,7 +137,7 @@ pub struct Engine {
     /// Streams that are ready.
     ready: u32,
     /// Streams with work that their limit holds back, by when it will not, in ns.
-    parked: IndexedHeap<i64>,
+    parked: IndexedHeap,
     hold: Option<Hold>,
     ledger: Ledger,
     usage_clock: UsageClock,
@@ -291,12 +291,12 @@ impl Engine {
             }
             return None;
         }
-        let mut pick = self.policy.pick(self.now);
+        let mut pick = self.policy.pick(self.now, Streams(&self.streams));
         if let (Pick::Stream(id), Some(_)) = (pick, self.hold) {
             self.release_hold();
             // What the hold cost may have taken the stream that was chosen to its limit.
             if !self.stream(id).is_some_and(StreamView::ready) {
-                pick = self.policy.pick(self.now);
+                pick = self.policy.pick(self.now, Streams(&self.streams));
             }
         }
         match pick {
@@ -372,15 +372,18 @@ impl Engine {
 
     /// Notes the time: wakes what its limit held back and closes a window that is over.
     fn observe(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        if let Some(bits) = self.usage_clock.rescale(self.now) {
-            self.fade(bits);
-        }
-        while let Some((at, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now) {
-            self.refresh(StreamId(id));
-            self.tell_changed(StreamId(id));
-            let still = self.parked.peek() == Some((at, id));
-            assert!(!still, "a stream that its limit let go is not held back at the same time");
+        if now > self.now {
+            self.now = now;
+            if let Some(bits) = self.usage_clock.rescale(self.now) {
+                self.fade(bits);
+            }
+            while let Some((at, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now)
+            {
+                self.refresh(StreamId(id));
+                self.tell_changed(StreamId(id));
+                let still = self.parked.peek() == Some((at, id));
+                assert!(!still, "a stream that its limit let go is not held back at the same time");
+            }
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
@@ -502,19 +505,16 @@ impl Engine {
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
         let wants = stream.head.is_some() && stream.pieces < stream.spec.depth_max;
         let ready = match wants.then(|| stream.below_limit(self.now)) {
-            None => {
-                self.parked.remove(id.0);
-                false
-            }
-            Some(Ok(())) => {
-                self.parked.remove(id.0);
-                true
-            }
+            None => false,
+            Some(Ok(())) => true,
             Some(Err(until)) => {
                 self.parked.set(id.0, until);
                 false
             }
         };
+        if ready || !wants {
+            self.parked.remove(id.0);
+        }
         self.ready = self.ready + u32::from(ready) - u32::from(stream.ready);
         stream.ready = ready;
     }

@@ -7,25 +7,34 @@ use alloc::vec::Vec;
 const ARITY: usize = 4;
 const ABSENT: u32 = u32::MAX;
 
+/// A key and its id in one number, so that one comparison orders both: the key in the upper bits.
+type Entry = i128;
+
+fn entry(key: i64, id: u32) -> Entry {
+    (Entry::from(key) << 32) | Entry::from(id)
+}
+
+fn id_of(entry: Entry) -> u32 {
+    u32::try_from(entry & Entry::from(u32::MAX)).expect("the lower 32 bits")
+}
+
+fn key_of(entry: Entry) -> i64 {
+    i64::try_from(entry >> 32).expect("the upper bits hold an i64")
+}
+
 /// Ids ordered by key.
-#[derive(Clone, Debug)]
-pub struct IndexedHeap<K> {
-    entries: Vec<(K, u32)>,
+#[derive(Clone, Debug, Default)]
+pub struct IndexedHeap {
+    entries: Vec<Entry>,
     /// Where each id stands in `entries`, or [`ABSENT`].
     positions: Vec<u32>,
 }
 
-impl<K> Default for IndexedHeap<K> {
-    fn default() -> Self {
-        Self { entries: Vec::new(), positions: Vec::new() }
-    }
-}
-
-impl<K: Ord + Copy> IndexedHeap<K> {
+impl IndexedHeap {
     /// The smallest key and its id.
     #[must_use]
-    pub fn peek(&self) -> Option<(K, u32)> {
-        self.entries.first().copied()
+    pub fn peek(&self) -> Option<(i64, u32)> {
+        self.entries.first().map(|entry| (key_of(*entry), id_of(*entry)))
     }
 
     /// How many ids are in.
@@ -41,22 +50,23 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     }
 
     /// Puts `id` in under `key`, or changes its key.
-    pub fn set(&mut self, id: u32, key: K) {
+    pub fn set(&mut self, id: u32, key: i64) {
         let slot = id as usize;
         if slot >= self.positions.len() {
             self.positions.resize(slot + 1, ABSENT);
         }
         let at = self.positions[slot];
         if at == ABSENT {
-            self.entries.push((key, id));
+            self.entries.push(entry(key, id));
             self.up(self.entries.len() - 1);
             return;
         }
         let at = at as usize;
-        let old = core::mem::replace(&mut self.entries[at].0, key);
-        if key < old {
+        let new = entry(key, id);
+        let old = core::mem::replace(&mut self.entries[at], new);
+        if new < old {
             self.up(at);
-        } else if key > old {
+        } else if new > old {
             self.down(at);
         }
     }
@@ -76,9 +86,9 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         }
     }
 
-    fn place(&mut self, at: usize, entry: (K, u32)) {
+    fn place(&mut self, at: usize, entry: Entry) {
         self.entries[at] = entry;
-        self.positions[entry.1 as usize] = u32::try_from(at).expect("at most u32::MAX ids");
+        self.positions[id_of(entry) as usize] = u32::try_from(at).expect("at most u32::MAX ids");
     }
 
     fn up(&mut self, mut at: usize) {
@@ -123,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_an_ordered_set(steps in prop::collection::vec((0u32..40, 0u8..10, any::<bool>()), 1..400)) {
+        fn agrees_with_an_ordered_set(steps in prop::collection::vec((0u32..40, -5i64..5, any::<bool>()), 1..400)) {
             let mut heap = IndexedHeap::default();
             let (mut oracle, mut keys) = (BTreeSet::new(), BTreeMap::new());
             for (id, key, put) in steps {

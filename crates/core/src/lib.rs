@@ -38,5 +38,5 @@ pub use heap::IndexedHeap;
 pub use ledger::DeviceTime;
 pub use request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 pub use share::Share;
-pub use stream::{Head, StreamCounters, StreamView};
+pub use stream::{Head, StreamCounters, StreamView, Streams};
 pub use time::{Duration, Instant};

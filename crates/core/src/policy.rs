@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 
 use crate::request::StreamId;
-use crate::stream::StreamView;
+use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
 mod fifo;
@@ -51,7 +51,7 @@ pub trait Policy: Send {
     /// A request joined the stream's queue; its place is `stream.queued()`, from 1.
     fn arrived(&mut self, now: Instant, stream: StreamView<'_>);
     /// There is room at the device: who goes? Must name a ready stream if there is one, or hold.
-    fn pick(&mut self, now: Instant) -> Pick;
+    fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick;
     /// A piece went out; the view shows what is next.
     fn dispatched(&mut self, now: Instant, stream: StreamView<'_>);
     /// A piece was finished and charged.

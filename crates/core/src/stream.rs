@@ -252,6 +252,18 @@ impl Stream {
     }
 }
 
+/// All streams, as a policy may see them.
+#[derive(Clone, Copy)]
+pub struct Streams<'a>(pub(crate) &'a [Option<Stream>]);
+
+impl<'a> Streams<'a> {
+    /// A stream, if it exists.
+    #[must_use]
+    pub fn get(self, id: StreamId) -> Option<StreamView<'a>> {
+        self.0.get(id.0 as usize)?.as_ref().map(Stream::view)
+    }
+}
+
 /// What a policy may see of a stream.
 #[derive(Clone, Copy)]
 pub struct StreamView<'a>(&'a Stream);

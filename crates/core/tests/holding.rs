@@ -5,7 +5,7 @@ mod rig;
 use std::collections::BTreeSet;
 
 use disktime_core::policy::{Pick, PieceDone, Policy};
-use disktime_core::{Change, Instant, StreamId, StreamView};
+use disktime_core::{Change, Instant, StreamId, StreamView, Streams};
 use rig::{MS, Rig, at, contract};
 
 /// Waits for more of stream 0 for a while after each of its pieces; else the lowest id goes.
@@ -39,7 +39,7 @@ impl Policy for Anticipation {
         self.place(stream);
     }
 
-    fn pick(&mut self, now: Instant) -> Pick {
+    fn pick(&mut self, now: Instant, _streams: Streams<'_>) -> Pick {
         if self.ready.contains(&0) {
             return Pick::Stream(StreamId(0));
         }

@@ -6,7 +6,6 @@ use disktime_core::{
 };
 
 use crate::clock;
-use crate::shard::thread_cpu_ns;
 
 /// Requests that each virtual disk keeps alive: the one at the device or next to go, and a queue.
 const BACKLOG: u32 = 4;
@@ -58,13 +57,13 @@ pub fn sched(
 /// CPU time of one call in ns.
 fn measure(seconds: f64, mut call: impl FnMut()) -> f64 {
     (0..BATCH).for_each(|_| call());
-    let start = thread_cpu_ns();
+    let start = clock::thread_cpu_ns();
     let mut calls = 0u32;
     loop {
         (0..BATCH).for_each(|_| call());
         calls = calls.saturating_add(BATCH);
         #[expect(clippy::cast_precision_loss, reason = "a few seconds in ns")]
-        let spent = (thread_cpu_ns() - start) as f64;
+        let spent = (clock::thread_cpu_ns() - start) as f64;
         if spent >= seconds * 1e9 {
             return spent / f64::from(calls);
         }

@@ -1,13 +1,25 @@
 //! The daemon's one clock: the system's monotonic one, in nanoseconds.
+#![allow(unsafe_code, reason = "one system call, twice as cheap as through std's Instant")]
 
 use disktime_core::Instant;
-use rustix::time::{ClockId, clock_gettime};
 
 /// Now, on a scale that all threads share and the core understands.
 #[must_use]
 pub fn now() -> Instant {
-    let time = clock_gettime(ClockId::Monotonic);
-    // The monotonic clock counts up from the start of the machine: both parts are positive.
-    let seconds = time.tv_sec.cast_unsigned();
-    Instant::from_nanos(seconds * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+    Instant::from_nanos(read(libc::CLOCK_MONOTONIC))
+}
+
+/// CPU time of the calling thread in ns.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the answer.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    assert_eq!(failed, 0, "every Linux has these clocks");
+    // Both count up from a start: neither part is negative.
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

@@ -166,7 +166,7 @@ impl Shard {
             }
             self.turn();
         }
-        self.stats.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+        self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -233,7 +233,7 @@ impl Shard {
     fn woken(&mut self, buffer: Buffer) {
         self.pool.give_back(buffer);
         listen(&mut self.ring, &mut self.pool, &self.wakeup);
-        self.stats.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+        self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Client { socket, vdisk, session, unread } => {
@@ -292,11 +292,4 @@ fn listen(ring: &mut Ring, pool: &mut Pool, wakeup: &OwnedFd) {
 /// A slab's key as a name for the ring and the engine.
 fn name(key: usize) -> u32 {
     u32::try_from(key).expect("tables are bounded far below 2^32")
-}
-
-/// CPU time of the calling thread.
-pub(crate) fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let nanos = time.tv_sec * 1_000_000_000 + time.tv_nsec;
-    u64::try_from(nanos).unwrap_or(0)
 }

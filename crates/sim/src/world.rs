@@ -59,7 +59,7 @@ struct World {
     device: Box<dyn Device>,
     streams: Vec<StreamPlan>,
     /// When each stream's load has something to ask, in ns.
-    asks: IndexedHeap<u64>,
+    asks: IndexedHeap,
     changes: std::vec::IntoIter<(Instant, StreamId, Contract)>,
     next_change: Option<(Instant, StreamId, Contract)>,
     free_ids: Vec<u32>,
@@ -153,7 +153,10 @@ impl World {
 
     /// When the next thing happens.
     fn next(&self) -> Instant {
-        let ask = self.asks.peek().map_or(Instant::MAX, |(at, _)| Instant::from_nanos(at));
+        let ask = self
+            .asks
+            .peek()
+            .map_or(Instant::MAX, |(at, _)| Instant::from_nanos(at.cast_unsigned()));
         let done = self.device.next_completion().unwrap_or(Instant::MAX);
         // A timeout that has come is a hint: it must not stop time.
         let soon = self.now + Duration::from_nanos(1);
@@ -165,7 +168,7 @@ impl World {
     /// Lets every load ask that wants to by now.
     fn arrive(&mut self) {
         while let Some((at, stream)) = self.asks.peek() {
-            if at > self.now.as_nanos() {
+            if at.cast_unsigned() > self.now.as_nanos() {
                 return;
             }
             while let Some(io) = self.streams[stream as usize].traffic.poll(self.now) {
@@ -201,7 +204,7 @@ impl World {
     fn note_ask(&mut self, stream: usize) {
         let id = u32::try_from(stream).expect("streams are bounded");
         match self.streams[stream].traffic.next_at() {
-            Some(at) => self.asks.set(id, at.max(self.now).as_nanos()),
+            Some(at) => self.asks.set(id, at.max(self.now).as_nanos().cast_signed()),
             None => self.asks.remove(id),
         }
     }

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::heap::IndexedHeap;
 use crate::request::StreamId;
-use crate::stream::StreamView;
+use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -19,12 +19,12 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 
 /// Ready streams by the arrival of their oldest request.
 #[derive(Default)]
-struct Fifo(IndexedHeap<u64>);
+struct Fifo(IndexedHeap);
 
 impl Fifo {
     fn place(&mut self, stream: StreamView<'_>) {
         match stream.head().filter(|_| stream.ready()) {
-            Some(head) => self.0.set(stream.id().0, head.sequence),
+            Some(head) => self.0.set(stream.id().0, head.sequence.cast_signed()),
             None => self.0.remove(stream.id().0),
         }
     }
@@ -37,7 +37,7 @@ impl Policy for Fifo {
         }
     }
 
-    fn pick(&mut self, _now: Instant) -> Pick {
+    fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.0.peek().map_or(Pick::Nothing, |(_, id)| Pick::Stream(StreamId(id)))
     }
 

@@ -11,7 +11,7 @@ use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::heap::IndexedHeap;
 use crate::request::StreamId;
 use crate::share::Share;
-use crate::stream::StreamView;
+use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -26,47 +26,38 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 #[derive(Default)]
 struct Zygaria {
     /// Ready streams with a reservation, by deadline in ns.
-    deadlines: IndexedHeap<i64>,
+    deadlines: IndexedHeap,
     /// All ready streams, by recent usage per weight.
-    usage: IndexedHeap<i64>,
-    /// Where the stream that changed last belongs: it often changes again before the next pick
-    /// (at depth 1 a dispatch and its completion), and then moves once.
-    moved: Option<Place>,
-}
-
-/// A stream's keys in the two orders; `None` where it is not in.
-struct Place {
-    stream: StreamId,
-    deadline: Option<i64>,
-    usage: Option<i64>,
+    usage: IndexedHeap,
+    /// The stream that changed last: it often changes again before the next pick (at depth 1 a
+    /// dispatch and its completion), and then is placed once.
+    changed: Option<StreamId>,
 }
 
 impl Zygaria {
-    fn place(&mut self, stream: StreamView<'_>) {
-        if self.moved.as_ref().is_some_and(|moved| moved.stream != stream.id()) {
-            self.settle();
+    /// Notes a change, to be looked at when it counts.
+    fn note(&mut self, stream: StreamView<'_>) {
+        match self.changed {
+            Some(other) if other != stream.id() => {
+                // The other waits for the pick, which has its view.
+                self.place(stream);
+            }
+            _ => self.changed = Some(stream.id()),
         }
-        let ready = stream.ready();
-        let reserves = ready && stream.contract().reserve != Share::ZERO;
-        self.moved = Some(Place {
-            stream: stream.id(),
-            deadline: reserves.then(|| stream.deadline_ns()),
-            usage: ready.then(|| stream.usage_per_weight()),
-        });
     }
 
-    /// Moves the stream that changed last to its place.
-    fn settle(&mut self) {
-        let Some(Place { stream: StreamId(id), deadline, usage }) = self.moved.take() else {
+    fn place(&mut self, stream: StreamView<'_>) {
+        let id = stream.id().0;
+        if !stream.ready() {
+            self.deadlines.remove(id);
+            self.usage.remove(id);
             return;
-        };
-        match usage {
-            Some(usage) => self.usage.set(id, usage),
-            None => self.usage.remove(id),
         }
-        match deadline {
-            Some(deadline) => self.deadlines.set(id, deadline),
-            None => self.deadlines.remove(id),
+        self.usage.set(id, stream.usage_per_weight());
+        if stream.contract().reserve == Share::ZERO {
+            self.deadlines.remove(id);
+        } else {
+            self.deadlines.set(id, stream.deadline_ns());
         }
     }
 }
@@ -74,12 +65,14 @@ impl Zygaria {
 impl Policy for Zygaria {
     fn arrived(&mut self, _now: Instant, stream: StreamView<'_>) {
         if stream.queued() == 1 {
-            self.place(stream);
+            self.note(stream);
         }
     }
 
-    fn pick(&mut self, now: Instant) -> Pick {
-        self.settle();
+    fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
+        if let Some(stream) = self.changed.take().and_then(|id| streams.get(id)) {
+            self.place(stream);
+        }
         let is_due = |at: i64| u64::try_from(at).map_or(true, |at| at <= now.as_nanos());
         let chosen = match self.deadlines.peek() {
             Some((deadline, id)) if is_due(deadline) => Some(id),
@@ -89,19 +82,19 @@ impl Policy for Zygaria {
     }
 
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
+        self.note(stream);
     }
 
     fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
-        self.place(stream);
+        self.note(stream);
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
+        self.note(stream);
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
-        self.settle();
+        self.changed = self.changed.filter(|changed| *changed != stream);
         self.deadlines.remove(stream.0);
         self.usage.remove(stream.0);
     }
