@@ -33,6 +33,7 @@ pub struct IndexedHeap {
 impl IndexedHeap {
     /// The smallest key and its id.
     #[must_use]
+    #[inline]
     pub fn peek(&self) -> Option<(i64, u32)> {
         self.entries.first().map(|entry| (key_of(*entry), id_of(*entry)))
     }
@@ -69,6 +70,35 @@ impl IndexedHeap {
         } else if new > old {
             self.down(at);
         }
+    }
+
+    /// Takes `id` out for `None`; puts it in if it is not; lowers its key if it is above. A key
+    /// that is below is left: [`first`](Self::first) raises it when it matters.
+    pub fn lower(&mut self, id: u32, key: Option<i64>) {
+        match (key, self.key(id)) {
+            (None, Some(_)) => self.remove(id),
+            (Some(key), old) if old.is_none_or(|old| key < old) => self.set(id, key),
+            _ => {}
+        }
+    }
+
+    /// The first id by its true key, if that is at most `most`. Keys may be too low, not too high:
+    /// those that come first are raised to what `key_of` answers until one is true; ids that it
+    /// does not know go.
+    pub fn first(&mut self, key_of: impl Fn(u32) -> Option<i64>, most: i64) -> Option<u32> {
+        loop {
+            let (key, id) = self.peek().filter(|(key, _)| *key <= most)?;
+            match key_of(id) {
+                Some(truth) if truth == key => return Some(id),
+                Some(truth) => self.set(id, truth),
+                None => self.remove(id),
+            }
+        }
+    }
+
+    fn key(&self, id: u32) -> Option<i64> {
+        let at = self.positions.get(id as usize).copied().filter(|at| *at != ABSENT)?;
+        Some(key_of(self.entries[at as usize]))
     }
 
     /// Takes `id` out, if it is in.
@@ -149,6 +179,24 @@ mod tests {
                 }
                 prop_assert_eq!(heap.peek(), oracle.first().copied());
                 prop_assert_eq!(heap.len(), oracle.len());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lazy_keys_answer_as_true_ones(steps in prop::collection::vec((0u32..20, -50i64..50, any::<bool>()), 1..300)) {
+            let (mut heap, mut truth) = (IndexedHeap::default(), BTreeMap::new());
+            for (id, key, put) in steps {
+                if put {
+                    truth.insert(id, key);
+                } else {
+                    truth.remove(&id);
+                }
+                heap.lower(id, truth.get(&id).copied());
+                let least = truth.iter().map(|(id, key)| (*key, *id)).min();
+                let expected = least.filter(|(key, _)| *key <= 10).map(|(_, id)| id);
+                prop_assert_eq!(heap.first(|id| truth.get(&id).copied(), 10), expected);
             }
         }
     }

@@ -25,40 +25,43 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 
 #[derive(Default)]
 struct Zygaria {
-    /// Ready streams with a reservation, by deadline in ns.
+    /// Ready streams with a reservation, by deadline in ns; none later than it is.
     deadlines: IndexedHeap,
-    /// All ready streams, by recent usage per weight.
+    /// All ready streams, by recent usage per weight; none above what it is.
     usage: IndexedHeap,
     /// The stream that changed last: it often changes again before the next pick (at depth 1 a
-    /// dispatch and its completion), and then is placed once.
+    /// dispatch and its completion), and then is looked at once.
     changed: Option<StreamId>,
 }
 
 impl Zygaria {
     /// Notes a change, to be looked at when it counts.
     fn note(&mut self, stream: StreamView<'_>) {
-        match self.changed {
-            Some(other) if other != stream.id() => {
-                // The other waits for the pick, which has its view.
-                self.place(stream);
-            }
-            _ => self.changed = Some(stream.id()),
+        if self.changed.is_none_or(|changed| changed == stream.id()) {
+            self.changed = Some(stream.id());
+        } else {
+            self.place(stream);
         }
     }
 
+    /// Being served moves a stream back in both orders, and mostly in one of them nobody looks:
+    /// keys that rise are left too low, until they come first.
     fn place(&mut self, stream: StreamView<'_>) {
         let id = stream.id().0;
-        if !stream.ready() {
-            self.deadlines.remove(id);
-            self.usage.remove(id);
-            return;
-        }
-        self.usage.set(id, stream.usage_per_weight());
-        if stream.contract().reserve == Share::ZERO {
-            self.deadlines.remove(id);
-        } else {
-            self.deadlines.set(id, stream.deadline_ns());
-        }
+        let reserves = stream.ready() && stream.contract().reserve != Share::ZERO;
+        self.usage.lower(id, stream.ready().then(|| stream.usage_per_weight()));
+        self.deadlines.lower(id, reserves.then(|| stream.deadline_ns()));
+    }
+
+    /// The stream whose deadline is due and the earliest.
+    fn due(&mut self, now: Instant, streams: Streams<'_>) -> Option<u32> {
+        let now = now.as_nanos().cast_signed();
+        self.deadlines.first(|id| streams.get(StreamId(id)).map(StreamView::deadline_ns), now)
+    }
+
+    /// The stream with the lowest recent usage per weight.
+    fn least_served(&mut self, streams: Streams<'_>) -> Option<u32> {
+        self.usage.first(|id| streams.get(StreamId(id)).map(StreamView::usage_per_weight), i64::MAX)
     }
 }
 
@@ -73,11 +76,7 @@ impl Policy for Zygaria {
         if let Some(stream) = self.changed.take().and_then(|id| streams.get(id)) {
             self.place(stream);
         }
-        let is_due = |at: i64| u64::try_from(at).map_or(true, |at| at <= now.as_nanos());
-        let chosen = match self.deadlines.peek() {
-            Some((deadline, id)) if is_due(deadline) => Some(id),
-            _ => self.usage.peek().map(|(_, id)| id),
-        };
+        let chosen = self.due(now, streams).or_else(|| self.least_served(streams));
         chosen.map_or(Pick::Nothing, |id| Pick::Stream(StreamId(id)))
     }
 
