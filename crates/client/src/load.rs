@@ -51,7 +51,7 @@ pub enum LoadError {
     /// The workload or its pace makes no sense.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A closed loop with more outstanding than a connection takes.
+    /// A load with more outstanding than a connection takes.
     #[error("outstanding: {outstanding}; 1 to {OUTSTANDING_MAX} are possible")]
     Outstanding {
         /// As asked.
@@ -111,7 +111,7 @@ impl Load {
     pub fn start(uri: &Uri, spec: LoadSpec) -> Result<Self, LoadError> {
         spec.workload.check()?;
         spec.pace.check()?;
-        if let Pace::Closed { outstanding, .. } = spec.pace
+        if let Some(outstanding) = spec.pace.outstanding_max()
             && outstanding as usize > OUTSTANDING_MAX
         {
             return Err(LoadError::Outstanding { outstanding });

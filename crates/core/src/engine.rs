@@ -10,7 +10,7 @@ use crate::event::{Event, Events};
 use crate::heap::IndexedHeap;
 use crate::ledger::{DeviceTime, Ledger};
 use crate::pieces::{Piece, PieceTable};
-use crate::policy::{self, Pick, PieceDone, Policy};
+use crate::policy::{self, Currency, Pick, PieceDone, Policy};
 use crate::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 use crate::requests::{RequestTable, State};
 use crate::share::Share;
@@ -57,6 +57,8 @@ pub struct Config<'a> {
     pub limits: Limits,
     /// Share of the device that admission keeps free.
     pub headroom: Share,
+    /// Requests per second that reservations are shares of, for policies that count requests.
+    pub nominal_iops: u32,
     /// p: an idle stream keeps the reservation of this long (zygaria §2.1).
     pub period: Duration,
     /// Busy time is divided this often when more than one piece may be at the device.
@@ -64,7 +66,8 @@ pub struct Config<'a> {
 }
 
 impl Default for Config<'_> {
-    /// `zygaria` over `fixed` costs, no headroom, a period of 1 s and windows of 100 ms.
+    /// `zygaria` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
+    /// period of 1 s and windows of 100 ms.
     fn default() -> Self {
         Self {
             policy: "zygaria",
@@ -72,6 +75,7 @@ impl Default for Config<'_> {
             cost: CostParameters::default(),
             limits: Limits::default(),
             headroom: Share::ZERO,
+            nominal_iops: 60,
             period: Duration::from_secs(1),
             window: Duration::from_millis(100),
         }
@@ -128,6 +132,8 @@ pub struct Engine {
     limits: Limits,
     headroom: Share,
     period: Duration,
+    /// What accounts count for each piece, if not its disk time.
+    unit: Option<Duration>,
     now: Instant,
     streams: Vec<Option<Stream>>,
     requests: RequestTable,
@@ -161,10 +167,16 @@ impl Engine {
         let cost = cost::find(config.cost_model)
             .ok_or_else(|| ConfigError::UnknownCostModel(config.cost_model.to_string()))?;
         config.check()?;
-        Ok(Self::with_policy(config, (policy.build)(), (cost.build)(config.cost)))
+        let mut engine = Self::with_policy(config, (policy.build)(), (cost.build)(config.cost));
+        if policy.currency == Currency::Requests {
+            engine.unit =
+                Some(Duration::from_nanos(1_000_000_000 / u64::from(config.nominal_iops)));
+        }
+        Ok(engine)
     }
 
-    /// As [`new`](Self::new), with a policy and a cost model that are in no registry.
+    /// As [`new`](Self::new), with a policy and a cost model that are in no registry; accounts count
+    /// disk time.
     ///
     /// # Panics
     /// If a bound is one that [`new`](Self::new) refuses.
@@ -181,6 +193,7 @@ impl Engine {
             limits: config.limits,
             headroom: config.headroom,
             period: config.period,
+            unit: None,
             now: Instant::ZERO,
             streams: Vec::new(),
             requests: RequestTable::default(),
@@ -218,11 +231,11 @@ impl Engine {
         self.requests.push(&mut stream.queue, request, self.now);
         if was_empty {
             stream.wake(self.now);
-            self.set_head(request.stream);
+            self.set_oldest_head(request.stream);
             self.refresh(request.stream);
         }
         let stream = self.streams[request.stream.0 as usize].as_ref().expect("looked up above");
-        self.policy.arrived(self.now, stream.view());
+        self.policy.arrived(self.now, stream.view(), &request);
         Ok(())
     }
 
@@ -292,7 +305,7 @@ impl Engine {
             return None;
         }
         let mut pick = self.policy.pick(self.now, Streams(&self.streams));
-        if let (Pick::Stream(id), Some(_)) = (pick, self.hold) {
+        if let (Some(id), Some(_)) = (self.picked(pick), self.hold) {
             self.release_hold();
             // What the hold cost may have taken the stream that was chosen to its limit.
             if !self.stream(id).is_some_and(StreamView::ready) {
@@ -301,6 +314,11 @@ impl Engine {
         }
         match pick {
             Pick::Stream(id) => return Some(self.dispatch(id)),
+            Pick::Request(request) => {
+                let id = self.picked(pick).expect("policies name requests that are queued");
+                self.set_head(id, Some(request));
+                return Some(self.dispatch(id));
+            }
             Pick::Hold { stream, until } => self.hold_for(stream, until),
             Pick::Nothing => {
                 assert!(self.ready == 0, "a policy names a ready stream if there is one");
@@ -313,6 +331,18 @@ impl Engine {
             return self.poll_dispatch(now);
         }
         None
+    }
+
+    /// The stream that a pick serves.
+    fn picked(&self, pick: Pick) -> Option<StreamId> {
+        match pick {
+            Pick::Stream(id) => Some(id),
+            Pick::Request(request) => {
+                let live = self.requests.get(request)?;
+                (live.state == State::Queued).then_some(live.request.stream)
+            }
+            Pick::Hold { .. } | Pick::Nothing => None,
+        }
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if at all.
@@ -402,6 +432,7 @@ impl Engine {
         stream.debit(head.estimate, self.usage_clock.weight(self.now), self.now);
         if head.bytes > 0 {
             stream.last_end = Some(head.offset + head.bytes);
+            stream.last_start = head.offset;
         }
         self.ledger.dispatched(self.now);
         self.in_flight += 1;
@@ -421,8 +452,9 @@ impl Engine {
         live.bytes_sent += head.bytes;
         if live.bytes_sent == live.request.bytes {
             self.requests.unlink(&mut stream.queue, head.request);
+            self.policy.left(self.now, id, head.request);
         }
-        self.set_head(id);
+        self.set_oldest_head(id);
         self.refresh(id);
         self.watch_promise(id);
         let stream = self.streams[id.0 as usize].as_ref().expect("looked up above");
@@ -476,16 +508,24 @@ impl Engine {
     fn leave_queue(&mut self, request: RequestId, id: StreamId) {
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
         self.requests.unlink(&mut stream.queue, request);
-        if stream.head.is_some_and(|head| head.request == request) {
-            self.set_head(id);
+        let was_head = stream.head.is_some_and(|head| head.request == request);
+        self.policy.left(self.now, id, request);
+        if was_head {
+            self.set_oldest_head(id);
         }
         self.refresh(id);
     }
 
-    /// Works out a stream's next piece.
-    fn set_head(&mut self, id: StreamId) {
+    /// Makes the oldest request of a stream the next to go.
+    fn set_oldest_head(&mut self, id: StreamId) {
+        let oldest = self.streams[id.0 as usize].as_ref().and_then(|stream| stream.queue.head());
+        self.set_head(id, oldest);
+    }
+
+    /// Works out a stream's next piece: the next of that request.
+    fn set_head(&mut self, id: StreamId, request: Option<RequestId>) {
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
-        stream.head = stream.queue.head().map(|request| {
+        stream.head = request.map(|request| {
             let live = self.requests.live(request);
             let Request { kind, offset, bytes, .. } = live.request;
             let (offset, left) = (offset + live.bytes_sent, bytes - live.bytes_sent);
@@ -495,7 +535,8 @@ impl Engine {
             let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
             let modelled = self.cost.estimate(&shape).max(Duration::from_nanos(1));
             let shallow = self.limits.depth == 1;
-            let estimate = if shallow { modelled } else { self.ledger.likely_charge(modelled) };
+            let timed = if shallow { modelled } else { self.ledger.likely_charge(modelled) };
+            let estimate = self.unit.unwrap_or(timed);
             Head { request, sequence: live.sequence, offset, bytes, estimate, modelled }
         });
     }
@@ -535,6 +576,7 @@ impl Config<'_> {
         field("queue_depth", u64::from(limits.depth), u64::from(limits.depth_max))?;
         field("requests_max", u64::from(limits.requests_max), u64::from(u32::MAX - 1))?;
         field("streams_max", u64::from(limits.streams_max), u64::from(u32::MAX - 1))?;
+        field("nominal_iops", u64::from(self.nominal_iops), 1_000_000_000)?;
         field("period", self.period.as_nanos(), Duration::from_secs(60).as_nanos())?;
         field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())
     }

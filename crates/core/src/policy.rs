@@ -6,18 +6,23 @@
 
 use alloc::boxed::Box;
 
-use crate::request::StreamId;
+use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
+mod elevator;
 mod fifo;
 mod zygaria;
+mod zygaria_iops;
 
 /// What a policy wants done now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pick {
     /// The next piece of this stream goes out. The stream must be ready.
     Stream(StreamId),
+    /// The next piece of this queued request goes out, before older ones of its stream, which
+    /// must be ready.
+    Request(RequestId),
     /// The device shall stay idle for this stream until then, at its charge, unless something
     /// arrives that changes the choice.
     Hold {
@@ -49,7 +54,10 @@ pub struct PieceDone {
 /// block. Cancelled requests show up as `changed`.
 pub trait Policy: Send {
     /// A request joined the stream's queue; its place is `stream.queued()`, from 1.
-    fn arrived(&mut self, now: Instant, stream: StreamView<'_>);
+    fn arrived(&mut self, now: Instant, stream: StreamView<'_>, request: &Request);
+    /// A request left the stream's queue: all of it went out, or it was cancelled. Another call
+    /// with the view follows.
+    fn left(&mut self, now: Instant, stream: StreamId, request: RequestId);
     /// There is room at the device: who goes? Must name a ready stream if there is one, or hold.
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick;
     /// A piece went out; the view shows what is next.
@@ -66,12 +74,12 @@ pub trait Policy: Send {
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// What a policy counts.
+/// What accounts (reserve, limit, usage) count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Currency {
     /// Disk time.
     Time,
-    /// Requests.
+    /// Requests: each counts as if the device did [`crate::Config::nominal_iops`] of them.
     Requests,
 }
 
@@ -83,17 +91,20 @@ pub struct PolicyEntry {
     pub doc: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// What it counts.
+    /// What the accounts that it orders by count.
     pub currency: Currency,
     /// Whether it promises each stream its reserved share of disk time, within the bounds of
     /// `docs/scheduling.md`: the conformance suite then holds it to that.
     pub keeps_reservations: bool,
+    /// Whether it may serve a stream's requests in another order than they came.
+    pub reorders: bool,
     /// Makes one.
     pub build: fn() -> Box<dyn Policy>,
 }
 
 /// Every policy there is.
-pub static REGISTRY: &[PolicyEntry] = &[zygaria::ENTRY, fifo::ENTRY];
+pub static REGISTRY: &[PolicyEntry] =
+    &[zygaria::ENTRY, zygaria_iops::ENTRY, fifo::ENTRY, elevator::ENTRY];
 
 /// The entry of that name.
 #[must_use]

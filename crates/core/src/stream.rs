@@ -66,6 +66,8 @@ pub(crate) struct Stream {
     pub(crate) head: Option<Head>,
     /// End of the piece that went out last, in bytes on the device.
     pub(crate) last_end: Option<u64>,
+    /// Start of it.
+    pub(crate) last_start: u64,
     /// Pieces at the device.
     pub(crate) pieces: u32,
     /// Requests that arrived and have not completed.
@@ -148,6 +150,7 @@ impl Stream {
             queue: Queue::default(),
             head: None,
             last_end: None,
+            last_start: 0,
             pieces: 0,
             live: 0,
             ready: false,
@@ -202,24 +205,24 @@ impl Stream {
         self.accounts.usage.add(tokens, weight);
     }
 
-    /// Corrects the debited estimates of pieces that took `each` to what was really used.
+    /// Corrects the debited estimates of pieces that took `each` to what was really used, in what
+    /// the accounts count.
     pub(crate) fn charge(
         &mut self,
         each: Duration,
         estimates: i64,
-        charge: Duration,
+        used: Duration,
         weight: i64,
         now: Instant,
     ) {
         let accounts = &mut self.accounts;
-        let correction = charge.as_tokens() - estimates;
+        let correction = used.as_tokens() - estimates;
         accounts.reserve.advance(now);
         accounts.pending -= estimates;
         accounts.reserve.take(correction);
         accounts.forgive_debt(each.as_tokens());
         accounts.limit.take(correction);
         accounts.usage.add(correction, weight);
-        self.counters.charged += charge;
     }
 
     pub(crate) fn fade(&mut self, bits: u32) {
@@ -291,6 +294,12 @@ impl StreamView<'_> {
     #[must_use]
     pub fn head(self) -> Option<Head> {
         self.0.head
+    }
+
+    /// Start and end on the device of the piece that went out last, flushes aside.
+    #[must_use]
+    pub fn last_piece(self) -> Option<(u64, u64)> {
+        self.0.last_end.map(|end| (self.0.last_start, end))
     }
 
     /// Requests waiting.

@@ -286,7 +286,7 @@ fn an_engine_that_cannot_be_made_says_why() {
     let config = Config::default();
     assert_eq!(text(config), Ok(()));
     let unknown = ConfigError::UnknownPolicy("best".into()).to_string();
-    assert!(unknown.starts_with("policy `best` is not known; known are: zygaria fifo"));
+    assert!(unknown.starts_with("policy `best` is not known; known are: zygaria"));
     assert_eq!(text(Config { policy: "best", ..config }), Err(unknown));
     let unknown = "cost model `guess` is not known; known are: fixed";
     assert_eq!(text(Config { cost_model: "guess", ..config }), Err(unknown.into()));
@@ -301,4 +301,26 @@ fn an_engine_that_cannot_be_made_says_why() {
     ] {
         assert_eq!(text(config), Err(says.into()));
     }
+}
+
+/// 60 requests/s nominal: limits of 25 % and 10 % are 15 and 6 requests/s, whatever they cost.
+#[test]
+fn a_policy_that_counts_requests_limits_requests() {
+    let load = |limit_percent, sequential| Load {
+        reserve_percent: 0,
+        limit_percent,
+        sequential,
+        outstanding: 8,
+        on_ms: 1,
+        off_ms: 0,
+    };
+    let mut bench = Bench::new("zygaria-iops", 1, &[load(25, true), load(10, false)], 7);
+    bench.run_until_ms(20_000);
+    for (stream, rate) in [(0, 15.0), (1, 6.0)] {
+        let view = bench.engine.stream(StreamId(stream)).unwrap();
+        let done = f64::from(u32::try_from(view.counters().completed).unwrap());
+        assert!((done - rate * 20.0).abs() <= rate + 2.0, "stream {stream}: {done}");
+    }
+    let charged = bench.charged_ms(1);
+    assert!(charged > 1_500.0 && charged < 3_500.0, "disk time is still charged: {charged} ms");
 }

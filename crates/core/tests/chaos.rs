@@ -132,6 +132,7 @@ struct Tenant {
 }
 
 struct World {
+    reorders: bool,
     engine: Engine,
     now: u64,
     depth: u32,
@@ -145,6 +146,7 @@ impl World {
     fn new(entry: &PolicyEntry) -> Self {
         let config = Config { policy: entry.name, limits: LIMITS, ..Config::default() };
         let mut world = Self {
+            reorders: entry.reorders,
             engine: Engine::new(&config).expect("it is registered"),
             now: 0,
             depth: LIMITS.depth,
@@ -417,14 +419,19 @@ impl World {
         }
     }
 
-    /// Takes all that may go out; each must be the next piece of its stream's oldest request.
+    /// Takes all that may go out; each must be the next piece of its stream's oldest request, unless
+    /// the policy reorders.
     fn pump(&mut self, told: u64) {
         while let Some(dispatch) = self.engine.poll_dispatch(at(told)) {
             let Dispatch { request, offset, bytes, .. } = dispatch;
             assert!(self.at_device.len() < self.depth as usize, "the depth holds");
             let known = self.requests.get_mut(&request.0).expect("a dispatched request lives");
             let tenant = self.tenants.get_mut(&known.request.stream.0).expect("a stream");
-            assert_eq!(tenant.queue.front(), Some(&request.0), "first in, first out");
+            if self.reorders {
+                assert!(tenant.queue.contains(&request.0), "only what waits goes out");
+            } else {
+                assert_eq!(tenant.queue.front(), Some(&request.0), "first in, first out");
+            }
             assert!(tenant.out < tenant.spec.depth_max, "the stream's depth holds");
             assert_eq!(offset, known.request.offset + known.sent, "pieces follow each other");
             let left = known.request.bytes - known.sent;
@@ -435,7 +442,7 @@ impl World {
             tenant.out += 1;
             if known.sent == known.request.bytes {
                 known.queued = false;
-                tenant.queue.pop_front();
+                tenant.queue.retain(|queued| *queued != request.0);
             }
             self.at_device.push(dispatch);
         }

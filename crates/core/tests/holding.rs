@@ -5,7 +5,7 @@ mod rig;
 use std::collections::BTreeSet;
 
 use disktime_core::policy::{Pick, PieceDone, Policy};
-use disktime_core::{Change, Instant, StreamId, StreamView, Streams};
+use disktime_core::{Change, Instant, Request, RequestId, StreamId, StreamView, Streams};
 use rig::{MS, Rig, at, contract};
 
 /// Waits for more of stream 0 for a while after each of its pieces; else the lowest id goes.
@@ -35,7 +35,7 @@ impl Anticipation {
 }
 
 impl Policy for Anticipation {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>) {
+    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
         self.place(stream);
     }
 
@@ -48,6 +48,8 @@ impl Policy for Anticipation {
         }
         self.ready.first().map_or(Pick::Nothing, |id| Pick::Stream(StreamId(*id)))
     }
+
+    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
 
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.place(stream);

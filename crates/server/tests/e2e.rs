@@ -129,6 +129,14 @@ impl Random {
     }
 }
 
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A good client works while `hostile` runs; it must never fail.
 fn beside_a_good_client(fixture: &Fixture, hostile: impl FnOnce()) {
     let done = AtomicBool::new(false);
@@ -145,8 +153,10 @@ fn beside_a_good_client(fixture: &Fixture, hostile: impl FnOnce()) {
             }
             client.disconnect().unwrap();
         });
+        // Also when `hostile` panics: the scope waits for the good client.
+        let finish = SetOnDrop(&done);
         hostile();
-        done.store(true, Ordering::Relaxed);
+        drop(finish);
         good.join().unwrap();
     });
     fixture.wait_for_nobody();
@@ -171,7 +181,8 @@ fn garbage_and_truncation_in_any_state_harm_nobody() {
                 let mut socket = fixture.transmission("a");
                 let mut bytes = request(1, 1, 0, 4096);
                 bytes.extend_from_slice(&[9; 4096]);
-                socket.write_all(&bytes[..round * 69 % bytes.len()]).unwrap();
+                // Turned away if the server has not yet noticed that earlier ones are gone.
+                let _closed = socket.write_all(&bytes[..round * 69 % bytes.len()]);
             }
         });
     }
@@ -223,14 +234,14 @@ fn clients_that_vanish_with_work_under_way_leave_nothing_behind() {
                 let mut socket = fixture.transmission("a");
                 for cookie in 0..100 {
                     let bytes = request(0, cookie, cookie * 8192 % (1 << 20), 4096);
-                    socket.write_all(&bytes).unwrap();
+                    let _turned_away = socket.write_all(&bytes);
                 }
                 if round % 2 == 0 {
                     // Half a write, then gone.
-                    socket.write_all(&request(1, 200, 0, 1 << 20)).unwrap();
-                    socket.write_all(&vec![1; 300_000]).unwrap_or(());
+                    let _turned_away = socket.write_all(&request(1, 200, 0, 1 << 20));
+                    let _turned_away = socket.write_all(&vec![1; 300_000]);
                 }
-                socket.shutdown(std::net::Shutdown::Both).unwrap();
+                let _gone = socket.shutdown(std::net::Shutdown::Both);
             }
         });
     }

@@ -41,7 +41,7 @@ impl View {
         let seconds = format!("{:.0} of {:.0} s", at.as_secs_f64(), of.as_secs_f64());
         if !self.terminal {
             let close = of.saturating_sub(at) < Duration::from_millis(50);
-            let even = at.as_millis() / 500 % 10 == 0;
+            let even = (at.as_millis() / 500).is_multiple_of(10);
             if close || even {
                 let row = |(index, _, total): &(usize, Rate, Rate)| {
                     let share = total.utilization * 100.0;
@@ -123,25 +123,28 @@ pub(super) fn verdict(report: &Report) {
     );
 }
 
+/// A line on the share, and one on what it was worth.
 fn explain(stream: &Stream) -> String {
-    let name = &stream.name;
+    let Stream { name, utilization, reserve, insulation, .. } = stream;
     let kept = if stream.kept() { "kept" } else { "NOT kept" };
-    let share = format!(
-        "{name}: {:.1} % of the disk's time for {:.0} % reserved, {kept}.",
-        stream.utilization * 100.0,
-        stream.reserve * 100.0
-    );
-    if stream.reserve == 0.0 {
-        return share;
+    let (got, reserved) = (utilization * 100.0, reserve * 100.0);
+    let share =
+        format!("{name}: {got:.1} % of the disk's time for {reserved:.0} % reserved, {kept};");
+    if *reserve == 0.0 {
+        return share.replace(';', ".");
     }
-    let percent = stream.insulation * 100.0;
-    let why = if stream.insulation >= 0.95 {
-        "as fast as alone on its share".to_owned()
-    } else {
-        format!(
-            "{percent:.0} % of the speed of a disk that is only its share: \
-             every return to its run costs a seek, which it pays for"
-        )
+    let worth = format!(
+        "{:.0} % of the speed of a disk of its own that is {reserved:.0} % as fast",
+        insulation * 100.0
+    );
+    let why = match name.as_str() {
+        _ if *insulation >= 0.95 => ".",
+        "sequential" => {
+            ":\n    each return to its run costs a seek and half a turn, and it pays for them."
+        }
+        _ => {
+            ":\n    the head comes back from the other's place, farther than between its own requests."
+        }
     };
-    format!("{share} {why}.")
+    format!("{share}\n    {worth}{why}")
 }

@@ -38,8 +38,8 @@ pub(super) struct Driver {
     /// Whether a request's time starts when it was due (open loop) or when it was issued.
     from_due: bool,
     drain_timeout: Duration,
-    /// With the time from which each request's latency counts.
-    inflight: InFlight<Instant>,
+    /// With the time from which each request's latency counts, and what the source asked for.
+    inflight: InFlight<(Instant, IoOp)>,
     outbox: Outbox,
     input: Box<[u8]>,
     /// The input buffer was filled, so more is likely there.
@@ -142,7 +142,7 @@ impl Driver {
             let command = command(kind);
             let length = u32::try_from(bytes).expect("sizes were checked before");
             let asked = Pending { command, offset, length };
-            let cookie = self.inflight.insert(asked, since).expect("there is room");
+            let cookie = self.inflight.insert(asked, (since, op)).expect("there is room");
             let payload_bytes = if command == Command::Write { length as usize } else { 0 };
             self.outbox.push(&header(cookie, command, offset, length), payload_bytes);
             self.counters.issued += 1;
@@ -181,9 +181,9 @@ impl Driver {
     }
 
     fn done(&mut self, cookie: u64, result: Result<(), NbdError>, now: Instant) {
-        let (asked, since) =
+        let (asked, (since, op)) =
             self.inflight.remove(cookie).expect("the parser only answers cookies in flight");
-        self.source.completed(now);
+        self.source.completed(now, &op);
         if result.is_err() {
             self.counters.failed += 1;
             return;

@@ -19,7 +19,9 @@ impl Engine {
         if shallow && self.ledger.pieces() == 0 {
             let charge = self.ledger.completed_alone(self.now);
             let weight = self.usage_clock.weight(self.now);
-            stream.charge(charge, piece.estimate.as_tokens(), charge, weight, self.now);
+            let used = self.unit.unwrap_or(charge);
+            stream.charge(used, piece.estimate.as_tokens(), used, weight, self.now);
+            stream.counters.charged += charge;
             self.dearest = self.dearest.max(charge);
             return charge;
         }
@@ -53,7 +55,12 @@ impl Engine {
             let window = core::mem::take(&mut stream.in_window);
             let charge = closing.part(window.modelled);
             let each = Duration::from_nanos(charge.as_nanos() / u64::from(window.pieces.max(1)));
-            stream.charge(each, window.estimates, charge, weight, self.now);
+            let used = match self.unit {
+                Some(_) => Duration::from_nanos(window.estimates.unsigned_abs()),
+                None => charge,
+            };
+            stream.charge(each, window.estimates, used, weight, self.now);
+            stream.counters.charged += charge;
             self.dearest = self.dearest.max(each);
             self.refresh(*id);
             self.tell_changed(*id);
@@ -86,6 +93,7 @@ impl Engine {
             self.ledger.charged += held;
             stream.counters.held += held;
             stream.charge(held, 0, held, self.usage_clock.weight(self.now), self.now);
+            stream.counters.charged += held;
             self.refresh(hold.stream);
             self.tell_changed(hold.stream);
         }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::heap::IndexedHeap;
-use crate::request::StreamId;
+use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
@@ -12,8 +12,9 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "fifo",
     doc: "in the order of arrival, whoever sends most gets most; limits hold, reservations do not",
     source: "the foil of every paper",
-    currency: Currency::Requests,
+    currency: Currency::Time,
     keeps_reservations: false,
+    reorders: false,
     build: || Box::new(Fifo::default()),
 };
 
@@ -31,7 +32,7 @@ impl Fifo {
 }
 
 impl Policy for Fifo {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>) {
+    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
         if stream.queued() == 1 {
             self.place(stream);
         }
@@ -40,6 +41,8 @@ impl Policy for Fifo {
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.0.peek().map_or(Pick::Nothing, |(_, id)| Pick::Stream(StreamId(id)))
     }
+
+    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
 
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.place(stream);

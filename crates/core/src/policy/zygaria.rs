@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::heap::IndexedHeap;
-use crate::request::StreamId;
+use crate::request::{Request, RequestId, StreamId};
 use crate::share::Share;
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
@@ -20,11 +20,12 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     source: "virtual disks by utilization, sections 2 and 3",
     currency: Currency::Time,
     keeps_reservations: true,
+    reorders: false,
     build: || Box::new(Zygaria::default()),
 };
 
 #[derive(Default)]
-struct Zygaria {
+pub(super) struct Zygaria {
     /// Ready streams with a reservation, by deadline in ns; none later than it is.
     deadlines: IndexedHeap,
     /// All ready streams, by recent usage per weight; none above what it is.
@@ -66,7 +67,7 @@ impl Zygaria {
 }
 
 impl Policy for Zygaria {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>) {
+    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
         if stream.queued() == 1 {
             self.note(stream);
         }
@@ -79,6 +80,8 @@ impl Policy for Zygaria {
         let chosen = self.due(now, streams).or_else(|| self.least_served(streams));
         chosen.map_or(Pick::Nothing, |id| Pick::Stream(StreamId(id)))
     }
+
+    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
 
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.note(stream);

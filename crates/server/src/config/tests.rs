@@ -75,7 +75,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("device = \"disk\"", "device = \"dusk\"", "no such device; there are: disk"),
         ("127.0.0.1", "0.0.0.0", "only loopback addresses"),
         ("unix:/run/disktime.sock", "/run/disktime.sock", "a listener is `unix:PATH`"),
-        ("headroom = \"5%\"", "policy = \"best\"", "known are: zygaria fifo"),
+        ("headroom = \"5%\"", "policy = \"best\"", "known are: zygaria"),
         ("headroom = \"5%\"", "cost_model = \"best\"", "known are: fixed"),
         ("headroom = \"5%\"", "queue_depth = 2", "this device takes 1 to 1"),
     ] {
