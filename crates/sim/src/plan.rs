@@ -3,7 +3,7 @@
 use disktime_core::cost::CostParameters;
 use disktime_core::{ChangeError, ConfigError, Contract, Duration, Instant, StreamId};
 use disktime_model::Device;
-use disktime_workload::{Source, SpecError};
+use disktime_workload::{SpecError, Stream};
 
 /// A simulation about to run.
 pub struct Plan {
@@ -38,7 +38,7 @@ pub struct StreamPlan {
     /// First byte on the device of what its load calls byte 0.
     pub base: u64,
     /// What it asks for, and when.
-    pub traffic: Source,
+    pub traffic: Stream,
 }
 
 /// Why a plan can't be simulated.

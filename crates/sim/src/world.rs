@@ -8,6 +8,7 @@ use disktime_core::{
     Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
+use disktime_workload::IoOp;
 
 use crate::checks::{Bounds, Checks, Violation};
 use crate::decisions::{Decision, candidates};
@@ -266,7 +267,10 @@ impl World {
             Finished { completion, bytes: flight.bytes, estimate: flight.estimate, truth };
         self.metrics.finished(&finished);
         let stream = flight.stream.0 as usize;
-        self.streams[stream].traffic.completed(self.now);
+        let asked = self.asked[completion.request.0 as usize];
+        let load = &mut self.streams[stream];
+        let op = IoOp { kind: asked.kind, offset: asked.offset - load.base, bytes: asked.bytes };
+        load.traffic.completed(self.now, &op);
         self.note_ask(stream);
     }
 

@@ -14,7 +14,7 @@ fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
         name: name.to_owned(),
         contract: Contract::reserving(Share::from_percent(percent).unwrap()),
         base: 0,
-        traffic: Source::new(spec, pace, seed, name, Instant::ZERO).unwrap(),
+        traffic: Source::new(spec, pace, seed, name, Instant::ZERO).unwrap().into(),
     }
 }
 

@@ -19,6 +19,10 @@ pub struct Generator {
     next: u64,
     /// Operations left of the run, for [`Pattern::Runs`].
     run_left: u32,
+    /// Operations done of the cycle, for [`Pattern::SemiSequential`].
+    cycle_done: u64,
+    /// The next operation, if someone has looked at it.
+    peeked: Option<IoOp>,
     positions: Pcg64,
     sizes: Pcg64,
     kinds: Pcg64,
@@ -37,6 +41,8 @@ impl Generator {
             weights: spec.sizes.iter().map(|size| u64::from(size.weight)).sum(),
             next: spec.extent.start,
             run_left: 0,
+            cycle_done: 0,
+            peeked: None,
             positions: random::stream(seed, name, "position"),
             sizes: random::stream(seed, name, "size"),
             kinds: random::stream(seed, name, "kind"),
@@ -44,20 +50,46 @@ impl Generator {
         })
     }
 
+    /// What it generates.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
     /// The next operation.
     pub fn next_op(&mut self) -> IoOp {
+        match self.peeked.take() {
+            Some(op) => op,
+            None => self.generate(),
+        }
+    }
+
+    /// What [`next_op`](Self::next_op) will return.
+    pub(crate) fn peek(&mut self) -> IoOp {
+        let op = self.next_op();
+        self.peeked = Some(op);
+        op
+    }
+
+    fn generate(&mut self) -> IoOp {
         let bytes = self.size();
         let offset = match self.spec.pattern {
             Pattern::Random => self.random_offset(bytes),
             Pattern::Sequential => self.sequential_offset(bytes),
-            Pattern::Runs { length } => self.run_offset(length),
+            Pattern::Runs { length } => self.run_offset(bytes, length),
+            Pattern::SemiSequential { random, sequential } => {
+                self.cycle_offset(bytes, random, sequential)
+            }
         };
-        self.next = offset + bytes;
-        debug_assert!(offset >= self.spec.extent.start && self.next <= self.spec.extent.end);
+        let extent = self.spec.extent;
+        debug_assert!(offset >= extent.start && offset + bytes <= extent.end);
         IoOp { kind: self.kind(), offset, bytes }
     }
 
     fn size(&mut self) -> u64 {
+        if let [only] = self.spec.sizes[..] {
+            return only.bytes;
+        }
         let mut draw = self.sizes.random_range(0..self.weights);
         for size in &self.spec.sizes {
             let weight = u64::from(size.weight);
@@ -70,7 +102,11 @@ impl Generator {
     }
 
     fn kind(&mut self) -> Kind {
-        let read = self.kinds.random_range(0..1000_u16) < self.spec.reads_permille;
+        let read = match self.spec.reads_permille {
+            0 => false,
+            1000 => true,
+            permille => self.kinds.random_range(0..1000_u16) < permille,
+        };
         if read { Kind::Read } else { Kind::Write }
     }
 
@@ -81,18 +117,32 @@ impl Generator {
         extent.start + self.positions.random_range(0..=places) * self.unit
     }
 
-    fn sequential_offset(&self, bytes: u64) -> u64 {
+    fn sequential_offset(&mut self, bytes: u64) -> u64 {
         let fits = bytes <= self.spec.extent.end - self.next;
-        if fits { self.next } else { self.spec.extent.start }
+        let offset = if fits { self.next } else { self.spec.extent.start };
+        self.next = offset + bytes;
+        offset
     }
 
-    fn run_offset(&mut self, length: u32) -> u64 {
-        if self.run_left > 0 {
-            self.run_left -= 1;
-            return self.next;
+    fn run_offset(&mut self, bytes: u64, length: u32) -> u64 {
+        if self.run_left == 0 {
+            self.run_left = length;
+            self.next = self.random_offset(self.spec.largest() * u64::from(length));
         }
-        self.run_left = length - 1;
-        let largest = self.spec.sizes.iter().map(|size| size.bytes).max().unwrap_or(self.unit);
-        self.random_offset(largest * u64::from(length))
+        self.run_left -= 1;
+        let offset = self.next;
+        self.next += bytes;
+        offset
+    }
+
+    fn cycle_offset(&mut self, bytes: u64, random: u32, sequential: u32) -> u64 {
+        let step = self.cycle_done;
+        let length = u64::from(random) + u64::from(sequential);
+        self.cycle_done = if step + 1 == length { 0 } else { step + 1 };
+        if step < u64::from(random) {
+            self.random_offset(bytes)
+        } else {
+            self.sequential_offset(bytes)
+        }
     }
 }

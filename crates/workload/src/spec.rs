@@ -1,6 +1,8 @@
 //! What a load consists of, as plain data, and what can be wrong with it.
 
-use disktime_core::Kind;
+use crate::quantity;
+use disktime_core::{Duration, Kind};
+use serde::Deserialize;
 use std::fmt;
 
 /// An operation to issue.
@@ -15,16 +17,20 @@ pub struct IoOp {
 }
 
 /// A range of bytes: `start` up to but not including `end`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Extent {
-    /// First byte.
+    /// First byte; in files 0 if left out.
+    #[serde(default, deserialize_with = "quantity::size")]
     pub start: u64,
     /// One past the last byte.
+    #[serde(deserialize_with = "quantity::size")]
     pub end: u64,
 }
 
 /// Where operations go within the extent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pattern {
     /// Each to a place of its own, all equally likely.
     Random,
@@ -36,28 +42,52 @@ pub enum Pattern {
         /// Operations in a run, at least one.
         length: u32,
     },
+    /// `random` operations to random places, then `sequential` that go on where the sequence was
+    /// left, and so on. (Paper `qbox`: 25 random per 475 sequential.)
+    SemiSequential {
+        /// Random operations in a row.
+        random: u32,
+        /// Operations in sequence between them.
+        sequential: u32,
+    },
 }
 
 /// A size, and how often it comes relative to the others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SizeWeight {
     /// Bytes of an operation.
+    #[serde(deserialize_with = "quantity::size")]
     pub bytes: u64,
-    /// Its share is the weight over the sum of the weights.
+    /// Its share is the weight over the sum of the weights; in files 1 if left out.
+    #[serde(default = "one")]
     pub weight: u32,
 }
 
+const fn one() -> u32 {
+    1
+}
+
+const fn all() -> u16 {
+    1000
+}
+
 /// Which operations a load consists of.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Where they go.
     pub pattern: Pattern,
     /// Every operation lies within it.
     pub extent: Extent,
     /// One size, or several with weights. The smallest is the *unit*: the other sizes are multiples
-    /// of it, and every operation starts a multiple of it after the extent's start.
+    /// of it, and every operation starts a multiple of it after the extent's start. In files one
+    /// size may stand alone: `sizes = "4KiB"`.
+    #[serde(deserialize_with = "quantity::sizes")]
     pub sizes: Vec<SizeWeight>,
-    /// Reads among a thousand operations; the rest are writes.
+    /// Reads among a thousand operations; the rest are writes. In files `reads = "70%"`, all if left
+    /// out.
+    #[serde(rename = "reads", default = "all", deserialize_with = "quantity::permille")]
     pub reads_permille: u16,
 }
 
@@ -89,6 +119,9 @@ impl Spec {
         if self.pattern == (Pattern::Runs { length: 0 }) {
             return Err(SpecError::RunEmpty);
         }
+        if self.pattern == (Pattern::SemiSequential { random: 0, sequential: 0 }) {
+            return Err(SpecError::CycleEmpty);
+        }
         let needed = self.room().ok_or(SpecError::RunTooLong)?;
         let extent = self.extent.end.saturating_sub(self.extent.start);
         if extent < needed { Err(SpecError::ExtentShort { extent, needed }) } else { Ok(()) }
@@ -99,11 +132,16 @@ impl Spec {
         self.sizes.iter().map(|size| size.bytes).min()
     }
 
+    /// The largest size.
+    pub(crate) fn largest(&self) -> u64 {
+        self.sizes.iter().map(|size| size.bytes).max().unwrap_or_default()
+    }
+
     /// The bytes that an operation, or a run, may take up; `None` above 64 bits.
     fn room(&self) -> Option<u64> {
-        let largest = self.sizes.iter().map(|size| size.bytes).max().unwrap_or_default();
+        let largest = self.largest();
         match self.pattern {
-            Pattern::Random | Pattern::Sequential => Some(largest),
+            Pattern::Random | Pattern::Sequential | Pattern::SemiSequential { .. } => Some(largest),
             Pattern::Runs { length } => largest.checked_mul(u64::from(length)),
         }
     }
@@ -132,6 +170,8 @@ pub enum SpecError {
     },
     /// A run of no operations.
     RunEmpty,
+    /// A semi-sequential cycle of no operations.
+    CycleEmpty,
     /// A run's bytes don't fit in 64 bits.
     RunTooLong,
     /// The extent doesn't hold the largest operation, or a whole run of them.
@@ -145,6 +185,33 @@ pub enum SpecError {
     NothingOutstanding,
     /// An open loop without time between arrivals.
     IntervalZero,
+    /// ON periods without length.
+    OnZero,
+    /// Bursts of no operations.
+    BurstEmpty,
+    /// The longest idle time is below the shortest.
+    IdleBackwards {
+        /// The shortest.
+        min: Duration,
+        /// The longest.
+        max: Duration,
+    },
+    /// A replay that takes no time.
+    ScaleZero,
+    /// A player at no rate.
+    RateZero,
+    /// A player that reads and writes.
+    PlayerMixed {
+        /// Reads among a thousand.
+        permille: u16,
+    },
+    /// A player's buffer doesn't hold two of the largest operations: it would miss each one.
+    BufferShort {
+        /// What the buffer holds: rate times time.
+        bytes: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
 }
 
 impl fmt::Display for SpecError {
@@ -160,12 +227,30 @@ impl fmt::Display for SpecError {
                 write!(f, "reads: {permille} of a thousand; 0 to 1000 are possible")
             }
             Self::RunEmpty => f.write_str("run length: 0; at least 1 is needed"),
+            Self::CycleEmpty => {
+                f.write_str("semi-sequential: 0 random and 0 sequential; at least 1 is needed")
+            }
             Self::RunTooLong => f.write_str("run length: the bytes of a run pass 2^64"),
             Self::ExtentShort { extent, needed } => {
                 write!(f, "extent: {extent} bytes; at least {needed} are needed")
             }
             Self::NothingOutstanding => f.write_str("outstanding: 0; at least 1 is needed"),
             Self::IntervalZero => f.write_str("interval: 0 ns; at least 1 is needed"),
+            Self::OnZero => f.write_str("on: 0 ns; at least 1 is needed"),
+            Self::BurstEmpty => f.write_str("burst length: 0; at least 1 is needed"),
+            Self::IdleBackwards { min, max } => {
+                write!(f, "idle_max: {max:?}; at least idle_min, {min:?}, is needed")
+            }
+            Self::ScaleZero => f.write_str("time_scale: 0; more is needed"),
+            Self::RateZero => f.write_str("rate: 0 bytes per second; at least 1 is needed"),
+            Self::PlayerMixed { permille } => {
+                write!(f, "reads: {permille} of a thousand; a player takes only 0 or 1000")
+            }
+            Self::BufferShort { bytes, needed } => write!(
+                f,
+                "buffer: {bytes} bytes at this rate; at least {needed}, two of the largest \
+                 operations, are needed"
+            ),
         }
     }
 }
@@ -184,6 +269,10 @@ mod tests {
             sizes: sizes.iter().map(size).collect(),
             reads_permille: 500,
         }
+    }
+
+    fn spec_with_pattern(pattern: Pattern) -> Spec {
+        Spec { pattern, ..spec(&[(4096, 1)]) }
     }
 
     #[test]
@@ -208,6 +297,10 @@ mod tests {
             Err(SpecError::RunEmpty)
         );
         assert_eq!(with(|spec| spec.pattern = Pattern::Runs { length: 256 }), Ok(()));
+        let cycle = |random, sequential| Pattern::SemiSequential { random, sequential };
+        let empty = spec_with_pattern(cycle(0, 0)).check();
+        assert_eq!(empty, Err(SpecError::CycleEmpty));
+        assert_eq!(spec_with_pattern(cycle(0, 1)).check(), Ok(()));
         let short = SpecError::ExtentShort { extent: 1 << 20, needed: 257 * 4096 };
         assert_eq!(with(|spec| spec.pattern = Pattern::Runs { length: 257 }), Err(short));
         let backwards = SpecError::ExtentShort { extent: 0, needed: 4096 };

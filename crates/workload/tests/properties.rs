@@ -6,6 +6,9 @@ use disktime_workload::{
 };
 use proptest::prelude::*;
 
+/// Any operation: only a player looks at it.
+const READ: IoOp = IoOp { kind: Kind::Read, offset: 0, bytes: 4096 };
+
 const START: Instant = Instant::from_nanos(5_000);
 
 fn patterns() -> impl Strategy<Value = Pattern> {
@@ -13,6 +16,8 @@ fn patterns() -> impl Strategy<Value = Pattern> {
         Just(Pattern::Random),
         Just(Pattern::Sequential),
         (1_u32..40).prop_map(|length| Pattern::Runs { length }),
+        (0_u32..5, 1_u32..40)
+            .prop_map(|(random, sequential)| Pattern::SemiSequential { random, sequential }),
     ]
 }
 
@@ -93,7 +98,7 @@ proptest! {
         for (span, complete) in steps {
             now = now + Duration::from_nanos(span);
             if complete && source.outstanding() > 0 {
-                source.completed(now);
+                source.completed(now, &READ);
                 if source.outstanding() + 1 == outstanding && think > Duration::ZERO {
                     prop_assert_eq!(source.next_at(), Some(now + think));
                 }
@@ -143,6 +148,23 @@ fn source(pace: Pace, seed: u64) -> Source {
 }
 
 #[test]
+fn a_semi_sequential_cycle_goes_on_where_its_sequence_was() {
+    let pattern = Pattern::SemiSequential { random: 2, sequential: 3 };
+    let extent = Extent { start: 1 << 20, end: 1 << 40 };
+    let ops = ops(&Spec::reads(pattern, extent, 4096), 1, "load", 500);
+    let mut expected = extent.start;
+    for cycle in ops.chunks(5) {
+        for op in &cycle[2..] {
+            assert_eq!(op.offset, expected);
+            expected += op.bytes;
+        }
+    }
+    // Random ones lie where no sequence of this length comes.
+    let far = |op: &&IoOp| op.offset > expected;
+    assert_eq!(ops.iter().filter(far).count(), 200);
+}
+
+#[test]
 fn a_sequence_starts_over_when_the_next_does_not_fit() {
     let spec = Spec::reads(Pattern::Sequential, Extent { start: 100, end: 135 }, 10);
     let offsets: Vec<u64> = ops(&spec, 1, "load", 5).iter().map(|op| op.offset).collect();
@@ -174,5 +196,5 @@ fn random_operations_are_spread_over_the_whole_extent() {
 #[test]
 #[should_panic(expected = "nothing outstanding")]
 fn a_completion_too_many_is_the_callers_error() {
-    source(Pace::Closed { outstanding: 1, think: Duration::ZERO }, 1).completed(START);
+    source(Pace::Closed { outstanding: 1, think: Duration::ZERO }, 1).completed(START, &READ);
 }
