@@ -37,6 +37,6 @@ pub use event::Event;
 pub use heap::IndexedHeap;
 pub use ledger::DeviceTime;
 pub use request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
-pub use share::Share;
+pub use share::{ParseShareError, Share};
 pub use stream::{Head, StreamCounters, StreamView, Streams};
 pub use time::{Duration, Instant};

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use disktime_core::{Class, Contract, Share};
+use disktime_core::{Class, Contract, ParseShareError, Share};
 use disktime_model::preset::{self, Preset};
 use serde::Deserialize;
 
@@ -15,7 +15,7 @@ mod listen;
 mod quantity;
 
 pub use listen::Listen;
-pub use quantity::{parse_share, parse_size};
+pub use quantity::parse_size;
 
 /// The longest name of a device or virtual disk in bytes.
 const NAME_MAX: usize = 64;
@@ -336,7 +336,10 @@ const CLASSES: [(&str, Class); 5] = [
 ];
 
 fn share(key: &str, text: Option<&str>, default: Share) -> Result<Share, ConfigError> {
-    text.map_or(Ok(default), |text| parse_share(text).map_err(|reason| value(key, text, reason)))
+    let parse = |text: &str| {
+        text.parse().map_err(|error: ParseShareError| value(key, text, error.to_string()))
+    };
+    text.map_or(Ok(default), parse)
 }
 
 /// Names are file names and parts of URIs.

@@ -13,6 +13,7 @@ mod checks;
 mod decisions;
 mod metrics;
 mod plan;
+mod scenario;
 mod world;
 
 pub use checks::{Check, Violation};
@@ -22,4 +23,5 @@ pub use disktime_model as model;
 pub use disktime_workload as workload;
 pub use metrics::{Summary, Times, Window};
 pub use plan::{Plan, PlanError, StreamPlan};
+pub use scenario::{Scenario, ScenarioError};
 pub use world::{Outcome, simulate};

@@ -1,6 +1,4 @@
-//! Shares and sizes as people write them.
-
-use disktime_core::Share;
+//! Sizes as people write them.
 
 const UNITS: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
@@ -13,24 +11,6 @@ const UNITS: [(&str, u64); 9] = [
     ("TB", 1_000_000_000_000),
     ("B", 1),
 ];
-
-/// A share like `30%` or `12.5%`: 0 to 100, at most four decimals (parts per million).
-///
-/// # Errors
-/// What is allowed, if it is anything else.
-pub fn parse_share(text: &str) -> Result<Share, String> {
-    let wrong =
-        || "a share is 0% to 100%, like `30%` or `12.5%`, with at most four decimals".to_owned();
-    let number = text.strip_suffix('%').ok_or_else(wrong)?;
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(part) || whole.len() > 3 || part.len() > 4 {
-        return Err(wrong());
-    }
-    let whole = whole.parse::<u32>().map_err(|_| wrong())?;
-    let part = format!("{part:0<4}").parse::<u32>().map_err(|_| wrong())?;
-    Share::from_ppm(whole * 10_000 + part).ok_or_else(wrong)
-}
 
 /// A size like `10GiB`, `500MB` or `4096B`.
 ///
@@ -50,33 +30,6 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares() {
-        let good =
-            [("0%", 0), ("30%", 300_000), ("12.5%", 125_000), ("0.0001%", 1), ("100%", 1_000_000)];
-        for (text, ppm) in good {
-            let share = parse_share(text).unwrap();
-            assert_eq!(share.ppm(), ppm);
-            assert_eq!(parse_share(&share.to_string()), Ok(share));
-        }
-        for text in [
-            "30",
-            "-5%",
-            "%",
-            "101%",
-            "100.0001%",
-            "1.00001%",
-            "1e1%",
-            " 3%",
-            "3 %",
-            "+3%",
-            ".5%",
-            "5.%",
-        ] {
-            assert!(parse_share(text).unwrap_err().contains("0% to 100%"), "{text}");
-        }
-    }
 
     #[test]
     fn sizes() {

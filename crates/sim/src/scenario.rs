@@ -1,0 +1,310 @@
+//! Scenario files: a device, a policy, streams with their contracts and loads, in TOML.
+//!
+//! `docs/simulator.md` explains every key. Unknown keys are errors, and every error names the file,
+//! the key and what is allowed.
+
+use std::path::{Path, PathBuf};
+
+use disktime_core::cost::CostParameters;
+use disktime_core::{Class, Contract, Duration, Instant, Share, StreamId};
+use disktime_model::preset::{self, Preset};
+use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
+use serde::{Deserialize, Deserializer};
+
+use crate::plan::{Plan, StreamPlan};
+
+/// Why a scenario can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file can't be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value that can't be read.
+    #[error("{}: {source}", path.display())]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// A value that is not allowed.
+    #[error("{}: {key}: {reason}", path.display())]
+    Value {
+        /// Which file.
+        path: PathBuf,
+        /// Which key, with its table.
+        key: String,
+        /// What it is, and what is allowed.
+        reason: String,
+    },
+}
+
+/// A scenario as its file says it, checked as far as that goes without a seed.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    path: PathBuf,
+    file: File,
+    preset: &'static Preset,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    scenario: General,
+    device: Device,
+    #[serde(default, rename = "stream")]
+    streams: Vec<StreamTable>,
+    #[serde(default, rename = "change")]
+    changes: Vec<ChangeTable>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct General {
+    #[serde(deserialize_with = "duration")]
+    duration: Duration,
+    #[serde(default = "second", deserialize_with = "duration")]
+    window: Duration,
+    #[serde(default = "one_seed")]
+    seeds: Vec<u64>,
+    #[serde(default = "zygaria")]
+    policy: String,
+    #[serde(default = "fixed")]
+    cost_model: String,
+    #[serde(default = "sequential", deserialize_with = "duration")]
+    sequential_estimate: Duration,
+    #[serde(default = "random", deserialize_with = "duration")]
+    random_estimate: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Device {
+    preset: String,
+    #[serde(default = "one")]
+    queue_depth: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamTable {
+    name: String,
+    #[serde(default)]
+    reserve: ShareText,
+    #[serde(default = "full")]
+    limit: ShareText,
+    #[serde(default = "weight")]
+    weight: u32,
+    /// First byte on the device of what the load calls byte 0.
+    #[serde(default, deserialize_with = "size")]
+    base: u64,
+    phases: Option<Vec<Phase>>,
+    replay: Option<ReplaySpec>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangeTable {
+    #[serde(deserialize_with = "duration")]
+    at: Duration,
+    stream: String,
+    #[serde(default)]
+    reserve: ShareText,
+    #[serde(default = "full")]
+    limit: ShareText,
+    #[serde(default = "weight")]
+    weight: u32,
+}
+
+/// A share in a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct ShareText(Share);
+
+impl<'de> Deserialize<'de> for ShareText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse()
+            .map(Self)
+            .map_err(|error| serde::de::Error::custom(format!("`{text}`: {error}")))
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario file. Traces that it names are looked for beside it.
+    ///
+    /// # Errors
+    /// If it can't be read or used.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ScenarioError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    /// Checks a scenario's text; the path is for messages and for finding traces.
+    ///
+    /// # Errors
+    /// If it can't be used.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
+        let file: File = toml::from_str(text).map_err(|source| ScenarioError::Syntax {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        let value = |key: &str, reason: String| {
+            Err(ScenarioError::Value { path: path.to_owned(), key: key.to_owned(), reason })
+        };
+        let Some(preset) = preset::find(&file.device.preset) else {
+            let known: Vec<_> = preset::PRESETS.iter().map(|preset| preset.name).collect();
+            let reason =
+                format!("`{}` is not known; there are: {}", file.device.preset, known.join(", "));
+            return value("device.preset", reason);
+        };
+        if file.scenario.seeds.is_empty() {
+            return value("scenario.seeds", "none; at least 1 is needed".to_owned());
+        }
+        for change in &file.changes {
+            if !file.streams.iter().any(|stream| stream.name == change.stream) {
+                return value("change.stream", format!("`{}` is no stream's name", change.stream));
+            }
+        }
+        Ok(Self { path: path.to_owned(), file, preset })
+    }
+
+    /// The seeds to run.
+    #[must_use]
+    pub fn seeds(&self) -> &[u64] {
+        &self.file.scenario.seeds
+    }
+
+    /// How long it is.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.file.scenario.duration
+    }
+
+    /// The plan for a seed.
+    ///
+    /// # Errors
+    /// If a stream's load can't be used: its numbers, or its trace.
+    pub fn plan(&self, seed: u64) -> Result<Plan, ScenarioError> {
+        let general = &self.file.scenario;
+        let streams = self.file.streams.iter().map(|table| self.stream(table, seed));
+        let mut changes: Vec<_> =
+            self.file.changes.iter().filter_map(|change| self.change(change)).collect();
+        changes.sort_by_key(|(at, stream, _)| (*at, *stream));
+        Ok(Plan {
+            device: (self.preset.build)(seed),
+            policy: general.policy.clone(),
+            cost_model: general.cost_model.clone(),
+            cost: CostParameters {
+                sequential: general.sequential_estimate,
+                random: general.random_estimate,
+            },
+            depth: self.file.device.queue_depth,
+            streams: streams.collect::<Result<_, _>>()?,
+            changes,
+            duration: general.duration,
+            window: general.window,
+            decisions: None,
+        })
+    }
+
+    fn stream(&self, table: &StreamTable, seed: u64) -> Result<StreamPlan, ScenarioError> {
+        let value = |key: &str, reason: String| ScenarioError::Value {
+            path: self.path.clone(),
+            key: format!("stream {}: {key}", table.name),
+            reason,
+        };
+        let spec = match (&table.phases, &table.replay) {
+            (Some(phases), None) => StreamSpec::Phases(phases.clone()),
+            (None, Some(replay)) => {
+                let beside = self.path.parent().unwrap_or(Path::new(""));
+                let path = beside.join(&replay.path);
+                StreamSpec::Replay(ReplaySpec { path, ..replay.clone() })
+            }
+            _ => {
+                return Err(value(
+                    "phases",
+                    "exactly one of `phases` and `replay` is needed".to_owned(),
+                ));
+            }
+        };
+        let extents: Vec<Extent> = match &spec {
+            StreamSpec::Phases(phases) => phases.iter().map(|phase| phase.spec.extent).collect(),
+            StreamSpec::Replay(replay) => vec![replay.extent],
+        };
+        let capacity = (self.preset.build)(seed).capacity_bytes();
+        let end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
+        if table.base.checked_add(end).is_none_or(|end| end > capacity) {
+            let reason =
+                format!("base + end is {} + {end}; the device ends at {capacity}", table.base);
+            return Err(value("extent", reason));
+        }
+        let traffic = Stream::new(&spec, seed, &table.name, Instant::ZERO);
+        let traffic = traffic.map_err(|error| value("load", error.to_string()))?;
+        let contract = contract(table.reserve, table.limit, table.weight);
+        Ok(StreamPlan { name: table.name.clone(), contract, base: table.base, traffic })
+    }
+
+    fn change(&self, change: &ChangeTable) -> Option<(Instant, StreamId, Contract)> {
+        let place = self.file.streams.iter().position(|stream| stream.name == change.stream)?;
+        let stream = StreamId(u32::try_from(place).ok()?);
+        Some((
+            Instant::ZERO + change.at,
+            stream,
+            contract(change.reserve, change.limit, change.weight),
+        ))
+    }
+}
+
+fn contract(reserve: ShareText, limit: ShareText, weight: u32) -> Contract {
+    Contract { reserve: reserve.0, limit: limit.0, weight, class: Class::BestEffort }
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    quantity::parse_duration(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    quantity::parse_size(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+fn second() -> Duration {
+    Duration::from_secs(1)
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![1]
+}
+
+fn zygaria() -> String {
+    "zygaria".to_owned()
+}
+
+fn fixed() -> String {
+    "fixed".to_owned()
+}
+
+fn sequential() -> Duration {
+    CostParameters::default().sequential
+}
+
+fn random() -> Duration {
+    CostParameters::default().random
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn full() -> ShareText {
+    ShareText(Share::FULL)
+}
+
+fn weight() -> u32 {
+    100
+}
