@@ -239,8 +239,9 @@ fn owed_ns(contract: Contract, now: Instant) -> i64 {
     part(now.as_nanos().cast_signed(), contract.reserve.ppm())
 }
 
-/// A share of a number of tokens.
+/// A share of a number of tokens, rounded to zero.
 fn part(tokens: i64, ppm: u32) -> i64 {
-    let product = i128::from(tokens) * i128::from(ppm);
-    i64::try_from(product / 1_000_000).unwrap_or(i64::MAX)
+    const PARTS: i64 = 1_000_000;
+    let ppm = i64::from(ppm);
+    (tokens / PARTS).saturating_mul(ppm) + tokens % PARTS * ppm / PARTS
 }

@@ -1,0 +1,122 @@
+//! Scenario files: what they say, and an error for every way to get one wrong.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+
+use std::path::Path;
+
+use disktime_sim::{Scenario, simulate};
+
+const GOOD: &str = r#"
+[scenario]
+duration = "20s"
+window = "500ms"
+seeds = [1, 2]
+
+[device]
+preset = "deskstar-34gxp"
+
+[[stream]]
+name = "sequential"
+reserve = "70%"
+[[stream.phases]]
+spec = { pattern = { runs = { length = 1024 } }, extent = { end = "9GiB" }, sizes = "4KiB" }
+pace = { closed = { outstanding = 8 } }
+
+[[stream]]
+name = "random"
+reserve = "30%"
+base = "9GiB"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "9GiB" }, sizes = "4KiB" }
+pace = { closed = { outstanding = 8 } }
+
+[[change]]
+at = "10s"
+stream = "sequential"
+reserve = "20%"
+"#;
+
+fn error(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    let scenario = Scenario::parse(Path::new("s.toml"), &GOOD.replacen(from, to, 1));
+    let plan = scenario.and_then(|scenario| scenario.plan(1));
+    plan.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_scenario_runs_and_its_changes_take_effect() {
+    let scenario = Scenario::parse(Path::new("s.toml"), GOOD).unwrap();
+    assert_eq!(scenario.seeds(), [1, 2]);
+    let outcome = simulate(scenario.plan(1).unwrap()).unwrap();
+    assert_eq!((outcome.violations.len(), outcome.windows.len()), (0, 2 * 40));
+    let share = |from: u32, to: u32| {
+        let rows = outcome
+            .windows
+            .iter()
+            .filter(|row| row.stream.0 == 0 && (from..to).contains(&row.index));
+        rows.map(|row| row.charged.as_secs_f64()).sum::<f64>() / (f64::from(to - from) * 0.5)
+    };
+    assert!((share(4, 20) - 0.70).abs() < 0.03, "{}", share(4, 20));
+    // 20 % and 30 % reserved; the slack evens recent usage out.
+    assert!((0.40..0.60).contains(&share(30, 40)), "{}", share(30, 40));
+}
+
+#[test]
+fn each_error_names_file_key_and_what_is_allowed() {
+    for (from, to, says) in [
+        ("window", "windows", "unknown field `windows`"),
+        ("\"70%\"", "\"70\"", "`70`: a share is 0% to 100%"),
+        ("\"70%\"", "\"170%\"", "`170%`: a share is 0% to 100%"),
+        ("\"20s\"", "\"20\"", "s.toml: "),
+        (
+            "deskstar-34gxp",
+            "deskstar",
+            "s.toml: device.preset: `deskstar` is not known; there are: ",
+        ),
+        ("seeds = [1, 2]", "seeds = []", "scenario.seeds: none"),
+        ("stream = \"sequential\"", "stream = \"nobody\"", "`nobody` is no stream's name"),
+        ("base = \"9GiB\"", "base = \"12GiB\"", "stream random: extent: base + end is"),
+    ] {
+        let error = error(from, to);
+        assert!(error.contains(says) && error.starts_with("s.toml: "), "{to}: {error}");
+    }
+    let missing = Scenario::read(Path::new("no-such.toml")).unwrap_err().to_string();
+    assert!(missing.contains("no-such.toml: No such file"), "{missing}");
+}
+
+#[test]
+fn what_the_engine_refuses_is_refused_with_the_streams_name() {
+    let text = GOOD.replace("\"30%\"", "\"40%\"");
+    let plan = Scenario::parse(Path::new("s.toml"), &text).unwrap().plan(1).unwrap();
+    let error = simulate(plan).unwrap_err().to_string();
+    assert!(error.contains("stream random: reservations would come to 110.0000%"), "{error}");
+    let none = "[scenario]\nduration = \"1s\"\n[device]\npreset = \"deskstar-34gxp\"\n";
+    let plan = Scenario::parse(Path::new("s.toml"), none).unwrap().plan(1).unwrap();
+    assert!(simulate(plan).unwrap_err().to_string().contains("at least 1"));
+}
+
+#[test]
+fn traces_are_found_beside_the_scenario_and_missing_ones_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(
+        directory.path().join("t.csv"),
+        "time_ns,op,offset,bytes\n0,read,0,4096\n1000000,read,4096,4096\n",
+    )
+    .unwrap();
+    let text = r#"
+[scenario]
+duration = "1s"
+[device]
+preset = "deskstar-34gxp"
+[[stream]]
+name = "recorded"
+[stream.replay]
+path = "t.csv"
+extent = { end = "1GiB" }
+"#;
+    let path = directory.path().join("s.toml");
+    let plan = Scenario::parse(&path, text).unwrap().plan(1).unwrap();
+    assert_eq!(simulate(plan).unwrap().requests, 2);
+    let missing = text.replace("t.csv", "nothing.csv");
+    let error = Scenario::parse(&path, &missing).unwrap().plan(1).err().unwrap().to_string();
+    assert!(error.contains("nothing.csv: can't be opened"), "{error}");
+}
