@@ -92,6 +92,8 @@ pub struct VdiskConfig {
     pub size: u64,
     /// Its contract.
     pub contract: Contract,
+    /// Where its requests are recorded as a trace, if at all.
+    pub record: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +134,7 @@ struct VdiskTable {
     limit: Option<String>,
     weight: Option<u32>,
     class: Option<String>,
+    record: Option<PathBuf>,
 }
 
 impl Config {
@@ -322,7 +325,7 @@ impl VdiskTable {
             value(&key("class"), class, format!("no such class; there are: {known}"))
         })?;
         let contract = Contract { reserve, limit, weight, class: class.1 };
-        Ok(VdiskConfig { name: self.name.clone(), size, contract })
+        Ok(VdiskConfig { name: self.name.clone(), size, contract, record: self.record.clone() })
     }
 }
 

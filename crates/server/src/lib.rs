@@ -14,6 +14,7 @@ pub mod config;
 mod desk;
 mod emulate;
 mod frontend;
+mod record;
 pub mod ring;
 mod server;
 mod shard;

@@ -16,6 +16,7 @@ use crate::config::{Config, DeviceConfig, Listen};
 use crate::desk::{Catalog, Desk, Entry, Listener};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::{REQUEST_BYTES_MAX, REQUESTS_MAX};
+use crate::record::Recorder;
 use crate::shard::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Message, Parts, Shard, Vdisk};
 use crate::stats::{DeviceStats, VdiskStats};
 
@@ -40,6 +41,14 @@ pub enum StartError {
     BackEnd {
         /// Which.
         device: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A trace can't be written.
+    #[error("vdisk {vdisk}: record: {source}")]
+    Record {
+        /// Of which virtual disk.
+        vdisk: String,
         /// Why.
         source: io::Error,
     },
@@ -105,6 +114,7 @@ pub struct Server {
     closing: Arc<OwnedFd>,
     desk: Option<JoinHandle<io::Result<()>>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    recorders: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Server {
@@ -140,6 +150,7 @@ impl Server {
             closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
             desk: None,
             threads: Vec::new(),
+            recorders: Vec::new(),
         };
         let mut catalog = Catalog(Vec::new());
         for (index, device) in server.config.devices.clone().iter().enumerate() {
@@ -176,7 +187,12 @@ impl Server {
         let mut vdisks = Vec::new();
         for (at, (vdisk, base)) in device.vdisks.iter().zip(places).enumerate() {
             let stats = Arc::new(VdiskStats::default());
-            vdisks.push(Vdisk { base, stats: Arc::clone(&stats) });
+            let recorder = vdisk.record.as_deref().map(Recorder::start).transpose();
+            let recorder = recorder
+                .map_err(|source| StartError::Record { vdisk: vdisk.name.clone(), source })?;
+            let (recorder, thread) = recorder.unzip();
+            self.recorders.extend(thread);
+            vdisks.push(Vdisk { base, stats: Arc::clone(&stats), recorder });
             let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
             let (name, on) = (vdisk.name.clone(), device.name.clone());
             let info = export(device, &vdisk.name, vdisk.size, frees);
@@ -264,7 +280,8 @@ impl Server {
             outcome = outcome.and(join(desk));
         }
         self.shards.drain(..).for_each(|shard| shard.tell(Message::Drain));
-        for thread in self.threads.drain(..) {
+        // Recorders end once their shards have.
+        for thread in self.threads.drain(..).chain(self.recorders.drain(..)) {
             outcome = outcome.and(join(thread));
         }
         outcome
@@ -367,11 +384,15 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
     }
     for (old, new) in old.devices.iter().zip(&new.devices) {
         let disks = |device: &DeviceConfig| {
-            device.vdisks.iter().map(|vdisk| (vdisk.name.clone(), vdisk.size)).collect::<Vec<_>>()
+            device
+                .vdisks
+                .iter()
+                .map(|vdisk| (vdisk.name.clone(), vdisk.size, vdisk.record.clone()))
+                .collect::<Vec<_>>()
         };
         if disks(old) != disks(new) {
             return differs(format!(
-                "the list of virtual disks of device {}, or a size,",
+                "the list of virtual disks of device {}, a size or a recording,",
                 new.name
             ));
         }

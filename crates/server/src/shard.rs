@@ -20,6 +20,7 @@ use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
 use crate::frontend::nbd::{Asked, Connection, State};
+use crate::record::Recorder;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::{DeviceStats, VdiskStats};
 
@@ -60,6 +61,8 @@ pub struct Vdisk {
     pub base: u64,
     /// Its live figures.
     pub stats: Arc<VdiskStats>,
+    /// Who records its requests.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 /// What a shard is made of.

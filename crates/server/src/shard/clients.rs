@@ -10,6 +10,7 @@ use super::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Shard, Work, name};
 use crate::buffers::{ALIGN, Buffer};
 use crate::clock;
 use crate::frontend::nbd::{Asked, Connection, Input, State};
+use crate::record::Record;
 use crate::stats::{add, subtract};
 
 impl Shard {
@@ -114,7 +115,12 @@ impl Shard {
             deadline: None,
         };
         work.arrived = true;
-        if let Err(refusal) = self.engine.handle_arrival(clock::now(), request) {
+        let (kind, now) = (work.kind, clock::now());
+        if let Some(recorder) = &mut self.vdisks[vdisk as usize].recorder {
+            let (offset, bytes) = (checked.offset, request.bytes);
+            recorder.note(Record { at: now, kind, offset, bytes });
+        }
+        if let Err(refusal) = self.engine.handle_arrival(now, request) {
             tracing::warn!(%refusal, "a client's request was refused");
             self.answer(key, Err((NbdError::NoMemory, "the virtual disk's queue is full")));
         }
