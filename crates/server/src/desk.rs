@@ -17,8 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::clock;
 use crate::config::Listen;
-use crate::server::ShardHandle;
-use crate::shard::Message;
+use crate::shard::{Message, ShardHandle};
 
 /// Handshakes at once.
 const VISITORS_MAX: usize = 64;

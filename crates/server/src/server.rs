@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crossbeam_channel::Sender;
 use disktime_core::{Change, Engine, Limits, StreamId, StreamSpec};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -17,11 +16,11 @@ use crate::desk::{Catalog, Desk, Entry, Listener};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::{REQUEST_BYTES_MAX, REQUESTS_MAX};
 use crate::record::Recorder;
-use crate::shard::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Message, Parts, Shard, Vdisk};
+use crate::shard::{
+    CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Message, Parts, Shard, ShardHandle, Vdisk, wake,
+};
 use crate::stats::{DeviceStats, VdiskStats};
 
-/// Messages that may wait for a shard.
-const MESSAGES_MAX: usize = 256;
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;
 
@@ -84,24 +83,6 @@ pub struct VdiskView {
     pub uris: Vec<String>,
     /// Its live figures.
     pub stats: Arc<VdiskStats>,
-}
-
-/// What other threads need of a shard.
-#[derive(Clone)]
-pub(crate) struct ShardHandle {
-    messages: Sender<Message>,
-    wakeup: Arc<OwnedFd>,
-}
-
-impl ShardHandle {
-    /// Sends a message and wakes the shard. Waits while too many are waiting.
-    pub(crate) fn tell(&self, message: Message) {
-        if self.messages.send(message).is_err() {
-            tracing::debug!("the shard has ended");
-            return;
-        }
-        wake(&self.wakeup);
-    }
 }
 
 /// A running daemon.
@@ -200,11 +181,10 @@ impl Server {
             catalog.0.push(Entry { info, shard: index, vdisk: at });
             self.vdisks.push(VdiskView { name, device: on, uris, stats });
         }
-        let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
-        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
+        let (handle, messages, wakeup) = ShardHandle::new()?;
         let stats = Arc::new(DeviceStats::default());
         self.devices.push(Arc::clone(&stats));
-        self.shards.push(ShardHandle { messages: sender, wakeup: Arc::clone(&wakeup) });
+        self.shards.push(handle);
         let emulate = device.emulate;
         let (started, start) = crossbeam_channel::bounded(1);
         let run = move || {
@@ -245,7 +225,7 @@ impl Server {
 
     /// Makes shards publish their CPU time.
     pub fn refresh(&self) {
-        self.shards.iter().for_each(|shard| wake(&shard.wakeup));
+        self.shards.iter().for_each(ShardHandle::wake);
     }
 
     /// Takes over another configuration's contracts, all of them or none.
@@ -401,13 +381,6 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
         }
     }
     Ok(())
-}
-
-/// Wakes who waits on an eventfd.
-fn wake(eventfd: &OwnedFd) {
-    if let Err(error) = rustix::io::write(eventfd, &1u64.to_ne_bytes()) {
-        tracing::debug!(%error, "a thread can't be woken: it has a wake-up waiting");
-    }
 }
 
 fn thread(

@@ -25,7 +25,10 @@ use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::{DeviceStats, VdiskStats};
 
 mod clients;
+mod handle;
 mod pieces;
+
+pub use handle::{ShardHandle, wake};
 
 /// Clients of one virtual disk at once.
 pub const CONNECTIONS_PER_VDISK_MAX: u64 = 16;

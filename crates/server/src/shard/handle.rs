@@ -1,0 +1,53 @@
+//! A shard as other threads have it: a bounded channel and a wake-up.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::Message;
+
+/// Messages that may wait for a shard.
+const MESSAGES_MAX: usize = 256;
+
+/// What other threads need of a shard.
+#[derive(Clone)]
+pub struct ShardHandle {
+    messages: Sender<Message>,
+    wakeup: Arc<OwnedFd>,
+}
+
+impl ShardHandle {
+    /// A handle, and the shard's ends of it.
+    ///
+    /// # Errors
+    /// If the system has no event to give.
+    pub fn new() -> io::Result<(Self, Receiver<Message>, Arc<OwnedFd>)> {
+        let (sender, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        Ok((Self { messages: sender, wakeup: Arc::clone(&wakeup) }, messages, wakeup))
+    }
+
+    /// Sends a message and wakes the shard. Waits while too many are waiting.
+    pub fn tell(&self, message: Message) {
+        if self.messages.send(message).is_err() {
+            tracing::debug!("the shard has ended");
+            return;
+        }
+        self.wake();
+    }
+
+    /// Makes the shard look around.
+    pub fn wake(&self) {
+        wake(&self.wakeup);
+    }
+}
+
+/// Wakes who waits on an eventfd.
+pub fn wake(eventfd: &OwnedFd) {
+    if let Err(error) = rustix::io::write(eventfd, &1u64.to_ne_bytes()) {
+        tracing::debug!(%error, "a thread can't be woken: it has a wake-up waiting");
+    }
+}
