@@ -183,8 +183,8 @@ impl Desk {
         }
     }
 
-    /// Waits for anything to happen (at the listeners too, unless `resting`); answers whether to close, and which of the listeners and
-    /// visitors are ready.
+    /// Waits for anything to happen, at the listeners too unless `resting`; answers whether to
+    /// close, and which of the listeners and visitors are ready.
     fn wait(&self, visitors: &VecDeque<Visitor>, resting: bool) -> io::Result<(bool, Vec<bool>)> {
         let mut polled = vec![PollFd::new(&*self.closing, PollFlags::IN)];
         let listens = if resting { PollFlags::empty() } else { PollFlags::IN };
