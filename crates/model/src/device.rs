@@ -51,6 +51,9 @@ pub trait Device: Send {
 
     /// When the earliest completion not yet handed back happens, if nothing else is submitted;
     /// `None` if the device is empty. It may lie in the past of a late caller.
+    ///
+    /// A device made of several (a stripe set, tiers) may name an earlier time: that of a part, when
+    /// `advance` may hand nothing back yet and the time named next is later.
     fn next_completion(&self) -> Option<Instant>;
 
     /// Appends everything that has completed up to and including `now`, in order of time.

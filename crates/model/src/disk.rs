@@ -5,76 +5,49 @@
 //! waits for the head, with no new seek and no lost revolution. Electronics, arm and spindle are on
 //! one timeline; the spindle's angle is a function of time.
 //!
+//! Writes: with a write cache they are taken into the buffer at bus speed, whatever the arm does,
+//! while they fit under the dirty limit. The disk destages them when nothing else is inside and the
+//! reading ahead has come to its limit, the shortest positioning first, at most a track at a time. A
+//! write that finds no room waits for destaging to make it; a flush waits for all of it; FUA, and
+//! what is larger than the limit, goes through to the medium.
+//!
+//! Data that comes off the medium faster than the bus takes it waits for the bus: a read from the
+//! medium ends no earlier than its first sector's passing plus its time on the bus.
+//!
 //! Sources: Ruemmler & Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994;
 //! Worthington, Ganger, Patt & Wilkes, "On-line extraction of SCSI disk drive parameters",
 //! SIGMETRICS 1995.
 //!
-//! Does not know: write-back. Every write goes through to the medium, so FUA changes nothing, a
-//! flush has nothing to do, and sequential writes one at a time lose a revolution each, as they do
-//! on a disk with its write cache off. Nor defects, or the time of the bus where it overlaps with
-//! the medium.
+//! Does not know: defects, recalibration, or contention on the bus beyond that of accepted writes
+//! among themselves. A read that shares only part of its sectors with unwritten ones goes to the
+//! medium as if they were there.
 
 mod cache;
+mod dirty;
 mod geometry;
 mod mechanics;
 mod queue;
 mod seek;
+mod spec;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use geometry::{Geometry, Layout, SECTOR_BYTES, SkewPermille, Taper, Zone};
 pub use queue::Order;
 pub use seek::{PublishedSeek, SeekCurve, SeekTable, SeekTableError};
+pub use spec::{BusStart, DiskSpec, Overhead, ReadAhead, Turn, WriteBack};
 
 use crate::device::{Completion, Device, Op};
 use cache::Segments;
+use dirty::Dirty;
 use disktime_core::{Duration, Instant, Kind};
 use geometry::Extent;
-use mechanics::{Head, Intent, Mechanics};
-use queue::Waiting;
+use mechanics::{Head, Intent, Mechanics, Track};
+use queue::{Sight, Sweep, Waiting};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-
-/// What makes one disk differ from another.
-#[derive(Clone, Debug)]
-pub struct DiskSpec {
-    /// Where its sectors lie and how fast it turns.
-    pub geometry: Geometry,
-    /// How long the arm moves.
-    pub seek: SeekCurve,
-    /// Time to switch to another surface of the same cylinder.
-    pub head_switch: Duration,
-    /// How much longer a write settles after the head has moved.
-    pub write_settle: Duration,
-    /// Time in the electronics.
-    pub overhead: Overhead,
-    /// Rate at which the buffer's content goes to the host, bytes per second.
-    pub bus_bytes_per_second: u64,
-    /// The buffer for reading ahead.
-    pub read_ahead: ReadAhead,
-    /// How many operations it holds.
-    pub queue_depth: u32,
-    /// In which order it serves them.
-    pub order: Order,
-}
-
-/// Time that a command spends in the electronics.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Overhead {
-    /// Before the arm starts for a command; passes while the arm works for the command before.
-    pub media: Duration,
-    /// For a command that needs no arm: buffer hits, flushes, trims. More than zero; the bus is extra.
-    pub hit: Duration,
-}
-
-/// The buffer for reading ahead. Zero segments: none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReadAhead {
-    /// How many sequential streams are remembered.
-    pub segments: u32,
-    /// Bytes of each, and how far ahead of the host the head reads.
-    pub segment_bytes: u64,
-}
+use std::collections::VecDeque;
 
 /// A hard disk.
 #[derive(Debug)]
@@ -82,15 +55,20 @@ pub struct Disk {
     mechanics: Mechanics,
     overhead: Overhead,
     bus_bytes_per_second: u64,
+    bus_start: BusStart,
     queue_depth: u32,
     order: Order,
+    sweep: Sweep,
     head: Head,
     /// What the head is reading, unless a write was last.
     ahead: Option<Ahead>,
     segments: Segments,
+    written: Written,
     /// In order of arrival.
     queue: Vec<Waiting>,
     serving: Option<Completion>,
+    /// Writes on their way into the buffer, in order of time.
+    accepted: VecDeque<Completion>,
     /// Done and not yet collected.
     done: Vec<Completion>,
     /// The latest time seen from the caller.
@@ -103,6 +81,24 @@ pub struct Disk {
 struct Ahead {
     segment: Extent,
     limit: u64,
+    /// The track that the head passes, if it has not stopped since it came there.
+    track: Option<Track>,
+}
+
+/// Writes in the buffer, and what they left behind.
+#[derive(Debug)]
+struct Written {
+    dirty: Dirty,
+    read_hits: bool,
+    /// What the arm is writing out of the buffer, and until when.
+    destaging: Option<(Extent, Instant)>,
+    /// Since when nothing has been inside, if nothing is.
+    idle_since: Instant,
+    /// Until when the bus takes in accepted writes.
+    bus_until: Instant,
+    /// Whether the last command was a write, and where the last write ended.
+    last_was_write: bool,
+    last_end: u64,
 }
 
 impl Device for Disk {
@@ -116,17 +112,32 @@ impl Device for Disk {
 
     fn submit(&mut self, now: Instant, tag: u64, op: Op) {
         self.run_until(now);
-        let inside = self.queue.len() + usize::from(self.serving.is_some()) + self.done.len();
+        let served = self.queue.len() + usize::from(self.serving.is_some());
+        let inside = served + self.accepted.len() + self.done.len();
         assert!(inside < self.queue_depth as usize, "{op:?} above the queue depth");
         let extent = self.extent_of(op);
-        self.queue.push(Waiting { tag, kind: op.kind, extent, arrived: now });
-        if self.serving.is_none() {
-            self.serve_next(now);
+        let waiting = Waiting { tag, kind: op.kind, fua: op.fua, extent, arrived: now };
+        if self.accepts(&waiting) {
+            let at = self.accept(now.max(self.written.bus_until), extent);
+            self.written.bus_until = at;
+            self.accepted.push_back(Completion { tag, at });
+        } else if self.serving.is_some() {
+            self.queue.push(waiting);
+        } else {
+            self.serve(now, &waiting);
         }
     }
 
     fn next_completion(&self) -> Option<Instant> {
-        self.done.first().or(self.serving.as_ref()).map(|completion| completion.at)
+        if let Some(completion) = self.done.first() {
+            return Some(completion.at);
+        }
+        let accepted = self.accepted.front().map(|completion| completion.at);
+        let served = self.serving.as_ref().map(|completion| completion.at);
+        match (accepted, served) {
+            (Some(accepted), Some(served)) => Some(accepted.min(served)),
+            (at, None) | (None, at) => at,
+        }
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
@@ -143,14 +154,23 @@ impl Disk {
     #[must_use]
     pub fn new(spec: DiskSpec, seed: u64) -> Self {
         assert!(spec.queue_depth > 0 && spec.bus_bytes_per_second > 0, "{spec:?}");
-        let overhead = spec.overhead;
-        assert!(overhead.media > Duration::ZERO && overhead.hit > Duration::ZERO, "{overhead:?}");
+        assert!(spec.overhead.is_positive(), "{:?}", spec.overhead);
         let phase_ns = Pcg64::seed_from_u64(seed).random_range(0..spec.geometry.revolution_ns());
-        let segments = Segments::new(
-            spec.read_ahead.segments as usize,
-            spec.read_ahead.segment_bytes / SECTOR_BYTES,
-        );
+        let WriteBack { dirty_bytes, extents, read_hits } = spec.write_back;
         Self {
+            segments: Segments::new(
+                spec.read_ahead.segments as usize,
+                spec.read_ahead.segment_bytes / SECTOR_BYTES,
+            ),
+            written: Written {
+                dirty: Dirty::new(dirty_bytes / SECTOR_BYTES, extents as usize),
+                read_hits,
+                destaging: None,
+                idle_since: Instant::ZERO,
+                bus_until: Instant::ZERO,
+                last_was_write: false,
+                last_end: 0,
+            },
             mechanics: Mechanics {
                 geometry: spec.geometry,
                 seek: spec.seek,
@@ -158,15 +178,17 @@ impl Disk {
                 write_settle: spec.write_settle,
                 phase_ns,
             },
-            overhead,
+            overhead: spec.overhead,
             bus_bytes_per_second: spec.bus_bytes_per_second,
+            bus_start: spec.bus_start,
             queue_depth: spec.queue_depth,
             order: spec.order,
+            sweep: Sweep::default(),
             head: Head { cylinder: 0, surface: 0, at: Instant::ZERO },
             ahead: None,
-            segments,
             queue: Vec::with_capacity(spec.queue_depth as usize),
             serving: None,
+            accepted: VecDeque::new(),
             done: Vec::new(),
             now: Instant::ZERO,
         }
@@ -174,7 +196,7 @@ impl Disk {
 
     fn extent_of(&self, op: Op) -> Extent {
         if op.kind == Kind::Flush {
-            return Extent { first: 0, end: 0 };
+            return Extent::EMPTY;
         }
         assert!(op.bytes > 0, "{op:?} is empty");
         let extent = Extent::of_bytes(op.offset, op.bytes);
@@ -182,73 +204,142 @@ impl Disk {
         extent
     }
 
-    /// Completes what completes by `now`, each time choosing the next at the disk's own time.
+    /// Completes what completes by `now`, each time choosing the next at the disk's own time, and
+    /// destages in between.
     fn run_until(&mut self, now: Instant) {
         assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
-        while let Some(completion) = self.serving.take_if(|serving| serving.at <= now) {
-            self.done.push(completion);
-            self.serve_next(completion.at);
+        loop {
+            let accepted = self.accepted.front().map_or(Instant::MAX, |completion| completion.at);
+            let due = |serving: &mut Completion| serving.at <= now && serving.at <= accepted;
+            if let Some(completion) = self.serving.take_if(due) {
+                self.done.push(completion);
+                self.serve_next(completion.at);
+            } else if let Some(completion) = self.accepted.pop_front_if(|it| it.at <= now) {
+                self.done.push(completion);
+            } else {
+                break;
+            }
         }
+        self.destage_until(now);
     }
 
     /// Chooses an operation at `picked`, when the disk has got free.
     fn serve_next(&mut self, picked: Instant) {
-        self.read_ahead_until(picked);
-        let Some(index) =
-            self.order.pick(picked, &self.queue, |waiting| self.begins(picked, waiting))
-        else {
+        if self.queue.len() > 1 && self.order.looks_at_the_head() {
+            self.read_ahead_until(picked);
+        }
+        let mut sweep = self.sweep;
+        let view = View { disk: self, picked };
+        let index = self.order.pick(&mut sweep, picked, &self.queue, &view);
+        self.sweep = sweep;
+        let Some(index) = index else {
+            self.written.idle_since = picked;
             return;
         };
         let waiting = self.queue.remove(index);
+        self.serve(picked, &waiting);
+    }
+
+    fn serve(&mut self, picked: Instant, waiting: &Waiting) {
+        let hit = picked + self.overhead.read_hit.after_read;
         let at = match waiting.kind {
-            Kind::Read | Kind::Cache => self.read(picked, &waiting),
-            Kind::Write | Kind::Zeroes => self.write(picked, &waiting),
-            Kind::Flush | Kind::Trim => picked + self.overhead.hit,
+            Kind::Read | Kind::Cache => {
+                let at = self.read(picked, waiting);
+                self.written.last_was_write = false;
+                at
+            }
+            Kind::Write | Kind::Zeroes => self.write(picked, waiting),
+            Kind::Flush => self.flush(picked).max(hit),
+            Kind::Trim => hit,
         };
         self.serving = Some(Completion { tag: waiting.tag, at });
     }
 
     fn read(&mut self, picked: Instant, waiting: &Waiting) -> Instant {
         let extent = waiting.extent;
-        let hit = picked + self.overhead.hit;
-        self.read_ahead_until(hit);
+        let hit = picked + self.overhead.read_hit.after(self.written.last_was_write);
+        if let Some(from_media) = self.follow_on_track(hit, extent) {
+            return from_media.max(hit + self.bus_time(extent));
+        }
+        if self.ahead.is_some_and(|ahead| extent.first <= ahead.limit) {
+            self.read_ahead_until(hit);
+        }
         if self.continues(extent) {
             let from_media = self.follow(hit, extent.end);
             from_media.max(hit + self.bus_time(extent))
         } else if self.segments.holds(extent) {
             self.segments.touch(extent);
             hit + self.bus_time(extent)
+        } else if self.written.read_hits && self.written.holds(extent) {
+            hit + self.bus_time(extent)
         } else {
-            self.read_media(self.arm_starts(picked, waiting), extent)
+            let overhead = self.overhead.read_media.after(self.written.last_was_write);
+            self.read_media(picked.max(waiting.arrived + overhead), extent)
         }
     }
 
     /// Whether the head has read the extent's beginning, or is about to: at most a track away, and
     /// within what it would read ahead.
     fn continues(&self, extent: Extent) -> bool {
-        let Some(Ahead { segment, limit }) = self.ahead else { return false };
+        let Some(Ahead { segment, limit, .. }) = self.ahead else { return false };
         let on_the_way = extent.first.saturating_sub(segment.end);
         (segment.first..=limit).contains(&extent.first)
             && (on_the_way == 0
                 || on_the_way < self.mechanics.geometry.locate(segment.end).left_on_track)
     }
 
+    /// The cheap way of [`Self::follow`] for what is next on the track that the head passes: when
+    /// it is read. `None` wherever anything else is the case, or may be.
+    fn follow_on_track(&mut self, hit: Instant, extent: Extent) -> Option<Instant> {
+        let Ahead { segment, limit, track } = self.ahead.as_ref()?;
+        let track = track.as_ref()?;
+        let segment_sectors = self.segments.segment_sectors();
+        // How far the head has got by now isn't worked out: the buffer holds at least this much.
+        let oldest = segment.first.max(limit.saturating_sub(segment_sectors));
+        if extent.first < oldest || extent.first > segment.end {
+            return None;
+        }
+        if extent.end > *limit || extent.end > track.end {
+            return None;
+        }
+        let until_full = (limit - segment.end) * self.mechanics.geometry.sector_ns_min();
+        if self.head.at + Duration::from_nanos(until_full) <= hit {
+            // The head may have stopped.
+            return None;
+        }
+        let mut read_at = hit;
+        let end = segment.end.max(extent.end);
+        if segment.end < extent.end {
+            read_at = self.mechanics.passed_at(track, end);
+            self.head.at = read_at;
+        }
+        let limit = (*limit).max(self.ahead_limit(extent.end));
+        let segment = self.segments.kept(Extent { end, ..*segment });
+        let ahead = self.ahead.as_mut()?;
+        ahead.segment = segment;
+        ahead.limit = limit;
+        Some(read_at)
+    }
+
     /// Lets the reading ahead go on at least to `end`, and a segment beyond it: when `end` is read.
     fn follow(&mut self, now: Instant, end: u64) -> Instant {
-        let Some(Ahead { segment, limit }) = self.ahead else { return now };
+        let Some(Ahead { segment, limit, mut track }) = self.ahead else { return now };
         if segment.end == limit {
             // It had stopped: the head waits over its track and takes up again now.
             self.head.at = self.head.at.max(now);
+            track = None;
         }
         let mut read_at = now;
         if segment.end < end {
             let extent = Extent { first: segment.end, end };
-            self.head = self.mechanics.pass(self.head, extent, Intent::Read);
+            let passed = self.mechanics.pass(self.head, extent, Intent::Read);
+            self.head = passed.head;
+            track = Some(passed.track);
             read_at = self.head.at;
         }
         let segment = self.segments.kept(Extent { end: segment.end.max(end), ..segment });
-        self.ahead = Some(Ahead { segment, limit: limit.max(self.ahead_limit(end)) });
+        self.ahead = Some(Ahead { segment, limit: limit.max(self.ahead_limit(end)), track });
         read_at
     }
 
@@ -259,51 +350,29 @@ impl Disk {
         let empty = Extent { first: extent.first, end: extent.first };
         let held = self.segments.take(extent.first).unwrap_or(empty);
         let rest = Extent { first: held.end, ..extent };
-        self.head = self.mechanics.pass(self.head, rest, Intent::Read);
+        let passed = self.mechanics.pass(self.head, rest, Intent::Read);
+        self.head = passed.head;
         if !self.segments.is_absent() {
             self.segments.make_room();
             let segment = self.segments.kept(Extent { end: held.end.max(extent.end), ..held });
             let limit = self.ahead_limit(segment.end);
-            self.ahead = Some(Ahead { segment, limit });
+            self.ahead = Some(Ahead { segment, limit, track: Some(passed.track) });
         }
-        self.head.at
-    }
-
-    fn write(&mut self, picked: Instant, waiting: &Waiting) -> Instant {
-        self.stop_reading_ahead(self.arm_starts(picked, waiting));
-        self.segments.forget(waiting.extent);
-        self.head = self.mechanics.pass(self.head, waiting.extent, Intent::Write);
-        self.head.at
-    }
-
-    /// When the arm may start for an operation chosen at `picked`: its decoding overlapped with
-    /// what the disk did before.
-    fn arm_starts(&self, picked: Instant, waiting: &Waiting) -> Instant {
-        picked.max(waiting.arrived + self.overhead.media)
-    }
-
-    /// When data would begin to move if the operation were chosen at `picked`.
-    fn begins(&self, picked: Instant, waiting: &Waiting) -> Instant {
-        let extent = waiting.extent;
-        let intent = match waiting.kind {
-            Kind::Flush | Kind::Trim => return picked,
-            Kind::Read | Kind::Cache => Intent::Read,
-            Kind::Write | Kind::Zeroes => Intent::Write,
-        };
-        if intent == Intent::Read && (self.continues(extent) || self.segments.holds(extent)) {
-            return picked;
+        match self.bus_start {
+            BusStart::FirstSector => self.head.at.max(passed.first_done + self.bus_time(rest)),
+            BusStart::LastSector => self.head.at + self.bus_time(extent),
         }
-        let head = Head { at: self.arm_starts(picked, waiting), ..self.head };
-        self.mechanics.arrive(head, &self.mechanics.geometry.locate(extent.first), intent)
     }
 
     /// Brings the reading ahead up to what it has read by `until`.
     fn read_ahead_until(&mut self, until: Instant) {
-        let Some(Ahead { segment, limit }) = self.ahead else { return };
+        let Some(Ahead { segment, limit, track }) = self.ahead else { return };
         let extent = Extent { first: segment.end, end: limit };
         let (head, end) = self.mechanics.reach(self.head, extent, until);
         self.head = head;
-        self.ahead = Some(Ahead { segment: self.segments.kept(Extent { end, ..segment }), limit });
+        let track = track.filter(|track| (track.first..=track.end).contains(&end));
+        let segment = self.segments.kept(Extent { end, ..segment });
+        self.ahead = Some(Ahead { segment, limit, track });
     }
 
     /// Ends the reading ahead at `begin`, keeps what it has read, and frees the head.
@@ -320,10 +389,60 @@ impl Disk {
         (end + self.segments.segment_sectors()).min(self.mechanics.geometry.sectors())
     }
 
-    /// Time on the bus, rounded down. No overflow in 128 bits.
+    /// Time on the bus, rounded down.
     fn bus_time(&self, extent: Extent) -> Duration {
-        let nanos =
-            u128::from(extent.bytes()) * 1_000_000_000 / u128::from(self.bus_bytes_per_second);
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        let bytes = extent.bytes();
+        let nanos = match bytes.checked_mul(1_000_000_000) {
+            Some(product) => product / self.bus_bytes_per_second,
+            None => {
+                let product = u128::from(bytes) * 1_000_000_000;
+                let nanos = product / u128::from(self.bus_bytes_per_second);
+                u64::try_from(nanos).unwrap_or(u64::MAX)
+            }
+        };
+        Duration::from_nanos(nanos)
+    }
+}
+
+/// The disk at the moment of choosing.
+struct View<'a> {
+    disk: &'a Disk,
+    picked: Instant,
+}
+
+impl View<'_> {
+    /// What the arm would have to do for an operation: nothing for what is in the buffer.
+    fn intent(&self, waiting: &Waiting) -> Option<Intent> {
+        let extent = waiting.extent;
+        match waiting.kind {
+            Kind::Flush | Kind::Trim => None,
+            Kind::Write | Kind::Zeroes => Some(Intent::Write),
+            Kind::Read | Kind::Cache => {
+                let buffered = self.disk.continues(extent) || self.disk.segments.holds(extent);
+                (!buffered).then_some(Intent::Read)
+            }
+        }
+    }
+}
+
+impl Sight for View<'_> {
+    /// A write that waits for room is as far as if it went through.
+    fn begins(&self, waiting: &Waiting) -> Instant {
+        let Some(intent) = self.intent(waiting) else { return self.picked };
+        let Disk { mechanics, overhead, written, head, .. } = self.disk;
+        let overhead = match intent {
+            Intent::Read => overhead.read_media.after(written.last_was_write),
+            Intent::Write => overhead.write_media.after(written.last_was_write),
+        };
+        let head = Head { at: self.picked.max(waiting.arrived + overhead), ..*head };
+        mechanics.arrive(head, &mechanics.geometry.locate(waiting.extent.first), intent)
+    }
+
+    fn cylinders_away(&self, waiting: &Waiting) -> u32 {
+        if self.intent(waiting).is_none() {
+            return 0;
+        }
+        let place = self.disk.mechanics.geometry.locate(waiting.extent.first);
+        place.cylinder.abs_diff(self.disk.head.cylinder)
     }
 }

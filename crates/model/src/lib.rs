@@ -8,12 +8,22 @@
 //! when. Nothing in it differs from run to run: one seed and one sequence of calls give one timeline.
 //!
 //! - [`Device`]: the contract between a model and who drives it.
-//! - [`disk`]: a hard disk with zones, a seek curve, a turning spindle, read-ahead and a queue.
+//! - [`disk`]: a hard disk with zones, a seek curve, a turning spindle, read-ahead, a write cache and
+//!   a queue.
+//! - [`flash`]: a flash drive with channels, dies, a write buffer and garbage collection.
+//! - [`exponential`]: a FIFO server with exponential or constant service times.
+//! - [`raid0`]: a stripe set over any of them; [`tiered`]: a fast and a slow one side by side.
 //! - [`preset`]: the devices one can ask for by name. A new model is registered there and has to
 //!   pass `tests/conformance.rs`, which runs over the whole registry.
 
 mod device;
 pub mod disk;
+pub mod exponential;
+pub mod flash;
+mod members;
+mod pending;
 pub mod preset;
+pub mod raid0;
+pub mod tiered;
 
 pub use device::{Completion, Device, Op};

@@ -6,11 +6,20 @@
 //! Where a number comes from: **`[S]`** a public source (data sheet, published fit), **`[P]`** the
 //! paper that used the device, **`[E]`** an estimate, chosen so that the calibration comes out.
 
+mod flash;
+mod measured;
+mod papers;
+
+pub use flash::{flash_generic, nvme_970pro};
+pub use measured::{cheetah9lp, hp_c3323a, ibm18es, with_seek_table};
+pub use papers::{deskstar_34gxp, nearline_7200, st318437lw, st330630a, st340810a};
+
 use crate::device::Device;
-use crate::disk::{
-    Disk, DiskSpec, Geometry, Layout, Order, Overhead, PublishedSeek, ReadAhead, SeekCurve,
-    SkewPermille, Taper,
-};
+use crate::disk::Disk;
+use crate::exponential::{Exponential, ExponentialSpec, Service};
+use crate::flash::Flash;
+use crate::raid0::Raid0;
+use crate::tiered::{HitRatio, Tiered};
 use disktime_core::Duration;
 
 /// A device that can be asked for by name.
@@ -27,14 +36,69 @@ pub struct Preset {
 /// Every preset, in order of name.
 pub const PRESETS: &[Preset] = &[
     Preset {
+        name: "cheetah9lp",
+        doc: "Seagate ST39102LW, 9.1 GB, 10,045 rpm, 1998, as measured",
+        build: |seed| Box::new(Disk::new(cheetah9lp(), seed)),
+    },
+    Preset {
         name: "deskstar-34gxp",
         doc: "IBM Deskstar 34GXP, 20.5 GB, 7200 rpm, 1999: 68 random 4 KiB reads/s (paper zygaria)",
         build: |seed| Box::new(Disk::new(deskstar_34gxp(), seed)),
     },
     Preset {
+        name: "exp",
+        doc: "a server with exponential service times of 10 ms on average (paper reward)",
+        build: |seed| Box::new(Exponential::new(exponential(Duration::from_millis(10)), seed)),
+    },
+    Preset {
+        name: "flash-generic",
+        doc: "a flash drive of 32 dies: 85 µs at depth 1, up to 533,000 random 4 KiB reads/s",
+        build: |_| Box::new(Flash::new(flash_generic())),
+    },
+    Preset {
+        name: "hp-c3323a",
+        doc: "HP C3323A, 1.05 GB, 5396 rpm, 1994, write cache off, as measured",
+        build: |seed| Box::new(Disk::new(hp_c3323a(), seed)),
+    },
+    Preset {
+        name: "ibm18es",
+        doc: "IBM DNES-309170W, 9.1 GB, 7200 rpm, 1998, as measured",
+        build: |seed| Box::new(Disk::new(ibm18es(), seed)),
+    },
+    Preset {
         name: "nearline-7200",
         doc: "a 4 TB nearline disk, 7200 rpm, queue of 32: 270 MB/s outer, 80 random 4 KiB reads/s",
         build: |seed| Box::new(Disk::new(nearline_7200(), seed)),
+    },
+    Preset {
+        name: "nvme-970pro",
+        doc: "Samsung 970 PRO 512 GB: 64 µs at depth 1, programs 2.8 GB/s",
+        build: |_| Box::new(Flash::new(nvme_970pro())),
+    },
+    Preset {
+        name: "raid0-nearline",
+        doc: "RAID 0 over four nearline disks, chunks of 64 KiB",
+        build: |seed| Box::new(raid0("nearline-7200", 4, 64 << 10, seed)),
+    },
+    Preset {
+        name: "st318437lw",
+        doc: "Seagate ST318437LW, 18 GB, 7200 rpm: 40 MB/s outer (paper ucsb)",
+        build: |seed| Box::new(Disk::new(st318437lw(), seed)),
+    },
+    Preset {
+        name: "st330630a",
+        doc: "Seagate ST330630A, 30 GB, 7200 rpm",
+        build: |seed| Box::new(Disk::new(st330630a(), seed)),
+    },
+    Preset {
+        name: "st340810a",
+        doc: "Seagate ST340810A, 40 GB, 5400 rpm: 27.59 MB/s outer (paper mdn)",
+        build: |seed| Box::new(Disk::new(st340810a(), seed)),
+    },
+    Preset {
+        name: "tiered",
+        doc: "flash-generic in front of nearline-7200; half of the requests hit, drawn at random",
+        build: |seed| Box::new(tiered(500_000, seed)),
     },
 ];
 
@@ -44,84 +108,40 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// IBM Deskstar 34GXP, the disk of paper `zygaria`.
-///
-/// - 40,088,160 sectors, 6 heads, 1961 KiB of buffer, average seek 9.0 ms `[S]`; 7200 rpm `[P,S]`.
-/// - Seek 1.5 ms track to track and 15.5 ms full stroke, writes settling 1 ms longer, 454 to 288
-///   sectors per track in 12 zones of 18,012 cylinders `[E]`.
-/// - Skews .15 and .26 of a revolution and 1.15 ms per head switch `[E]`: those of the IBM
-///   DNES-309170W, its contemporary, whose 58 and 101 of 390 sectors were measured `[S]`.
-/// - 10 segments of 196 KiB, hits .07 ms and the bus of ATA-66 `[E]`; one command at a time, as its
-///   driver of the day.
-/// - 1.275 ms of overhead `[E]`, calibrated: 68 random 4 KiB reads/s `[P]`. In runs of 1024 reads it
-///   then does what the paper needs: at least 4,300/s over the whole surface and 5,200/s in the
-///   outer tenth `[P]`.
+/// A server of that mean for reads and writes alike, as paper `reward` has its tiers: 1 TiB, so that
+/// anything fits, and up to 1024 requests in its queue.
 #[must_use]
-pub fn deskstar_34gxp() -> DiskSpec {
-    let taper = Taper {
-        zones: 12,
-        cylinders_each: 1501,
-        outer_sectors_per_track: 454,
-        inner_sectors_per_track: 288,
-        skew: SkewPermille { track: 150, cylinder: 260 },
-    };
-    let geometry = Geometry::new(&Layout {
-        rpm: 7200,
-        surfaces: 6,
-        sectors: 40_088_160,
-        zones: taper.zones(),
-    });
-    let seek = PublishedSeek { track_to_track_ms: 1.5, average_ms: 9.0, full_stroke_ms: 15.5 };
-    DiskSpec {
-        seek: SeekCurve::published(seek, geometry.cylinders()),
-        geometry,
-        head_switch: Duration::from_micros(1150),
-        write_settle: Duration::from_millis(1),
-        overhead: Overhead { media: Duration::from_micros(1275), hit: Duration::from_micros(70) },
-        bus_bytes_per_second: 66_600_000,
-        read_ahead: ReadAhead { segments: 10, segment_bytes: 196 * 1024 },
-        queue_depth: 1,
-        order: Order::Fcfs,
+pub fn exponential(mean: Duration) -> ExponentialSpec {
+    ExponentialSpec {
+        capacity_bytes: 1 << 40,
+        queue_depth: 1024,
+        read_mean: mean,
+        write_mean: mean,
+        service: Service::Exponential,
     }
 }
 
-/// A nearline disk of today, of no particular make.
+/// RAID 0 over `count` devices of a preset, each with a seed of its own.
 ///
-/// - 7200 rpm, track to track .23 ms, average 7.4 ms reading, 270 MB/s in the outer zone `[S]`.
-/// - 4 TB (7,814,037,168 sectors), 8 surfaces, 16 zones, full stroke 16 ms, 125 MB/s in the inner
-///   zone, skews .13 of a revolution, 1 ms per head switch, writes settling .45 ms longer (data
-///   sheets give .09 track to track and .8 on average) `[E]`.
-/// - 32 segments of 4 MiB, hits 15 µs, SATA at 550 MB/s `[E]`.
-/// - A queue of 32 `[S]` served by shortest access time, with aging of 60 ‰ and .5 ms of overhead `[E]`,
-///   calibrated: 75 to 85 random 4 KiB reads/s one at a time, about 170 with 16 at once. Less aging
-///   gives more (202 with 16 at once at 10 ‰) and lets some wait twice as long.
+/// # Panics
+/// If there is no such preset, or as [`Raid0::new`].
 #[must_use]
-pub fn nearline_7200() -> DiskSpec {
-    let taper = Taper {
-        zones: 16,
-        cylinders_each: 16_821,
-        outer_sectors_per_track: 4966,
-        inner_sectors_per_track: 2299,
-        skew: SkewPermille { track: 130, cylinder: 130 },
-    };
-    let geometry = Geometry::new(&Layout {
-        rpm: 7200,
-        surfaces: 8,
-        sectors: 7_814_037_168,
-        zones: taper.zones(),
-    });
-    let seek = PublishedSeek { track_to_track_ms: 0.23, average_ms: 7.4, full_stroke_ms: 16.0 };
-    DiskSpec {
-        seek: SeekCurve::published(seek, geometry.cylinders()),
-        geometry,
-        head_switch: Duration::from_millis(1),
-        write_settle: Duration::from_micros(450),
-        overhead: Overhead { media: Duration::from_micros(500), hit: Duration::from_micros(15) },
-        bus_bytes_per_second: 550_000_000,
-        read_ahead: ReadAhead { segments: 32, segment_bytes: 4 << 20 },
-        queue_depth: 32,
-        order: Order::Satf { aging_permille: 60 },
-    }
+pub fn raid0(name: &str, count: u64, chunk_bytes: u64, seed: u64) -> Raid0 {
+    let preset = find(name).expect("a preset's name");
+    // Apart, so that neighbouring seeds share no member.
+    let member =
+        |index| (preset.build)(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index));
+    Raid0::new((0..count).map(member).collect(), chunk_bytes)
+}
+
+/// The generic flash drive in front of the nearline disk, with drawn hits per million.
+#[must_use]
+pub fn tiered(hits_ppm: u32, seed: u64) -> Tiered {
+    let fast = Flash::new(flash_generic());
+    let slow = Disk::new(nearline_7200(), seed);
+    // Another stream of the seed than the spindle's angle.
+    let hits = HitRatio::everywhere(hits_ppm, seed ^ 0x7469_6572);
+    Tiered::new(Box::new(fast), Box::new(slow), Box::new(hits))
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! Do the disks do what is known of the real ones? Every assert prints what was measured.
 
 use disktime_core::{Duration, Instant, Kind};
-use disktime_model::disk::{
-    Disk, DiskSpec, Geometry, Layout, Order, Overhead, ReadAhead, SeekCurve, SkewPermille, Taper,
-    Zone,
-};
+use disktime_model::disk::{BusStart, Disk, DiskSpec, WriteBack, Zone};
+use disktime_model::flash::Flash;
 use disktime_model::{Completion, Device, Op, preset};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -105,70 +103,15 @@ fn between(what: &str, measured: f64, low: f64, high: f64) {
     assert!((low..=high).contains(&measured), "{what}: {measured:.1} is not in {low} to {high}");
 }
 
-/// IBM DNES-309170W as measured (see `seek.rs`): 11,474 cylinders, 5 surfaces, 390 to 247 sectors
-/// per track. Its skews of 58 and 101 sectors are the outer zone's; the inner zone's rate comes out
-/// only if they are the same time there. Overheads are guesses, and cancel out below.
-fn dnes_309170w() -> DiskSpec {
-    let taper = Taper {
-        zones: 11,
-        cylinders_each: 1043,
-        outer_sectors_per_track: 390,
-        inner_sectors_per_track: 247,
-        skew: SkewPermille { track: 148, cylinder: 258 },
-    };
-    let zones = taper.zones();
-    drive(
-        &Layout { rpm: 7200, surfaces: 5, sectors: sectors(5, &zones), zones },
-        SeekCurve::TwoPiece {
-            short_ms: 1.299,
-            short_root_ms: 0.1477,
-            short_cylinders: 590,
-            long_ms: 4.445,
-            long_slope_ms: 0.000_747,
-        },
-    )
-}
-
-/// Seagate ST39102LW as measured: 6,962 cylinders, 12 surfaces, 254 to 167 sectors per track, skews
-/// of 97 and 133 sectors in the outer zone, 10,045 rpm.
-fn st39102lw() -> DiskSpec {
-    let taper = Taper {
-        zones: 10,
-        cylinders_each: 696,
-        outer_sectors_per_track: 254,
-        inner_sectors_per_track: 167,
-        skew: SkewPermille { track: 381, cylinder: 523 },
-    };
-    let zones = taper.zones();
-    drive(
-        &Layout { rpm: 10_045, surfaces: 12, sectors: sectors(12, &zones), zones },
-        SeekCurve::TwoPiece {
-            short_ms: 1.063,
-            short_root_ms: 0.0978,
-            short_cylinders: 1074,
-            long_ms: 3.108,
-            long_slope_ms: 0.001_08,
-        },
-    )
+/// Free of the bus on which a measured disk was measured, which is slower than its medium.
+fn on_a_fast_bus(spec: DiskSpec) -> DiskSpec {
+    let bus_start = BusStart::FirstSector;
+    DiskSpec { bus_bytes_per_second: 80_000_000, bus_start, ..spec }
 }
 
 fn sectors(surfaces: u64, zones: &[Zone]) -> u64 {
     let tracks = |zone: &Zone| u64::from(zone.cylinders) * u64::from(zone.sectors_per_track);
     surfaces * zones.iter().map(tracks).sum::<u64>()
-}
-
-fn drive(layout: &Layout, seek: SeekCurve) -> DiskSpec {
-    DiskSpec {
-        geometry: Geometry::new(layout),
-        seek,
-        head_switch: Duration::from_micros(800),
-        write_settle: Duration::from_micros(300),
-        overhead: Overhead { media: Duration::from_micros(300), hit: Duration::from_micros(70) },
-        bus_bytes_per_second: 80_000_000,
-        read_ahead: ReadAhead { segments: 8, segment_bytes: 200 << 10 },
-        queue_depth: 1,
-        order: Order::Fcfs,
-    }
 }
 
 /// E[seek] over pairs of random sectors, by the middles of 1000 equally large parts of the disk.
@@ -205,17 +148,21 @@ fn cylinder_of(zones: &[Zone], sector: u64) -> u32 {
 #[test]
 fn the_mean_random_read_is_the_sum_of_its_parts() {
     for (name, spec) in [
-        ("DNES-309170W", dnes_309170w()),
-        ("ST39102LW", st39102lw()),
+        ("DNES-309170W", on_a_fast_bus(preset::ibm18es())),
+        ("ST39102LW", on_a_fast_bus(preset::cheetah9lp())),
         ("deskstar-34gxp", preset::deskstar_34gxp()),
+        ("hp-c3323a", on_a_fast_bus(preset::hp_c3323a())),
         ("nearline-7200", preset::nearline_7200()),
+        ("st318437lw", preset::st318437lw()),
+        ("st330630a", preset::st330630a()),
+        ("st340810a", preset::st340810a()),
     ] {
         let revolution_ms = spec.geometry.revolution_ns() as f64 / 1e6;
         // Time per sector, weighted by sectors: tracks over sectors.
         let zones: Vec<Zone> = spec.geometry.zones().collect();
         let tracks: u32 = zones.iter().map(|zone| zone.cylinders).sum();
         let transfer_ms = 8.0 * f64::from(tracks) / sectors(1, &zones) as f64 * revolution_ms;
-        let overhead_ms = spec.overhead.media.as_secs_f64() * 1e3;
+        let overhead_ms = spec.overhead.read_media.after_read.as_secs_f64() * 1e3;
         let expected = overhead_ms + mean_seek_ms(&spec) + revolution_ms / 2.0 + transfer_ms;
         let measured = 1e3 / run_iops(&spec, 1, 20_000, 1, 1);
         close(&format!("{name}: mean random 4 KiB read, ms"), measured, expected, 0.03);
@@ -225,9 +172,9 @@ fn the_mean_random_read_is_the_sum_of_its_parts() {
 #[test]
 fn sustained_rates_are_those_of_real_drives() {
     for (name, spec, zone, known) in [
-        ("DNES-309170W outer", dnes_309170w(), 0, 20.4),
-        ("DNES-309170W inner", dnes_309170w(), 10, 12.95),
-        ("ST39102LW outer", st39102lw(), 0, 15.6),
+        ("DNES-309170W outer", on_a_fast_bus(preset::ibm18es()), 0, 20.4),
+        ("DNES-309170W inner", on_a_fast_bus(preset::ibm18es()), 10, 12.95),
+        ("ST39102LW outer", on_a_fast_bus(preset::cheetah9lp()), 0, 15.6),
     ] {
         let formula = spec
             .geometry
@@ -269,4 +216,103 @@ fn a_nearline_disk_of_today() {
     between("random 4 KiB reads/s, one at a time", run_iops(&spec, 1, 20_000, 1, 1), 75.0, 85.0);
     between("random 4 KiB reads/s, 16 at once", run_iops(&spec, 16, 20_000, 1, 1), 160.0, 180.0);
     between("random 4 KiB reads/s, 32 at once", run_iops(&spec, 32, 20_000, 1, 1), 170.0, 230.0);
+}
+
+/// Megabytes per second of one stream of 128 KiB reads through the outer zone.
+fn stream_mb(spec: &DiskSpec) -> f64 {
+    sequential_mb(spec, 0, 256 << 20, 128 << 10, Duration::ZERO)
+}
+
+#[test]
+fn the_disks_of_papers_mdn_and_ucsb_stream_as_published() {
+    close("st340810a: one stream, MB/s", stream_mb(&preset::st340810a()), 27.59, 0.005);
+    close("st318437lw: one stream, MB/s", stream_mb(&preset::st318437lw()), 40.0, 0.01);
+    for (name, spec) in [
+        ("st340810a", preset::st340810a()),
+        ("st318437lw", preset::st318437lw()),
+        ("st330630a", preset::st330630a()),
+    ] {
+        let last = spec.geometry.zones().count() - 1;
+        for zone in [0, last] {
+            let in_zone = spec.geometry.zones().nth(zone).expect("a zone");
+            let formula = spec.geometry.sustained_bytes_per_second(in_zone) as f64 / 1e6;
+            close(&format!("{name}: zone {zone}, MB/s"), zone_mb(&spec, zone), formula, 0.02);
+        }
+        eprintln!("{name}: random 4 KiB reads/s {:.1}", run_iops(&spec, 1, 20_000, 1, 1));
+    }
+}
+
+#[test]
+fn a_write_cache_orders_random_writes_and_streams_sequential_ones() {
+    let spec = preset::st340810a();
+    let write = |next: &mut dyn FnMut() -> Op| Op { kind: Kind::Write, ..next() };
+    let iops = |spec: &DiskSpec| {
+        let mut disk = Disk::new(spec.clone(), 1);
+        let mut next = runs(1, 0..disk.capacity_bytes() / BLOCK, 2);
+        closed_loop(&mut disk, 1, 20_000, || write(&mut next))
+    };
+    let through = DiskSpec { write_back: WriteBack::OFF, ..spec.clone() };
+    let (cached, through) = (iops(&spec), iops(&through));
+    eprintln!("random 4 KiB writes/s: {cached:.0} cached, {through:.0} through");
+    // Shortest positioning among 64 about doubles it.
+    assert!(cached > 1.6 * through, "{cached} {through}");
+    let mut disk = Disk::new(spec.clone(), 1);
+    let mut next = runs(100_000, 0..100_000, 2);
+    let rate = closed_loop(&mut disk, 1, 50_000, || write(&mut next)) * BLOCK as f64 / 1e6;
+    close("sequential 4 KiB writes, MB/s", rate, 27.59, 0.05);
+}
+
+#[test]
+fn flash_drives_have_their_published_figures() {
+    for (name, spec, latency_us, reads_per_second) in [
+        ("flash-generic", preset::flash_generic(), 85.0, 533_000.0),
+        ("nvme-970pro", preset::nvme_970pro(), 63.6, 16.0 / 36e-6),
+    ] {
+        let blocks = spec.capacity_bytes / BLOCK;
+        let reads = |outstanding, count| {
+            let mut flash = Flash::new(spec);
+            closed_loop(&mut flash, outstanding, count, runs(1, 0..blocks, 2))
+        };
+        close(&format!("{name}: 4 KiB at depth 1, µs"), 1e6 / reads(1, 10_000), latency_us, 0.01);
+        // All dies at once is the most; random ones leave some idle.
+        let most = reads(1024, 300_000);
+        between(&format!("{name}: reads/s"), most, 0.85 * reads_per_second, reads_per_second);
+    }
+    let mut flash = Flash::new(preset::nvme_970pro());
+    let mut next = runs(1 << 20, 0..1 << 20, 2);
+    let write = || Op {
+        kind: Kind::Write,
+        bytes: 128 << 10,
+        ..{
+            let op = next();
+            Op { offset: op.offset * 32, ..op }
+        }
+    };
+    let rate = closed_loop(&mut flash, 8, 40_000, write) * 131_072.0 / 1e9;
+    close("nvme-970pro: sequential writes, GB/s", rate, 2.8, 0.03);
+}
+
+#[test]
+fn servers_and_tiers_have_the_means_they_were_given() {
+    let mut server = (preset::find("exp").expect("a preset").build)(1);
+    close(
+        "exp: services/s",
+        closed_loop(&mut *server, 4, 50_000, runs(1, 0..1000, 2)),
+        100.0,
+        0.02,
+    );
+    // A stripe set of four disks has four times the reads of one, as long as all are busy.
+    let one = run_iops(&preset::nearline_7200(), 16, 20_000, 1, 1);
+    let mut raid = preset::raid0("nearline-7200", 4, 64 << 10, 1);
+    let blocks = raid.capacity_bytes() / BLOCK;
+    let four = closed_loop(&mut raid, 64, 40_000, runs(1, 0..blocks, 2));
+    close("raid0-nearline: random 4 KiB reads/s over one's", four / one, 4.0, 0.1);
+    // With all hits the slow tier is never asked.
+    let mut tiers = preset::tiered(1_000_000, 1);
+    close(
+        "tiered, all hits: reads/s",
+        closed_loop(&mut tiers, 1, 10_000, runs(1, 0..1000, 2)),
+        1e6 / 85.0,
+        0.02,
+    );
 }

@@ -36,12 +36,12 @@ impl Segments {
 
     /// Whether one segment holds all of `extent`.
     pub(crate) fn holds(&self, extent: Extent) -> bool {
-        self.held.iter().any(|held| held.first <= extent.first && extent.end <= held.end)
+        self.held.iter().any(|held| held.contains(extent))
     }
 
     /// Marks the segment that holds `extent` as used.
     pub(crate) fn touch(&mut self, extent: Extent) {
-        let holds = |held: &Extent| held.first <= extent.first && extent.end <= held.end;
+        let holds = |held: &Extent| held.contains(extent);
         if let Some(segment) = self.held.iter().position(holds).and_then(|i| self.held.remove(i)) {
             self.held.push_front(segment);
         }
@@ -66,7 +66,7 @@ impl Segments {
 
     /// Drops every segment that shares a sector with a written extent.
     pub(crate) fn forget(&mut self, written: Extent) {
-        self.held.retain(|held| held.end <= written.first || written.end <= held.first);
+        self.held.retain(|held| !held.overlaps(written));
     }
 }
 

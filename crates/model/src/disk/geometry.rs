@@ -15,6 +15,8 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    pub(crate) const EMPTY: Self = Self { first: 0, end: 0 };
+
     /// The sectors that hold these bytes: partial ones count whole.
     pub(crate) fn of_bytes(offset: u64, bytes: u64) -> Self {
         let end = offset.checked_add(bytes).expect("an extent ends within 64 bits");
@@ -22,7 +24,23 @@ impl Extent {
     }
 
     pub(crate) fn bytes(self) -> u64 {
-        (self.end - self.first) * SECTOR_BYTES
+        self.sectors() * SECTOR_BYTES
+    }
+
+    pub(crate) fn sectors(self) -> u64 {
+        self.end - self.first
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.first >= self.end
+    }
+
+    pub(crate) fn contains(self, other: Self) -> bool {
+        self.first <= other.first && other.end <= self.end
+    }
+
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        self.first < other.end && other.first < self.end
     }
 }
 
@@ -118,6 +136,7 @@ pub struct Geometry {
     sectors: u64,
     cylinders: u32,
     revolution_ns: u64,
+    sector_ns_min: u64,
     zones: Vec<ZoneStart>,
 }
 
@@ -151,11 +170,14 @@ impl Geometry {
             "the zones hold {first_sector} sectors of {}",
             layout.sectors
         );
+        let revolution_ns = 60_000_000_000 / u64::from(layout.rpm);
+        let most = layout.zones.iter().map(|zone| zone.sectors_per_track).max();
         Self {
             surfaces: layout.surfaces,
             sectors: layout.sectors,
             cylinders: first_cylinder,
-            revolution_ns: 60_000_000_000 / u64::from(layout.rpm),
+            revolution_ns,
+            sector_ns_min: revolution_ns / u64::from(most.unwrap_or(1)),
             zones,
         }
     }
@@ -176,6 +198,11 @@ impl Geometry {
     #[must_use]
     pub fn revolution_ns(&self) -> u64 {
         self.revolution_ns
+    }
+
+    /// The shortest time in which a sector passes, in nanoseconds, rounded down.
+    pub(crate) fn sector_ns_min(&self) -> u64 {
+        self.sector_ns_min
     }
 
     /// The zones, outermost first.

@@ -36,6 +36,29 @@ pub(crate) struct Mechanics {
     pub(crate) phase_ns: u64,
 }
 
+/// The rest of the track under a passing head: there is no wait until it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Track {
+    /// When the head is over the beginning of `first`.
+    begin: Instant,
+    pub(crate) first: u64,
+    /// Behind the track's last sector.
+    pub(crate) end: u64,
+    slot: u64,
+    sectors_per_track: u64,
+    begin_slot_ns: u64,
+}
+
+/// What passing over an extent came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    pub(crate) head: Head,
+    /// When the first sector had passed.
+    pub(crate) first_done: Instant,
+    /// The track that the head is on.
+    pub(crate) track: Track,
+}
+
 /// The part of an extent on one track, and when the head is over its beginning.
 struct Piece {
     begin: Instant,
@@ -53,21 +76,52 @@ impl Mechanics {
         settled + Duration::from_nanos((target + revolution - angle) % revolution)
     }
 
+    /// When the head, starting at `head.at`, is over the track of `sector`.
+    pub(crate) fn settled(&self, head: Head, sector: u64, intent: Intent) -> Instant {
+        head.at + self.moving(head, &self.geometry.locate(sector), intent)
+    }
+
     /// Passes over the whole extent: where the head is then, and when.
     ///
     /// Only the first sector's arrival has a write's extra settling: within a request the skews
     /// cover it.
-    pub(crate) fn pass(&self, head: Head, extent: Extent, intent: Intent) -> Head {
-        let mut head = head;
-        let mut rest = extent;
-        let mut intent = intent;
+    ///
+    /// # Panics
+    /// On an empty extent.
+    pub(crate) fn pass(&self, head: Head, extent: Extent, intent: Intent) -> Passed {
+        assert!(extent.first < extent.end, "nothing to pass over: {extent:?}");
+        let piece = self.piece(head, extent, intent);
+        let first_done = self.after(&piece, 1).at;
+        let mut track = self.track(&piece, extent.first);
+        let mut head = self.after(&piece, piece.sectors);
+        let mut rest = Extent { first: extent.first + piece.sectors, ..extent };
         while rest.first < rest.end {
-            let piece = self.piece(head, rest, intent);
+            let piece = self.piece(head, rest, Intent::Read);
+            track = self.track(&piece, rest.first);
             head = self.after(&piece, piece.sectors);
             rest.first += piece.sectors;
-            intent = Intent::Read;
         }
-        head
+        Passed { head, first_done, track }
+    }
+
+    fn track(&self, piece: &Piece, first: u64) -> Track {
+        let Piece { begin, place, .. } = *piece;
+        Track {
+            begin,
+            first,
+            end: first + place.left_on_track,
+            slot: place.slot,
+            sectors_per_track: place.sectors_per_track,
+            begin_slot_ns: self.slot_ns(&place, 0),
+        }
+    }
+
+    /// When the head, staying on the track, has passed everything before `end`, which is on it.
+    pub(crate) fn passed_at(&self, track: &Track, end: u64) -> Instant {
+        debug_assert!(track.first <= end && end <= track.end, "{end} is not on {track:?}");
+        let slot = track.slot + (end - track.first);
+        let slot_ns = slot * self.geometry.revolution_ns() / track.sectors_per_track;
+        track.begin + Duration::from_nanos(slot_ns - track.begin_slot_ns)
     }
 
     /// Passes over as much of the extent as is complete at `until`: where the head was when the
@@ -158,9 +212,12 @@ mod tests {
     #[test]
     fn an_extent_that_continues_has_no_wait() {
         let mechanics = mechanics();
-        let whole = mechanics.pass(HEAD, Extent { first: 0, end: 1050 }, Intent::Read);
+        let whole = mechanics.pass(HEAD, Extent { first: 0, end: 1050 }, Intent::Read).head;
         let stepwise = (0..1050).fold(HEAD, |head, sector| {
-            mechanics.pass(head, Extent { first: sector, end: sector + 1 }, Intent::Read)
+            let passed =
+                mechanics.pass(head, Extent { first: sector, end: sector + 1 }, Intent::Read);
+            assert_eq!(mechanics.passed_at(&passed.track, sector + 1), passed.head.at);
+            passed.head
         });
         assert_eq!(whole, stepwise);
         // Every cylinder takes three tracks and its skews, as long as those cover the switches.
@@ -191,13 +248,17 @@ mod tests {
             let mechanics = mechanics();
             let extent = Extent { first, end: first + length };
             let head = Head { at: Instant::from_nanos(start), ..HEAD };
-            let through = mechanics.pass(head, extent, Intent::Read);
+            let through = mechanics.pass(head, extent, Intent::Read).head;
             let until = Instant::from_nanos(start + stop);
             let (halfway, next) = mechanics.reach(head, extent, until);
             prop_assert!(halfway.at <= until);
             prop_assert_eq!(next == extent.end, through.at <= until);
             let rest = Extent { first: next, end: extent.end };
-            prop_assert_eq!(mechanics.pass(halfway, rest, Intent::Read), through);
+            if rest.first < rest.end {
+                prop_assert_eq!(mechanics.pass(halfway, rest, Intent::Read).head, through);
+            } else {
+                prop_assert_eq!(halfway, through);
+            }
         }
     }
 }

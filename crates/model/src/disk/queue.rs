@@ -2,7 +2,8 @@
 //!
 //! A new order is a variant of [`Order`] and an arm of [`Order::pick`].
 //!
-//! Does not know: geometry or the arm. The disk tells it when each operation would begin.
+//! Does not know: geometry or the arm. The disk tells it how far each operation is, and the
+//! elevators go by sector numbers.
 
 use super::geometry::Extent;
 use disktime_core::{Instant, Kind};
@@ -12,6 +13,12 @@ use disktime_core::{Instant, Kind};
 pub enum Order {
     /// First come, first served.
     Fcfs,
+    /// Shortest seek time first: the fewest cylinders away.
+    Sstf,
+    /// The elevator: the next sector in the direction of travel, turning round at the last.
+    Scan,
+    /// One-way elevator: the next sector inwards, from the last back to the outermost.
+    CScan,
     /// Shortest access time first: the least seek and rotation together.
     Satf {
         /// Access time forgiven per thousand of time waited, so that nothing starves: at 10, an
@@ -20,37 +27,95 @@ pub enum Order {
     },
 }
 
+/// What an order may ask of the disk about an operation.
+pub(crate) trait Sight {
+    /// When its data would begin to move if it were chosen now.
+    fn begins(&self, waiting: &Waiting) -> Instant;
+    /// How many cylinders away it is; none if it needs no arm.
+    fn cylinders_away(&self, waiting: &Waiting) -> u32;
+}
+
+/// Where the elevators are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sweep {
+    /// Behind the last sector served.
+    position: u64,
+    outwards: bool,
+}
+
 /// An operation that waits inside the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) tag: u64,
     pub(crate) kind: Kind,
+    pub(crate) fua: bool,
     /// Empty for a flush.
     pub(crate) extent: Extent,
     pub(crate) arrived: Instant,
 }
 
 impl Order {
-    /// Index of the operation to serve next, of a queue in order of arrival; `begins` says when the
-    /// disk would begin to move an operation's data. The earliest arrived wins a tie.
+    /// Index of the operation to serve next, of a queue in order of arrival. The earliest arrived
+    /// wins a tie.
     pub(crate) fn pick(
         self,
+        sweep: &mut Sweep,
         now: Instant,
         queue: &[Waiting],
-        begins: impl Fn(&Waiting) -> Instant,
+        sight: &impl Sight,
     ) -> Option<usize> {
         match self {
             Self::Fcfs => (!queue.is_empty()).then_some(0),
-            Self::Satf { aging_permille } => {
-                let key = |waiting: &Waiting| {
-                    let access = i128::from(begins(waiting).since(now).as_nanos());
-                    let waited = i128::from(now.since(waiting.arrived).as_nanos());
-                    access * 1000 - waited * i128::from(aging_permille)
-                };
-                (0..queue.len()).min_by_key(|&index| key(&queue[index]))
-            }
+            Self::Sstf => nearest(queue, |waiting| sight.cylinders_away(waiting)),
+            Self::Scan => sweep.pick(queue, true),
+            Self::CScan => sweep.pick(queue, false),
+            Self::Satf { aging_permille } => nearest(queue, |waiting| {
+                let access = i128::from(sight.begins(waiting).since(now).as_nanos());
+                let waited = i128::from(now.since(waiting.arrived).as_nanos());
+                access * 1000 - waited * i128::from(aging_permille)
+            }),
         }
     }
+
+    /// Whether which one is picked depends on how far the reading ahead has got.
+    pub(crate) fn looks_at_the_head(self) -> bool {
+        matches!(self, Self::Sstf | Self::Satf { .. })
+    }
+}
+
+impl Sweep {
+    fn pick(&mut self, queue: &[Waiting], turns_round: bool) -> Option<usize> {
+        let picked = self.ahead(queue).or_else(|| {
+            if turns_round {
+                self.outwards = !self.outwards;
+            } else {
+                self.position = 0;
+            }
+            self.ahead(queue)
+        })?;
+        if !queue[picked].extent.is_empty() {
+            self.position = queue[picked].extent.end;
+        }
+        Some(picked)
+    }
+
+    /// The next in the direction of travel. One without sectors is wherever the arm is.
+    fn ahead(&self, queue: &[Waiting]) -> Option<usize> {
+        let away = |waiting: &Waiting| match (waiting.extent.is_empty(), self.outwards) {
+            (true, _) => Some(0),
+            (false, false) => waiting.extent.first.checked_sub(self.position),
+            (false, true) => self.position.checked_sub(waiting.extent.first),
+        };
+        let ahead = queue.iter().enumerate();
+        ahead
+            .filter_map(|(index, waiting)| away(waiting).map(|distance| (distance, index)))
+            .min()
+            .map(|(_, index)| index)
+    }
+}
+
+fn nearest<Key: Ord>(queue: &[Waiting], key: impl Fn(&Waiting) -> Key) -> Option<usize> {
+    (0..queue.len()).min_by_key(|&index| key(&queue[index]))
 }
 
 #[cfg(test)]
@@ -58,22 +123,69 @@ mod tests {
     use super::*;
     use disktime_core::Duration;
 
-    /// An operation that arrived at so many ms and is so many ms away: its tag.
-    fn waiting(arrived_ms: u64, away_ms: u64) -> Waiting {
+    /// An operation that arrived at so many ms and is so many ms, cylinders and sectors away.
+    fn waiting(arrived_ms: u64, away: u64) -> Waiting {
         let arrived = Instant::ZERO + Duration::from_millis(arrived_ms);
-        let extent = Extent { first: 0, end: 1 };
-        Waiting { tag: away_ms, kind: Kind::Read, extent, arrived }
+        let extent = Extent { first: away, end: away + 1 };
+        Waiting { tag: away, kind: Kind::Read, fua: false, extent, arrived }
+    }
+
+    const NOW: Instant = Instant::from_nanos(500_000_000);
+
+    struct Away;
+
+    impl Sight for Away {
+        fn begins(&self, waiting: &Waiting) -> Instant {
+            NOW + Duration::from_millis(waiting.tag)
+        }
+
+        fn cylinders_away(&self, waiting: &Waiting) -> u32 {
+            u32::try_from(waiting.tag).unwrap()
+        }
     }
 
     fn pick(order: Order, queue: &[Waiting]) -> Option<usize> {
-        let now = Instant::ZERO + Duration::from_millis(500);
-        order.pick(now, queue, |waiting| now + Duration::from_millis(waiting.tag))
+        order.pick(&mut Sweep::default(), NOW, queue, &Away)
+    }
+
+    /// The sectors in the order in which they are served.
+    fn served(order: Order, position: u64, sectors: &[u64]) -> Vec<u64> {
+        let mut sweep = Sweep { position, outwards: false };
+        let mut queue: Vec<Waiting> = sectors.iter().map(|&sector| waiting(0, sector)).collect();
+        let mut served = Vec::new();
+        while let Some(index) = order.pick(&mut sweep, NOW, &queue, &Away) {
+            served.push(queue.remove(index).extent.first);
+        }
+        served
     }
 
     #[test]
     fn fcfs_takes_the_first() {
         assert_eq!(pick(Order::Fcfs, &[]), None);
         assert_eq!(pick(Order::Fcfs, &[waiting(0, 9), waiting(1, 2)]), Some(0));
+    }
+
+    #[test]
+    fn sstf_takes_the_nearest_cylinder_and_the_earlier_of_two() {
+        assert_eq!(pick(Order::Sstf, &[]), None);
+        let queue = [waiting(0, 9), waiting(1, 2), waiting(2, 2)];
+        assert_eq!(pick(Order::Sstf, &queue), Some(1));
+    }
+
+    #[test]
+    fn elevators_sweep() {
+        assert_eq!(served(Order::Scan, 40, &[10, 90, 30, 50]), [50, 90, 30, 10]);
+        assert_eq!(served(Order::CScan, 40, &[10, 90, 30, 50]), [50, 90, 10, 30]);
+        assert_eq!(served(Order::CScan, 95, &[10, 90]), [10, 90]);
+    }
+
+    #[test]
+    fn a_flush_holds_no_elevator_up() {
+        let flush = Waiting { kind: Kind::Flush, extent: Extent::EMPTY, ..waiting(0, 0) };
+        let mut sweep = Sweep { position: 40, outwards: false };
+        let queue = [waiting(0, 50), flush];
+        assert_eq!(Order::Scan.pick(&mut sweep, NOW, &queue, &Away), Some(1));
+        assert_eq!(sweep.position, 40);
     }
 
     #[test]

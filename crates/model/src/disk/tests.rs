@@ -23,9 +23,11 @@ fn spec() -> DiskSpec {
         seek: SeekCurve::RootAndLine { first_ms: 1.0, root_ms: 0.1, slope_ms: 0.01 },
         head_switch: micros(800),
         write_settle: micros(500),
-        overhead: Overhead { media: micros(50), hit: micros(10) },
+        overhead: Overhead::plain(micros(50), micros(10)),
         bus_bytes_per_second: 51_200_000,
+        bus_start: BusStart::FirstSector,
         read_ahead: ReadAhead { segments: 3, segment_bytes: 40 * SECTOR_BYTES },
+        write_back: WriteBack::OFF,
         queue_depth: 4,
         order: Order::Fcfs,
     }
@@ -71,8 +73,8 @@ fn a_read_waits_for_its_sector_and_passes_it() {
 #[test]
 fn a_missed_sector_costs_a_revolution() {
     let mut client = Client::new(spec());
-    // After 50 µs of overhead sector 0 has gone.
-    assert_eq!(client.run(READ, 0, 1), micros(10_100));
+    // After 50 µs of overhead sector 0 has gone; once read, it takes the bus 10 µs.
+    assert_eq!(client.run(READ, 0, 1), micros(10_110));
 }
 
 #[test]
@@ -183,7 +185,119 @@ fn satf_takes_the_nearest_on_the_platter() {
     disk.advance(at_micros(100_000), &mut done);
     let tags: Vec<u64> = done.iter().map(|completion| completion.tag).collect();
     assert_eq!(tags[..2], [0, 3]);
-    assert_eq!(done[1].at, at_micros(1300));
+    assert_eq!(done[1].at, at_micros(1310));
+}
+
+/// The cheap way of following a track is taken for nearly all of a stream, and must agree with the
+/// way that it saves, whatever the host's pauses and sizes.
+#[test]
+fn following_on_the_track_agrees_with_following() {
+    let run = |cheap: bool, seed: u64| {
+        let mut client = Client::new(spec());
+        let mut random = Pcg64::seed_from_u64(seed);
+        let mut next = 0;
+        let mut times = Vec::new();
+        for _ in 0..2_000 {
+            let length = random.random_range(1..12);
+            match random.random_range(0..20_u32) {
+                0 => next = random.random_range(0..9_000),
+                1 => next += random.random_range(0..30),
+                2 => client.think(micros(random.random_range(0..12_000))),
+                _ => client.think(micros(random.random_range(0..300))),
+            }
+            next = if next + length > 10_000 { 0 } else { next };
+            if let (false, Some(ahead)) = (cheap, client.disk.ahead.as_mut()) {
+                ahead.track = None;
+            }
+            client.run(READ, next, length);
+            times.push(client.now);
+            next += length;
+        }
+        times
+    };
+    for seed in 0..20 {
+        assert_eq!(run(true, seed), run(false, seed), "seed {seed}");
+    }
+}
+
+/// With a buffer of 20 sectors for writes, in at most 3 runs.
+fn write_back() -> DiskSpec {
+    let dirty_bytes = 20 * SECTOR_BYTES;
+    DiskSpec { write_back: WriteBack { dirty_bytes, extents: 3, read_hits: true }, ..spec() }
+}
+
+#[test]
+fn a_bus_slower_than_the_medium_is_waited_for() {
+    // 200 µs a sector on the bus, from when sector 10 is read.
+    let slow = DiskSpec { bus_bytes_per_second: 2_560_000, ..spec() };
+    assert_eq!(Client::new(slow).run(READ, 10, 4), micros(1100 + 4 * 200));
+}
+
+#[test]
+fn writes_go_into_the_buffer_at_bus_speed() {
+    let mut client = Client::new(write_back());
+    assert_eq!(client.run(Kind::Write, 10, 4), micros(10 + 4 * 10));
+    assert_eq!(client.run(Kind::Write, 500, 4), micros(50));
+    // Reads of what is still there are hits.
+    assert_eq!(client.run(READ, 500, 2), micros(10 + 2 * 10));
+}
+
+#[test]
+fn a_write_without_room_waits_for_destaging() {
+    let mut client = Client::new(write_back());
+    // Sectors 10 to 17 come by from 1 ms to 1.8 ms; destaging begins as soon as it may.
+    assert_eq!(client.run(Kind::Write, 10, 8), micros(90));
+    assert_eq!(client.run(Kind::Write, 30, 8), micros(90));
+    // 8 + 8 + 8 are more than 20: there is room when the first are on the medium.
+    assert_eq!(client.run(Kind::Write, 60, 8), micros(1800 - 180 + 90));
+    assert_eq!(client.now, at_micros(1890));
+}
+
+#[test]
+fn flush_and_fua_wait_for_the_medium() {
+    let mut client = Client::new(write_back());
+    client.run(Kind::Write, 10, 4);
+    client.run(Kind::Write, 30, 4);
+    client.run(Kind::Flush, 0, 0);
+    assert_eq!(client.now, at_micros(3400));
+    assert_eq!(client.run(Kind::Flush, 0, 0), micros(10));
+    let fua = Op { fua: true, ..op(Kind::Write, 40 * SECTOR_BYTES, SECTOR_BYTES) };
+    client.disk.submit(client.now, 0, fua);
+    assert_eq!(client.disk.next_completion(), Some(at_micros(4100)));
+}
+
+#[test]
+fn a_write_larger_than_the_buffer_goes_through() {
+    let mut client = Client::new(write_back());
+    assert_eq!(client.run(Kind::Write, 10, 21), micros(1000 + 2100));
+}
+
+#[test]
+fn destaging_goes_on_while_the_host_thinks_and_lets_reads_in_between() {
+    let mut client = Client::new(write_back());
+    client.run(Kind::Write, 10, 4);
+    client.run(Kind::Write, 30, 4);
+    client.think(micros(20_000));
+    // All on the medium: no hit, and the room is back.
+    assert!(client.run(READ, 30, 2) > micros(100));
+    assert_eq!(client.run(Kind::Write, 50, 20), micros(10 + 200));
+}
+
+#[test]
+fn destaging_takes_the_shortest_positioning_first() {
+    let mut disk = Client::new(write_back()).disk;
+    // While a read is under way, writes arrive in the wrong order.
+    disk.submit(Instant::ZERO, 0, op(READ, 5 * SECTOR_BYTES, SECTOR_BYTES));
+    for (tag, sector) in [(1, 90), (2, 50), (3, 70)] {
+        disk.submit(Instant::ZERO, tag, op(Kind::Write, sector * SECTOR_BYTES, SECTOR_BYTES));
+    }
+    let mut done = Vec::new();
+    // The read ends at .61 ms, reading ahead (40 sectors) at 4.6 ms; then 50, 70 and 90 come by.
+    for (at, left) in [(4_599, 3), (4_600, 2), (5_100, 1), (7_100, 0), (9_100, 0)] {
+        disk.advance(at_micros(at), &mut done);
+        assert_eq!(disk.written.dirty.held().len(), left, "{at} µs");
+    }
+    assert_eq!(done.iter().map(|completion| completion.tag).collect::<Vec<_>>(), [1, 2, 3, 0]);
 }
 
 #[test]

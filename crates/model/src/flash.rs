@@ -1,0 +1,370 @@
+//! A flash drive: channels, dies, a write buffer and garbage collection.
+//!
+//! - A read of a page: `s = max(t + firmware, die)`; `die = s + tR`; `x = max(die, channel)`;
+//!   `channel = x + bytes/rate`; done after the host link, which all share.
+//! - A write is done when the firmware and the link have had it and the buffer has room. Full pages
+//!   leave the buffer for the dies in turn: the channel, then tPROG; their room is back after it.
+//! - Mapping is by page of the map (4 KiB); a block of every die together makes a line, written from
+//!   front to back. With few free lines left, every page that the host programs pays its part of
+//!   collecting the line with the fewest valid pages: a read and a program for each that is valid,
+//!   an erase at the end. These are page steps, so that reads slip in between.
+//!
+//! Sources: Kim, Lim et al., "NVMeVirt: a versatile software-defined virtual NVMe device", FAST
+//! 2023; Hu et al., "Write amplification analysis in flash-based solid state drives", SYSTOR 2009.
+//!
+//! Does not know: wear, read disturb, SLC caches, power states, reads served from the write buffer. A
+//! page that was never written is read as if it lay on a die in order of its number.
+
+mod map;
+#[cfg(test)]
+mod tests;
+
+use crate::device::{Completion, Device, Op};
+use crate::pending::Pending;
+use disktime_core::{Duration, Instant, Kind};
+use map::{Map, UNIT_BYTES};
+use std::collections::VecDeque;
+
+/// What makes one flash drive differ from another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlashSpec {
+    /// What the host sees, in bytes: a multiple of 4096.
+    pub capacity_bytes: u64,
+    /// Flash beyond the capacity, in thousandths of it.
+    pub spare_permille: u32,
+    /// Channels, each shared by its dies.
+    pub channels: u32,
+    /// Dies on each channel.
+    pub dies_per_channel: u32,
+    /// Bytes that a die reads or programs at once: a multiple of 4096.
+    pub page_bytes: u64,
+    /// Pages that are erased together.
+    pub pages_per_block: u32,
+    /// Reading a page into the die's register.
+    pub read: Duration,
+    /// Programming a page.
+    pub program: Duration,
+    /// Erasing a block.
+    pub erase: Duration,
+    /// How long a read waits at most for a program or an erase to be suspended; `None`: to its end.
+    pub suspend: Option<Duration>,
+    /// Rate of a channel, bytes per second.
+    pub channel_bytes_per_second: u64,
+    /// Rate of the link to the host, bytes per second.
+    pub link_bytes_per_second: u64,
+    /// Time in the firmware.
+    pub firmware: Firmware,
+    /// Bytes of writes that may be waiting for their programs to end.
+    pub write_buffer_bytes: u64,
+    /// How many operations it holds.
+    pub queue_depth: u32,
+}
+
+/// Time that the firmware takes. It works on any number of operations at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Firmware {
+    /// For a read; also for flushes and trims. More than zero.
+    pub read: Duration,
+    /// For a write. More than zero.
+    pub write: Duration,
+    /// For each 4 KiB of a write beyond that.
+    pub write_each: Duration,
+}
+
+/// A flash drive.
+#[derive(Debug)]
+pub struct Flash {
+    spec: FlashSpec,
+    map: Map,
+    dies: Vec<Die>,
+    /// Until when each channel is busy.
+    channels: Vec<Instant>,
+    link_until: Instant,
+    buffer: Buffer,
+    /// Copies owed by garbage collection, in thousandths of a page.
+    owed_permille: u64,
+    pending: Pending,
+    now: Instant,
+}
+
+/// Until when a die is busy: with reads, and with everything.
+#[derive(Clone, Copy, Debug)]
+struct Die {
+    read_until: Instant,
+    until: Instant,
+}
+
+/// The write buffer.
+#[derive(Debug)]
+struct Buffer {
+    /// In the page being filled.
+    filling_bytes: u64,
+    /// When programs under way end, and the bytes that they free; in order of time.
+    programming: VecDeque<(Instant, u64)>,
+    programming_bytes: u64,
+    /// When the last program ends.
+    until: Instant,
+}
+
+impl Flash {
+    /// A drive on which nothing was written. No two differ: the seed of other models has nothing
+    /// to decide here.
+    ///
+    /// # Panics
+    /// If the spec contradicts itself: something is empty, sizes that aren't multiples of 4096, or
+    /// a write buffer of less than a page, or no spare.
+    #[must_use]
+    pub fn new(spec: FlashSpec) -> Self {
+        assert!(spec.channels > 0 && spec.dies_per_channel > 0 && spec.queue_depth > 0, "{spec:?}");
+        assert!(spec.page_bytes > 0 && spec.page_bytes.is_multiple_of(UNIT_BYTES), "{spec:?}");
+        assert!(spec.channel_bytes_per_second > 0 && spec.link_bytes_per_second > 0, "{spec:?}");
+        assert!(spec.firmware.read > Duration::ZERO, "{spec:?}");
+        assert!(spec.firmware.write > Duration::ZERO, "{spec:?}");
+        assert!(spec.write_buffer_bytes >= spec.page_bytes && spec.spare_permille > 0, "{spec:?}");
+        let dies = spec.channels as usize * spec.dies_per_channel as usize;
+        let idle = Die { read_until: Instant::ZERO, until: Instant::ZERO };
+        Self {
+            map: Map::new(&spec),
+            dies: vec![idle; dies],
+            channels: vec![Instant::ZERO; spec.channels as usize],
+            link_until: Instant::ZERO,
+            buffer: Buffer {
+                filling_bytes: 0,
+                programming: VecDeque::new(),
+                programming_bytes: 0,
+                until: Instant::ZERO,
+            },
+            owed_permille: 0,
+            pending: Pending::default(),
+            now: Instant::ZERO,
+            spec,
+        }
+    }
+
+    /// Pages programmed for the host and for garbage collection together, over those for the host,
+    /// in thousandths: write amplification. 1000 before anything was written.
+    #[must_use]
+    pub fn amplification_permille(&self) -> u64 {
+        self.map.amplification_permille()
+    }
+
+    fn read(&mut self, now: Instant, op: Op) -> Instant {
+        let begin = now + self.spec.firmware.read;
+        let mut done = begin;
+        let mut unit = op.offset / UNIT_BYTES;
+        let end = (op.offset + op.bytes).div_ceil(UNIT_BYTES);
+        while unit < end {
+            // Neighbours on one page are read at once.
+            let page = self.map.page_of(unit);
+            let first = unit;
+            while unit < end && self.map.page_of(unit) == page {
+                unit += 1;
+            }
+            let from = op.offset.max(first * UNIT_BYTES);
+            let bytes = (op.offset + op.bytes).min(unit * UNIT_BYTES) - from;
+            let sensed = self.sense(begin, self.map.die_of(page));
+            let moved = self.move_on_channel(sensed, self.map.die_of(page), bytes);
+            done = done.max(self.move_on_link(moved, bytes));
+        }
+        done
+    }
+
+    /// Reads a page into the register of a die.
+    fn sense(&mut self, from: Instant, die: usize) -> Instant {
+        let Die { read_until, until } = &mut self.dies[die];
+        let free = match self.spec.suspend {
+            Some(suspend) => (*until).min(from.max(*read_until) + suspend),
+            None => *until,
+        };
+        let sensed = from.max(*read_until).max(free) + self.spec.read;
+        // What was suspended takes up again behind the read.
+        *until = if free < *until { *until + self.spec.read } else { sensed };
+        *read_until = sensed;
+        sensed
+    }
+
+    fn move_on_channel(&mut self, from: Instant, die: usize, bytes: u64) -> Instant {
+        let count = self.channels.len();
+        let channel = &mut self.channels[die % count];
+        *channel = from.max(*channel) + time_of(bytes, self.spec.channel_bytes_per_second);
+        *channel
+    }
+
+    fn move_on_link(&mut self, from: Instant, bytes: u64) -> Instant {
+        let time = time_of(bytes, self.spec.link_bytes_per_second);
+        self.link_until = from.max(self.link_until) + time;
+        self.link_until
+    }
+
+    fn write(&mut self, now: Instant, op: Op) -> Instant {
+        let Firmware { write, write_each, .. } = self.spec.firmware;
+        let units = op.offset / UNIT_BYTES..(op.offset + op.bytes).div_ceil(UNIT_BYTES);
+        let each = write_each.as_nanos().saturating_mul(units.end - units.start);
+        let ready = now + write + Duration::from_nanos(each);
+        let mut done = self.move_on_link(ready, op.bytes);
+        for unit in units {
+            done = self.buffer_room(done);
+            self.map.write(unit);
+            self.buffer.filling_bytes += UNIT_BYTES;
+            if self.buffer.filling_bytes == self.spec.page_bytes {
+                self.program(done);
+            }
+        }
+        if op.fua { self.flush(done) } else { done }
+    }
+
+    /// When a unit may come into the buffer that is ready at `from`.
+    fn buffer_room(&mut self, from: Instant) -> Instant {
+        let buffer = &mut self.buffer;
+        let mut from = from;
+        loop {
+            while let Some((_, bytes)) = buffer.programming.pop_front_if(|it| it.0 <= from) {
+                buffer.programming_bytes -= bytes;
+            }
+            let used = buffer.programming_bytes + buffer.filling_bytes;
+            if used + UNIT_BYTES <= self.spec.write_buffer_bytes {
+                return from;
+            }
+            // The page being filled is programmed once full, so something is under way here.
+            let Some(&(until, _)) = buffer.programming.front() else { return from };
+            from = until;
+        }
+    }
+
+    /// Programs the page being filled.
+    fn program(&mut self, from: Instant) {
+        let bytes = std::mem::take(&mut self.buffer.filling_bytes);
+        let until = self.program_page(from);
+        let buffer = &mut self.buffer;
+        // Dies differ in load: keep the order of time.
+        let index = buffer.programming.partition_point(|it| it.0 <= until);
+        buffer.programming.insert(index, (until, bytes));
+        buffer.programming_bytes += bytes;
+        buffer.until = buffer.until.max(until);
+        self.collect(from);
+    }
+
+    /// Puts a page of the map's current line on its die: when it is programmed.
+    fn program_page(&mut self, from: Instant) -> Instant {
+        let page = self.map.finish_page();
+        let die = self.map.die_of(page);
+        let moved = self.move_on_channel(from, die, self.spec.page_bytes);
+        let die = &mut self.dies[die];
+        die.until = moved.max(die.until) + self.spec.program;
+        die.until
+    }
+
+    /// Pays for a page that the host has programmed: its part of collecting the emptiest line.
+    fn collect(&mut self, now: Instant) {
+        self.map.choose_victim();
+        self.owed_permille += self.map.copies_per_page_permille();
+        while self.map.is_collecting() && (self.owed_permille >= 1000 || self.map.is_urgent()) {
+            self.owed_permille = self.owed_permille.saturating_sub(1000);
+            self.copy_page(now);
+            if self.map.is_urgent() {
+                self.map.choose_victim();
+            }
+        }
+        if !self.map.is_collecting() {
+            self.owed_permille = 0;
+        }
+    }
+
+    /// Moves a page's worth of valid units out of the victim, and erases it behind the last.
+    fn copy_page(&mut self, now: Instant) {
+        let mut copied = Instant::ZERO;
+        let mut last = None;
+        let units = self.spec.page_bytes / UNIT_BYTES;
+        for _ in 0..units {
+            let Some(page) = self.map.copy_unit() else { break };
+            if last.replace(page) != Some(page) {
+                let die = self.map.die_of(page);
+                copied = copied.max(self.sense(now, die));
+            }
+        }
+        if last.is_some() {
+            // Host and collection fill pages of their own.
+            let page = self.map.finish_copy();
+            let die = &mut self.dies[self.map.die_of(page)];
+            die.until = copied.max(die.until) + self.spec.program;
+        }
+        if self.map.reclaim() {
+            for die in &mut self.dies {
+                die.until = now.max(die.until) + self.spec.erase;
+            }
+        }
+    }
+
+    /// Programs what is in the buffer: when all of it is on flash.
+    fn flush(&mut self, from: Instant) -> Instant {
+        if self.buffer.filling_bytes > 0 {
+            self.program(from);
+        }
+        from.max(self.buffer.until)
+    }
+
+    /// Forgets whole units.
+    fn trim(&mut self, op: Op) {
+        let units = op.offset.div_ceil(UNIT_BYTES)..(op.offset + op.bytes) / UNIT_BYTES;
+        for unit in units {
+            self.map.trim(unit);
+        }
+    }
+}
+
+impl Device for Flash {
+    fn capacity_bytes(&self) -> u64 {
+        self.spec.capacity_bytes
+    }
+
+    fn queue_depth(&self) -> u32 {
+        self.spec.queue_depth
+    }
+
+    fn submit(&mut self, now: Instant, tag: u64, op: Op) {
+        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
+        self.now = now;
+        assert!(
+            self.pending.len() < self.spec.queue_depth as usize,
+            "{op:?} above the queue depth"
+        );
+        if op.kind != Kind::Flush {
+            assert!(op.bytes > 0, "{op:?} is empty");
+            let end = op.offset.checked_add(op.bytes);
+            let inside = end.is_some_and(|end| end <= self.spec.capacity_bytes);
+            assert!(inside, "{op:?} is past the end");
+        }
+        let at = match op.kind {
+            Kind::Read | Kind::Cache => self.read(now, op),
+            Kind::Write | Kind::Zeroes => self.write(now, op),
+            Kind::Flush => self.flush(now + self.spec.firmware.read),
+            Kind::Trim => {
+                self.trim(op);
+                now + self.spec.firmware.read
+            }
+        };
+        self.pending.push(at, tag);
+    }
+
+    fn next_completion(&self) -> Option<Instant> {
+        self.pending.next()
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
+        self.now = now;
+        self.pending.drain(now, done);
+    }
+}
+
+/// Time to move so many bytes, rounded up.
+fn time_of(bytes: u64, bytes_per_second: u64) -> Duration {
+    let nanos = match bytes.checked_mul(1_000_000_000) {
+        Some(product) => product.div_ceil(bytes_per_second),
+        None => {
+            let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_second));
+            u64::try_from(nanos).unwrap_or(u64::MAX)
+        }
+    };
+    Duration::from_nanos(nanos)
+}

@@ -1,0 +1,155 @@
+//! Drives small enough to fill many times over.
+
+use super::*;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+fn spec() -> FlashSpec {
+    FlashSpec {
+        capacity_bytes: 64 << 20,
+        spare_permille: 250,
+        channels: 2,
+        dies_per_channel: 2,
+        page_bytes: 16 << 10,
+        pages_per_block: 16,
+        read: Duration::from_micros(60),
+        program: Duration::from_micros(600),
+        erase: Duration::from_micros(3000),
+        suspend: None,
+        channel_bytes_per_second: 800_000_000,
+        link_bytes_per_second: 3_200_000_000,
+        firmware: Firmware {
+            read: Duration::from_micros(10),
+            write: Duration::from_micros(5),
+            write_each: Duration::from_micros(1),
+        },
+        write_buffer_bytes: 64 << 10,
+        queue_depth: 64,
+    }
+}
+
+struct Client {
+    flash: Flash,
+    now: Instant,
+}
+
+impl Client {
+    fn new(spec: FlashSpec) -> Self {
+        Self { flash: Flash::new(spec), now: Instant::ZERO }
+    }
+
+    fn run(&mut self, kind: Kind, offset: u64, bytes: u64) -> Duration {
+        let begin = self.now;
+        self.flash.submit(begin, 0, Op { kind, offset, bytes, fua: false });
+        self.now = self.flash.next_completion().unwrap();
+        self.flash.advance(self.now, &mut Vec::new());
+        self.now.since(begin)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time in a test is positive and small"
+)]
+fn micros(micros: f64) -> Duration {
+    Duration::from_nanos((micros * 1e3).round() as u64)
+}
+
+#[test]
+fn a_read_is_the_sum_of_its_parts() {
+    let mut client = Client::new(spec());
+    // Firmware, page, 4096 bytes on the channel and on the link.
+    assert_eq!(client.run(Kind::Read, 0, 4096), micros(10.0 + 60.0 + 5.12 + 1.28));
+    // Two pages on two dies and two channels: only the link is shared.
+    assert_eq!(client.run(Kind::Read, 12 << 10, 8192), micros(10.0 + 60.0 + 5.12 + 2.56));
+}
+
+#[test]
+fn a_write_is_done_when_the_buffer_has_it() {
+    let mut client = Client::new(spec());
+    assert_eq!(client.run(Kind::Write, 0, 4096), micros(5.0 + 1.0 + 1.28));
+    // The flush programs the page that isn't full: 16 KiB on the channel take 20.48 µs.
+    assert_eq!(client.run(Kind::Flush, 0, 0), micros(10.0 + 20.48 + 600.0));
+    assert_eq!(client.run(Kind::Flush, 0, 0), micros(10.0));
+}
+
+#[test]
+fn a_full_buffer_waits_for_the_dies() {
+    let mut client = Client::new(spec());
+    let count = 4000;
+    for index in 0..count {
+        client.run(Kind::Write, index * 4096, 4096);
+    }
+    // Four dies program 16 KiB in 600 µs and 20.48 on the channel of each pair at most.
+    let rate = (count * 4096) as f64 / client.now.since(Instant::ZERO).as_secs_f64();
+    let programs = 4.0 * 16384.0 / 600e-6;
+    assert!((0.9..=1.02).contains(&(rate / programs)), "{rate} of {programs}");
+}
+
+#[test]
+fn a_suspended_program_lets_a_read_in_and_ends_later() {
+    let suspend = Duration::from_micros(100);
+    for (suspend, wait) in [(None, 600.0 - 10.0), (Some(suspend), 100.0)] {
+        let mut client = Client::new(FlashSpec { suspend, ..spec() });
+        client.run(Kind::Write, 0, 16 << 10);
+        client.now = client.now + micros(20.48);
+        // On the die that now programs.
+        let read = client.run(Kind::Read, 0, 4096);
+        assert_eq!(read, micros(10.0 + wait + 60.0 + 5.12 + 1.28));
+    }
+}
+
+#[test]
+fn uniform_random_writes_are_amplified_as_the_spare_says() {
+    let mut client = Client::new(spec());
+    let units = client.flash.spec.capacity_bytes / UNIT_BYTES;
+    let mut random = Pcg64::seed_from_u64(1);
+    for unit in 0..units {
+        client.run(Kind::Write, unit * UNIT_BYTES, UNIT_BYTES);
+    }
+    assert_eq!(client.flash.amplification_permille(), 1000);
+    for _ in 0..12 * units {
+        client.run(Kind::Write, random.random_range(0..units) * UNIT_BYTES, UNIT_BYTES);
+    }
+    // About (1 + r) / 2r.
+    let amplification = client.flash.amplification_permille() as f64 / 1000.0;
+    eprintln!("amplification {amplification:.2}, (1+r)/2r = {:.2}", 1.25 / 0.5);
+    assert!((2.2..2.8).contains(&amplification), "{amplification}");
+}
+
+#[test]
+fn overwriting_in_order_and_trimming_cost_no_copies() {
+    let mut client = Client::new(spec());
+    let chunk = 1 << 20;
+    for round in 0..5 {
+        for index in 0..64 {
+            client.run(Kind::Write, index * chunk, chunk);
+        }
+        if round % 2 == 0 {
+            client.run(Kind::Trim, 0, 64 << 20);
+        }
+    }
+    assert_eq!(client.flash.amplification_permille(), 1000);
+}
+
+/// Flushes close pages early, so that collection has to make up for what they waste.
+#[test]
+fn collection_keeps_ahead_of_any_mix() {
+    for spare_permille in [1, 70, 250] {
+        let mut client = Client::new(FlashSpec { spare_permille, ..spec() });
+        let units = client.flash.spec.capacity_bytes / UNIT_BYTES;
+        let mut random = Pcg64::seed_from_u64(u64::from(spare_permille));
+        for _ in 0..60_000 {
+            let unit = random.random_range(0..units);
+            let length = random.random_range(1..=(units - unit).min(16));
+            let (offset, bytes) = (unit * UNIT_BYTES, length * UNIT_BYTES);
+            match random.random_range(0..20_u32) {
+                0 => client.run(Kind::Trim, offset, bytes),
+                1..5 => client.run(Kind::Flush, 0, 0),
+                _ => client.run(Kind::Write, offset, bytes),
+            };
+        }
+        eprintln!("{spare_permille} ‰: {} ‰", client.flash.amplification_permille());
+    }
+}

@@ -1,0 +1,148 @@
+//! Devices behind one device: requests go to some of them in parts and are done when all parts are.
+//!
+//! A part that finds its member full waits in front of it, first come, first served, and goes in
+//! when the member has completed something, at that very time.
+//!
+//! Does not know: which part goes where.
+
+use crate::device::{Completion, Device, Op};
+use disktime_core::Instant;
+use std::collections::VecDeque;
+
+/// A request that is split, by its slot.
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    tag: u64,
+    parts_left: u32,
+}
+
+struct Member {
+    device: Box<dyn Device>,
+    inside: u32,
+    /// Slot and part, waiting for room.
+    waiting: VecDeque<(u64, Op)>,
+}
+
+pub(crate) struct Members {
+    members: Vec<Member>,
+    wholes: Vec<Whole>,
+    free_slots: Vec<usize>,
+    /// Complete and not yet collected.
+    done: Vec<Completion>,
+    /// Kept to save the allocation.
+    collected: Vec<Completion>,
+    inside: usize,
+    queue_depth: u32,
+    now: Instant,
+}
+
+impl Members {
+    /// The whole holds as many requests as its members do together.
+    pub(crate) fn new(devices: Vec<Box<dyn Device>>) -> Self {
+        assert!(!devices.is_empty(), "a device of no members");
+        let depths = devices.iter().map(|device| device.queue_depth());
+        let queue_depth = depths.fold(0_u32, u32::saturating_add);
+        let member = |device| Member { device, inside: 0, waiting: VecDeque::new() };
+        Self {
+            members: devices.into_iter().map(member).collect(),
+            wholes: Vec::new(),
+            free_slots: Vec::new(),
+            done: Vec::new(),
+            collected: Vec::new(),
+            inside: 0,
+            queue_depth,
+            now: Instant::ZERO,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn queue_depth(&self) -> u32 {
+        self.queue_depth
+    }
+
+    pub(crate) fn capacity_bytes(&self, index: usize) -> u64 {
+        self.members[index].device.capacity_bytes()
+    }
+
+    /// Begins a request at `now`: its parts, each with its member. At most one part a member.
+    pub(crate) fn submit(
+        &mut self,
+        now: Instant,
+        tag: u64,
+        parts: impl Iterator<Item = (usize, Op)>,
+    ) {
+        self.run_until(now);
+        assert!(self.inside < self.queue_depth as usize, "above the queue depth");
+        self.inside += 1;
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.wholes.push(Whole { tag, parts_left: 0 });
+            self.wholes.len() - 1
+        });
+        self.wholes[slot] = Whole { tag, parts_left: 0 };
+        let name = u64::try_from(slot).expect("slots are below the queue depth");
+        for (index, part) in parts {
+            self.wholes[slot].parts_left += 1;
+            let member = &mut self.members[index];
+            member.waiting.push_back((name, part));
+            member.feed(now);
+        }
+        assert!(self.wholes[slot].parts_left > 0, "a request of no parts");
+    }
+
+    pub(crate) fn next_completion(&self) -> Option<Instant> {
+        // A member's next completion may complete only a part. That of a whole isn't known without
+        // running ahead, which the contract allows to be announced early but not late; so this says
+        // when to look next.
+        let done = self.done.first().map(|completion| completion.at);
+        done.or_else(|| self.next_event())
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.members.iter().filter_map(|member| member.device.next_completion()).min()
+    }
+
+    pub(crate) fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.run_until(now);
+        self.inside -= self.done.len();
+        done.append(&mut self.done);
+    }
+
+    /// Runs the members to `now`, completion by completion, in order of time.
+    fn run_until(&mut self, now: Instant) {
+        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
+        self.now = now;
+        while let Some(at) = self.next_event().filter(|&at| at <= now) {
+            for member in &mut self.members {
+                if member.device.next_completion() != Some(at) {
+                    continue;
+                }
+                member.device.advance(at, &mut self.collected);
+                for Completion { tag: name, .. } in self.collected.drain(..) {
+                    member.inside -= 1;
+                    let slot = usize::try_from(name).expect("a slot that submit gave");
+                    let whole = &mut self.wholes[slot];
+                    whole.parts_left -= 1;
+                    if whole.parts_left == 0 {
+                        self.done.push(Completion { tag: whole.tag, at });
+                        self.free_slots.push(slot);
+                    }
+                }
+                member.feed(at);
+            }
+        }
+    }
+}
+
+impl Member {
+    /// Gives the device what waits, as far as it has room.
+    fn feed(&mut self, now: Instant) {
+        while self.inside < self.device.queue_depth() {
+            let Some((name, part)) = self.waiting.pop_front() else { return };
+            self.inside += 1;
+            self.device.submit(now, name, part);
+        }
+    }
+}
