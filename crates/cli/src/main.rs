@@ -8,7 +8,9 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod demo;
+mod paper;
 mod serve;
+mod sim;
 mod table;
 
 /// Exit code for bad usage or input.
@@ -28,6 +30,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Serve the virtual disks of a configuration over NBD
     Serve(serve::Arguments),
+    /// Reproduce the papers' figures and check them
+    Paper(paper::Arguments),
+    /// Run a scenario in virtual time
+    Sim(sim::Arguments),
     /// Measure
     Bench(bench::Arguments),
 }
@@ -51,6 +57,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Paper(arguments) => paper::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

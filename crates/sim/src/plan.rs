@@ -15,6 +15,8 @@ pub struct Plan {
     pub cost_model: String,
     /// Numbers for the cost model.
     pub cost: CostParameters,
+    /// Requests per second that reservations are shares of, for policies that count requests.
+    pub nominal_iops: u32,
     /// Pieces at the device at once.
     pub depth: u32,
     /// The streams; a stream's name in the engine is its place here.

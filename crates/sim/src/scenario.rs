@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use disktime_core::cost::CostParameters;
-use disktime_core::{Class, Contract, Duration, Instant, Share, StreamId};
+use disktime_core::{Class, Config, Contract, Duration, Instant, Share, StreamId};
 use disktime_model::preset::{self, Preset};
 use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
 use serde::{Deserialize, Deserializer};
@@ -80,6 +80,8 @@ struct General {
     sequential_estimate: Duration,
     #[serde(default = "random", deserialize_with = "duration")]
     random_estimate: Duration,
+    #[serde(default = "nominal_iops")]
+    nominal_iops: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -204,6 +206,7 @@ impl Scenario {
                 sequential: general.sequential_estimate,
                 random: general.random_estimate,
             },
+            nominal_iops: general.nominal_iops,
             depth: self.file.device.queue_depth,
             streams: streams.collect::<Result<_, _>>()?,
             changes,
@@ -295,6 +298,10 @@ fn sequential() -> Duration {
 
 fn random() -> Duration {
     CostParameters::default().random
+}
+
+fn nominal_iops() -> u32 {
+    Config::default().nominal_iops
 }
 
 fn one() -> u32 {

@@ -29,6 +29,8 @@ pub struct Outcome {
     pub window: Duration,
     /// Promises that did not hold.
     pub violations: Vec<Violation>,
+    /// Loads that ended early, with the reason: a trace that could not be read on.
+    pub failures: Vec<(StreamId, String)>,
     /// Decisions, where they were asked for.
     pub decisions: Vec<Decision>,
     /// Requests completed.
@@ -94,10 +96,12 @@ impl World {
             return Err(PlanError::Depth { depth: plan.depth, depth_max });
         }
         let engine = build_engine(&plan)?;
-        let guarantee = policy::find(&plan.policy).is_some_and(|entry| entry.keeps_reservations);
+        let entry = policy::find(&plan.policy);
+        let guarantee = entry.is_some_and(|entry| entry.keeps_reservations);
+        let timed = entry.is_some_and(|entry| entry.currency == policy::Currency::Time);
         let contracts: Vec<_> = plan.streams.iter().map(|stream| stream.contract).collect();
         let period = Config::default().period;
-        let bounds = Bounds { depth: plan.depth, period, guarantee };
+        let bounds = Bounds { depth: plan.depth, period, guarantee, timed };
         let mut changes = plan.changes.into_iter();
         let mut world = Self {
             now: Instant::ZERO,
@@ -146,10 +150,22 @@ impl World {
         self.engine.assert_conserved();
         let counters: Vec<_> = self.engine.streams().map(StreamView::counters).collect();
         let violations = self.checks.verdict(self.now, &counters, self.engine.device_time());
+        let failed = |(id, stream): (u32, &StreamPlan)| {
+            stream.traffic.failure().map(|error| (StreamId(id), error.to_string()))
+        };
+        let failures = (0..).zip(&self.streams).filter_map(failed).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
         let (streams, windows) = self.metrics.summaries(names, &self.engine);
         let requests = streams.iter().map(|stream| stream.counters.completed).sum();
-        Outcome { streams, windows, window, violations, decisions: self.decisions, requests }
+        Outcome {
+            streams,
+            windows,
+            window,
+            violations,
+            failures,
+            decisions: self.decisions,
+            requests,
+        }
     }
 
     /// When the next thing happens.
@@ -299,6 +315,7 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         policy: &plan.policy,
         cost_model: &plan.cost_model,
         cost: plan.cost,
+        nominal_iops: plan.nominal_iops,
         limits,
         ..Config::default()
     };

@@ -48,6 +48,11 @@ fn a_scenario_runs_and_its_changes_take_effect() {
     assert_eq!(scenario.seeds(), [1, 2]);
     let outcome = simulate(scenario.plan(1).unwrap()).unwrap();
     assert_eq!((outcome.violations.len(), outcome.windows.len()), (0, 2 * 40));
+    let random = &outcome.streams[1];
+    assert_eq!(random.service.count(), random.counters.completed);
+    assert!((0.010..0.020).contains(&random.service.mean_secs()), "{}", random.service.mean_secs());
+    let (p50, p99) = (random.queue.quantile(0.5), random.queue.quantile(0.99));
+    assert!(p50.as_secs_f64() > 0.1 && p99 > p50, "{p50:?} {p99:?}");
     let share = |from: u32, to: u32| {
         let rows = outcome
             .windows

@@ -25,6 +25,7 @@ fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
         policy: policy.to_owned(),
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
+        nominal_iops: 60,
         depth: 1,
         streams: vec![
             stream("sequential", percent, Pattern::Runs { length: 1024 }, seed),

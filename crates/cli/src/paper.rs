@@ -1,0 +1,193 @@
+//! `disktime paper`: the papers' figures, run again and checked.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Subcommand;
+use disktime_papers::page::{self, File, Provenance};
+use disktime_papers::{Experiment, PAPERS, Paper, Report};
+use serde::Serialize;
+
+use crate::{BadInput, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime paper list
+  disktime paper run zygaria-4 zygaria-5
+  disktime paper all --out reports
+  disktime paper run zygaria-1 --seeds 1 --json | jq '.[].checks'
+
+Exits with 1 if a check misses.";
+
+/// What to do with the papers' figures.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Name every figure
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run figures and check what was published
+    Run {
+        /// Figures, as `paper list` names them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Run every figure
+    All {
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+#[derive(clap::Args)]
+struct Options {
+    /// Runs of each figure, with seeds from 1 on
+    #[arg(long, value_name = "N", default_value = "3")]
+    seeds: NonZero<u32>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Also write a page for each paper, the figures as SVG and the reports as JSON here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    id: &'static str,
+    title: &'static str,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    match &arguments.action {
+        Action::List { json } => list(*json),
+        Action::Run { ids, options } => {
+            let experiments: Result<Vec<_>, _> = ids.iter().map(|id| find(id)).collect();
+            run_all(&experiments?, &format!("run {}", ids.join(" ")), options)
+        }
+        Action::All { options } => {
+            run_all(&disktime_papers::experiments().collect::<Vec<_>>(), "all", options)
+        }
+    }
+}
+
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let listed = disktime_papers::experiments()
+        .map(|experiment| Listed { id: experiment.id, title: experiment.title });
+    if json {
+        println!("{}", serde_json::to_string(&listed.collect::<Vec<_>>())?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = table::new(&["id", "title"], 0..0);
+    for Listed { id, title } in listed {
+        table.add_row([id, title]);
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(id: &str) -> Result<&'static Experiment, BadInput> {
+    disktime_papers::find(id).ok_or_else(|| {
+        let known: Vec<_> = disktime_papers::experiments().map(|known| known.id).collect();
+        BadInput(format!("ID: `{id}` is not known; known are: {}", known.join(", ")))
+    })
+}
+
+fn run_all(experiments: &[&Experiment], what: &str, options: &Options) -> anyhow::Result<ExitCode> {
+    let Options { seeds, json, out } = options;
+    if let Some(dir) = out {
+        // Not after the runs: what can't be written is known at once.
+        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+    }
+    let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let begun = now();
+    let reports = disktime_papers::run(experiments, *seeds, threads, |experiment, seed| {
+        eprintln!("running {} with seed {seed}", experiment.id);
+    });
+    let simulated: f64 = reports.iter().map(|report| report.seconds).sum();
+    let wall = now().duration_since(begun).as_secs_f64();
+    eprintln!("{simulated:.0} simulated seconds in {wall:.1} s on {threads} threads");
+    if let Some(dir) = out {
+        let command = format!("disktime paper {what} --seeds {seeds}");
+        write(dir, &reports, &Provenance { command, seeds: seeds.get(), machine: machine() })?;
+    }
+    if *json {
+        println!("{}", serde_json::to_string(&reports)?);
+    } else {
+        reports.iter().for_each(print);
+    }
+    let pass = reports.iter().all(Report::pass);
+    Ok(if pass { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print(report: &Report) {
+    println!("{}: {}", report.id, report.title);
+    let mut table = table::new(&["  check", "published", "measured", "passes", ""], 1..4);
+    for check in &report.checks {
+        let [published, measured] = [check.published, check.measured].map(page::number);
+        let verdict = if check.pass() { "holds" } else { "MISSED" };
+        let name = format!("  {}", check.name);
+        table.add_row([name, published, measured, page::bounds(check), verdict.to_owned()]);
+    }
+    println!("{table}");
+    if !report.pass() && !report.note.is_empty() {
+        println!("  {}", report.note);
+    }
+    println!();
+}
+
+fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(reports)? + "\n";
+    let mut files = vec![File { name: "reports.json".to_owned(), text: json }];
+    for paper in PAPERS {
+        let of_paper: Vec<&Report> =
+            reports.iter().filter(|report| belongs(report, paper)).collect();
+        if !of_paper.is_empty() {
+            files.push(page::page(paper, &of_paper, provenance));
+            files.extend(page::figures(&of_paper));
+        }
+    }
+    for File { name, text } in files {
+        let path = dir.join(name);
+        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    eprintln!("wrote {}", dir.display());
+    Ok(())
+}
+
+fn belongs(report: &Report, paper: &Paper) -> bool {
+    paper.experiments.iter().any(|experiment| experiment.id == report.id)
+}
+
+/// Processor, cores and kernel, as far as the system says.
+fn machine() -> String {
+    let first = |path: &str, key: &str| {
+        let text = std::fs::read_to_string(path).ok()?;
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        Some(line.rsplit_once(": ").map_or(line, |(_, value)| value).trim().to_owned())
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let processor = first("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned());
+    let kernel = first("/proc/sys/kernel/osrelease", "").unwrap_or_default();
+    format!("{processor}, {cores} cores, kernel {kernel}; simulated, so it changes no figure")
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long the runs took is told to a person")]
+fn now() -> Instant {
+    Instant::now()
+}

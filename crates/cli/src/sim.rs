@@ -1,0 +1,272 @@
+//! `disktime sim`: scenarios in virtual time.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use disktime_papers::sim::{self, Outcome, Scenario, Summary};
+use serde::Serialize;
+
+use crate::{BadInput, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime sim run scenario.toml
+  disktime sim run scenario.toml --csv windows.csv
+  disktime sim run scenario.toml --decisions 10..10.5 --json
+
+A scenario:
+  [scenario]
+  duration = \"60s\"
+  seeds = [1, 2, 3]
+
+  [device]
+  preset = \"deskstar-34gxp\"
+
+  [[stream]]
+  name = \"sequential\"
+  reserve = \"70%\"
+  [[stream.phases]]
+  spec = { pattern = { runs = { length = 1024 } }, extent = { end = \"9GiB\" }, sizes = \"4KiB\" }
+  pace = { closed = { outstanding = 8 } }
+
+docs/simulator.md explains every key and column. Exits with 1 if a promise was violated.";
+
+/// What to simulate.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a scenario with each of its seeds
+    #[command(after_help = EXAMPLES)]
+    Run {
+        /// The scenario, in TOML
+        #[arg(value_name = "SCENARIO.toml")]
+        scenario: PathBuf,
+        /// Write every stream's figures in every window here
+        #[arg(long, value_name = "FILE")]
+        csv: Option<PathBuf>,
+        /// Show every decision between these seconds, with its reasons
+        #[arg(long, value_name = "FROM..TO", value_parser = parse_span)]
+        decisions: Option<(f64, f64)>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Serialize)]
+struct Run {
+    seed: u64,
+    seconds: f64,
+    requests: u64,
+    streams: Vec<StreamRow>,
+    violations: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    decisions: Vec<DecisionRow>,
+}
+
+#[derive(Serialize)]
+struct StreamRow {
+    name: String,
+    utilization: f64,
+    iops: f64,
+    bytes_per_second: f64,
+    queue_us_mean: f64,
+    queue_us_p99: f64,
+    service_us_mean: f64,
+    service_us_p99: f64,
+}
+
+#[derive(Serialize)]
+struct DecisionRow {
+    at_s: f64,
+    stream: u32,
+    offset: u64,
+    due: bool,
+    candidates: Vec<CandidateRow>,
+}
+
+#[derive(Serialize)]
+struct CandidateRow {
+    stream: u32,
+    level_ns: i64,
+    /// Left out where it never comes.
+    deadline_s: Option<f64>,
+    usage_per_weight: i64,
+    queued: u32,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let Command::Run { scenario, csv, decisions, json } = &arguments.command;
+    let scenario = Scenario::read(scenario).map_err(|error| BadInput(error.to_string()))?;
+    let mut rows = String::from(CSV_HEADER);
+    let mut runs = Vec::new();
+    for seed in scenario.seeds() {
+        eprintln!("simulating {} s with seed {seed}", scenario.duration().as_secs_f64());
+        let mut plan = scenario.plan(*seed).map_err(|error| BadInput(error.to_string()))?;
+        plan.decisions = decisions.map(|(from, to)| (instant(from), instant(to)));
+        let outcome = sim::simulate(plan).map_err(|error| BadInput(error.to_string()))?;
+        if let Some((_, error)) = outcome.failures.first() {
+            bail!(BadInput(error.clone()));
+        }
+        write_windows(&mut rows, *seed, &outcome);
+        runs.push(Run::new(*seed, scenario.duration().as_secs_f64(), &outcome));
+    }
+    if let Some(path) = csv {
+        write(path, &rows)?;
+    }
+    let kept = runs.iter().all(|run| run.violations.is_empty());
+    if *json {
+        println!("{}", serde_json::to_string(&runs)?);
+    } else {
+        runs.iter().for_each(print);
+    }
+    Ok(ExitCode::from(u8::from(!kept)))
+}
+
+impl Run {
+    fn new(seed: u64, seconds: f64, outcome: &Outcome) -> Self {
+        let decisions = outcome.decisions.iter().map(|decision| DecisionRow {
+            at_s: seconds_of(decision.at.as_nanos()),
+            stream: decision.stream.0,
+            offset: decision.offset,
+            due: decision.due,
+            candidates: decision.candidates.iter().map(CandidateRow::from).collect(),
+        });
+        Self {
+            seed,
+            seconds,
+            requests: outcome.requests,
+            streams: outcome.streams.iter().map(|stream| StreamRow::new(stream, seconds)).collect(),
+            violations: outcome.violations.iter().map(|found| format!("{found:?}")).collect(),
+            decisions: decisions.collect(),
+        }
+    }
+}
+
+impl StreamRow {
+    fn new(stream: &Summary, seconds: f64) -> Self {
+        let Summary { name, counters, queue, service } = stream;
+        let p99 = |times: &sim::Times| times.quantile(0.99).as_secs_f64() * 1e6;
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let (requests, bytes) =
+            (counters.completed as f64, (counters.bytes_read + counters.bytes_written) as f64);
+        Self {
+            name: name.clone(),
+            utilization: counters.charged.as_secs_f64() / seconds,
+            iops: requests / seconds,
+            bytes_per_second: bytes / seconds,
+            queue_us_mean: queue.mean_secs() * 1e6,
+            queue_us_p99: p99(queue),
+            service_us_mean: service.mean_secs() * 1e6,
+            service_us_p99: p99(service),
+        }
+    }
+}
+
+impl From<&sim::Candidate> for CandidateRow {
+    fn from(candidate: &sim::Candidate) -> Self {
+        let deadline = candidate.deadline_ns;
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let deadline_s = (deadline != i64::MAX).then(|| deadline as f64 / 1e9);
+        Self {
+            stream: candidate.stream.0,
+            level_ns: candidate.level_ns,
+            deadline_s,
+            usage_per_weight: candidate.usage_per_weight,
+            queued: candidate.queued,
+        }
+    }
+}
+
+fn print(run: &Run) {
+    println!("seed {}: {} requests in {} s", run.seed, run.requests, run.seconds);
+    let header =
+        ["stream", "disk time", "IOPS", "MB/s", "queue mean us", "p99", "service mean us", "p99"];
+    let mut table = table::new(&header, 1..8);
+    for stream in &run.streams {
+        table.add_row([
+            stream.name.clone(),
+            format!("{:.1} %", stream.utilization * 100.0),
+            format!("{:.1}", stream.iops),
+            format!("{:.2}", stream.bytes_per_second / 1e6),
+            format!("{:.0}", stream.queue_us_mean),
+            format!("{:.0}", stream.queue_us_p99),
+            format!("{:.0}", stream.service_us_mean),
+            format!("{:.0}", stream.service_us_p99),
+        ]);
+    }
+    println!("{table}");
+    for DecisionRow { at_s, stream, offset, due, candidates } in &run.decisions {
+        let why = if *due { "due" } else { "slack" };
+        let of = candidates.iter().map(|candidate| {
+            let level_ms = candidate.level_ns / 1_000_000;
+            format!("{} (level {level_ms} ms, {} queued)", candidate.stream, candidate.queued)
+        });
+        println!(
+            "{at_s:.6} s: stream {stream} at {offset}, {why}, of {}",
+            of.collect::<Vec<_>>().join(", ")
+        );
+    }
+    run.violations.iter().for_each(|violation| println!("VIOLATED: {violation}"));
+}
+
+const CSV_HEADER: &str = "seed,start_s,stream,utilization,iops,bytes_per_second,queue_us_mean,\
+                          service_us_mean,estimate_us_mean,truth_us_mean\n";
+
+fn write_windows(rows: &mut String, seed: u64, outcome: &Outcome) {
+    let length = outcome.window.as_secs_f64();
+    for window in &outcome.windows {
+        let name = &outcome.streams[window.stream.0 as usize].name;
+        let micros = |time: sim::core::Duration| time.as_secs_f64() * 1e6;
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let (requests, bytes) = (window.requests as f64, window.bytes as f64);
+        let line = writeln!(
+            rows,
+            "{seed},{:.3},{name},{:.6},{:.3},{:.1},{:.3},{:.3},{:.3},{:.3}",
+            f64::from(window.index) * length,
+            window.charged.as_secs_f64() / length,
+            requests / length,
+            bytes / length,
+            micros(window.queue_mean),
+            micros(window.service_mean),
+            micros(window.estimate_mean),
+            micros(window.truth_mean),
+        );
+        line.expect("a String takes everything");
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+fn parse_span(text: &str) -> Result<(f64, f64), String> {
+    let wrong = || "two times in seconds like `10..10.5`, the first below the second".to_owned();
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let parse = |text: &str| text.parse::<f64>().ok().filter(|time| (0.0..1e9).contains(time));
+    let (from, to) = parse(from).zip(parse(to)).ok_or_else(wrong)?;
+    if from < to { Ok((from, to)) } else { Err(wrong()) }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be 0 to 10^9 seconds"
+)]
+fn instant(seconds: f64) -> sim::core::Instant {
+    sim::core::Instant::from_nanos((seconds * 1e9) as u64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for display")]
+fn seconds_of(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}

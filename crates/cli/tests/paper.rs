@@ -1,0 +1,54 @@
+//! `disktime paper` as scripts use it.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn paper(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_disktime")).arg("paper").args(words).output().unwrap()
+}
+
+#[test]
+fn the_list_is_one_document_of_ids_and_titles() {
+    let output = paper(&["list", "--json"]);
+    assert!(output.status.success());
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(listed[0]["id"], "zygaria-1");
+    assert!(listed.as_array().unwrap().iter().all(|figure| figure["title"].is_string()));
+}
+
+#[test]
+fn an_unknown_id_is_bad_input_and_the_known_ones_are_named() {
+    let output = paper(&["run", "zygaria-1", "zygaria-3"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("`zygaria-3`") && error.contains("zygaria-11"), "{error}");
+}
+
+#[test]
+fn a_run_answers_one_document_and_writes_what_a_browser_opens() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("reports");
+    let output =
+        paper(&["run", "zygaria-10", "--seeds", "1", "--json", "--out", out.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0));
+    let reports: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = &reports[0];
+    assert_eq!((&report["id"], &report["seconds"]), (&"zygaria-10".into(), &85.0.into()));
+    assert!(report["series"][0]["points"].as_array().unwrap().len() > 100);
+    for check in report["checks"].as_array().unwrap() {
+        assert!(check["published"].is_number() && check["measured"].is_number(), "{check}");
+        assert_eq!(check["pass"], true, "{check}");
+    }
+    let page = std::fs::read_to_string(out.join("zygaria.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("zygaria-10") && !page.contains("src="));
+    assert!(out.join("zygaria-10.svg").exists() && out.join("reports.json").exists());
+}
+
+#[test]
+fn a_missed_check_shows_in_the_exit_code() {
+    // Known: see the figure's note and `xtask/expected-red.txt`.
+    let output = paper(&["run", "zygaria-11", "--seeds", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("MISSED"));
+}

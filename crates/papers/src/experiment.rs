@@ -1,0 +1,173 @@
+//! An experiment, what a seed of it measures, and the report over all seeds.
+
+use crate::chart::Panel;
+use serde::Serialize;
+use serde::ser::SerializeStruct;
+
+/// A figure or table of a paper.
+pub struct Experiment {
+    /// Paper and number.
+    pub id: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What a reader of the report should know: how a check reads the paper, why one is missed.
+    pub note: &'static str,
+    /// Runs it under a seed.
+    pub measure: fn(seed: u64) -> Sample,
+}
+
+/// What an experiment measures under one seed. All seeds have the same panels, x and checks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
+    /// Simulated seconds.
+    pub seconds: f64,
+    /// The figure.
+    pub panels: Vec<Panel>,
+    /// The claims.
+    pub checks: Vec<Check>,
+}
+
+/// A published claim and what we measure.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Check {
+    /// What is measured, with its unit.
+    pub name: String,
+    /// What the paper says, or the bound that its words amount to.
+    pub published: f64,
+    /// What we measure; in a report the mean over the seeds.
+    pub measured: f64,
+    /// The least that passes; -∞ (`null` in JSON) if there is none.
+    pub low: f64,
+    /// The most that passes; ∞ (`null` in JSON) if there is none.
+    pub high: f64,
+}
+
+/// What came of an experiment over all seeds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The experiment's.
+    pub id: &'static str,
+    /// The experiment's.
+    pub title: &'static str,
+    /// The experiment's.
+    pub note: &'static str,
+    /// Simulated seconds, of all seeds together.
+    pub seconds: f64,
+    /// The figure, each y the mean over the seeds.
+    pub panels: Vec<Panel>,
+    /// The claims, measured as the mean over the seeds.
+    pub checks: Vec<Check>,
+}
+
+impl Check {
+    /// `published ± by`.
+    pub(crate) fn near(name: impl Into<String>, published: f64, measured: f64, by: f64) -> Self {
+        Self { name: name.into(), published, measured, low: published - by, high: published + by }
+    }
+
+    /// A distance from what was published, 0, of at most `high`.
+    pub(crate) fn deviation(name: impl Into<String>, measured: f64, high: f64) -> Self {
+        Self { name: name.into(), published: 0.0, measured, low: 0.0, high }
+    }
+
+    pub(crate) fn at_least(name: impl Into<String>, measured: f64, low: f64) -> Self {
+        Self { name: name.into(), published: low, measured, low, high: f64::INFINITY }
+    }
+
+    pub(crate) fn at_most(name: impl Into<String>, measured: f64, high: f64) -> Self {
+        Self { name: name.into(), published: high, measured, low: f64::NEG_INFINITY, high }
+    }
+
+    /// Whether what we measure is within the bounds.
+    #[must_use]
+    pub fn pass(&self) -> bool {
+        (self.low..=self.high).contains(&self.measured)
+    }
+}
+
+impl Report {
+    /// The means of one sample per seed, in order of seed.
+    ///
+    /// # Panics
+    /// Without a sample, or if samples differ in more than what was measured.
+    pub(crate) fn new(experiment: &Experiment, samples: &[Sample]) -> Self {
+        let first = samples.first().expect("at least one seed");
+        let mut panels = first.panels.clone();
+        for (p, panel) in panels.iter_mut().enumerate() {
+            for (s, series) in panel.series.iter_mut().enumerate() {
+                for (i, point) in series.points.iter_mut().enumerate() {
+                    let same = |sample: &Sample| sample.panels[p].series[s].points[i];
+                    assert!(
+                        samples.iter().all(|sample| same(sample).0.total_cmp(&point.0).is_eq())
+                    );
+                    point.1 = mean(samples.iter().map(|sample| same(sample).1));
+                }
+            }
+        }
+        let mut checks = first.checks.clone();
+        for (c, check) in checks.iter_mut().enumerate() {
+            check.measured = mean(samples.iter().map(|sample| sample.checks[c].measured));
+        }
+        let seconds = samples.iter().map(|sample| sample.seconds).sum();
+        let Experiment { id, title, note, .. } = *experiment;
+        Self { id, title, note, seconds, panels, checks }
+    }
+
+    /// Whether every check passes.
+    #[must_use]
+    pub fn pass(&self) -> bool {
+        self.checks.iter().all(Check::pass)
+    }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    values.sum::<f64>() / count
+}
+
+impl Serialize for Check {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Check", 6)?;
+        object.serialize_field("name", &self.name)?;
+        object.serialize_field("published", &self.published)?;
+        object.serialize_field("measured", &self.measured)?;
+        object.serialize_field("low", &self.low)?;
+        object.serialize_field("high", &self.high)?;
+        object.serialize_field("pass", &self.pass())?;
+        object.end()
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Flat<'a> {
+            panel: &'a str,
+            name: &'a str,
+            x: &'a str,
+            y: &'a str,
+            points: &'a [(f64, f64)],
+        }
+        let series: Vec<Flat<'_>> = self
+            .panels
+            .iter()
+            .flat_map(|panel| {
+                panel.series.iter().map(|series| Flat {
+                    panel: &panel.title,
+                    name: &series.name,
+                    x: panel.x.label,
+                    y: panel.y.label,
+                    points: &series.points,
+                })
+            })
+            .collect();
+        let mut object = serializer.serialize_struct("Report", 6)?;
+        object.serialize_field("id", self.id)?;
+        object.serialize_field("title", self.title)?;
+        object.serialize_field("seconds", &self.seconds)?;
+        object.serialize_field("series", &series)?;
+        object.serialize_field("checks", &self.checks)?;
+        object.serialize_field("note", self.note)?;
+        object.end()
+    }
+}

@@ -1,0 +1,50 @@
+#![forbid(unsafe_code)]
+//! The figures of the papers as experiments: what was published, what we measure, whether it holds.
+//!
+//! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
+//! - [`run`]: runs experiments, each once per seed; a [`Report`] has the means.
+//! - [`page`]: a paper's reports as one page, and each figure as a drawing.
+//!
+//! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
+//! report, to the byte, whatever the machine and however many threads.
+//!
+//! Does not know: clocks, files, terminals.
+
+mod chart;
+mod experiment;
+pub mod page;
+mod plot;
+mod runner;
+mod zygaria;
+
+pub use disktime_sim as sim;
+
+pub use chart::{Axis, Line, Marks, Panel, Scale, Series};
+pub use experiment::{Check, Experiment, Report, Sample};
+pub use runner::run;
+
+/// A paper that is reproduced.
+pub struct Paper {
+    /// Its name here; its experiments' ids begin with it.
+    pub id: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// Every parameter, name and value: one set for all its figures.
+    pub parameters: fn() -> Vec<(&'static str, String)>,
+    /// Its figures.
+    pub experiments: &'static [Experiment],
+}
+
+/// Every paper.
+pub static PAPERS: &[Paper] = &[zygaria::PAPER];
+
+/// Every experiment, by paper.
+pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    PAPERS.iter().flat_map(|paper| paper.experiments)
+}
+
+/// The experiment of that id.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static Experiment> {
+    experiments().find(|experiment| experiment.id == id)
+}

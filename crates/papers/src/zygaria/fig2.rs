@@ -1,0 +1,56 @@
+//! Figure 2: what a stream achieves alone by the length of its runs, and what can be reserved.
+
+use super::setup::{self, Load, NOMINAL_IOPS, SECONDS, Version};
+use crate::chart::{Axis, Marks, Panel, Series};
+use crate::experiment::{Check, Experiment, Sample};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "zygaria-2",
+    title: "Reservable and maximum I/O rate by the length of sequential runs",
+    note: "Reservable is the nominal rate, whatever the run length. The text says \"less than 1 %\" \
+           of achievable performance, its figure ends at a few thousand IOPS; the check is 1.5 %.",
+    measure,
+};
+
+const LENGTHS: [u32; 11] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1024];
+/// The figure ends at 1000; the other figures' runs are longer.
+const PUBLISHED: usize = 10;
+
+fn measure(seed: u64) -> Sample {
+    let mut violations = 0;
+    let maximum = LENGTHS.map(|length| {
+        let outcome = setup::run(Version::utilization(), &[Load::runs(100, length)], SECONDS, seed);
+        violations += outcome.violations.len();
+        setup::got(&outcome, 0, SECONDS).iops
+    });
+    let reservable = f64::from(NOMINAL_IOPS);
+    let part = reservable / maximum[LENGTHS.len() - 1] * 100.0;
+    let mut alone = Check::near("maximum in runs of 1, IOPS", 68.0, maximum[0], 0.0);
+    (alone.low, alone.high) = (60.0, 75.0);
+    let x = || LENGTHS.map(f64::from).into_iter();
+    let panel = Panel {
+        title: "I/O rate".to_owned(),
+        marks: Marks::Lines,
+        x: Axis::log("sequential run length (4 KB blocks)"),
+        y: Axis::log("throughput (IOPS)"),
+        series: vec![
+            Series::new("maximum", x().zip(maximum)),
+            Series::new("reservable", x().map(|length| (length, reservable))),
+        ],
+        level: None,
+    };
+    Sample {
+        seconds: SECONDS as f64 * LENGTHS.len() as f64,
+        panels: vec![panel],
+        checks: vec![
+            alone,
+            Check::at_most("reservable of the maximum in runs of 1024, %", part, 1.5),
+            Check::at_least(
+                "least growth of the maximum to the next length up to 1000, %",
+                setup::least_growth(&maximum[..PUBLISHED]),
+                0.0,
+            ),
+            setup::kept(violations),
+        ],
+    }
+}

@@ -1,0 +1,58 @@
+//! Figure 4: performance controlled by utilization, at every split of the disk.
+
+use super::setup::{self, RANDOM_IOPS, RESERVED, Sweep, Version};
+use crate::chart::{Axis, Marks, Panel};
+use crate::experiment::{Check, Experiment, Sample};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "zygaria-4",
+    title: "Utilization version: each stream gets the disk time it reserves",
+    note: "The shares are the claim. The sequential rate follows its share only above a half: with less, \
+           each of its requests comes between two random ones and pays for the seek back.",
+    measure,
+};
+
+fn measure(seed: u64) -> Sample {
+    let sweep = Sweep::new(Version::utilization(), seed);
+    let off = sweep.part(0.0..=90.0).largest(|split| {
+        let alone = RANDOM_IOPS * (1.0 - split.reserved / 100.0);
+        (split.random.iops / alone - 1.0).abs() * 100.0
+    });
+    let sequential: Vec<f64> = sweep.0.iter().map(|split| split.sequential.iops).collect();
+    let checks = vec![
+        Check::deviation(
+            "sequential: share off its reservation, points",
+            sweep.worst_points_sequential(),
+            2.0,
+        ),
+        Check::deviation(
+            "random: share off its reservation, points",
+            sweep.worst_points_random(),
+            2.0,
+        ),
+        Check::deviation("random: IOPS off 68 × its reservation, %", off, 10.0),
+        Check::at_least(
+            "sequential: least growth of IOPS per step, %",
+            setup::least_growth(&sequential),
+            0.0,
+        ),
+        setup::kept(sweep.violations()),
+    ];
+    let utilization = Panel {
+        title: "(a) Utilization".to_owned(),
+        marks: Marks::Stacked,
+        x: RESERVED,
+        y: Axis::linear("disk time received (%)"),
+        series: sweep.both(|got| got.percent),
+        level: None,
+    };
+    let throughput = Panel {
+        title: "(b) Throughput".to_owned(),
+        marks: Marks::Grouped,
+        x: RESERVED,
+        y: Axis::log("throughput (IOPS)"),
+        series: sweep.both(|got| got.iops),
+        level: None,
+    };
+    Sample { seconds: sweep.seconds(), panels: vec![utilization, throughput], checks }
+}
