@@ -281,10 +281,16 @@ impl Ring {
             }
             None => retry(|| submitter.submit_and_wait(1)),
         };
-        match waited.map_err(|error| (error.raw_os_error(), error)) {
-            Ok(_) | Err((Some(libc::ETIME | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
-            Err((_, error)) => Err(error),
-        }
+        tolerate(waited)
+    }
+
+    /// Submits what was started, without waiting.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn submit(&mut self) -> io::Result<()> {
+        self.refill();
+        tolerate(retry(|| self.uring.submitter().submit()))
     }
 
     fn refill(&mut self) {
@@ -331,6 +337,14 @@ fn push(uring: &mut IoUring, entry: &squeue::Entry) -> bool {
 
 fn submit(submitter: &Submitter<'_>) -> bool {
     retry(|| submitter.submit()).is_ok()
+}
+
+/// A time-out, or a queue that is full for now, is no failure of the ring.
+fn tolerate(entered: io::Result<usize>) -> io::Result<()> {
+    match entered.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(_) | Err((Some(libc::ETIME | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
+        Err((_, error)) => Err(error),
+    }
 }
 
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
