@@ -28,7 +28,7 @@ const INPUT_BYTES: usize = 256 << 10;
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// How late the system may end a wait, in nanoseconds. Its default is 50,000, which an open loop's
 /// latencies would show.
-const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not zero");
 
 pub(super) struct Driver {
     socket: Socket,
