@@ -58,6 +58,9 @@ pub fn run(command: &mut Command) -> String {
 pub fn finish(command: &mut Command) -> Output {
     let mut bounded = Command::new("timeout");
     bounded.arg("60").arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        bounded.current_dir(directory);
+    }
     bounded.stdin(Stdio::null()).output().unwrap()
 }
 
