@@ -1,5 +1,8 @@
 //! `disktime sim`: scenarios in virtual time.
 
+mod drawings;
+mod progress;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,11 +13,13 @@ use disktime_papers::sim::{self, Outcome, Scenario, Summary};
 use serde::Serialize;
 
 use crate::{BadInput, table};
+use progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
   disktime sim run scenario.toml
   disktime sim run scenario.toml --csv windows.csv
+  disktime sim run scenario.toml --out reports
   disktime sim run scenario.toml --decisions 10..10.5 --json
 
 A scenario:
@@ -52,6 +57,9 @@ enum Command {
         /// Write every stream's figures in every window here
         #[arg(long, value_name = "FILE")]
         csv: Option<PathBuf>,
+        /// Write the same as `windows.csv` here, and draw utilization, queue and service times
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
         /// Show every decision between these seconds, with its reasons
         #[arg(long, value_name = "FROM..TO", value_parser = parse_span)]
         decisions: Option<(f64, f64)>,
@@ -105,23 +113,40 @@ struct CandidateRow {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let Command::Run { scenario, csv, decisions, json } = &arguments.command;
+    let Command::Run { scenario, csv, out, decisions, json } = &arguments.command;
     let scenario = Scenario::read(scenario).map_err(|error| BadInput(error.to_string()))?;
+    if let Some(dir) = out {
+        // Not after the runs: what can't be written is known at once.
+        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+    }
+    let seconds = scenario.duration().as_secs_f64();
     let mut rows = String::from(CSV_HEADER);
+    let mut files = Vec::new();
     let mut runs = Vec::new();
     for seed in scenario.seeds() {
-        eprintln!("simulating {} s with seed {seed}", scenario.duration().as_secs_f64());
         let mut plan = scenario.plan(*seed).map_err(|error| BadInput(error.to_string()))?;
         plan.decisions = decisions.map(|(from, to)| (instant(from), instant(to)));
-        let outcome = sim::simulate(plan).map_err(|error| BadInput(error.to_string()))?;
+        let mut progress = Progress::new(*json, seconds, *seed);
+        let outcome = sim::simulate_watched(plan, |moment| progress.watch(moment));
+        progress.end();
+        let outcome = outcome.map_err(|error| BadInput(error.to_string()))?;
         if let Some((_, error)) = outcome.failures.first() {
             bail!(BadInput(error.clone()));
         }
         write_windows(&mut rows, *seed, &outcome);
-        runs.push(Run::new(*seed, scenario.duration().as_secs_f64(), &outcome));
+        if out.is_some() {
+            files.extend(drawings::files(*seed, &outcome));
+        }
+        runs.push(Run::new(*seed, seconds, &outcome));
     }
     if let Some(path) = csv {
         write(path, &rows)?;
+    }
+    if let Some(dir) = out {
+        write(&dir.join("windows.csv"), &rows)?;
+        for file in &files {
+            write(&dir.join(&file.name), &file.text)?;
+        }
     }
     let kept = runs.iter().all(|run| run.violations.is_empty());
     if *json {

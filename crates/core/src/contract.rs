@@ -4,10 +4,7 @@ use crate::request::StreamId;
 use crate::share::Share;
 use crate::time::Duration;
 
-/// Who goes first, in this order.
-///
-/// The order takes effect with the class scheduler; until then every stream is served as
-/// best effort under its contract, whatever class it states.
+/// Who goes first, in this order. Soft real-time ranks with best effort, unshaped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Class {
     /// Done within a stated bound, from reserved time.
@@ -23,6 +20,59 @@ pub enum Class {
     Background,
 }
 
+/// How a guaranteed rate is admitted, from the firmest promise to none; also who is cut last when
+/// a degraded device can't keep them all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Admission {
+    /// Every cycle is kept at the profile's worst latencies.
+    #[default]
+    Deterministic,
+    /// At most this part of the cycles is missed, by the profile's means and deviations.
+    Statistical {
+        /// The part.
+        miss: Share,
+    },
+    /// Admitted without a check: it goes first, but nothing is promised.
+    BestEffort,
+}
+
+/// What a guaranteed-rate stream does, which decides at what rate its zone transfers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Access {
+    /// Either: the slower counts.
+    #[default]
+    Both,
+    /// Reads only.
+    Read,
+    /// Writes only.
+    Write,
+}
+
+/// A rate that is kept in every time cycle (ucsb §III-B).
+///
+/// Cycles begin at the multiples of their length. Of what waits when one begins, or arrives while
+/// it lasts, rate × cycle bytes are done before it ends; a cycle's worth that is there at its
+/// beginning is what admission counts with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rate {
+    /// How much, in bytes per second.
+    pub bytes_per_second: u64,
+    /// How often: [`Rate::CYCLE_MIN`] to [`Rate::CYCLE_MAX`]; `None` to have one chosen that spends
+    /// at most a tenth of the stream's time on positioning.
+    pub cycle: Option<Duration>,
+    /// What is promised.
+    pub admission: Admission,
+    /// What it does.
+    pub access: Access,
+}
+
+impl Rate {
+    /// The shortest cycle.
+    pub const CYCLE_MIN: Duration = Duration::from_millis(50);
+    /// The longest cycle.
+    pub const CYCLE_MAX: Duration = Duration::from_secs(60);
+}
+
 /// What a stream owns of the device's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contract {
@@ -34,6 +84,11 @@ pub struct Contract {
     pub weight: u32,
     /// Who goes first.
     pub class: Class,
+    /// The rate of a guaranteed-rate stream; its reservation follows from it.
+    pub rate: Option<Rate>,
+    /// The bound on a guaranteed-latency stream's response times, as long as its own load stays
+    /// within its reservation.
+    pub latency: Option<Duration>,
 }
 
 impl Contract {
@@ -43,7 +98,14 @@ impl Contract {
     /// The default contract with another reservation.
     #[must_use]
     pub const fn reserving(reserve: Share) -> Self {
-        Self { reserve, limit: Share::FULL, weight: 100, class: Class::BestEffort }
+        Self {
+            reserve,
+            limit: Share::FULL,
+            weight: 100,
+            class: Class::BestEffort,
+            rate: None,
+            latency: None,
+        }
     }
 }
 
@@ -68,10 +130,13 @@ pub struct StreamSpec {
     pub depth_max: u32,
     /// Largest piece in bytes that goes out at once; a larger request goes out in several.
     pub piece_bytes_max: u64,
+    /// Where on the device its requests lie, first byte and end; `None` for anywhere. Admission
+    /// uses the rates of the zones there.
+    pub extent: Option<(u64, u64)>,
 }
 
 impl Default for StreamSpec {
-    /// The default contract, no parent, 1024 waiting, no depth of its own, requests whole.
+    /// The default contract, no parent, 1024 waiting, no depth of its own, requests whole, anywhere.
     fn default() -> Self {
         Self {
             contract: Contract::default(),
@@ -79,6 +144,7 @@ impl Default for StreamSpec {
             queue_max: 1024,
             depth_max: u32::MAX,
             piece_bytes_max: u64::MAX,
+            extent: None,
         }
     }
 }

@@ -537,7 +537,8 @@ impl Engine {
             let shallow = self.limits.depth == 1;
             let timed = if shallow { modelled } else { self.ledger.likely_charge(modelled) };
             let estimate = self.unit.unwrap_or(timed);
-            Head { request, sequence: live.sequence, offset, bytes, estimate, modelled }
+            let (sequence, deadline) = (live.sequence, live.request.deadline);
+            Head { request, sequence, offset, bytes, deadline, estimate, modelled }
         });
     }
 

@@ -19,6 +19,8 @@ pub struct Head {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
+    /// When its client, its cycle or its class wants it done, if any does.
+    pub deadline: Option<Instant>,
     /// The disk time it is expected to be charged: what is debited at dispatch.
     pub estimate: Duration,
     /// Its modelled cost: its weight when a window is divided.

@@ -61,6 +61,7 @@ fn specs() -> impl Strategy<Value = StreamSpec> {
             queue_max,
             depth_max,
             piece_bytes_max,
+            extent: None,
         },
     )
 }
@@ -160,8 +161,13 @@ impl World {
             [(0, 30, 100, u32::MAX, u64::MAX), (1, 0, 50, 2, 4_096), (2, 0, 100, 8, 65_536)]
         {
             let contract = contract(reserve, limit);
-            let spec =
-                StreamSpec { contract, parent: None, queue_max: 8, depth_max, piece_bytes_max };
+            let spec = StreamSpec {
+                contract,
+                queue_max: 8,
+                depth_max,
+                piece_bytes_max,
+                ..StreamSpec::default()
+            };
             world.apply(&Step::Add { stream, spec }, 0);
         }
         world

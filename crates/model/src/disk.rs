@@ -346,6 +346,11 @@ impl Disk {
     /// Moves the arm to read from the medium, and starts reading ahead behind the extent.
     fn read_media(&mut self, begin: Instant, extent: Extent) -> Instant {
         self.stop_reading_ahead(begin);
+        if self.segments.holds(extent) {
+            // The reading ahead got there while the electronics prepared for the medium.
+            self.segments.touch(extent);
+            return begin + self.bus_time(extent);
+        }
         // The buffer may hold the beginning: only the rest is read.
         let empty = Extent { first: extent.first, end: extent.first };
         let held = self.segments.take(extent.first).unwrap_or(empty);

@@ -15,9 +15,9 @@ pub use measured::{cheetah9lp, hp_c3323a, ibm18es, with_seek_table};
 pub use papers::{deskstar_34gxp, nearline_7200, st318437lw, st330630a, st340810a};
 
 use crate::device::Device;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskSpec};
 use crate::exponential::{Exponential, ExponentialSpec, Service};
-use crate::flash::Flash;
+use crate::flash::{Flash, FlashSpec};
 use crate::raid0::Raid0;
 use crate::tiered::{HitRatio, Tiered};
 use disktime_core::Duration;
@@ -31,6 +31,19 @@ pub struct Preset {
     pub doc: &'static str,
     /// Makes one. The seed decides what a model leaves open, such as the spindle's angle at the start.
     pub build: fn(seed: u64) -> Box<dyn Device>,
+    /// What it is made of, for a device that differs from it in some numbers.
+    pub parameters: Parameters,
+}
+
+/// What a preset is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Parameters {
+    /// A hard disk.
+    Disk(fn() -> DiskSpec),
+    /// A flash drive.
+    Flash(fn() -> FlashSpec),
+    /// Other devices, or no numbers of its own.
+    Other,
 }
 
 /// Every preset, in order of name.
@@ -39,66 +52,79 @@ pub const PRESETS: &[Preset] = &[
         name: "cheetah9lp",
         doc: "Seagate ST39102LW, 9.1 GB, 10,045 rpm, 1998, as measured",
         build: |seed| Box::new(Disk::new(cheetah9lp(), seed)),
+        parameters: Parameters::Disk(cheetah9lp),
     },
     Preset {
         name: "deskstar-34gxp",
         doc: "IBM Deskstar 34GXP, 20.5 GB, 7200 rpm, 1999: 68 random 4 KiB reads/s (paper zygaria)",
         build: |seed| Box::new(Disk::new(deskstar_34gxp(), seed)),
+        parameters: Parameters::Disk(deskstar_34gxp),
     },
     Preset {
         name: "exp",
         doc: "a server with exponential service times of 10 ms on average (paper reward)",
         build: |seed| Box::new(Exponential::new(exponential(Duration::from_millis(10)), seed)),
+        parameters: Parameters::Other,
     },
     Preset {
         name: "flash-generic",
         doc: "a flash drive of 32 dies: 85 µs at depth 1, up to 533,000 random 4 KiB reads/s",
         build: |_| Box::new(Flash::new(flash_generic())),
+        parameters: Parameters::Flash(flash_generic),
     },
     Preset {
         name: "hp-c3323a",
         doc: "HP C3323A, 1.05 GB, 5396 rpm, 1994, write cache off, as measured",
         build: |seed| Box::new(Disk::new(hp_c3323a(), seed)),
+        parameters: Parameters::Disk(hp_c3323a),
     },
     Preset {
         name: "ibm18es",
         doc: "IBM DNES-309170W, 9.1 GB, 7200 rpm, 1998, as measured",
         build: |seed| Box::new(Disk::new(ibm18es(), seed)),
+        parameters: Parameters::Disk(ibm18es),
     },
     Preset {
         name: "nearline-7200",
         doc: "a 4 TB nearline disk, 7200 rpm, queue of 32: 270 MB/s outer, 80 random 4 KiB reads/s",
         build: |seed| Box::new(Disk::new(nearline_7200(), seed)),
+        parameters: Parameters::Disk(nearline_7200),
     },
     Preset {
         name: "nvme-970pro",
         doc: "Samsung 970 PRO 512 GB: 64 µs at depth 1, programs 2.8 GB/s",
         build: |_| Box::new(Flash::new(nvme_970pro())),
+        parameters: Parameters::Flash(nvme_970pro),
     },
     Preset {
         name: "raid0-nearline",
         doc: "RAID 0 over four nearline disks, chunks of 64 KiB",
         build: |seed| Box::new(raid0("nearline-7200", 4, 64 << 10, seed)),
+        parameters: Parameters::Other,
     },
     Preset {
         name: "st318437lw",
         doc: "Seagate ST318437LW, 18 GB, 7200 rpm: 40 MB/s outer (paper ucsb)",
         build: |seed| Box::new(Disk::new(st318437lw(), seed)),
+        parameters: Parameters::Disk(st318437lw),
     },
     Preset {
         name: "st330630a",
         doc: "Seagate ST330630A, 30 GB, 7200 rpm",
         build: |seed| Box::new(Disk::new(st330630a(), seed)),
+        parameters: Parameters::Disk(st330630a),
     },
     Preset {
         name: "st340810a",
         doc: "Seagate ST340810A, 40 GB, 5400 rpm: 27.59 MB/s outer (paper mdn)",
         build: |seed| Box::new(Disk::new(st340810a(), seed)),
+        parameters: Parameters::Disk(st340810a),
     },
     Preset {
         name: "tiered",
         doc: "flash-generic in front of nearline-7200; half of the requests hit, drawn at random",
         build: |seed| Box::new(tiered(500_000, seed)),
+        parameters: Parameters::Other,
     },
 ];
 
@@ -146,7 +172,10 @@ pub fn tiered(hits_ppm: u32, seed: u64) -> Tiered {
 
 #[cfg(test)]
 mod tests {
+    use disktime_core::{Instant, Kind};
+
     use super::*;
+    use crate::Op;
 
     #[test]
     fn names_are_found_unique_and_in_order() {
@@ -155,5 +184,25 @@ mod tests {
             assert_eq!(find(preset.name).map(|found| found.doc), Some(preset.doc));
         }
         assert!(find("deskstar").is_none());
+    }
+
+    /// Small reads that skip a little, at any pause: what the reading ahead has reached by the time
+    /// the medium is ready may hold all of the next read.
+    #[test]
+    fn skipping_reads_at_any_pause_complete() {
+        for preset in PRESETS {
+            let mut device = (preset.build)(1);
+            let (mut now, mut offset, mut random) = (Instant::ZERO, 0, 1_u64);
+            let mut done = Vec::new();
+            for _ in 0..100_000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                offset = (offset + 512 * (random >> 57)) % (1 << 28);
+                let op = Op { kind: Kind::Read, offset, bytes: 512, fua: false };
+                device.submit(now + Duration::from_nanos((random >> 20) % 3_000_000), 0, op);
+                now = device.next_completion().expect("a read is inside");
+                device.advance(now, &mut done);
+            }
+            assert_eq!(done.len(), 100_000, "{}", preset.name);
+        }
     }
 }

@@ -324,7 +324,8 @@ impl VdiskTable {
             let known = CLASSES.map(|(name, _)| name).join(", ");
             value(&key("class"), class, format!("no such class; there are: {known}"))
         })?;
-        let contract = Contract { reserve, limit, weight, class: class.1 };
+        let contract =
+            Contract { reserve, limit, weight, class: class.1, rate: None, latency: None };
         Ok(VdiskConfig { name: self.name.clone(), size, contract, record: self.record.clone() })
     }
 }

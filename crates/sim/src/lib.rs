@@ -5,12 +5,14 @@
 //! repeated to the byte and takes as long as its requests, not as its seconds.
 //!
 //! - [`Plan`]: what to simulate; [`simulate`] runs it.
+//! - [`DeviceSpec`]: a device that a scenario describes.
 //! - [`Outcome`]: what came of it: windows, totals, histograms, violated promises, decisions.
 //!
 //! Does not know: clocks, files' formats on the wire, what a paper claims.
 
 mod checks;
 mod decisions;
+mod device;
 mod metrics;
 mod plan;
 mod scenario;
@@ -18,10 +20,11 @@ mod world;
 
 pub use checks::{Check, Violation};
 pub use decisions::{Candidate, Decision};
+pub use device::{DeviceError, DeviceSpec};
 pub use disktime_core as core;
 pub use disktime_model as model;
 pub use disktime_workload as workload;
 pub use metrics::{Summary, Times, Window};
 pub use plan::{Plan, PlanError, StreamPlan};
 pub use scenario::{Scenario, ScenarioError};
-pub use world::{Outcome, simulate};
+pub use world::{Moment, Outcome, simulate, simulate_watched};

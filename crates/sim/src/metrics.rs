@@ -51,6 +51,26 @@ impl Times {
         self.0.mean() / 1e9
     }
 
+    /// The distribution in bins, `per_decade` of them to a tenfold time: each bin's end in
+    /// microseconds, and which part of all times is in it. The first begins at 1 µs and takes what is
+    /// shorter, too.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "for display")]
+    pub fn bins(&self, per_decade: u32) -> Vec<(f64, f64)> {
+        let end = |bin: usize| 10_f64.powf((bin as f64 + 1.0) / f64::from(per_decade));
+        let mut bins: Vec<(f64, f64)> = Vec::new();
+        for value in self.0.iter_recorded() {
+            let time_us = value.value_iterated_to() as f64 / 1e3;
+            while bins.last().is_none_or(|bin| bin.0 <= time_us) {
+                bins.push((end(bins.len()), 0.0));
+            }
+            if let Some((_, part)) = bins.last_mut() {
+                *part += value.count_at_value() as f64 / self.0.len() as f64;
+            }
+        }
+        bins
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -169,5 +189,30 @@ impl Metrics {
             disktime_core::StreamView<'_>,
         )| { Summary { name, counters: view.counters(), queue, service } };
         (names.into_iter().zip(self.times).zip(views).map(summary).collect(), self.windows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_hold_every_time_once() {
+        let mut times = Times::new();
+        assert_eq!(times.bins(1), []);
+        for micros in [0, 5, 50, 60] {
+            times.record(Duration::from_micros(micros));
+        }
+        let bins = times.bins(1);
+        let expected = [(10.0, 0.5), (100.0, 0.5)];
+        assert!(
+            bins.iter().zip(expected).all(|(bin, it)| (bin.0 - it.0).abs() < 1e-9 && bin.1 == it.1)
+        );
+        assert_eq!(bins.len(), 2);
+        times.record(Duration::from_millis(20));
+        assert_eq!(
+            times.bins(1).iter().map(|bin| bin.1).collect::<Vec<_>>(),
+            [0.4, 0.4, 0.0, 0.0, 0.2]
+        );
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use disktime_core::cost::CostParameters;
 use disktime_core::{Class, Config, Contract, Duration, Instant, Share, StreamId};
-use disktime_model::preset::{self, Preset};
 use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
 use serde::{Deserialize, Deserializer};
 
+use crate::device::{DeviceError, DeviceSpec, Model};
 use crate::plan::{Plan, StreamPlan};
 
 /// Why a scenario can't be used.
@@ -49,7 +49,8 @@ pub enum ScenarioError {
 pub struct Scenario {
     path: PathBuf,
     file: File,
-    preset: &'static Preset,
+    model: Model,
+    capacity_bytes: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -87,7 +88,8 @@ struct General {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Device {
-    preset: String,
+    preset: Option<String>,
+    model: Option<DeviceSpec>,
     #[serde(default = "one")]
     queue_depth: u32,
 }
@@ -159,11 +161,18 @@ impl Scenario {
         let value = |key: &str, reason: String| {
             Err(ScenarioError::Value { path: path.to_owned(), key: key.to_owned(), reason })
         };
-        let Some(preset) = preset::find(&file.device.preset) else {
-            let known: Vec<_> = preset::PRESETS.iter().map(|preset| preset.name).collect();
-            let reason =
-                format!("`{}` is not known; there are: {}", file.device.preset, known.join(", "));
-            return value("device.preset", reason);
+        let (within, spec) = match (&file.device.preset, &file.device.model) {
+            (Some(name), None) => ("device", &DeviceSpec::preset(name)),
+            (None, Some(spec)) => ("device.model", spec),
+            _ => {
+                return value("device", "exactly one of `preset` and `model` is needed".to_owned());
+            }
+        };
+        let model = match spec.check() {
+            Ok(model) => model,
+            Err(DeviceError { field, value: found, allowed }) => {
+                return value(&format!("{within}.{field}"), format!("{found}; {allowed}"));
+            }
         };
         if file.scenario.seeds.is_empty() {
             return value("scenario.seeds", "none; at least 1 is needed".to_owned());
@@ -173,7 +182,8 @@ impl Scenario {
                 return value("change.stream", format!("`{}` is no stream's name", change.stream));
             }
         }
-        Ok(Self { path: path.to_owned(), file, preset })
+        let capacity_bytes = model.capacity_bytes();
+        Ok(Self { path: path.to_owned(), file, model, capacity_bytes })
     }
 
     /// The seeds to run.
@@ -199,7 +209,7 @@ impl Scenario {
             self.file.changes.iter().filter_map(|change| self.change(change)).collect();
         changes.sort_by_key(|(at, stream, _)| (*at, *stream));
         Ok(Plan {
-            device: (self.preset.build)(seed),
+            device: self.model.build(seed),
             policy: general.policy.clone(),
             cost_model: general.cost_model.clone(),
             cost: CostParameters {
@@ -240,7 +250,7 @@ impl Scenario {
             StreamSpec::Phases(phases) => phases.iter().map(|phase| phase.spec.extent).collect(),
             StreamSpec::Replay(replay) => vec![replay.extent],
         };
-        let capacity = (self.preset.build)(seed).capacity_bytes();
+        let capacity = self.capacity_bytes;
         let end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
         if table.base.checked_add(end).is_none_or(|end| end > capacity) {
             let reason =
@@ -265,7 +275,14 @@ impl Scenario {
 }
 
 fn contract(reserve: ShareText, limit: ShareText, weight: u32) -> Contract {
-    Contract { reserve: reserve.0, limit: limit.0, weight, class: Class::BestEffort }
+    Contract {
+        reserve: reserve.0,
+        limit: limit.0,
+        weight,
+        class: Class::BestEffort,
+        rate: None,
+        latency: None,
+    }
 }
 
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

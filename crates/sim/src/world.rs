@@ -42,8 +42,28 @@ pub struct Outcome {
 /// # Errors
 /// If it can't be run; nothing happened then.
 pub fn simulate(plan: Plan) -> Result<Outcome, PlanError> {
-    Ok(World::new(plan)?.run())
+    simulate_watched(plan, |_| {})
 }
+
+/// Runs a plan and tells `watch` how far it has come, now and then.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_watched(plan: Plan, watch: impl FnMut(Moment)) -> Result<Outcome, PlanError> {
+    Ok(World::new(plan)?.run(watch))
+}
+
+/// How far a simulation has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// Virtual time.
+    pub now: Instant,
+    /// Requests completed.
+    pub requests: u64,
+}
+
+/// Rare enough to cost nothing, often enough for a person.
+const EVENTS_PER_LOOK: u64 = 4096;
 
 /// A request on its way.
 #[derive(Clone, Copy)]
@@ -74,6 +94,8 @@ struct World {
     done: Vec<Done>,
     last_completion: Instant,
     metrics: Metrics,
+    /// Requests completed.
+    finished: u64,
     checks: Checks,
     log: Option<(Instant, Instant)>,
     decisions: Vec<Decision>,
@@ -117,6 +139,7 @@ impl World {
             flights: Vec::new(),
             done: Vec::new(),
             last_completion: Instant::ZERO,
+            finished: 0,
             metrics: Metrics::new(plan.window, plan.streams.len()),
             checks: Checks::new(bounds, &contracts),
             streams: plan.streams,
@@ -127,9 +150,12 @@ impl World {
         Ok(world)
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self, mut watch: impl FnMut(Moment)) -> Outcome {
         let window = self.metrics.ends().since(Instant::ZERO);
-        loop {
+        for event in 1_u64.. {
+            if event % EVENTS_PER_LOOK == 0 {
+                watch(Moment { now: self.now, requests: self.finished });
+            }
             self.arrive();
             self.dispatch();
             let next = self.next();
@@ -282,6 +308,7 @@ impl World {
         let finished =
             Finished { completion, bytes: flight.bytes, estimate: flight.estimate, truth };
         self.metrics.finished(&finished);
+        self.finished += 1;
         let stream = flight.stream.0 as usize;
         let asked = self.asked[completion.request.0 as usize];
         let load = &mut self.streams[stream];

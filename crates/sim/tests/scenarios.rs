@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use disktime_sim::{Scenario, simulate};
+use disktime_sim::{Scenario, simulate, simulate_watched};
 
 const GOOD: &str = r#"
 [scenario]
@@ -72,11 +72,7 @@ fn each_error_names_file_key_and_what_is_allowed() {
         ("\"70%\"", "\"70\"", "`70`: a share is 0% to 100%"),
         ("\"70%\"", "\"170%\"", "`170%`: a share is 0% to 100%"),
         ("\"20s\"", "\"20\"", "s.toml: "),
-        (
-            "deskstar-34gxp",
-            "deskstar",
-            "s.toml: device.preset: `deskstar` is not known; there are: ",
-        ),
+        ("deskstar-34gxp", "deskstar", "s.toml: device.preset: `deskstar`; not known; there are: "),
         ("seeds = [1, 2]", "seeds = []", "scenario.seeds: none"),
         ("stream = \"sequential\"", "stream = \"nobody\"", "`nobody` is no stream's name"),
         ("base = \"9GiB\"", "base = \"12GiB\"", "stream random: extent: base + end is"),
@@ -124,4 +120,101 @@ extent = { end = "1GiB" }
     let missing = text.replace("t.csv", "nothing.csv");
     let error = Scenario::parse(&path, &missing).unwrap().plan(1).err().unwrap().to_string();
     assert!(error.contains("nothing.csv: can't be opened"), "{error}");
+}
+
+/// What a block of the documentation leaves out.
+const REST: &str = r#"
+[scenario]
+duration = "1s"
+[[stream]]
+name = "random"
+reserve = "50%"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "500MB" }, sizes = "4KiB", reads = "70%" }
+pace = { closed = { outstanding = 4 } }
+"#;
+
+#[test]
+fn every_example_of_the_documentation_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.toml");
+    std::fs::write(
+        directory.path().join("trace.csv"),
+        "time_ns,op,offset,bytes\n0,read,0,4096\n1000000,write,99999997952,4096\n",
+    )
+    .unwrap();
+    let blocks = include_str!("../../../docs/simulator.md").split("```toml\n").skip(1);
+    let blocks: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 7);
+    for block in blocks {
+        let whole = block.contains("[scenario]");
+        let text = if whole { block.to_owned() } else { REST.to_owned() + block };
+        let plan = Scenario::parse(&path, &text).unwrap().plan(1).unwrap();
+        let outcome = simulate(plan).unwrap();
+        assert!(outcome.requests > 20 && outcome.failures.is_empty(), "{block}");
+    }
+}
+
+#[test]
+fn a_described_device_that_makes_no_sense_is_refused_with_its_key() {
+    let described = |model: &str| {
+        let text = format!("{REST}[device]\n{model}");
+        Scenario::parse(Path::new("s.toml"), &text).err().map(|it| it.to_string())
+    };
+    for (model, says) in [
+        (
+            "model = { kind = \"disk\", based_on = \"ibm18es\", heads = 0 }",
+            "s.toml: device.model.heads: 0; 1 to 256 is needed",
+        ),
+        (
+            "model = { kind = \"raid0\", chunk = \"0B\", members = [\"exp\"] }",
+            "s.toml: device.model.chunk: `0B`; a multiple of 512B",
+        ),
+        ("queue_depth = 1", "s.toml: device: exactly one of `preset` and `model` is needed"),
+        ("model = { kind = \"tape\" }", "kind: \"tape\" is not known; there are: preset, disk"),
+    ] {
+        let error = described(model);
+        assert!(error.as_ref().is_some_and(|it| it.contains(says)), "{model}: {error:?}");
+    }
+}
+
+#[test]
+fn what_a_trace_asks_past_the_end_is_refused_or_wraps() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.toml");
+    let trace = "time_ns,op,offset,bytes\n0,read,0,4096\n1000000,read,99999997952,4096\n";
+    std::fs::write(directory.path().join("t.csv"), trace).unwrap();
+    let run = |past_end: &str, end: &str| {
+        let text = format!(
+            "[scenario]\nduration = \"1s\"\n[device]\npreset = \"deskstar-34gxp\"\n[[stream]]\n\
+             name = \"recorded\"\n[stream.replay]\npath = \"t.csv\"\n\
+             extent = {{ end = \"{end}\" }}\n{past_end}\n"
+        );
+        Scenario::parse(&path, &text).unwrap().plan(1).map(|plan| simulate(plan).unwrap())
+    };
+    for refuse in ["", "past_end = \"refuse\""] {
+        let refused = run(refuse, "20GB").unwrap();
+        assert_eq!(refused.requests, 1);
+        let failure = &refused.failures[0].1;
+        assert!(
+            failure.contains("t.csv:3: offset: 4096 bytes at byte 99999997952 pass the end at")
+        );
+    }
+    let wrapped = run("past_end = \"wrap\"", "20GB").unwrap();
+    assert_eq!((wrapped.requests, wrapped.failures.len()), (2, 0));
+    let beyond = run("past_end = \"wrap\"", "21GB").err().unwrap().to_string();
+    assert!(beyond.contains("stream recorded: extent: base + end is 0 + 21000000000"), "{beyond}");
+}
+
+#[test]
+fn who_watches_a_run_changes_nothing_in_it() {
+    let scenario = Scenario::parse(Path::new("s.toml"), GOOD).unwrap();
+    let mut moments = Vec::new();
+    let watched =
+        simulate_watched(scenario.plan(1).unwrap(), |moment| moments.push(moment)).unwrap();
+    let unwatched = simulate(scenario.plan(1).unwrap()).unwrap();
+    assert_eq!(watched.windows, unwatched.windows);
+    assert!(moments.len() > 1 && moments.is_sorted_by_key(|moment| moment.now));
+    let last = moments.last().unwrap();
+    assert!(last.requests > 0 && last.requests <= watched.requests);
 }

@@ -6,5 +6,6 @@
 mod durability;
 mod live_changes;
 mod recording;
+mod replay;
 mod support;
 mod tools;

@@ -1,0 +1,169 @@
+//! A flash drive as a file describes it.
+
+use disktime_core::Duration;
+use disktime_model::flash::{Firmware, FlashSpec};
+use disktime_model::preset::Parameters;
+use serde::Deserialize;
+
+use super::values::{DeviceError, Place, QUEUE, SOME};
+
+/// What the map of a flash drive maps.
+const UNIT_BYTES: u64 = 4096;
+/// With its spare. Each TiB takes up to 2 GiB of the simulator's memory.
+const FLASH_BYTES_MAX: u64 = 4 << 40;
+
+/// A flash drive: what differs from a preset, `flash-generic` if none is named.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashTable {
+    based_on: Option<String>,
+    capacity: Option<String>,
+    spare: Option<String>,
+    channels: Option<i64>,
+    dies_per_channel: Option<i64>,
+    page: Option<String>,
+    pages_per_block: Option<i64>,
+    read: Option<String>,
+    program: Option<String>,
+    erase: Option<String>,
+    suspend: Option<SuspendTable>,
+    channel: Option<String>,
+    link: Option<String>,
+    firmware: Option<FirmwareTable>,
+    write_buffer: Option<String>,
+    queue_depth: Option<i64>,
+}
+
+/// Whether a read waits for a program or an erase to end.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum SuspendTable {
+    Never,
+    Within(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FirmwareTable {
+    read: String,
+    write: String,
+    #[serde(default = "nothing")]
+    write_each: String,
+}
+
+fn nothing() -> String {
+    "0ns".to_owned()
+}
+
+impl FlashTable {
+    pub(super) fn check(&self, place: &Place) -> Result<FlashSpec, DeviceError> {
+        let mut spec = base(place, self.based_on.as_deref().unwrap_or("flash-generic"))?;
+        if let Some(text) = &self.capacity {
+            spec.capacity_bytes = place.size("capacity", text, UNIT_BYTES)?;
+        }
+        if let Some(text) = &self.spare {
+            spec.spare_permille = place.permille("spare", text)?;
+            if spec.spare_permille == 0 {
+                return Err(place.error(
+                    "spare",
+                    format_args!("`{text}`"),
+                    "0.1% to 100% is needed",
+                ));
+            }
+        }
+        if let Some(count) = self.channels {
+            spec.channels = place.number("channels", count, 1..=1024)?;
+        }
+        if let Some(count) = self.dies_per_channel {
+            spec.dies_per_channel = place.number("dies_per_channel", count, 1..=1024)?;
+        }
+        if let Some(text) = &self.page {
+            spec.page_bytes = place.size("page", text, UNIT_BYTES)?;
+        }
+        if let Some(count) = self.pages_per_block {
+            spec.pages_per_block = place.number("pages_per_block", count, 1..=65_536)?;
+        }
+        if let Some(text) = &self.write_buffer {
+            spec.write_buffer_bytes = place.size("write_buffer", text, UNIT_BYTES)?;
+        }
+        if let Some(depth) = self.queue_depth {
+            spec.queue_depth = place.number("queue_depth", depth, QUEUE)?;
+        }
+        self.times(place, &mut spec)?;
+        fits(place, &spec)?;
+        Ok(spec)
+    }
+
+    fn times(&self, place: &Place, spec: &mut FlashSpec) -> Result<(), DeviceError> {
+        if let Some(text) = &self.read {
+            spec.read = place.time("read", text, SOME)?;
+        }
+        if let Some(text) = &self.program {
+            spec.program = place.time("program", text, SOME)?;
+        }
+        if let Some(text) = &self.erase {
+            spec.erase = place.time("erase", text, Duration::ZERO)?;
+        }
+        if let Some(suspend) = &self.suspend {
+            spec.suspend = match suspend {
+                SuspendTable::Never => None,
+                SuspendTable::Within(text) => {
+                    Some(place.table("suspend").time("within", text, Duration::ZERO)?)
+                }
+            };
+        }
+        if let Some(text) = &self.channel {
+            spec.channel_bytes_per_second = place.rate("channel", text)?;
+        }
+        if let Some(text) = &self.link {
+            spec.link_bytes_per_second = place.rate("link", text)?;
+        }
+        if let Some(FirmwareTable { read, write, write_each }) = &self.firmware {
+            let place = place.table("firmware");
+            spec.firmware = Firmware {
+                read: place.time("read", read, SOME)?,
+                write: place.time("write", write, SOME)?,
+                write_each: place.time("write_each", write_each, Duration::ZERO)?,
+            };
+        }
+        Ok(())
+    }
+}
+
+fn base(place: &Place, name: &str) -> Result<FlashSpec, DeviceError> {
+    match super::find(place, "based_on", name)?.parameters {
+        Parameters::Flash(spec) => Ok(spec()),
+        _ => Err(place.error(
+            "based_on",
+            format_args!("`{name}`"),
+            "a flash drive's preset is needed",
+        )),
+    }
+}
+
+/// What several numbers have to agree on.
+fn fits(place: &Place, spec: &FlashSpec) -> Result<(), DeviceError> {
+    if spec.write_buffer_bytes < spec.page_bytes {
+        let allowed = format!("at least a page of {}B is needed", spec.page_bytes);
+        return Err(place.error(
+            "write_buffer",
+            format_args!("{}B", spec.write_buffer_bytes),
+            allowed,
+        ));
+    }
+    let dies = u64::from(spec.channels) * u64::from(spec.dies_per_channel);
+    let blocks = dies * u64::from(spec.pages_per_block);
+    let line = blocks.saturating_mul(spec.page_bytes);
+    if line > FLASH_BYTES_MAX / 16 {
+        let value = format_args!("{blocks} in a block of every die, {line}B").to_string();
+        return Err(place.error("pages_per_block", value, "at most 256GiB of them are needed"));
+    }
+    // The drive keeps four such blocks beside its spare.
+    let flash = spec.capacity_bytes + spec.capacity_bytes / 1000 * u64::from(spec.spare_permille);
+    if flash + 5 * line > FLASH_BYTES_MAX {
+        let value = format_args!("{flash}B with the spare").to_string();
+        let allowed = format!("at most {}B are needed", FLASH_BYTES_MAX - 5 * line);
+        return Err(place.error("capacity", value, allowed));
+    }
+    Ok(())
+}
