@@ -1,5 +1,6 @@
 //! What a stream was promised: contracts, classes and changes of them.
 
+use crate::profile::Profile;
 use crate::request::StreamId;
 use crate::share::Share;
 use crate::time::Duration;
@@ -76,7 +77,8 @@ impl Rate {
 /// What a stream owns of the device's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contract {
-    /// Share of disk time that it gets whenever it wants it.
+    /// Share of disk time that it gets whenever it wants it. A guaranteed-rate stream's follows
+    /// from its rate: what is here is replaced.
     pub reserve: Share,
     /// Share of disk time that it never exceeds for long.
     pub limit: Share,
@@ -164,6 +166,8 @@ pub enum Change<'a> {
     SetStreamDepth(StreamId, u32),
     /// Share of the device that admission keeps free.
     SetHeadroom(Share),
+    /// What the device does, for admission.
+    SetProfile(&'a Profile),
     /// How long the scheduler may stay with one stream; for policies that have horizons.
     SetHorizon(Duration),
     /// The client says that a request came too late for it.

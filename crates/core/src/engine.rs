@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use crate::contract::Class;
 use crate::cost::{self, CostModel, CostParameters, PieceShape};
 use crate::error::{ConfigError, Refusal};
 use crate::event::{Event, Events};
@@ -11,15 +12,22 @@ use crate::heap::IndexedHeap;
 use crate::ledger::{DeviceTime, Ledger};
 use crate::pieces::{Piece, PieceTable};
 use crate::policy::{self, Currency, Pick, PieceDone, Policy};
+use crate::rank::{Gate, Rank};
 use crate::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 use crate::requests::{RequestTable, State};
 use crate::share::Share;
-use crate::stream::{Head, Stream, StreamView, Streams};
+use crate::stream::{Head, Stream, StreamView};
 use crate::time::{Duration, Instant};
 use crate::usage::UsageClock;
 
+mod admit;
 mod changes;
 mod charging;
+mod classes;
+mod guarantees;
+
+use classes::Chosen;
+use guarantees::Guarantees;
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -127,7 +135,8 @@ struct Hold {
 ///
 /// Nothing here reads a clock, logs, or blocks; two engines fed alike answer alike.
 pub struct Engine {
-    policy: Box<dyn Policy>,
+    /// One for each class: the configured one orders best effort.
+    policies: [Box<dyn Policy>; Rank::COUNT],
     cost: Box<dyn CostModel>,
     limits: Limits,
     headroom: Share,
@@ -140,8 +149,9 @@ pub struct Engine {
     pieces: PieceTable,
     /// Pieces at the device.
     in_flight: u32,
-    /// Streams that are ready.
-    ready: u32,
+    /// Lanes that are ready, by class.
+    ready: [u32; Rank::COUNT],
+    guarantees: Guarantees,
     /// Streams with work that their limit holds back, by when it will not, in ns.
     parked: IndexedHeap,
     hold: Option<Hold>,
@@ -149,6 +159,8 @@ pub struct Engine {
     usage_clock: UsageClock,
     /// The dearest charge or estimate so far: what one piece can block others for.
     dearest: Duration,
+    /// What each class was charged.
+    by_class: [Duration; Rank::COUNT],
     /// What streams that were removed had been charged.
     departed: Duration,
     /// Requests for streams that do not exist.
@@ -188,7 +200,7 @@ impl Engine {
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
         Self {
-            policy,
+            policies: classes::policies(policy),
             cost,
             limits: config.limits,
             headroom: config.headroom,
@@ -199,12 +211,14 @@ impl Engine {
             requests: RequestTable::default(),
             pieces: PieceTable::default(),
             in_flight: 0,
-            ready: 0,
+            ready: [0; Rank::COUNT],
+            guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
             hold: None,
             ledger: Ledger::new(config.window),
             usage_clock: UsageClock::default(),
             dearest: Duration::ZERO,
+            by_class: [Duration::ZERO; Rank::COUNT],
             departed: Duration::ZERO,
             refused_unknown: 0,
             events: Events::default(),
@@ -226,16 +240,23 @@ impl Engine {
             stream.counters.refused += 1;
             return Err(refusal);
         }
-        let was_empty = stream.queue.len() == 0;
+        let rank = stream.lane_of(request.class);
+        let idle = stream.queued == 0;
         stream.live += 1;
-        self.requests.push(&mut stream.queue, request, self.now);
-        if was_empty {
+        stream.queued += 1;
+        let lane = &mut stream.lanes[rank.at()];
+        let first = lane.queue.len() == 0;
+        lane.bytes += request.bytes;
+        self.requests.push(&mut lane.queue, request, rank, self.now);
+        if idle {
             stream.wake(self.now);
-            self.set_oldest_head(request.stream);
+        }
+        if first {
+            self.set_oldest_head(request.stream, rank);
             self.refresh(request.stream);
         }
         let stream = self.streams[request.stream.0 as usize].as_ref().expect("looked up above");
-        self.policy.arrived(self.now, stream.view(), &request);
+        self.policies[rank.at()].arrived(self.now, stream.view(rank), &request);
         Ok(())
     }
 
@@ -263,7 +284,8 @@ impl Engine {
         };
         let stream =
             self.streams[piece.stream.0 as usize].as_ref().expect("streams outlive pieces");
-        self.policy.completed(self.now, stream.view(), &done);
+        self.policies[piece.rank.at()].completed(self.now, stream.view(piece.rank), &done);
+        self.tell_others(piece.stream, piece.rank);
         completion
     }
 
@@ -290,8 +312,9 @@ impl Engine {
     /// The time that [`poll_timeout`](Self::poll_timeout) named has come, or not yet.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.observe(now);
-        if self.policy.poll_timeout().is_some_and(|at| at <= self.now) {
-            self.policy.timeout(self.now);
+        let policy = &mut self.policies[Rank::Best.at()];
+        if policy.poll_timeout().is_some_and(|at| at <= self.now) {
+            policy.timeout(self.now);
         }
     }
 
@@ -299,50 +322,39 @@ impl Engine {
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
         if self.in_flight >= self.limits.depth {
-            if self.ready == 0 {
+            if !self.work_waits() {
                 self.ledger.unsaturated();
             }
             return None;
         }
-        let mut pick = self.policy.pick(self.now, Streams(&self.streams));
-        if let (Some(id), Some(_)) = (self.picked(pick), self.hold) {
+        let mut chosen = self.choose();
+        if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.hold) {
             self.release_hold();
             // What the hold cost may have taken the stream that was chosen to its limit.
-            if !self.stream(id).is_some_and(StreamView::ready) {
-                pick = self.policy.pick(self.now, Streams(&self.streams));
+            let stream = self.streams[id.0 as usize].as_ref();
+            if stream.is_none_or(|stream| stream.lanes[chosen.rank.at()].gate == Gate::Shut) {
+                chosen = self.choose();
             }
         }
-        match pick {
-            Pick::Stream(id) => return Some(self.dispatch(id)),
+        match chosen.pick {
+            Pick::Stream(id) => return Some(self.dispatch(id, chosen)),
             Pick::Request(request) => {
-                let id = self.picked(pick).expect("policies name requests that are queued");
-                self.set_head(id, Some(request));
-                return Some(self.dispatch(id));
+                let id = self.picked(chosen.pick).expect("policies name requests that are queued");
+                self.set_head(id, chosen.rank, Some(request));
+                return Some(self.dispatch(id, chosen));
             }
             Pick::Hold { stream, until } => self.hold_for(stream, until),
             Pick::Nothing => {
-                assert!(self.ready == 0, "a policy names a ready stream if there is one");
+                assert!(!self.work_waits(), "a policy names a ready stream if there is one");
                 self.release_hold();
             }
         }
         self.ledger.unsaturated();
         // The charges of a window that ends here may let a stream go that its limit held back.
-        if self.in_flight == 0 && self.close_idle() && self.ready > 0 {
+        if self.in_flight == 0 && self.close_idle() && self.work_waits() {
             return self.poll_dispatch(now);
         }
         None
-    }
-
-    /// The stream that a pick serves.
-    fn picked(&self, pick: Pick) -> Option<StreamId> {
-        match pick {
-            Pick::Stream(id) => Some(id),
-            Pick::Request(request) => {
-                let live = self.requests.get(request)?;
-                (live.state == State::Queued).then_some(live.request.stream)
-            }
-            Pick::Hold { .. } | Pick::Nothing => None,
-        }
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if at all.
@@ -351,7 +363,8 @@ impl Engine {
         let parked = self.parked.peek().map(|(at, _)| instant(at));
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1);
         let hold = self.hold.map(|hold| hold.until);
-        [parked, cut, hold, self.policy.poll_timeout()].into_iter().flatten().min()
+        let policy = self.policies[Rank::Best.at()].poll_timeout();
+        [parked, cut, hold, policy, self.guarantees.next()].into_iter().flatten().min()
     }
 
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
@@ -371,15 +384,15 @@ impl Engine {
         self.refused_unknown
     }
 
-    /// A stream's state, if it exists.
+    /// A stream's state, if it exists; what waits in its own class.
     #[must_use]
     pub fn stream(&self, id: StreamId) -> Option<StreamView<'_>> {
-        self.streams.get(id.0 as usize)?.as_ref().map(Stream::view)
+        self.streams.get(id.0 as usize)?.as_ref().map(|stream| stream.view(stream.home()))
     }
 
     /// All streams, by id.
     pub fn streams(&self) -> impl Iterator<Item = StreamView<'_>> {
-        self.streams.iter().flatten().map(Stream::view)
+        self.streams.iter().flatten().map(|stream| stream.view(stream.home()))
     }
 
     /// Pieces at the device.
@@ -400,6 +413,12 @@ impl Engine {
         self.ledger.device_time(self.now, self.in_flight > 0)
     }
 
+    /// The disk time charged to a class; soft real-time's is best effort's.
+    #[must_use]
+    pub fn charged_to(&self, class: Class) -> Duration {
+        self.by_class[Rank::from(class).at()]
+    }
+
     /// Notes the time: wakes what its limit held back and closes a window that is over.
     fn observe(&mut self, now: Instant) {
         if now > self.now {
@@ -414,6 +433,7 @@ impl Engine {
                 let still = self.parked.peek() == Some((at, id));
                 assert!(!still, "a stream that its limit let go is not held back at the same time");
             }
+            self.open_gates();
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
@@ -423,11 +443,13 @@ impl Engine {
     }
 
     /// Sends the next piece of a ready stream.
-    fn dispatch(&mut self, id: StreamId) -> Dispatch {
+    fn dispatch(&mut self, id: StreamId, Chosen { rank, on_slack, .. }: Chosen) -> Dispatch {
         let stream =
             self.streams[id.0 as usize].as_mut().expect("policies name streams that exist");
-        assert!(stream.ready, "policies name streams that are ready");
-        let head = stream.head.expect("a ready stream has a head");
+        let lane = &mut stream.lanes[rank.at()];
+        assert!(lane.gate != Gate::Shut, "policies name streams that are ready");
+        let head = lane.head.expect("a ready stream has a head");
+        lane.bytes -= head.bytes;
         stream.pieces += 1;
         stream.debit(head.estimate, self.usage_clock.weight(self.now), self.now);
         if head.bytes > 0 {
@@ -440,6 +462,9 @@ impl Engine {
         let piece = self.pieces.insert(Piece {
             request: head.request,
             stream: id,
+            rank,
+            bytes: head.bytes,
+            on_slack,
             estimate: head.estimate,
             modelled: head.modelled,
             dispatched_at: self.now,
@@ -451,14 +476,19 @@ impl Engine {
         live.pieces += 1;
         live.bytes_sent += head.bytes;
         if live.bytes_sent == live.request.bytes {
-            self.requests.unlink(&mut stream.queue, head.request);
-            self.policy.left(self.now, id, head.request);
+            self.requests.unlink(&mut stream.lanes[rank.at()].queue, head.request);
+            stream.queued -= 1;
+            self.policies[rank.at()].left(self.now, id, head.request);
         }
-        self.set_oldest_head(id);
+        self.spend(id, rank, on_slack, &head);
+        self.set_oldest_head(id, rank);
         self.refresh(id);
-        self.watch_promise(id);
+        if rank == Rank::Best {
+            self.watch_promise(id);
+        }
         let stream = self.streams[id.0 as usize].as_ref().expect("looked up above");
-        self.policy.dispatched(self.now, stream.view());
+        self.policies[rank.at()].dispatched(self.now, stream.view(rank));
+        self.tell_others(id, rank);
         Dispatch {
             piece,
             request: head.request,
@@ -484,6 +514,9 @@ impl Engine {
             stream.wake(self.now);
         }
         stream.pieces -= 1;
+        if let Some(cycle) = stream.cycle.as_mut().filter(|_| piece.rank == Rank::Rate) {
+            cycle.completed(piece.bytes);
+        }
         if !over {
             return None;
         }
@@ -507,29 +540,36 @@ impl Engine {
     /// Takes a queued request out of its stream's queue.
     fn leave_queue(&mut self, request: RequestId, id: StreamId) {
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
-        self.requests.unlink(&mut stream.queue, request);
-        let was_head = stream.head.is_some_and(|head| head.request == request);
-        self.policy.left(self.now, id, request);
+        let live = self.requests.live(request);
+        let (rank, unsent) = (live.rank, live.request.bytes - live.bytes_sent);
+        let lane = &mut stream.lanes[rank.at()];
+        lane.bytes -= unsent;
+        self.requests.unlink(&mut lane.queue, request);
+        stream.queued -= 1;
+        let was_head = lane.head.is_some_and(|head| head.request == request);
+        self.policies[rank.at()].left(self.now, id, request);
         if was_head {
-            self.set_oldest_head(id);
+            self.set_oldest_head(id, rank);
         }
         self.refresh(id);
     }
 
-    /// Makes the oldest request of a stream the next to go.
-    fn set_oldest_head(&mut self, id: StreamId) {
-        let oldest = self.streams[id.0 as usize].as_ref().and_then(|stream| stream.queue.head());
-        self.set_head(id, oldest);
+    /// Makes the oldest request of a lane its next to go.
+    fn set_oldest_head(&mut self, id: StreamId, rank: Rank) {
+        let stream = self.streams[id.0 as usize].as_ref();
+        let oldest = stream.and_then(|stream| stream.lanes[rank.at()].queue.head());
+        self.set_head(id, rank, oldest);
     }
 
-    /// Works out a stream's next piece: the next of that request.
-    fn set_head(&mut self, id: StreamId, request: Option<RequestId>) {
+    /// Works out a lane's next piece: the next of that request.
+    fn set_head(&mut self, id: StreamId, rank: Rank, request: Option<RequestId>) {
+        let piece_max = self.guarantees.piece_max(rank);
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
-        stream.head = request.map(|request| {
+        let head = request.map(|request| {
             let live = self.requests.live(request);
             let Request { kind, offset, bytes, .. } = live.request;
             let (offset, left) = (offset + live.bytes_sent, bytes - live.bytes_sent);
-            let bytes = left.min(stream.spec.piece_bytes_max);
+            let bytes = left.min(stream.spec.piece_bytes_max).min(piece_max);
             let near = stream.last_end.filter(|_| kind != Kind::Flush);
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
@@ -537,33 +577,13 @@ impl Engine {
             let shallow = self.limits.depth == 1;
             let timed = if shallow { modelled } else { self.ledger.likely_charge(modelled) };
             let estimate = self.unit.unwrap_or(timed);
-            let (sequence, deadline) = (live.sequence, live.request.deadline);
+            let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             Head { request, sequence, offset, bytes, deadline, estimate, modelled }
         });
-    }
-
-    /// Works out whether a stream is ready; the policy is told by the caller.
-    fn refresh(&mut self, id: StreamId) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
-        let wants = stream.head.is_some() && stream.pieces < stream.spec.depth_max;
-        let ready = match wants.then(|| stream.below_limit(self.now)) {
-            None => false,
-            Some(Ok(())) => true,
-            Some(Err(until)) => {
-                self.parked.set(id.0, until);
-                false
-            }
-        };
-        if ready || !wants {
-            self.parked.remove(id.0);
+        stream.lanes[rank.at()].head = head;
+        if head.is_some() {
+            stream.active.insert(rank);
         }
-        self.ready = self.ready + u32::from(ready) - u32::from(stream.ready);
-        stream.ready = ready;
-    }
-
-    fn tell_changed(&mut self, id: StreamId) {
-        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
-        self.policy.changed(self.now, stream.view());
     }
 }
 

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::admission::{AdmissionError, LatencyError};
+use crate::profile::ProfileError;
 use crate::request::{RequestId, StreamId};
 use crate::share::Share;
 
@@ -101,6 +103,29 @@ pub enum ChangeError {
     },
     /// One stream named twice in one change.
     NamedTwice(StreamId),
+    /// A rate that does not fit, or can't be.
+    Admission(AdmissionError),
+    /// A latency bound that can't be kept.
+    Latency {
+        /// Which stream.
+        stream: StreamId,
+        /// The smallest bound that could be.
+        error: LatencyError,
+    },
+    /// A promise of a rate or a latency needs a profile of the device.
+    NoProfile(StreamId),
+    /// A profile that is none.
+    Profile(ProfileError),
+    /// A guaranteed-rate stream without a rate.
+    NoRate(StreamId),
+    /// A guaranteed-latency stream without a bound.
+    NoBound(StreamId),
+    /// A rate of a stream that is not guaranteed-rate.
+    RateWithoutClass(StreamId),
+    /// A bound of a stream that is not guaranteed-latency.
+    BoundWithoutClass(StreamId),
+    /// A guaranteed-latency stream that reserves nothing.
+    BoundWithoutTime(StreamId),
 }
 
 /// Why an engine could not be made.
@@ -185,6 +210,34 @@ impl fmt::Display for ChangeError {
                 write!(f, "stream {id} names parent {parent}: parents are not supported yet")
             }
             Self::NamedTwice(StreamId(id)) => write!(f, "stream {id} is named twice in one change"),
+            Self::Admission(error) => error.fmt(f),
+            Self::Latency { stream: StreamId(id), error } => write!(f, "stream {id}: {error}"),
+            Self::NoProfile(StreamId(id)) => write!(
+                f,
+                "stream {id} needs a profile of the device: make one with `disktime device \
+                 profile`, or ask for admission = \"best-effort\""
+            ),
+            Self::Profile(error) => write!(f, "the device's profile: {error}"),
+            Self::NoRate(StreamId(id)) => {
+                write!(f, "stream {id} is guaranteed-rate: state its rate")
+            }
+            Self::NoBound(StreamId(id)) => {
+                write!(f, "stream {id} is guaranteed-latency: state its latency bound")
+            }
+            Self::RateWithoutClass(StreamId(id)) => {
+                write!(f, "stream {id} states a rate: its class must be guaranteed-rate")
+            }
+            Self::BoundWithoutClass(StreamId(id)) => {
+                write!(
+                    f,
+                    "stream {id} states a latency bound: its class must be guaranteed-latency"
+                )
+            }
+            Self::BoundWithoutTime(StreamId(id)) => write!(
+                f,
+                "stream {id} is guaranteed-latency and reserves nothing: its reservation is the \
+                 time that goes first"
+            ),
         }
     }
 }

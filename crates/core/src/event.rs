@@ -32,6 +32,19 @@ pub enum Event {
         /// By how much disk time more than allowed.
         behind: Duration,
     },
+    /// A guaranteed rate was not kept in a cycle.
+    CycleMissed {
+        /// Whose.
+        stream: StreamId,
+        /// Bytes that waited when it began, up to what is granted.
+        owed: u64,
+        /// Bytes done in it.
+        done: u64,
+    },
+    /// The device can't keep all guaranteed rates: this stream has no rank for now.
+    Cut(StreamId),
+    /// A stream that was cut has its rank again.
+    Restored(StreamId),
 }
 
 /// Events not fetched yet; the oldest are dropped.

@@ -12,9 +12,11 @@
 
 extern crate alloc;
 
+pub mod admission;
 mod bucket;
 mod contract;
 pub mod cost;
+mod cycle;
 mod engine;
 mod error;
 mod event;
@@ -23,6 +25,7 @@ mod ledger;
 mod pieces;
 pub mod policy;
 mod profile;
+mod rank;
 mod request;
 mod requests;
 mod share;

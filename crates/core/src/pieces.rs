@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::rank::Rank;
 use crate::request::{PieceId, RequestId, StreamId};
 use crate::time::{Duration, Instant};
 
@@ -10,6 +11,10 @@ use crate::time::{Duration, Instant};
 pub(crate) struct Piece {
     pub(crate) request: RequestId,
     pub(crate) stream: StreamId,
+    pub(crate) rank: Rank,
+    pub(crate) bytes: u64,
+    /// It went ahead of guaranteed rates, on the slack register.
+    pub(crate) on_slack: bool,
     /// What was debited at dispatch.
     pub(crate) estimate: Duration,
     pub(crate) modelled: Duration,

@@ -10,8 +10,14 @@ use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
+mod cello;
+mod drr;
+mod edf;
 mod elevator;
 mod fifo;
+mod gss;
+mod rate_monotonic;
+mod scan_edf;
 mod zygaria;
 mod zygaria_iops;
 
@@ -103,8 +109,18 @@ pub struct PolicyEntry {
 }
 
 /// Every policy there is.
-pub static REGISTRY: &[PolicyEntry] =
-    &[zygaria::ENTRY, zygaria_iops::ENTRY, fifo::ENTRY, elevator::ENTRY];
+pub static REGISTRY: &[PolicyEntry] = &[
+    zygaria::ENTRY,
+    zygaria_iops::ENTRY,
+    fifo::ENTRY,
+    elevator::ENTRY,
+    edf::ENTRY,
+    scan_edf::ENTRY,
+    rate_monotonic::ENTRY,
+    gss::ENTRY,
+    cello::ENTRY,
+    drr::ENTRY,
+];
 
 /// The entry of that name.
 #[must_use]

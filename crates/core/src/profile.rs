@@ -4,6 +4,7 @@
 //! is not known here.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::contract::Access;
 use crate::time::Duration;
@@ -149,7 +150,39 @@ impl Profile {
         let none = Duration::ZERO;
         found.copied().unwrap_or(Positioning { distance, mean: none, deviation: none, worst: none })
     }
+
+    /// The most that positioning takes over any distance up to this one: each of mean, deviation
+    /// and worst by itself. A longer way may take less, past a turn of the disk.
+    #[must_use]
+    pub fn positioning_within(&self, distance: u64) -> Positioning {
+        let mut most = self.positioning(distance);
+        for at in self.positioning.iter().filter(|at| at.distance < distance) {
+            most.mean = most.mean.max(at.mean);
+            most.deviation = most.deviation.max(at.deviation);
+            most.worst = most.worst.max(at.worst);
+        }
+        most
+    }
 }
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Empty(list) => write!(f, "{list} is empty: it must hold at least one"),
+            Self::Order { list, index } => {
+                write!(f, "{list}[{index}] is not above the one before: sort them")
+            }
+            Self::ZeroRate { zone } => {
+                write!(f, "zones[{zone}] transfers 0 bytes/s: a rate is at least 1")
+            }
+            Self::MeanAboveWorst { index } => {
+                write!(f, "positioning[{index}] has a mean above its worst: measure again")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ProfileError {}
 
 impl Transfer {
     /// What that many bytes take in requests of `request` bytes each.
@@ -158,6 +191,6 @@ impl Transfer {
         let requests = bytes.div_ceil(request.max(1));
         let transfer = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
         let each = u128::from(self.per_request.as_nanos()) * u128::from(requests);
-        Duration::from_nanos(u64::try_from(transfer + each).unwrap_or(u64::MAX))
+        Duration::from_nanos(u64::try_from(transfer.saturating_add(each)).unwrap_or(u64::MAX))
     }
 }

@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use crate::rank::Rank;
 use crate::request::{Outcome, Request, RequestId};
 use crate::time::Instant;
 
@@ -24,6 +25,8 @@ pub(crate) enum State {
 pub(crate) struct Live {
     pub(crate) request: Request,
     pub(crate) state: State,
+    /// In which of its stream's queues it is or was.
+    pub(crate) rank: Rank,
     /// The worst outcome of its pieces so far.
     pub(crate) outcome: Outcome,
     pub(crate) arrived_at: Instant,
@@ -81,7 +84,7 @@ impl RequestTable {
     }
 
     /// Puts a new request at the tail of `queue`.
-    pub(crate) fn push(&mut self, queue: &mut Queue, request: Request, now: Instant) {
+    pub(crate) fn push(&mut self, queue: &mut Queue, request: Request, rank: Rank, now: Instant) {
         let slot = request.id.0 as usize;
         if slot >= self.slots.len() {
             self.slots.resize_with(slot + 1, || None);
@@ -90,6 +93,7 @@ impl RequestTable {
         self.slots[slot] = Some(Live {
             request,
             state: State::Queued,
+            rank,
             outcome: Outcome::Done,
             arrived_at: now,
             dispatched_at: now,

@@ -1,9 +1,12 @@
 //! A stream: its contract, its accounts, its queue, and what of it a policy may see.
 
+use alloc::boxed::Box;
+
 use crate::bucket::TokenBucket;
-use crate::contract::{Contract, StreamSpec};
+use crate::contract::{Class, Contract, StreamSpec};
+use crate::cycle::Cycle;
+use crate::rank::{Gate, Lane, Rank, Ranks};
 use crate::request::{RequestId, StreamId};
-use crate::requests::Queue;
 use crate::share::Share;
 use crate::time::{Duration, Instant};
 use crate::usage::Usage;
@@ -50,6 +53,10 @@ pub struct StreamCounters {
     pub charged: Duration,
     /// Of the charged, time that the device was held idle for it.
     pub held: Duration,
+    /// Cycles of a guaranteed rate that began with work waiting and are over.
+    pub cycles: u64,
+    /// Of these, not kept: less was done than waited, up to what was granted.
+    pub cycles_missed: u64,
 }
 
 /// What the current window has of a stream.
@@ -57,6 +64,8 @@ pub struct StreamCounters {
 pub(crate) struct InWindow {
     pub(crate) pieces: u32,
     pub(crate) modelled: u64,
+    /// Of the modelled, that of each class.
+    pub(crate) by_rank: [u64; Rank::COUNT],
     /// Estimates debited at dispatch, to be corrected.
     pub(crate) estimates: i64,
 }
@@ -64,8 +73,14 @@ pub(crate) struct InWindow {
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) spec: StreamSpec,
-    pub(crate) queue: Queue,
-    pub(crate) head: Option<Head>,
+    /// What waits, by class.
+    pub(crate) lanes: [Lane; Rank::COUNT],
+    /// The lanes in which something waits or did when last looked at: the others are not touched.
+    pub(crate) active: Ranks,
+    /// Requests waiting in all lanes.
+    pub(crate) queued: u32,
+    /// Of a guaranteed rate.
+    pub(crate) cycle: Option<Box<Cycle>>,
     /// End of the piece that went out last, in bytes on the device.
     pub(crate) last_end: Option<u64>,
     /// Start of it.
@@ -74,10 +89,11 @@ pub(crate) struct Stream {
     pub(crate) pieces: u32,
     /// Requests that arrived and have not completed.
     pub(crate) live: u32,
-    pub(crate) ready: bool,
     pub(crate) in_window: InWindow,
     pub(crate) counters: StreamCounters,
     pub(crate) broken_at: Option<Instant>,
+    /// Cycles missed in a row.
+    pub(crate) misses: u32,
     accounts: Accounts,
 }
 
@@ -149,22 +165,50 @@ impl Stream {
         Self {
             id,
             spec,
-            queue: Queue::default(),
-            head: None,
+            lanes: [Lane::default(); Rank::COUNT],
+            active: Ranks::default(),
+            queued: 0,
+            cycle: None,
             last_end: None,
             last_start: 0,
             pieces: 0,
             live: 0,
-            ready: false,
             in_window: InWindow::default(),
             counters: StreamCounters::default(),
             broken_at: None,
+            misses: 0,
             accounts: Accounts::new(spec.contract, period, now),
         }
     }
 
-    pub(crate) fn view(&self) -> StreamView<'_> {
-        StreamView(self)
+    /// As the policy of that class sees it.
+    pub(crate) fn view(&self, rank: Rank) -> StreamView<'_> {
+        StreamView { stream: self, rank }
+    }
+
+    /// Where its own requests wait, if they state no class.
+    pub(crate) fn home(&self) -> Rank {
+        self.spec.contract.class.into()
+    }
+
+    /// Where a request waits that states this class. A higher one than the stream's own needs what
+    /// that class is paid with: reserved time, or a rate.
+    pub(crate) fn lane_of(&self, class: Option<Class>) -> Rank {
+        let (home, contract) = (self.home(), self.spec.contract);
+        let Some(asked) = class.map(Rank::from) else { return home };
+        let paid = match asked {
+            Rank::Latency => contract.reserve > Share::ZERO,
+            Rank::Rate => contract.rate.is_some(),
+            Rank::Best | Rank::Background => true,
+        };
+        if asked >= home || paid { asked } else { home }
+    }
+
+    /// Whether its requests of guaranteed latency still have reserved time, or when again, in ns.
+    pub(crate) fn has_reserved_time(&mut self, now: Instant) -> Result<(), i64> {
+        let reserve = &mut self.accounts.reserve;
+        reserve.advance(now);
+        if reserve.level() > 0 { Ok(()) } else { Err(reserve.holds_at(1)) }
     }
 
     pub(crate) fn set_contract(&mut self, contract: Contract, period: Duration, now: Instant) {
@@ -182,6 +226,14 @@ impl Stream {
         accounts.cap_credit();
         accounts.forgive_debt(0);
         self.spec.contract = contract;
+    }
+
+    /// The reservation that follows from its rate.
+    pub(crate) fn grant_share(&mut self, share: Share, period: Duration, now: Instant) {
+        if self.spec.contract.reserve != share {
+            let contract = Contract { reserve: share, ..self.spec.contract };
+            self.set_contract(contract, period, now);
+        }
     }
 
     /// Its own depth, not the device's, keeps its next piece back: that is idleness by choice,
@@ -205,6 +257,15 @@ impl Stream {
         self.accounts.limit.take(tokens);
         self.accounts.pending += tokens;
         self.accounts.usage.add(tokens, weight);
+        if let Some(cycle) = &mut self.cycle {
+            cycle.used(tokens);
+        }
+    }
+
+    /// Pays from its reservation for what it costs another stream: the device's time is charged to
+    /// that one, but what goes ahead of others is bounded by this.
+    pub(crate) fn pay(&mut self, tokens: i64) {
+        self.accounts.reserve.take(tokens);
     }
 
     /// Corrects the debited estimates of pieces that took `each` to what was really used, in what
@@ -225,6 +286,9 @@ impl Stream {
         accounts.forgive_debt(each.as_tokens());
         accounts.limit.take(correction);
         accounts.usage.add(correction, weight);
+        if let Some(cycle) = &mut self.cycle {
+            cycle.used(correction);
+        }
     }
 
     pub(crate) fn fade(&mut self, bits: u32) {
@@ -253,98 +317,114 @@ impl Stream {
     }
 
     pub(crate) fn waiting_room(&self) -> bool {
-        self.queue.len() < self.spec.queue_max
+        self.queued < self.spec.queue_max
     }
 }
 
-/// All streams, as a policy may see them.
+/// All streams, as the policy of a class may see them.
 #[derive(Clone, Copy)]
-pub struct Streams<'a>(pub(crate) &'a [Option<Stream>]);
+pub struct Streams<'a> {
+    pub(crate) streams: &'a [Option<Stream>],
+    pub(crate) rank: Rank,
+}
 
 impl<'a> Streams<'a> {
     /// A stream, if it exists.
     #[must_use]
     pub fn get(self, id: StreamId) -> Option<StreamView<'a>> {
-        self.0.get(id.0 as usize)?.as_ref().map(Stream::view)
+        self.streams.get(id.0 as usize)?.as_ref().map(|stream| stream.view(self.rank))
     }
 }
 
-/// What a policy may see of a stream.
+/// What a policy may see of a stream: its accounts, and what waits in the policy's class.
 #[derive(Clone, Copy)]
-pub struct StreamView<'a>(&'a Stream);
+pub struct StreamView<'a> {
+    stream: &'a Stream,
+    rank: Rank,
+}
 
 impl StreamView<'_> {
+    fn lane(self) -> Lane {
+        self.stream.lanes[self.rank.at()]
+    }
+
     /// Its name.
     #[must_use]
     pub fn id(self) -> StreamId {
-        self.0.id
+        self.stream.id
     }
 
     /// What it owns.
     #[must_use]
     pub fn contract(self) -> Contract {
-        self.0.spec.contract
+        self.stream.spec.contract
     }
 
     /// Work is queued, and neither its limit nor its depth forbids that it goes out.
     #[must_use]
     pub fn ready(self) -> bool {
-        self.0.ready
+        self.lane().gate == Gate::Ready
+    }
+
+    /// Requests waiting in all classes.
+    #[must_use]
+    pub fn waiting(self) -> u32 {
+        self.stream.queued
     }
 
     /// Its next piece.
     #[must_use]
     pub fn head(self) -> Option<Head> {
-        self.0.head
+        self.lane().head
     }
 
     /// Start and end on the device of the piece that went out last, flushes aside.
     #[must_use]
     pub fn last_piece(self) -> Option<(u64, u64)> {
-        self.0.last_end.map(|end| (self.0.last_start, end))
+        self.stream.last_end.map(|end| (self.stream.last_start, end))
     }
 
-    /// Requests waiting.
+    /// Requests waiting in this class.
     #[must_use]
     pub fn queued(self) -> u32 {
-        self.0.queue.len()
+        self.lane().queue.len()
     }
 
     /// Pieces at the device.
     #[must_use]
     pub fn in_flight(self) -> u32 {
-        self.0.pieces
+        self.stream.pieces
     }
 
     /// The level of its reserve bucket in ns of disk time, as of the last change.
     #[must_use]
     pub fn reserve_level(self) -> i64 {
-        self.0.accounts.reserve.level()
+        self.stream.accounts.reserve.level()
     }
 
     /// When its reserve bucket will hold (or came to hold) its next piece's estimate, in ns;
     /// `i64::MAX` for never.
     #[must_use]
     pub fn deadline_ns(self) -> i64 {
-        let estimate = self.0.head.map_or(Duration::ZERO, |head| head.estimate);
-        self.0.accounts.reserve.holds_at(estimate.as_tokens())
+        let estimate = self.lane().head.map_or(Duration::ZERO, |head| head.estimate);
+        self.stream.accounts.reserve.holds_at(estimate.as_tokens())
     }
 
     /// A number that orders streams by recent disk time per weight.
     #[must_use]
     pub fn usage_per_weight(self) -> i64 {
-        self.0.accounts.usage.key() / i64::from(self.0.spec.contract.weight)
+        self.stream.accounts.usage.key() / i64::from(self.stream.spec.contract.weight)
     }
 
     /// What happened to its requests.
     #[must_use]
     pub fn counters(self) -> StreamCounters {
-        self.0.counters
+        self.stream.counters
     }
 
     /// How it was added, with the contract of today.
     #[must_use]
     pub fn spec(self) -> StreamSpec {
-        self.0.spec
+        self.stream.spec
     }
 }

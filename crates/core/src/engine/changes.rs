@@ -1,9 +1,11 @@
 //! Live changes: streams, contracts, depths. Each is checked whole, then made whole.
 
 use super::Engine;
-use crate::contract::{Change, Contract, StreamSpec};
+use super::admit::Proposal;
+use crate::contract::{Change, Class, Contract, StreamSpec};
 use crate::error::ChangeError;
 use crate::event::Event;
+use crate::profile::Profile;
 use crate::request::StreamId;
 use crate::share::Share;
 use crate::stream::Stream;
@@ -23,6 +25,7 @@ impl Engine {
             Change::SetDepth(depth) => self.set_depth(depth),
             Change::SetStreamDepth(id, depth) => self.set_stream_depth(id, depth),
             Change::SetHeadroom(headroom) => self.set_headroom(headroom),
+            Change::SetProfile(profile) => self.set_profile(profile),
             // No policy of today has horizons; the next change of a stream tells those that will.
             Change::SetHorizon(_) => Ok(()),
             Change::MissedDeadline(id) => self.missed_deadline(id),
@@ -49,14 +52,17 @@ impl Engine {
         }
         check_depth(spec.depth_max, u32::MAX)?;
         check_contract(id, spec.contract)?;
-        self.admit(&[(id, spec.contract)], self.headroom)?;
+        let contracts = &[(id, spec.contract)];
+        let plan = self.plan(&Proposal { contracts, extent: spec.extent, ..self.as_it_is() })?;
         let slot = id.0 as usize;
         if slot >= self.streams.len() {
             self.streams.resize_with(slot + 1, || None);
         }
         self.streams[slot] = Some(Stream::new(id, spec, self.period, self.now));
+        self.grant(&plan);
         self.tell_changed(id);
-        self.events.push(Event::Admitted(id, spec.contract));
+        let contract = self.find(id)?.spec.contract;
+        self.events.push(Event::Admitted(id, contract));
         Ok(())
     }
 
@@ -75,7 +81,10 @@ impl Engine {
         }
         let gone = self.streams[id.0 as usize].take().expect("found above");
         self.departed += gone.counters.charged;
-        self.policy.removed(self.now, id);
+        self.guarantees.forget(id);
+        for policy in &mut self.policies {
+            policy.removed(self.now, id);
+        }
         Ok(())
     }
 
@@ -87,20 +96,30 @@ impl Engine {
                 return Err(ChangeError::NamedTwice(*id));
             }
         }
-        self.admit(contracts, self.headroom)?;
+        let plan = self.plan(&Proposal { contracts, ..self.as_it_is() })?;
         let (period, now) = (self.period, self.now);
         for (id, contract) in contracts {
-            self.find(*id)?.set_contract(*contract, period, now);
+            let stream = self.find(*id)?;
+            stream.set_contract(*contract, period, now);
+            if contract.class != Class::GuaranteedRate && stream.cycle.take().is_some() {
+                self.guarantees.follow_cycle(*id, None);
+            }
+        }
+        self.grant(&plan);
+        for (id, _) in contracts {
             self.refresh(*id);
             self.tell_changed(*id);
-            self.events.push(Event::Admitted(*id, *contract));
+            let contract = self.find(*id)?.spec.contract;
+            self.events.push(Event::Admitted(*id, contract));
         }
         Ok(())
     }
 
     fn set_depth(&mut self, depth: u32) -> Result<(), ChangeError> {
         check_depth(depth, self.limits.depth_max)?;
+        let plan = self.plan(&Proposal { depth, ..self.as_it_is() })?;
         self.limits.depth = depth;
+        self.grant(&plan);
         Ok(())
     }
 
@@ -118,8 +137,20 @@ impl Engine {
     }
 
     fn set_headroom(&mut self, headroom: Share) -> Result<(), ChangeError> {
-        self.admit(&[], headroom)?;
+        let plan = self.plan(&Proposal { headroom, ..self.as_it_is() })?;
         self.headroom = headroom;
+        self.grant(&plan);
+        Ok(())
+    }
+
+    fn set_profile(&mut self, profile: &Profile) -> Result<(), ChangeError> {
+        profile.check().map_err(ChangeError::Profile)?;
+        let before = self.guarantees.profile.replace(profile.clone());
+        let planned = self.plan(&self.as_it_is());
+        if planned.is_err() {
+            self.guarantees.profile = before;
+        }
+        self.grant(&planned?);
         Ok(())
     }
 
@@ -133,33 +164,23 @@ impl Engine {
     fn find(&mut self, id: StreamId) -> Result<&mut Stream, ChangeError> {
         super::lookup(&mut self.streams, id).ok_or(ChangeError::UnknownStream(id))
     }
-
-    /// Σ reserve ≤ 1 - headroom (zygaria §2.3), with `contracts` in place of what is now.
-    fn admit(
-        &self,
-        contracts: &[(StreamId, Contract)],
-        headroom: Share,
-    ) -> Result<(), ChangeError> {
-        let replaced = |id: StreamId| contracts.iter().any(|(other, _)| *other == id);
-        let kept = self.streams().filter(|stream| !replaced(stream.id()));
-        let kept = kept.map(|stream| u64::from(stream.contract().reserve.ppm())).sum::<u64>();
-        let new = contracts.iter().map(|(_, contract)| u64::from(contract.reserve.ppm()));
-        let asked_ppm = kept + new.sum::<u64>();
-        let available =
-            Share::from_ppm(Share::PARTS - headroom.ppm()).expect("a part of the whole");
-        if asked_ppm > u64::from(available.ppm()) {
-            return Err(ChangeError::Overbooked { asked_ppm, available });
-        }
-        Ok(())
-    }
 }
 
 fn check_contract(stream: StreamId, contract: Contract) -> Result<(), ChangeError> {
-    let Contract { reserve, limit, weight, .. } = contract;
+    let Contract { reserve, limit, weight, class, rate, latency } = contract;
     if limit == Share::ZERO {
         return Err(ChangeError::ZeroLimit(stream));
     }
-    if reserve > limit {
+    if rate.is_some() && class != Class::GuaranteedRate {
+        return Err(ChangeError::RateWithoutClass(stream));
+    }
+    if latency.is_some() && class != Class::GuaranteedLatency {
+        return Err(ChangeError::BoundWithoutClass(stream));
+    }
+    if class == Class::GuaranteedLatency && reserve == Share::ZERO {
+        return Err(ChangeError::BoundWithoutTime(stream));
+    }
+    if reserve > limit && class != Class::GuaranteedRate {
         return Err(ChangeError::ReserveAboveLimit { stream, reserve, limit });
     }
     if !(1..=Contract::WEIGHT_MAX).contains(&weight) {

@@ -4,6 +4,7 @@ use super::{Engine, Hold};
 use crate::event::Event;
 use crate::ledger::Closing;
 use crate::pieces::Piece;
+use crate::rank::{Gate, Lane, Rank};
 use crate::request::StreamId;
 use crate::stream::Stream;
 use crate::time::{Duration, Instant};
@@ -23,12 +24,17 @@ impl Engine {
             stream.charge(used, piece.estimate.as_tokens(), used, weight, self.now);
             stream.counters.charged += charge;
             self.dearest = self.dearest.max(charge);
+            self.by_class[piece.rank.at()] += charge;
+            if piece.on_slack {
+                self.guarantees.correct_slack(piece.estimate, charge);
+            }
             return charge;
         }
         let window = &mut stream.in_window;
         self.ledger.completed(self.now, piece.stream, modelled, window.pieces == 0);
         window.pieces += 1;
         window.modelled += modelled;
+        window.by_rank[piece.rank.at()] += modelled;
         window.estimates += piece.estimate.as_tokens();
         if shallow {
             // The depth was lowered while the window was open: it is divided as a deep one.
@@ -62,6 +68,7 @@ impl Engine {
             stream.charge(each, window.estimates, used, weight, self.now);
             stream.counters.charged += charge;
             self.dearest = self.dearest.max(each);
+            split(charge, window.by_rank, &mut self.by_class);
             self.refresh(*id);
             self.tell_changed(*id);
         }
@@ -94,6 +101,7 @@ impl Engine {
             stream.counters.held += held;
             stream.charge(held, 0, held, self.usage_clock.weight(self.now), self.now);
             stream.counters.charged += held;
+            self.by_class[Rank::Best.at()] += held;
             self.refresh(hold.stream);
             self.tell_changed(hold.stream);
         }
@@ -104,8 +112,12 @@ impl Engine {
         for stream in self.streams.iter_mut().flatten() {
             stream.fade(bits);
         }
-        for stream in self.streams.iter().flatten().filter(|stream| stream.ready) {
-            self.policy.changed(self.now, stream.view());
+        for stream in self.streams.iter().flatten() {
+            for rank in Rank::ALL {
+                if stream.lanes[rank.at()].gate == Gate::Ready {
+                    self.policies[rank.at()].changed(self.now, stream.view(rank));
+                }
+            }
         }
     }
 
@@ -130,22 +142,47 @@ impl Engine {
     pub fn assert_conserved(&self) {
         self.ledger.assert_conserved(self.now, self.in_flight > 0);
         let streams = || self.streams.iter().flatten();
-        for Stream { id, counters: c, live, queue, ready, head, .. } in streams() {
+        for stream in streams() {
+            let Stream { id, counters: c, live, lanes, .. } = stream;
             let over = c.refused + c.completed + c.cancelled;
             assert_eq!(c.arrived, over + u64::from(*live), "requests of {id:?} are conserved");
-            assert!(queue.len() <= *live, "{id:?} has queued requests that do not live");
-            assert!(!ready || head.is_some(), "{id:?} is ready without work");
+            let queued = lanes.iter().map(|lane| lane.queue.len()).sum::<u32>();
+            assert_eq!(queued, stream.queued, "{id:?} has requests queued that it does not count");
+            assert!(queued <= *live, "{id:?} has queued requests that do not live");
+            let ready = |lane: &Lane| lane.gate == Gate::Shut || lane.head.is_some();
+            assert!(lanes.iter().all(ready), "{id:?} is ready without work");
+            let empty = |lane: &&Lane| lane.queue.len() == 0;
+            let bytes = lanes.iter().filter(empty).map(|lane| lane.bytes).sum::<u64>();
+            assert_eq!(bytes, 0, "{id:?} has bytes queued without requests");
         }
+        let by_class = self.by_class.iter().map(|charged| charged.as_nanos()).sum::<u64>();
+        assert_eq!(by_class, self.ledger.charged.as_nanos(), "all charges are a class's");
         let charged = streams().map(|stream| stream.counters.charged.as_nanos()).sum::<u64>();
         let total = self.ledger.charged.as_nanos();
         assert_eq!(charged + self.departed.as_nanos(), total, "all charges are on an account");
         let pieces = streams().map(|stream| stream.pieces).sum::<u32>();
         assert_eq!(pieces, self.in_flight, "pieces are conserved");
         assert_eq!(self.pieces.len(), self.in_flight as usize, "pieces are conserved");
-        let ready = streams().filter(|stream| stream.ready).count();
-        assert_eq!(ready, self.ready as usize, "ready streams are counted");
+        for rank in Rank::ALL {
+            let ready = |stream: &&Stream| stream.lanes[rank.at()].gate == Gate::Ready;
+            let count = streams().filter(ready).count();
+            assert_eq!(count, self.ready[rank.at()] as usize, "ready streams are counted");
+        }
         let idle = |stream: &&Stream| stream.in_window.pieces == 0;
         let undivided = streams().filter(|stream| !idle(stream)).count();
         assert!(undivided == 0 || self.ledger.cut_at().is_some(), "a window was forgotten");
+    }
+}
+
+/// Adds a window's charge to the classes whose pieces it was for, in proportion to modelled cost;
+/// every nanosecond goes to one.
+fn split(charge: Duration, modelled: [u64; Rank::COUNT], by_class: &mut [Duration; Rank::COUNT]) {
+    let mut left = charge.as_nanos();
+    let mut parts = modelled.iter().sum::<u64>();
+    for (modelled, charged) in modelled.into_iter().zip(by_class) {
+        let part = u128::from(left) * u128::from(modelled) / u128::from(parts.max(1));
+        let part = u64::try_from(part).unwrap_or(left);
+        *charged += Duration::from_nanos(part);
+        (left, parts) = (left - part, parts - modelled);
     }
 }

@@ -74,10 +74,14 @@ impl Rig {
         self.check();
     }
 
+    pub fn request(&mut self, now: u64, request: Request) {
+        self.engine.handle_arrival(at(now), request).unwrap();
+        self.check();
+    }
+
     /// A read of that length, which is its cost in µs, arrives.
     pub fn ask(&mut self, now: u64, id: u32, stream: u32, bytes: u64) {
-        self.engine.handle_arrival(at(now), read(id, stream, bytes)).unwrap();
-        self.check();
+        self.request(now, read(id, stream, bytes));
     }
 
     /// All that may go out now.

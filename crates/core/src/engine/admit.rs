@@ -1,0 +1,209 @@
+//! Admission: whether a set of contracts can be kept together, and what each stream is granted.
+
+use alloc::vec::Vec;
+
+use super::Engine;
+use super::guarantees::LATENCY_PIECE;
+use crate::admission::{self, AdmissionError, Demand, Granted, Others, REQUEST, Slack};
+use crate::contract::{Admission, Class, Contract, Rate};
+use crate::cycle::Cycle;
+use crate::error::ChangeError;
+use crate::request::StreamId;
+use crate::share::Share;
+use crate::time::Duration;
+
+/// Largest pieces while a rate is guaranteed: what can be in the way when a cycle begins. The first
+/// with which all fit is taken, as larger ones cost others less.
+const PIECES_BESIDE_RATES: [u64; 3] = [1 << 20, 256 << 10, REQUEST];
+/// What is to be true: some contracts in place of what they are now.
+pub(super) struct Proposal<'a> {
+    pub(super) contracts: &'a [(StreamId, Contract)],
+    /// Of a stream that does not exist yet.
+    pub(super) extent: Option<(u64, u64)>,
+    pub(super) headroom: Share,
+    pub(super) depth: u32,
+}
+
+/// A stream, what it wants, and where.
+type Asking = (StreamId, Contract, Option<(u64, u64)>);
+
+/// What admission answers for all streams together.
+#[derive(Default)]
+pub(super) struct Plan {
+    granted: Vec<Grant>,
+    /// And the longest piece that may be taken ahead on it.
+    slack: Option<(Slack, Duration)>,
+    piece_max: u64,
+}
+
+struct Grant {
+    stream: StreamId,
+    granted: Granted,
+    /// Most disk time that a cycle may use ahead of others, with what comes in its way and makes it
+    /// seek back; `None` if nothing is promised and so nothing was reckoned.
+    allowance: Option<Duration>,
+}
+
+impl Engine {
+    /// A proposal that changes no contract.
+    pub(super) fn as_it_is(&self) -> Proposal<'static> {
+        let (headroom, depth) = (self.headroom, self.limits.depth);
+        Proposal { contracts: &[], extent: None, headroom, depth }
+    }
+
+    /// Σ reserve ≤ 1 - headroom (zygaria §2.3), every rate kept beside them (ucsb §III-B), every
+    /// latency bound within what can be in the way.
+    pub(super) fn plan(&self, proposal: &Proposal<'_>) -> Result<Plan, ChangeError> {
+        let all = self.proposed(proposal);
+        let rates: Vec<_> =
+            all.iter().filter(|(_, contract, _)| contract.class == Class::GuaranteedRate).collect();
+        let others = all.iter().filter(|(_, contract, _)| contract.class != Class::GuaranteedRate);
+        let asked_ppm = others.clone().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
+        let available =
+            Share::from_ppm(Share::PARTS - proposal.headroom.ppm()).expect("a part of the whole");
+        if asked_ppm > u64::from(available.ppm()) {
+            return Err(ChangeError::Overbooked { asked_ppm, available });
+        }
+        let bounds: Vec<_> = others
+            .clone()
+            .filter(|(_, contract, _)| contract.class == Class::GuaranteedLatency)
+            .collect();
+        let piece_max = self.piece_beside(&bounds, proposal.depth)?;
+        let Some(profile) = self.guarantees.profile.as_ref().filter(|_| !rates.is_empty()) else {
+            let granted = rates.iter().map(|(id, contract, _)| unchecked(*id, *contract));
+            let granted = granted.collect::<Result<Vec<_>, _>>()?;
+            let piece_max =
+                if rates.is_empty() { piece_max } else { piece_max.min(PIECES_BESIDE_RATES[0]) };
+            return Ok(Plan { granted, piece_max, ..Plan::default() });
+        };
+        // Guaranteed latency pays for the seeks back that it causes from its own reservation; each
+        // stream may overdraw it by a piece and a seek.
+        let ahead_ppm = bounds.iter().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
+        let overdraft = admission::latency_bound(profile, LATENCY_PIECE, LATENCY_PIECE, 1);
+        let overdraft = overdraft.as_nanos().saturating_mul(bounds.len() as u64);
+        let burst = sum(&[part(ahead_ppm, self.period), Duration::from_nanos(overdraft)]);
+        let demands = rates
+            .iter()
+            .map(|(id, it, extent)| {
+                let rate = it.rate.ok_or(ChangeError::NoRate(*id))?;
+                Ok(Demand { rate, extent: *extent })
+            })
+            .collect::<Result<Vec<_>, ChangeError>>()?;
+        let beside = |piece_max: u64| {
+            let one = admission::latency_bound(profile, piece_max, piece_max, 0).as_nanos();
+            let deeper = Duration::from_nanos(one.saturating_mul(u64::from(proposal.depth - 1)));
+            let others = Others {
+                reserved: share(asked_ppm),
+                headroom: proposal.headroom,
+                latency_burst: sum(&[burst, deeper]),
+                blocking_bytes: piece_max,
+            };
+            admission::admit(profile, &demands, &others)
+                .map(|admitted| (admitted, others, piece_max))
+        };
+        let pieces = PIECES_BESIDE_RATES.map(|piece| piece.min(piece_max));
+        let found = beside(pieces[0]).or_else(|_| beside(pieces[1])).or_else(|_| beside(pieces[2]));
+        let name = |place: usize| rates[place].0.0 as usize;
+        let (admitted, others, piece_max) =
+            found.map_err(|error| ChangeError::Admission(error.renamed(name)))?;
+        let longest = admitted.streams.iter().map(|granted| granted.cycle).max();
+        let longest = longest.unwrap_or(Duration::ZERO);
+        let Slack { rate, cap, .. } = admitted.slack;
+        let interruptions =
+            sum(&[others.latency_burst, part(ahead_ppm + u64::from(rate.ppm()), longest), cap]);
+        let granted = rates.iter().zip(&admitted.streams).map(|((id, it, _), granted)| {
+            let checked = it.rate.is_some_and(|rate| rate.admission != Admission::BestEffort);
+            let allowance = checked.then(|| sum(&[granted.allowance, interruptions]));
+            Grant { stream: *id, granted: *granted, allowance }
+        });
+        let piece = admission::latency_bound(profile, piece_max, piece_max, 0);
+        let slack = Some((admitted.slack, piece));
+        Ok(Plan { granted: granted.collect(), slack, piece_max })
+    }
+
+    /// All streams as they would be, by id.
+    fn proposed(&self, proposal: &Proposal<'_>) -> Vec<Asking> {
+        let replaced = |id: StreamId| proposal.contracts.iter().any(|(other, _)| *other == id);
+        let kept = self.streams.iter().flatten().filter(|stream| !replaced(stream.id));
+        let kept = kept.map(|stream| (stream.id, stream.spec.contract, stream.spec.extent));
+        let new = proposal.contracts.iter().map(|(id, contract)| {
+            let known = self.streams.get(id.0 as usize).and_then(Option::as_ref);
+            let extent = known.map_or(proposal.extent, |stream| stream.spec.extent);
+            (*id, *contract, extent)
+        });
+        let mut all: Vec<_> = kept.chain(new).collect();
+        all.sort_unstable_by_key(|(id, ..)| *id);
+        all
+    }
+
+    /// The largest piece beside streams with these bounds.
+    fn piece_beside(&self, bounds: &[&Asking], depth: u32) -> Result<u64, ChangeError> {
+        let mut piece_max = u64::MAX;
+        for (stream, contract, _) in bounds {
+            let bound = contract.latency.ok_or(ChangeError::NoBound(*stream))?;
+            let profile =
+                self.guarantees.profile.as_ref().ok_or(ChangeError::NoProfile(*stream))?;
+            let piece = admission::largest_piece(profile, bound, REQUEST, depth)
+                .map_err(|error| ChangeError::Latency { stream: *stream, error })?;
+            piece_max = piece_max.min(piece);
+        }
+        Ok(piece_max)
+    }
+
+    /// Grants what was planned.
+    pub(super) fn grant(&mut self, plan: &Plan) {
+        let now = self.now;
+        for Grant { stream: id, granted, allowance } in &plan.granted {
+            let stream = self.streams[id.0 as usize].as_mut().expect("planned for streams");
+            stream.grant_share(granted.share, self.period, now);
+            let (cycle, bytes, allowance) = (granted.cycle, granted.bytes, *allowance);
+            match &mut stream.cycle {
+                Some(running) if running.is_of(cycle, bytes) => running.set_allowance(allowance),
+                running => *running = Some(Cycle::new(cycle, bytes, allowance, now).into()),
+            }
+            let ends = stream.cycle.as_ref().map(|cycle| cycle.ends);
+            self.guarantees.follow_cycle(*id, ends);
+        }
+        self.guarantees.set_slack(plan.slack, now);
+        if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
+            self.renew_heads();
+        }
+    }
+}
+
+/// A best-effort rate without a profile: its cycle is what it says, or a second.
+fn unchecked(stream: StreamId, contract: Contract) -> Result<Grant, ChangeError> {
+    let rate = contract.rate.ok_or(ChangeError::NoRate(stream))?;
+    if rate.admission != Admission::BestEffort {
+        return Err(ChangeError::NoProfile(stream));
+    }
+    let cycle = rate.cycle.unwrap_or(Duration::from_secs(1));
+    let (bytes, range) = (rate.bytes_per_second, Rate::CYCLE_MIN..=Rate::CYCLE_MAX);
+    if bytes == 0 {
+        let stream = stream.0 as usize;
+        return Err(ChangeError::Admission(AdmissionError::ZeroRate { stream }));
+    }
+    if !range.contains(&cycle) {
+        let (stream, min) = (stream.0 as usize, Rate::CYCLE_MIN);
+        return Err(ChangeError::Admission(AdmissionError::Cycle { stream, cycle, min }));
+    }
+    let bytes = u128::from(bytes) * u128::from(cycle.as_nanos()) / 1_000_000_000;
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(1);
+    let granted = Granted { cycle, bytes, allowance: Duration::MAX, share: Share::ZERO };
+    Ok(Grant { stream, granted, allowance: None })
+}
+
+/// A part of a span of time.
+fn part(ppm: u64, of: Duration) -> Duration {
+    let parts = u128::from(ppm) * u128::from(of.as_nanos()) / u128::from(Share::PARTS);
+    Duration::from_nanos(u64::try_from(parts).unwrap_or(u64::MAX))
+}
+
+fn sum(parts: &[Duration]) -> Duration {
+    let sum = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.as_nanos()));
+    Duration::from_nanos(sum)
+}
+
+fn share(ppm: u64) -> Share {
+    u32::try_from(ppm).ok().and_then(Share::from_ppm).unwrap_or(Share::FULL)
+}

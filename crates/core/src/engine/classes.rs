@@ -1,0 +1,148 @@
+//! Classes: whose turn it is (ucsb §III-A, the meta-scheduler).
+//!
+//! Guaranteed latency, guaranteed rate, best effort, background, in this order. While the slack
+//! register holds time, best effort goes before guaranteed rates. What a guaranteed stream wants
+//! beyond its guarantee goes after best effort.
+
+use alloc::boxed::Box;
+
+use super::Engine;
+use crate::policy::{self, Pick, Policy};
+use crate::rank::{Gate, Rank};
+use crate::request::StreamId;
+use crate::requests::State;
+use crate::stream::{Head, Streams};
+
+/// Who goes, and why it may.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub(super) pick: Pick,
+    pub(super) rank: Rank,
+    /// It goes ahead of guaranteed rates that wait.
+    pub(super) on_slack: bool,
+}
+
+/// Orders within each class. Guaranteed classes go by deadline and, among equal ones, in a sweep;
+/// background goes by lowest recent usage.
+pub(super) fn policies(best: Box<dyn Policy>) -> [Box<dyn Policy>; Rank::COUNT] {
+    let of = |name| (policy::find(name).expect("it is in the registry").build)();
+    [of("edf"), of("scan-edf"), best, of("zygaria")]
+}
+
+impl Engine {
+    pub(super) fn work_waits(&self) -> bool {
+        self.ready.iter().any(|ready| *ready > 0) || self.guarantees.overdrawn().is_some()
+    }
+
+    pub(super) fn choose(&mut self) -> Chosen {
+        let ready = |rank: Rank| self.ready[rank.at()] > 0;
+        let slack = ready(Rank::Rate) && ready(Rank::Best) && self.guarantees.has_slack(self.now);
+        let first = if ready(Rank::Latency) {
+            Rank::Latency
+        } else if ready(Rank::Rate) && !slack {
+            Rank::Rate
+        } else {
+            Rank::Best
+        };
+        let chosen = self.ask(first, slack);
+        if first != Rank::Best || chosen.pick != Pick::Nothing {
+            return chosen;
+        }
+        if let Some((rank, id)) = self.guarantees.overdrawn() {
+            return Chosen { pick: Pick::Stream(id), rank, on_slack: false };
+        }
+        self.ask(Rank::Background, false)
+    }
+
+    fn ask(&mut self, rank: Rank, on_slack: bool) -> Chosen {
+        let streams = Streams { streams: &self.streams, rank };
+        let pick = self.policies[rank.at()].pick(self.now, streams);
+        let none = pick == Pick::Nothing && self.ready[rank.at()] > 0;
+        assert!(!none, "a policy names a ready stream if there is one");
+        Chosen { pick, rank, on_slack }
+    }
+
+    /// The stream that a pick serves.
+    pub(super) fn picked(&self, pick: Pick) -> Option<StreamId> {
+        match pick {
+            Pick::Stream(id) => Some(id),
+            Pick::Request(request) => {
+                let live = self.requests.get(request)?;
+                (live.state == State::Queued).then_some(live.request.stream)
+            }
+            Pick::Hold { .. } | Pick::Nothing => None,
+        }
+    }
+
+    /// Works out which lanes of a stream may go; the policies are told by the caller.
+    pub(super) fn refresh(&mut self, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let wants = stream.queued > 0 && stream.pieces < stream.spec.depth_max;
+        let held_back = if wants { stream.below_limit(self.now).err() } else { None };
+        match held_back {
+            Some(until) => self.parked.set(id.0, until),
+            None => self.parked.remove(id.0),
+        }
+        for rank in stream.active {
+            let lane = stream.lanes[rank.at()];
+            if lane.head.is_none() {
+                stream.active.remove(rank);
+            }
+            let gate = match lane.head {
+                Some(head) if wants && held_back.is_none() => {
+                    match stream.guarantee(rank, self.now) {
+                        Ok(()) => Gate::Ready,
+                        Err(until) => {
+                            self.guarantees.overdraw(rank, id, head.sequence, until);
+                            Gate::Overdrawn
+                        }
+                    }
+                }
+                _ => Gate::Shut,
+            };
+            if gate == lane.gate {
+                continue;
+            }
+            if lane.gate == Gate::Overdrawn {
+                self.guarantees.settle(rank, id);
+            }
+            let ready = &mut self.ready[rank.at()];
+            *ready = *ready + u32::from(gate == Gate::Ready) - u32::from(lane.gate == Gate::Ready);
+            stream.lanes[rank.at()].gate = gate;
+        }
+    }
+
+    /// Tells the policies that what they see of a stream has changed.
+    pub(super) fn tell_changed(&mut self, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
+        let mut told = stream.active;
+        told.insert(stream.home());
+        for rank in told {
+            self.policies[rank.at()].changed(self.now, stream.view(rank));
+        }
+    }
+
+    /// As [`tell_changed`](Self::tell_changed), but for one class, which is told otherwise.
+    pub(super) fn tell_others(&mut self, id: StreamId, told: Rank) {
+        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
+        for rank in stream.active.filter(|rank| *rank != told) {
+            self.policies[rank.at()].changed(self.now, stream.view(rank));
+        }
+    }
+
+    /// A piece goes out: guarantees are used up, and the slack register.
+    pub(super) fn spend(&mut self, id: StreamId, rank: Rank, on_slack: bool, head: &Head) {
+        let rates_wait = self.ready[Rank::Rate.at()] > 0;
+        let seek_back = self.guarantees.interrupts(rank, rates_wait);
+        if on_slack {
+            self.guarantees.spend_slack(head.estimate, seek_back);
+        }
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
+        if let Some(cycle) = stream.cycle.as_mut().filter(|_| rank == Rank::Rate) {
+            cycle.sent(head.bytes);
+        }
+        if rank == Rank::Latency && seek_back > 0 {
+            stream.pay(seek_back);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Guarantees while they run: cycles that begin and end, streams that have used theirs up, the
+//! slack register, and who is cut when a degraded device can't keep them all.
+
+use alloc::vec::Vec;
+
+use super::Engine;
+use crate::admission::Slack;
+use crate::bucket::TokenBucket;
+use crate::contract::{Admission, Class};
+use crate::event::Event;
+use crate::heap::IndexedHeap;
+use crate::profile::Profile;
+use crate::rank::Rank;
+use crate::request::StreamId;
+use crate::requests::Live;
+use crate::share::Share;
+use crate::stream::Stream;
+use crate::time::{Duration, Instant};
+
+/// Largest piece of background work: what a more urgent request waits for at most (semi-preemptible
+/// I/O, ucsb §III-A).
+const BACKGROUND_PIECE: u64 = 128 << 10;
+/// Largest piece of guaranteed latency, if no larger ones may be in its way: by so much it may
+/// overdraw its reservation.
+pub(super) const LATENCY_PIECE: u64 = 1 << 20;
+/// Cycles without a miss before a stream that was cut gets its rank again.
+const CYCLES_UNTIL_RESTORED: u64 = 10;
+
+/// What the guaranteed classes need, device-wide.
+#[derive(Debug)]
+pub(super) struct Guarantees {
+    /// What admission reckons with.
+    pub(super) profile: Option<Profile>,
+    /// Guaranteed-rate streams by the end of their cycle, in ns.
+    cycles: IndexedHeap,
+    /// Overdrawn lanes of guaranteed latency and of guaranteed rate by the age of their oldest
+    /// request.
+    overdrawn: [IndexedHeap; 2],
+    /// Streams whose reserved time for guaranteed latency is used up, by when it is not, in ns.
+    reopening: IndexedHeap,
+    /// Time for which best effort may go before guaranteed rates (ucsb's slack register).
+    slack: TokenBucket,
+    slack_max: i64,
+    /// The least that it must hold for a piece to go ahead.
+    slack_min: i64,
+    /// What a guaranteed-rate stream needs to come back after an interruption: whoever interrupts
+    /// it pays.
+    seek_back: i64,
+    /// The class of the last piece that went out.
+    last: Option<Rank>,
+    /// Largest piece of best effort and guaranteed rate, and of background, in bytes.
+    piece_max: u64,
+    /// When a stream that was cut may be restored.
+    restore_at: Option<Instant>,
+}
+
+impl Default for Guarantees {
+    fn default() -> Self {
+        Self {
+            profile: None,
+            cycles: IndexedHeap::default(),
+            overdrawn: [IndexedHeap::default(), IndexedHeap::default()],
+            reopening: IndexedHeap::default(),
+            slack: TokenBucket::new(Share::ZERO, Instant::ZERO),
+            slack_max: 0,
+            slack_min: 0,
+            seek_back: 0,
+            last: None,
+            piece_max: u64::MAX,
+            restore_at: None,
+        }
+    }
+}
+
+impl Guarantees {
+    /// When a cycle ends or a gate opens.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let first = |heap: &IndexedHeap| heap.peek().map(|(at, _)| super::instant(at));
+        [first(&self.cycles), first(&self.reopening)].into_iter().flatten().min()
+    }
+
+    /// The oldest request's lane among those that have used up what was guaranteed.
+    pub(super) fn overdrawn(&self) -> Option<(Rank, StreamId)> {
+        let oldest = |rank: Rank| {
+            let (age, id) = self.overdrawn[rank.at()].peek()?;
+            Some((age, rank, StreamId(id)))
+        };
+        let [latency, rate] = [oldest(Rank::Latency), oldest(Rank::Rate)];
+        let oldest = latency.into_iter().chain(rate).min_by_key(|(age, ..)| *age)?;
+        Some((oldest.1, oldest.2))
+    }
+
+    pub(super) fn overdraw(&mut self, rank: Rank, id: StreamId, sequence: u64, until: i64) {
+        self.overdrawn[rank.at()].set(id.0, sequence.cast_signed());
+        if rank == Rank::Latency {
+            self.reopening.set(id.0, until);
+        }
+    }
+
+    pub(super) fn settle(&mut self, rank: Rank, id: StreamId) {
+        self.overdrawn[rank.at()].remove(id.0);
+        if rank == Rank::Latency {
+            self.reopening.remove(id.0);
+        }
+    }
+
+    pub(super) fn has_slack(&mut self, now: Instant) -> bool {
+        self.slack.advance(now);
+        self.slack.cap(self.slack_max);
+        self.slack.level() > self.slack_min
+    }
+
+    pub(super) fn spend_slack(&mut self, estimate: Duration, seek_back: i64) {
+        self.slack.take(estimate.as_tokens().saturating_add(seek_back));
+    }
+
+    /// What a piece on slack really took.
+    pub(super) fn correct_slack(&mut self, estimate: Duration, charge: Duration) {
+        self.slack.take(charge.as_tokens() - estimate.as_tokens());
+    }
+
+    /// What best effort may do before guaranteed rates, from now on.
+    pub(super) fn set_slack(&mut self, slack: Option<(Slack, Duration)>, now: Instant) {
+        let none = Slack { rate: Share::ZERO, cap: Duration::ZERO, seek_back: Duration::ZERO };
+        let (slack, piece) = slack.unwrap_or((none, Duration::ZERO));
+        let Slack { rate, cap, seek_back } = slack;
+        self.slack.advance(now);
+        self.slack.set_rate(rate);
+        self.slack_max = cap.as_tokens();
+        self.seek_back = seek_back.as_tokens();
+        self.slack_min = self.seek_back.saturating_add(piece.as_tokens());
+    }
+
+    /// A piece goes out. Answers the seek back that it causes: it interrupts a guaranteed rate.
+    pub(super) fn interrupts(&mut self, rank: Rank, rates_wait: bool) -> i64 {
+        let interrupted = self.last.replace(rank) == Some(Rank::Rate) && rates_wait;
+        if interrupted && rank != Rank::Rate { self.seek_back } else { 0 }
+    }
+
+    /// Answers whether that is a change.
+    pub(super) fn set_piece_max(&mut self, bytes: u64) -> bool {
+        core::mem::replace(&mut self.piece_max, bytes) != bytes
+    }
+
+    /// The largest piece of a class.
+    pub(super) fn piece_max(&self, rank: Rank) -> u64 {
+        match rank {
+            Rank::Latency => self.piece_max.max(LATENCY_PIECE),
+            Rank::Rate | Rank::Best => self.piece_max,
+            Rank::Background => self.piece_max.min(BACKGROUND_PIECE),
+        }
+    }
+
+    pub(super) fn follow_cycle(&mut self, id: StreamId, ends: Option<Instant>) {
+        match ends {
+            Some(ends) => self.cycles.set(id.0, ends.as_nanos().cast_signed()),
+            None => self.cycles.remove(id.0),
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: StreamId) {
+        self.cycles.remove(id.0);
+        self.reopening.remove(id.0);
+        self.overdrawn.iter_mut().for_each(|heap| heap.remove(id.0));
+    }
+}
+
+impl Stream {
+    /// Whether a lane's class still covers its next piece; if not, when it may again, in ns.
+    pub(super) fn guarantee(&mut self, rank: Rank, now: Instant) -> Result<(), i64> {
+        match rank {
+            Rank::Latency => self.has_reserved_time(now),
+            Rank::Rate => {
+                let open = self.cycle.as_ref().is_some_and(|cycle| cycle.open());
+                if open { Ok(()) } else { Err(i64::MAX) }
+            }
+            Rank::Best | Rank::Background => Ok(()),
+        }
+    }
+
+    /// When a request is to be done: its own deadline, or what its class promises if that is
+    /// earlier.
+    pub(super) fn deadline_of(&self, rank: Rank, live: &Live) -> Option<Instant> {
+        let promised = match rank {
+            Rank::Latency => self.spec.contract.latency.map(|bound| live.arrived_at + bound),
+            Rank::Rate => self.cycle.as_ref().map(|cycle| cycle.ends),
+            Rank::Best | Rank::Background => None,
+        };
+        [promised, live.request.deadline].into_iter().flatten().min()
+    }
+
+    /// Who is cut first has the largest: weakest promise, then latest admitted.
+    fn cut_order(&self) -> Option<(Admission, u32)> {
+        let guaranteed = self.spec.contract.class == Class::GuaranteedRate;
+        let rate = self.spec.contract.rate.filter(|_| guaranteed)?;
+        Some((rate.admission, self.id.0))
+    }
+}
+
+impl Engine {
+    /// Begins the cycles that are due and opens the gates of streams that have reserved time again.
+    pub(super) fn open_gates(&mut self) {
+        let now = self.now;
+        let due = |heap: &IndexedHeap| {
+            heap.peek().filter(|(at, _)| super::instant(*at) <= now).map(|(_, id)| StreamId(id))
+        };
+        while let Some(id) = due(&self.guarantees.cycles) {
+            self.begin_cycle(id);
+        }
+        while let Some(id) = due(&self.guarantees.reopening) {
+            // Never due again before time has passed: a level that rises opens the gate.
+            self.guarantees.reopening.remove(id.0);
+            self.refresh(id);
+            self.tell_changed(id);
+        }
+        if self.guarantees.restore_at.is_some_and(|at| at <= now) {
+            self.restore_one();
+        }
+    }
+
+    fn begin_cycle(&mut self, id: StreamId) {
+        let now = self.now;
+        let stream = self.streams[id.0 as usize].as_mut().expect("removal ends cycles");
+        let waiting = stream.lanes[Rank::Rate.at()].bytes;
+        let Some(cycle) = &mut stream.cycle else {
+            self.guarantees.follow_cycle(id, None);
+            return;
+        };
+        let kept_rank = !cycle.cut;
+        let ended = cycle.begin(waiting, now);
+        self.guarantees.follow_cycle(id, Some(cycle.ends));
+        if ended.owed > 0 && kept_rank {
+            stream.counters.cycles += 1;
+            if ended.missed() {
+                stream.counters.cycles_missed += 1;
+                let (owed, done) = (ended.owed, ended.done);
+                self.events.push(Event::CycleMissed { stream: id, owed, done });
+                self.missed_cycle(id);
+            } else {
+                stream.misses = 0;
+            }
+        }
+        // The deadline of what waits is the new cycle's end.
+        self.set_oldest_head(id, Rank::Rate);
+        self.refresh(id);
+        self.tell_changed(id);
+    }
+
+    /// A rate was not kept. The second time in a row the device is taken as degraded: whoever has
+    /// the weakest promise loses its rank. One miss is within what a statistical promise allows.
+    fn missed_cycle(&mut self, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("it has a cycle");
+        stream.misses += 1;
+        let promised = stream.cut_order().is_some_and(|(kind, _)| kind != Admission::BestEffort);
+        if stream.misses < 2 || !promised {
+            return;
+        }
+        stream.misses = 0;
+        let kept = |stream: &&Stream| stream.cycle.as_ref().is_some_and(|cycle| !cycle.cut);
+        let longest = self.streams.iter().flatten().filter_map(|stream| stream.cycle.as_ref());
+        let longest = longest.map(|cycle| cycle.period).max().unwrap_or(Duration::ZERO);
+        let victim = self.streams.iter().flatten().filter(kept).max_by_key(|it| it.cut_order());
+        let Some(victim) = victim.map(|stream| stream.id) else { return };
+        let pause = longest.as_nanos().saturating_mul(CYCLES_UNTIL_RESTORED);
+        self.guarantees.restore_at = Some(self.now + Duration::from_nanos(pause));
+        self.set_cut(victim, true);
+        self.events.push(Event::Cut(victim));
+    }
+
+    /// Gives the stream with the firmest promise of those that were cut its rank again.
+    fn restore_one(&mut self) {
+        let cut = |stream: &&Stream| stream.cycle.as_ref().is_some_and(|cycle| cycle.cut);
+        let first = self.streams.iter().flatten().filter(cut).min_by_key(|it| it.cut_order());
+        let Some(first) = first.map(|stream| stream.id) else {
+            self.guarantees.restore_at = None;
+            return;
+        };
+        let period = self.streams[first.0 as usize].as_ref().and_then(|it| it.cycle.as_ref());
+        let period = period.map_or(Duration::ZERO, |cycle| cycle.period).as_nanos();
+        let pause = Duration::from_nanos(period.saturating_mul(CYCLES_UNTIL_RESTORED));
+        self.guarantees.restore_at = Some(self.now + pause);
+        self.set_cut(first, false);
+        self.events.push(Event::Restored(first));
+    }
+
+    /// Works out every next piece anew: their largest length or their deadlines have changed.
+    pub(super) fn renew_heads(&mut self) {
+        let ids = self.streams.iter().flatten().map(|stream| (stream.id, stream.active));
+        for (id, active) in ids.collect::<Vec<_>>() {
+            active.for_each(|rank| self.set_oldest_head(id, rank));
+            self.refresh(id);
+            self.tell_changed(id);
+        }
+    }
+
+    fn set_cut(&mut self, id: StreamId, cut: bool) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("chosen from those that are");
+        if let Some(cycle) = &mut stream.cycle {
+            cycle.cut = cut;
+        }
+        self.refresh(id);
+        self.tell_changed(id);
+    }
+}

@@ -1,0 +1,82 @@
+//! The order of classes, and what of a stream waits in each.
+
+use crate::contract::Class;
+use crate::requests::Queue;
+use crate::stream::Head;
+
+/// Which of the classes' queues; smaller goes first. Soft real-time has no queue of its own: it
+/// ranks with best effort.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Rank {
+    Latency,
+    Rate,
+    Best,
+    Background,
+}
+
+impl Rank {
+    pub(crate) const ALL: [Self; 4] = [Self::Latency, Self::Rate, Self::Best, Self::Background];
+    pub(crate) const COUNT: usize = Self::ALL.len();
+
+    pub(crate) const fn at(self) -> usize {
+        self as usize
+    }
+}
+
+/// A set of ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ranks(u8);
+
+impl Ranks {
+    pub(crate) fn insert(&mut self, rank: Rank) {
+        self.0 |= 1 << rank.at();
+    }
+
+    pub(crate) fn remove(&mut self, rank: Rank) {
+        self.0 &= !(1 << rank.at());
+    }
+}
+
+impl Iterator for Ranks {
+    type Item = Rank;
+
+    /// Takes out the first.
+    fn next(&mut self) -> Option<Rank> {
+        let first = *Rank::ALL.get(self.0.trailing_zeros() as usize)?;
+        self.remove(first);
+        Some(first)
+    }
+}
+
+impl From<Class> for Rank {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::GuaranteedLatency => Self::Latency,
+            Class::GuaranteedRate => Self::Rate,
+            Class::SoftRealTime | Class::BestEffort => Self::Best,
+            Class::Background => Self::Background,
+        }
+    }
+}
+
+/// Whether the next piece of a lane may go out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Gate {
+    /// Nothing waits, or a limit or depth holds it back.
+    #[default]
+    Shut,
+    /// A guarantee is used up: it goes when nobody of best effort wants the device.
+    Overdrawn,
+    /// In its class's turn.
+    Ready,
+}
+
+/// What of a stream waits in one class.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lane {
+    pub(crate) queue: Queue,
+    pub(crate) head: Option<Head>,
+    pub(crate) gate: Gate,
+    /// Bytes queued that have not gone out.
+    pub(crate) bytes: u64,
+}

@@ -1,0 +1,294 @@
+//! Classes: who goes first, what a guarantee covers, and what is cut when a device degrades.
+
+mod rig;
+
+use disktime_core::{
+    Access, Admission, Change, ChangeError, Class, Contract, Duration, Event, Positioning, Profile,
+    Rate, Request, Share, StreamId, StreamSpec, Transfer, Zone,
+};
+use rig::{MS, Rig, SECOND, at, contract, percent, read};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// 1 byte takes 1 µs, as the rig's pieces do; positioning at most 1 ms.
+fn profile() -> Profile {
+    let transfer = Transfer { per_request: Duration::ZERO, bytes_per_second: 1_000_000 };
+    let (mean, worst) = (Duration::from_micros(500), Duration::from_millis(1));
+    Profile {
+        zones: vec![Zone { end: 1 << 50, read: transfer, write: transfer }],
+        positioning: vec![Positioning { distance: 1, mean, deviation: mean, worst }],
+    }
+}
+
+fn of(class: Class) -> Contract {
+    Contract { class, ..Contract::default() }
+}
+
+fn rate(bytes_per_second: u64, cycle: Duration, admission: Admission) -> Contract {
+    let rate = Rate { bytes_per_second, cycle: Some(cycle), admission, access: Access::Both };
+    Contract { rate: Some(rate), ..of(Class::GuaranteedRate) }
+}
+
+fn bound(reserve: u32, bound: Duration) -> Contract {
+    let class = Class::GuaranteedLatency;
+    Contract { class, latency: Some(bound), ..Contract::reserving(percent(reserve)) }
+}
+
+fn rig() -> Rig {
+    let mut rig = Rig::new(1);
+    rig.change(0, Change::SetProfile(&profile()));
+    rig
+}
+
+fn with_class(request: Request, class: Class) -> Request {
+    Request { class: Some(class), ..request }
+}
+
+/// Sends and completes everything that waits from `now` on; answers the requests in that order.
+fn order(rig: &mut Rig, mut now: u64) -> Vec<u32> {
+    let mut order = Vec::new();
+    while let Some(piece) = rig.engine.poll_dispatch(at(now)) {
+        now += piece.bytes * 1_000;
+        if order.last() != Some(&piece.request.0) {
+            order.push(piece.request.0);
+        }
+        let _over = rig.done(now, piece.piece);
+    }
+    order
+}
+
+#[test]
+fn classes_go_in_their_order() {
+    let mut rig = rig();
+    rig.add(0, of(Class::Background));
+    rig.add(1, of(Class::BestEffort));
+    rig.add(2, rate(10_000, Duration::from_secs(1), Admission::Deterministic));
+    rig.add(3, bound(10, Duration::from_secs(2)));
+    rig.add(4, of(Class::SoftRealTime));
+    for stream in 0..5 {
+        rig.ask(SECOND, stream, stream, 1_000);
+    }
+    // Guaranteed latency, rate, best effort (soft real-time by usage, then by name), background.
+    // Best effort has slack first: see `the_slack_register_lets_best_effort_go_first`.
+    let order = order(&mut rig, SECOND);
+    assert_eq!(order[0], 3);
+    assert_eq!(order[4], 0);
+}
+
+#[test]
+fn a_request_may_state_a_lower_class_and_a_higher_one_only_if_it_is_paid_for() {
+    let mut rig = rig();
+    rig.add(0, Contract::default());
+    rig.add(1, contract(20, 100));
+    rig.add(2, Contract::default());
+    rig.request(SECOND, read(0, 2, 1_000));
+    // Nothing reserved: its wish does not count.
+    rig.request(SECOND, with_class(read(1, 0, 1_000), Class::GuaranteedLatency));
+    rig.request(SECOND, with_class(read(2, 0, 1_000), Class::Background));
+    rig.request(SECOND, read(3, 1, 1_000));
+    rig.request(SECOND, with_class(read(4, 1, 1_000), Class::GuaranteedLatency));
+    rig.request(SECOND, with_class(read(5, 1, 1_000), Class::GuaranteedRate));
+    let order = order(&mut rig, SECOND);
+    assert_eq!(order[0], 4, "from reserved time: {order:?}");
+    assert_eq!(order[5], 2, "background is last: {order:?}");
+}
+
+#[test]
+fn reserved_time_bounds_what_guaranteed_latency_takes_ahead() {
+    let mut rig = rig();
+    rig.add(0, bound(10, Duration::from_secs(2)));
+    rig.add(1, Contract::default());
+    for id in 0..1_000 {
+        rig.ask(SECOND, id, id % 2, 10_000);
+    }
+    let mut ahead = 0;
+    let mut now = SECOND;
+    while now < 3 * SECOND {
+        let piece = rig.engine.poll_dispatch(at(now)).unwrap();
+        ahead += u32::from(piece.request.0.is_multiple_of(2));
+        now += 10 * MS;
+        let _over = rig.done(now, piece.piece);
+    }
+    // Its bucket held 100 ms, and fills with 10 % of 2 s; the last may overdraw it.
+    assert!((28..=31).contains(&ahead), "{ahead} of 200");
+}
+
+#[test]
+fn the_excess_of_a_guarantee_goes_when_best_effort_does_not_want_the_device() {
+    let mut rig = rig();
+    rig.add(0, rate(100_000, Duration::from_secs(1), Admission::Deterministic));
+    rig.add(1, of(Class::Background));
+    for id in 0..10 {
+        rig.ask(SECOND, id, 0, 50_000);
+        rig.ask(SECOND, 100 + id, 1, 1_000);
+    }
+    let order = order(&mut rig, SECOND);
+    assert_eq!(order[..10], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], "nobody of best effort is there");
+}
+
+#[test]
+fn a_rate_is_kept_in_every_cycle_and_no_more_beside_best_effort() {
+    let mut rig = rig();
+    rig.add(0, rate(200_000, Duration::from_secs(1), Admission::Deterministic));
+    rig.add(1, Contract::default());
+    let mut now = SECOND;
+    let (mut next, mut of_rate) = (0, Vec::new());
+    for cycle in 1..20 {
+        let mut bytes = 0;
+        while now < (cycle + 1) * SECOND {
+            // Both ask for as much as they can.
+            for stream in 0..2 {
+                while rig.view(stream).waiting() < 8 {
+                    rig.ask(now, 2 * next + stream, stream, 20_000);
+                    next += 1;
+                }
+            }
+            let piece = rig.engine.poll_dispatch(at(now)).unwrap();
+            let mine = piece.request.0.is_multiple_of(2);
+            now += piece.bytes * 1_000;
+            bytes += if mine { piece.bytes } else { 0 };
+            let _over = rig.done(now, piece.piece);
+        }
+        of_rate.push(bytes);
+    }
+    assert!(of_rate.iter().all(|bytes| (200_000..=220_000).contains(bytes)), "{of_rate:?}");
+    let counters = rig.view(0).counters();
+    assert_eq!((counters.cycles, counters.cycles_missed), (18, 0));
+}
+
+#[test]
+fn the_slack_register_lets_best_effort_go_first() {
+    let mut rig = rig();
+    rig.add(0, rate(200_000, Duration::from_secs(1), Admission::Deterministic));
+    rig.add(1, Contract::default());
+    for id in 0..10 {
+        rig.ask(SECOND, id, 0, 20_000);
+    }
+    rig.ask(SECOND, 10, 1, 5_000);
+    assert_eq!(order(&mut rig, SECOND)[0], 10, "there is time until the cycle's end");
+    // Best effort that takes all it can get does not break the rate: see above.
+}
+
+#[test]
+fn background_goes_out_in_pieces_that_others_can_get_between() {
+    let mut rig = rig();
+    rig.add(0, of(Class::Background));
+    rig.add(1, Contract::default());
+    rig.ask(SECOND, 0, 0, MIB);
+    let first = rig.engine.poll_dispatch(at(SECOND)).unwrap();
+    assert_eq!((first.request.0, first.bytes), (0, 128 * KIB));
+    rig.ask(SECOND + MS, 1, 1, 1_000);
+    let now = SECOND + 132 * MS;
+    let _over = rig.done(now, first.piece);
+    assert_eq!(rig.engine.poll_dispatch(at(now)).unwrap().request.0, 1);
+}
+
+#[test]
+fn a_latency_bound_cuts_what_is_in_the_way() {
+    let mut rig = rig();
+    rig.add(1, Contract::default());
+    rig.ask(SECOND, 0, 1, 4 * MIB);
+    // Two pieces of 128 KiB and two positionings are 264 ms at a byte a microsecond.
+    rig.add(0, bound(10, Duration::from_millis(270)));
+    let piece = rig.engine.poll_dispatch(at(SECOND)).unwrap();
+    assert_eq!(piece.bytes, 128 * KIB);
+    let refused = rig.engine.handle_change(
+        at(SECOND),
+        Change::SetContracts(&[(StreamId(0), bound(10, Duration::from_millis(100)))]),
+    );
+    let Err(ChangeError::Latency { stream: StreamId(0), error }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(error.smallest > Duration::from_millis(190), "{error}");
+}
+
+#[test]
+fn what_can_not_be_promised_is_refused_with_what_could_be() {
+    let second = Duration::from_secs(1);
+    let mut bare = Rig::new(1);
+    let add = |rig: &mut Rig, stream: u32, contract: Contract| {
+        let spec = StreamSpec { contract, ..StreamSpec::default() };
+        rig.engine.handle_change(at(0), Change::AddStream(StreamId(stream), spec))
+    };
+    let firm = rate(100_000, second, Admission::Deterministic);
+    assert_eq!(add(&mut bare, 0, firm), Err(ChangeError::NoProfile(StreamId(0))));
+    assert_eq!(add(&mut bare, 0, rate(100_000, second, Admission::BestEffort)), Ok(()));
+    let mut rig = rig();
+    let no_rate = Contract { rate: None, ..firm };
+    assert_eq!(add(&mut rig, 0, no_rate), Err(ChangeError::NoRate(StreamId(0))));
+    let best = Contract { class: Class::BestEffort, ..firm };
+    assert_eq!(add(&mut rig, 0, best), Err(ChangeError::RateWithoutClass(StreamId(0))));
+    let free = Contract { reserve: Share::ZERO, ..bound(10, second) };
+    assert_eq!(add(&mut rig, 0, free), Err(ChangeError::BoundWithoutTime(StreamId(0))));
+    let all = rate(990_000, second, Admission::Deterministic);
+    assert_eq!(add(&mut rig, 5, firm), Ok(()));
+    let said = add(&mut rig, 7, all).unwrap_err().to_string();
+    assert!(said.starts_with("stream 7: rate = 990000 B/s: 1 to "), "{said}");
+    for (bytes, cycle) in [(0, second), (1_000, Duration::ZERO), (1_000, Duration::from_micros(1))]
+    {
+        for kind in [Admission::Deterministic, Admission::BestEffort] {
+            let said = add(&mut rig, 8, rate(bytes, cycle, kind)).unwrap_err().to_string();
+            assert!(said.starts_with("stream 8: "), "{said}");
+        }
+    }
+    assert_eq!(rig.engine.streams().count(), 1, "nothing of what was refused is left");
+}
+
+/// A device that becomes four times slower than its profile keeps the firmest promises it can.
+#[test]
+fn a_degraded_device_cuts_the_weakest_promise_first_and_says_so() {
+    let mut rig = rig();
+    let second = Duration::from_secs(1);
+    rig.add(0, rate(200_000, second, Admission::Deterministic));
+    rig.add(1, rate(200_000, second, Admission::Statistical { miss: percent(1) }));
+    rig.add(2, rate(100_000, second, Admission::BestEffort));
+    let mut events = Vec::new();
+    let (mut now, mut next, mut slow) = (SECOND, 0, 1);
+    let mut kept = Vec::new();
+    for cycle in 1..60 {
+        let before = rig.view(0).counters();
+        if cycle == 5 {
+            slow = 4;
+        }
+        if cycle == 30 {
+            slow = 1;
+        }
+        while now < (cycle + 1) * SECOND {
+            // A cycle's work is always there.
+            for (stream, pieces) in [(0, 10), (1, 10), (2, 5)] {
+                while rig.view(stream).waiting() < pieces {
+                    rig.ask(now, next % 60_000, stream, 20_000);
+                    next += 1;
+                }
+            }
+            let piece = rig.go_one(now);
+            now += piece.bytes * 1_000 * slow;
+            let _over = rig.done(now, piece.piece);
+        }
+        now = now.max((cycle + 1) * SECOND);
+        rig.engine.handle_timeout(at(now));
+        while let Some(event) = rig.engine.poll_event() {
+            if matches!(event, Event::Cut(_) | Event::Restored(_)) {
+                events.push(event);
+            }
+        }
+        kept.push(rig.view(0).counters().cycles_missed == before.cycles_missed);
+    }
+    assert_eq!(events[..2], [Event::Cut(StreamId(2)), Event::Cut(StreamId(1))]);
+    assert!(events.contains(&Event::Restored(StreamId(1))), "{events:?}");
+    assert!(kept[50..].iter().all(|kept| *kept), "{kept:?}");
+}
+
+#[test]
+fn each_class_has_an_account() {
+    let mut rig = rig();
+    rig.add(0, Contract::default());
+    rig.request(SECOND, read(0, 0, 3_000));
+    rig.request(SECOND, with_class(read(1, 0, 2_000), Class::Background));
+    order(&mut rig, SECOND);
+    let charged = |class| rig.engine.charged_to(class);
+    assert_eq!(charged(Class::BestEffort), Duration::from_millis(3));
+    assert_eq!(charged(Class::Background), Duration::from_millis(2));
+    assert_eq!(charged(Class::GuaranteedRate), Duration::ZERO);
+}
