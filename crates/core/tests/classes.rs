@@ -63,8 +63,8 @@ fn classes_go_in_their_order() {
     let mut rig = rig();
     rig.add(0, of(Class::Background));
     rig.add(1, of(Class::BestEffort));
-    rig.add(2, rate(10_000, Duration::from_secs(1), Admission::Deterministic));
-    rig.add(3, bound(10, Duration::from_secs(2)));
+    rig.add(2, rate(10_000, Duration::from_secs(4), Admission::Deterministic));
+    rig.add(3, bound(10, Duration::from_secs(3)));
     rig.add(4, of(Class::SoftRealTime));
     for stream in 0..5 {
         rig.ask(SECOND, stream, stream, 1_000);
@@ -160,13 +160,13 @@ fn a_rate_is_kept_in_every_cycle_and_no_more_beside_best_effort() {
 #[test]
 fn the_slack_register_lets_best_effort_go_first() {
     let mut rig = rig();
-    rig.add(0, rate(200_000, Duration::from_secs(1), Admission::Deterministic));
+    rig.add(0, rate(200_000, Duration::from_secs(4), Admission::Deterministic));
     rig.add(1, Contract::default());
     for id in 0..10 {
-        rig.ask(SECOND, id, 0, 20_000);
+        rig.ask(4 * SECOND, id, 0, 20_000);
     }
-    rig.ask(SECOND, 10, 1, 5_000);
-    assert_eq!(order(&mut rig, SECOND)[0], 10, "there is time until the cycle's end");
+    rig.ask(4 * SECOND, 10, 1, 5_000);
+    assert_eq!(order(&mut rig, 4 * SECOND)[0], 10, "there is time until the cycle's end");
     // Best effort that takes all it can get does not break the rate: see above.
 }
 

@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 
 use super::Engine;
-use super::guarantees::LATENCY_PIECE;
 use crate::admission::{self, AdmissionError, Demand, Granted, Others, REQUEST, Slack};
 use crate::contract::{Admission, Class, Contract, Rate};
 use crate::cycle::Cycle;
@@ -76,12 +75,7 @@ impl Engine {
                 if rates.is_empty() { piece_max } else { piece_max.min(PIECES_BESIDE_RATES[0]) };
             return Ok(Plan { granted, piece_max, ..Plan::default() });
         };
-        // Guaranteed latency pays for the seeks back that it causes from its own reservation; each
-        // stream may overdraw it by a piece and a seek.
         let ahead_ppm = bounds.iter().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
-        let overdraft = admission::latency_bound(profile, LATENCY_PIECE, LATENCY_PIECE, 1);
-        let overdraft = overdraft.as_nanos().saturating_mul(bounds.len() as u64);
-        let burst = sum(&[part(ahead_ppm, self.period), Duration::from_nanos(overdraft)]);
         let demands = rates
             .iter()
             .map(|(id, it, extent)| {
@@ -91,11 +85,15 @@ impl Engine {
             .collect::<Result<Vec<_>, ChangeError>>()?;
         let beside = |piece_max: u64| {
             let one = admission::latency_bound(profile, piece_max, piece_max, 0).as_nanos();
-            let deeper = Duration::from_nanos(one.saturating_mul(u64::from(proposal.depth - 1)));
+            // Guaranteed latency pays for the seeks back that it causes from its reservation; each
+            // stream may overdraw that by a piece and a seek.
+            let bounds = bounds.len() as u64;
+            let pieces = (u64::from(proposal.depth) - 1).saturating_add(2 * bounds);
+            let pieces = Duration::from_nanos(one.saturating_mul(pieces));
             let others = Others {
                 reserved: share(asked_ppm),
                 headroom: proposal.headroom,
-                latency_burst: sum(&[burst, deeper]),
+                latency_burst: sum(&[part(ahead_ppm, self.period), pieces]),
                 blocking_bytes: piece_max,
             };
             admission::admit(profile, &demands, &others)

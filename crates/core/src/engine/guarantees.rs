@@ -20,9 +20,6 @@ use crate::time::{Duration, Instant};
 /// Largest piece of background work: what a more urgent request waits for at most (semi-preemptible
 /// I/O, ucsb §III-A).
 const BACKGROUND_PIECE: u64 = 128 << 10;
-/// Largest piece of guaranteed latency, if no larger ones may be in its way: by so much it may
-/// overdraw its reservation.
-pub(super) const LATENCY_PIECE: u64 = 1 << 20;
 /// Cycles without a miss before a stream that was cut gets its rank again.
 const CYCLES_UNTIL_RESTORED: u64 = 10;
 
@@ -48,7 +45,7 @@ pub(super) struct Guarantees {
     seek_back: i64,
     /// The class of the last piece that went out.
     last: Option<Rank>,
-    /// Largest piece of best effort and guaranteed rate, and of background, in bytes.
+    /// Largest piece in bytes; background's may be smaller.
     piece_max: u64,
     /// When a stream that was cut may be restored.
     restore_at: Option<Instant>,
@@ -145,8 +142,7 @@ impl Guarantees {
     /// The largest piece of a class.
     pub(super) fn piece_max(&self, rank: Rank) -> u64 {
         match rank {
-            Rank::Latency => self.piece_max.max(LATENCY_PIECE),
-            Rank::Rate | Rank::Best => self.piece_max,
+            Rank::Latency | Rank::Rate | Rank::Best => self.piece_max,
             Rank::Background => self.piece_max.min(BACKGROUND_PIECE),
         }
     }
