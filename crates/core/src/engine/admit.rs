@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Engine;
-use crate::admission::{self, AdmissionError, Demand, Granted, Others, REQUEST, Slack};
+use crate::admission::{self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack};
 use crate::contract::{Admission, Class, Contract, Rate};
 use crate::cycle::Cycle;
 use crate::error::ChangeError;
@@ -96,13 +96,26 @@ impl Engine {
                 latency_burst: sum(&[part(ahead_ppm, self.period), pieces]),
                 blocking_bytes: piece_max,
             };
-            admission::admit(profile, &demands, &others)
-                .map(|admitted| (admitted, others, piece_max))
+            let admitted = admission::admit(profile, &demands, &others)?;
+            Ok((admitted, others, Duration::from_nanos(one)))
         };
+        // The first pieces with which best effort can go ahead on slack, else with which all fit.
         let pieces = PIECES_BESIDE_RATES.map(|piece| piece.min(piece_max));
-        let found = beside(pieces[0]).or_else(|_| beside(pieces[1])).or_else(|_| beside(pieces[2]));
+        let usable = |found: &Result<(Admitted, Others, Duration), AdmissionError>| {
+            found.as_ref().is_ok_and(|(Admitted { slack, .. }, _, piece)| {
+                slack.cap.as_nanos() > slack.seek_back.as_nanos().saturating_add(piece.as_nanos())
+            })
+        };
+        let mut tried = pieces.map(|piece| (beside(piece), piece)).into_iter();
+        let mut found = tried.next().expect("there are pieces to try");
+        for next in tried {
+            if !usable(&found.0) && (found.0.is_err() || usable(&next.0)) {
+                found = next;
+            }
+        }
+        let (found, piece_max) = found;
         let name = |place: usize| rates[place].0.0 as usize;
-        let (admitted, others, piece_max) =
+        let (admitted, others, piece) =
             found.map_err(|error| ChangeError::Admission(error.renamed(name)))?;
         let longest = admitted.streams.iter().map(|granted| granted.cycle).max();
         let longest = longest.unwrap_or(Duration::ZERO);
@@ -114,7 +127,6 @@ impl Engine {
             let allowance = checked.then(|| sum(&[granted.allowance, interruptions]));
             Grant { stream: *id, granted: *granted, allowance }
         });
-        let piece = admission::latency_bound(profile, piece_max, piece_max, 0);
         let slack = Some((admitted.slack, piece));
         Ok(Plan { granted: granted.collect(), slack, piece_max })
     }
