@@ -15,7 +15,9 @@ pub(crate) struct Cycle {
     /// Below zero when the last piece was larger: the next cycle has that much less.
     bytes_left: i64,
     time_left: i64,
-    /// Bytes that were waiting when it began, up to what it grants.
+    /// The most that it can owe: what it grants, less what the last one sent too much.
+    owed_max: u64,
+    /// Bytes that were waiting when it began, up to that.
     owed: u64,
     /// Bytes completed in it.
     done: u64,
@@ -47,7 +49,8 @@ impl Cycle {
         let allowance = allowance.map_or(i64::MAX, Duration::as_tokens);
         let (bytes_left, time_left) = (tokens(grant), allowance);
         let ends = Self::end_of(period, now);
-        Self { period, grant, allowance, ends, bytes_left, time_left, owed: 0, done: 0, cut: false }
+        let (owed_max, owed, done, cut) = (grant, 0, 0, false);
+        Self { period, grant, allowance, ends, bytes_left, time_left, owed_max, owed, done, cut }
     }
 
     /// Whether it has that length and grants that much.
@@ -80,9 +83,17 @@ impl Cycle {
         self.ends = Self::end_of(self.period, now);
         self.bytes_left = tokens(self.grant).saturating_add(self.bytes_left.min(0));
         self.time_left = self.allowance;
-        self.owed = waiting.min(u64::try_from(self.bytes_left).unwrap_or(0));
+        self.owed_max = u64::try_from(self.bytes_left).unwrap_or(0);
+        self.owed = waiting.min(self.owed_max);
         self.done = 0;
         ended
+    }
+
+    /// Bytes arrive: at the instant at which it begins, they are there at its beginning.
+    pub(crate) fn arrived(&mut self, bytes: u64, now: Instant) {
+        if now + self.period == self.ends {
+            self.owed = self.owed.saturating_add(bytes).min(self.owed_max);
+        }
     }
 
     pub(crate) fn sent(&mut self, bytes: u64) {

@@ -247,6 +247,9 @@ impl Engine {
         let lane = &mut stream.lanes[rank.at()];
         let first = lane.queue.len() == 0;
         lane.bytes += request.bytes;
+        if let Some(cycle) = stream.cycle.as_mut().filter(|_| rank == Rank::Rate) {
+            cycle.arrived(request.bytes, self.now);
+        }
         self.requests.push(&mut lane.queue, request, rank, self.now);
         if idle {
             stream.wake(self.now);
@@ -257,6 +260,9 @@ impl Engine {
         }
         let stream = self.streams[request.stream.0 as usize].as_ref().expect("looked up above");
         self.policies[rank.at()].arrived(self.now, stream.view(rank), &request);
+        if first {
+            self.tell_others(request.stream, rank);
+        }
         Ok(())
     }
 

@@ -24,10 +24,14 @@ impl Rank {
 }
 
 /// A set of ranks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ranks(u8);
 
 impl Ranks {
+    pub(crate) fn of(rank: Rank) -> Self {
+        Self(1 << rank.at())
+    }
+
     pub(crate) fn insert(&mut self, rank: Rank) {
         self.0 |= 1 << rank.at();
     }

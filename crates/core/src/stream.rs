@@ -75,7 +75,8 @@ pub(crate) struct Stream {
     pub(crate) spec: StreamSpec,
     /// What waits, by class.
     pub(crate) lanes: [Lane; Rank::COUNT],
-    /// The lanes in which something waits or did when last looked at: the others are not touched.
+    /// Its own class's lane, and those in which something waits or did when their policies were last
+    /// told: the others are not touched.
     pub(crate) active: Ranks,
     /// Requests waiting in all lanes.
     pub(crate) queued: u32,
@@ -166,7 +167,7 @@ impl Stream {
             id,
             spec,
             lanes: [Lane::default(); Rank::COUNT],
-            active: Ranks::default(),
+            active: Ranks::of(spec.contract.class.into()),
             queued: 0,
             cycle: None,
             last_end: None,
@@ -226,6 +227,7 @@ impl Stream {
         accounts.cap_credit();
         accounts.forgive_debt(0);
         self.spec.contract = contract;
+        self.active.insert(contract.class.into());
     }
 
     /// The reservation that follows from its rate.

@@ -154,7 +154,25 @@ fn a_rate_is_kept_in_every_cycle_and_no_more_beside_best_effort() {
     }
     assert!(of_rate.iter().all(|bytes| (200_000..=220_000).contains(bytes)), "{of_rate:?}");
     let counters = rig.view(0).counters();
-    assert_eq!((counters.cycles, counters.cycles_missed), (18, 0));
+    assert_eq!((counters.cycles, counters.cycles_missed), (19, 0));
+}
+
+/// A load that submits a cycle's worth exactly when the cycle begins was owed nothing: the engine
+/// began the cycle when it saw the time, before it took the first request, so that no cycle of such
+/// a load was ever counted, nor a missed one.
+#[test]
+fn what_arrives_at_the_instant_at_which_a_cycle_begins_is_owed_in_it() {
+    let mut rig = rig();
+    rig.add(0, rate(100_000, Duration::from_secs(1), Admission::Deterministic));
+    for id in 0..6 {
+        rig.ask(SECOND, id, 0, 20_000);
+    }
+    rig.timeout(2 * SECOND);
+    let counters = rig.view(0).counters();
+    assert_eq!((counters.cycles, counters.cycles_missed), (1, 1));
+    let missed = rig.events().into_iter().find(|it| matches!(it, Event::CycleMissed { .. }));
+    let owed = 100_352;
+    assert_eq!(missed, Some(Event::CycleMissed { stream: StreamId(0), owed, done: 0 }));
 }
 
 #[test]

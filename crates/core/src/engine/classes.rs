@@ -85,9 +85,6 @@ impl Engine {
         }
         for rank in stream.active {
             let lane = stream.lanes[rank.at()];
-            if lane.head.is_none() {
-                stream.active.remove(rank);
-            }
             let gate = match lane.head {
                 Some(head) if wants && held_back.is_none() => {
                     match stream.guarantee(rank, self.now) {
@@ -114,19 +111,24 @@ impl Engine {
 
     /// Tells the policies that what they see of a stream has changed.
     pub(super) fn tell_changed(&mut self, id: StreamId) {
-        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
-        let mut told = stream.active;
-        told.insert(stream.home());
-        for rank in told {
-            self.policies[rank.at()].changed(self.now, stream.view(rank));
-        }
+        self.tell(id, None);
     }
 
     /// As [`tell_changed`](Self::tell_changed), but for one class, which is told otherwise.
     pub(super) fn tell_others(&mut self, id: StreamId, told: Rank) {
-        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
-        for rank in stream.active.filter(|rank| *rank != told) {
-            self.policies[rank.at()].changed(self.now, stream.view(rank));
+        self.tell(id, Some(told));
+    }
+
+    fn tell(&mut self, id: StreamId, told: Option<Rank>) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        for rank in stream.active {
+            if Some(rank) != told {
+                self.policies[rank.at()].changed(self.now, stream.view(rank));
+            }
+            // Its policy knows by now that nothing waits there; at home it hears of contracts.
+            if stream.lanes[rank.at()].head.is_none() && rank != stream.home() {
+                stream.active.remove(rank);
+            }
         }
     }
 

@@ -89,7 +89,7 @@ impl Guarantees {
 
     pub(super) fn overdraw(&mut self, rank: Rank, id: StreamId, sequence: u64, until: i64) {
         self.overdrawn[rank.at()].set(id.0, sequence.cast_signed());
-        if rank == Rank::Latency {
+        if rank == Rank::Latency && until < i64::MAX {
             self.reopening.set(id.0, until);
         }
     }
@@ -149,7 +149,10 @@ impl Guarantees {
 
     pub(super) fn follow_cycle(&mut self, id: StreamId, ends: Option<Instant>) {
         match ends {
-            Some(ends) => self.cycles.set(id.0, ends.as_nanos().cast_signed()),
+            Some(ends) => {
+                let ends = i64::try_from(ends.as_nanos()).unwrap_or(i64::MAX);
+                self.cycles.set(id.0, ends);
+            }
             None => self.cycles.remove(id.0),
         }
     }
