@@ -100,8 +100,11 @@ impl Cycle {
         self.bytes_left = self.bytes_left.saturating_sub(tokens(bytes));
     }
 
-    pub(crate) fn completed(&mut self, bytes: u64) {
-        self.done = self.done.saturating_add(bytes);
+    /// A piece is done. One that went out before this cycle began is none of its.
+    pub(crate) fn completed(&mut self, bytes: u64, dispatched_at: Instant) {
+        if dispatched_at + self.period >= self.ends {
+            self.done = self.done.saturating_add(bytes);
+        }
     }
 
     /// Disk time was used, or given back.

@@ -521,7 +521,7 @@ impl Engine {
         }
         stream.pieces -= 1;
         if let Some(cycle) = stream.cycle.as_mut().filter(|_| piece.rank == Rank::Rate) {
-            cycle.completed(piece.bytes);
+            cycle.completed(piece.bytes, piece.dispatched_at);
         }
         if !over {
             return None;

@@ -1,5 +1,6 @@
 //! Random classes, rates, bounds, profiles and requests with classes of their own, in any order:
 //! everything that is taken ends once, all of it, and nothing waits while there is room.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 mod rig;
 

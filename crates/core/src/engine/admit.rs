@@ -33,6 +33,8 @@ pub(super) struct Plan {
     /// And the longest piece that may be taken ahead on it.
     slack: Option<(Slack, Duration)>,
     piece_max: u64,
+    /// Most disk time that guaranteed latency can take at once.
+    latency_burst: Duration,
 }
 
 struct Grant {
@@ -68,14 +70,15 @@ impl Engine {
             .filter(|(_, contract, _)| contract.class == Class::GuaranteedLatency)
             .collect();
         let piece_max = self.piece_beside(&bounds, proposal.depth)?;
+        let ahead_ppm = bounds.iter().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
+        let latency_burst = part(ahead_ppm, self.period);
         let Some(profile) = self.guarantees.profile.as_ref().filter(|_| !rates.is_empty()) else {
             let granted = rates.iter().map(|(id, contract, _)| unchecked(*id, *contract));
             let granted = granted.collect::<Result<Vec<_>, _>>()?;
             let piece_max =
                 if rates.is_empty() { piece_max } else { piece_max.min(PIECES_BESIDE_RATES[0]) };
-            return Ok(Plan { granted, piece_max, ..Plan::default() });
+            return Ok(Plan { granted, piece_max, latency_burst, ..Plan::default() });
         };
-        let ahead_ppm = bounds.iter().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
         let demands = rates
             .iter()
             .map(|(id, it, extent)| {
@@ -93,7 +96,7 @@ impl Engine {
             let others = Others {
                 reserved: share(asked_ppm),
                 headroom: proposal.headroom,
-                latency_burst: sum(&[part(ahead_ppm, self.period), pieces]),
+                latency_burst: sum(&[latency_burst, pieces]),
                 blocking_bytes: piece_max,
             };
             let admitted = admission::admit(profile, &demands, &others)?;
@@ -128,7 +131,7 @@ impl Engine {
             Grant { stream: *id, granted: *granted, allowance }
         });
         let slack = Some((admitted.slack, piece));
-        Ok(Plan { granted: granted.collect(), slack, piece_max })
+        Ok(Plan { granted: granted.collect(), slack, piece_max, latency_burst })
     }
 
     /// All streams as they would be, by id.
@@ -174,6 +177,9 @@ impl Engine {
             let ends = stream.cycle.as_ref().map(|cycle| cycle.ends);
             self.guarantees.follow_cycle(*id, ends);
         }
+        let allowances = plan.granted.iter().map(|it| it.allowance.unwrap_or(Duration::MAX));
+        let ahead = allowances.chain([plan.latency_burst]).collect::<Vec<_>>();
+        self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
         if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
             self.renew_heads();

@@ -122,10 +122,12 @@ impl Engine {
     }
 
     /// Tells when a stream that is served now is further behind than the guarantee allows: more
-    /// than u and (depth + 1) of the dearest pieces.
+    /// than u, (depth + 1) of the dearest pieces, and what guaranteed classes may take ahead of it.
     pub(super) fn watch_promise(&mut self, id: StreamId) {
         let pieces = u64::from(self.limits.depth) + 1;
-        let blocking = Duration::from_nanos(self.dearest.as_nanos().saturating_mul(pieces));
+        let blocking = self.dearest.as_nanos().saturating_mul(pieces);
+        let blocking = blocking.saturating_add(self.guarantees.ahead.as_nanos());
+        let blocking = Duration::from_nanos(blocking);
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
         let Some(behind) = stream.behind(blocking) else { return };
         if stream.broken_at.is_some_and(|at| self.now.since(at) < self.period) {

@@ -45,6 +45,8 @@ pub(super) struct Guarantees {
     seek_back: i64,
     /// The class of the last piece that went out.
     last: Option<Rank>,
+    /// Most disk time that guaranteed classes can take at once before best effort has its own.
+    pub(super) ahead: Duration,
     /// Largest piece in bytes; background's may be smaller.
     piece_max: u64,
     /// When a stream that was cut may be restored.
@@ -63,6 +65,7 @@ impl Default for Guarantees {
             slack_min: 0,
             seek_back: 0,
             last: None,
+            ahead: Duration::ZERO,
             piece_max: u64::MAX,
             restore_at: None,
         }
