@@ -244,7 +244,7 @@ impl Engine {
         let idle = stream.queued == 0;
         stream.live += 1;
         stream.queued += 1;
-        let lane = &mut stream.lanes[rank.at()];
+        let lane = &mut stream.lanes[rank];
         let first = lane.queue.len() == 0;
         lane.bytes += request.bytes;
         if let Some(cycle) = stream.cycle.as_mut().filter(|_| rank == Rank::Rate) {
@@ -338,7 +338,7 @@ impl Engine {
             self.release_hold();
             // What the hold cost may have taken the stream that was chosen to its limit.
             let stream = self.streams[id.0 as usize].as_ref();
-            if stream.is_none_or(|stream| stream.lanes[chosen.rank.at()].gate == Gate::Shut) {
+            if stream.is_none_or(|stream| stream.lanes[chosen.rank].gate == Gate::Shut) {
                 chosen = self.choose();
             }
         }
@@ -452,7 +452,7 @@ impl Engine {
     fn dispatch(&mut self, id: StreamId, Chosen { rank, on_slack, .. }: Chosen) -> Dispatch {
         let stream =
             self.streams[id.0 as usize].as_mut().expect("policies name streams that exist");
-        let lane = &mut stream.lanes[rank.at()];
+        let lane = &mut stream.lanes[rank];
         assert!(lane.gate != Gate::Shut, "policies name streams that are ready");
         let head = lane.head.expect("a ready stream has a head");
         lane.bytes -= head.bytes;
@@ -482,7 +482,7 @@ impl Engine {
         live.pieces += 1;
         live.bytes_sent += head.bytes;
         if live.bytes_sent == live.request.bytes {
-            self.requests.unlink(&mut stream.lanes[rank.at()].queue, head.request);
+            self.requests.unlink(&mut stream.lanes[rank].queue, head.request);
             stream.queued -= 1;
             self.policies[rank.at()].left(self.now, id, head.request);
         }
@@ -548,7 +548,7 @@ impl Engine {
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
         let live = self.requests.live(request);
         let (rank, unsent) = (live.rank, live.request.bytes - live.bytes_sent);
-        let lane = &mut stream.lanes[rank.at()];
+        let lane = &mut stream.lanes[rank];
         lane.bytes -= unsent;
         self.requests.unlink(&mut lane.queue, request);
         stream.queued -= 1;
@@ -563,7 +563,7 @@ impl Engine {
     /// Makes the oldest request of a lane its next to go.
     fn set_oldest_head(&mut self, id: StreamId, rank: Rank) {
         let stream = self.streams[id.0 as usize].as_ref();
-        let oldest = stream.and_then(|stream| stream.lanes[rank.at()].queue.head());
+        let oldest = stream.and_then(|stream| stream.lanes[rank].queue.head());
         self.set_head(id, rank, oldest);
     }
 
@@ -586,7 +586,7 @@ impl Engine {
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             Head { request, sequence, offset, bytes, deadline, estimate, modelled }
         });
-        stream.lanes[rank.at()].head = head;
+        stream.lanes[rank].head = head;
         if head.is_some() {
             stream.active.insert(rank);
         }

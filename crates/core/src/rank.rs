@@ -1,5 +1,8 @@
 //! The order of classes, and what of a stream waits in each.
 
+use alloc::boxed::Box;
+use core::ops::{Index, IndexMut};
+
 use crate::contract::Class;
 use crate::requests::Queue;
 use crate::stream::Head;
@@ -83,4 +86,44 @@ pub(crate) struct Lane {
     pub(crate) gate: Gate,
     /// Bytes queued that have not gone out.
     pub(crate) bytes: u64,
+}
+
+/// A stream's lanes. Most streams use one, which lies in the stream itself; the others are made when
+/// they are first used, so that ten thousand streams stay small.
+#[derive(Clone, Debug)]
+pub(crate) struct Lanes {
+    usual: Rank,
+    lane: Lane,
+    others: Option<Box<[Lane; Rank::COUNT]>>,
+}
+
+impl Lanes {
+    pub(crate) fn new(usual: Rank) -> Self {
+        Self { usual, lane: Lane::default(), others: None }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Lane> {
+        Rank::ALL.iter().map(|rank| &self[*rank])
+    }
+}
+
+impl Index<Rank> for Lanes {
+    type Output = Lane;
+
+    fn index(&self, rank: Rank) -> &Lane {
+        const EMPTY: &Lane = &Lane { queue: Queue::EMPTY, head: None, gate: Gate::Shut, bytes: 0 };
+        if rank == self.usual {
+            return &self.lane;
+        }
+        self.others.as_ref().map_or(EMPTY, |others| &others[rank.at()])
+    }
+}
+
+impl IndexMut<Rank> for Lanes {
+    fn index_mut(&mut self, rank: Rank) -> &mut Lane {
+        if rank == self.usual {
+            return &mut self.lane;
+        }
+        &mut self.others.get_or_insert_default()[rank.at()]
+    }
 }

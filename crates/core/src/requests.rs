@@ -52,11 +52,13 @@ pub(crate) struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { head: NONE, tail: NONE, len: 0 }
+        Self::EMPTY
     }
 }
 
 impl Queue {
+    pub(crate) const EMPTY: Self = Self { head: NONE, tail: NONE, len: 0 };
+
     pub(crate) fn len(self) -> u32 {
         self.len
     }

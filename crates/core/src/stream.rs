@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use crate::bucket::TokenBucket;
 use crate::contract::{Class, Contract, StreamSpec};
 use crate::cycle::Cycle;
-use crate::rank::{Gate, Lane, Rank, Ranks};
+use crate::rank::{Gate, Lane, Lanes, Rank, Ranks};
 use crate::request::{RequestId, StreamId};
 use crate::share::Share;
 use crate::time::{Duration, Instant};
@@ -74,7 +74,7 @@ pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) spec: StreamSpec,
     /// What waits, by class.
-    pub(crate) lanes: [Lane; Rank::COUNT],
+    pub(crate) lanes: Lanes,
     /// Its own class's lane, and those in which something waits or did when their policies were last
     /// told: the others are not touched.
     pub(crate) active: Ranks,
@@ -166,7 +166,7 @@ impl Stream {
         Self {
             id,
             spec,
-            lanes: [Lane::default(); Rank::COUNT],
+            lanes: Lanes::new(spec.contract.class.into()),
             active: Ranks::of(spec.contract.class.into()),
             queued: 0,
             cycle: None,
@@ -345,9 +345,9 @@ pub struct StreamView<'a> {
     rank: Rank,
 }
 
-impl StreamView<'_> {
-    fn lane(self) -> Lane {
-        self.stream.lanes[self.rank.at()]
+impl<'a> StreamView<'a> {
+    fn lane(self) -> &'a Lane {
+        &self.stream.lanes[self.rank]
     }
 
     /// Its name.

@@ -55,16 +55,21 @@ impl Engine {
     /// Σ reserve ≤ 1 - headroom (zygaria §2.3), every rate kept beside them (ucsb §III-B), every
     /// latency bound within what can be in the way.
     pub(super) fn plan(&self, proposal: &Proposal<'_>) -> Result<Plan, ChangeError> {
+        let guaranteed =
+            |it: &Contract| matches!(it.class, Class::GuaranteedLatency | Class::GuaranteedRate);
+        let now = self.streams.iter().flatten().map(|stream| &stream.spec.contract);
+        let new = proposal.contracts.iter().map(|(_, contract)| contract);
+        if !now.chain(new).any(guaranteed) {
+            // Nothing but shares, of maybe very many streams.
+            Self::book(self.reserved_beside(proposal.contracts), proposal)?;
+            return Ok(Plan { piece_max: u64::MAX, ..Plan::default() });
+        }
         let all = self.proposed(proposal);
         let rates: Vec<_> =
             all.iter().filter(|(_, contract, _)| contract.class == Class::GuaranteedRate).collect();
         let others = all.iter().filter(|(_, contract, _)| contract.class != Class::GuaranteedRate);
         let asked_ppm = others.clone().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
-        let available =
-            Share::from_ppm(Share::PARTS - proposal.headroom.ppm()).expect("a part of the whole");
-        if asked_ppm > u64::from(available.ppm()) {
-            return Err(ChangeError::Overbooked { asked_ppm, available });
-        }
+        Self::book(asked_ppm, proposal)?;
         let bounds: Vec<_> = others
             .clone()
             .filter(|(_, contract, _)| contract.class == Class::GuaranteedLatency)
@@ -132,6 +137,23 @@ impl Engine {
         });
         let slack = Some((admitted.slack, piece));
         Ok(Plan { granted: granted.collect(), slack, piece_max, latency_burst })
+    }
+
+    fn book(asked_ppm: u64, proposal: &Proposal<'_>) -> Result<(), ChangeError> {
+        let available =
+            Share::from_ppm(Share::PARTS - proposal.headroom.ppm()).expect("a part of the whole");
+        if asked_ppm <= u64::from(available.ppm()) {
+            return Ok(());
+        }
+        Err(ChangeError::Overbooked { asked_ppm, available })
+    }
+
+    /// What all streams reserve, with these contracts in place of theirs, in parts per million.
+    fn reserved_beside(&self, contracts: &[(StreamId, Contract)]) -> u64 {
+        let replaced = |id: StreamId| contracts.iter().any(|(other, _)| *other == id);
+        let kept = self.streams.iter().flatten().filter(|stream| !replaced(stream.id));
+        let kept = kept.map(|stream| u64::from(stream.spec.contract.reserve.ppm())).sum::<u64>();
+        kept + contracts.iter().map(|(_, it)| u64::from(it.reserve.ppm())).sum::<u64>()
     }
 
     /// All streams as they would be, by id.

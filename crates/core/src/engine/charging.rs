@@ -114,7 +114,7 @@ impl Engine {
         }
         for stream in self.streams.iter().flatten() {
             for rank in Rank::ALL {
-                if stream.lanes[rank.at()].gate == Gate::Ready {
+                if stream.lanes[rank].gate == Gate::Ready {
                     self.policies[rank.at()].changed(self.now, stream.view(rank));
                 }
             }
@@ -166,7 +166,7 @@ impl Engine {
         assert_eq!(pieces, self.in_flight, "pieces are conserved");
         assert_eq!(self.pieces.len(), self.in_flight as usize, "pieces are conserved");
         for rank in Rank::ALL {
-            let ready = |stream: &&Stream| stream.lanes[rank.at()].gate == Gate::Ready;
+            let ready = |stream: &&Stream| stream.lanes[rank].gate == Gate::Ready;
             let count = streams().filter(ready).count();
             assert_eq!(count, self.ready[rank.at()] as usize, "ready streams are counted");
         }

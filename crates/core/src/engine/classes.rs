@@ -84,28 +84,29 @@ impl Engine {
             None => self.parked.remove(id.0),
         }
         for rank in stream.active {
-            let lane = stream.lanes[rank.at()];
-            let gate = match lane.head {
-                Some(head) if wants && held_back.is_none() => {
+            let lane = &stream.lanes[rank];
+            let (sequence, was) = (lane.head.map(|head| head.sequence), lane.gate);
+            let gate = match sequence {
+                Some(sequence) if wants && held_back.is_none() => {
                     match stream.guarantee(rank, self.now) {
                         Ok(()) => Gate::Ready,
                         Err(until) => {
-                            self.guarantees.overdraw(rank, id, head.sequence, until);
+                            self.guarantees.overdraw(rank, id, sequence, until);
                             Gate::Overdrawn
                         }
                     }
                 }
                 _ => Gate::Shut,
             };
-            if gate == lane.gate {
+            if gate == was {
                 continue;
             }
-            if lane.gate == Gate::Overdrawn {
+            if was == Gate::Overdrawn {
                 self.guarantees.settle(rank, id);
             }
             let ready = &mut self.ready[rank.at()];
-            *ready = *ready + u32::from(gate == Gate::Ready) - u32::from(lane.gate == Gate::Ready);
-            stream.lanes[rank.at()].gate = gate;
+            *ready = *ready + u32::from(gate == Gate::Ready) - u32::from(was == Gate::Ready);
+            stream.lanes[rank].gate = gate;
         }
     }
 
@@ -126,7 +127,7 @@ impl Engine {
                 self.policies[rank.at()].changed(self.now, stream.view(rank));
             }
             // Its policy knows by now that nothing waits there; at home it hears of contracts.
-            if stream.lanes[rank.at()].head.is_none() && rank != stream.home() {
+            if stream.lanes[rank].head.is_none() && rank != stream.home() {
                 stream.active.remove(rank);
             }
         }

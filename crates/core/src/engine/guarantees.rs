@@ -223,7 +223,7 @@ impl Engine {
     fn begin_cycle(&mut self, id: StreamId) {
         let now = self.now;
         let stream = self.streams[id.0 as usize].as_mut().expect("removal ends cycles");
-        let waiting = stream.lanes[Rank::Rate.at()].bytes;
+        let waiting = stream.lanes[Rank::Rate].bytes;
         let Some(cycle) = &mut stream.cycle else {
             self.guarantees.follow_cycle(id, None);
             return;
