@@ -1,5 +1,5 @@
 //! The daemon on an emulated disk against the simulator on the same scenario: one engine, one
-//! device model, so the figures must agree. Alone in its binary, which the runner gives both cores.
+//! device model, so the figures must agree. The runner gives it both cores (`.config/nextest.toml`).
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use std::ops::RangeInclusive;
