@@ -3,6 +3,7 @@
 //!
 //! - [`Uri`] and [`Address`]: where an export is.
 //! - [`Connection`] and [`list`]: one call at a time, or several requests outstanding.
+//! - [`ProfileTarget`]: a device or an export, to be profiled.
 //! - [`Load`]: what [`workload`] generates, sent from a thread of its own and measured.
 //!
 //! Does not know: which server answers, contracts, devices, disk time. Whatever a server sends or
@@ -14,6 +15,7 @@ mod error;
 mod handshake;
 mod inflight;
 mod load;
+mod profile;
 mod socket;
 mod uri;
 
@@ -27,6 +29,7 @@ pub use disktime_workload::{Duration, Instant};
 pub use error::{ConnectError, ConnectionError, RequestError};
 pub use handshake::{Options, list, list_with};
 pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};
+pub use profile::{ProfileError, ProfileTarget};
 pub use rustix::io::Errno;
 pub use uri::{Address, PORT_DEFAULT, Uri, UriError};
 

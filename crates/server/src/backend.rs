@@ -17,15 +17,16 @@ mod file;
 mod memory;
 mod ranges;
 
-pub use file::FileBackEnd;
+pub use file::{FileBackEnd, OneFile};
 pub use memory::MemoryBackEnd;
 
-/// The back ends there are: `memory`, or `file:DIRECTORY`.
+/// The back ends there are: `memory`, or `file:PATH`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BackEndKind {
     /// Contents in this process's memory, gone when it ends.
     Memory,
-    /// One raw file per virtual disk in this directory.
+    /// Extents of a regular file or block device; or one raw file per virtual disk in a directory,
+    /// which is made if nothing is there.
     File(std::path::PathBuf),
 }
 
@@ -36,7 +37,10 @@ impl std::str::FromStr for BackEndKind {
         match text.split_once(':') {
             None if text == "memory" => Ok(Self::Memory),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            _ => Err(format!("`{text}` is no back end: use `memory` or `file:DIRECTORY`")),
+            _ => Err(format!(
+                "`{text}` is no back end: use `memory`, or `file:PATH` of a directory, a \
+                 regular file or a block device"
+            )),
         }
     }
 }

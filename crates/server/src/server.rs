@@ -5,20 +5,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use disktime_core::{Change, Engine, Limits, StreamId, StreamSpec};
+use disktime_core::StreamId;
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::backend::faulty::{Fault, Faulty};
-use crate::backend::{BackEnd, BackEndKind, FileBackEnd, MemoryBackEnd};
-use crate::config::{Config, DeviceConfig, Listen};
+use crate::backend::faulty::Fault;
+use crate::config::{Config, ConfigError, DeviceConfig, Listen};
 use crate::desk::{Catalog, Desk, Entry, Listener};
+use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
-use crate::frontend::nbd::{REQUEST_BYTES_MAX, REQUESTS_MAX};
+use crate::frontend::nbd::REQUEST_BYTES_MAX;
+use crate::layout::{LayoutError, RecordError};
+use crate::profile::ProfileFileError;
 use crate::record::Recorder;
-use crate::shard::{
-    CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Message, Parts, Shard, ShardHandle, Vdisk, wake,
-};
+use crate::shard::{Message, Parts, Shard, ShardHandle, Vdisk, wake};
 use crate::stats::{DeviceStats, VdiskStats};
 
 /// The seed of emulated devices: where the platter stands at the start.
@@ -43,9 +43,36 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// What the configuration says does not fit what was opened.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// A device's virtual disks can't be placed.
+    #[error("device {device}: {error}")]
+    Layout {
+        /// Which.
+        device: String,
+        /// Why.
+        error: LayoutError,
+    },
+    /// Where a device's virtual disks lie can't be recorded, or is recorded wrong.
+    #[error("device {device}: its layout: {error}")]
+    Record {
+        /// Which.
+        device: String,
+        /// Why.
+        error: RecordError,
+    },
+    /// A device's profile can't be used.
+    #[error("device {device}: {error}")]
+    Profile {
+        /// Which.
+        device: String,
+        /// Why.
+        error: ProfileFileError,
+    },
     /// A trace can't be written.
     #[error("vdisk {vdisk}: record: {source}")]
-    Record {
+    Trace {
         /// Of which virtual disk.
         vdisk: String,
         /// Why.
@@ -70,6 +97,14 @@ pub enum ReloadError {
     /// Something else than contracts differs.
     #[error("{0} differs: only contracts can be changed while running, restart for the rest")]
     Structure(String),
+    /// The contracts of a device can't all be kept.
+    #[error("device {device}: {reason}")]
+    Refused {
+        /// Which.
+        device: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// A virtual disk as seen from outside.
@@ -90,6 +125,7 @@ pub struct Server {
     config: Config,
     listen: Vec<Listen>,
     shards: Vec<ShardHandle>,
+    grounds: Vec<Ground>,
     devices: Vec<Arc<DeviceStats>>,
     vdisks: Vec<VdiskView>,
     closing: Arc<OwnedFd>,
@@ -126,6 +162,7 @@ impl Server {
             config,
             listen,
             shards: Vec::new(),
+            grounds: Vec::new(),
             devices: Vec::new(),
             vdisks: Vec::new(),
             closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
@@ -156,24 +193,22 @@ impl Server {
         faults: Vec<Fault>,
         catalog: &mut Catalog,
     ) -> Result<(), StartError> {
-        let wrong = |reason: &dyn std::fmt::Display| StartError::Engine {
-            device: device.name.clone(),
-            reason: reason.to_string(),
-        };
-        let engine = build_engine(device).map_err(|error| wrong(&error))?;
-        let back_end = Opened::new(device)
-            .map_err(|source| StartError::BackEnd { device: device.name.clone(), source })?;
+        let mut back_end = Opened::new(device, self.config.state.as_deref())?;
+        let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
+        let engine = back_end.ground.engine(device).map_err(refused)?;
+        back_end.record(&device.name)?;
         let frees = back_end.frees();
-        let (places, _) = device.places();
+        let ground = back_end.ground.clone();
         let mut vdisks = Vec::new();
-        for (at, (vdisk, base)) in device.vdisks.iter().zip(places).enumerate() {
+        for (at, (vdisk, base)) in device.vdisks.iter().zip(&ground.bases).enumerate() {
             let stats = Arc::new(VdiskStats::default());
             let recorder = vdisk.record.as_deref().map(Recorder::start).transpose();
             let recorder = recorder
-                .map_err(|source| StartError::Record { vdisk: vdisk.name.clone(), source })?;
+                .map_err(|source| StartError::Trace { vdisk: vdisk.name.clone(), source })?;
             let (recorder, thread) = recorder.unzip();
             self.recorders.extend(thread);
-            vdisks.push(Vdisk { base, stats: Arc::clone(&stats), recorder });
+            let (base, stats_here) = (*base, Arc::clone(&stats));
+            vdisks.push(Vdisk::new(vdisk.name.clone(), base, stats_here, recorder));
             let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
             let (name, on) = (vdisk.name.clone(), device.name.clone());
             let info = export(device, &vdisk.name, vdisk.size, frees);
@@ -185,6 +220,7 @@ impl Server {
         let stats = Arc::new(DeviceStats::default());
         self.devices.push(Arc::clone(&stats));
         self.shards.push(handle);
+        self.grounds.push(ground);
         let emulate = device.emulate;
         let (started, start) = crossbeam_channel::bounded(1);
         let run = move || {
@@ -231,10 +267,15 @@ impl Server {
     /// Takes over another configuration's contracts, all of them or none.
     ///
     /// # Errors
-    /// If anything but contracts differs. That the contracts can be granted was checked when the
-    /// configuration was read.
+    /// If anything but contracts differs, or a device can't keep them all: then nothing changes.
     pub fn reload(&mut self, config: Config) -> Result<(), ReloadError> {
         same_but_contracts(&self.config, &config)?;
+        // A shard's engine answers as this one does: admission asks for contracts, profile and
+        // places alone. So either all devices change or none.
+        for (ground, device) in self.grounds.iter().zip(&config.devices) {
+            let refused = |reason| ReloadError::Refused { device: device.name.clone(), reason };
+            ground.engine(device).map(drop).map_err(refused)?;
+        }
         for (shard, device) in self.shards.iter().zip(&config.devices) {
             let contract =
                 |(at, vdisk): (u32, &crate::config::VdiskConfig)| (StreamId(at), vdisk.contract);
@@ -276,67 +317,6 @@ impl Drop for Server {
     }
 }
 
-/// A back end between its opening, which blocks, and its shard's thread, which it stays on.
-enum Opened {
-    Memory(MemoryBackEnd),
-    File(FileBackEnd),
-}
-
-impl Opened {
-    fn new(device: &DeviceConfig) -> io::Result<Self> {
-        match &device.back_end {
-            BackEndKind::Memory => {
-                let sizes: Vec<u64> = device.vdisks.iter().map(|vdisk| vdisk.size).collect();
-                Ok(Self::Memory(MemoryBackEnd::new(&sizes)))
-            }
-            BackEndKind::File(directory) => {
-                let disks: Vec<_> =
-                    device.vdisks.iter().map(|vdisk| (vdisk.name.as_str(), vdisk.size)).collect();
-                FileBackEnd::open(directory, &disks).map(Self::File)
-            }
-        }
-    }
-
-    fn frees(&self) -> bool {
-        match self {
-            Self::Memory(back_end) => back_end.frees(),
-            Self::File(back_end) => back_end.frees(),
-        }
-    }
-
-    fn on_shard(self, faults: Vec<Fault>) -> Box<dyn BackEnd> {
-        let back_end: Box<dyn BackEnd> = match self {
-            Self::Memory(back_end) => Box::new(back_end),
-            Self::File(back_end) => Box::new(back_end),
-        };
-        if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
-    }
-}
-
-fn build_engine(device: &DeviceConfig) -> Result<Engine, Box<dyn std::error::Error>> {
-    let queue_max = REQUESTS_MAX * u32::try_from(CONNECTIONS_PER_VDISK_MAX)?;
-    let limits = Limits {
-        depth: device.queue_depth,
-        depth_max: device.queue_depth.max(Limits::default().depth_max),
-        requests_max: REQUESTS_MAX * u32::try_from(CONNECTIONS_MAX)?,
-        ..Limits::default()
-    };
-    let config = disktime_core::Config {
-        policy: &device.policy,
-        cost_model: &device.cost_model,
-        limits,
-        headroom: device.headroom,
-        ..disktime_core::Config::default()
-    };
-    let mut engine = Engine::new(&config)?;
-    let now = crate::clock::now();
-    for (id, vdisk) in (0..).map(StreamId).zip(&device.vdisks) {
-        let spec = StreamSpec { contract: vdisk.contract, queue_max, ..StreamSpec::default() };
-        engine.handle_change(now, Change::AddStream(id, spec))?;
-    }
-    Ok(engine)
-}
-
 fn export(device: &DeviceConfig, name: &str, size_bytes: u64, frees: bool) -> ExportInfo {
     let mut flags =
         TransmissionFlags::FLUSH.with(TransmissionFlags::FUA).with(TransmissionFlags::MULTI_CONN);
@@ -353,6 +333,9 @@ fn export(device: &DeviceConfig, name: &str, size_bytes: u64, frees: bool) -> Ex
 
 fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
     let differs = |what: String| Err(ReloadError::Structure(what));
+    if old.state != new.state {
+        return differs("server.state".to_owned());
+    }
     if old.listen != new.listen {
         return differs("server.nbd".to_owned());
     }
@@ -367,12 +350,12 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
             device
                 .vdisks
                 .iter()
-                .map(|vdisk| (vdisk.name.clone(), vdisk.size, vdisk.record.clone()))
+                .map(|vdisk| (vdisk.name.clone(), vdisk.size, vdisk.zone, vdisk.record.clone()))
                 .collect::<Vec<_>>()
         };
         if disks(old) != disks(new) {
             return differs(format!(
-                "the list of virtual disks of device {}, a size or a recording,",
+                "the list of virtual disks of device {}, a size, a zone or a recording,",
                 new.name
             ));
         }

@@ -25,6 +25,7 @@ use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::{DeviceStats, VdiskStats};
 
 mod clients;
+mod events;
 mod handle;
 mod pieces;
 
@@ -61,12 +62,25 @@ pub enum Message {
 
 /// A virtual disk on a shard's device.
 pub struct Vdisk {
+    name: String,
     /// Its first byte on the device.
-    pub base: u64,
+    base: u64,
     /// Its live figures.
-    pub stats: Arc<VdiskStats>,
+    stats: Arc<VdiskStats>,
     /// Who records its requests.
-    pub(crate) recorder: Option<Recorder>,
+    recorder: Option<Recorder>,
+    misses: events::Misses,
+}
+
+impl Vdisk {
+    pub(crate) fn new(
+        name: String,
+        base: u64,
+        stats: Arc<VdiskStats>,
+        recorder: Option<Recorder>,
+    ) -> Self {
+        Self { name, base, stats, recorder, misses: events::Misses::default() }
+    }
 }
 
 /// What a shard is made of.
@@ -210,9 +224,7 @@ impl Shard {
                 self.serve(client);
             }
         }
-        while let Some(event) = self.engine.poll_event() {
-            tracing::debug!(?event, "engine");
-        }
+        self.tell_events();
         if self.drain_until.is_some_and(|until| until <= clock::now()) {
             self.give_up();
         }
@@ -256,6 +268,8 @@ impl Shard {
         self.pool.give_back(buffer);
         listen(&mut self.ring, &mut self.pool, &self.wakeup);
         self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
+        // Cycles end also while no request does.
+        (0..).map(StreamId).take(self.vdisks.len()).for_each(|stream| self.publish_cycles(stream));
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Client { socket, vdisk, session, unread } => {

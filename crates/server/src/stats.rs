@@ -71,6 +71,8 @@ pub struct VdiskStats {
     pub(crate) bytes: AtomicU64,
     pub(crate) charged_ns: AtomicU64,
     pub(crate) connections: AtomicU64,
+    pub(crate) cycles: AtomicU64,
+    pub(crate) cycles_missed: AtomicU64,
     /// From arrival to dispatch.
     pub queue_time: Histogram,
     /// From dispatch to completion.
@@ -96,6 +98,16 @@ impl VdiskStats {
     /// Disk time charged.
     pub fn charged(&self) -> Duration {
         Duration::from_nanos(self.charged_ns.load(Ordering::Relaxed))
+    }
+
+    /// Cycles of a guaranteed rate that began with work waiting and are over.
+    pub fn cycles(&self) -> u64 {
+        self.cycles.load(Ordering::Relaxed)
+    }
+
+    /// Of these, not kept.
+    pub fn cycles_missed(&self) -> u64 {
+        self.cycles_missed.load(Ordering::Relaxed)
     }
 
     /// Clients connected now.

@@ -45,6 +45,8 @@ reserve = "70%"
             path = directory.path().display()
         );
         let text = text.replace("DIRECTORY", directory.path().to_str().unwrap());
+        let image = std::fs::File::create(directory.path().join("image")).unwrap();
+        image.set_len(66 << 20).unwrap();
         let faults: Vec<_> = faults.iter().map(|fault| (0, fault.clone())).collect();
         let server = Server::start_with_faults(Config::parse(&text).unwrap(), &faults).unwrap();
         Self { server, directory }
@@ -97,6 +99,8 @@ fn nap() {
 
 const MEMORY: &str = "back_end = \"memory\"";
 const FILE: &str = "back_end = \"file:DIRECTORY\"\nqueue_depth = 8";
+/// Extents of one file.
+const EXTENTS: &str = "back_end = \"file:DIRECTORY/image\"\nqueue_depth = 8";
 
 fn request(command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
     let mut bytes = REQUEST.to_be_bytes().to_vec();
@@ -164,7 +168,7 @@ fn beside_a_good_client(fixture: &Fixture, hostile: impl FnOnce()) {
 
 #[test]
 fn garbage_and_truncation_in_any_state_harm_nobody() {
-    for device in [MEMORY, FILE] {
+    for device in [MEMORY, FILE, EXTENTS] {
         let fixture = Fixture::new(device, &[]);
         beside_a_good_client(&fixture, || {
             let mut random = Random(7);
@@ -227,7 +231,7 @@ fn requests_that_ask_too_much_get_their_error_and_the_connection_goes_on() {
 fn clients_that_vanish_with_work_under_way_leave_nothing_behind() {
     let emulated = format!("{FILE}\nemulate = \"deskstar-34gxp\"")
         .replace("queue_depth = 8", "queue_depth = 1");
-    for device in [MEMORY, FILE, emulated.as_str()] {
+    for device in [MEMORY, FILE, EXTENTS, emulated.as_str()] {
         let fixture = Fixture::new(device, &[]);
         beside_a_good_client(&fixture, || {
             for round in 0..10u64 {
@@ -289,7 +293,7 @@ fn errors_of_the_device_reach_the_client_that_caused_them_and_no_other() {
         fault(0, Kind::Write, 0..4096, 28),
         fault(0, Kind::Flush, 0..0, 5),
     ];
-    for device in [MEMORY, FILE] {
+    for device in [MEMORY, FILE, EXTENTS] {
         let fixture = Fixture::new(device, &faults);
         let (mut a, mut b) = (fixture.connect("a"), fixture.connect("b"));
         let error = |result: Result<(), RequestError>| match result {
@@ -336,7 +340,7 @@ fn overlapping_unaligned_writers_keep_each_others_bytes() {
 
 #[test]
 fn unaligned_requests_of_every_shape_read_back() {
-    for device in [MEMORY, FILE] {
+    for device in [MEMORY, FILE, EXTENTS] {
         let fixture = Fixture::new(device, &[]);
         let mut client = fixture.connect("a");
         let mut model = vec![0u8; 1 << 20];
@@ -390,4 +394,28 @@ fn unknown_exports_and_crowds_are_turned_away() {
     let slow: Vec<_> = (0..100).map(|_| fixture.raw()).collect();
     fixture.connect("b").flush().unwrap();
     drop(slow);
+}
+
+/// A whole cycle of 8 MB/s for 4 s, and the next one behind it, on one connection,
+/// are all at the engine at once: the last one waits there for almost as long as everything takes.
+#[test]
+fn two_cycles_of_a_rate_are_in_flight_on_one_connection() {
+    let emulated = format!("{MEMORY}\nemulate = \"nearline-7200\"");
+    let fixture = Fixture::new(&emulated, &[]);
+    let mut player = fixture.transmission("b");
+    let bytes = 128 << 10;
+    let requests: Vec<_> =
+        (0..512).flat_map(|at| request(0, at, at % 500 * u64::from(bytes), bytes)).collect();
+    let start = disktime_server::clock::now();
+    player.write_all(&requests).unwrap();
+    let mut data = vec![0; bytes as usize];
+    for _ in 0..512 {
+        assert_eq!(simple_reply(&mut player).0, 0);
+        player.read_exact(&mut data).unwrap();
+    }
+    let took = disktime_server::clock::now().since(start).as_secs_f64();
+    let longest = fixture.server.vdisks()[1].stats.queue_time.quantile(1.0).unwrap();
+    assert!(longest.as_secs_f64() > 0.8 * took, "{longest:?} of {took} s");
+    drop(player);
+    fixture.wait_for_nobody();
 }

@@ -9,16 +9,19 @@
 //!
 //! - [`Stream`]: anything that issues operations in time, made from a [`StreamSpec`].
 //! - [`Spec`] and [`Generator`]: which operations, one after another (pattern, sizes, kinds).
-//! - [`Pace`] and [`Source`]: when each is issued (closed or open loop, bursts, a player).
+//! - [`Pace`] and [`Source`]: when each is issued (closed or open loop, bursts, a player, cycles).
 //! - [`Phase`] and [`Phases`]: sources that start, stop and change.
+//! - [`profiler`]: finds out a device's seeks, rotation and zones with requests of its own.
 //! - [`ReplaySpec`] and [`Replay`]: the operations of a trace.
 //! - [`trace`]: formats, a reader for each, a writer for our own.
 //! - [`quantity`]: sizes and times as people write them. Specs are what scenario files say.
 
+mod batches;
 mod generator;
 mod pace;
 mod phases;
 mod player;
+pub mod profiler;
 pub mod quantity;
 mod random;
 mod replay;
@@ -29,7 +32,7 @@ pub mod trace;
 
 pub use disktime_core::{Duration, Instant, Kind};
 pub use generator::Generator;
-pub use pace::{Arrivals, Pace, Playback, Spans};
+pub use pace::{Arrivals, Cycles, Pace, Playback, Spans};
 pub use phases::{Phase, PhaseError, Phases};
 pub use player::Miss;
 pub use replay::{OpenTrace, PastEnd, Repeat, Replay, ReplayPace, ReplaySpec};

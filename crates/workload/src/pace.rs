@@ -35,6 +35,8 @@ pub enum Pace {
     Open(Arrivals),
     /// At a constant rate, with a buffer.
     Player(Playback),
+    /// At a constant rate, a cycle's worth at once.
+    Cycles(Cycles),
 }
 
 /// The times between the arrivals of an open loop.
@@ -109,6 +111,24 @@ pub struct Playback {
     pub outstanding: u32,
 }
 
+/// What asks for a cycle's worth of whole operations at the start of every cycle, however many are
+/// outstanding. (Paper `ucsb`, section III-B: all real-time requests of a cycle are submitted at its
+/// start.)
+///
+/// Cycles start at the multiples of their length from time zero, as those of the scheduler do; the
+/// first that counts starts at the load's start or later. What is left of a cycle's bytes below a
+/// whole operation goes into the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cycles {
+    /// Bytes per second, more than zero.
+    #[serde(rename = "rate", deserialize_with = "quantity::rate")]
+    pub bytes_per_second: u64,
+    /// From the start of one to the next, more than zero.
+    #[serde(deserialize_with = "quantity::duration")]
+    pub cycle: Duration,
+}
+
 const fn second() -> Duration {
     Duration::from_secs(1)
 }
@@ -126,7 +146,7 @@ impl Pace {
                 Some(outstanding)
             }
             Self::Player(Playback { outstanding, .. }) => Some(outstanding),
-            Self::Open(_) => None,
+            Self::Open(_) | Self::Cycles(_) => None,
         }
     }
 
@@ -149,8 +169,14 @@ impl Pace {
                 | Arrivals::OnOff { interval: Duration::ZERO, .. },
             ) => Err(SpecError::IntervalZero),
             Self::Open(Arrivals::OnOff { on: Duration::ZERO, .. }) => Err(SpecError::OnZero),
-            Self::Player(Playback { bytes_per_second: 0, .. }) => Err(SpecError::RateZero),
-            Self::Closed { .. } | Self::Bursts { .. } | Self::Open(_) | Self::Player(_) => Ok(()),
+            Self::Player(Playback { bytes_per_second: 0, .. })
+            | Self::Cycles(Cycles { bytes_per_second: 0, .. }) => Err(SpecError::RateZero),
+            Self::Cycles(Cycles { cycle: Duration::ZERO, .. }) => Err(SpecError::CycleZero),
+            Self::Closed { .. }
+            | Self::Bursts { .. }
+            | Self::Open(_)
+            | Self::Player(_)
+            | Self::Cycles(_) => Ok(()),
         }
     }
 

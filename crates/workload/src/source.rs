@@ -2,6 +2,7 @@
 //!
 //! Does not know: whether an operation was accepted, how long it took, or what else is issued.
 
+use crate::batches::Batches;
 use crate::generator::Generator;
 use crate::pace::{Arrivals, Pace, Spans};
 use crate::player::{Miss, Misses, Player};
@@ -47,6 +48,7 @@ enum Timing {
         random: Box<Pcg64>,
     },
     Player(Box<Player>),
+    Cycles(Batches),
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +104,15 @@ impl Source {
                 self.outstanding += 1;
                 return Some(op);
             }
+            Timing::Cycles(batches) => {
+                if !batches.poll(now) {
+                    return None;
+                }
+                let op = self.generator.next_op();
+                batches.issued(self.generator.peek().bytes);
+                self.outstanding += 1;
+                return Some(op);
+            }
         }
         self.outstanding += 1;
         Some(self.generator.next_op())
@@ -115,6 +126,7 @@ impl Source {
             Timing::Closed { ready, .. } => ready.front().copied(),
             Timing::Open { next, .. } => Some(*next),
             Timing::Player(player) => player.next_at(),
+            Timing::Cycles(batches) => Some(batches.next_at()),
         }
     }
 
@@ -141,7 +153,7 @@ impl Source {
                     ready.iter_mut().for_each(|at| *at = now + Duration::from_nanos(idle));
                 }
             }
-            Timing::Open { .. } => {}
+            Timing::Open { .. } | Timing::Cycles(_) => {}
             Timing::Player(player) => player.completed(now, op, &mut self.misses),
         }
     }
@@ -190,7 +202,7 @@ impl Source {
 
     /// Whether operations are issued at times that completions don't change.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.timing, Timing::Open { .. })
+        matches!(self.timing, Timing::Open { .. } | Timing::Cycles(_))
     }
 }
 
@@ -237,6 +249,7 @@ impl Timing {
             Pace::Player(playback) => {
                 Self::Player(Box::new(Player::new(playback, start, at.first)))
             }
+            Pace::Cycles(cycles) => Self::Cycles(Batches::new(cycles, start, at.first.bytes)),
         }
     }
 }

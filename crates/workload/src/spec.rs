@@ -198,8 +198,10 @@ pub enum SpecError {
     },
     /// A replay that takes no time.
     ScaleZero,
-    /// A player at no rate.
+    /// A player, or cycles, at no rate.
     RateZero,
+    /// Cycles without length.
+    CycleZero,
     /// A player that reads and writes.
     PlayerMixed {
         /// Reads among a thousand.
@@ -243,6 +245,7 @@ impl fmt::Display for SpecError {
             }
             Self::ScaleZero => f.write_str("time_scale: 0; more is needed"),
             Self::RateZero => f.write_str("rate: 0 bytes per second; at least 1 is needed"),
+            Self::CycleZero => f.write_str("cycle: 0 ns; at least 1 is needed"),
             Self::PlayerMixed { permille } => {
                 write!(f, "reads: {permille} of a thousand; a player takes only 0 or 1000")
             }

@@ -2,7 +2,7 @@
 
 use disktime_workload::trace::{TraceFormat, TraceReader};
 use disktime_workload::{
-    Arrivals, Duration, Extent, Instant, IoOp, Kind, Miss, Pace, PastEnd, Pattern, Phase,
+    Arrivals, Cycles, Duration, Extent, Instant, IoOp, Kind, Miss, Pace, PastEnd, Pattern, Phase,
     PhaseError, Phases, Playback, Repeat, Replay, ReplayPace, ReplaySpec, Source, Spans, Spec,
     SpecError, Stream, StreamSpec,
 };
@@ -97,6 +97,38 @@ fn on_and_off() {
     // A period is 125 ms long on average; about one OFF period in ten is short enough to be lost
     // among the intervals.
     assert!((6_800..8_200).contains(&off), "{off} periods");
+}
+
+#[test]
+fn cycles_ask_for_their_worth_at_their_starts() {
+    // 10 operations and 40 bytes a second; the load starts after the cycle at 0 s has.
+    let cycles = Cycles { bytes_per_second: 41_000, cycle: ms(1_000) };
+    let mut load = stream(spec(Pattern::Sequential), Pace::Cycles(cycles));
+    let end = Instant::ZERO + Duration::from_secs(104);
+    let (issued, _) = serve(&mut load, ms(1), end);
+    let at = |second: u64| {
+        let start = Instant::ZERO + Duration::from_secs(second);
+        issued.iter().filter(|(at, _)| *at == start).count()
+    };
+    assert_eq!((at(0), at(1), at(102), at(103)), (0, 10, 10, 11), "102 times 40 bytes are short");
+    assert_eq!(issued.len(), 103 * 41_000 / 4096);
+    for (rate, cycle, error) in
+        [(0, ms(1), SpecError::RateZero), (1, NO_TIME, SpecError::CycleZero)]
+    {
+        assert_eq!(Pace::Cycles(Cycles { bytes_per_second: rate, cycle }).check(), Err(error));
+    }
+}
+
+/// A slow device changes none of an open load's times, nor does a late poll.
+#[test]
+fn cycles_are_an_open_load() {
+    let cycles = Cycles { bytes_per_second: 8 * 4096, cycle: ms(500) };
+    let mut load = stream(spec(Pattern::Sequential), Pace::Cycles(cycles));
+    let (issued, _) = serve(&mut load, ms(1_000), Instant::ZERO + ms(2_000));
+    assert_eq!(issued.len(), 3 * 4);
+    let now = Instant::ZERO + ms(4_100);
+    assert_eq!(std::iter::from_fn(|| load.poll(now)).count(), 5 * 4, "2 s to 4 s, polled late");
+    assert_eq!(load.next_at(), Some(Instant::ZERO + ms(4_500)));
 }
 
 fn player(outstanding: u32) -> Pace {

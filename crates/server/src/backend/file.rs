@@ -1,23 +1,26 @@
-//! One raw file per virtual disk, with direct I/O where the file system has it.
+//! Virtual disks in files, one raw file for each or extents of one file or block device, with
+//! direct I/O where the file system has it.
 //!
 //! Direct I/O moves whole blocks. Reads are widened to them; a write whose edges are not on block
 //! boundaries reads the blocks at its edges, puts its bytes in and writes them back, under a range
-//! lock. Files are sparse and as long as whole blocks, so data never end inside one.
+//! lock. Disks are as long as whole blocks, so data never end inside one.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use disktime_core::Kind;
 
-use super::ranges::Ranges;
 use super::{BackEnd, DeviceError, Io, Job, Step, blocks};
 use crate::buffers::{ALIGN, Buffer};
 use crate::ring::{Keep, Token, Transfer};
+
+mod disk;
+
+use disk::Disk;
+pub use disk::OneFile;
 
 const BLOCK: u64 = ALIGN as u64;
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -63,12 +66,6 @@ enum Phase {
     Sync,
 }
 
-struct Disk {
-    file: File,
-    direct: bool,
-    ranges: Ranges,
-}
-
 /// Virtual disks in files.
 pub struct FileBackEnd {
     disks: Vec<Disk>,
@@ -89,6 +86,16 @@ impl FileBackEnd {
         let disks = disks.iter().map(open).collect::<io::Result<Vec<_>>>()?;
         let frees = disks.iter().all(Disk::can_free);
         Ok(Self { disks, frees, unblocked: VecDeque::new() })
+    }
+
+    /// Virtual disks at these extents of one file, each a first byte on a block and a size, none
+    /// over another.
+    #[must_use]
+    pub fn extents(file: &OneFile, extents: &[(u64, u64)]) -> Self {
+        let disks: Vec<_> = extents.iter().map(|(base, size)| file.disk(*base, *size)).collect();
+        // A block device frees whole sectors only and has no end to try it at: not offered yet.
+        let frees = !file.block_device && disks.iter().all(Disk::can_free);
+        Self { disks, frees, unblocked: VecDeque::new() }
     }
 
     fn begin(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
@@ -138,7 +145,7 @@ impl FileBackEnd {
         let memory = if part.edge { job.stage.scratch.as_ref() } else { job.buffer.as_ref() };
         let transfer = Transfer {
             fd: self.fd(job),
-            offset: part.offset,
+            offset: self.disks[job.disk as usize].base + part.offset,
             buffer: memory.expect("a part's memory is there while it is moved").clone(),
             range: part.range.clone(),
         };
@@ -155,7 +162,8 @@ impl FileBackEnd {
         job.stage.phase = phase;
         job.stage.pending += 1;
         let token = Token::Job { job: id, step: 0 };
-        io.ring.allocate(token, self.fd(job), job.offset, job.bytes, mode);
+        let offset = self.disks[job.disk as usize].base + job.offset;
+        io.ring.allocate(token, self.fd(job), offset, job.bytes, mode);
         Step::Pending
     }
 
@@ -247,6 +255,10 @@ impl FileBackEnd {
 impl BackEnd for FileBackEnd {
     fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
         let disk = &mut self.disks[job.disk as usize];
+        // Front ends have checked it; beyond the end there may be another virtual disk.
+        if job.offset.checked_add(job.bytes).is_none_or(|end| end > disk.len) {
+            return Step::Done(Err(DeviceError(libc::EINVAL)));
+        }
         if disk.direct && matches!(job.kind, Kind::Write | Kind::Zeroes | Kind::Trim) {
             let span = blocks(&job.extent());
             let exclusive = span != job.extent();
@@ -299,73 +311,9 @@ impl BackEnd for FileBackEnd {
     }
 }
 
-impl Disk {
-    fn open(path: &Path, size: u64) -> io::Result<Self> {
-        let options = |flags| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
-            options.open(path)
-        };
-        let (file, direct) = match options(libc::O_DIRECT) {
-            Ok(file) => (file, true),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                tracing::warn!(path = %path.display(), "no direct I/O here: through the page cache");
-                (options(0)?, false)
-            }
-            Err(error) => return Err(error),
-        };
-        let len = size.div_ceil(BLOCK) * BLOCK;
-        if file.metadata()?.len() < len {
-            file.set_len(len)?;
-            file.sync_all()?;
-        }
-        Ok(Self { file, direct, ranges: Ranges::default() })
-    }
-
-    /// Whether holes can be punched: tried past the end, where there is nothing to lose.
-    fn can_free(&self) -> bool {
-        let Ok(len) = self.file.metadata().map(|metadata| metadata.len()) else { return false };
-        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.file, flags, len, BLOCK).is_ok()
-    }
-
-    /// The job's extent, widened to blocks if need be.
-    fn whole(&self, job: &Job) -> Part {
-        if !self.direct {
-            return Part { offset: job.offset, range: job.in_buffer(), edge: false };
-        }
-        let span = blocks(&job.extent());
-        let start = job.at - size(job.offset - span.start);
-        Part { offset: span.start, range: start..start + size(span.end - span.start), edge: false }
-    }
-
-    /// A write's parts: the aligned middle and, through scratch, the blocks at its edges. Answers
-    /// also whether there are edges.
-    fn write_parts(&self, job: &Job) -> (Vec<Option<Part>>, bool) {
-        let extent = job.extent();
-        let span = blocks(&extent);
-        if !self.direct || span == extent {
-            return (vec![Some(self.whole(job))], false);
-        }
-        let edge = |offset, slot| {
-            Some(Part { offset, range: slot * ALIGN..(slot + 1) * ALIGN, edge: true })
-        };
-        let head = extent.start != span.start;
-        let tail = extent.end != span.end && (span.end - span.start > BLOCK || !head);
-        let start = if head { span.start + BLOCK } else { span.start };
-        let end = if tail { span.end - BLOCK } else { span.end };
-        let at = || job.at + size(start - extent.start);
-        let middle = (start < end).then(|| Part {
-            offset: start,
-            range: at()..at() + size(end - start),
-            edge: false,
-        });
-        let head = if head { edge(span.start, 0) } else { None };
-        let tail = if tail { edge(span.end - BLOCK, 1) } else { None };
-        (vec![middle, head, tail], true)
-    }
-}
-
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).expect("data are at most 32 MiB")
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
-//! Sizes as people write them.
+//! Sizes, rates and spans of time as people write them.
 
-const UNITS: [(&str, u64); 9] = [
+use disktime_core::Duration;
+
+const SIZES: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -12,19 +14,44 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
+/// A unit stands before those that it ends with: `ms` before `s`.
+const SPANS: [(&str, u64); 5] =
+    [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000)];
+
 /// A size like `10GiB`, `500MB` or `4096B`.
 ///
 /// # Errors
 /// What is allowed, if it is anything else.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong =
-        || "a size is a whole number and a unit, like `10GiB`, `500MB` or `4096B`".to_owned();
-    let unit = UNITS.iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(wrong)?;
-    let number = text[..text.len() - unit.0.len()].trim_end();
+    let allowed = "a size is a whole number and a unit, like `10GiB`, `500MB` or `4096B`";
+    scaled(text, &SIZES).ok_or_else(|| allowed.to_owned())
+}
+
+/// A rate like `8MB/s`, in bytes per second.
+///
+/// # Errors
+/// What is allowed, if it is anything else.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let rate = text.strip_suffix("/s").and_then(|size| scaled(size, &SIZES));
+    rate.ok_or_else(|| "a rate is a size per second, like `8MB/s` or `500kB/s`".to_owned())
+}
+
+/// A span of time like `60ms` or `4s`.
+///
+/// # Errors
+/// What is allowed, if it is anything else.
+pub fn parse_span(text: &str) -> Result<Duration, String> {
+    let span = scaled(text, &SPANS).map(Duration::from_nanos);
+    span.ok_or_else(|| "a time is a whole number and a unit, like `60ms` or `4s`".to_owned())
+}
+
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (unit, factor) = units.iter().find(|(unit, _)| text.ends_with(unit))?;
+    let number = text[..text.len() - unit.len()].trim_end();
     if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
+        return None;
     }
-    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit.1)).ok_or_else(wrong)
+    number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
 #[cfg(test)]
@@ -32,11 +59,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_and_rates() {
         let good = [("10GiB", 10 << 30), ("500MB", 500_000_000), ("512B", 512), ("1 TiB", 1 << 40)];
-        good.iter().for_each(|(text, bytes)| assert_eq!(parse_size(text), Ok(*bytes)));
-        for text in ["10", "GiB", "-1GiB", "1.5GiB", "99999999999TiB", "10G", ""] {
+        for (text, bytes) in good {
+            assert_eq!(parse_size(text), Ok(bytes));
+            assert_eq!(parse_rate(&format!("{text}/s")), Ok(bytes));
+        }
+        for text in ["10", "GiB", "-1GiB", "1.5GiB", "99999999999TiB", "10G", "", "ü", "MB/"] {
             assert!(parse_size(text).is_err(), "{text}");
+            assert!(parse_rate(&format!("{text}/s")).is_err(), "{text}");
+        }
+        assert!(parse_rate("8MB").is_err() && parse_rate("/s").is_err());
+    }
+
+    #[test]
+    fn spans() {
+        for (text, nanos) in [("60ms", 60_000_000), ("4s", 4_000_000_000), ("7ns", 7), ("0s", 0)] {
+            assert_eq!(parse_span(text), Ok(Duration::from_nanos(nanos)));
+        }
+        assert_eq!(parse_span("1min"), parse_span("60s"));
+        for text in ["4", "s", "-1s", "1.5s", "99999999999min", "1h", ""] {
+            assert!(parse_span(text).is_err(), "{text}");
         }
     }
 }

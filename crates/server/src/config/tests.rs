@@ -1,5 +1,7 @@
 //! Good configurations, and an error for every way to get one wrong.
 
+use disktime_core::{Access, Admission, Class, Contract, Duration};
+
 use super::*;
 
 const GOOD: &str = r#"
@@ -17,6 +19,7 @@ name = "a"
 device = "disk"
 size = "1GiB"
 reserve = "70%"
+zone = "inner"
 
 [[vdisk]]
 name = "b"
@@ -37,7 +40,8 @@ fn error(from: &str, to: &str) -> String {
 fn a_good_one_says_what_it_says() {
     let config = Config::parse(GOOD).unwrap();
     let device = &config.devices[0];
-    assert_eq!(device.places(), (vec![0, 1 << 30], 1978 << 20));
+    let layout = device.lay_out(device.room(), &[]).unwrap();
+    assert_eq!(layout.iter().map(|extent| extent.start).collect::<Vec<_>>(), [0, 18_550 << 20]);
     assert_eq!((device.policy.as_str(), device.queue_depth), ("zygaria", 1));
     let contract = device.vdisks[1].contract;
     assert_eq!(
@@ -61,7 +65,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("\"background\"", "\"fast\"", "no such class; there are: guaranteed-latency"),
         ("\"1GiB\"", "\"1\"", "size = \"1\": a size is a whole number and a unit"),
         ("\"1GiB\"", "\"1000B\"", "a multiple of 512"),
-        ("\"1GiB\"", "\"100GiB\"", "it has 20525137920: make one smaller"),
+        ("\"1GiB\"", "\"100GiB\"", "the largest free extent has 20525137920: make it smaller"),
         ("reserve = \"70%\"", "reserves = \"70%\"", "unknown field `reserves`"),
         ("headroom", "head_room", "unknown field `head_room`"),
         ("\"memory\"", "\"tape\"", "back_end = \"tape\": `tape` is no back end: use `memory`"),
@@ -74,10 +78,101 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("headroom = \"5%\"", "policy = \"best\"", "known are: zygaria"),
         ("headroom = \"5%\"", "cost_model = \"best\"", "known are: fixed"),
         ("headroom = \"5%\"", "queue_depth = 2", "this device takes 1 to 1"),
+        ("weight = 300", "zone = \"middle\"", "zone = \"middle\": a zone is `outer`"),
+        ("emulate = \"deskstar-34gxp\"", "", "zone = \"inner\": device disk has no start and end"),
     ] {
         let error = error(from, to);
         assert!(error.contains(says), "{to}: {error}");
     }
     let none = Config::parse("[server]\nnbd = []").expect_err("no listener").to_string();
     assert!(none.contains("at least one"), "{none}");
+}
+
+/// One virtual disk `v` with these lines, on a device with a profile.
+fn promised(lines: &str) -> Result<Contract, String> {
+    let device = "[[device]]\nname = \"d\"\nback_end = \"memory\"\nprofile = \"d.profile\"";
+    let vdisk = "[[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1GiB\"";
+    let text = format!("[server]\nnbd = [\"unix:/x\"]\n{device}\n{vdisk}\n{lines}");
+    let config = Config::parse(&text).map_err(|error| error.to_string())?;
+    Ok(config.devices[0].vdisks[0].contract)
+}
+
+#[test]
+fn promises_say_what_they_say() {
+    let contract = promised("class = \"guaranteed-rate\"\nrate = \"8MB/s\"").unwrap();
+    let rate = contract.rate.unwrap();
+    assert_eq!((rate.bytes_per_second, rate.cycle), (8_000_000, None));
+    assert_eq!((rate.admission, rate.access), (Admission::Deterministic, Access::Both));
+    let lines = "class = \"guaranteed-rate\"\nrate = \"500kB/s\"\ncycle = \"4s\"\n\
+                 admission = { statistical = \"1.5%\" }\naccess = \"read\"";
+    let rate = promised(lines).unwrap().rate.unwrap();
+    assert_eq!(rate.cycle, Some(Duration::from_secs(4)));
+    let miss = Share::from_ppm(15_000).unwrap();
+    assert_eq!((rate.admission, rate.access), (Admission::Statistical { miss }, Access::Read));
+    let lines = "class = \"guaranteed-latency\"\nreserve = \"5%\"\nlatency = \"60ms\"";
+    assert_eq!(promised(lines).unwrap().latency, Some(Duration::from_millis(60)));
+}
+
+#[test]
+fn promises_that_can_not_be_are_refused() {
+    let rate = "class = \"guaranteed-rate\"\nrate = ";
+    let latency = "class = \"guaranteed-latency\"\nlatency = ";
+    for (lines, says) in [
+        (
+            "rate = \"8MB/s\"".to_owned(),
+            "rate = \"8MB/s\": only with `class = \"guaranteed-rate\"`",
+        ),
+        ("class = \"guaranteed-rate\"".to_owned(), "class = \"guaranteed-rate\": state the rate"),
+        ("cycle = \"4s\"".to_owned(), "cycle = \"4s\": only beside a `rate`"),
+        ("admission = \"best-effort\"".to_owned(), "admission = \"…\": only beside"),
+        ("access = \"read\"".to_owned(), "access = \"read\": only beside"),
+        (format!("{rate}\"8MB/s\"\nreserve = \"10%\""), "reserve = \"10%\": it follows from"),
+        (format!("{rate}\"8MB\""), "rate = \"8MB\": a rate is a size per second, like `8MB/s`"),
+        (format!("{rate}\"0B/s\""), "rate = \"0B/s\": a rate is 1B/s to 1TB/s"),
+        (format!("{rate}\"2TB/s\""), "rate = \"2TB/s\": a rate is 1B/s to 1TB/s"),
+        (format!("{rate}\"99999999999TB/s\""), "a rate is a size per second"),
+        (format!("{rate}\"8MB/s\"\ncycle = \"4\""), "cycle = \"4\": a time is a whole number"),
+        (format!("{rate}\"8MB/s\"\ncycle = \"0s\""), "cycle = \"0s\": a cycle is 50ms to 60s"),
+        (format!("{rate}\"8MB/s\"\ncycle = \"61s\""), "cycle = \"61s\": a cycle is 50ms to 60s"),
+        (format!("{rate}\"8MB/s\"\nadmission = {{ statistical = \"0%\" }}"), "above 0% and below"),
+        (
+            format!("{rate}\"8MB/s\"\nadmission = {{ statistical = \"1\" }}"),
+            "a share is 0% to 100%",
+        ),
+        (format!("{rate}\"8MB/s\"\naccess = \"some\""), "an access is `read`, `write` or `both`"),
+        (format!("{rate}\"8MB/s\"\nlatency = \"1s\""), "only with `class = \"guaranteed-latency"),
+        ("latency = \"60ms\"".to_owned(), "only with `class = \"guaranteed-latency\"`"),
+        ("class = \"guaranteed-latency\"".to_owned(), "state the bound to be kept"),
+        (format!("{latency}\"60ms\""), "reserve = \"0%\": above 0% with a latency bound"),
+        (
+            format!("{latency}\"0s\"\nreserve = \"5%\""),
+            "latency = \"0s\": a latency bound is above",
+        ),
+        (format!("{latency}\"2min\"\nreserve = \"5%\""), "above 0s and at most 60s"),
+    ] {
+        let error = promised(&lines).expect_err(&lines);
+        assert!(error.contains("vdisk v: ") && error.contains(says), "{lines}: {error}");
+    }
+    let error = promised(&format!("{rate}\"8MB/s\"\nadmission = \"maybe\"")).expect_err("maybe");
+    assert!(
+        error.contains("expected one of `deterministic`, `statistical`, `best-effort`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_promise_needs_a_profile_and_the_error_says_how_to_get_one() {
+    let rate = "class = \"guaranteed-rate\"\nrate = \"8MB/s\"";
+    let says = error("class = \"background\"", rate).replace("reserve", "");
+    assert!(says.contains("it follows from the rate"), "{says}");
+    let unprofiled =
+        GOOD.replace("reserve = \"12.5%\"", "").replace("class = \"background\"", rate);
+    let says = Config::parse(&unprofiled).expect_err("no profile").to_string();
+    assert!(
+        says.contains("vdisk b: rate = \"8000000B/s\": device disk has no `profile`"),
+        "{says}"
+    );
+    assert!(says.contains("`disktime device profile`"), "{says}");
+    let unchecked = format!("{unprofiled}\nadmission = \"best-effort\"");
+    Config::parse(&unchecked).expect("best effort needs none");
 }

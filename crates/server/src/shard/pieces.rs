@@ -113,6 +113,7 @@ impl Shard {
         let view = self.engine.stream(completion.stream).expect("streams outlive their requests");
         let charged = view.counters().charged.as_nanos();
         stats.charged_ns.store(charged, std::sync::atomic::Ordering::Relaxed);
+        self.publish_cycles(completion.stream);
         match (completion.outcome, error) {
             (Outcome::Done, _) => self.answer(key, Ok(())),
             (_, Some(error)) => self.answer(key, Err((error.to_nbd(), &error.to_string()))),

@@ -1,0 +1,181 @@
+//! A device's table, and what only shows with all its virtual disks at hand.
+
+use std::path::PathBuf;
+
+use disktime_core::Share;
+use disktime_model::preset::{self, Preset};
+use serde::Deserialize;
+
+use super::{ConfigError, VdiskConfig, check_name, share, value};
+use crate::backend::BackEndKind;
+use crate::layout::{Extent, LayoutError, Wanted, lay_out};
+
+/// All virtual disks of one memory back end together, in bytes.
+const MEMORY_MAX: u64 = 1 << 40;
+
+/// A device and its virtual disks.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// Its name.
+    pub name: String,
+    /// What stores its bytes.
+    pub back_end: BackEndKind,
+    /// The timing model in front of it.
+    pub emulate: Option<&'static Preset>,
+    /// A file that says what it does, as `disktime device profile` saves it.
+    pub profile: Option<PathBuf>,
+    /// A name in the core's registry of policies.
+    pub policy: String,
+    /// A name in the core's registry of cost models.
+    pub cost_model: String,
+    /// Pieces at the device at once.
+    pub queue_depth: u32,
+    /// Share kept free by admission.
+    pub headroom: Share,
+    /// Its virtual disks.
+    pub vdisks: Vec<VdiskConfig>,
+}
+
+impl DeviceConfig {
+    /// Where its virtual disks lie when it has `room` for them and these are placed already.
+    ///
+    /// # Errors
+    /// If they don't fit, or are not as recorded.
+    pub fn lay_out(&self, room: u64, recorded: &[Extent]) -> Result<Vec<Extent>, LayoutError> {
+        let wanted = self.vdisks.iter().map(|vdisk| {
+            let VdiskConfig { name, size, zone, .. } = vdisk;
+            Wanted { name, size: *size, zone: *zone }
+        });
+        lay_out(room, recorded, &wanted.collect::<Vec<_>>())
+    }
+
+    /// The emulated device's size in bytes.
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        self.emulate.map(|preset| (preset.build)(0).capacity_bytes())
+    }
+
+    /// Room for virtual disks as far as the configuration alone says.
+    pub(crate) fn room(&self) -> u64 {
+        let memory = self.back_end == BackEndKind::Memory;
+        self.capacity().unwrap_or(if memory { MEMORY_MAX } else { u64::MAX })
+    }
+
+    /// Why a zone means nothing here, where it does not; `size` is the device's, if it has one.
+    pub(crate) fn check_zones(&self, size: Option<u64>) -> Result<(), ConfigError> {
+        let zoned = || self.vdisks.iter().find_map(|vdisk| vdisk.zone.map(|zone| (vdisk, zone)));
+        if let (None, Some((vdisk, zone))) = (size, zoned()) {
+            let reason = format!(
+                "device {} has no start and end: `emulate` one, or give a file or a block device \
+                 as its back end",
+                self.name
+            );
+            return Err(value(&format!("vdisk {}: zone", vdisk.name), &zone.to_string(), reason));
+        }
+        Ok(())
+    }
+
+    /// Everything but the name and the virtual disks, to see whether it differs.
+    pub(crate) fn settings(&self) -> impl PartialEq + use<> {
+        let emulate = self.emulate.map(|preset| preset.name);
+        let names = (self.policy.clone(), self.cost_model.clone());
+        let files = (self.back_end.clone(), self.profile.clone());
+        (files, emulate, names, self.queue_depth, self.headroom)
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let name = &self.name;
+        let reserved = self.vdisks.iter().map(|vdisk| u64::from(vdisk.contract.reserve.ppm()));
+        let reserved = reserved.sum::<u64>();
+        let available = Share::PARTS - self.headroom.ppm();
+        if reserved > u64::from(available) {
+            let percent = |ppm: u64| format!("{}.{:04}%", ppm / 10_000, ppm % 10_000);
+            return Err(ConfigError::Whole(format!(
+                "device {name}: reservations come to {}, {} may be reserved: lower one, or the headroom",
+                percent(reserved),
+                Share::from_ppm(available).expect("a part of the whole"),
+            )));
+        }
+        let mut promised = self.vdisks.iter().filter(|_| self.profile.is_none());
+        let promised = promised.find_map(|vdisk| Some((vdisk, vdisk.needs_profile()?)));
+        if let Some((vdisk, (key, text))) = promised {
+            let reason = format!(
+                "device {name} has no `profile` to reckon with: make one with `disktime device \
+                 profile` and name its file there{}",
+                if key == "rate" { ", or set `admission = \"best-effort\"`" } else { "" }
+            );
+            return Err(value(&format!("vdisk {}: {key}", vdisk.name), &text, reason));
+        }
+        // A file's or block device's own size, and what is recorded of it, show when it is opened.
+        if self.back_end == BackEndKind::Memory {
+            self.check_zones(self.capacity())?;
+        }
+        let whole = |error: LayoutError| ConfigError::Whole(format!("device {name}: {error}"));
+        self.lay_out(self.room(), &[]).map(drop).map_err(whole)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeviceTable {
+    name: String,
+    back_end: String,
+    emulate: Option<String>,
+    profile: Option<PathBuf>,
+    policy: Option<String>,
+    cost_model: Option<String>,
+    queue_depth: Option<u32>,
+    headroom: Option<String>,
+}
+
+impl DeviceTable {
+    pub(super) fn check(&self) -> Result<DeviceConfig, ConfigError> {
+        let key = |key: &str| format!("device {}: {key}", self.name);
+        check_name("device", &self.name)?;
+        let back_end = self.back_end.parse();
+        let back_end = back_end.map_err(|why| value(&key("back_end"), &self.back_end, why))?;
+        let emulate = self.emulate.as_deref().map(|name| {
+            let known = || preset::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();
+            preset::find(name).ok_or_else(|| {
+                value(
+                    &key("emulate"),
+                    name,
+                    format!("no such preset; there are: {}", known().join(", ")),
+                )
+            })
+        });
+        let emulate = emulate.transpose()?;
+        let policy = self.policy.clone().unwrap_or_else(|| "zygaria".to_owned());
+        if disktime_core::policy::find(&policy).is_none() {
+            let error = disktime_core::ConfigError::UnknownPolicy(policy.clone());
+            return Err(value(&key("policy"), &policy, error.to_string()));
+        }
+        let cost_model = self.cost_model.clone().unwrap_or_else(|| "fixed".to_owned());
+        if disktime_core::cost::find(&cost_model).is_none() {
+            let error = disktime_core::ConfigError::UnknownCostModel(cost_model.clone());
+            return Err(value(&key("cost_model"), &cost_model, error.to_string()));
+        }
+        let most = emulate.map_or(1024, |preset| (preset.build)(0).queue_depth());
+        let queue_depth = self.queue_depth.unwrap_or(1);
+        if !(1..=most).contains(&queue_depth) {
+            let text = queue_depth.to_string();
+            return Err(value(
+                &key("queue_depth"),
+                &text,
+                format!("this device takes 1 to {most}"),
+            ));
+        }
+        let headroom = share(&key("headroom"), self.headroom.as_deref(), Share::ZERO)?;
+        Ok(DeviceConfig {
+            name: self.name.clone(),
+            back_end,
+            emulate,
+            profile: self.profile.clone(),
+            policy,
+            cost_model,
+            queue_depth,
+            headroom,
+            vdisks: Vec::new(),
+        })
+    }
+}

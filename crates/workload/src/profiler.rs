@@ -1,0 +1,289 @@
+//! An automatic profiler: what admission needs to know of a device, found out from outside.
+//!
+//! After paper ucsb, section III-C ("Disk Profiler"), whose scheduler rests on the disk model that
+//! one makes. Requests go out one at a time, and only their times are looked at:
+//!
+//! 1. **Rotation** ([`rotation`]): small reads that step backwards, so that no reading ahead serves
+//!    them, complete at fixed angles whatever the pauses between.
+//! 2. **Rates** ([`streams`]): sequential streams at up to 96 places; a segmentation makes zones.
+//! 3. **Seeks** ([`seeks`]): pairs of places at many distances. Each request is issued so that it
+//!    bisects what the time without rotational wait can still be.
+//!
+//! Does not know: clocks, sockets, files, device models, and what a device has inside. Sans-IO: ask
+//! [`Profiler::next`], carry it out, say so to [`Profiler::completed`], until there is no next.
+
+mod assemble;
+mod file;
+mod found;
+mod places;
+mod rotation;
+mod seeks;
+mod segments;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+pub use found::{Found, Misfit, Rate, Seek};
+
+use crate::random;
+use crate::spec::IoOp;
+use disktime_core::{Duration, Instant};
+use rotation::Rotation;
+use seeks::Seeks;
+use std::fmt;
+use streams::Streams;
+
+/// Smallest device that can be profiled, in bytes.
+pub const SIZE_MIN: u64 = 16 << 20;
+/// What offsets are a multiple of, in bytes: what direct I/O takes anywhere.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Longest request, in bytes.
+pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// Shortest and longest time to profile for; less finds nothing.
+pub const BUDGET_MIN: Duration = Duration::from_secs(2);
+/// See [`BUDGET_MIN`].
+pub const BUDGET_MAX: Duration = Duration::from_secs(24 * 3600);
+/// What all the disks we know are done well within.
+pub const BUDGET_DEFAULT: Duration = Duration::from_secs(150);
+
+/// What to profile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProfilerOptions {
+    /// What to call the device.
+    pub name: String,
+    /// The device's size in bytes, at least [`SIZE_MIN`].
+    pub size: u64,
+    /// Whether its contents may be destroyed: only then writes are measured.
+    pub writes: bool,
+    /// When to stop: the last request is issued before it is over.
+    pub budget: Duration,
+    /// Where to look is drawn from it.
+    pub seed: u64,
+}
+
+/// A request to issue when nothing is outstanding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Issue {
+    /// When, never before the last completion; later distorts nothing, since times are measured.
+    pub at: Instant,
+    /// What. A flush has no bytes.
+    pub op: IoOp,
+}
+
+/// How far a profiler is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// What it looks for.
+    pub phase: &'static str,
+    /// How much of everything is done, 0 to 1.
+    pub part: f64,
+    /// Requests that have completed.
+    pub requests: u64,
+}
+
+/// Why there is no profiler, or no profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProfilerError {
+    /// A device too small to be profiled.
+    Size {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// A budget out of range.
+    Budget {
+        /// As asked.
+        budget: Duration,
+    },
+    /// The time was over before anything was found.
+    Nothing {
+        /// What was still missing.
+        missing: &'static str,
+    },
+}
+
+impl fmt::Display for ProfilerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { size } => {
+                write!(f, "size: {size} bytes; at least {SIZE_MIN} can be profiled")
+            }
+            Self::Budget { budget } => write!(
+                f,
+                "budget: {budget:?}; {BUDGET_MIN:?} to {BUDGET_MAX:?} are possible, and a hard \
+                 disk takes {BUDGET_DEFAULT:?}"
+            ),
+            Self::Nothing { missing } => {
+                write!(
+                    f,
+                    "the time was over before there was a figure for {missing}: raise the budget"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProfilerError {}
+
+/// A request that has completed.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    op: IoOp,
+    at: Instant,
+    took: Duration,
+}
+
+/// Finds out a device's [`Found`].
+#[derive(Debug)]
+pub struct Profiler {
+    options: ProfilerOptions,
+    stage: Stage,
+    rotation: Option<rotation::Turn>,
+    streams: Vec<streams::Place>,
+    seeks: Vec<seeks::Measured>,
+    outstanding: Option<IoOp>,
+    begun: Option<Instant>,
+    now: Instant,
+    requests: u64,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Rotation(Rotation),
+    Streams(Streams),
+    Seeks(Seeks),
+    Over,
+}
+
+/// Parts of the budget by the end of which a stage must be over: rotation, rates, seeks.
+const SHARES_PERCENT: [u64; 3] = [8, 55, 98];
+
+impl Profiler {
+    /// A profiler that has done nothing yet.
+    ///
+    /// # Errors
+    /// [`ProfilerError::Size`] or [`ProfilerError::Budget`].
+    pub fn new(options: ProfilerOptions) -> Result<Self, ProfilerError> {
+        let ProfilerOptions { size, budget, seed, .. } = options;
+        if size < SIZE_MIN {
+            return Err(ProfilerError::Size { size });
+        }
+        if !(BUDGET_MIN..=BUDGET_MAX).contains(&budget) {
+            return Err(ProfilerError::Budget { budget });
+        }
+        let random = random::stream(seed, "profiler", "rotation");
+        Ok(Self {
+            stage: Stage::Rotation(Rotation::new(size, random)),
+            options,
+            rotation: None,
+            streams: Vec::new(),
+            seeks: Vec::new(),
+            outstanding: None,
+            begun: None,
+            now: Instant::ZERO,
+            requests: 0,
+        })
+    }
+
+    /// The next request, or `None` when all is done; the same one until it is
+    /// [`completed`](Self::completed) only if `now` is.
+    ///
+    /// # Panics
+    /// If a request is outstanding.
+    pub fn next(&mut self, now: Instant) -> Option<Issue> {
+        assert!(self.outstanding.is_none(), "one request at a time");
+        let begun = *self.begun.get_or_insert(now);
+        self.now = now;
+        loop {
+            let next = match &mut self.stage {
+                Stage::Rotation(stage) => stage.next(now),
+                Stage::Streams(stage) => stage.next(now),
+                Stage::Seeks(stage) => stage.next(now),
+                Stage::Over => return None,
+            };
+            if let Some(issue) = next.filter(|issue| issue.at < self.deadline(begun)) {
+                self.outstanding = Some(issue.op);
+                return Some(issue);
+            }
+            self.go_on(begun);
+        }
+    }
+
+    /// The request has completed at `now`, so long after it was issued.
+    ///
+    /// # Panics
+    /// If none is outstanding.
+    pub fn completed(&mut self, now: Instant, took: Duration) {
+        let op = self.outstanding.take().expect("what completes was issued");
+        self.now = now;
+        self.requests += 1;
+        let done = Done { op, at: now, took };
+        match &mut self.stage {
+            Stage::Rotation(stage) => stage.completed(done),
+            Stage::Streams(stage) => stage.completed(done),
+            Stage::Seeks(stage) => stage.completed(done),
+            Stage::Over => {}
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let [first, second, third] = SHARES_PERCENT.map(|percent| percent as f64 / 100.0);
+        let (phase, part) = match &self.stage {
+            Stage::Rotation(stage) => ("rotation", first * stage.part()),
+            Stage::Streams(stage) => ("rates", first + (second - first) * stage.part()),
+            Stage::Seeks(stage) => ("seeks", second + (third - second) * stage.part()),
+            Stage::Over => ("done", 1.0),
+        };
+        Progress { phase, part, requests: self.requests }
+    }
+
+    /// What was found, after [`next`](Self::next) has answered `None`; before, what was found so far.
+    ///
+    /// # Errors
+    /// [`ProfilerError::Nothing`] if the budget was too short.
+    pub fn finish(self) -> Result<Found, ProfilerError> {
+        assemble::found(&assemble::Raw {
+            name: &self.options.name,
+            size: self.options.size,
+            writes: self.options.writes,
+            turn: self.rotation,
+            places: &self.streams,
+            seeks: &self.seeks,
+            requests: self.requests,
+            took: self.now.since(self.begun.unwrap_or(self.now)),
+        })
+    }
+
+    fn deadline(&self, begun: Instant) -> Instant {
+        let percent = match self.stage {
+            Stage::Rotation(_) => SHARES_PERCENT[0],
+            Stage::Streams(_) => SHARES_PERCENT[1],
+            Stage::Seeks(_) | Stage::Over => SHARES_PERCENT[2],
+        };
+        begun + Duration::from_nanos(self.options.budget.as_nanos() / 100 * percent)
+    }
+
+    /// Keeps what a stage has found, and begins the next.
+    fn go_on(&mut self, begun: Instant) {
+        let ProfilerOptions { size, writes, seed, .. } = self.options;
+        let random = random::stream(seed, "profiler", "seeks");
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Rotation(stage) => {
+                self.rotation = stage.finish();
+                self.stage = Stage::Streams(Streams::new(size, writes, Duration::ZERO));
+                let left = self.deadline(begun).since(self.now);
+                Stage::Streams(Streams::new(size, writes, left))
+            }
+            Stage::Streams(stage) => {
+                self.streams = stage.finish();
+                Stage::Seeks(Seeks::new(size, writes, self.rotation, random))
+            }
+            Stage::Seeks(stage) => {
+                self.seeks = stage.finish();
+                Stage::Over
+            }
+            Stage::Over => Stage::Over,
+        };
+    }
+}

@@ -1,0 +1,100 @@
+//! A profiler without a device: its bounds, its errors and its file.
+
+use super::*;
+use disktime_core::{Positioning, Profile, Transfer, Zone};
+
+fn options() -> ProfilerOptions {
+    let budget = Duration::from_secs(10);
+    ProfilerOptions { name: "d".to_owned(), size: 1 << 30, writes: false, budget, seed: 1 }
+}
+
+/// Answers everything after the same time.
+fn run(mut profiler: Profiler, each: Duration) -> (Profiler, Instant) {
+    let mut now = Instant::from_nanos(5);
+    while let Some(Issue { at, op }) = profiler.next(now) {
+        assert!(at >= now && op.offset + op.bytes <= 1 << 30, "{op:?}");
+        assert!(op.kind == disktime_core::Kind::Read, "{op:?}");
+        now = at + each;
+        profiler.completed(now, each);
+    }
+    (profiler, now)
+}
+
+#[test]
+fn what_does_not_turn_is_found_not_to() {
+    let each = Duration::from_micros(80);
+    let (profiler, _) = run(Profiler::new(options()).unwrap(), each);
+    assert!(profiler.progress().part >= 1.0);
+    let found = profiler.finish().unwrap();
+    assert_eq!(found.rotation, None);
+    assert_eq!(found.profile.check(), Ok(()));
+    assert_eq!(found.profile.size(), 1 << 30);
+    let zone = found.profile.zones[0];
+    // Nothing but time per request.
+    assert!(zone.read.per_request > Duration::from_micros(79), "{zone:?}");
+    for at in &found.profile.positioning {
+        assert!(at.mean <= each && at.worst >= each && at.deviation == Duration::ZERO, "{at:?}");
+    }
+}
+
+#[test]
+fn a_slow_device_ends_in_time_without_a_profile() {
+    let each = Duration::from_millis(300);
+    let (profiler, now) = run(Profiler::new(options()).unwrap(), each);
+    assert!(now <= Instant::ZERO + Duration::from_secs(11), "{now:?}");
+    assert!(profiler.finish().is_ok());
+    let (profiler, _) = run(Profiler::new(options()).unwrap(), Duration::from_secs(20));
+    let error = profiler.finish().unwrap_err();
+    assert_eq!(error, ProfilerError::Nothing { missing: "rates" });
+    assert!(error.to_string().contains("raise the budget"), "{error}");
+}
+
+#[test]
+fn sizes_and_budgets_out_of_range_are_named() {
+    let small = ProfilerOptions { size: 1 << 20, ..options() };
+    let said = Profiler::new(small).unwrap_err().to_string();
+    assert_eq!(said, "size: 1048576 bytes; at least 16777216 can be profiled");
+    let short = ProfilerOptions { budget: Duration::from_millis(5), ..options() };
+    let said = Profiler::new(short).unwrap_err().to_string();
+    assert!(said.starts_with("budget: 5ms; 2s to"), "{said}");
+}
+
+fn found() -> Found {
+    let transfer = Transfer { per_request: Duration::from_nanos(3), bytes_per_second: 1_000 };
+    let zones = vec![Zone { end: 1 << 30, read: transfer, write: transfer }];
+    let (mean, worst) = (Duration::from_nanos(5), Duration::from_nanos(9));
+    let positioning = vec![Positioning { distance: 4096, mean, deviation: mean, worst }];
+    Found {
+        name: "d".to_owned(),
+        profile: Profile { zones, positioning },
+        rotation: Some(Duration::from_nanos(8_333_333)),
+        overhead: Duration::from_nanos(1),
+        writes: false,
+        seeks: vec![Seek { distance: 4096, from: 0, time: mean, samples: 3 }],
+        rates: vec![Rate { offset: 0, bytes_per_second: 1_000 }],
+        requests: 7,
+        took: Duration::from_secs(1),
+    }
+}
+
+#[test]
+fn a_file_is_read_as_it_was_written() {
+    let text = toml::to_string(&found()).unwrap();
+    assert_eq!(toml::from_str::<Found>(&text).unwrap(), found());
+    let refused = |from: &str, to: &str| {
+        let changed = text.replace(from, to);
+        assert_ne!(changed, text);
+        toml::from_str::<Found>(&changed).unwrap_err().to_string()
+    };
+    assert!(refused("mean_ns = 5", "mean_ns = 50").contains("positioning[0].mean_ns: above"));
+    assert!(refused("bytes_per_second = 1000", "bytes_per_second = 0").contains("zones[0]"));
+    assert!(refused("size_bytes = 1073741824", "size_bytes = 1").contains("size_bytes: 1, but"));
+    assert!(refused("requests", "request").contains("request"));
+}
+
+#[test]
+fn a_profile_of_another_device_is_refused() {
+    assert_eq!(found().fits(1 << 30), Ok(()));
+    let said = found().fits(1 << 31).unwrap_err().to_string();
+    assert!(said.contains("1073741824 bytes, this one has 2147483648"), "{said}");
+}
