@@ -65,39 +65,37 @@ impl Engine {
             return Ok(Plan { piece_max: u64::MAX, ..Plan::default() });
         }
         let all = self.proposed(proposal);
-        let rates: Vec<_> =
-            all.iter().filter(|(_, contract, _)| contract.class == Class::GuaranteedRate).collect();
-        let others = all.iter().filter(|(_, contract, _)| contract.class != Class::GuaranteedRate);
-        let asked_ppm = others.clone().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
+        let of = |class: Class| all.iter().filter(move |(_, it, _)| it.class == class);
+        let rates: Vec<_> = of(Class::GuaranteedRate).collect();
+        let bounds: Vec<_> = of(Class::GuaranteedLatency).collect();
+        let ppm = |(_, it, _): &Asking| u64::from(it.reserve.ppm());
+        let ahead_ppm = bounds.iter().map(|it| ppm(it)).sum::<u64>();
+        let asked = all.iter().filter(|(_, it, _)| it.class != Class::GuaranteedRate);
+        let asked_ppm = asked.map(ppm).sum::<u64>();
         Self::book(asked_ppm, proposal)?;
-        let bounds: Vec<_> = others
-            .clone()
-            .filter(|(_, contract, _)| contract.class == Class::GuaranteedLatency)
-            .collect();
         let piece_max = self.piece_beside(&bounds, proposal.depth)?;
-        let ahead_ppm = bounds.iter().map(|(_, it, _)| u64::from(it.reserve.ppm())).sum::<u64>();
         let latency_burst = part(ahead_ppm, self.period);
-        let Some(profile) = self.guarantees.profile.as_ref().filter(|_| !rates.is_empty()) else {
+        let plan = Plan { piece_max, latency_burst, ..Plan::default() };
+        if rates.is_empty() {
+            return Ok(plan);
+        }
+        let Some(profile) = &self.guarantees.profile else {
             let granted = rates.iter().map(|(id, contract, _)| unchecked(*id, *contract));
-            let granted = granted.collect::<Result<Vec<_>, _>>()?;
-            let piece_max =
-                if rates.is_empty() { piece_max } else { piece_max.min(PIECES_BESIDE_RATES[0]) };
-            return Ok(Plan { granted, piece_max, latency_burst, ..Plan::default() });
+            let piece_max = piece_max.min(PIECES_BESIDE_RATES[0]);
+            return Ok(Plan { granted: granted.collect::<Result<_, _>>()?, piece_max, ..plan });
         };
-        let demands = rates
-            .iter()
-            .map(|(id, it, extent)| {
-                let rate = it.rate.ok_or(ChangeError::NoRate(*id))?;
-                Ok(Demand { rate, extent: *extent })
-            })
-            .collect::<Result<Vec<_>, ChangeError>>()?;
+        let demand = |(id, it, extent): &&Asking| {
+            let rate = it.rate.ok_or(ChangeError::NoRate(*id))?;
+            Ok(Demand { rate, extent: *extent })
+        };
+        let demands = rates.iter().map(demand).collect::<Result<Vec<_>, ChangeError>>()?;
+        let bounds = bounds.len() as u64;
         let beside = |piece_max: u64| {
-            let one = admission::latency_bound(profile, piece_max, piece_max, 0).as_nanos();
+            let piece = admission::latency_bound(profile, piece_max, piece_max, 0);
             // Guaranteed latency pays for the seeks back that it causes from its reservation; each
             // stream may overdraw that by a piece and a seek.
-            let bounds = bounds.len() as u64;
             let pieces = (u64::from(proposal.depth) - 1).saturating_add(2 * bounds);
-            let pieces = Duration::from_nanos(one.saturating_mul(pieces));
+            let pieces = Duration::from_nanos(piece.as_nanos().saturating_mul(pieces));
             let others = Others {
                 reserved: share(asked_ppm),
                 headroom: proposal.headroom,
@@ -105,38 +103,19 @@ impl Engine {
                 blocking_bytes: piece_max,
             };
             let admitted = admission::admit(profile, &demands, &others)?;
-            Ok((admitted, others, Duration::from_nanos(one)))
+            Ok(Trial { admitted, others, piece, piece_max })
         };
-        // The first pieces with which best effort can go ahead on slack, else with which all fit.
-        let pieces = PIECES_BESIDE_RATES.map(|piece| piece.min(piece_max));
-        let usable = |found: &Result<(Admitted, Others, Duration), AdmissionError>| {
-            found.as_ref().is_ok_and(|(Admitted { slack, .. }, _, piece)| {
-                slack.cap.as_nanos() > slack.seek_back.as_nanos().saturating_add(piece.as_nanos())
-            })
-        };
-        let mut tried = pieces.map(|piece| (beside(piece), piece)).into_iter();
-        let mut found = tried.next().expect("there are pieces to try");
-        for next in tried {
-            if !usable(&found.0) && (found.0.is_err() || usable(&next.0)) {
-                found = next;
-            }
-        }
-        let (found, piece_max) = found;
         let name = |place: usize| rates[place].0.0 as usize;
-        let (admitted, others, piece) =
-            found.map_err(|error| ChangeError::Admission(error.renamed(name)))?;
-        let longest = admitted.streams.iter().map(|granted| granted.cycle).max();
-        let longest = longest.unwrap_or(Duration::ZERO);
-        let Slack { rate, cap, .. } = admitted.slack;
-        let interruptions =
-            sum(&[others.latency_burst, part(ahead_ppm + u64::from(rate.ppm()), longest), cap]);
-        let granted = rates.iter().zip(&admitted.streams).map(|((id, it, _), granted)| {
+        let trial = best(PIECES_BESIDE_RATES.map(|piece| beside(piece.min(piece_max))))
+            .map_err(|error| ChangeError::Admission(error.renamed(name)))?;
+        let interruptions = trial.interruptions(ahead_ppm);
+        let granted = rates.iter().zip(&trial.admitted.streams).map(|((id, it, _), granted)| {
             let checked = it.rate.is_some_and(|rate| rate.admission != Admission::BestEffort);
             let allowance = checked.then(|| sum(&[granted.allowance, interruptions]));
             Grant { stream: *id, granted: *granted, allowance }
         });
-        let slack = Some((admitted.slack, piece));
-        Ok(Plan { granted: granted.collect(), slack, piece_max, latency_burst })
+        let slack = Some((trial.admitted.slack, trial.piece));
+        Ok(Plan { granted: granted.collect(), slack, piece_max: trial.piece_max, latency_burst })
     }
 
     fn book(asked_ppm: u64, proposal: &Proposal<'_>) -> Result<(), ChangeError> {
@@ -207,6 +186,49 @@ impl Engine {
             self.renew_heads();
         }
     }
+}
+
+/// What admission answered for one length of pieces.
+struct Trial {
+    admitted: Admitted,
+    others: Others,
+    /// The longest that a piece takes.
+    piece: Duration,
+    piece_max: u64,
+}
+
+impl Trial {
+    /// Best effort can go ahead on slack.
+    fn has_slack(&self) -> bool {
+        let Slack { cap, seek_back, .. } = self.admitted.slack;
+        cap > sum(&[seek_back, self.piece])
+    }
+
+    /// Time that others' interruptions may add to any stream's cycle.
+    fn interruptions(&self, ahead_ppm: u64) -> Duration {
+        let cycles = self.admitted.streams.iter().map(|granted| granted.cycle);
+        let longest = cycles.max().unwrap_or(Duration::ZERO);
+        let Slack { rate, cap, .. } = self.admitted.slack;
+        let ahead = part(ahead_ppm + u64::from(rate.ppm()), longest);
+        sum(&[self.others.latency_burst, ahead, cap])
+    }
+}
+
+/// The first trial in which best effort can go ahead on slack, else the first in which all fit; or
+/// why the last, of the smallest pieces, did not.
+fn best<const N: usize>(
+    trials: [Result<Trial, AdmissionError>; N],
+) -> Result<Trial, AdmissionError> {
+    let mut found: Option<Trial> = None;
+    let mut refused = None;
+    for trial in trials {
+        match trial {
+            Ok(trial) if trial.has_slack() => return Ok(trial),
+            Ok(trial) => found = found.or(Some(trial)),
+            Err(error) => refused = Some(error),
+        }
+    }
+    found.ok_or_else(|| refused.expect("there are pieces to try"))
 }
 
 /// A best-effort rate without a profile: its cycle is what it says, or a second.
