@@ -16,15 +16,27 @@ use serde::Serialize;
 
 use crate::BadInput;
 
+mod recorder;
 mod view;
 
 const EXAMPLES: &str = "\
 Examples:
   disktime demo
   disktime demo --for 60s --split 90/10
+  disktime demo --scene recorder
   disktime demo --json | jq .streams
 
-Exits with 0 if each virtual disk got its reserved share of disk time within 2 points.";
+Exits with 0 if each virtual disk got its reserved share of disk time within 2 points; in the
+scene `recorder`, if every camera got its rate in every cycle.";
+
+/// What is shown.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scene {
+    /// Two virtual disks, each with a share of the disk's time.
+    Split,
+    /// Cameras that write at a guaranteed rate while a backup storms.
+    Recorder,
+}
 
 /// The emulated disk.
 const PRESET: &str = "deskstar-34gxp";
@@ -52,6 +64,9 @@ pub struct Arguments {
     /// How long both share the disk, like `20s` or `2m`
     #[arg(long = "for", value_name = "TIME", default_value = "20s")]
     duration: humantime::Duration,
+    /// What to show
+    #[arg(long, value_enum, default_value = "split")]
+    scene: Scene,
     /// Reservations of the sequential and of the random virtual disk in per cent
     #[arg(long, value_name = "A/B", default_value = "70/30", value_parser = parse_split)]
     split: [u32; 2],
@@ -115,11 +130,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .context("signals can't be handled")?;
     }
+    let shared: Duration = *arguments.duration;
+    if shared < Duration::from_secs(1) || shared > Duration::from_secs(24 * 3600) {
+        bail!(BadInput(format!("--for {}: 1s to 24h", arguments.duration)));
+    }
+    if arguments.scene == Scene::Recorder {
+        return recorder::run(shared, arguments.json, &stop);
+    }
     let directory = tempfile::Builder::new().prefix("disktime-demo-").tempdir()?;
     let server = Server::start(config(directory.path(), arguments.split)?)?;
     let view = view::View::new(arguments.json, arguments.split);
     let demo = Demo { server, stop, view };
-    let report = demo.run(arguments)?;
+    let report = demo.run(arguments, shared)?;
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -135,11 +157,7 @@ struct Demo {
 }
 
 impl Demo {
-    fn run(&self, arguments: &Arguments) -> anyhow::Result<Report> {
-        let shared: Duration = *arguments.duration;
-        if shared < Duration::from_secs(1) || shared > Duration::from_secs(24 * 3600) {
-            bail!(BadInput(format!("--for {}: 1s to 24h", arguments.duration)));
-        }
+    fn run(&self, arguments: &Arguments, shared: Duration) -> anyhow::Result<Report> {
         let alone = (shared / 4).clamp(Duration::from_secs(3), Duration::from_secs(10));
         let mut alone_iops = Vec::new();
         for index in 0..2 {
@@ -173,12 +191,12 @@ impl Demo {
     fn phase(&self, name: &str, disks: &[usize], length: Duration) -> anyhow::Result<Vec<Rate>> {
         let loads =
             disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
-        self.wait_until(now() + SETTLE)?;
+        wait_until(&self.stop, now() + SETTLE)?;
         let start = disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
         let (begin, mut last) = (now(), start.clone());
         let end = begin + length;
         while now() < end {
-            self.wait_until((now() + TICK).min(end))?;
+            wait_until(&self.stop, (now() + TICK).min(end))?;
             let samples = disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
             let rows = (0..disks.len()).map(|at| {
                 let total = rate(start[at], samples[at]);
@@ -222,16 +240,17 @@ impl Demo {
         let stats = &self.disk(index).stats;
         Sample { at: now(), requests: stats.requests(), charged: stats.charged() }
     }
+}
 
-    fn wait_until(&self, until: Instant) -> anyhow::Result<()> {
-        while now() < until {
-            if self.stop.load(Ordering::Relaxed) {
-                bail!("stopped");
-            }
-            sleep((until - now()).min(TICK));
+/// Waits, unless a signal says to stop.
+fn wait_until(stop: &AtomicBool, until: Instant) -> anyhow::Result<()> {
+    while now() < until {
+        if stop.load(Ordering::Relaxed) {
+            bail!("stopped");
         }
-        Ok(())
+        sleep((until - now()).min(TICK));
     }
+    Ok(())
 }
 
 fn rate(from: Sample, to: Sample) -> Rate {

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod demo;
+mod device;
 mod paper;
 mod serve;
 mod sim;
@@ -34,6 +35,8 @@ enum Command {
     Paper(paper::Arguments),
     /// Run a scenario in virtual time
     Sim(sim::Arguments),
+    /// Find out what a device does
+    Device(device::Arguments),
     /// Measure
     Bench(bench::Arguments),
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Paper(arguments) => paper::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Device(arguments) => device::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -15,6 +15,7 @@ mod experiment;
 pub mod page;
 mod plot;
 mod runner;
+mod ucsb;
 mod zygaria;
 
 pub use disktime_sim as sim;
@@ -22,6 +23,7 @@ pub use disktime_sim as sim;
 pub use chart::{Axis, Line, Marks, Panel, Scale, Series};
 pub use experiment::{Check, Experiment, Report, Sample};
 pub use runner::run;
+pub use ucsb::sets;
 
 /// A paper that is reproduced.
 pub struct Paper {
@@ -36,7 +38,7 @@ pub struct Paper {
 }
 
 /// Every paper.
-pub static PAPERS: &[Paper] = &[zygaria::PAPER];
+pub static PAPERS: &[Paper] = &[zygaria::PAPER, ucsb::PAPER];
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

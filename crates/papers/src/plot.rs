@@ -20,8 +20,14 @@ const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(31, 41, 55);
 const GRID: RGBColor = RGBColor(225, 229, 235);
 /// Distinguishable with any colour vision (Okabe & Ito, 2008).
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(230, 159, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(213, 94, 0),
+];
 /// Of the gap between two bars' places, how much the bars fill.
 const BAR_FILL: f64 = 0.72;
 

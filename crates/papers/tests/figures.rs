@@ -36,6 +36,10 @@ figures! {
     zygaria_9 "zygaria-9",
     zygaria_10 "zygaria-10",
     zygaria_11 "zygaria-11",
+    ucsb_eq1 "ucsb-eq1",
+    ucsb_5 "ucsb-5",
+    ucsb_6 "ucsb-6",
+    ucsb_7 "ucsb-7",
 }
 
 /// `zygaria_11` is known to fail: what it misses must stay all that it misses.

@@ -3,7 +3,12 @@
 //! The checkers keep their own counts from what they see pass (arrivals, dispatches, completions,
 //! the device's own times), so an engine that miscounts, loses, favours or starves is noticed.
 
-use disktime_core::{Contract, DeviceTime, Duration, Instant, StreamCounters, StreamId};
+mod cycles;
+
+use cycles::Cycles;
+use disktime_core::{
+    Admission, Class, Contract, DeviceTime, Duration, Instant, StreamCounters, StreamId, admission,
+};
 
 /// A promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,8 +19,11 @@ pub enum Check {
     Time,
     /// At most limit·W + limit·p + (D+1)·c_max in any window W.
     Limit,
-    /// At least f·W - u - (D+1)·c_max in any window W in which a stream is backlogged throughout.
+    /// At least f·W - u - (D+1)·c_max - B in any window W in which a stream is backlogged
+    /// throughout, B what guaranteed classes may take ahead at once.
     Guarantee,
+    /// A deterministic rate is kept in every cycle.
+    Cycle,
     /// A backlogged stream with a share is served before long.
     Starvation,
 }
@@ -48,6 +56,8 @@ struct Seen {
     worst_over_ns: i64,
     waits_since: Option<Instant>,
     longest_wait: Duration,
+    /// Of a deterministic rate.
+    cycles: Option<Cycles>,
     /// Its contract has changed: bounds over windows across the change do not apply.
     changed: bool,
 }
@@ -66,6 +76,8 @@ pub(crate) struct Bounds {
 pub(crate) struct Checks {
     bounds: Bounds,
     seen: Vec<Seen>,
+    /// What guaranteed classes may take ahead.
+    ahead: Ahead,
     dearest_ns: i64,
     busy_ns: u64,
 }
@@ -84,23 +96,33 @@ impl Checks {
             worst_over_ns: 0,
             waits_since: None,
             longest_wait: Duration::ZERO,
+            cycles: Cycles::of(contract),
             changed: false,
         };
-        Self { bounds, seen: contracts.iter().map(seen).collect(), dearest_ns: 0, busy_ns: 0 }
+        let seen = contracts.iter().map(seen).collect();
+        let ahead = Ahead::of(contracts, bounds.period);
+        Self { bounds, seen, ahead, dearest_ns: 0, busy_ns: 0 }
     }
 
-    pub(crate) fn arrived(&mut self, now: Instant, stream: StreamId) {
+    pub(crate) fn arrived(&mut self, now: Instant, stream: StreamId, bytes: u64) {
         let seen = &mut self.seen[stream.0 as usize];
         if seen.backlog() == 0 {
             seen.lowest_owed = Some(seen.owed_ns(now));
             seen.waits_since = Some(now);
         }
         seen.arrived += 1;
+        if let Some(cycles) = &mut seen.cycles {
+            cycles.arrived(now, bytes);
+        }
     }
 
-    pub(crate) fn dispatched(&mut self, now: Instant, stream: StreamId) {
+    /// A piece went out; `last` if nothing of its request waits any more.
+    pub(crate) fn dispatched(&mut self, now: Instant, stream: StreamId, bytes: u64, last: bool) {
         let seen = &mut self.seen[stream.0 as usize];
-        seen.dispatched += 1;
+        seen.dispatched += u64::from(last);
+        if let Some(cycles) = &mut seen.cycles {
+            cycles.dispatched(now, bytes);
+        }
         let waited = seen.waits_since.map_or(Duration::ZERO, |since| now.since(since));
         seen.longest_wait = seen.longest_wait.max(waited);
         seen.waits_since = (seen.backlog() > 0).then_some(now);
@@ -110,13 +132,17 @@ impl Checks {
         }
     }
 
-    /// A piece came back that the device worked on for `service`, from `began`.
-    pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, service: Duration) {
+    /// A piece came back.
+    pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, back: Back) {
+        let Back { service, bytes, over } = back;
         let began = now - service;
         self.dearest_ns = self.dearest_ns.max(service.as_tokens());
         self.busy_ns += service.as_nanos();
         let seen = &mut self.seen[stream.0 as usize];
-        seen.completed += 1;
+        seen.completed += u64::from(over);
+        if let Some(cycles) = &mut seen.cycles {
+            cycles.completed(now, bytes);
+        }
         seen.measure_lag(began);
         let over = seen.over_ns(began);
         seen.lowest_over = seen.lowest_over.min(over);
@@ -128,9 +154,11 @@ impl Checks {
         }
     }
 
-    pub(crate) fn changed(&mut self, stream: StreamId, contract: Contract) {
+    /// A stream has another contract; `all` are everyone's as granted.
+    pub(crate) fn changed(&mut self, stream: StreamId, all: &[Contract]) {
         let seen = &mut self.seen[stream.0 as usize];
-        (seen.contract, seen.changed) = (contract, true);
+        (seen.contract, seen.changed) = (all[stream.0 as usize], true);
+        self.ahead = self.ahead.most(Ahead::of(all, self.bounds.period));
     }
 
     /// What did not hold, at the end of the run.
@@ -142,7 +170,7 @@ impl Checks {
     ) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (id, counters) in (0..).map(StreamId).zip(counters) {
-            self.seen[id.0 as usize].measure_lag(now);
+            self.seen[id.0 as usize].end(now);
             let seen = &self.seen[id.0 as usize];
             let mut found =
                 |check, what| violations.push(Violation { check, stream: Some(id), what });
@@ -164,6 +192,9 @@ impl Checks {
             }
             if let Some(what) = self.starved(seen, now) {
                 found(Check::Starvation, what);
+            }
+            if let Some(what) = seen.missed(counters) {
+                found(Check::Cycle, what);
             }
         }
         violations.extend(self.time(counters, time));
@@ -196,28 +227,131 @@ impl Checks {
     }
 
     fn behind(&self, seen: &Seen) -> Option<String> {
-        let allowed =
-            part(self.bounds.period.as_tokens(), seen.contract.reserve.ppm()) + self.blocking_ns();
+        let ahead = self.ahead_ns(seen)?;
+        let credit = part(self.bounds.period.as_tokens(), seen.contract.reserve.ppm());
+        let allowed = credit + self.blocking_ns() + ahead;
         let lag = seen.worst_lag_ns;
-        let broken = self.bounds.guarantee && lag > allowed && !seen.changed;
+        let broken = lag > allowed && !seen.changed;
         broken.then(|| format!("{lag} ns behind its reservation, {allowed} allowed"))
     }
 
-    /// No service in W means f·W ≤ u + (D+1)·c_max, so W ≤ p + (D+1)·c_max/f.
+    /// No service in W means f·W ≤ u + (D+1)·c_max + B, so W ≤ p + ((D+1)·c_max + B)/f.
     fn starved(&self, seen: &Seen, now: Instant) -> Option<String> {
+        let ahead = self.ahead_ns(seen)?;
         let ppm = i64::from(seen.contract.reserve.ppm());
-        if ppm == 0 || !self.bounds.guarantee || seen.changed {
+        if ppm == 0 || seen.changed {
             return None;
         }
         let still = seen.waits_since.map_or(Duration::ZERO, |since| now.since(since));
         let longest = seen.longest_wait.max(still).as_tokens();
-        let allowed =
-            self.bounds.period.as_tokens() + self.blocking_ns().saturating_mul(1_000_000) / ppm;
+        let more = (self.blocking_ns() + ahead).saturating_mul(1_000_000) / ppm;
+        let allowed = self.bounds.period.as_tokens().saturating_add(more);
         (longest > allowed).then(|| format!("waited {longest} ns for service, {allowed} allowed"))
+    }
+
+    /// What others may take ahead of a stream's reservation at once; `None` if it is not promised.
+    ///
+    /// What a rate gets is counted in bytes, in its cycles, and not in time. Guaranteed latency pays
+    /// for seeks back from its reservation while rates are there. Background is promised nothing.
+    fn ahead_ns(&self, seen: &Seen) -> Option<i64> {
+        let Ahead { latency, rates, any_rate } = self.ahead;
+        let latency =
+            latency.credit_ns + self.dearest_ns.saturating_mul(i64::from(latency.streams));
+        let ahead = match seen.contract.class {
+            Class::GuaranteedLatency => Some(latency).filter(|_| !any_rate),
+            Class::BestEffort | Class::SoftRealTime => rates.map(|rates| rates + latency),
+            Class::GuaranteedRate | Class::Background => None,
+        };
+        ahead.filter(|_| self.bounds.guarantee)
     }
 }
 
+/// What guaranteed classes may take ahead of best effort in any window W, above their shares of W.
+///
+/// A guaranteed-latency stream: its credit u and a piece. A deterministic rate of share g and cycle
+/// T, which is admitted with g·T of time in each cycle: W meets at most W/T + 2 cycles, so 2·g·T. The
+/// proof of the guarantee (`docs/scheduling.md`, step 2) goes through with shares g beside Σf ≤ 1 - g
+/// and with B added to D·c_max. No bound beside statistical and unchecked rates: they are admitted by
+/// their means, or not at all.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    latency: Latency,
+    rates: Option<i64>,
+    any_rate: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Latency {
+    credit_ns: i64,
+    streams: u32,
+}
+
+impl Ahead {
+    fn of(contracts: &[Contract], period: Duration) -> Self {
+        let mut ahead = Self { latency: Latency::default(), rates: Some(0), any_rate: false };
+        for Contract { reserve, class, rate, .. } in contracts {
+            match (class, rate) {
+                (Class::GuaranteedLatency, _) => {
+                    ahead.latency.credit_ns += part(period.as_tokens(), reserve.ppm());
+                    ahead.latency.streams += 1;
+                }
+                (Class::GuaranteedRate, Some(rate)) => {
+                    // One that is chosen is at most the longest to choose from.
+                    let cycle =
+                        rate.cycle.unwrap_or(admission::CYCLES[admission::CYCLES.len() - 1]);
+                    let firm = rate.admission == Admission::Deterministic;
+                    let burst = 2 * part(cycle.as_tokens(), reserve.ppm());
+                    ahead.rates = ahead.rates.filter(|_| firm).map(|rates| rates + burst);
+                    ahead.any_rate = true;
+                }
+                _ => {}
+            }
+        }
+        ahead
+    }
+
+    fn most(self, other: Self) -> Self {
+        let (latency, more) = (self.latency, other.latency);
+        Self {
+            latency: Latency {
+                credit_ns: latency.credit_ns.max(more.credit_ns),
+                streams: latency.streams.max(more.streams),
+            },
+            rates: self.rates.zip(other.rates).map(|(rates, other)| rates.max(other)),
+            any_rate: self.any_rate || other.any_rate,
+        }
+    }
+}
+
+/// A piece that came back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Back {
+    /// How long the device worked on it.
+    pub(crate) service: Duration,
+    pub(crate) bytes: u64,
+    /// Its request is over.
+    pub(crate) over: bool,
+}
+
 impl Seen {
+    fn end(&mut self, now: Instant) {
+        self.measure_lag(now);
+        if let Some(cycles) = &mut self.cycles {
+            cycles.begin(now);
+        }
+    }
+
+    /// By the engine's count, which knows cycles that it chose itself, or by ours.
+    fn missed(&self, counters: &StreamCounters) -> Option<String> {
+        let rate = self.contract.rate?;
+        if rate.admission != Admission::Deterministic || self.changed {
+            return None;
+        }
+        let (seen, counted) = (self.cycles.map_or(0, |it| it.missed), counters.cycles_missed);
+        let what = || format!("seen {seen}, counted {counted} of {} missed", counters.cycles);
+        (seen + counted > 0).then(what)
+    }
+
     fn backlog(&self) -> u64 {
         self.arrived - self.dispatched
     }
@@ -253,10 +387,13 @@ fn part(tokens: i64, ppm: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disktime_core::Share;
+    use disktime_core::{Access, Rate, Share};
+    use std::iter;
 
     const MS: u64 = 1_000_000;
     const STREAM: StreamId = StreamId(0);
+    /// Of each request.
+    const BYTES: u64 = 4096;
 
     /// One stream, 30 % reserved and 50 % at most, served for 3 of every 10 ms while always
     /// backlogged, for 5 s.
@@ -271,22 +408,32 @@ mod tests {
     }
 
     fn run(served_ms: impl Fn(u64) -> u64) -> Run {
+        run_beside(&[], served_ms)
+    }
+
+    fn run_beside(others: &[Contract], served_ms: impl Fn(u64) -> u64) -> Run {
         let limit = Share::from_percent(50).unwrap();
         let contract = Contract { limit, ..Contract::reserving(Share::from_percent(30).unwrap()) };
+        run_of(contract, others, served_ms)
+    }
+
+    fn run_of(contract: Contract, others: &[Contract], served_ms: impl Fn(u64) -> u64) -> Run {
         let bounds =
             Bounds { depth: 1, period: Duration::from_secs(1), guarantee: true, timed: true };
-        let mut checks = Checks::new(bounds, &[contract]);
+        let contracts: Vec<_> = iter::once(&contract).chain(others).copied().collect();
+        let mut checks = Checks::new(bounds, &contracts);
         let (mut counters, mut busy) = (StreamCounters::default(), Duration::ZERO);
-        checks.arrived(at(0), STREAM);
+        checks.arrived(at(0), STREAM, BYTES);
         counters.arrived += 1;
         for turn in 0..500 {
             let (start, service) = (turn * 10, Duration::from_millis(served_ms(turn)));
             if service == Duration::ZERO {
                 continue;
             }
-            checks.arrived(at(start), STREAM);
-            checks.dispatched(at(start), STREAM);
-            checks.completed(at(start) + service, STREAM, service);
+            checks.arrived(at(start), STREAM, BYTES);
+            checks.dispatched(at(start), STREAM, BYTES, true);
+            let back = Back { service, bytes: BYTES, over: true };
+            checks.completed(at(start) + service, STREAM, back);
             counters.arrived += 1;
             counters.completed += 1;
             counters.charged += service;
@@ -347,5 +494,56 @@ mod tests {
     fn a_starved_stream_is_caught() {
         let found = run(|turn| if (100..300).contains(&turn) { 0 } else { 3 }).found();
         assert_eq!(found, [Check::Guarantee, Check::Starvation]);
+    }
+    /// A deterministic rate of so many requests a second, in cycles of a second.
+    fn rate(requests: u64, reserve: u32) -> Contract {
+        let rate = Rate {
+            bytes_per_second: requests * BYTES,
+            cycle: Some(Duration::from_secs(1)),
+            admission: Admission::Deterministic,
+            access: Access::Read,
+        };
+        let reserving = Contract::reserving(Share::from_percent(reserve).unwrap());
+        Contract { class: Class::GuaranteedRate, rate: Some(rate), ..reserving }
+    }
+
+    #[test]
+    fn a_missed_cycle_is_caught() {
+        // A request is done every 10 ms; for one cycle every 30 ms. One always waits.
+        let served =
+            |turn: u64| if (200..300).contains(&turn) && !turn.is_multiple_of(3) { 0 } else { 3 };
+        assert_eq!(run_of(rate(1, 30), &[], |_| 3).found(), []);
+        assert_eq!(run_of(rate(1, 30), &[], served).found(), []);
+        let mut checks = run_of(rate(100, 30), &[], |_| 3).checks;
+        (0..200).for_each(|_| checks.arrived(at(5_000), STREAM, BYTES));
+        // 30 of the 100 that the cycle from 5 s on owes.
+        for turn in 0..30 {
+            let now = at(5_000 + 30 * turn);
+            checks.dispatched(now, STREAM, BYTES, true);
+            let back = Back { service: Duration::from_millis(3), bytes: BYTES, over: true };
+            checks.completed(now + Duration::from_millis(3), STREAM, back);
+        }
+        checks.seen[0].end(at(6_000));
+        assert_eq!(checks.seen[0].cycles.unwrap().missed, 1);
+        assert!(checks.seen[0].missed(&StreamCounters::default()).is_some());
+    }
+
+    #[test]
+    fn a_missed_cycle_that_only_the_engine_knows_of_is_told() {
+        let mut run = run_of(rate(1, 30), &[], |_| 3);
+        run.counters.cycles_missed = 1;
+        assert_eq!(run.found(), [Check::Cycle]);
+    }
+
+    /// 1 of 10 ms for 4 s is 800 ms behind: a rate of half the disk may take 1 s ahead
+    /// at once, one of a fifth 400 ms.
+    #[test]
+    fn what_guaranteed_classes_take_ahead_is_allowed_and_no_more() {
+        let served = |turns: u64| move |turn| if turn < turns { 1 } else { 3 };
+        assert_eq!(run_beside(&[rate(1, 50)], served(400)).found(), []);
+        assert_eq!(run_beside(&[rate(1, 20)], served(400)).found(), [Check::Guarantee]);
+        let unchecked = Rate { admission: Admission::BestEffort, ..rate(1, 0).rate.unwrap() };
+        let beside = Contract { rate: Some(unchecked), ..rate(1, 0) };
+        assert_eq!(run_beside(&[beside], served(400)).found(), [], "nothing is promised");
     }
 }

@@ -45,6 +45,12 @@ impl Times {
         Duration::from_nanos(self.0.value_at_quantile(fraction))
     }
 
+    /// The longest, within 1 %.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        Duration::from_nanos(self.0.max())
+    }
+
     /// Their mean in seconds.
     #[must_use]
     pub fn mean_secs(&self) -> f64 {
@@ -112,7 +118,8 @@ pub(crate) struct Metrics {
     index: u32,
     ends: Instant,
     running: Vec<Running>,
-    times: Vec<(Times, Times)>,
+    /// Of each stream: from arrival to dispatch, from there to completion, and together.
+    times: Vec<[Times; 3]>,
     pub(crate) windows: Vec<Window>,
 }
 
@@ -131,7 +138,7 @@ impl Metrics {
             index: 0,
             ends: Instant::ZERO + window,
             running: vec![Running::default(); streams],
-            times: (0..streams).map(|_| (Times::new(), Times::new())).collect(),
+            times: (0..streams).map(|_| [(); 3].map(|()| Times::new())).collect(),
             windows: Vec::new(),
         }
     }
@@ -151,9 +158,10 @@ impl Metrics {
         running.service_ns += completion.service_time.as_nanos();
         running.estimate_ns += estimate.as_nanos();
         running.truth_ns += truth.as_nanos();
-        let (queue, service) = &mut self.times[stream];
+        let [queue, service, response] = &mut self.times[stream];
         queue.record(completion.queue_time);
         service.record(completion.service_time);
+        response.record(completion.queue_time + completion.service_time);
     }
 
     /// Closes the open window: one row for every stream.
@@ -182,13 +190,15 @@ impl Metrics {
         self,
         names: Vec<String>,
         engine: &Engine,
-    ) -> (Vec<Summary>, Vec<Window>) {
-        let views = engine.streams();
-        let summary = |((name, (queue, service)), view): (
-            (String, (Times, Times)),
-            disktime_core::StreamView<'_>,
-        )| { Summary { name, counters: view.counters(), queue, service } };
-        (names.into_iter().zip(self.times).zip(views).map(summary).collect(), self.windows)
+    ) -> (Vec<Summary>, Vec<Times>, Vec<Window>) {
+        let mut responses = Vec::new();
+        let mut streams = Vec::new();
+        for ((name, times), view) in names.into_iter().zip(self.times).zip(engine.streams()) {
+            let [queue, service, response] = times;
+            streams.push(Summary { name, counters: view.counters(), queue, service });
+            responses.push(response);
+        }
+        (streams, responses, self.windows)
     }
 }
 

@@ -1,7 +1,9 @@
 //! What to simulate, in the types of the parts that it is made of.
 
 use disktime_core::cost::CostParameters;
-use disktime_core::{ChangeError, ConfigError, Contract, Duration, Instant, StreamId};
+use disktime_core::{
+    ChangeError, ConfigError, Contract, Duration, Instant, Profile, ProfileError, StreamId,
+};
 use disktime_model::Device;
 use disktime_workload::{SpecError, Stream};
 
@@ -9,6 +11,8 @@ use disktime_workload::{SpecError, Stream};
 pub struct Plan {
     /// The device.
     pub device: Box<dyn Device>,
+    /// What it does, for admission; without it nothing can be promised but shares of time.
+    pub profile: Option<Profile>,
     /// A policy by name.
     pub policy: String,
     /// A cost model by name.
@@ -39,6 +43,9 @@ pub struct StreamPlan {
     pub contract: Contract,
     /// First byte on the device of what its load calls byte 0.
     pub base: u64,
+    /// Where on the device its requests lie, first byte and end, for admission; `None` for
+    /// anywhere.
+    pub extent: Option<(u64, u64)>,
     /// What it asks for, and when.
     pub traffic: Stream,
 }
@@ -66,6 +73,9 @@ pub enum PlanError {
     /// A name or bound that the engine refuses.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A profile with which admission can't reckon.
+    #[error("the device's profile: {0}")]
+    Profile(#[from] ProfileError),
     /// A contract that the engine refuses.
     #[error("stream {name}: {error}")]
     Contract {

@@ -6,12 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use disktime_core::cost::CostParameters;
-use disktime_core::{Class, Config, Contract, Duration, Instant, Share, StreamId};
+use disktime_core::{Config, Contract, Duration, Instant, Profile, Share, StreamId};
 use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
 use serde::{Deserialize, Deserializer};
 
 use crate::device::{DeviceError, DeviceSpec, Model};
 use crate::plan::{Plan, StreamPlan};
+use crate::profile;
+use crate::promise::{self, AccessName, AdmissionName, ClassName, Promise};
 
 /// Why a scenario can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +94,8 @@ struct Device {
     model: Option<DeviceSpec>,
     #[serde(default = "one")]
     queue_depth: u32,
+    /// `measured`, or a profile's file.
+    profile: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -107,6 +111,16 @@ struct StreamTable {
     /// First byte on the device of what the load calls byte 0.
     #[serde(default, deserialize_with = "size")]
     base: u64,
+    #[serde(default)]
+    class: ClassName,
+    #[serde(default, deserialize_with = "promise::rate")]
+    rate: Option<u64>,
+    #[serde(default, deserialize_with = "promise::span")]
+    cycle: Option<Duration>,
+    admission: Option<AdmissionName>,
+    access: Option<AccessName>,
+    #[serde(default, deserialize_with = "promise::span")]
+    latency: Option<Duration>,
     phases: Option<Vec<Phase>>,
     replay: Option<ReplaySpec>,
 }
@@ -123,6 +137,15 @@ struct ChangeTable {
     limit: ShareText,
     #[serde(default = "weight")]
     weight: u32,
+}
+
+impl StreamTable {
+    /// What it owns from the start.
+    fn contract(&self) -> Result<Contract, &'static str> {
+        let Self { class, rate, cycle, admission, access, latency, .. } = *self;
+        let promise = Promise { class, rate, cycle, admission, access, latency };
+        promise.contract(shares(self.reserve, self.limit, self.weight))
+    }
 }
 
 /// A share in a file.
@@ -201,7 +224,7 @@ impl Scenario {
     /// The plan for a seed.
     ///
     /// # Errors
-    /// If a stream's load can't be used: its numbers, or its trace.
+    /// If a stream's load can't be used: its numbers, or its trace; or the device's profile.
     pub fn plan(&self, seed: u64) -> Result<Plan, ScenarioError> {
         let general = &self.file.scenario;
         let streams = self.file.streams.iter().map(|table| self.stream(table, seed));
@@ -210,6 +233,7 @@ impl Scenario {
         changes.sort_by_key(|(at, stream, _)| (*at, *stream));
         Ok(Plan {
             device: self.model.build(seed),
+            profile: self.profile(seed)?,
             policy: general.policy.clone(),
             cost_model: general.cost_model.clone(),
             cost: CostParameters {
@@ -224,6 +248,25 @@ impl Scenario {
             window: general.window,
             decisions: None,
         })
+    }
+
+    /// Measured on a copy of the device, or read from a file beside the scenario.
+    fn profile(&self, seed: u64) -> Result<Option<Profile>, ScenarioError> {
+        let Some(profile) = &self.file.device.profile else { return Ok(None) };
+        let found = if profile == Path::new("measured") {
+            profile::measure(self.model.build(seed), "measured", seed)
+                .map_err(|error| error.to_string())
+        } else {
+            let beside = self.path.parent().unwrap_or(Path::new(""));
+            profile::read(&beside.join(profile), self.capacity_bytes)
+                .map_err(|error| format!("{}: {error}", profile.display()))
+        };
+        let found = found.map_err(|reason| ScenarioError::Value {
+            path: self.path.clone(),
+            key: "device.profile".to_owned(),
+            reason,
+        })?;
+        Ok(Some(found.profile))
     }
 
     fn stream(&self, table: &StreamTable, seed: u64) -> Result<StreamPlan, ScenarioError> {
@@ -259,30 +302,27 @@ impl Scenario {
         }
         let traffic = Stream::new(&spec, seed, &table.name, Instant::ZERO);
         let traffic = traffic.map_err(|error| value("load", error.to_string()))?;
-        let contract = contract(table.reserve, table.limit, table.weight);
-        Ok(StreamPlan { name: table.name.clone(), contract, base: table.base, traffic })
+        let contract =
+            table.contract().map_err(|key| value(key, "stated without a rate".to_owned()))?;
+        let start = extents.iter().map(|extent| extent.start).min().unwrap_or(0);
+        let extent = (start < end).then_some((table.base + start, table.base + end));
+        Ok(StreamPlan { name: table.name.clone(), contract, base: table.base, extent, traffic })
     }
 
     fn change(&self, change: &ChangeTable) -> Option<(Instant, StreamId, Contract)> {
         let place = self.file.streams.iter().position(|stream| stream.name == change.stream)?;
         let stream = StreamId(u32::try_from(place).ok()?);
-        Some((
-            Instant::ZERO + change.at,
-            stream,
-            contract(change.reserve, change.limit, change.weight),
-        ))
+        // Its class and what that promises stay.
+        let before = self.file.streams[place].contract().ok()?;
+        let Contract { reserve, limit, weight, .. } =
+            shares(change.reserve, change.limit, change.weight);
+        let contract = Contract { reserve, limit, weight, ..before };
+        Some((Instant::ZERO + change.at, stream, contract))
     }
 }
 
-fn contract(reserve: ShareText, limit: ShareText, weight: u32) -> Contract {
-    Contract {
-        reserve: reserve.0,
-        limit: limit.0,
-        weight,
-        class: Class::BestEffort,
-        rate: None,
-        latency: None,
-    }
+fn shares(reserve: ShareText, limit: ShareText, weight: u32) -> Contract {
+    Contract { limit: limit.0, weight, ..Contract::reserving(reserve.0) }
 }
 
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

@@ -10,9 +10,9 @@ use disktime_core::{
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
 
-use crate::checks::{Bounds, Checks, Violation};
+use crate::checks::{Back, Bounds, Checks, Violation};
 use crate::decisions::{Decision, candidates};
-use crate::metrics::{Finished, Metrics, Summary, Window};
+use crate::metrics::{Finished, Metrics, Summary, Times, Window};
 use crate::plan::{Plan, PlanError, StreamPlan};
 
 /// Decisions recorded at most; later ones are dropped.
@@ -23,6 +23,8 @@ const DECISIONS_MAX: usize = 1_000_000;
 pub struct Outcome {
     /// Each stream over the whole run.
     pub streams: Vec<Summary>,
+    /// Each stream's times from arrival to completion, in order of stream.
+    pub responses: Vec<Times>,
     /// Each stream in each window, in order of window, then stream.
     pub windows: Vec<Window>,
     /// The window's length.
@@ -65,7 +67,7 @@ pub struct Moment {
 /// Rare enough to cost nothing, often enough for a person.
 const EVENTS_PER_LOOK: u64 = 4096;
 
-/// A request on its way.
+/// A piece on its way.
 #[derive(Clone, Copy)]
 struct Flight {
     piece: PieceId,
@@ -89,7 +91,7 @@ struct World {
     ids: u32,
     /// By request: as it was asked.
     asked: Vec<Request>,
-    /// By request: what is at the device.
+    /// By piece: what is at the device.
     flights: Vec<Option<Flight>>,
     done: Vec<Done>,
     last_completion: Instant,
@@ -121,7 +123,8 @@ impl World {
         let entry = policy::find(&plan.policy);
         let guarantee = entry.is_some_and(|entry| entry.keeps_reservations);
         let timed = entry.is_some_and(|entry| entry.currency == policy::Currency::Time);
-        let contracts: Vec<_> = plan.streams.iter().map(|stream| stream.contract).collect();
+        // As granted: a rate's reservation follows from it.
+        let contracts: Vec<_> = engine.streams().map(StreamView::contract).collect();
         let period = Config::default().period;
         let bounds = Bounds { depth: plan.depth, period, guarantee, timed };
         let mut changes = plan.changes.into_iter();
@@ -181,10 +184,11 @@ impl World {
         };
         let failures = (0..).zip(&self.streams).filter_map(failed).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
-        let (streams, windows) = self.metrics.summaries(names, &self.engine);
+        let (streams, responses, windows) = self.metrics.summaries(names, &self.engine);
         let requests = streams.iter().map(|stream| stream.counters.completed).sum();
         Outcome {
             streams,
+            responses,
             windows,
             window,
             violations,
@@ -232,10 +236,9 @@ impl World {
                 };
                 if id as usize >= self.asked.len() {
                     self.asked.push(request);
-                    self.flights.push(None);
                 }
                 self.asked[id as usize] = request;
-                self.checks.arrived(self.now, stream);
+                self.checks.arrived(self.now, stream, io.bytes);
                 let taken = self.engine.handle_arrival(self.now, request);
                 taken.expect("queues are as long as loads can be outstanding");
             }
@@ -267,8 +270,7 @@ impl World {
 
     /// Gives a piece to the device.
     fn release(&mut self, dispatch: &Dispatch) -> Flight {
-        let slot = dispatch.request.0 as usize;
-        let asked = self.asked[slot];
+        let asked = self.asked[dispatch.request.0 as usize];
         let flight = Flight {
             piece: dispatch.piece,
             stream: asked.stream,
@@ -276,11 +278,16 @@ impl World {
             estimate: dispatch.estimate,
             released: self.now,
         };
-        self.flights[slot] = Some(flight);
-        self.checks.dispatched(self.now, flight.stream);
+        let slot = dispatch.piece.slot;
+        if slot as usize >= self.flights.len() {
+            self.flights.resize(slot as usize + 1, None);
+        }
+        self.flights[slot as usize] = Some(flight);
+        let last = dispatch.offset + dispatch.bytes == asked.offset + asked.bytes;
+        self.checks.dispatched(self.now, flight.stream, flight.bytes, last);
         let op =
             Op { kind: asked.kind, offset: dispatch.offset, bytes: dispatch.bytes, fua: false };
-        self.device.submit(self.now, u64::from(dispatch.request.0), op);
+        self.device.submit(self.now, u64::from(slot), op);
         flight
     }
 
@@ -289,13 +296,14 @@ impl World {
         self.device.advance(self.now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
         for Done { tag, at } in done.drain(..) {
-            let slot = usize::try_from(tag).expect("tags are requests");
+            let slot = usize::try_from(tag).expect("tags are pieces' slots");
             let flight = self.flights[slot].take().expect("a piece completes once");
             let began = self.last_completion.max(flight.released);
             self.last_completion = at;
             let truth = at.since(began);
-            self.checks.completed(at, flight.stream, truth);
             let over = self.engine.handle_completion(at, flight.piece, End::Done);
+            let back = Back { service: truth, bytes: flight.bytes, over: over.is_some() };
+            self.checks.completed(at, flight.stream, back);
             if let Some(completion) = over {
                 self.finish(completion, &flight, truth);
             }
@@ -305,12 +313,12 @@ impl World {
 
     fn finish(&mut self, completion: Completion, flight: &Flight, truth: Duration) {
         self.free_ids.push(completion.request.0);
+        let asked = self.asked[completion.request.0 as usize];
         let finished =
-            Finished { completion, bytes: flight.bytes, estimate: flight.estimate, truth };
+            Finished { completion, bytes: asked.bytes, estimate: flight.estimate, truth };
         self.metrics.finished(&finished);
         self.finished += 1;
         let stream = flight.stream.0 as usize;
-        let asked = self.asked[completion.request.0 as usize];
         let load = &mut self.streams[stream];
         let op = IoOp { kind: asked.kind, offset: asked.offset - load.base, bytes: asked.bytes };
         load.traffic.completed(self.now, &op);
@@ -323,7 +331,8 @@ impl World {
         {
             let change = Change::SetContracts(&[(stream, contract)]);
             if self.engine.handle_change(self.now, change).is_ok() {
-                self.checks.changed(stream, contract);
+                let granted: Vec<_> = self.engine.streams().map(StreamView::contract).collect();
+                self.checks.changed(stream, &granted);
             }
             self.next_change = self.changes.next();
         }
@@ -347,9 +356,14 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         ..Config::default()
     };
     let mut engine = Engine::new(&config)?;
+    if let Some(profile) = &plan.profile {
+        profile.check()?;
+        let set = engine.handle_change(Instant::ZERO, Change::SetProfile(profile));
+        set.expect("a profile that is one is taken while nothing is promised");
+    }
     for (id, stream) in (0..).map(StreamId).zip(&plan.streams) {
-        let spec =
-            StreamSpec { contract: stream.contract, queue_max: u32::MAX, ..StreamSpec::default() };
+        let StreamPlan { contract, extent, .. } = *stream;
+        let spec = StreamSpec { contract, extent, queue_max: u32::MAX, ..StreamSpec::default() };
         let added = engine.handle_change(Instant::ZERO, Change::AddStream(id, spec));
         added.map_err(|error| PlanError::Contract { name: stream.name.clone(), error })?;
     }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use disktime_sim::core::Duration;
 use disktime_sim::{Scenario, simulate, simulate_watched};
 
 const GOOD: &str = r#"
@@ -120,6 +121,83 @@ extent = { end = "1GiB" }
     let missing = text.replace("t.csv", "nothing.csv");
     let error = Scenario::parse(&path, &missing).unwrap().plan(1).err().unwrap().to_string();
     assert!(error.contains("nothing.csv: can't be opened"), "{error}");
+}
+
+const PROMISES: &str = r#"
+[scenario]
+duration = "9s"
+policy = "elevator"
+[device]
+preset = "st318437lw"
+profile = "measured"
+
+[[stream]]
+name = "film"
+class = "guaranteed-rate"
+rate = "8MB/s"
+cycle = "1s"
+access = "read"
+base = "4GB"
+[[stream.phases]]
+spec = { pattern = "sequential", extent = { start = "1GB", end = "2GB" }, sizes = "128KiB" }
+pace = { cycles = { rate = "8MB/s", cycle = "1s" } }
+
+[[stream]]
+name = "click"
+class = "guaranteed-latency"
+reserve = "10%"
+latency = "130ms"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "1GB" }, sizes = "4KiB" }
+pace = { closed = { outstanding = 1, think = "1s" } }
+
+[[stream]]
+name = "copy"
+class = "background"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "18GB" }, sizes = "1MiB" }
+pace = { closed = { outstanding = 4 } }
+"#;
+
+#[test]
+fn classes_rates_and_bounds_are_kept() {
+    let plan = Scenario::parse(Path::new("s.toml"), PROMISES).unwrap().plan(1).unwrap();
+    assert_eq!(plan.streams[0].extent, Some((5_000_000_000, 6_000_000_000)));
+    let outcome = simulate(plan).unwrap();
+    assert_eq!(outcome.violations, []);
+    let film = outcome.streams[0].counters;
+    assert_eq!((film.cycles, film.cycles_missed), (9, 0));
+    let click = &outcome.responses[1];
+    let [half, most] = [click.quantile(0.5), click.max()].map(Duration::as_secs_f64);
+    assert!(half > 0.005 && half <= most && most < 0.130, "{half} {most}");
+    assert!(outcome.streams[2].counters.completed > 20, "background gets the rest");
+}
+
+#[test]
+fn promises_that_can_not_be_made_are_refused_with_the_streams_name() {
+    let refused = |from: &str, to: &str| {
+        assert!(PROMISES.contains(from), "{from}");
+        let text = PROMISES.replacen(from, to, 1);
+        let plan = Scenario::parse(Path::new("s.toml"), &text).and_then(|it| it.plan(1));
+        match plan {
+            Ok(plan) => simulate(plan).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (from, to, says) in [
+        ("rate = \"8MB/s\"\ncycle", "rate = \"39MB/s\"\ncycle", "stream film: stream 0: rate = "),
+        ("latency = \"130ms\"", "latency = \"1ms\"", "stream click: stream 1: latency = "),
+        ("reserve = \"10%\"\n", "", "stream click: stream 1 is guaranteed-latency and reserves"),
+        ("profile = \"measured\"", "", "stream film: stream 0 needs a profile"),
+        ("profile = \"measured\"", "profile = \"no.json\"", "device.profile: no.json: No such"),
+        ("rate = \"8MB/s\"\ncycle", "cycle", "stream film: cycle: stated without a rate"),
+        ("\"guaranteed-rate\"", "\"best-effort\"", "must be guaranteed-rate"),
+        ("\"guaranteed-rate\"", "\"gold\"", "unknown variant `gold`"),
+        ("rate = \"8MB/s\"\ncycle", "rate = \"8MB\"\ncycle", "`8MB`: a rate is"),
+    ] {
+        let error = refused(from, to);
+        assert!(error.contains(says), "{to}: {error}");
+    }
 }
 
 /// What a block of the documentation leaves out.

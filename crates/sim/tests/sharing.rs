@@ -14,6 +14,7 @@ fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
         name: name.to_owned(),
         contract: Contract::reserving(Share::from_percent(percent).unwrap()),
         base: 0,
+        extent: None,
         traffic: Source::new(spec, pace, seed, name, Instant::ZERO).unwrap().into(),
     }
 }
@@ -22,6 +23,7 @@ fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
     let device = (preset::find("deskstar-34gxp").unwrap().build)(seed);
     let plan = Plan {
         device,
+        profile: None,
         policy: policy.to_owned(),
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),

@@ -63,6 +63,7 @@ fn stream(random: &mut Random, index: usize, reserve_max: u32, capacity: u64) ->
             ..Contract::reserving(reserve)
         },
         base: 0,
+        extent: None,
         traffic: Source::new(spec, pace, random.0, &name, Instant::ZERO).unwrap().into(),
         name,
     }
@@ -90,6 +91,7 @@ fn plan(number: u64) -> Plan {
             .map(|index| stream(&mut random, index, reserve_max, capacity))
             .collect(),
         device,
+        profile: None,
         changes: Vec::new(),
         duration: Duration::from_secs(15),
         window: Duration::from_secs(1),

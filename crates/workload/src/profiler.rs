@@ -3,10 +3,10 @@
 //! After paper ucsb, section III-C ("Disk Profiler"), whose scheduler rests on the disk model that
 //! one makes. Requests go out one at a time, and only their times are looked at:
 //!
-//! 1. **Rotation** ([`rotation`]): small reads that step backwards, so that no reading ahead serves
+//! 1. **Rotation** (`rotation`): small reads that step backwards, so that no reading ahead serves
 //!    them, complete at fixed angles whatever the pauses between.
-//! 2. **Rates** ([`streams`]): sequential streams at up to 96 places; a segmentation makes zones.
-//! 3. **Seeks** ([`seeks`]): pairs of places at many distances. Each request is issued so that it
+//! 2. **Rates** (`streams`): sequential streams at up to 96 places; a segmentation makes zones.
+//! 3. **Seeks** (`seeks`): pairs of places at many distances. Each request is issued so that it
 //!    bisects what the time without rotational wait can still be.
 //!
 //! Does not know: clocks, sockets, files, device models, and what a device has inside. Sans-IO: ask

@@ -3,8 +3,10 @@
 //! A test whose tool is missing says so (see CONTRIBUTING.md) and returns.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+mod device;
 mod durability;
 mod live_changes;
+mod placement;
 mod recording;
 mod replay;
 mod support;

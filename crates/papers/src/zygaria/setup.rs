@@ -130,6 +130,7 @@ impl Load {
             name: self.name.to_owned(),
             contract: Contract::reserving(share),
             base: 0,
+            extent: None,
             traffic: phases.expect("the paper's loads make sense").into(),
         }
     }
@@ -164,6 +165,7 @@ fn plan(version: Version, loads: &[Load], seconds: u64, seed: u64) -> Plan {
     Plan {
         depth: device.queue_depth(),
         device,
+        profile: None,
         policy: policy.to_owned(),
         cost_model: "fixed".to_owned(),
         cost,

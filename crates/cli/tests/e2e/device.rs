@@ -1,0 +1,55 @@
+//! `disktime device`: a virtual disk is profiled, and what can't be is refused.
+
+use std::process::Command;
+
+use crate::support::{DISKS, Daemon, finish, run};
+
+fn profile(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+    command.args(["device", "profile"]).args(arguments);
+    command
+}
+
+#[test]
+fn a_virtual_disk_is_profiled() {
+    let daemon = Daemon::start(DISKS);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (out, svg) = (path("mem.json"), path("mem.svg"));
+    let uri = daemon.uri("mem");
+    let said = run(&mut profile(&[&uri, "--budget", "3s", "--json", "--out", &out, "--svg", &svg]));
+    let saved = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(said, saved);
+    let found: serde_json::Value = serde_json::from_str(&saved).unwrap();
+    assert_eq!(found["size_bytes"], 64 << 20);
+    assert_eq!(found["writes_measured"], false);
+    assert!(found["rotation_ns"].is_null(), "{saved}");
+    assert!(found["took_ns"].as_u64().unwrap() < 4_000_000_000, "{saved}");
+    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg "));
+
+    let said = run(&mut profile(&[&uri, "--budget", "2s", "--destructive"]));
+    assert!(said.contains("rotation: none found") && said.contains("zones"), "{said}");
+    assert!(!said.contains("not measured"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_profiled_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let sized = |name: &str, bytes: u64| {
+        std::fs::File::create(path(name)).unwrap().set_len(bytes).unwrap();
+        path(name)
+    };
+    let refused = |arguments: &[&str], why: &str| {
+        let output = finish(&mut profile(arguments));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    };
+    refused(&[&path("none")], "No such file");
+    refused(&[directory.path().to_str().unwrap()], "neither a file nor a block device");
+    refused(&[&sized("empty", 0)], "size 0 bytes");
+    refused(&[&sized("small", 1 << 20)], "at least 16777216 can be profiled");
+    refused(&[&sized("big", 64 << 20), "--budget", "1s"], "budget: 1s; 2s to");
+    refused(&["nbd://"], "host");
+}

@@ -1,0 +1,158 @@
+//! A guaranteed rate beside best effort on the daemon, against the simulator on the same scenario
+//! (paper `ucsb`, figure 6). The runner gives it both cores (`.config/nextest.toml`).
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+#![allow(clippy::cast_precision_loss, reason = "bytes of a minute")]
+#![allow(clippy::disallowed_methods, reason = "the daemon lives in real time")]
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use disktime_client::workload::{self, Cycles, Extent, Pace, Pattern, Spec};
+use disktime_client::{Load, LoadSpec, Options, Uri};
+use disktime_papers::sim;
+use disktime_server::{Config, Server};
+
+const PRESET: &str = "st318437lw";
+/// Of the guaranteed stream, in bytes per second, and its cycle in seconds.
+const RATE: u64 = 8_000_000;
+const CYCLE: u64 = 4;
+/// Best-effort streams, and what each keeps outstanding: more than one, because a client that is
+/// asked anew after each answer is late for the elevator's batch, which no simulation shows.
+const OTHERS: u32 = 3;
+const OUTSTANDING: u32 = 4;
+/// Size of each stream's part of the disk, in bytes (2 GiB).
+const SIZE: u64 = 2 << 30;
+const REQUEST: u64 = 128 << 10;
+/// What passes before the measurement, and its length, in seconds.
+const SETTLE: u64 = 8;
+const MEASURED: u64 = 16;
+/// How far live throughput may be from the simulated.
+const TOLERANCE: f64 = 0.07;
+
+#[test]
+fn a_guaranteed_rate_is_kept_live_as_it_is_simulated() {
+    let directory = tempfile::tempdir().unwrap();
+    let device = (sim::model::preset::find(PRESET).unwrap().build)(1);
+    let found = sim::measure(device, PRESET, 1).unwrap();
+    let profile = directory.path().join("profile.json");
+    std::fs::write(&profile, serde_json::to_string(&found).unwrap()).unwrap();
+    let live = live(directory.path());
+    let simulated = simulated(&profile);
+    let asked = RATE as f64;
+    assert!((live[0] / asked - 1.0).abs() < 0.02, "{live:?}: a stream of 8 MB/s");
+    let (live, simulated) = (live[1..].iter().sum::<f64>(), simulated[1..].iter().sum::<f64>());
+    assert!(
+        (live / simulated - 1.0).abs() < TOLERANCE,
+        "best effort {live}, simulated {simulated}"
+    );
+}
+
+/// Bytes per second of each stream.
+fn live(directory: &Path) -> Vec<f64> {
+    let server = Server::start(config(directory)).unwrap();
+    let loads: Vec<_> = (0..=OTHERS as usize).map(|place| load(&server, place)).collect();
+    let bytes = || server.vdisks().iter().map(|disk| disk.stats.bytes()).collect::<Vec<_>>();
+    sleep(Duration::from_secs(SETTLE));
+    let (begin, first) = (Instant::now(), bytes());
+    sleep(Duration::from_secs(MEASURED));
+    let (last, seconds) = (bytes(), begin.elapsed().as_secs_f64());
+    assert_eq!(server.vdisks()[0].stats.cycles_missed(), 0);
+    for load in loads {
+        let report = load.stop();
+        assert!(report.lost.is_none() && report.counters.failed == 0, "{report:?}");
+    }
+    last.iter().zip(first).map(|(last, first)| (last - first) as f64 / seconds).collect()
+}
+
+fn load(server: &Server, place: usize) -> Load {
+    let disk = &server.vdisks()[place];
+    let uri: Uri = disk.uris[0].parse().unwrap();
+    let extent = Extent { start: 0, end: SIZE };
+    let think = workload::Duration::ZERO;
+    let pace = match place {
+        0 => Pace::Cycles(Cycles {
+            bytes_per_second: RATE,
+            cycle: workload::Duration::from_secs(CYCLE),
+        }),
+        _ => Pace::Closed { outstanding: OUTSTANDING, think },
+    };
+    let workload = Spec::reads(Pattern::Sequential, extent, REQUEST);
+    let (name, options) = (disk.name.clone(), Options::default());
+    Load::start(&uri, LoadSpec { name, workload, pace, seed: 1, options }).unwrap()
+}
+
+fn names() -> impl Iterator<Item = String> {
+    let others = (1..=OTHERS).map(|other| format!("best-{other}"));
+    ["high".to_owned()].into_iter().chain(others)
+}
+
+fn promise(name: &str) -> String {
+    if name != "high" {
+        return String::new();
+    }
+    format!(
+        "class = \"guaranteed-rate\"\nrate = \"{RATE}B/s\"\ncycle = \"{CYCLE}s\"\naccess = \"read\"\n"
+    )
+}
+
+fn config(directory: &Path) -> Config {
+    let directory = directory.display();
+    let mut text = format!(
+        r#"
+[server]
+nbd = ["unix:{directory}/nbd.sock"]
+[[device]]
+name = "disk"
+back_end = "memory"
+emulate = "{PRESET}"
+profile = "{directory}/profile.json"
+policy = "elevator"
+"#
+    );
+    for name in names() {
+        text += &format!("[[vdisk]]\nname = \"{name}\"\ndevice = \"disk\"\nsize = \"{SIZE}B\"\n");
+        text += &promise(&name);
+    }
+    Config::parse(&text).unwrap()
+}
+
+fn simulated(profile: &Path) -> Vec<f64> {
+    let mut text = format!(
+        r#"
+[scenario]
+duration = "{}s"
+window = "1s"
+policy = "elevator"
+[device]
+preset = "{PRESET}"
+profile = "{}"
+"#,
+        SETTLE + MEASURED,
+        profile.display()
+    );
+    for (place, name) in (0_u64..).zip(names()) {
+        let pace = match place {
+            0 => format!("cycles = {{ rate = \"{RATE}B/s\", cycle = \"{CYCLE}s\" }}"),
+            _ => format!("closed = {{ outstanding = {OUTSTANDING} }}"),
+        };
+        text += &format!(
+            "[[stream]]\nname = \"{name}\"\nbase = \"{}B\"\n{}[[stream.phases]]\n\
+             spec = {{ pattern = \"sequential\", extent = {{ end = \"{SIZE}B\" }}, sizes = \"128KiB\" }}\n\
+             pace = {{ {pace} }}\n",
+            place * SIZE,
+            promise(&name)
+        );
+    }
+    let scenario = sim::Scenario::parse(Path::new("live.toml"), &text).unwrap();
+    let outcome = sim::simulate(scenario.plan(1).unwrap()).unwrap();
+    assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
+    let of = |place: u32| {
+        let measured = outcome
+            .windows
+            .iter()
+            .filter(|window| window.stream.0 == place && u64::from(window.index) >= SETTLE);
+        measured.map(|window| window.bytes as f64).sum::<f64>() / MEASURED as f64
+    };
+    (0..=OTHERS).map(of).collect()
+}

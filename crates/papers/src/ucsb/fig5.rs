@@ -1,0 +1,30 @@
+//! Figure 5: a high-priority stream beside best-effort streams of constant rate.
+
+use super::setup::{self, JOINS, Load, MB, SECONDS};
+use crate::experiment::{Check, Experiment, Sample};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "ucsb-5",
+    title: "8 MB/s of high priority, joined by five best-effort streams of 5 MB/s",
+    note: "\"Roughly equal\" is read as within 20 % of their mean, once all five are there.",
+    measure,
+};
+
+fn measure(seed: u64) -> Sample {
+    let outcome = setup::joined(|start| Load::player(5 * MB, start), seed);
+    // The last buffers are full or never will be.
+    let from = JOINS[JOINS.len() - 1] + 3;
+    let rates: Vec<f64> =
+        (1..=JOINS.len()).map(|stream| setup::mean_mb(&outcome, stream, from, SECONDS)).collect();
+    let sum: f64 = rates.iter().sum();
+    let mean = sum / rates.len() as f64;
+    let off = rates.iter().map(|rate| (rate / mean - 1.0).abs() * 100.0).fold(0.0, f64::max);
+    let checks = vec![
+        setup::rate_kept(&outcome),
+        Check::at_most("all five best-effort streams together, MB/s", sum, 24.99),
+        Check::deviation("best effort: farthest from their mean, %", off, 20.0),
+        setup::kept(&[&outcome]),
+    ];
+    let panels = vec![setup::stacked(&outcome, "Throughput in cycles of 4 s")];
+    Sample { seconds: SECONDS as f64, panels, checks }
+}

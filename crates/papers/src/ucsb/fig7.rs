@@ -1,0 +1,61 @@
+//! Figure 7: response times beside more and more streams of low priority.
+
+use super::setup::{self, Load, MB, SECONDS};
+use crate::chart::{Axis, Marks, Panel, Series};
+use crate::experiment::{Check, Experiment, Sample};
+use disktime_sim::Outcome;
+use disktime_sim::core::Admission;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "ucsb-7",
+    title: "Mean response of one high-priority stream and of 1 to 7 of low priority, 4 MB/s each",
+    note: "\"The cycle time for all streams was the same (4 seconds)\": all submit a cycle's worth at \
+           its start, so a response includes the wait for one's own batch. The high priority is a \
+           guaranteed rate with best-effort admission: the paper's priority is not admitted, and \
+           compares classes, so nothing else may decide. (Once admitted, a slack register lets best \
+           effort go first while every cycle is kept, which spends just what this figure shows.)",
+    measure,
+};
+
+fn measure(seed: u64) -> Sample {
+    let run = |low: usize| {
+        let high = Load::guaranteed(4 * MB, Admission::BestEffort);
+        let loads: Vec<_> =
+            std::iter::once(high).chain((0..low).map(|_| Load::cycles(4 * MB))).collect();
+        setup::run(&loads, None, seed)
+    };
+    let outcomes: Vec<Outcome> = (1..=7).map(run).collect();
+    let high: Vec<f64> = outcomes.iter().map(|it| it.responses[0].mean_secs()).collect();
+    let low: Vec<f64> = outcomes.iter().map(low_mean).collect();
+    let worst = (3..7).map(|index| high[index] / low[index]).fold(0.0, f64::max);
+    let mean = high.iter().sum::<f64>() / high.len() as f64;
+    let off = high.iter().map(|response| (response / mean - 1.0).abs() * 100.0).fold(0.0, f64::max);
+    let checks = vec![
+        Check::at_most("high by low priority's response from 4 on, at most", worst, 0.5),
+        Check::deviation("high priority: farthest from its mean over all, %", off, 30.0),
+        setup::kept(&outcomes.iter().collect::<Vec<_>>()),
+    ];
+    let points = |values: &[f64]| -> Vec<(f64, f64)> {
+        (1..=7).map(f64::from).zip(values.iter().map(|seconds| seconds * 1e3)).collect()
+    };
+    let panel = Panel {
+        title: "Mean response".to_owned(),
+        marks: Marks::Lines,
+        x: Axis::linear("low-priority streams"),
+        y: Axis::linear("response time (ms)"),
+        series: vec![
+            Series::new("high priority", points(&high)),
+            Series::new("low priority", points(&low)),
+        ],
+        level: None,
+    };
+    Sample { seconds: 7.0 * SECONDS as f64, panels: vec![panel], checks }
+}
+
+/// Over all requests of low priority.
+fn low_mean(outcome: &Outcome) -> f64 {
+    let of_low = outcome.responses[1..].iter();
+    let count = |times: &disktime_sim::Times| times.count() as f64;
+    let requests: f64 = of_low.clone().map(count).sum();
+    of_low.map(|times| times.mean_secs() * count(times)).sum::<f64>() / requests
+}
