@@ -25,15 +25,6 @@ fn measure(seed: u64) -> Sample {
     };
     let ends = JOINS[1..].iter().copied().chain([SECONDS]);
     let totals: Vec<f64> = ends.map(total).collect();
-    for w in 0..10 {
-        eprintln!(
-            "{w} {:.2}",
-            (0..=5).map(|s| setup::mean_mb(&outcome, s, w * 4, w * 4 + 4)).sum::<f64>()
-        );
-    }
-    for w in 0..40 {
-        eprint!("{:.1} ", (0..=5).map(|s| setup::mean_mb(&outcome, s, w, w + 1)).sum::<f64>());
-    }
     let most = totals[1..].iter().copied().fold(0.0, f64::max);
     let checks = vec![
         setup::rate_kept(&outcome),
