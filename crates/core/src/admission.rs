@@ -9,7 +9,8 @@
 //!
 //! **Cost** of a cycle: positioning, transfer, and the way back of the one batch that it can
 //! interrupt, which is of a longer cycle: `C = L + max {L of longer cycles} + transfer(rate × T)`.
-//! L is from the farthest place of the device, the transfer of the slowest zone in the extent. With
+//! L is from the farthest place of the device, or for means from anywhere on it, each place as likely;
+//! the transfer is of the slowest zone in the extent. With
 //! one cycle for all, `Σ C ≤ r·T` is ucsb's `r·T ≥ Σ L + Σ T·B/R`.
 //!
 //! **Test**: the processor demand criterion of earliest deadline first (Baruah, Rosier and Howell,
@@ -344,7 +345,7 @@ fn batch(profile: &Profile, stream: usize, demand: &Demand) -> Result<Batch, Adm
     {
         return Err(AdmissionError::Miss { stream, miss });
     }
-    let seek = profile.positioning_within(extent.1.max(size - extent.0));
+    let seek = profile.positioning_to(extent);
     let of = |cycle: Duration| {
         let bytes = u128::from(bytes_per_second) * u128::from(cycle.as_nanos());
         let bytes = u64::try_from(bytes.div_ceil(1_000_000_000)).unwrap_or(u64::MAX - SECTOR);

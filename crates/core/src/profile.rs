@@ -165,6 +165,36 @@ impl Profile {
     }
 }
 
+/// Places that the head may come from, evenly over the device.
+const PLACES: u64 = 16;
+
+impl Profile {
+    /// What positioning to an extent takes when the head comes from anywhere, each place as likely:
+    /// the mean and the deviation over [`PLACES`] of them to the extent's middle, and the worst from
+    /// its farthest.
+    #[must_use]
+    pub fn positioning_to(&self, (start, end): (u64, u64)) -> Positioning {
+        let (size, middle) = (self.size(), start.midpoint(end));
+        let distance = end.max(size.saturating_sub(start));
+        let ways = || {
+            let place = |part: u64| u128::from(size) * u128::from(2 * part + 1);
+            (0..PLACES).map(move |part| {
+                let place = place(part) / u128::from(2 * PLACES);
+                self.positioning(middle.abs_diff(u64::try_from(place).unwrap_or(u64::MAX)))
+            })
+        };
+        let means = || ways().map(|way| u128::from(way.mean.as_nanos()));
+        let mean = means().sum::<u128>() / u128::from(PLACES);
+        let square = |nanos: u128| nanos.min(u64::MAX.into()).pow(2) / u128::from(PLACES);
+        let between = means().map(|of_way| square(of_way.abs_diff(mean))).sum::<u128>();
+        let within = ways().map(|way| square(way.deviation.as_nanos().into())).sum::<u128>();
+        let deviation = between.saturating_add(within).isqrt();
+        let nanos = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let worst = self.positioning_within(distance).worst;
+        Positioning { distance, mean: nanos(mean), deviation: nanos(deviation), worst }
+    }
+}
+
 impl fmt::Display for ProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

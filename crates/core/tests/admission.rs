@@ -684,3 +684,23 @@ proptest! {
         let _ = piece.map_err(|error| error.to_string());
     }
 }
+
+#[test]
+fn a_mean_is_over_where_the_head_may_come_from() {
+    // Up to half of the device takes 4 ms, beyond it 8 ms, always.
+    let size = 1 << 30;
+    let way = |distance, millis| {
+        let time = Duration::from_millis(millis);
+        Positioning { distance, mean: time, deviation: Duration::ZERO, worst: time }
+    };
+    let profile = Profile {
+        positioning: vec![way(size / 2, 4), way(size, 8)],
+        zones: vec![Zone { end: size, ..flat(FAST, 1, 1, 0).zones[0] }],
+    };
+    let at = |start, end| profile.positioning_to((start, end));
+    // Half of the device is near to its end; nothing is far from its middle.
+    let (edge, middle) = (at(0, 2), at(size / 2 - 1, size / 2 + 1));
+    assert_eq!((edge.mean, edge.worst), (Duration::from_millis(6), Duration::from_millis(8)));
+    assert_eq!(edge.deviation, Duration::from_millis(2));
+    assert_eq!((middle.mean, middle.deviation), (Duration::from_millis(4), Duration::ZERO));
+}

@@ -37,12 +37,14 @@ fn a_deterministic_promise_is_kept() {
     }
 }
 
-/// Measured: deterministic 0.864, 0.427 and 0.877 of the oracle, statistical 0.891, 0.754 and 0.996
-/// with at most 0.15 % of cycles missed, in the order of `DISKS`. So the nearline disk is short of both
-/// reaches; and on the st318437lw a firm promise breaks in 10 of 200 sets, 34 cycles, always of a fast
-/// writer (with readers alone none breaks). In part the profile is why: it measures writes of 1 MiB, and
-/// sequential writes of 128 KiB take 9 to 14 % more than it says there. Writes reckoned 15 % slower
-/// still miss 25 cycles in 6 sets: the rest is not explained yet.
+/// Measured, in the order of `DISKS`: deterministic 0.894, 0.425 and 0.849 of the oracle, statistical
+/// 0.933, 0.881 and 0.981 with at most 0.07 % of cycles missed. Two reaches are missed.
+///
+/// Deterministic on the nearline disk is short of 0.5: every cycle is charged a worst seek back (53 ms)
+/// for a longer one that it may interrupt; without that it is 0.65, and a promise breaks.
+///
+/// On disks with a write cache firm promises of writers break: 1 of 108,423 and 22 of 34,466 cycles,
+/// and none with readers alone. What the cache destages later takes seeks that nobody reckoned with.
 #[test]
 #[ignore = "minutes: 200 sets on each of three disks"]
 fn admission_reaches_what_was_asked() {

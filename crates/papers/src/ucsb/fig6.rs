@@ -26,8 +26,16 @@ fn measure(seed: u64) -> Sample {
     let ends = JOINS[1..].iter().copied().chain([SECONDS]);
     let totals: Vec<f64> = ends.map(total).collect();
     let most = totals[1..].iter().copied().fold(0.0, f64::max);
+    let middle = (totals.len() - 1) as f64 / 2.0;
+    let (mut above, mut below) = (0.0, 0.0);
+    for (place, total) in totals.iter().enumerate() {
+        let from_middle = place as f64 - middle;
+        above += from_middle * total;
+        below += from_middle * from_middle;
+    }
     let checks = vec![
         setup::rate_kept(&outcome),
+        Check::at_most("change of the total with each stream, MB/s", above / below, 0.0),
         Check::at_least(
             "first total less the largest of the later ones, MB/s",
             totals[0] - most,
