@@ -90,6 +90,13 @@ struct StreamRow {
     queue_us_p99: f64,
     service_us_mean: f64,
     service_us_p99: f64,
+    /// From arrival to completion.
+    response_us_mean: f64,
+    response_us_p99: f64,
+    response_us_p999: f64,
+    /// Cycles of a guaranteed rate that began with work waiting, and those of them not kept.
+    cycles: u64,
+    cycles_missed: u64,
 }
 
 #[derive(Serialize)]
@@ -179,8 +186,9 @@ impl Run {
 
 impl StreamRow {
     fn new(stream: &Summary, seconds: f64) -> Self {
-        let Summary { name, counters, queue, service } = stream;
-        let p99 = |times: &sim::Times| times.quantile(0.99).as_secs_f64() * 1e6;
+        let Summary { name, counters, queue, service, response } = stream;
+        let quantile = |times: &sim::Times, part| times.quantile(part).as_secs_f64() * 1e6;
+        let p99 = |times| quantile(times, 0.99);
         #[expect(clippy::cast_precision_loss, reason = "for display")]
         let (requests, bytes) =
             (counters.completed as f64, (counters.bytes_read + counters.bytes_written) as f64);
@@ -193,6 +201,11 @@ impl StreamRow {
             queue_us_p99: p99(queue),
             service_us_mean: service.mean_secs() * 1e6,
             service_us_p99: p99(service),
+            response_us_mean: response.mean_secs() * 1e6,
+            response_us_p99: p99(response),
+            response_us_p999: quantile(response, 0.999),
+            cycles: counters.cycles,
+            cycles_missed: counters.cycles_missed,
         }
     }
 }
@@ -230,6 +243,11 @@ fn print(run: &Run) {
         ]);
     }
     println!("{table}");
+    for StreamRow { name, cycles, cycles_missed, .. } in &run.streams {
+        if *cycles > 0 {
+            println!("{name}: {cycles_missed} of {cycles} cycles missed");
+        }
+    }
     for DecisionRow { at_s, stream, offset, due, candidates } in &run.decisions {
         let why = if *due { "due" } else { "slack" };
         let of = candidates.iter().map(|candidate| {

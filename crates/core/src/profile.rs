@@ -170,7 +170,7 @@ const PLACES: u64 = 16;
 
 impl Profile {
     /// What positioning to an extent takes when the head comes from anywhere, each place as likely:
-    /// the mean and the deviation over [`PLACES`] of them to the extent's middle, and the worst from
+    /// the mean and the deviation over 16 of them to the extent's middle, and the worst from
     /// its farthest.
     #[must_use]
     pub fn positioning_to(&self, (start, end): (u64, u64)) -> Positioning {

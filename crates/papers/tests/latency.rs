@@ -119,7 +119,7 @@ fn click_p999(disk: &str) -> f64 {
     let outcome = simulate(plan).expect("it was admitted");
     let used: f64 = outcome.streams[..5].iter().map(|it| it.counters.charged.as_secs_f64()).sum();
     let missed: u64 = outcome.streams[..4].iter().map(|it| it.counters.cycles_missed).sum();
-    let response = &outcome.responses[4];
+    let response = &outcome.streams[4].response;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let p999 = ms(response.quantile(0.999));
     println!(

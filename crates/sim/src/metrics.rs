@@ -1,6 +1,6 @@
 //! What is measured: windows of each stream's figures, and histograms over the whole run.
 
-use disktime_core::{Completion, Duration, Engine, Instant, StreamCounters, StreamId};
+use disktime_core::{Completion, Duration, Engine, Instant, StreamCounters, StreamId, StreamView};
 use hdrhistogram::Histogram;
 
 /// One stream's figures in one window.
@@ -95,6 +95,8 @@ pub struct Summary {
     pub queue: Times,
     /// From dispatch to completion.
     pub service: Times,
+    /// From arrival to completion.
+    pub response: Times,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -190,15 +192,13 @@ impl Metrics {
         self,
         names: Vec<String>,
         engine: &Engine,
-    ) -> (Vec<Summary>, Vec<Times>, Vec<Window>) {
-        let mut responses = Vec::new();
-        let mut streams = Vec::new();
-        for ((name, times), view) in names.into_iter().zip(self.times).zip(engine.streams()) {
-            let [queue, service, response] = times;
-            streams.push(Summary { name, counters: view.counters(), queue, service });
-            responses.push(response);
-        }
-        (streams, responses, self.windows)
+    ) -> (Vec<Summary>, Vec<Window>) {
+        let streams = names.into_iter().zip(self.times).zip(engine.streams());
+        let summary =
+            |((name, [queue, service, response]), view): ((_, [Times; 3]), StreamView<'_>)| {
+                Summary { name, counters: view.counters(), queue, service, response }
+            };
+        (streams.map(summary).collect(), self.windows)
     }
 }
 

@@ -12,7 +12,7 @@ use disktime_workload::IoOp;
 
 use crate::checks::{Back, Bounds, Checks, Violation};
 use crate::decisions::{Decision, candidates};
-use crate::metrics::{Finished, Metrics, Summary, Times, Window};
+use crate::metrics::{Finished, Metrics, Summary, Window};
 use crate::plan::{Plan, PlanError, StreamPlan};
 
 /// Decisions recorded at most; later ones are dropped.
@@ -23,8 +23,6 @@ const DECISIONS_MAX: usize = 1_000_000;
 pub struct Outcome {
     /// Each stream over the whole run.
     pub streams: Vec<Summary>,
-    /// Each stream's times from arrival to completion, in order of stream.
-    pub responses: Vec<Times>,
     /// Each stream in each window, in order of window, then stream.
     pub windows: Vec<Window>,
     /// The window's length.
@@ -184,11 +182,10 @@ impl World {
         };
         let failures = (0..).zip(&self.streams).filter_map(failed).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
-        let (streams, responses, windows) = self.metrics.summaries(names, &self.engine);
+        let (streams, windows) = self.metrics.summaries(names, &self.engine);
         let requests = streams.iter().map(|stream| stream.counters.completed).sum();
         Outcome {
             streams,
-            responses,
             windows,
             window,
             violations,

@@ -167,7 +167,7 @@ fn classes_rates_and_bounds_are_kept() {
     assert_eq!(outcome.violations, []);
     let film = outcome.streams[0].counters;
     assert_eq!((film.cycles, film.cycles_missed), (9, 0));
-    let click = &outcome.responses[1];
+    let click = &outcome.streams[1].response;
     let [half, most] = [click.quantile(0.5), click.max()].map(Duration::as_secs_f64);
     assert!(half > 0.005 && half <= most && most < 0.130, "{half} {most}");
     assert!(outcome.streams[2].counters.completed > 20, "background gets the rest");

@@ -25,7 +25,7 @@ fn measure(seed: u64) -> Sample {
         setup::run(&loads, None, seed)
     };
     let outcomes: Vec<Outcome> = (1..=7).map(run).collect();
-    let high: Vec<f64> = outcomes.iter().map(|it| it.responses[0].mean_secs()).collect();
+    let high: Vec<f64> = outcomes.iter().map(|it| it.streams[0].response.mean_secs()).collect();
     let low: Vec<f64> = outcomes.iter().map(low_mean).collect();
     let worst = (3..7).map(|index| high[index] / low[index]).fold(0.0, f64::max);
     let mean = high.iter().sum::<f64>() / high.len() as f64;
@@ -54,7 +54,7 @@ fn measure(seed: u64) -> Sample {
 
 /// Over all requests of low priority.
 fn low_mean(outcome: &Outcome) -> f64 {
-    let of_low = outcome.responses[1..].iter();
+    let of_low = outcome.streams[1..].iter().map(|stream| &stream.response);
     let count = |times: &disktime_sim::Times| times.count() as f64;
     let requests: f64 = of_low.clone().map(count).sum();
     of_low.map(|times| times.mean_secs() * count(times)).sum::<f64>() / requests
