@@ -24,14 +24,22 @@ A configuration:
 
   [[device]]
   name = \"disk\"
-  back_end = \"file:/srv/disktime\"     # or \"memory\"
+  back_end = \"file:/srv/disktime\"     # a directory, an image, a block device; or \"memory\"
   emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
+  profile = \"disk.json\"               # from `disktime device profile`; promises need one
 
   [[vdisk]]
   name = \"db\"
   device = \"disk\"
   size = \"8GiB\"
-  reserve = \"70%\"                     # also: limit, weight, class";
+  reserve = \"70%\"                     # also: limit, weight, zone, record
+
+  [[vdisk]]
+  name = \"camera\"
+  device = \"disk\"
+  size = \"8GiB\"
+  class = \"guaranteed-rate\"           # or guaranteed-latency, best-effort, background
+  rate = \"2MB/s\"                      # also: cycle, admission, access; of a latency: latency";
 
 /// Serves the virtual disks of a configuration over NBD until SIGTERM.
 ///
