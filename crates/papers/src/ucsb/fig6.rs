@@ -10,11 +10,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            one batch of high priority. Each best-effort stream reads for a batch of \
            1 MiB before the elevator goes on. With six streams that gives about 31 MB/s, above the 20 \
            to 28 that the paper's disk had under its kernel's elevator, whose batch is not published; \
-           no check is about it. With two to five best-effort streams the totals are within 1 \
-           MB/s, and differ by how much of a batch of high priority, which needs no seeks, is in \
-           those 4 s.",
+           no check is about it. The total falls by 8 MB/s when the second best-effort stream \
+           joins. From then on every batch ends with a seek, however many streams there are: the \
+           totals are within 1 MB/s and rise once by .1 to .5 MB/s, which misses the check. How much of a \
+           batch of high priority is in those 4 s may be why; it is not shown.",
     measure,
 };
+
+/// "The total falls as streams join": at every join.
+const RISE: &str = "largest rise of the total when a stream joins, MB/s";
 
 fn measure(seed: u64) -> Sample {
     let outcome = setup::joined(Load::greedy, seed);
@@ -25,22 +29,10 @@ fn measure(seed: u64) -> Sample {
     };
     let ends = JOINS[1..].iter().copied().chain([SECONDS]);
     let totals: Vec<f64> = ends.map(total).collect();
-    let most = totals[1..].iter().copied().fold(0.0, f64::max);
-    let middle = (totals.len() - 1) as f64 / 2.0;
-    let (mut above, mut below) = (0.0, 0.0);
-    for (place, total) in totals.iter().enumerate() {
-        let from_middle = place as f64 - middle;
-        above += from_middle * total;
-        below += from_middle * from_middle;
-    }
+    let rises = totals.windows(2).map(|pair| pair[1] - pair[0]);
     let checks = vec![
         setup::rate_kept(&outcome),
-        Check::at_most("change of the total with each stream, MB/s", above / below, 0.0),
-        Check::at_least(
-            "first total less the largest of the later ones, MB/s",
-            totals[0] - most,
-            1.0,
-        ),
+        Check::at_most(RISE, rises.fold(f64::NEG_INFINITY, f64::max), 0.0),
         setup::kept(&[&outcome]),
     ];
     let panels = vec![setup::stacked(&outcome, "Throughput in cycles of 4 s")];
