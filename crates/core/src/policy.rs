@@ -11,6 +11,7 @@ use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
 mod cello;
+mod disktime;
 mod drr;
 mod edf;
 mod elevator;
@@ -110,6 +111,7 @@ pub struct PolicyEntry {
 
 /// Every policy there is.
 pub static REGISTRY: &[PolicyEntry] = &[
+    disktime::ENTRY,
     zygaria::ENTRY,
     zygaria_iops::ENTRY,
     fifo::ENTRY,

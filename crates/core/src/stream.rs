@@ -398,6 +398,13 @@ impl<'a> StreamView<'a> {
         self.stream.pieces
     }
 
+    /// The disk time that it was charged, and what it is debited for pieces that are not settled
+    /// yet, in ns.
+    #[must_use]
+    pub fn used(self) -> i64 {
+        self.stream.counters.charged.as_tokens().saturating_add(self.stream.accounts.pending)
+    }
+
     /// The level of its reserve bucket in ns of disk time, as of the last change.
     #[must_use]
     pub fn reserve_level(self) -> i64 {
