@@ -30,6 +30,11 @@ pub trait CostModel: Send {
     /// (deeper than 1 in the proportion that recent windows charged), and its part when a window's
     /// busy time is divided. At least 1 ns.
     fn estimate(&mut self, piece: &PieceShape) -> Duration;
+    /// Whether costs of unlike pieces compare as the device has them. Where they don't, under a
+    /// policy that gives turns, each piece is charged the time since the previous completion.
+    fn comparable(&self) -> bool {
+        false
+    }
 }
 
 /// Numbers that a cost model may be given.

@@ -141,6 +141,8 @@ pub struct Engine {
     limits: Limits,
     headroom: Share,
     period: Duration,
+    /// Deeper than 1, too, a piece is charged the time since the previous completion.
+    between: bool,
     /// What accounts count for each piece, if not its disk time.
     unit: Option<Duration>,
     now: Instant,
@@ -200,6 +202,7 @@ impl Engine {
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
         Self {
+            between: policy.gives_turns() && !cost.comparable(),
             policies: classes::policies(policy),
             cost,
             limits: config.limits,
@@ -349,7 +352,13 @@ impl Engine {
                 self.set_head(id, chosen.rank, Some(request));
                 return Some(self.dispatch(id, chosen));
             }
-            Pick::Hold { stream, until } => self.hold_for(stream, until),
+            Pick::Hold { stream, until } => {
+                self.hold_for(stream, until);
+                if self.in_flight > 0 {
+                    // The room that it leaves is its own choice: others would have taken it.
+                    return None;
+                }
+            }
             Pick::Nothing => {
                 assert!(!self.work_waits(), "a policy names a ready stream if there is one");
                 self.release_hold();
@@ -581,7 +590,13 @@ impl Engine {
             let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
             let modelled = self.cost.estimate(&shape).max(Duration::from_nanos(1));
             let shallow = self.limits.depth == 1;
-            let timed = if shallow { modelled } else { self.ledger.likely_charge(modelled) };
+            let timed = if shallow {
+                modelled
+            } else if self.between {
+                stream.usual.unwrap_or(modelled)
+            } else {
+                self.ledger.likely_charge(modelled)
+            };
             let estimate = self.unit.unwrap_or(timed);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             Head { request, sequence, offset, bytes, deadline, estimate, modelled }

@@ -47,8 +47,8 @@ pub enum Pick {
 pub struct PieceDone {
     /// What was debited at dispatch.
     pub estimate: Duration,
-    /// What it cost: exact at depth 1; deeper its estimate, corrected when the window closes
-    /// (a call of [`Policy::changed`]).
+    /// What it cost: exact at depth 1, and under policies that give turns unless prices compare;
+    /// else its estimate, corrected when the window closes (a call of [`Policy::changed`]).
     pub charge: Duration,
     /// From dispatch to completion.
     pub response: Duration,
@@ -79,6 +79,18 @@ pub trait Policy: Send {
     fn timeout(&mut self, now: Instant);
     /// When the policy wants [`timeout`](Self::timeout), if at all.
     fn poll_timeout(&self) -> Option<Instant>;
+    /// Whether it gives the device to one stream at a time where that is worth it, so that the time
+    /// between completions tells what pieces cost.
+    fn gives_turns(&self) -> bool {
+        false
+    }
+    /// By how much more than u + (D+1)·c_max a backlogged stream may be behind its reservation,
+    /// because others have turns: in all that happened so far.
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
+    /// How long the policy may stay with one stream, if it has such turns.
+    fn set_horizon(&mut self, _horizon: Duration) {}
 }
 
 /// What accounts (reserve, limit, usage) count.

@@ -95,6 +95,8 @@ pub(crate) struct Stream {
     pub(crate) broken_at: Option<Instant>,
     /// Cycles missed in a row.
     pub(crate) misses: u32,
+    /// What its pieces were charged lately, on average.
+    pub(crate) usual: Option<Duration>,
     accounts: Accounts,
 }
 
@@ -178,6 +180,7 @@ impl Stream {
             counters: StreamCounters::default(),
             broken_at: None,
             misses: 0,
+            usual: None,
             accounts: Accounts::new(spec.contract, period, now),
         }
     }
@@ -270,11 +273,11 @@ impl Stream {
         self.accounts.reserve.take(tokens);
     }
 
-    /// Corrects the debited estimates of pieces that took `each` to what was really used, in what
-    /// the accounts count.
+    /// Corrects the debited estimates of pieces to what was really used, in what the accounts count.
+    /// Debt is forgiven but for `kept`: a piece, and a turn of the policy's.
     pub(crate) fn charge(
         &mut self,
-        each: Duration,
+        kept: Duration,
         estimates: i64,
         used: Duration,
         weight: i64,
@@ -285,12 +288,18 @@ impl Stream {
         accounts.reserve.advance(now);
         accounts.pending -= estimates;
         accounts.reserve.take(correction);
-        accounts.forgive_debt(each.as_tokens());
+        accounts.forgive_debt(kept.as_tokens());
         accounts.limit.take(correction);
         accounts.usage.add(correction, weight);
         if let Some(cycle) = &mut self.cycle {
             cycle.used(correction);
         }
+    }
+
+    /// A piece was charged by itself.
+    pub(crate) fn learn_usual(&mut self, charge: Duration) {
+        let (usual, charge) = (self.usual.unwrap_or(charge).as_nanos(), charge.as_nanos());
+        self.usual = Some(Duration::from_nanos(usual - usual / 8 + charge / 8));
     }
 
     pub(crate) fn fade(&mut self, bits: u32) {

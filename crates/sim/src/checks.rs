@@ -80,6 +80,8 @@ pub(crate) struct Checks {
     ahead: Ahead,
     dearest_ns: i64,
     busy_ns: u64,
+    /// What turns of the policy may add.
+    lead_ns: i64,
 }
 
 impl Checks {
@@ -101,7 +103,7 @@ impl Checks {
         };
         let seen = contracts.iter().map(seen).collect();
         let ahead = Ahead::of(contracts, bounds.period);
-        Self { bounds, seen, ahead, dearest_ns: 0, busy_ns: 0 }
+        Self { bounds, seen, ahead, dearest_ns: 0, busy_ns: 0, lead_ns: 0 }
     }
 
     pub(crate) fn arrived(&mut self, now: Instant, stream: StreamId, bytes: u64) {
@@ -167,7 +169,9 @@ impl Checks {
         now: Instant,
         counters: &[StreamCounters],
         time: DeviceTime,
+        lead: Duration,
     ) -> Vec<Violation> {
+        self.lead_ns = lead.as_tokens();
         let mut violations = Vec::new();
         for (id, counters) in (0..).map(StreamId).zip(counters) {
             self.seen[id.0 as usize].end(now);
@@ -259,7 +263,9 @@ impl Checks {
             latency.credit_ns + self.dearest_ns.saturating_mul(i64::from(latency.streams));
         let ahead = match seen.contract.class {
             Class::GuaranteedLatency => Some(latency).filter(|_| !any_rate),
-            Class::BestEffort | Class::SoftRealTime => rates.map(|rates| rates + latency),
+            Class::BestEffort | Class::SoftRealTime => {
+                rates.map(|rates| rates + latency + self.lead_ns)
+            }
             Class::GuaranteedRate | Class::Background => None,
         };
         ahead.filter(|_| self.bounds.guarantee)
@@ -446,7 +452,7 @@ mod tests {
         fn found(self) -> Vec<Check> {
             let Self { checks, counters, busy } = self;
             let time = DeviceTime { busy, charged: busy, ..DeviceTime::default() };
-            let found = checks.verdict(at(5_000), &[counters], time);
+            let found = checks.verdict(at(5_000), &[counters], time, Duration::ZERO);
             found.into_iter().map(|violation| violation.check).collect()
         }
     }

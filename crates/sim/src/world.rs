@@ -176,7 +176,8 @@ impl World {
         }
         self.engine.assert_conserved();
         let counters: Vec<_> = self.engine.streams().map(StreamView::counters).collect();
-        let violations = self.checks.verdict(self.now, &counters, self.engine.device_time());
+        let violations =
+            self.checks.verdict(self.now, &counters, self.engine.device_time(), self.engine.lead());
         let failed = |(id, stream): (u32, &StreamPlan)| {
             stream.traffic.failure().map(|error| (StreamId(id), error.to_string()))
         };

@@ -6,6 +6,7 @@ use crate::contract::{Change, Class, Contract, StreamSpec};
 use crate::error::ChangeError;
 use crate::event::Event;
 use crate::profile::Profile;
+use crate::rank::Rank;
 use crate::request::StreamId;
 use crate::share::Share;
 use crate::stream::Stream;
@@ -26,8 +27,10 @@ impl Engine {
             Change::SetStreamDepth(id, depth) => self.set_stream_depth(id, depth),
             Change::SetHeadroom(headroom) => self.set_headroom(headroom),
             Change::SetProfile(profile) => self.set_profile(profile),
-            // No policy of today has horizons; the next change of a stream tells those that will.
-            Change::SetHorizon(_) => Ok(()),
+            Change::SetHorizon(horizon) => {
+                self.policies[Rank::Best.at()].set_horizon(horizon);
+                Ok(())
+            }
             Change::MissedDeadline(id) => self.missed_deadline(id),
         };
         if let Err(error) = changed {

@@ -14,14 +14,16 @@ impl Engine {
     /// was debited, until the window closes.
     pub(super) fn settle(&mut self, piece: &Piece) -> Duration {
         let modelled = piece.modelled.as_nanos();
+        let lead = self.lead();
         let stream =
             self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
         let shallow = self.limits.depth == 1 && self.in_flight == 0;
-        if shallow && self.ledger.pieces() == 0 {
+        if (shallow || self.between) && self.ledger.pieces() == 0 {
             let charge = self.ledger.completed_alone(self.now);
+            stream.learn_usual(charge);
             let weight = self.usage_clock.weight(self.now);
             let used = self.unit.unwrap_or(charge);
-            stream.charge(used, piece.estimate.as_tokens(), used, weight, self.now);
+            stream.charge(used + lead, piece.estimate.as_tokens(), used, weight, self.now);
             stream.counters.charged += charge;
             self.dearest = self.dearest.max(charge);
             self.by_class[piece.rank.at()] += charge;
@@ -55,6 +57,7 @@ impl Engine {
     /// to modelled cost; every nanosecond is given out.
     pub(super) fn divide(&mut self, mut closing: Closing) {
         let weight = self.usage_clock.weight(self.now);
+        let lead = self.lead();
         let touched = core::mem::take(&mut closing.touched);
         for id in &touched {
             let stream = self.streams[id.0 as usize].as_mut().expect("removal closes the window");
@@ -65,7 +68,7 @@ impl Engine {
                 Some(_) => Duration::from_nanos(window.estimates.unsigned_abs()),
                 None => charge,
             };
-            stream.charge(each, window.estimates, used, weight, self.now);
+            stream.charge(each + lead, window.estimates, used, weight, self.now);
             stream.counters.charged += charge;
             self.dearest = self.dearest.max(each);
             split(charge, window.by_rank, &mut self.by_class);
@@ -94,12 +97,14 @@ impl Engine {
     pub(super) fn release_hold(&mut self) {
         let Some(hold) = self.hold.take() else { return };
         let held = hold.since.map_or(Duration::ZERO, |since| self.now.since(since));
+        let lead = self.lead();
         let Some(Some(stream)) = self.streams.get_mut(hold.stream.0 as usize) else { return };
         if held > Duration::ZERO {
             self.ledger.held += held;
             self.ledger.charged += held;
             stream.counters.held += held;
-            stream.charge(held, 0, held, self.usage_clock.weight(self.now), self.now);
+            let weight = self.usage_clock.weight(self.now);
+            stream.charge(held + lead, 0, held, weight, self.now);
             stream.counters.charged += held;
             self.by_class[Rank::Best.at()] += held;
             self.refresh(hold.stream);
@@ -121,12 +126,20 @@ impl Engine {
         }
     }
 
+    /// By how much more than *u* and (depth + 1) of the dearest pieces a backlogged stream's disk time
+    /// may be behind its reservation: because the policy gives turns.
+    #[must_use]
+    pub fn lead(&self) -> Duration {
+        self.policies[Rank::Best.at()].lead()
+    }
+
     /// Tells when a stream that is served now is further behind than the guarantee allows: more
     /// than u, (depth + 1) of the dearest pieces, and what guaranteed classes may take ahead of it.
     pub(super) fn watch_promise(&mut self, id: StreamId) {
         let pieces = u64::from(self.limits.depth) + 1;
         let blocking = self.dearest.as_nanos().saturating_mul(pieces);
         let blocking = blocking.saturating_add(self.guarantees.ahead.as_nanos());
+        let blocking = blocking.saturating_add(self.lead().as_nanos());
         let blocking = Duration::from_nanos(blocking);
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
         let Some(behind) = stream.behind(blocking) else { return };

@@ -27,6 +27,10 @@ use crate::share::Share;
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
+mod returns;
+
+use returns::Returns;
+
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "disktime",
     doc: "shares of disk time, in turns that are long enough to be worth their seek",
@@ -39,21 +43,24 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 
 /// Shares in parts of 10^9.
 const PARTS: i64 = 1_000_000_000;
-/// Insulation is best over windows of a minute.
+/// Insulation is made for windows of a minute.
 const WINDOW: i64 = 60_000_000_000;
+/// One part in this may be lost to returns,
+const LOSS: i128 = 100;
+/// and a window may vary by one part in this.
+const VARIATION: i128 = 20;
 /// Virtual time by which a stream that was idle may be behind: what it saved up.
 const CREDIT: i64 = 100_000_000;
 /// A stream that asks again within this was not idle.
 const REST: Duration = Duration::from_millis(20);
-/// What a return is taken to cost until it was seen: optimistic, or a device that never waits for a
-/// stream never learns that it should.
-const SWITCH: i64 = 10_000_000;
+/// From a completion to the next request, until it was seen.
+const UNSEEN_THINK: i64 = 1_000_000;
 /// Longest swing if none is configured.
-const HORIZON: Duration = Duration::from_secs(1);
+const HORIZON: Duration = Duration::from_millis(400);
 /// Tags are moved back before they come near the end of their range.
 const REBASE_AT: i64 = i64::MAX / 4;
 
-/// A mean that follows: of the first few values exactly, then each counts 1/32.
+/// A mean in which older values fade.
 #[derive(Clone, Copy, Default)]
 struct Mean {
     value: i64,
@@ -62,7 +69,7 @@ struct Mean {
 
 impl Mean {
     fn add(&mut self, value: i64) {
-        self.count = (self.count + 1).min(128);
+        self.count = (self.count + 1).min(16);
         self.value += (value - self.value) / self.count;
     }
 }
@@ -79,12 +86,12 @@ struct Account {
     /// Its tag counts in the mean.
     member: bool,
     ready: bool,
+    /// Pieces at the device.
+    flying: u32,
     idle_since: Instant,
-    /// The next piece to complete is the first after others.
-    fresh: bool,
-    /// What first pieces take, the others, and the time to the next request when it has none.
-    first: Mean,
-    others: Mean,
+    /// What it costs it to come back.
+    returns: Returns,
+    /// From a completion that left it without work to its next request.
     think: Mean,
     /// The swing that suits it.
     swing: i64,
@@ -100,27 +107,24 @@ impl Account {
             used: view.used(),
             member: false,
             ready: false,
+            flying: 0,
             idle_since: Instant::ZERO,
-            fresh: false,
-            first: Mean::default(),
-            others: Mean::default(),
+            returns: Returns::default(),
             think: Mean::default(),
             swing: 0,
         }
     }
 
-    /// What a return costs it.
-    fn switch_cost(&self) -> i64 {
-        if self.first.count == 0 || self.others.count == 0 {
-            return SWITCH;
-        }
-        (self.first.value - self.others.value).max(0)
-    }
-
+    /// The swing that suits it: a hundredth is lost to returns if a window then varies by no more
+    /// than a twentieth; at least the swing at which both are alike.
     fn best_swing(&self) -> i64 {
-        let both = i128::from(self.share) * i128::from((PARTS - self.share).max(0)) / i128::from(PARTS);
-        let square = i128::from(self.switch_cost()) * i128::from(WINDOW) / i128::from(PARTS) * both;
-        i64::try_from(square.isqrt()).unwrap_or(i64::MAX)
+        let cost = i128::from(self.returns.cost());
+        let (share, rest) = (i128::from(self.share), i128::from((PARTS - self.share).max(0)));
+        let parts = i128::from(PARTS);
+        let both = share * rest / parts * i128::from(WINDOW) / parts;
+        let loses_little = cost * rest / parts * LOSS;
+        let swing = loses_little.min(both / VARIATION).max((cost * both).isqrt());
+        i64::try_from(swing).unwrap_or(i64::MAX)
     }
 }
 
@@ -135,15 +139,19 @@ struct Disktime {
     /// Over the members: Σφ, and Σφ·(tag - V).
     shares: i64,
     ahead: i128,
-    /// Over the members: Σ swing and Σ swing², for horizons.
+    /// Over the members: Σ swing and Σ swing².
     swings: i64,
     squares: i128,
+    /// The largest sum of swings so far.
+    swings_max: i64,
+    dearest: i64,
+    /// Pieces at the device.
+    flying: u32,
     /// Contracts have changed: shares are to be worked out.
     stale: bool,
     /// Who has the device, and how far its tag may be ahead of V.
     current: Option<StreamId>,
     reach: i64,
-    last_completion: Instant,
     /// Who came back and is owed time.
     returned: Option<StreamId>,
     horizon: Duration,
@@ -160,10 +168,12 @@ impl Default for Disktime {
             ahead: 0,
             swings: 0,
             squares: 0,
+            swings_max: 0,
+            dearest: 0,
+            flying: 0,
             stale: false,
             current: None,
             reach: 0,
-            last_completion: Instant::ZERO,
             returned: None,
             horizon: HORIZON,
         }
@@ -198,6 +208,8 @@ impl Disktime {
         let account = self.accounts[slot(id)].as_mut().expect("just put in");
         let used = view.used() - account.used;
         let was = core::mem::replace(&mut account.ready, view.ready());
+        let flew = core::mem::replace(&mut account.flying, view.in_flight());
+        self.flying = self.flying - flew + account.flying;
         let (ready, member) = (account.ready, account.member);
         if used != 0 {
             account.used += used;
@@ -251,14 +263,13 @@ impl Disktime {
 
     /// A stream wants to run.
     fn join(&mut self, now: Instant, id: StreamId) {
-        let (time, last) = (self.time, self.last_completion);
+        let time = self.time;
         let account = self.account(id);
-        let think = now.since(account.idle_since.max(last.min(now)));
-        let rested = now.since(account.idle_since) > REST || !account.member;
+        let rested = !account.member;
         if rested {
             account.tag = account.tag.max(time - CREDIT);
-        } else {
-            account.think.add(think.as_nanos().cast_signed());
+        } else if account.flying == 0 {
+            account.think.add(now.since(account.idle_since).as_tokens());
         }
         let (tag, owed) = (account.tag, account.tag <= time);
         if !account.member {
@@ -268,8 +279,7 @@ impl Disktime {
             let share = account.share;
             self.shares += share;
             self.ahead += i128::from(share) * i128::from(tag - time);
-            self.swings += swing;
-            self.squares += i128::from(swing) * i128::from(swing);
+            self.swap_swing(0, swing);
             self.advance();
         }
         if rested && owed {
@@ -288,8 +298,7 @@ impl Disktime {
         let Account { share, tag, swing, .. } = *account;
         self.shares -= share;
         self.ahead -= i128::from(share) * i128::from(tag - time);
-        self.swings -= swing;
-        self.squares -= i128::from(swing) * i128::from(swing);
+        self.swap_swing(swing, 0);
         self.advance();
     }
 
@@ -300,7 +309,8 @@ impl Disktime {
                 return;
             }
             let account = self.get(StreamId(id)).copied().filter(|it| it.member && !it.ready);
-            match account.map(|account| account.idle_since + REST) {
+            let since = account.map(|it| if it.flying > 0 { now } else { it.idle_since });
+            match since.map(|since| since + REST) {
                 Some(due) if due > now => self.resting.set(id, due.as_nanos().cast_signed()),
                 leaves => {
                     self.resting.remove(id);
@@ -332,7 +342,7 @@ impl Disktime {
                 shares += account.share;
                 ahead += i128::from(account.share) * i128::from(account.tag - self.time);
                 swings += account.swing;
-                squares += i128::from(account.swing) * i128::from(account.swing);
+                squares += i128::from(account.swing).pow(2);
             }
         }
         (self.shares, self.ahead) = (shares, ahead);
@@ -340,20 +350,79 @@ impl Disktime {
         self.advance();
     }
 
+    fn swap_swing(&mut self, old: i64, new: i64) {
+        self.swings += new - old;
+        self.squares += i128::from(new).pow(2) - i128::from(old).pow(2);
+        self.swings_max = self.swings_max.max(self.swings);
+    }
+
     /// Gives the device to a stream, until its tag has come to its horizon.
-    fn switch_to(&mut self, id: StreamId) -> Pick {
-        let (swings, squares) = (self.swings.max(1), self.squares);
-        let cap = self.horizon.as_tokens();
-        let switched = self.current.replace(id) != Some(id);
-        let account = self.account(id);
-        account.fresh |= switched;
-        // Horizons are parts of one swing, by what suits each: the mean of these, each counted as
-        // much as it is.
-        let swing = i64::try_from(squares / i128::from(swings)).unwrap_or(i64::MAX).min(cap);
-        let own = i128::from(swing) * i128::from(account.swing) / i128::from(swings);
-        let reach = own * i128::from(PARTS) / i128::from(account.share);
-        self.reach = i64::try_from(reach).unwrap_or(REBASE_AT);
+    fn switch_to(&mut self, now: Instant, id: StreamId) -> Pick {
+        if self.current != Some(id) {
+            self.end_stay(now);
+            self.current = Some(id);
+            self.account(id).returns.begin(now);
+        }
+        self.reach = self.get(id).map_or(0, |account| self.reach_of(account));
         Pick::Stream(id)
+    }
+
+    /// Others get the device.
+    fn end_stay(&mut self, now: Instant) {
+        let cap = self.horizon.as_tokens();
+        let Some(account) = self.current.take().and_then(|id| self.accounts[slot(id)].as_mut())
+        else {
+            return;
+        };
+        account.returns.end(now);
+        let swing = account.best_swing().min(cap);
+        let before = core::mem::replace(&mut account.swing, swing);
+        if account.member {
+            self.swap_swing(before, swing);
+        }
+    }
+
+    /// Whether the stream that has the device keeps it, or the device waits for it.
+    fn stay(&mut self, now: Instant) -> Option<Pick> {
+        let id = self.current?;
+        let (until, alone) = (self.time.saturating_add(self.reach), self.tags.is_empty());
+        let account = self.account(id);
+        let curious = account.returns.curious();
+        if account.tag >= until && !curious {
+            return None;
+        }
+        if account.ready {
+            return Some(Pick::Stream(id));
+        }
+        if alone {
+            return None;
+        }
+        let cost = account.returns.cost();
+        if account.flying > 0 {
+            // Others' pieces between its own would part them.
+            let parts = curious || account.returns.usual().is_none_or(|usual| cost > usual);
+            return parts.then_some(Pick::Hold { stream: id, until: now + REST });
+        }
+        let think = if account.think.count == 0 { UNSEEN_THINK } else { account.think.value };
+        let patience = (4 * think + UNSEEN_THINK / 10).min(cost);
+        let until = account.idle_since + Duration::from_nanos(patience.unsigned_abs());
+        (until > now && think < cost).then_some(Pick::Hold { stream: id, until })
+    }
+
+    /// Whether a stream would be beyond its horizon.
+    fn is_ahead(&self, id: StreamId) -> bool {
+        self.get(id).is_some_and(|it| it.tag > self.time.saturating_add(self.reach_of(it)))
+    }
+
+    /// How far a stream's tag may be ahead of V.
+    fn reach_of(&self, account: &Account) -> i64 {
+        let Account { swing, share, .. } = *account;
+        // Among equals each has half of its swing ahead of its due, as it falls behind by the other
+        // half while they have the device; beside streams that need none it has all of it ahead.
+        let square = i128::from(swing).pow(2);
+        let rest = (self.squares - square) / i128::from((self.swings - swing).max(1));
+        let horizon = square / (i128::from(swing) + rest).max(1);
+        i64::try_from(horizon * i128::from(PARTS) / i128::from(share)).unwrap_or(REBASE_AT)
     }
 
     /// The stream that is furthest behind.
@@ -378,27 +447,20 @@ impl Policy for Disktime {
             self.work_out_shares();
         }
         self.let_go(now);
-        let ready = |it: &Self, id: StreamId| it.get(id).is_some_and(|account| account.ready);
-        if let Some(id) = self.returned.take().filter(|id| ready(self, *id)) {
-            return self.switch_to(id);
+        let returned = self.returned.take();
+        if let Some(id) = returned.filter(|id| self.get(*id).is_some_and(|it| it.ready)) {
+            return self.switch_to(now, id);
         }
-        if let Some(id) = self.current {
-            let until = self.time.saturating_add(self.reach);
-            let account = self.account(id);
-            if account.tag < until {
-                if account.ready {
-                    return Pick::Stream(id);
-                }
-                let think = if account.think.count == 0 { 1_000_000 } else { account.think.value };
-                let patience = (4 * think + 100_000).min(account.switch_cost());
-                let wait = account.idle_since + Duration::from_nanos(patience.cast_unsigned());
-                if wait > now && think < account.switch_cost() && !self.tags.is_empty() {
-                    return Pick::Hold { stream: id, until: wait };
-                }
-            }
+        if let Some(pick) = self.stay(now) {
+            return pick;
         }
         match self.furthest_behind() {
-            Some(id) => self.switch_to(id),
+            // Those who are behind have all they want at the device: more from those who are ahead
+            // would take their places there.
+            Some(id) if self.flying > 0 && self.is_ahead(id) => {
+                Pick::Hold { stream: id, until: now + REST }
+            }
+            Some(id) => self.switch_to(now, id),
             None => Pick::Nothing,
         }
     }
@@ -408,20 +470,13 @@ impl Policy for Disktime {
     }
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
-        let took = now.since(self.last_completion).min(piece.response).as_nanos().cast_signed();
-        self.last_completion = now;
+        let took = piece.charge.as_tokens();
+        self.dearest = self.dearest.max(took);
+        let current = self.current == Some(stream.id());
         let account = self.account(stream.id());
-        if core::mem::replace(&mut account.fresh, false) {
-            account.first.add(took);
-            #[cfg(feature="dbg")] std::eprintln!("{now:?} {:?} first {} c {} first {} oth {} swing {}", stream.id(), took/1000, account.switch_cost()/1000, account.first.value/1000, account.others.value/1000, account.swing/1000);
-            let (before, swing) = (account.swing, account.best_swing());
-            account.swing = swing;
-            if account.member {
-                self.swings += swing - before;
-                self.squares += i128::from(swing).pow(2) - i128::from(before).pow(2);
-            }
-        } else {
-            account.others.add(took);
+        account.idle_since = now;
+        if current {
+            account.returns.piece(now, took);
         }
         self.note(now, stream);
     }
@@ -447,5 +502,20 @@ impl Policy for Disktime {
 
     fn poll_timeout(&self) -> Option<Instant> {
         None
+    }
+
+    fn gives_turns(&self) -> bool {
+        true
+    }
+
+    fn lead(&self) -> Duration {
+        let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
+        let pieces = self.dearest.saturating_mul(known);
+        let lead = self.swings_max.saturating_add(pieces).saturating_add(2 * CREDIT);
+        Duration::from_nanos(lead.unsigned_abs())
+    }
+
+    fn set_horizon(&mut self, horizon: Duration) {
+        self.horizon = horizon;
     }
 }

@@ -1,0 +1,118 @@
+//! What it costs a stream to have the device again after others had it.
+//!
+//! A seek back is not always in the first piece: a drive may first answer from its cache, or write
+//! out what others left in it. So the first 50 ms of a stay (half of it, if stays are shorter) are
+//! compared with the rest: the excess of their time over that of as many usual pieces is the cost.
+
+use crate::time::{Duration, Instant};
+
+/// How long after the beginning of a stay the device may still be busy with the return.
+const SETTLING: Duration = Duration::from_millis(50);
+/// Of older stays each sum forgets one part in this, whenever it grows.
+const MEMORY: i64 = 32;
+/// What a return is taken to cost until it was seen: optimistic, or a device that never stays with a
+/// stream never learns that it should.
+const UNSEEN: i64 = 10_000_000;
+/// Every so many stays one has at least two pieces, however cheap returns seem.
+const EXPLORE: u32 = 16;
+
+/// A sum of times and how many pieces they were of; older ones fade.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    nanos: i64,
+    /// In 1/1024, so that small numbers fade as well.
+    pieces: i64,
+    times: i64,
+}
+
+impl Sum {
+    fn add(&mut self, nanos: i64, pieces: i64) {
+        let fade = |sum: i64| sum - sum / MEMORY;
+        self.nanos = fade(self.nanos).saturating_add(nanos);
+        self.pieces = fade(self.pieces).saturating_add(pieces * 1024);
+        self.times = fade(self.times) + 1024;
+    }
+}
+
+/// Learns what returns cost one stream, from what its pieces take.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Returns {
+    /// The beginnings of stays.
+    settling: Sum,
+    /// Of each, the square of its excess over usual pieces; fades likewise.
+    squares: i128,
+    /// What came after.
+    settled: Sum,
+    /// This stay: when it began, how long it settles, pieces and their time so far.
+    began: Instant,
+    settles: Duration,
+    pieces: i64,
+    nanos: i64,
+    /// The part of these that was taken in already.
+    before: Option<(i64, i64)>,
+    stays: u32,
+}
+
+impl Returns {
+    /// The stream gets the device.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.began = now;
+        self.stays = self.stays.wrapping_add(1);
+    }
+
+    /// One of its pieces took so long.
+    pub(super) fn piece(&mut self, now: Instant, took: i64) {
+        let settled = now.since(self.began) > self.settles && self.pieces > 0;
+        if settled && self.before.is_none() {
+            self.before = Some((self.nanos, self.pieces));
+        }
+        self.nanos = self.nanos.saturating_add(took);
+        self.pieces += 1;
+    }
+
+    /// Others get the device.
+    pub(super) fn end(&mut self, now: Instant) {
+        let (nanos, pieces) = self.before.take().unwrap_or((self.nanos, self.pieces));
+        if pieces > 0 {
+            let excess = self.excess(nanos, pieces * 1024);
+            self.squares += excess.pow(2) - self.squares / i128::from(MEMORY);
+            self.settling.add(nanos, pieces);
+        }
+        if self.pieces > pieces {
+            self.settled.add(self.nanos - nanos, self.pieces - pieces);
+        }
+        (self.nanos, self.pieces) = (0, 0);
+        let half = Duration::from_nanos(now.since(self.began).as_nanos() / 2);
+        self.settles = half.min(SETTLING);
+    }
+
+    /// Whether this stay is to go on for the sake of learning.
+    pub(super) fn curious(&self) -> bool {
+        self.pieces < 2 && self.stays.is_multiple_of(EXPLORE)
+    }
+
+    /// What one of its pieces takes when it has the device for long.
+    pub(super) fn usual(&self) -> Option<i64> {
+        let Sum { nanos, pieces, .. } = self.settled;
+        (pieces > 0).then(|| nanos.saturating_mul(1024) / pieces)
+    }
+
+    /// What a return costs: its mean, and the error that the mean may have; who is unsure stays.
+    pub(super) fn cost(&self) -> i64 {
+        let Sum { nanos, pieces, times } = self.settling;
+        if times < 2 * 1024 || self.settled.pieces == 0 {
+            return UNSEEN;
+        }
+        let times = i128::from(times);
+        let mean = self.excess(nanos, pieces) * 1024 / times;
+        let variance = (self.squares * 1024 / times - mean.pow(2)).max(0);
+        let error = (variance * 1024 / times).isqrt();
+        i64::try_from(mean + error).unwrap_or(i64::MAX).max(0)
+    }
+
+    /// By how much more than usual that many pieces, in 1/1024, took.
+    fn excess(&self, nanos: i64, pieces: i64) -> i128 {
+        let settled = i128::from(self.settled.pieces.max(1));
+        i128::from(nanos) - i128::from(self.settled.nanos) * i128::from(pieces) / settled
+    }
+}
