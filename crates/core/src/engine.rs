@@ -197,12 +197,12 @@ impl Engine {
     #[must_use]
     pub fn with_policy(
         config: &Config<'_>,
-        policy: Box<dyn Policy>,
+        mut policy: Box<dyn Policy>,
         cost: Box<dyn CostModel>,
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
         Self {
-            between: policy.gives_turns() && !cost.comparable(),
+            between: policy.gives_turns(cost.comparable()),
             policies: classes::policies(policy),
             cost,
             limits: config.limits,

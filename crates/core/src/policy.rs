@@ -80,8 +80,9 @@ pub trait Policy: Send {
     /// When the policy wants [`timeout`](Self::timeout), if at all.
     fn poll_timeout(&self) -> Option<Instant>;
     /// Whether it gives the device to one stream at a time where that is worth it, so that the time
-    /// between completions tells what pieces cost.
-    fn gives_turns(&self) -> bool {
+    /// between completions tells what pieces cost. Asked once; `priced` if the cost model knows
+    /// that anyway.
+    fn gives_turns(&mut self, _priced: bool) -> bool {
         false
     }
     /// By how much more than u + (D+1)·c_max a backlogged stream may be behind its reservation,

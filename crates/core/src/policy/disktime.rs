@@ -89,6 +89,12 @@ struct Account {
     /// Pieces at the device.
     flying: u32,
     idle_since: Instant,
+    /// Others' pieces may go between its own.
+    mixes: bool,
+    /// Most of its pieces at the device in this stay.
+    peak: u32,
+    /// In this stay it has the device for itself.
+    watched: bool,
     /// What it costs it to come back.
     returns: Returns,
     /// From a completion that left it without work to its next request.
@@ -109,6 +115,9 @@ impl Account {
             ready: false,
             flying: 0,
             idle_since: Instant::ZERO,
+            mixes: false,
+            peak: 0,
+            watched: false,
             returns: Returns::default(),
             think: Mean::default(),
             swing: 0,
@@ -117,7 +126,10 @@ impl Account {
 
     /// The swing that suits it: a hundredth is lost to returns if a window then varies by no more
     /// than a twentieth; at least the swing at which both are alike.
-    fn best_swing(&self) -> i64 {
+    fn best_swing(&self, priced: bool) -> i64 {
+        if priced {
+            return 0;
+        }
         let cost = i128::from(self.returns.cost());
         let (share, rest) = (i128::from(self.share), i128::from((PARTS - self.share).max(0)));
         let parts = i128::from(PARTS);
@@ -130,8 +142,12 @@ impl Account {
 
 struct Disktime {
     accounts: Vec<Option<Account>>,
-    /// Ready streams by tag; none above what it is.
-    tags: IndexedHeap,
+    /// Ready streams that take turns, and those that mix, by tag; none above what it is.
+    tags: [IndexedHeap; 2],
+    /// Prices say what pieces cost, whoever has the device: all mix.
+    priced: bool,
+    /// Most pieces that have been at the device.
+    flying_max: u32,
     /// Members by when they leave, should they be idle then; none later than it is.
     resting: IndexedHeap,
     /// V.
@@ -161,7 +177,9 @@ impl Default for Disktime {
     fn default() -> Self {
         Self {
             accounts: Vec::new(),
-            tags: IndexedHeap::default(),
+            tags: [IndexedHeap::default(), IndexedHeap::default()],
+            priced: false,
+            flying_max: 0,
             resting: IndexedHeap::default(),
             time: 0,
             shares: 0,
@@ -199,7 +217,9 @@ impl Disktime {
         if slot(id) >= self.accounts.len() {
             self.accounts.resize(slot(id) + 1, None);
         }
-        let account = self.accounts[slot(id)].get_or_insert_with(|| Account::new(view));
+        let priced = self.priced;
+        let account = self.accounts[slot(id)]
+            .get_or_insert_with(|| Account { mixes: priced, ..Account::new(view) });
         let contract = view.contract();
         if (account.reserve, account.weight) != (contract.reserve, contract.weight) {
             (account.reserve, account.weight) = (contract.reserve, contract.weight);
@@ -209,7 +229,9 @@ impl Disktime {
         let used = view.used() - account.used;
         let was = core::mem::replace(&mut account.ready, view.ready());
         let flew = core::mem::replace(&mut account.flying, view.in_flight());
+        account.peak = account.peak.max(account.flying);
         self.flying = self.flying - flew + account.flying;
+        self.flying_max = self.flying_max.max(self.flying);
         let (ready, member) = (account.ready, account.member);
         if used != 0 {
             account.used += used;
@@ -225,13 +247,12 @@ impl Disktime {
         match (was, ready) {
             (false, true) => self.join(now, id),
             (true, false) => {
-                self.tags.remove(id.0);
+                self.unlist(id);
                 self.account(id).idle_since = now;
                 self.resting.lower(id.0, Some((now + REST).as_nanos().cast_signed()));
             }
             (true, true) if used < 0 => {
-                let tag = self.account(id).tag;
-                self.tags.lower(id.0, Some(tag));
+                self.list(id);
             }
             _ => {}
         }
@@ -251,22 +272,21 @@ impl Disktime {
 
     fn rebase(&mut self) {
         let back = core::mem::take(&mut self.time);
-        self.tags = IndexedHeap::default();
         for (id, account) in (0..).zip(&mut self.accounts) {
             let Some(account) = account else { continue };
             account.tag = account.tag.saturating_sub(back);
             if account.ready {
-                self.tags.set(id, account.tag);
+                self.tags[usize::from(account.mixes)].set(id, account.tag);
             }
         }
     }
 
     /// A stream wants to run.
     fn join(&mut self, now: Instant, id: StreamId) {
-        let time = self.time;
+        let (time, priced) = (self.time, self.priced);
         let account = self.account(id);
         let rested = !account.member;
-        if rested {
+        if rested || priced {
             account.tag = account.tag.max(time - CREDIT);
         } else if account.flying == 0 {
             account.think.add(now.since(account.idle_since).as_tokens());
@@ -274,7 +294,7 @@ impl Disktime {
         let (tag, owed) = (account.tag, account.tag <= time);
         if !account.member {
             account.member = true;
-            let swing = account.best_swing();
+            let swing = account.best_swing(priced);
             account.swing = swing;
             let share = account.share;
             self.shares += share;
@@ -285,7 +305,18 @@ impl Disktime {
         if rested && owed {
             self.returned = Some(id);
         }
-        self.tags.set(id.0, tag);
+        self.list(id);
+    }
+
+    /// Among the streams that are ready.
+    fn list(&mut self, id: StreamId) {
+        let Account { tag, mixes, .. } = *self.account(id);
+        self.tags[usize::from(mixes)].set(id.0, tag);
+    }
+
+    fn unlist(&mut self, id: StreamId) {
+        let mixes = self.account(id).mixes;
+        self.tags[usize::from(mixes)].remove(id.0);
     }
 
     /// It is no longer reckoned with.
@@ -337,7 +368,7 @@ impl Disktime {
             let part = i64::try_from(part).unwrap_or(PARTS);
             // When all is reserved the others still share what is not used.
             account.share = (ppm(account.reserve) + part).max(weight).max(1);
-            account.swing = account.best_swing();
+            account.swing = account.best_swing(self.priced);
             if account.member {
                 shares += account.share;
                 ahead += i128::from(account.share) * i128::from(account.tag - self.time);
@@ -361,23 +392,43 @@ impl Disktime {
         if self.current != Some(id) {
             self.end_stay(now);
             self.current = Some(id);
-            self.account(id).returns.begin(now);
+            let account = self.account(id);
+            account.returns.begin(now);
+            account.peak = account.flying;
+            account.watched = !account.mixes || account.returns.is_curious(now);
         }
+        self.go_on_with(id)
+    }
+
+    fn go_on_with(&mut self, id: StreamId) -> Pick {
+        self.current = Some(id);
         self.reach = self.get(id).map_or(0, |account| self.reach_of(account));
         Pick::Stream(id)
     }
 
     /// Others get the device.
     fn end_stay(&mut self, now: Instant) {
-        let cap = self.horizon.as_tokens();
-        let Some(account) = self.current.take().and_then(|id| self.accounts[slot(id)].as_mut())
-        else {
+        let (cap, flying_max, priced) = (self.horizon.as_tokens(), self.flying_max, self.priced);
+        let Some(id) = self.current.take().filter(|id| self.get(*id).is_some()) else { return };
+        let account = self.account(id);
+        if !account.returns.end() {
             return;
-        };
-        account.returns.end(now);
-        let swing = account.best_swing().min(cap);
+        }
+        let swing = account.best_swing(priced).min(cap);
         let before = core::mem::replace(&mut account.swing, swing);
-        if account.member {
+        // Who keeps the device full alone gains nothing from others' pieces between its own.
+        let fills = account.peak.saturating_mul(4) >= flying_max.saturating_mul(3);
+        let usual = account.returns.usual();
+        let mixes = priced || !fills && usual.is_some_and(|usual| account.returns.cost() <= usual);
+        let (ready, member) = (account.ready, account.member);
+        if mixes != account.mixes {
+            self.unlist(id);
+            self.account(id).mixes = mixes;
+            if ready {
+                self.list(id);
+            }
+        }
+        if member {
             self.swap_swing(before, swing);
         }
     }
@@ -385,24 +436,34 @@ impl Disktime {
     /// Whether the stream that has the device keeps it, or the device waits for it.
     fn stay(&mut self, now: Instant) -> Option<Pick> {
         let id = self.current?;
-        let (until, alone) = (self.time.saturating_add(self.reach), self.tags.is_empty());
+        let until = self.time.saturating_add(self.reach);
+        let nobody = self.tags.iter().all(IndexedHeap::is_empty);
         let account = self.account(id);
-        let curious = account.returns.curious();
+        let curious = account.returns.is_curious(now);
         if account.tag >= until && !curious {
             return None;
         }
         if account.ready {
             return Some(Pick::Stream(id));
         }
-        if alone {
+        if nobody {
             return None;
         }
-        let cost = account.returns.cost();
-        if account.flying > 0 {
-            // Others' pieces between its own would part them.
-            let parts = curious || account.returns.usual().is_none_or(|usual| cost > usual);
-            return parts.then_some(Pick::Hold { stream: id, until: now + REST });
+        let Account { mixes, flying, .. } = *account;
+        if mixes && !curious {
+            let next = self.furthest_behind(true);
+            if let Some(next) = next.filter(|next| self.priced || !self.is_ahead(*next)) {
+                return Some(self.go_on_with(next));
+            }
         }
+        if self.priced {
+            return None;
+        }
+        if flying > 0 {
+            return Some(Pick::Hold { stream: id, until: now + REST });
+        }
+        let account = self.account(id);
+        let cost = account.returns.cost();
         let think = if account.think.count == 0 { UNSEEN_THINK } else { account.think.value };
         let patience = (4 * think + UNSEEN_THINK / 10).min(cost);
         let until = account.idle_since + Duration::from_nanos(patience.unsigned_abs());
@@ -425,11 +486,11 @@ impl Disktime {
         i64::try_from(horizon * i128::from(PARTS) / i128::from(share)).unwrap_or(REBASE_AT)
     }
 
-    /// The stream that is furthest behind.
-    fn furthest_behind(&mut self) -> Option<StreamId> {
+    /// The stream that is furthest behind, of those that mix or take turns.
+    fn furthest_behind(&mut self, mixes: bool) -> Option<StreamId> {
         let accounts = &self.accounts;
         let tag = |id: u32| accounts.get(id as usize)?.as_ref().map(|account| account.tag);
-        self.tags.first(tag, i64::MAX).map(StreamId)
+        self.tags[usize::from(mixes)].first(tag, i64::MAX).map(StreamId)
     }
 }
 
@@ -454,10 +515,12 @@ impl Policy for Disktime {
         if let Some(pick) = self.stay(now) {
             return pick;
         }
-        match self.furthest_behind() {
+        let next = [self.furthest_behind(false), self.furthest_behind(true)];
+        let tag = |id: &StreamId| self.get(*id).map(|account| account.tag);
+        match next.into_iter().flatten().min_by_key(tag) {
             // Those who are behind have all they want at the device: more from those who are ahead
             // would take their places there.
-            Some(id) if self.flying > 0 && self.is_ahead(id) => {
+            Some(id) if self.flying > 0 && !self.priced && self.is_ahead(id) => {
                 Pick::Hold { stream: id, until: now + REST }
             }
             Some(id) => self.switch_to(now, id),
@@ -475,7 +538,7 @@ impl Policy for Disktime {
         let current = self.current == Some(stream.id());
         let account = self.account(stream.id());
         account.idle_since = now;
-        if current {
+        if current && account.watched {
             account.returns.piece(now, took);
         }
         self.note(now, stream);
@@ -490,8 +553,8 @@ impl Policy for Disktime {
             return;
         }
         self.leave(stream);
+        self.unlist(stream);
         self.accounts[slot(stream)] = None;
-        self.tags.remove(stream.0);
         self.resting.remove(stream.0);
         self.current = self.current.filter(|id| *id != stream);
         self.returned = self.returned.filter(|id| *id != stream);
@@ -504,8 +567,9 @@ impl Policy for Disktime {
         None
     }
 
-    fn gives_turns(&self) -> bool {
-        true
+    fn gives_turns(&mut self, priced: bool) -> bool {
+        self.priced = priced;
+        !priced
     }
 
     fn lead(&self) -> Duration {

@@ -1,8 +1,8 @@
 //! What it costs a stream to have the device again after others had it.
 //!
 //! A seek back is not always in the first piece: a drive may first answer from its cache, or write
-//! out what others left in it. So the first 50 ms of a stay (half of it, if stays are shorter) are
-//! compared with the rest: the excess of their time over that of as many usual pieces is the cost.
+//! out what others left in it. So the first 50 ms of a stay are compared with what comes after in
+//! this and earlier stays: the excess of their time over that of as many usual pieces is the cost.
 
 use crate::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ const MEMORY: i64 = 32;
 /// What a return is taken to cost until it was seen: optimistic, or a device that never stays with a
 /// stream never learns that it should.
 const UNSEEN: i64 = 10_000_000;
-/// Every so many stays one has at least two pieces, however cheap returns seem.
-const EXPLORE: u32 = 16;
+/// Every so many stays one is twice [`SETTLING`] long, however cheap returns seem.
+const EXPLORE: u32 = 32;
 
 /// A sum of times and how many pieces they were of; older ones fade.
 #[derive(Clone, Copy, Default)]
@@ -43,9 +43,8 @@ pub(super) struct Returns {
     squares: i128,
     /// What came after.
     settled: Sum,
-    /// This stay: when it began, how long it settles, pieces and their time so far.
+    /// This stay: when it began, pieces and their time so far.
     began: Instant,
-    settles: Duration,
     pieces: i64,
     nanos: i64,
     /// The part of these that was taken in already.
@@ -62,7 +61,7 @@ impl Returns {
 
     /// One of its pieces took so long.
     pub(super) fn piece(&mut self, now: Instant, took: i64) {
-        let settled = now.since(self.began) > self.settles && self.pieces > 0;
+        let settled = now.since(self.began) > SETTLING && self.pieces > 0;
         if settled && self.before.is_none() {
             self.before = Some((self.nanos, self.pieces));
         }
@@ -70,8 +69,8 @@ impl Returns {
         self.pieces += 1;
     }
 
-    /// Others get the device.
-    pub(super) fn end(&mut self, now: Instant) {
+    /// Others get the device. Answers whether anything was learned.
+    pub(super) fn end(&mut self) -> bool {
         let (nanos, pieces) = self.before.take().unwrap_or((self.nanos, self.pieces));
         if pieces > 0 {
             let excess = self.excess(nanos, pieces * 1024);
@@ -82,13 +81,13 @@ impl Returns {
             self.settled.add(self.nanos - nanos, self.pieces - pieces);
         }
         (self.nanos, self.pieces) = (0, 0);
-        let half = Duration::from_nanos(now.since(self.began).as_nanos() / 2);
-        self.settles = half.min(SETTLING);
+        pieces > 0
     }
 
     /// Whether this stay is to go on for the sake of learning.
-    pub(super) fn curious(&self) -> bool {
-        self.pieces < 2 && self.stays.is_multiple_of(EXPLORE)
+    pub(super) fn is_curious(&self, now: Instant) -> bool {
+        let explores = self.stays.is_multiple_of(EXPLORE) || self.settled.pieces == 0;
+        explores && now.since(self.began) < SETTLING + SETTLING
     }
 
     /// What one of its pieces takes when it has the device for long.
