@@ -48,7 +48,7 @@ const WINDOW: i64 = 60_000_000_000;
 /// One part in this may be lost to returns,
 const LOSS: i128 = 100;
 /// and a window may vary by one part in this.
-const VARIATION: i128 = 20;
+const VARIATION: i128 = 16;
 /// Virtual time by which a stream that was idle may be behind: what it saved up.
 const CREDIT: i64 = 100_000_000;
 /// A stream that asks again within this was not idle.
@@ -56,7 +56,7 @@ const REST: Duration = Duration::from_millis(20);
 /// From a completion to the next request, until it was seen.
 const UNSEEN_THINK: i64 = 1_000_000;
 /// Longest swing if none is configured.
-const HORIZON: Duration = Duration::from_millis(400);
+const HORIZON: Duration = Duration::from_millis(350);
 /// Tags are moved back before they come near the end of their range.
 const REBASE_AT: i64 = i64::MAX / 4;
 
@@ -125,7 +125,7 @@ impl Account {
     }
 
     /// The swing that suits it: a hundredth is lost to returns if a window then varies by no more
-    /// than a twentieth; at least the swing at which both are alike.
+    /// than a sixteenth; at least the swing at which both are alike.
     fn best_swing(&self, priced: bool) -> i64 {
         if priced {
             return 0;
