@@ -337,9 +337,16 @@ impl Stream {
 pub struct Streams<'a> {
     pub(crate) streams: &'a [Option<Stream>],
     pub(crate) rank: Rank,
+    pub(crate) depth: u32,
 }
 
 impl<'a> Streams<'a> {
+    /// How many pieces the device may hold.
+    #[must_use]
+    pub fn depth(self) -> u32 {
+        self.depth
+    }
+
     /// A stream, if it exists.
     #[must_use]
     pub fn get(self, id: StreamId) -> Option<StreamView<'a>> {

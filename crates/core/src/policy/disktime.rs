@@ -69,7 +69,7 @@ struct Mean {
 
 impl Mean {
     fn add(&mut self, value: i64) {
-        self.count = (self.count + 1).min(16);
+        self.count = (self.count + 1).min(32);
         self.value += (value - self.value) / self.count;
     }
 }
@@ -91,6 +91,10 @@ struct Account {
     idle_since: Instant,
     /// Others' pieces may go between its own.
     mixes: bool,
+    /// It keeps the device full alone.
+    fills: bool,
+    /// What its pieces took between others'.
+    mixed: Mean,
     /// Most of its pieces at the device in this stay.
     peak: u32,
     /// In this stay it has the device for itself.
@@ -116,6 +120,8 @@ impl Account {
             flying: 0,
             idle_since: Instant::ZERO,
             mixes: false,
+            fills: false,
+            mixed: Mean::default(),
             peak: 0,
             watched: false,
             returns: Returns::default(),
@@ -146,8 +152,8 @@ struct Disktime {
     tags: [IndexedHeap; 2],
     /// Prices say what pieces cost, whoever has the device: all mix.
     priced: bool,
-    /// Most pieces that have been at the device.
-    flying_max: u32,
+    /// How many pieces the device may hold.
+    depth: u32,
     /// Members by when they leave, should they be idle then; none later than it is.
     resting: IndexedHeap,
     /// V.
@@ -179,7 +185,7 @@ impl Default for Disktime {
             accounts: Vec::new(),
             tags: [IndexedHeap::default(), IndexedHeap::default()],
             priced: false,
-            flying_max: 0,
+            depth: 1,
             resting: IndexedHeap::default(),
             time: 0,
             shares: 0,
@@ -231,7 +237,6 @@ impl Disktime {
         let flew = core::mem::replace(&mut account.flying, view.in_flight());
         account.peak = account.peak.max(account.flying);
         self.flying = self.flying - flew + account.flying;
-        self.flying_max = self.flying_max.max(self.flying);
         let (ready, member) = (account.ready, account.member);
         if used != 0 {
             account.used += used;
@@ -408,7 +413,7 @@ impl Disktime {
 
     /// Others get the device.
     fn end_stay(&mut self, now: Instant) {
-        let (cap, flying_max, priced) = (self.horizon.as_tokens(), self.flying_max, self.priced);
+        let (cap, depth, priced) = (self.horizon.as_tokens(), self.depth, self.priced);
         let Some(id) = self.current.take().filter(|id| self.get(*id).is_some()) else { return };
         let account = self.account(id);
         if !account.returns.end() {
@@ -416,20 +421,31 @@ impl Disktime {
         }
         let swing = account.best_swing(priced).min(cap);
         let before = core::mem::replace(&mut account.swing, swing);
-        // Who keeps the device full alone gains nothing from others' pieces between its own.
-        let fills = account.peak.saturating_mul(4) >= flying_max.saturating_mul(3);
-        let usual = account.returns.usual();
-        let mixes = priced || !fills && usual.is_some_and(|usual| account.returns.cost() <= usual);
-        let (ready, member) = (account.ready, account.member);
+        account.fills = account.peak.saturating_mul(4) >= depth.saturating_mul(3);
+        if account.returns.explores() {
+            account.mixed = Mean::default();
+        }
+        if account.member {
+            self.swap_swing(before, swing);
+        }
+        self.sort_out(id);
+    }
+
+    /// Whether a stream shall mix. Who keeps the device full alone gains nothing from others' pieces
+    /// between its own.
+    fn sort_out(&mut self, id: StreamId) {
+        let priced = self.priced;
+        let account = self.account(id);
+        let (cost, mixed) = (account.returns.cost(), account.mixed);
+        let cheap = |usual: i64| cost <= usual && !(mixed.count > 8 && mixed.value > usual * 9 / 8);
+        let mixes = priced || !account.fills && account.returns.usual().is_some_and(cheap);
+        let ready = account.ready;
         if mixes != account.mixes {
             self.unlist(id);
             self.account(id).mixes = mixes;
             if ready {
                 self.list(id);
             }
-        }
-        if member {
-            self.swap_swing(before, swing);
         }
     }
 
@@ -503,7 +519,8 @@ impl Policy for Disktime {
 
     fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
 
-    fn pick(&mut self, now: Instant, _streams: Streams<'_>) -> Pick {
+    fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
+        self.depth = streams.depth();
         if self.stale {
             self.work_out_shares();
         }
@@ -540,8 +557,11 @@ impl Policy for Disktime {
         account.idle_since = now;
         if current && account.watched {
             account.returns.piece(now, took);
+        } else if account.mixes {
+            account.mixed.add(took);
         }
         self.note(now, stream);
+        self.sort_out(stream.id());
     }
 
     fn changed(&mut self, now: Instant, stream: StreamView<'_>) {

@@ -86,8 +86,13 @@ impl Returns {
 
     /// Whether this stay is to go on for the sake of learning.
     pub(super) fn is_curious(&self, now: Instant) -> bool {
-        let explores = self.stays.is_multiple_of(EXPLORE) || self.settled.pieces == 0;
+        let explores = self.explores() || self.settled.pieces == 0;
         explores && now.since(self.began) < SETTLING + SETTLING
+    }
+
+    /// Whether what was learned is to be tried again.
+    pub(super) fn explores(&self) -> bool {
+        self.stays.is_multiple_of(EXPLORE)
     }
 
     /// What one of its pieces takes when it has the device for long.
