@@ -104,6 +104,8 @@ pub struct PolicyEntry {
     pub keeps_reservations: bool,
     /// Whether it may serve a stream's requests in another order than they came.
     pub reorders: bool,
+    /// Whether it may leave the device idle while work waits, in the hope of more from a stream.
+    pub holds: bool,
     /// Makes one.
     pub build: fn() -> Box<dyn Policy>,
 }
