@@ -17,6 +17,7 @@ mod elevator;
 mod fifo;
 mod gss;
 mod rate_monotonic;
+mod round_robin;
 mod scan_edf;
 mod zygaria;
 mod zygaria_iops;
@@ -122,6 +123,7 @@ pub static REGISTRY: &[PolicyEntry] = &[
     gss::ENTRY,
     cello::ENTRY,
     drr::ENTRY,
+    round_robin::ENTRY,
 ];
 
 /// The entry of that name.
