@@ -11,6 +11,7 @@ use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
 mod cello;
+mod deadline;
 mod drr;
 mod edf;
 mod elevator;
@@ -123,6 +124,7 @@ pub static REGISTRY: &[PolicyEntry] = &[
     gss::ENTRY,
     cello::ENTRY,
     drr::ENTRY,
+    deadline::ENTRY,
     round_robin::ENTRY,
 ];
 

@@ -147,3 +147,78 @@ fn a_request_in_pieces_keeps_its_turn() {
         .collect();
     assert_eq!(order, [0, 0, 0, 2, 1, 1, 1, 3]);
 }
+
+// Deadline.
+
+/// As many requests as needed of both directions, in ascending order, all there at once.
+fn both_directions(rig: &mut Rig, reads: u32, writes: u32) {
+    for id in 0..reads {
+        rig.request(0, Request { offset: u64::from(id) << 20, ..read(id, 0, 512) });
+    }
+    for id in reads..reads + writes {
+        let offset = u64::from(id) << 20;
+        rig.request(0, Request { kind: Kind::Write, offset, ..read(id, 1, 512) });
+    }
+}
+
+/// Serves until nothing waits, a ms each from `now` on; answers the ids.
+fn drain(rig: &mut Rig, mut now: u64) -> Vec<u32> {
+    let mut order = Vec::new();
+    while let Some(sent) = rig.engine.poll_dispatch(at(now)) {
+        now += MS;
+        let _over = rig.done(now, sent.piece);
+        order.push(sent.request.0);
+    }
+    order
+}
+
+/// `fifo_batch` is 16 and `writes_starved` 2: two batches of reads, then one of writes.
+#[test]
+fn deadline_lets_writes_wait_for_two_batches() {
+    let mut rig = plain("deadline", &[0, 1]);
+    both_directions(&mut rig, 100, 40);
+    let order = drain(&mut rig, 0);
+    let batches = order.chunk_by(|one, other| (*one < 100) == (*other < 100));
+    let batches: Vec<_> = batches.map(|batch| (batch[0] < 100, batch.len())).collect();
+    // The last 4 reads make a batch of their own: nothing is ahead of them.
+    let expected =
+        [(true, 32), (false, 16), (true, 32), (false, 16), (true, 32), (false, 8), (true, 4)];
+    assert_eq!(batches, expected);
+    // Of each direction, in ascending order.
+    assert!(order.iter().filter(|id| **id < 100).is_sorted());
+    assert!(order.iter().filter(|id| **id >= 100).is_sorted());
+}
+
+/// A read that waited for 500 ms starts the next batch, out of the sweep; one that waited for 499
+/// does not. A write has 5 s.
+#[test]
+fn deadline_starts_a_batch_with_what_expired() {
+    for (kind, expiry) in [(Kind::Read, 500), (Kind::Write, 5_000)] {
+        for (wait, expired) in [(expiry - 17, false), (expiry - 16, true)] {
+            let mut rig = plain("deadline", &[0]);
+            let ask = |rig: &mut Rig, now: u64, id: u32, offset: u64| {
+                rig.request(now, Request { kind, offset: offset << 20, ..read(id, 0, 512) });
+            };
+            // The head is at 10 when the oldest asks, behind it.
+            ask(&mut rig, 0, 90, 10);
+            let first = rig.go_one(0).piece;
+            ask(&mut rig, 0, 99, 1);
+            (0..40).for_each(|id| ask(&mut rig, 1, id, 11 + u64::from(id)));
+            let _over = rig.done(wait * MS, first);
+            // The first batch has 15 more to go: it ends 15 ms later.
+            let order = drain(&mut rig, (wait + 1) * MS);
+            let at = order.iter().position(|id| *id == 99);
+            assert_eq!(at, Some(if expired { 15 } else { 31 }), "{kind:?} after {wait} ms");
+            assert!(order[..15].iter().copied().eq(0..15));
+        }
+    }
+}
+
+/// The sweep goes one way; at its end it starts again with the oldest, not with the nearest.
+#[test]
+fn deadline_starts_again_at_the_oldest() {
+    let job = |stream, offset| Job { offset, ..Job::of(stream, 1) };
+    let jobs = [job(0, 50), job(1, 30), job(0, 10), job(1, 60), job(0, 40), job(1, 20)];
+    let ended = serve(&mut plain("deadline", &[0, 1]), &jobs);
+    assert_eq!(ids(&ended), [0, 3, 1, 4, 2, 5]);
+}
