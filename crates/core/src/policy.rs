@@ -20,6 +20,7 @@ mod gss;
 mod rate_monotonic;
 mod round_robin;
 mod scan_edf;
+mod sfq;
 mod zygaria;
 mod zygaria_iops;
 
@@ -126,6 +127,7 @@ pub static REGISTRY: &[PolicyEntry] = &[
     drr::ENTRY,
     deadline::ENTRY,
     round_robin::ENTRY,
+    sfq::ENTRY,
 ];
 
 /// The entry of that name.

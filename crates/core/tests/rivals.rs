@@ -222,3 +222,67 @@ fn deadline_starts_again_at_the_oldest() {
     let ended = serve(&mut plain("deadline", &[0, 1]), &jobs);
     assert_eq!(ids(&ended), [0, 3, 1, 4, 2, 5]);
 }
+
+// Start-time fair queueing.
+
+/// By hand: weights 1 and 2 with requests of 10 have start tags 0, 10, 20 and 0, 5, 10, 15.
+#[test]
+fn sfq_goes_by_start_tags() {
+    let jobs: Vec<_> = [0, 0, 0, 1, 1, 1, 1, 1].map(|stream| Job::of(stream, 10)).into();
+    let ended = serve(&mut under("sfq", &[(0, weight(100)), (1, weight(200))]), &jobs);
+    assert_eq!(streams(&jobs, &ended), [0, 1, 1, 0, 1, 1, 0, 1]);
+}
+
+/// Virtual time is the start tag in service: who was away joins there, and has saved nothing.
+#[test]
+fn sfq_saves_nothing_for_who_was_away() {
+    let mut jobs = vec![Job::of(0, 10); 12];
+    jobs.extend(vec![Job { arrives: 75, ..Job::of(1, 10) }; 4]);
+    let ended = serve(&mut plain("sfq", &[0, 1]), &jobs);
+    let expected = [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0];
+    assert_eq!(streams(&jobs, &ended), expected);
+}
+
+/// |W_f/w_f - W_g/w_g| ≤ l_f/w_f + l_g/w_g (Goyal, Vin & Cheng, theorem 1), at depth D times D + 1
+/// (Jin, Chase & Kaur), over every interval; here by completions, whatever order the device has.
+#[test]
+fn sfq_is_fair_to_its_bound() {
+    for depth in [1, 2, 8] {
+        let mut rig = Rig::under(depth, (policy::find("sfq").expect("registered").build)());
+        let weights = [100, 300];
+        weights
+            .iter()
+            .enumerate()
+            .for_each(|(id, it)| rig.add(u32::try_from(id).unwrap_or(0), weight(*it)));
+        let sizes = [[7_000, 3_000, 20_000], [11_000, 2_000, 5_000]];
+        let (mut free, mut owners) = ((0..64).collect::<VecDeque<u32>>(), [0u32; 64]);
+        let (mut out, mut asked) = (Vec::new(), [0usize; 2]);
+        let (mut work, mut now) = ([0i64; 2], 0);
+        let (mut low, mut high) = (0, 0);
+        for turn in 0..5_000usize {
+            for stream in [0u32, 1] {
+                while rig.view(stream).queued() < 8 {
+                    let id = free.pop_front().expect("64 are enough");
+                    let turn = &mut asked[stream as usize];
+                    *turn += 1;
+                    owners[id as usize] = stream;
+                    rig.ask(now, id, stream, sizes[stream as usize][*turn % 3]);
+                }
+            }
+            out.extend(rig.go(now));
+            let sent = out.remove(turn * 7 % out.len());
+            now += sent.bytes * 1_000;
+            let _over = rig.done(now, sent.piece);
+            free.push_back(sent.request.0);
+            let stream = owners[sent.request.0 as usize] as usize;
+            work[stream] += i64::try_from(sent.bytes).expect("small");
+            // Per weight of 300.
+            let ahead = work[0] * 3 - work[1];
+            (low, high) = (ahead.min(low), ahead.max(high));
+        }
+        let once = 20_000 * 3 + 11_000;
+        let bound = if depth == 1 { once } else { once * i64::from(depth + 1) };
+        assert!(high - low <= bound, "depth {depth}: {} of {bound}", high - low);
+        assert!(high - low >= once / 4, "the streams are unlike enough to say something");
+    }
+}
