@@ -17,6 +17,7 @@ mod edf;
 mod elevator;
 mod fifo;
 mod gss;
+mod mclock;
 mod rate_monotonic;
 mod round_robin;
 mod scan_edf;
@@ -128,6 +129,7 @@ pub static REGISTRY: &[PolicyEntry] = &[
     deadline::ENTRY,
     round_robin::ENTRY,
     sfq::ENTRY,
+    mclock::ENTRY,
 ];
 
 /// The entry of that name.

@@ -286,3 +286,80 @@ fn sfq_is_fair_to_its_bound() {
         assert!(high - low >= once / 4, "the streams are unlike enough to say something");
     }
 }
+
+// mClock.
+
+/// Engine and policy in requests per second, of which the device does `nominal`.
+fn mclock(nominal: u32, contracts: &[Contract]) -> Rig {
+    let config = Config { policy: "mclock", nominal_iops: nominal, ..Config::default() };
+    let mut rig = Rig { engine: Engine::new(&config).expect("registered") };
+    (0..).zip(contracts).for_each(|(id, contract)| rig.add(id, *contract));
+    rig
+}
+
+/// Requests so small that their size does not count, and far from each other: no batches.
+const SMALL: Client = Client { outstanding: 8, bytes: 1, sequential: false, thinks: 0 };
+
+/// The paper's introduction: remote desktop and OLTP reserve 250 IOPS each, data migration is
+/// limited to 1000, shares are 1:2:3. Who gets what depends on what the device does at the time.
+#[test]
+fn mclock_divides_as_in_the_papers_example() {
+    let eighth = disktime_core::Share::from_ppm(125_000).expect("a share");
+    let desktop = Contract { weight: 100, ..Contract::reserving(eighth) };
+    let oltp = Contract { weight: 200, ..desktop };
+    let migration = Contract { weight: 300, ..contract(0, 50) };
+    for (throughput, expected) in [
+        (875, [250, 250, 375]),
+        (1_200, [250, 380, 570]),
+        (1_500, [250, 500, 750]),
+        (2_000, [333, 667, 1_000]),
+        (3_000, [667, 1_333, 1_000]),
+    ] {
+        let mut rig = mclock(2_000, &[desktop, oltp, migration]);
+        let served = share(&mut rig, &[SMALL; 3], 0, 11 * SECOND, |_, _| SECOND / throughput);
+        let steady: Vec<_> = served.into_iter().filter(|it| it.began >= SECOND).collect();
+        for (stream, expected) in (0..).zip(expected) {
+            let iops = count(&steady, stream) / 10;
+            let error = iops.abs_diff(expected);
+            assert!(error <= expected / 50, "{throughput}: {stream} got {iops} of {expected}");
+        }
+    }
+}
+
+/// 1 + S/300 kB: a request of 300 kB counts as two, one of 1.5 MB as six.
+#[test]
+fn mclock_counts_large_requests_as_several() {
+    for (bytes, requests) in [(300_000, 2), (1_500_000, 6)] {
+        let mut rig = mclock(100, &[weight(100), weight(100)]);
+        let clients = [SMALL, Client { bytes, ..SMALL }];
+        let served = share(&mut rig, &clients, 0, 20 * SECOND, |_, _| 10 * MS);
+        let [small, large] = [0, 1].map(|stream| count(&served, stream));
+        assert!(small.abs_diff(large * requests) <= requests, "{small} {large}");
+    }
+}
+
+/// Tags of who was idle are moved to the others': no credit, and no penalty for having had the
+/// device alone.
+#[test]
+fn mclock_moves_the_tags_of_who_was_idle() {
+    let mut rig = mclock(100, &[weight(100), weight(100)]);
+    let nobody = Client { outstanding: 0, ..SMALL };
+    let alone = share(&mut rig, &[SMALL, nobody], 0, 10 * SECOND, |_, _| 10 * MS);
+    assert_eq!(count(&alone, 0), 1_000);
+    // Ids of what is still queued are not used again.
+    let rest = drain(&mut rig, 10 * SECOND);
+    assert!(rest.len() <= 8);
+    let both = share(&mut rig, &[SMALL, SMALL], 11 * SECOND, 12 * SECOND, |_, _| 10 * MS);
+    assert!(count(&both, 0).abs_diff(50) <= 1, "{}", count(&both, 0));
+}
+
+/// Near requests of a stream go in batches of 8.
+#[test]
+fn mclock_batches_what_is_near() {
+    let mut rig = mclock(100, &[weight(100), weight(100)]);
+    let near = Client { outstanding: 16, bytes: 4_096, ..SEQUENTIAL };
+    let served = share(&mut rig, &[near, SMALL], 0, 10 * SECOND, |_, _| 10 * MS);
+    let longest = turns(&served).iter().filter(|turn| turn.0 == 0).map(|turn| turn.1).max();
+    assert_eq!(longest, Some(8));
+    assert!(count(&served, 0).abs_diff(500) <= 20);
+}
