@@ -10,6 +10,7 @@ use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
+mod argon;
 mod cello;
 mod deadline;
 mod drr;
@@ -130,6 +131,7 @@ pub static REGISTRY: &[PolicyEntry] = &[
     round_robin::ENTRY,
     sfq::ENTRY,
     mclock::ENTRY,
+    argon::ENTRY,
 ];
 
 /// The entry of that name.

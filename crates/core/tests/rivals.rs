@@ -363,3 +363,49 @@ fn mclock_batches_what_is_near() {
     assert_eq!(longest, Some(8));
     assert!(count(&served, 0).abs_diff(500) <= 20);
 }
+
+// Argon.
+
+/// R = 0.9: each keeps at least nine tenths of its part of what it does alone, though it is
+/// synchronous and the other always waits; and in turns of a request it keeps a twentieth.
+#[test]
+fn argon_keeps_nine_tenths_of_the_efficiency() {
+    let alone = 100.0 * 2_000.0;
+    let part = |name, count_of: usize| {
+        let ids: Vec<_> = (0..u32::try_from(count_of).expect("few")).collect();
+        let served =
+            share(&mut plain(name, &ids), &vec![SEQUENTIAL; count_of], 0, 100 * SECOND, disk);
+        ids.into_iter()
+            .map(|id| count(&served, id) as f64 * count_of as f64 / alone)
+            .fold(1.0, f64::min)
+    };
+    for streams in [2, 3, 5] {
+        let least = part("argon", streams);
+        assert!(least >= 0.9, "{streams} streams: {least}");
+    }
+    assert!(part("round-robin", 2) <= 0.06);
+}
+
+/// Shares are told by weights; the lightest stream's quantum is the shortest, and is long enough.
+#[test]
+fn argon_shares_time_by_weight_and_insulates_from_random() {
+    let mut rig = under("argon", &[(0, weight(30)), (1, weight(10))]);
+    let served = share(&mut rig, &[SEQUENTIAL, RANDOM], 0, 40 * SECOND, disk);
+    let [sequential, random] = [0, 1].map(|stream| time(&served, stream));
+    let share_of = sequential * 100 / (sequential + random);
+    assert!((73..=77).contains(&share_of), "{share_of} %");
+    // Three quarters of 2000 a second, and nine tenths of that.
+    assert!(count(&served, 0) >= 40 * 1_500 * 9 / 10);
+}
+
+/// A stream that has nothing to do gives its turn up, and waits for the next one.
+#[test]
+fn argon_ends_a_quantum_that_is_not_used() {
+    let mut rig = plain("argon", &[0, 1]);
+    let rare = Client { thinks: 20 * MS, ..SEQUENTIAL };
+    let served = share(&mut rig, &[rare, SEQUENTIAL], 0, 10 * SECOND, disk);
+    assert!(turns(&served).iter().filter(|turn| turn.0 == 0).all(|turn| turn.1 == 1));
+    let held = rig.view(0).counters().held;
+    assert_eq!(held.as_nanos(), 5 * MS * count(&served, 0) as u64);
+    assert!(time(&served, 1) >= 8 * SECOND);
+}
