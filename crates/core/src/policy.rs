@@ -11,6 +11,7 @@ use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
 mod argon;
+mod bfq;
 mod cello;
 mod deadline;
 mod drr;
@@ -132,6 +133,7 @@ pub static REGISTRY: &[PolicyEntry] = &[
     sfq::ENTRY,
     mclock::ENTRY,
     argon::ENTRY,
+    bfq::ENTRY,
 ];
 
 /// The entry of that name.

@@ -409,3 +409,108 @@ fn argon_ends_a_quantum_that_is_not_used() {
     assert_eq!(held.as_nanos(), 5 * MS * count(&served, 0) as u64);
     assert!(time(&served, 1) >= 8 * SECOND);
 }
+
+// BFQ.
+
+/// The example of worst-case fairness (Bennett & Zhang 1996), which B-WF2Q+ keeps: a session with
+/// half of the rate and eleven packets is not served ten times in a row before ten with a twentieth.
+#[test]
+fn bfq_is_never_far_ahead_of_fluid_service() {
+    let contracts: Vec<_> =
+        (0..11).map(|id| (id, weight(if id == 0 { 500 } else { 50 }))).collect();
+    let mut rig = under("bfq", &contracts);
+    // As large as the largest budget: each turn is a request.
+    let budget = 16 * 1024 * 512;
+    (0..11).for_each(|id| rig.ask(0, id, 0, budget));
+    (11..21).for_each(|id| rig.ask(0, id, id - 10, budget));
+    let mut order = Vec::new();
+    for turn in 0..21 {
+        let sent = rig.go_one(turn * 125 * MS);
+        let _over = rig.done((turn + 1) * 125 * MS - 1, sent.piece);
+        order.push(sent.request.0.saturating_sub(10));
+    }
+    let expected = [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0];
+    assert_eq!(order, expected);
+}
+
+/// 64 KiB at 71 MB/s.
+const PIECE: u64 = 9 * MS / 10;
+
+/// A new stream's budget is two thirds of 16,384 sectors; one that was used up grows fourfold, to at
+/// most what the peak rate does in 125 ms.
+#[test]
+fn bfq_budgets_follow_need() {
+    let mut rig = plain("bfq", &[0, 1]);
+    let busy = Client { outstanding: 4, ..SEQUENTIAL };
+    let served = share(&mut rig, &[busy; 2], 0, 20 * SECOND, |_, _| PIECE);
+    let turns = turns(&served);
+    let two_thirds = 16_384 * 2 / 3 / 128;
+    assert_eq!(turns[..2], [(0, two_thirds), (1, two_thirds)]);
+    assert!((128..=130).contains(&turns[2].1), "{turns:?}");
+    // The peak rate has been found: 125 ms of 0.9 ms each.
+    let last = turns[turns.len() - 2].1;
+    assert!((136..=139).contains(&last), "{last}");
+}
+
+/// Equal weights, and one of them seeky: it is charged for its time, which is then what is shared.
+#[test]
+fn bfq_charges_seeky_streams_by_time() {
+    let mut rig = plain("bfq", &[0, 1]);
+    let served = share(&mut rig, &[SEQUENTIAL, RANDOM], 0, 40 * SECOND, disk);
+    let late: Vec<_> = served.into_iter().filter(|served| served.began > 10 * SECOND).collect();
+    let [sequential, random] = [0, 1].map(|stream| time(&late, stream));
+    let share_of = sequential * 100 / (sequential + random);
+    assert!((45..=55).contains(&share_of), "{share_of} %");
+    let sectors =
+        |stream| late.iter().filter(|it| it.stream == stream).map(|it| it.bytes).sum::<u64>();
+    assert!(sectors(0) > 100 * sectors(1));
+}
+
+/// Weights 1:2:5 of quick streams: sectors in proportion.
+#[test]
+fn bfq_shares_sectors_by_weight() {
+    let weights = [100, 200, 500];
+    let contracts: Vec<_> = (0..).zip(weights).map(|(id, it)| (id, weight(it))).collect();
+    let served = share(&mut under("bfq", &contracts), &[SEQUENTIAL; 3], 0, 40 * SECOND, disk);
+    let all = served.len();
+    for (stream, part) in [(0, 125), (1, 250), (2, 625)] {
+        let got = count(&served, stream) * 1_000 / all;
+        assert!(got.abs_diff(part) <= 10, "{stream} got {got} of {part}");
+    }
+}
+
+/// `slice_idle` is 8 ms: a synchronous stream that thinks for 4 keeps the device meanwhile; one that
+/// thinks for 20 is not waited for, once that is known.
+#[test]
+fn bfq_waits_for_who_comes_back_in_time() {
+    for (thinks, waited_for) in [(4, true), (20, false)] {
+        let mut rig = plain("bfq", &[0, 1]);
+        let thinker = Client { thinks: thinks * MS, ..SEQUENTIAL };
+        let served = share(&mut rig, &[thinker, SEQUENTIAL], 0, 10 * SECOND, disk);
+        let late: Vec<_> = served.into_iter().filter(|served| served.began > 2 * SECOND).collect();
+        let turns = turns(&late);
+        let longest = turns.iter().filter(|turn| turn.0 == 0).map(|turn| turn.1).max();
+        assert_eq!(longest > Some(1), waited_for, "{longest:?}");
+        let held = rig.view(0).counters().held;
+        assert_eq!(held > Duration::from_secs(1), waited_for, "held for {held:?}");
+    }
+}
+
+/// A cancelled request of a stream being served does not keep the device.
+#[test]
+fn who_is_cancelled_keeps_nothing() {
+    for name in ["argon", "bfq"] {
+        let mut rig = plain(name, &[0, 1]);
+        rig.ask(0, 0, 0, 1_000);
+        let first = rig.go_one(0).piece;
+        rig.ask(0, 1, 0, 1_000);
+        rig.ask(0, 2, 1, 1_000);
+        let _gone = rig.engine.handle_cancel(at(MS / 2), RequestId(1));
+        let _over = rig.done(MS, first);
+        assert!(rig.go(MS).is_empty(), "{name} waits for more of stream 0");
+        let until = rig.engine.poll_timeout().expect("not for ever");
+        rig.timeout(until.as_nanos());
+        assert_eq!(rig.go_one(until.as_nanos()).request, RequestId(2));
+        rig.change(until.as_nanos(), Change::RemoveStream(StreamId(0)));
+    }
+}
