@@ -1,9 +1,10 @@
 //! Argon's disk time quanta (Wachs, Abd-El-Malek, Thereska & Ganger 2007): long turns, so that going
 //! from stream to stream costs little.
 //!
-//! Streams with work take turns. In its quantum a stream has the device for itself, at any depth. The
-//! lightest stream's quantum is ten times what the first piece of a turn takes, in which the seek to
-//! the stream lies: at most a tenth of a turn is lost, R = 0.9. Others' are longer by weight. A
+//! Streams with work take turns. In its quantum a stream has the device for itself, at any depth:
+//! what it has at the device at the end is waited for. The lightest stream's quantum is ten times
+//! what the first piece of a turn takes, in which the seek to the stream lies, and that wait: at
+//! most a tenth of a turn is lost, R = 0.9. Others' are longer by weight. A
 //! piece that its stream's pieces so far let expect to end after the quantum waits for the next one,
 //! unless it is the quantum's first. A turn ends early when its stream has nothing to do for 5 ms, a
 //! synchronous one's time to go on; the device is held for it only while others wait.
@@ -41,8 +42,8 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 const QUANTUM_PER_SEEK: u64 = 10;
 /// A turn's first piece, before any is known: a seek and half a rotation of a disk.
 const SEEK_START: Duration = Duration::from_millis(12);
-/// One stalled piece makes no quantum longer than half a second at the lightest weight.
-const SEEK_MAX: Duration = Duration::from_millis(50);
+/// However late pieces are, the lightest stream's quantum is at most a second.
+const SEEK_MAX: Duration = Duration::from_millis(100);
 /// How long an empty queue keeps its turn.
 const ANTICIPATION: Duration = Duration::from_millis(5);
 
@@ -68,6 +69,8 @@ struct Turn {
     /// When its last piece ended, or it began.
     quiet_since: Instant,
     completed: u32,
+    /// When nothing more of it went out, though something was at the device.
+    over: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -79,6 +82,8 @@ struct Argon {
     last: Option<StreamId>,
     /// What a turn's first piece takes.
     seek: Mean,
+    /// What its last pieces take, alone at the device; nothing at depth 1.
+    drain: Mean,
     /// What the others take, by stream.
     pieces: Vec<Mean>,
 }
@@ -104,9 +109,10 @@ impl Argon {
         let own = stream.contract().weight;
         let lightest =
             self.ring.iter().filter_map(weight).min().map_or(own, |other| other.min(own));
-        let seek = self.seek.0.unwrap_or(SEEK_START).min(SEEK_MAX).as_nanos();
-        // At most 50 ms · 10 · 10,000: no overflow.
-        Duration::from_nanos(seek * QUANTUM_PER_SEEK * u64::from(own) / u64::from(lightest))
+        let lost = self.seek.0.unwrap_or(SEEK_START) + self.drain.0.unwrap_or_default();
+        let lost = lost.min(SEEK_MAX).as_nanos();
+        // At most 100 ms · 10 · 10,000: no overflow.
+        Duration::from_nanos(lost * QUANTUM_PER_SEEK * u64::from(own) / u64::from(lightest))
     }
 
     /// What the stream whose turn it is does with it; `None`: it is over.
@@ -148,9 +154,18 @@ impl Policy for Argon {
                 Some(pick) => return pick,
                 None => {}
             }
+            let stream = streams.get(turn.stream);
+            let out = stream.is_some_and(|stream| stream.in_flight() > 0);
+            let over = turn.over.unwrap_or(now);
+            if out && self.ring.first_ready(streams).is_some() {
+                // The next one shall find the device empty; a completion asks again.
+                self.turn = Some(Turn { over: Some(over), ..turn });
+                return Pick::Hold { stream: turn.stream, until: now + ANTICIPATION };
+            }
+            self.drain.add(now.since(over));
             self.turn = None;
             self.last = Some(turn.stream);
-            if let Some(stream) = streams.get(turn.stream) {
+            if let Some(stream) = stream {
                 self.place(stream);
             }
         }
@@ -159,7 +174,15 @@ impl Policy for Argon {
         let seeks = self.last.is_some_and(|last| last != id);
         let quantum =
             streams.get(id).map(|stream| self.quantum(stream, streams)).unwrap_or_default();
-        let new = Turn { stream: id, seeks, quantum, ends: None, quiet_since: now, completed: 0 };
+        let new = Turn {
+            stream: id,
+            seeks,
+            quantum,
+            ends: None,
+            quiet_since: now,
+            completed: 0,
+            over: None,
+        };
         self.turn = Some(new);
         Pick::Stream(id)
     }
@@ -177,9 +200,9 @@ impl Policy for Argon {
                 turn.quiet_since = now;
                 turn.completed += 1;
                 if turn.completed == 1 && turn.seeks {
-                    self.seek.add(piece.charge);
+                    self.seek.add(piece.response);
                 } else {
-                    self.piece(stream.id()).add(piece.charge);
+                    self.piece(stream.id()).add(piece.response);
                 }
             }
             _ => {}
