@@ -410,6 +410,31 @@ fn argon_ends_a_quantum_that_is_not_used() {
     assert!(time(&served, 1) >= 8 * SECOND);
 }
 
+/// Its story: at depth 8 a quantum began among what the last one had left at the device, and neither
+/// its seek nor its time were its own.
+#[test]
+fn an_argon_quantum_finds_the_device_empty() {
+    let mut rig = Rig::under(8, (policy::find("argon").expect("registered").build)());
+    [0, 1].into_iter().for_each(|id| rig.add(id, contract(0, 100)));
+    (0..32).for_each(|id| rig.ask(0, id, id / 16, 1_000));
+    let (mut out, mut now, mut owners) = (VecDeque::new(), 0, Vec::new());
+    while now < 2 * SECOND {
+        out.extend(rig.go(now));
+        let stream = |sent: &disktime_core::Dispatch| sent.request.0 / 16;
+        let first = stream(&out[0]);
+        assert!(out.iter().all(|sent| stream(sent) == first), "one stream has the device");
+        now += 2 * MS;
+        let sent = out.pop_front().expect("somebody is served");
+        let _over = rig.done(now, sent.piece);
+        owners.push(first);
+        rig.ask(now, sent.request.0, first, 1_000);
+    }
+    let turns: Vec<_> = owners.chunk_by(|one, other| one == other).map(<[u32]>::len).collect();
+    assert!(turns.len() > 4, "{turns:?}");
+    let first = owners.iter().filter(|stream| **stream == 0).count();
+    assert!(first.abs_diff(owners.len() / 2) * 20 <= owners.len(), "{turns:?}");
+}
+
 // BFQ.
 
 /// The example of worst-case fairness (Bennett & Zhang 1996), which B-WF2Q+ keeps: a session with
