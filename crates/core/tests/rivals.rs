@@ -353,6 +353,19 @@ fn mclock_moves_the_tags_of_who_was_idle() {
     assert!(count(&both, 0).abs_diff(50) <= 1, "{}", count(&both, 0));
 }
 
+/// What went by weight does not count against a reservation: the reservation tags move back for it.
+#[test]
+fn mclock_reserves_on_top_of_what_was_spare() {
+    let half = Contract { weight: 1, ..contract(50, 100) };
+    let mut rig = mclock(100, &[half, weight(10_000)]);
+    let nobody = Client { outstanding: 0, ..SMALL };
+    let alone = share(&mut rig, &[SMALL, nobody], 0, 10 * SECOND, |_, _| 10 * MS);
+    assert_eq!(count(&alone, 0), 1_000);
+    let _rest = drain(&mut rig, 10 * SECOND);
+    let both = share(&mut rig, &[SMALL, SMALL], 11 * SECOND, 13 * SECOND, |_, _| 10 * MS);
+    assert!(count(&both, 0).abs_diff(100) <= 2, "{}", count(&both, 0));
+}
+
 /// Near requests of a stream go in batches of 8.
 #[test]
 fn mclock_batches_what_is_near() {
