@@ -10,15 +10,21 @@ use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
+mod argon;
+mod bfq;
 mod cello;
+mod deadline;
 mod disktime;
 mod drr;
 mod edf;
 mod elevator;
 mod fifo;
 mod gss;
+mod mclock;
 mod rate_monotonic;
+mod round_robin;
 mod scan_edf;
+mod sfq;
 mod zygaria;
 mod zygaria_iops;
 
@@ -118,6 +124,8 @@ pub struct PolicyEntry {
     pub keeps_reservations: bool,
     /// Whether it may serve a stream's requests in another order than they came.
     pub reorders: bool,
+    /// Whether it may leave the device idle while work waits, in the hope of more from a stream.
+    pub holds: bool,
     /// Makes one.
     pub build: fn() -> Box<dyn Policy>,
 }
@@ -135,6 +143,12 @@ pub static REGISTRY: &[PolicyEntry] = &[
     gss::ENTRY,
     cello::ENTRY,
     drr::ENTRY,
+    deadline::ENTRY,
+    round_robin::ENTRY,
+    sfq::ENTRY,
+    mclock::ENTRY,
+    argon::ENTRY,
+    bfq::ENTRY,
 ];
 
 /// The entry of that name.

@@ -134,6 +134,7 @@ struct Tenant {
 
 struct World {
     reorders: bool,
+    holds: bool,
     engine: Engine,
     now: u64,
     depth: u32,
@@ -148,6 +149,7 @@ impl World {
         let config = Config { policy: entry.name, limits: LIMITS, ..Config::default() };
         let mut world = Self {
             reorders: entry.reorders,
+            holds: entry.holds,
             engine: Engine::new(&config).expect("it is registered"),
             now: 0,
             depth: LIMITS.depth,
@@ -455,6 +457,11 @@ impl World {
         if self.at_device.len() >= self.depth as usize {
             return;
         }
+        // Who leaves the device idle on purpose says until when.
+        let until = self.engine.poll_timeout().filter(|_| self.holds);
+        if until.is_some_and(|until| until.as_nanos() > self.now) {
+            return;
+        }
         for (id, Tenant { spec, queue, out, .. }) in &self.tenants {
             let limited = spec.contract.limit < Share::FULL;
             let may = !queue.is_empty() && *out < spec.depth_max && !limited;
@@ -496,7 +503,8 @@ impl World {
         assert!(self.requests.is_empty(), "{} requests never end", self.requests.len());
         let time = self.engine.device_time();
         assert_eq!(time.open, Duration::ZERO, "all busy time is divided");
-        assert_eq!(time.charged.as_nanos() + time.spare.as_nanos(), time.busy.as_nanos());
+        let used = time.charged.as_nanos() + time.spare.as_nanos();
+        assert_eq!(used, time.busy.as_nanos() + time.held.as_nanos());
     }
 }
 

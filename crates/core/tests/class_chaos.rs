@@ -6,7 +6,7 @@ mod rig;
 
 use std::collections::BTreeMap;
 
-use disktime_core::policy;
+use disktime_core::policy::{self, PolicyEntry};
 use disktime_core::{
     Access, Admission, Cancel, Change, Class, Config, Contract, Dispatch, Duration, Engine, Kind,
     Limits, Outcome, Positioning, Profile, Rate, Request, RequestId, StreamId, StreamSpec,
@@ -109,6 +109,7 @@ struct Known {
 }
 
 struct World {
+    holds: bool,
     engine: Engine,
     now: u64,
     depth: u32,
@@ -118,13 +119,13 @@ struct World {
 }
 
 impl World {
-    fn new(policy: &str) -> Self {
+    fn new(&PolicyEntry { name: policy, holds, .. }: &PolicyEntry) -> Self {
         let limits = Limits { depth: 1, depth_max: DEPTH_MAX, requests_max: 60, streams_max: 5 };
         let mut engine = Engine::new(&Config { policy, limits, ..Config::default() }).unwrap();
         let profile = profile(20_000_000);
         engine.handle_change(at(0), Change::SetProfile(&profile)).unwrap();
         let (requests, at_device) = (BTreeMap::new(), Vec::new());
-        Self { engine, now: 0, depth: 1, streams: BTreeMap::new(), requests, at_device }
+        Self { holds, engine, now: 0, depth: 1, streams: BTreeMap::new(), requests, at_device }
     }
 
     fn apply(&mut self, step: &Step) {
@@ -247,7 +248,10 @@ impl World {
             known.out += 1;
             self.at_device.push(piece);
         }
-        if self.at_device.len() < self.depth as usize {
+        // Who leaves the device idle on purpose says until when.
+        let until = self.engine.poll_timeout().filter(|_| self.holds);
+        let held = until.is_some_and(|until| until > at(self.now));
+        if self.at_device.len() < self.depth as usize && !held {
             for known in self.requests.values().filter(|it| !it.given_up && it.next < it.end) {
                 let limited = self.streams[&known.stream].limit < disktime_core::Share::FULL;
                 assert!(limited, "stream {} waits while there is room", known.stream);
@@ -287,7 +291,7 @@ proptest! {
     #[test]
     fn everything_taken_ends_once_whatever_the_classes(steps in prop::collection::vec(steps(), 1..200)) {
         for entry in policy::REGISTRY {
-            let mut world = World::new(entry.name);
+            let mut world = World::new(entry);
             for step in &steps {
                 world.apply(step);
             }

@@ -1,89 +1,15 @@
 //! Worked examples, by hand, of the schedulers that the survey of quality of service for storage
 //! names: what goes when, as each method is defined.
 
+mod jobs;
 mod rig;
 
-use disktime_core::policy;
 use disktime_core::{
-    Access, Admission, Change, Class, Contract, Dispatch, Duration, Instant, Rate, Request,
-    RequestId, StreamId,
+    Access, Admission, Change, Class, Contract, Dispatch, Duration, Instant, Rate, RequestId,
+    StreamId,
 };
-use rig::{MS, Rig, at, contract, read};
-
-/// A request: when it arrives, of which stream, where, how long it takes and when it is due, times
-/// in ms. Its id is its place in the example.
-#[derive(Clone, Copy)]
-struct Job {
-    arrives: u64,
-    stream: u32,
-    offset: u64,
-    takes: u64,
-    due: Option<u64>,
-}
-
-impl Job {
-    fn of(stream: u32, takes: u64) -> Self {
-        Self { arrives: 0, stream, offset: 0, takes, due: None }
-    }
-
-    fn request(self, id: u32) -> Request {
-        let deadline = self.due.map(|due| at(due * MS));
-        let offset = self.offset << 20;
-        // Asked for as best effort: whatever its stream is guaranteed, the policy orders it.
-        let class = Some(Class::BestEffort);
-        Request { offset, class, deadline, ..read(id, self.stream, self.takes * 1_000) }
-    }
-}
-
-/// One device under that policy, with streams of these contracts.
-fn under(name: &str, contracts: &[(u32, Contract)]) -> Rig {
-    let policy = policy::find(name).expect("it is registered");
-    let mut rig = Rig::under(1, (policy.build)());
-    for (stream, contract) in contracts {
-        rig.add(*stream, *contract);
-    }
-    rig
-}
-
-/// Streams without contracts to speak of.
-fn plain(name: &str, streams: &[u32]) -> Rig {
-    let contracts: Vec<_> = streams.iter().map(|stream| (*stream, contract(0, 100))).collect();
-    under(name, &contracts)
-}
-
-/// Serves all jobs, each for as long as it takes, and answers them with the ms at which they end.
-fn serve(rig: &mut Rig, jobs: &[Job]) -> Vec<(u32, u64)> {
-    let (mut now, mut come) = (0, 0);
-    let mut ended = Vec::new();
-    while ended.len() < jobs.len() {
-        while jobs.get(come).is_some_and(|job| job.arrives <= now) {
-            let id = u32::try_from(come).expect("a small example");
-            let request = jobs[come].request(id);
-            rig.engine.handle_arrival(at(now * MS), request).expect("it is sound");
-            come += 1;
-        }
-        let Dispatch { piece, request: RequestId(id), .. } = rig.go_one(now * MS);
-        now += jobs[id as usize].takes;
-        // Arrivals while it is at the device come before what is chosen next.
-        while jobs.get(come).is_some_and(|job| job.arrives < now) {
-            let next = u32::try_from(come).expect("a small example");
-            let at = at(jobs[come].arrives * MS);
-            rig.engine.handle_arrival(at, jobs[come].request(next)).expect("it is sound");
-            come += 1;
-        }
-        let _over = rig.done(now * MS, piece);
-        ended.push((id, now));
-    }
-    ended
-}
-
-fn ids(ended: &[(u32, u64)]) -> Vec<u32> {
-    ended.iter().map(|(id, _)| *id).collect()
-}
-
-fn streams(jobs: &[Job], ended: &[(u32, u64)]) -> Vec<u32> {
-    ended.iter().map(|(id, _)| jobs[*id as usize].stream).collect()
-}
+use jobs::{Job, ids, plain, serve, streams, under};
+use rig::{MS, Rig, at, contract};
 
 fn late(jobs: &[Job], ended: &[(u32, u64)]) -> Vec<u32> {
     let late =
@@ -206,14 +132,19 @@ fn groups_take_turns_and_sweep_to_and_fro() {
     assert_eq!(streams(&jobs, &ended), [4, 0, 5, 9, 1, 4, 0, 5, 9, 1]);
 }
 
-/// Quanta of 20 ms, requests of 8, 30, 2 and 20, 20 and 8, 24, 4 ms. The first round leaves 12, 0
-/// and 12 ms; the second has 32 for 30 and 2, 20 for 20, and 32 for 24 and 4.
+/// The paper's figures 2 and 3, its bytes as ms: a quantum of 500, packets of 200, 750, 20; 500, 500;
+/// 200, 600, 100; 50, 700, 180. The first round leaves 300, 0, 300 and 450.
 #[test]
 fn deficits_carry_over_to_the_next_round() {
-    let takes = [(0, 8), (0, 30), (0, 2), (1, 20), (1, 20), (2, 8), (2, 24), (2, 4)];
-    let jobs = takes.map(|(stream, takes)| Job::of(stream, takes));
-    let ended = serve(&mut plain("drr", &[0, 1, 2]), &jobs);
-    assert_eq!(ids(&ended), [0, 3, 5, 1, 2, 4, 6, 7]);
+    let queues: [&[u64]; 4] = [&[200, 750, 20], &[500, 500], &[200, 600, 100], &[50, 700, 180]];
+    let of = |(stream, queue): (u32, &&[u64])| -> Vec<Job> {
+        queue.iter().map(|takes| Job::of(stream, *takes)).collect()
+    };
+    let jobs: Vec<_> = (0..).zip(&queues).flat_map(of).collect();
+    // 200 us of quantum a weight.
+    let quantum = Contract { weight: 2_500, ..contract(0, 100) };
+    let ended = serve(&mut under("drr", &[0, 1, 2, 3].map(|id| (id, quantum))), &jobs);
+    assert_eq!(ids(&ended), [0, 3, 5, 8, 1, 2, 4, 6, 7, 9, 10]);
 }
 
 /// Sends pieces until `end`; a piece of a stream really takes its estimate times `factors`.

@@ -38,6 +38,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Time,
     keeps_reservations: true,
     reorders: false,
+    holds: true,
     build: || Box::new(Disktime::default()),
 };
 

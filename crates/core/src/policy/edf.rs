@@ -23,6 +23,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Time,
     keeps_reservations: false,
     reorders: false,
+    holds: false,
     build: || Box::new(Ranked::by(|_, head| (deadline_of(head), head.sequence))),
 };
 
@@ -68,6 +69,10 @@ impl<K: Copy + Ord> Order<K> {
     /// The first whose key is at least that.
     pub(super) fn first_from(&self, key: K) -> Option<(K, StreamId)> {
         self.streams.range((key, StreamId(0))..).next().copied()
+    }
+
+    pub(super) fn contains(&self, stream: StreamId) -> bool {
+        self.keys.get(stream.0 as usize).is_some_and(Option::is_some)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -20,6 +20,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Time,
     keeps_reservations: false,
     reorders: true,
+    holds: false,
     build: || Box::new(Elevator::default()),
 };
 

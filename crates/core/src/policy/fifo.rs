@@ -15,6 +15,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Time,
     keeps_reservations: false,
     reorders: false,
+    holds: false,
     build: || Box::new(Fifo::default()),
 };
 

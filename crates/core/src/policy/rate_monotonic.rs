@@ -24,6 +24,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Time,
     keeps_reservations: false,
     reorders: false,
+    holds: false,
     build: || Box::new(Ranked::by(|stream, head| (cycle_end(stream), head.sequence))),
 };
 

@@ -24,6 +24,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Time,
     keeps_reservations: false,
     reorders: false,
+    holds: false,
     build: || Box::new(ScanEdf { order: Order::new(), position: 0 }),
 };
 

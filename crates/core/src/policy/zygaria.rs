@@ -21,6 +21,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Time,
     keeps_reservations: true,
     reorders: false,
+    holds: false,
     build: || Box::new(Zygaria::default()),
 };
 

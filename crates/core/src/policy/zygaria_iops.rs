@@ -15,5 +15,6 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     currency: Currency::Requests,
     keeps_reservations: false,
     reorders: false,
+    holds: false,
     build: || Box::new(Zygaria::default()),
 };
