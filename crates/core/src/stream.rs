@@ -338,9 +338,16 @@ pub struct Streams<'a> {
     pub(crate) streams: &'a [Option<Stream>],
     pub(crate) rank: Rank,
     pub(crate) depth: u32,
+    pub(crate) in_flight: u32,
 }
 
 impl<'a> Streams<'a> {
+    /// Pieces at the device, of any class.
+    #[must_use]
+    pub fn in_flight(self) -> u32 {
+        self.in_flight
+    }
+
     /// How many pieces the device may hold.
     #[must_use]
     pub fn depth(self) -> u32 {

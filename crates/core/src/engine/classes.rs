@@ -55,7 +55,8 @@ impl Engine {
     }
 
     fn ask(&mut self, rank: Rank, on_slack: bool) -> Chosen {
-        let streams = Streams { streams: &self.streams, rank, depth: self.limits.depth };
+        let (depth, in_flight) = (self.limits.depth, self.in_flight);
+        let streams = Streams { streams: &self.streams, rank, depth, in_flight };
         let pick = self.policies[rank.at()].pick(self.now, streams);
         let none = pick == Pick::Nothing && self.ready[rank.at()] > 0;
         assert!(!none, "a policy names a ready stream if there is one");

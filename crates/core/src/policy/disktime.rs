@@ -168,8 +168,6 @@ struct Disktime {
     /// The largest sum of swings so far.
     swings_max: i64,
     dearest: i64,
-    /// Pieces at the device.
-    flying: u32,
     /// Contracts have changed: shares are to be worked out.
     stale: bool,
     /// Who has the device, and how far its tag may be ahead of V.
@@ -195,7 +193,6 @@ impl Default for Disktime {
             squares: 0,
             swings_max: 0,
             dearest: 0,
-            flying: 0,
             stale: false,
             current: None,
             reach: 0,
@@ -235,9 +232,8 @@ impl Disktime {
         let account = self.accounts[slot(id)].as_mut().expect("just put in");
         let used = view.used() - account.used;
         let was = core::mem::replace(&mut account.ready, view.ready());
-        let flew = core::mem::replace(&mut account.flying, view.in_flight());
+        account.flying = view.in_flight();
         account.peak = account.peak.max(account.flying);
-        self.flying = self.flying - flew + account.flying;
         let (ready, member) = (account.ready, account.member);
         if used != 0 {
             account.used += used;
@@ -451,7 +447,7 @@ impl Disktime {
     }
 
     /// Whether the stream that has the device keeps it, or the device waits for it.
-    fn stay(&mut self, now: Instant) -> Option<Pick> {
+    fn stay(&mut self, now: Instant, streams: Streams<'_>) -> Option<Pick> {
         let id = self.current?;
         let until = self.time.saturating_add(self.reach);
         let nobody = self.tags.iter().all(IndexedHeap::is_empty);
@@ -466,7 +462,8 @@ impl Disktime {
         if nobody {
             return None;
         }
-        let Account { mixes, flying, .. } = *account;
+        let mixes = account.mixes;
+        let flying = streams.get(id).map_or(0, StreamView::in_flight);
         if mixes && !curious {
             let next = self.furthest_behind(true);
             if let Some(next) = next.filter(|next| self.priced || !self.is_ahead(*next)) {
@@ -530,7 +527,7 @@ impl Policy for Disktime {
         if let Some(id) = returned.filter(|id| self.get(*id).is_some_and(|it| it.ready)) {
             return self.switch_to(now, id);
         }
-        if let Some(pick) = self.stay(now) {
+        if let Some(pick) = self.stay(now, streams) {
             return pick;
         }
         let next = [self.furthest_behind(false), self.furthest_behind(true)];
@@ -538,7 +535,7 @@ impl Policy for Disktime {
         match next.into_iter().flatten().min_by_key(tag) {
             // Those who are behind have all they want at the device: more from those who are ahead
             // would take their places there.
-            Some(id) if self.flying > 0 && !self.priced && self.is_ahead(id) => {
+            Some(id) if streams.in_flight() > 0 && !self.priced && self.is_ahead(id) => {
                 Pick::Hold { stream: id, until: now + REST }
             }
             Some(id) => self.switch_to(now, id),
