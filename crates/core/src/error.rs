@@ -122,7 +122,7 @@ pub enum ChangeError {
     NoBound(StreamId),
     /// A rate of a stream that is not guaranteed-rate.
     RateWithoutClass(StreamId),
-    /// A bound of a stream that is not guaranteed-latency.
+    /// A bound of a stream of a class that keeps none.
     BoundWithoutClass(StreamId),
     /// A guaranteed-latency stream that reserves nothing.
     BoundWithoutTime(StreamId),
@@ -230,7 +230,8 @@ impl fmt::Display for ChangeError {
             Self::BoundWithoutClass(StreamId(id)) => {
                 write!(
                     f,
-                    "stream {id} states a latency bound: its class must be guaranteed-latency"
+                    "stream {id} states a latency bound: its class must be guaranteed-latency, \
+                     soft-real-time or best-effort"
                 )
             }
             Self::BoundWithoutTime(StreamId(id)) => write!(

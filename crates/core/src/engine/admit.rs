@@ -3,10 +3,12 @@
 use alloc::vec::Vec;
 
 use super::Engine;
+use super::guarantees::PREEMPTIBLE_PIECE;
 use crate::admission::{self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack};
 use crate::contract::{Admission, Class, Contract, Rate};
 use crate::cycle::Cycle;
 use crate::error::ChangeError;
+use crate::rank::Rank;
 use crate::request::StreamId;
 use crate::share::Share;
 use crate::time::Duration;
@@ -182,7 +184,12 @@ impl Engine {
         let ahead = allowances.chain([plan.latency_burst]).collect::<Vec<_>>();
         self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
-        if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
+        let bounded =
+            self.streams.iter().flatten().any(|stream| {
+                stream.home() == Rank::Best && stream.spec.contract.latency.is_some()
+            });
+        let beside = if bounded { PREEMPTIBLE_PIECE } else { u64::MAX };
+        if self.guarantees.set_piece_max(plan.piece_max.min(beside)) || !plan.granted.is_empty() {
             self.renew_heads();
         }
     }

@@ -177,7 +177,8 @@ fn check_contract(stream: StreamId, contract: Contract) -> Result<(), ChangeErro
     if rate.is_some() && class != Class::GuaranteedRate {
         return Err(ChangeError::RateWithoutClass(stream));
     }
-    if latency.is_some() && class != Class::GuaranteedLatency {
+    let bounds = [Class::GuaranteedLatency, Class::SoftRealTime, Class::BestEffort];
+    if latency.is_some() && !bounds.contains(&class) {
         return Err(ChangeError::BoundWithoutClass(stream));
     }
     if class == Class::GuaranteedLatency && reserve == Share::ZERO {

@@ -17,9 +17,9 @@ use crate::share::Share;
 use crate::stream::Stream;
 use crate::time::{Duration, Instant};
 
-/// Largest piece of background work: what a more urgent request waits for at most (semi-preemptible
-/// I/O, ucsb §III-A).
-const BACKGROUND_PIECE: u64 = 128 << 10;
+/// Largest piece of background work, and of best effort beside a latency bound: what a more urgent
+/// request waits for at most (semi-preemptible I/O, ucsb §III-A).
+pub(super) const PREEMPTIBLE_PIECE: u64 = 128 << 10;
 /// Cycles without a miss before a stream that was cut gets its rank again.
 const CYCLES_UNTIL_RESTORED: u64 = 10;
 
@@ -146,7 +146,7 @@ impl Guarantees {
     pub(super) fn piece_max(&self, rank: Rank) -> u64 {
         match rank {
             Rank::Latency | Rank::Rate | Rank::Best => self.piece_max,
-            Rank::Background => self.piece_max.min(BACKGROUND_PIECE),
+            Rank::Background => self.piece_max.min(PREEMPTIBLE_PIECE),
         }
     }
 
@@ -184,9 +184,11 @@ impl Stream {
     /// earlier.
     pub(super) fn deadline_of(&self, rank: Rank, live: &Live) -> Option<Instant> {
         let promised = match rank {
-            Rank::Latency => self.spec.contract.latency.map(|bound| live.arrived_at + bound),
+            Rank::Latency | Rank::Best => {
+                self.spec.contract.latency.map(|bound| live.arrived_at + bound)
+            }
             Rank::Rate => self.cycle.as_ref().map(|cycle| cycle.ends),
-            Rank::Best | Rank::Background => None,
+            Rank::Background => None,
         };
         [promised, live.request.deadline].into_iter().flatten().min()
     }

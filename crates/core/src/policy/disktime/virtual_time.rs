@@ -1,0 +1,75 @@
+//! Tags and the virtual time: who is behind and who is ahead.
+//!
+//! A stream's *tag* is the disk time that it has used, divided by its share φ. The *virtual time* V
+//! is the mean of the tags of those who want to run, weighted by share, and never falls. φ·(V - tag)
+//! is the disk time that a stream is owed.
+
+/// Shares are parts of this.
+pub(super) const PARTS: i64 = 1_000_000_000;
+/// Tags are moved back before they come near the end of their range.
+const FAR: i64 = i64::MAX / 4;
+
+#[derive(Default)]
+pub(super) struct VirtualTime {
+    now: i64,
+    /// Σφ of those who want to run.
+    shares: i64,
+    /// Their Σφ·(tag - V): above 0 only until V follows.
+    ahead: i128,
+}
+
+impl VirtualTime {
+    /// V.
+    pub(super) fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// A stream wants to run.
+    pub(super) fn enter(&mut self, share: i64, tag: i64) {
+        self.shares += share;
+        self.ahead += self.beyond(share, tag);
+        self.follow();
+    }
+
+    /// It does no more.
+    pub(super) fn leave(&mut self, share: i64, tag: i64) {
+        self.shares -= share;
+        self.ahead -= self.beyond(share, tag);
+        self.follow();
+    }
+
+    /// The tag of one who wants to run has moved.
+    pub(super) fn moved(&mut self, share: i64, step: i64) {
+        self.ahead += i128::from(share) * i128::from(step);
+        self.follow();
+    }
+
+    /// All shares are new: those who want to run enter again.
+    pub(super) fn forget_shares(&mut self) {
+        (self.shares, self.ahead) = (0, 0);
+    }
+
+    /// By how much all tags are to be moved back, now and then: V has been.
+    pub(super) fn rebase(&mut self) -> Option<i64> {
+        (self.now > FAR).then(|| core::mem::take(&mut self.now))
+    }
+
+    fn beyond(&self, share: i64, tag: i64) -> i128 {
+        i128::from(share) * (i128::from(tag) - i128::from(self.now))
+    }
+
+    fn follow(&mut self) {
+        if self.ahead > 0 && self.shares > 0 {
+            let shares = i128::from(self.shares);
+            let rise = self.ahead / shares;
+            self.ahead -= rise * shares;
+            self.now = self.now.saturating_add(i64::try_from(rise).unwrap_or(FAR));
+        }
+    }
+}
+
+/// The step of a tag for that much disk time.
+pub(super) fn step(used: i64, share: i64) -> i64 {
+    let step = i128::from(used) * i128::from(PARTS) / i128::from(share);
+    i64::try_from(step).unwrap_or(FAR)
+}
