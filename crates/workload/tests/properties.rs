@@ -31,7 +31,7 @@ fn specs() -> impl Strategy<Value = Spec> {
             sizes.extend(more.into_iter().map(size));
             // A last part of a unit is never used.
             let extent = Extent { start, end: start + units * unit + unit / 2 };
-            Spec { pattern, extent, sizes, reads_permille }
+            Spec { pattern, extent, sizes, reads_permille, flush_after: None }
         },
     )
 }
@@ -175,7 +175,11 @@ fn a_sequence_starts_over_when_the_next_does_not_fit() {
 fn kinds_and_sizes_come_as_often_as_asked() {
     let sizes = [(4096, 1), (65_536, 3)].map(|(bytes, weight)| SizeWeight { bytes, weight });
     let extent = Extent { start: 0, end: 1 << 30 };
-    let spec = Spec { pattern: Pattern::Random, extent, sizes: sizes.into(), reads_permille: 700 };
+    let spec = Spec {
+        reads_permille: 700,
+        sizes: sizes.into(),
+        ..Spec::reads(Pattern::Random, extent, 4096)
+    };
     let ops = ops(&spec, 1, "load", 10_000);
     let reads = ops.iter().filter(|op| op.kind == Kind::Read).count();
     let small = ops.iter().filter(|op| op.bytes == 4096).count();

@@ -1,0 +1,262 @@
+//! What runs in a cell: devices, loads, where they lie, and what they own.
+
+use crate::sim::StreamPlan;
+use crate::sim::core::cost::Price;
+use crate::sim::core::{Contract, Duration, Instant, Share};
+use crate::sim::model::{self, preset};
+use crate::sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
+
+use super::cells::{Antagonist, Cell, Device, Victim};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A load that can be measured alone. Antagonists that rest or come late are measured as if they
+/// did not, and of several the first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Load {
+    Victim(Victim),
+    Antagonist(Antagonist),
+}
+
+/// How long things are on a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scale {
+    /// What windows are made of.
+    pub(super) spell: Duration,
+}
+
+impl Scale {
+    /// Spells to a window: 60 s, of flash 1 s.
+    pub(super) const WINDOW: usize = 20;
+    /// Spells from a window's start to the next one's.
+    pub(super) const SLIDE: usize = 5;
+
+    pub(super) fn of(device: Device) -> Self {
+        let spell = match device {
+            Device::Flash => Duration::from_millis(50),
+            Device::Deskstar | Device::Nearline | Device::Raid0 => Duration::from_secs(3),
+        };
+        Self { spell }
+    }
+}
+
+impl Device {
+    pub(super) fn build(self, seed: u64) -> Box<dyn model::Device> {
+        let named = |name| (preset::find(name).expect("a preset's name").build)(seed);
+        match self {
+            Self::Deskstar | Self::Nearline | Self::Flash => named(self.name()),
+            Self::Raid0 => Box::new(preset::raid0("deskstar-34gxp", 2, 64 * KIB, seed)),
+        }
+    }
+
+    /// Pieces at the device at once: as many as it has places where work is done, or its queue.
+    pub(super) fn depth(self) -> u32 {
+        match self {
+            Self::Deskstar => 1,
+            Self::Raid0 => 2,
+            Self::Nearline | Self::Flash => 32,
+        }
+    }
+
+    /// The bytes of a load's region: victims in the middle of the device, antagonists a fifth of it
+    /// further on. Sequential loads loop in it, random ones are spread over it; so a load alone is
+    /// in the same zone, and finds the same in the cache.
+    fn region(self, load: Load) -> (u64, u64) {
+        let (capacity, bytes) = match self {
+            Self::Deskstar => (20_000 * MIB, 512 * MIB),
+            Self::Nearline => (3_800_000 * MIB, 512 * MIB),
+            Self::Raid0 => (40_000 * MIB, 512 * MIB),
+            Self::Flash => (244_000 * MIB, 4096 * MIB),
+        };
+        let base = match load {
+            Load::Victim(_) => capacity / 2,
+            Load::Antagonist(_) => capacity / 10 * 7,
+        };
+        (base, bytes)
+    }
+
+    /// How many are outstanding where a hard disk's load would have `outstanding`: on flash enough
+    /// for a load alone to keep every die busy, since a share of many dies can only be used by who
+    /// asks for many things.
+    fn outstanding(self, outstanding: u32) -> u32 {
+        match self {
+            Self::Flash => (outstanding * 32).max(64),
+            Self::Deskstar | Self::Nearline | Self::Raid0 => outstanding,
+        }
+    }
+}
+
+impl Load {
+    /// Every load of a cell, each once.
+    pub(super) fn of(cell: Cell) -> [Self; 2] {
+        [Self::Victim(cell.victim), Self::Antagonist(cell.antagonist)]
+    }
+
+    /// Which operations, and how many at once on a hard disk.
+    fn operations(self, extent: Extent) -> (Spec, u32) {
+        let reads = |pattern, bytes| Spec::reads(pattern, extent, bytes);
+        let writes = |pattern, bytes| Spec { reads_permille: 0, ..reads(pattern, bytes) };
+        let (random, sequential) = (Pattern::Random, Pattern::Sequential);
+        match self {
+            Self::Victim(Victim::Random) => (reads(random, 4 * KIB), 1),
+            Self::Victim(Victim::Sequential) => (reads(sequential, 4 * KIB), 1),
+            Self::Victim(Victim::SequentialDeep) => (reads(sequential, 4 * KIB), 32),
+            Self::Victim(Victim::SequentialLarge) => (reads(sequential, 128 * KIB), 1),
+            Self::Victim(Victim::SemiSequential) => {
+                (reads(Pattern::SemiSequential { random: 25, sequential: 475 }, 4 * KIB), 4)
+            }
+            Self::Victim(Victim::Runs) => (reads(Pattern::Runs { length: 1024 }, 4 * KIB), 4),
+            Self::Victim(Victim::HalfWrites) => {
+                (Spec { reads_permille: 500, ..reads(random, 4 * KIB) }, 1)
+            }
+            Self::Antagonist(
+                Antagonist::Random | Antagonist::LateJoiner | Antagonist::Ten,
+            ) => (reads(random, 4 * KIB), 4),
+            Self::Antagonist(Antagonist::SequentialLarge | Antagonist::OnOff) => {
+                (reads(sequential, MIB), 2)
+            }
+            Self::Antagonist(Antagonist::Writes) => (writes(sequential, MIB), 2),
+            Self::Antagonist(Antagonist::FlushStorm) => {
+                (Spec { flush_after: Some(4), ..writes(random, 4 * KIB) }, 4)
+            }
+        }
+    }
+
+    /// Whether a hard disk does thousands of its requests a second, so that a quarter of a run
+    /// tells its throughput.
+    pub(super) fn is_fast(self) -> bool {
+        use Victim::{Runs, SemiSequential, Sequential, SequentialDeep};
+        matches!(self, Self::Victim(Sequential | SequentialDeep | Runs | SemiSequential))
+    }
+
+    /// What a piece costs that takes `mean` as a whole request: large ones by length, so that one
+    /// that goes out in parts costs no more.
+    pub(super) fn price(self, mean: Duration) -> Price {
+        let (spec, _) = self.operations(Extent { start: 0, end: MIB });
+        match spec.sizes[0].bytes {
+            MIB => Price { each: Duration::ZERO, per_mib: mean },
+            _ => Price { each: mean, per_mib: Duration::ZERO },
+        }
+    }
+}
+
+/// When an antagonist asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Presence {
+    Always,
+    From(Duration),
+    /// For a spell, then not for a spell, and so on until the end.
+    OnOff { spell: Duration, end: Duration },
+}
+
+/// A stream of a cell.
+pub(super) struct Tenant {
+    pub(super) load: Load,
+    /// Its place among several of a kind.
+    pub(super) index: u32,
+    pub(super) reserve_permille: u32,
+    pub(super) presence: Presence,
+}
+
+impl Tenant {
+    /// Alone.
+    pub(super) fn alone(load: Load) -> Self {
+        Self { load, index: 0, reserve_permille: 1000, presence: Presence::Always }
+    }
+
+    /// Everyone in a cell; the victim is the first.
+    pub(super) fn of(cell: Cell, times: &Times) -> Vec<Self> {
+        let victim = Self {
+            load: Load::Victim(cell.victim),
+            index: 0,
+            reserve_permille: cell.share_percent * 10,
+            presence: Presence::Always,
+        };
+        let count = if cell.antagonist == Antagonist::Ten { 10 } else { 1 };
+        let left = 1000 - victim.reserve_permille;
+        let presence = match cell.antagonist {
+            Antagonist::LateJoiner => Presence::From(times.joined),
+            Antagonist::OnOff => Presence::OnOff { spell: times.spell, end: times.end },
+            _ => Presence::Always,
+        };
+        let antagonist = |index| Self {
+            load: Load::Antagonist(cell.antagonist),
+            index,
+            reserve_permille: left / count,
+            presence: presence.clone(),
+        };
+        std::iter::once(victim).chain((0..count).map(antagonist)).collect()
+    }
+
+    /// One seed and one name give one sequence of requests, in a cell as alone.
+    pub(super) fn plan(&self, device: Device, seed: u64) -> StreamPlan {
+        let (base, bytes) = device.region(self.load);
+        let (spec, outstanding) = self.load.operations(Extent { start: 0, end: bytes });
+        let outstanding = device.outstanding(outstanding);
+        let name = match self.load {
+            Load::Victim(_) => "victim".to_owned(),
+            Load::Antagonist(_) => format!("antagonist-{}", self.index),
+        };
+        let pace = Pace::Closed { outstanding, think: Duration::ZERO };
+        let phases = self.presence.phases(&Phase::always(spec, pace));
+        let traffic = Phases::new(phases, seed, &name, Instant::ZERO);
+        let reserve = Share::from_ppm(self.reserve_permille * 1000).expect("at most all");
+        StreamPlan {
+            name,
+            contract: Contract {
+                weight: self.reserve_permille,
+                ..Contract::reserving(reserve)
+            },
+            base,
+            extent: Some((base, base + bytes)),
+            traffic: traffic.expect("the bench's loads make sense").into(),
+        }
+    }
+}
+
+impl Presence {
+    fn phases(&self, always: &Phase) -> Vec<Phase> {
+        match *self {
+            Self::Always => vec![always.clone()],
+            Self::From(start) => vec![Phase { start, ..always.clone() }],
+            Self::OnOff { spell, end } => {
+                let (spell, end) = (spell.as_nanos(), end.as_nanos());
+                let on = |index: u64| Phase {
+                    start: Duration::from_nanos(2 * index * spell),
+                    stop: Some(Duration::from_nanos((2 * index + 1) * spell)),
+                    ..always.clone()
+                };
+                (0..end.div_ceil(2 * spell)).map(on).collect()
+            }
+        }
+    }
+}
+
+/// When what happens in a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Times {
+    /// What windows are made of.
+    pub(super) spell: Duration,
+    /// The first spell that counts.
+    pub(super) first: usize,
+    /// How many count.
+    pub(super) counted: usize,
+    /// When a late joiner comes.
+    pub(super) joined: Duration,
+    /// When it is over.
+    pub(super) end: Duration,
+}
+
+impl Times {
+    /// A window to warm up, then `windows` of them; after a late joiner has come, which it does at a
+    /// third of the time.
+    pub(super) fn of(cell: Cell, windows: usize) -> Self {
+        let Scale { spell } = Scale::of(cell.device);
+        let counted = Scale::WINDOW + (windows.max(1) - 1) * Scale::SLIDE;
+        let late = cell.antagonist == Antagonist::LateJoiner;
+        let first = if late { Scale::WINDOW.max(counted.div_ceil(2)) } else { Scale::WINDOW };
+        let after = |spells: usize| Duration::from_nanos(spell.as_nanos() * spells as u64);
+        Self { spell, first, counted, joined: after(first), end: after(first + counted) }
+    }
+}
