@@ -59,21 +59,31 @@ impl Device {
         }
     }
 
-    /// The bytes of a load's region: victims in the middle of the device, antagonists a fifth of it
-    /// further on. Sequential loads loop in it, random ones are spread over it; so a load alone is
-    /// in the same zone, and finds the same in the cache.
+    /// Where a load is: first byte and length.
+    ///
+    /// On hard disks what jumps about is spread over all of it, as virtual disks do that fill a disk:
+    /// jumping between two such loads costs what it costs each alone. What is sequential loops in a
+    /// region in the middle, victims and antagonists each in their own, side by side; so a load alone
+    /// is in the same zone and finds the same in the cache. (In regions of their own random loads
+    /// would lose what keeping near saves them alone: no scheduler can give that back without long
+    /// stays.) On flash distance costs nothing: all loads have regions.
     fn region(self, load: Load) -> (u64, u64) {
-        let (capacity, bytes) = match self {
-            Self::Deskstar => (20_000 * MIB, 512 * MIB),
-            Self::Nearline => (3_800_000 * MIB, 512 * MIB),
-            Self::Raid0 => (40_000 * MIB, 512 * MIB),
-            Self::Flash => (244_000 * MIB, 4096 * MIB),
+        let capacity = match self {
+            Self::Deskstar => 20_520_000_000,
+            Self::Nearline => 4_000_000_000_000,
+            Self::Raid0 => 41_000_000_000,
+            Self::Flash => 256_000_000_000,
         };
-        let base = match load {
-            Load::Victim(_) => capacity / 2,
-            Load::Antagonist(_) => capacity / 10 * 7,
+        let bytes = match self {
+            Self::Flash => 4096 * MIB,
+            _ if load.is_spread() => return (0, capacity / MIB * MIB),
+            Self::Deskstar | Self::Nearline | Self::Raid0 => 512 * MIB,
         };
-        (base, bytes)
+        let middle = capacity / 2 / MIB * MIB;
+        match load {
+            Load::Victim(_) => (middle, bytes),
+            Load::Antagonist(_) => (middle + bytes, bytes),
+        }
     }
 
     /// How many are outstanding where a hard disk's load would have `outstanding`: on flash enough
@@ -120,6 +130,17 @@ impl Load {
             Self::Antagonist(Antagonist::FlushStorm) => {
                 (Spec { flush_after: Some(4), ..writes(random, 4 * KIB) }, 4)
             }
+        }
+    }
+
+    /// Whether it jumps about wherever it may.
+    fn is_spread(self) -> bool {
+        match self {
+            Self::Victim(victim) => victim.is_random() || victim == Victim::Runs,
+            Self::Antagonist(Antagonist::SequentialLarge | Antagonist::OnOff | Antagonist::Writes) => {
+                false
+            }
+            Self::Antagonist(_) => true,
         }
     }
 
