@@ -7,17 +7,17 @@
 //! - [`cover`]: the matrix, in which every pair of values of any two of these occurs.
 //! - [`run`]: runs cells under policies; every load is first measured alone on its device.
 //! - [`Summary`] and [`missed`]: what the rows amount to, and where policy `disktime` misses its bars.
-//! - [`page`]: the rows as one page with a heat-map.
+//! - [`files`]: the rows as one page with a heat-map.
 //!
 //! Does not know: clocks, files, terminals, how a policy works.
 
 mod bars;
 mod cells;
 mod cover;
-// mod heatmap;
+mod heatmap;
 mod loads;
 mod measure;
-// mod report;
+mod report;
 mod row;
 mod windows;
 
@@ -25,7 +25,7 @@ pub use bars::{Miss, OWN, Summary, missed, summaries};
 pub use cells::{Antagonist, Cell, Device, SHARES, Selection, SelectionError, Victim};
 pub use cover::{CELLS_MAX, cover, quick};
 pub use measure::{Progress, Settings, run};
-// pub use report::files;
+pub use report::{Origin, files};
 pub use row::Row;
 
 /// The registered policies that are meant for sharing a device, in the order of reports: the

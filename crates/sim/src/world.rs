@@ -308,13 +308,7 @@ impl World {
         self.done = done;
     }
 
-    fn finish(
-        &mut self,
-        at: Instant,
-        completion: Completion,
-        flight: &Flight,
-        truth: Duration,
-    ) {
+    fn finish(&mut self, at: Instant, completion: Completion, flight: &Flight, truth: Duration) {
         self.free_ids.push(completion.request.0);
         let asked = self.asked[completion.request.0 as usize];
         let finished =

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use disktime_papers::insulation::{
-    self, Cell, Miss, OWN, Progress, QUICK, Row, SHARING, Selection, Settings,
+    self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Selection, Settings,
 };
-use disktime_papers::page;
+use disktime_papers::page::{self, File};
 use disktime_papers::sim::core::policy::{self, PolicyEntry};
 
+use crate::paper::machine;
 use crate::{BadInput, table};
 
 const EXAMPLES: &str = "\
@@ -42,18 +45,28 @@ pub(super) struct Arguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    /// Also write a page, its heat-map as SVG and the rows as JSON here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let policies = arguments.policies()?;
     let cells = arguments.cells()?;
+    if let Some(dir) = &arguments.out {
+        // Not after the runs: what can't be written is known at once.
+        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+    }
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let settings = Settings { seed: arguments.seed, windows: Settings::WINDOWS, threads };
     eprintln!("{} cells, {} policies, {threads} threads", cells.len(), policies.len());
     let ticker = Ticker::new();
     let rows = insulation::run(&policies, &cells, settings, |progress| ticker.tell(progress));
     eprintln!("{} rows in {:.0} s", rows.len(), ticker.begun.elapsed().as_secs_f64());
+    if let Some(dir) = &arguments.out {
+        write(dir, &rows, arguments.command())?;
+    }
     if arguments.json {
         println!("{}", serde_json::to_string(&rows)?);
     } else {
@@ -80,6 +93,17 @@ impl Arguments {
         Ok(names.iter().filter_map(|name| policy::find(name)).collect())
     }
 
+    /// What makes the same rows again.
+    fn command(&self) -> String {
+        let mut command = "disktime bench insulation".to_owned();
+        if self.quick {
+            command += " --quick";
+        }
+        self.policies.iter().for_each(|name| command += &format!(" --policy {name}"));
+        self.cells.iter().for_each(|cells| command += &format!(" --cell '{cells}'"));
+        command + &format!(" --seed {}", self.seed)
+    }
+
     fn cells(&self) -> Result<Vec<Cell>, BadInput> {
         if self.cells.is_empty() {
             return Ok(if self.quick { insulation::quick() } else { insulation::cover() });
@@ -102,10 +126,32 @@ fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {
     })
 }
 
+fn write(dir: &Path, rows: &[Row], command: String) -> anyhow::Result<()> {
+    let origin = Origin { command, machine: machine() };
+    let json = serde_json::to_string_pretty(rows)? + "\n";
+    let json = File { name: "insulation.json".to_owned(), text: json };
+    for File { name, text } in insulation::files(rows, &origin).into_iter().chain([json]) {
+        let path = dir.join(name);
+        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    eprintln!("wrote {}", dir.display());
+    Ok(())
+}
+
 fn print_rows(rows: &[Row]) {
     let header = [
-        "policy", "device", "victim", "antagonist", "share", "insulation", "p01", "> .9",
-        "share error", "work", "gap ms", "p99 ratio",
+        "policy",
+        "device",
+        "victim",
+        "antagonist",
+        "share",
+        "insulation",
+        "p01",
+        "> .9",
+        "share error",
+        "work",
+        "gap ms",
+        "p99 ratio",
     ];
     let mut table = table::new(&header, 4..12);
     for row in rows {
@@ -130,7 +176,12 @@ fn print_rows(rows: &[Row]) {
 
 fn print_summaries(rows: &[Row]) {
     let header = [
-        "policy", "meets its bars", "insulation, median", "worst", "p01, worst", "work, median",
+        "policy",
+        "meets its bars",
+        "insulation, median",
+        "worst",
+        "p01, worst",
+        "work, median",
         "worst",
     ];
     let mut table = table::new(&header, 1..7);

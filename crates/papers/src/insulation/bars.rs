@@ -129,11 +129,16 @@ fn summary(policy: &'static str, rows: &[Row]) -> Option<Summary> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::insulation::cells::Selection;
 
-    fn row(policy: &'static str, cell: &str, insulation_mean: f64) -> Row {
-        let selection: super::super::Selection = cell.parse().expect("a cell");
+    pub(in crate::insulation) fn row(
+        policy: &'static str,
+        cell: &str,
+        insulation_mean: f64,
+    ) -> Row {
+        let selection: Selection = cell.parse().expect("a cell");
         Row {
             policy,
             cell: selection.cells().next().expect("one"),
@@ -186,6 +191,9 @@ mod tests {
         assert_eq!((own.cells, own.met, own.insulation_mean), (2, 1, (0.98, 0.98)));
         let missed = missed(&rows);
         assert_eq!(missed.len(), 1);
-        assert_eq!((missed[0].figure, missed[0].measured, missed[0].bar), ("insulation_mean", 0.98, 0.99));
+        assert_eq!(
+            (missed[0].figure, missed[0].measured, missed[0].bar),
+            ("insulation_mean", 0.98, 0.99)
+        );
     }
 }

@@ -5,51 +5,51 @@ use std::fmt;
 /// What is shared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Device {
-    /// IBM Deskstar 34GXP, one command at a time.
+    /// A hard disk without a queue.
     Deskstar,
-    /// A nearline disk with a queue of 32.
+    /// A hard disk with a queue.
     Nearline,
-    /// RAID 0 over two Deskstars in chunks of 64 KiB, a command at each.
+    /// A stripe set.
     Raid0,
-    /// The generic flash drive, 32 commands at once.
+    /// A flash drive.
     Flash,
 }
 
 /// Whose insulation is measured.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Victim {
-    /// Random reads of 4 KiB, one at a time.
+    /// Small, anywhere.
     Random,
-    /// Sequential reads of 4 KiB, one at a time.
+    /// Small, in order, waiting for each.
     Sequential,
-    /// Sequential reads of 4 KiB, 32 at once.
+    /// Small, in order, many ahead.
     SequentialDeep,
-    /// Sequential reads of 128 KiB, one at a time.
+    /// Middling, in order, waiting for each.
     SequentialLarge,
-    /// Reads of 4 KiB, four at once: 25 at random to 475 in sequence (paper `qbox`).
+    /// Small, mostly in order.
     SemiSequential,
-    /// Reads of 4 KiB, four at once, in runs of 1024 from random places (paper `zygaria`).
+    /// Small, in order for a while, then elsewhere.
     Runs,
-    /// Random reads and writes of 4 KiB, as many of each, one at a time.
+    /// Small, anywhere, half of them writes.
     HalfWrites,
 }
 
 /// Who is beside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Antagonist {
-    /// Random reads of 4 KiB, four at once.
+    /// Small, anywhere.
     Random,
-    /// Sequential reads of 1 MiB, two at once.
+    /// Large, in order.
     SequentialLarge,
-    /// Sequential writes of 1 MiB, two at once.
+    /// Large writes, in order.
     Writes,
-    /// Random writes of 4 KiB, four at once, and a flush after every fourth.
+    /// Small writes anywhere, and flushes.
     FlushStorm,
-    /// Sequential reads of 1 MiB, two at once, for a spell; then as long nothing.
+    /// Large and in order for a while, then as long nothing.
     OnOff,
-    /// Random reads of 4 KiB, four at once, from a third of the time on.
+    /// Small, anywhere, from a third of the time on.
     LateJoiner,
-    /// Ten streams of random reads of 4 KiB, each four at once.
+    /// Ten streams, small, anywhere.
     Ten,
 }
 
@@ -72,6 +72,19 @@ pub struct Cell {
 impl Device {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Deskstar, Self::Nearline, Self::Raid0, Self::Flash];
+
+    /// What it is, in one line.
+    #[must_use]
+    pub const fn doc(self) -> &'static str {
+        match self {
+            Self::Deskstar => "IBM Deskstar 34GXP, one command at a time",
+            Self::Nearline => "a 4 TB nearline disk with a queue of 32",
+            Self::Raid0 => "RAID 0 over two Deskstars in chunks of 64 KiB, two commands at once",
+            Self::Flash => {
+                "the generic flash drive, 32 commands at once; loads have 32 times as many outstanding, at least 64; every load's price is known"
+            }
+        }
+    }
 
     /// Its name in rows.
     #[must_use]
@@ -96,6 +109,24 @@ impl Victim {
         Self::Runs,
         Self::HalfWrites,
     ];
+
+    /// What it is, in one line.
+    #[must_use]
+    pub const fn doc(self) -> &'static str {
+        match self {
+            Self::Random => "random reads of 4 KiB, one at a time",
+            Self::Sequential => "sequential reads of 4 KiB, one at a time",
+            Self::SequentialDeep => "sequential reads of 4 KiB, 32 at once",
+            Self::SequentialLarge => "sequential reads of 128 KiB, one at a time",
+            Self::SemiSequential => {
+                "reads of 4 KiB, four at once, 25 at random to 475 in sequence (paper qbox)"
+            }
+            Self::Runs => {
+                "reads of 4 KiB, four at once, in runs of 1024 from random places (paper zygaria)"
+            }
+            Self::HalfWrites => "random reads and writes of 4 KiB, as many of each, one at a time",
+        }
+    }
 
     /// Its name in rows.
     #[must_use]
@@ -129,6 +160,24 @@ impl Antagonist {
         Self::LateJoiner,
         Self::Ten,
     ];
+
+    /// What it is, in one line.
+    #[must_use]
+    pub const fn doc(self) -> &'static str {
+        match self {
+            Self::Random => "random reads of 4 KiB, four at once",
+            Self::SequentialLarge => "sequential reads of 1 MiB, two at once",
+            Self::Writes => "sequential writes of 1 MiB, two at once",
+            Self::FlushStorm => {
+                "random writes of 4 KiB, four at once, and a flush after every fourth"
+            }
+            Self::OnOff => {
+                "sequential reads of 1 MiB, two at once, for 3 s (flash: 0.2 s), then nothing for as long"
+            }
+            Self::LateJoiner => "random reads of 4 KiB, four at once, from a third of the time on",
+            Self::Ten => "ten streams of random reads of 4 KiB, each four at once",
+        }
+    }
 
     /// Its name in rows.
     #[must_use]

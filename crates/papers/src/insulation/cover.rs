@@ -36,8 +36,7 @@ pub fn cover() -> Vec<Cell> {
 /// without writes, small and even shares.
 #[must_use]
 pub fn quick() -> Vec<Cell> {
-    let victims =
-        [Victim::Random, Victim::Sequential, Victim::SequentialLarge, Victim::HalfWrites];
+    let victims = [Victim::Random, Victim::Sequential, Victim::SequentialLarge, Victim::HalfWrites];
     let antagonists = [Antagonist::Random, Antagonist::SequentialLarge];
     let wanted = |cell: &Cell| {
         cell.device == Device::Deskstar
@@ -63,7 +62,8 @@ fn pairs(cell: Cell) -> Vec<Pair> {
         (2, cell.antagonist as u32),
         (3, cell.share_percent),
     ];
-    let later = |first: usize| values[first + 1..].iter().map(move |second| (values[first], *second));
+    let later =
+        |first: usize| values[first + 1..].iter().map(move |second| (values[first], *second));
     (0..values.len()).flat_map(later).collect()
 }
 
@@ -75,7 +75,8 @@ pub(super) fn effort(cell: Cell) -> u64 {
         Device::Nearline => (45_000, 150, 1600),
         Device::Flash => (400_000, 400_000, 30),
     };
-    let streams = matches!(cell.victim, Victim::Random | Victim::SequentialLarge | Victim::HalfWrites);
+    let streams =
+        matches!(cell.victim, Victim::Random | Victim::SequentialLarge | Victim::HalfWrites);
     let victim = if streams { slow } else { fast } * u64::from(cell.share_percent) / 100;
     (victim + slow) * seconds
 }

@@ -1,5 +1,7 @@
 //! What runs in a cell: devices, loads, where they lie, and what they own.
 
+use std::ops::Range;
+
 use crate::sim::StreamPlan;
 use crate::sim::core::cost::Price;
 use crate::sim::core::{Contract, Duration, Instant, Share};
@@ -24,6 +26,9 @@ pub(super) enum Load {
 pub(super) struct Scale {
     /// What windows are made of.
     pub(super) spell: Duration,
+    /// Spells for which an antagonist asks, and then rests. On flash whole windows of the engine's
+    /// accounts, 100 ms, so that a spell's charges are in it.
+    pub(super) spells_on: usize,
 }
 
 impl Scale {
@@ -33,11 +38,22 @@ impl Scale {
     pub(super) const SLIDE: usize = 5;
 
     pub(super) fn of(device: Device) -> Self {
-        let spell = match device {
-            Device::Flash => Duration::from_millis(50),
-            Device::Deskstar | Device::Nearline | Device::Raid0 => Duration::from_secs(3),
-        };
-        Self { spell }
+        match device {
+            Device::Flash => Self { spell: Duration::from_millis(50), spells_on: 4 },
+            Device::Deskstar | Device::Nearline | Device::Raid0 => {
+                Self { spell: Duration::from_secs(3), spells_on: 1 }
+            }
+        }
+    }
+
+    /// How long so many spells are.
+    pub(super) fn after(self, spells: usize) -> Duration {
+        Duration::from_nanos(self.spell.as_nanos() * spells as u64)
+    }
+
+    /// How long a window is, in seconds.
+    pub(super) fn window_secs(self) -> f64 {
+        self.after(Self::WINDOW).as_secs_f64()
     }
 }
 
@@ -120,9 +136,9 @@ impl Load {
             Self::Victim(Victim::HalfWrites) => {
                 (Spec { reads_permille: 500, ..reads(random, 4 * KIB) }, 1)
             }
-            Self::Antagonist(
-                Antagonist::Random | Antagonist::LateJoiner | Antagonist::Ten,
-            ) => (reads(random, 4 * KIB), 4),
+            Self::Antagonist(Antagonist::Random | Antagonist::LateJoiner | Antagonist::Ten) => {
+                (reads(random, 4 * KIB), 4)
+            }
             Self::Antagonist(Antagonist::SequentialLarge | Antagonist::OnOff) => {
                 (reads(sequential, MIB), 2)
             }
@@ -137,9 +153,9 @@ impl Load {
     fn is_spread(self) -> bool {
         match self {
             Self::Victim(victim) => victim.is_random() || victim == Victim::Runs,
-            Self::Antagonist(Antagonist::SequentialLarge | Antagonist::OnOff | Antagonist::Writes) => {
-                false
-            }
+            Self::Antagonist(
+                Antagonist::SequentialLarge | Antagonist::OnOff | Antagonist::Writes,
+            ) => false,
             Self::Antagonist(_) => true,
         }
     }
@@ -168,7 +184,10 @@ pub(super) enum Presence {
     Always,
     From(Duration),
     /// For a spell, then not for a spell, and so on until the end.
-    OnOff { spell: Duration, end: Duration },
+    OnOff {
+        spell: Duration,
+        end: Duration,
+    },
 }
 
 /// A stream of a cell.
@@ -198,7 +217,10 @@ impl Tenant {
         let left = 1000 - victim.reserve_permille;
         let presence = match cell.antagonist {
             Antagonist::LateJoiner => Presence::From(times.joined),
-            Antagonist::OnOff => Presence::OnOff { spell: times.spell, end: times.end },
+            Antagonist::OnOff => {
+                let scale = Scale::of(cell.device);
+                Presence::OnOff { spell: scale.after(scale.spells_on), end: times.end }
+            }
             _ => Presence::Always,
         };
         let antagonist = |index| Self {
@@ -208,6 +230,11 @@ impl Tenant {
             presence: presence.clone(),
         };
         std::iter::once(victim).chain((0..count).map(antagonist)).collect()
+    }
+
+    /// What it reserves, 0 to 1.
+    pub(super) fn share(&self) -> f64 {
+        f64::from(self.reserve_permille) / 1000.0
     }
 
     /// One seed and one name give one sequence of requests, in a cell as alone.
@@ -225,10 +252,7 @@ impl Tenant {
         let reserve = Share::from_ppm(self.reserve_permille * 1000).expect("at most all");
         StreamPlan {
             name,
-            contract: Contract {
-                weight: self.reserve_permille,
-                ..Contract::reserving(reserve)
-            },
+            contract: Contract { weight: self.reserve_permille, ..Contract::reserving(reserve) },
             base,
             extent: Some((base, base + bytes)),
             traffic: traffic.expect("the bench's loads make sense").into(),
@@ -255,14 +279,10 @@ impl Presence {
 }
 
 /// When what happens in a cell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Times {
-    /// What windows are made of.
-    pub(super) spell: Duration,
-    /// The first spell that counts.
-    pub(super) first: usize,
-    /// How many count.
-    pub(super) counted: usize,
+    /// The spells that count.
+    pub(super) counted: Range<usize>,
     /// When a late joiner comes.
     pub(super) joined: Duration,
     /// When it is over.
@@ -273,11 +293,90 @@ impl Times {
     /// A window to warm up, then `windows` of them; after a late joiner has come, which it does at a
     /// third of the time.
     pub(super) fn of(cell: Cell, windows: usize) -> Self {
-        let Scale { spell } = Scale::of(cell.device);
-        let counted = Scale::WINDOW + (windows.max(1) - 1) * Scale::SLIDE;
+        let scale = Scale::of(cell.device);
+        let count = Scale::WINDOW + (windows.max(1) - 1) * Scale::SLIDE;
         let late = cell.antagonist == Antagonist::LateJoiner;
-        let first = if late { Scale::WINDOW.max(counted.div_ceil(2)) } else { Scale::WINDOW };
-        let after = |spells: usize| Duration::from_nanos(spell.as_nanos() * spells as u64);
-        Self { spell, first, counted, joined: after(first), end: after(first + counted) }
+        let first = if late { Scale::WINDOW.max(count.div_ceil(2)) } else { Scale::WINDOW };
+        let counted = first..first + count;
+        Self { joined: scale.after(first), end: scale.after(counted.end), counted }
+    }
+
+    /// Whether everyone asks in a spell.
+    pub(super) fn is_contended(cell: Cell, spell: usize) -> bool {
+        let spells_on = Scale::of(cell.device).spells_on;
+        cell.antagonist != Antagonist::OnOff || (spell / spells_on).is_multiple_of(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insulation::cells::Selection;
+
+    fn cell(name: &str) -> Cell {
+        name.parse::<Selection>().expect("a cell").cells().next().expect("one")
+    }
+
+    /// What it asks for in each second, if everything completes at once and it asks once a second.
+    fn asked_by(tenant: &Tenant, device: Device, seconds: u64) -> Vec<bool> {
+        let mut traffic = tenant.plan(device, 1).traffic;
+        let mut ask = |second| {
+            let now = Instant::ZERO + Duration::from_secs(second);
+            let op = traffic.poll(now);
+            op.inspect(|op| traffic.completed(now, op)).is_some()
+        };
+        (0..seconds).map(&mut ask).collect()
+    }
+
+    #[test]
+    fn reserves_are_all_of_the_device_and_weights_follow_them() {
+        for cell in Cell::all() {
+            let tenants = Tenant::of(cell, &Times::of(cell, 4));
+            assert_eq!(tenants.iter().map(|it| it.reserve_permille).sum::<u32>(), 1000, "{cell}");
+            assert_eq!(tenants.len(), if cell.antagonist == Antagonist::Ten { 11 } else { 2 });
+            for tenant in tenants {
+                let contract = tenant.plan(cell.device, 1).contract;
+                assert_eq!(contract.weight * 1000, contract.reserve.ppm(), "{cell}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_load_lies_on_its_device_and_sequential_ones_apart() {
+        for device in Device::ALL {
+            let capacity = device.build(1).capacity_bytes();
+            let extents = |load| {
+                let (base, bytes) = device.region(load);
+                assert!(base + bytes <= capacity, "{device:?} {load:?}");
+                base..base + bytes
+            };
+            let victim = extents(Load::Victim(Victim::Sequential));
+            let antagonist = extents(Load::Antagonist(Antagonist::Writes));
+            assert_eq!(victim.end, antagonist.start);
+            let random = extents(Load::Antagonist(Antagonist::Ten));
+            let spread = random.end - random.start;
+            assert!(device == Device::Flash || spread > capacity / 10 * 9, "{device:?}");
+        }
+    }
+
+    #[test]
+    fn a_late_joiner_comes_at_a_third_and_windows_count_from_then_on() {
+        let late = cell("deskstar-34gxp/random-4k/late-joiner/50");
+        let times = Times::of(late, 100);
+        assert_eq!(times.counted, 258..258 + 515);
+        assert_eq!(times.joined, Duration::from_secs(3 * 258));
+        let usual = Times::of(cell("deskstar-34gxp/random-4k/random-4k/50"), 100);
+        assert_eq!(usual.counted, 20..535, "a window of 60 s to warm up, then 99 of 15 s and one");
+        assert_eq!(usual.end, Duration::from_secs(60 + 99 * 15 + 60));
+    }
+
+    #[test]
+    fn who_is_on_and_off_asks_in_every_second_spell() {
+        let on_off = cell("deskstar-34gxp/random-4k/on-off/50");
+        let times = Times::of(on_off, 1);
+        let antagonist = &Tenant::of(on_off, &times)[1];
+        for (second, asked) in asked_by(antagonist, on_off.device, 12).into_iter().enumerate() {
+            assert_eq!(asked, Times::is_contended(on_off, second / 3), "in second {second}");
+        }
     }
 }

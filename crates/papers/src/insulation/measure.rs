@@ -10,11 +10,11 @@ use crate::sim::core::cost::CostParameters;
 use crate::sim::core::policy::PolicyEntry;
 use crate::sim::{Outcome, Plan, Window, simulate};
 
-use super::cells::{Antagonist, Cell, Device};
+use super::cells::{Cell, Device};
 use super::cover::effort;
 use super::loads::{Load, Scale, Tenant, Times};
 use super::row::Row;
-use super::windows::{mean, quantile, sliding};
+use super::windows::{mean, quantile, share_error_points, sliding};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,17 +97,16 @@ type Measured = BTreeMap<(Device, Load), Alone>;
 
 impl Alone {
     fn measure(device: Device, load: Load, settings: Settings) -> Self {
-        let Scale { spell } = Scale::of(device);
+        let scale = Scale::of(device);
         let windows = settings.windows.get() + Scale::WINDOW / Scale::SLIDE;
         let windows = if load.is_fast() { windows.div_ceil(4) } else { windows };
         let spells = windows * Scale::SLIDE + Scale::WINDOW;
-        let end = Duration::from_nanos(spell.as_nanos() * spells as u64);
-        let tenants = [Tenant::alone(load)];
-        let plan = Shared { device, policy: "fifo", spell, end, seed: settings.seed };
-        let outcome = plan.run(&tenants, None);
+        let shared =
+            Shared { device, policy: "fifo", end: scale.after(spells), seed: settings.seed };
+        let outcome = shared.run(&[Tenant::alone(load)], None);
         let done = completed(&outcome, 0);
         let counted = &done[Scale::WINDOW..];
-        let seconds = spell.as_secs_f64() * counted.len() as f64;
+        let seconds = scale.after(counted.len()).as_secs_f64();
         let per_second = counted.iter().sum::<f64>() / seconds;
         Self { per_second, p99: outcome.streams[0].response.quantile(0.99) }
     }
@@ -122,7 +121,6 @@ impl Alone {
 struct Shared<'a> {
     device: Device,
     policy: &'a str,
-    spell: Duration,
     end: Duration,
     seed: u64,
 }
@@ -149,7 +147,7 @@ impl Shared<'_> {
             streams: tenants.iter().map(|tenant| tenant.plan(self.device, self.seed)).collect(),
             changes: Vec::new(),
             duration: self.end,
-            window: self.spell,
+            window: Scale::of(self.device).spell,
             decisions: None,
         };
         simulate(plan).expect("the bench's plans can be run")
@@ -159,39 +157,31 @@ impl Shared<'_> {
 fn row(policy: &'static str, cell: Cell, alone: &Measured, settings: Settings) -> Row {
     let times = Times::of(cell, settings.windows.get());
     let tenants = Tenant::of(cell, &times);
-    let Times { spell, end, .. } = times;
-    let shared = Shared { device: cell.device, policy, spell, end, seed: settings.seed };
+    let shared = Shared { device: cell.device, policy, end: times.end, seed: settings.seed };
     let outcome = shared.run(&tenants, Some(alone));
     let alone_of = |tenant: &Tenant| alone[&(cell.device, tenant.load)];
-    let counted = times.first..times.first + times.counted;
-    let spell_secs = spell.as_secs_f64();
-    let window_secs = spell_secs * Scale::WINDOW as f64;
-
     let victim = alone_of(&tenants[0]);
-    let due = cell.share() * victim.per_second * window_secs;
+    let scale = Scale::of(cell.device);
+    let Times { counted, .. } = times;
+
+    let due = cell.share() * victim.per_second * scale.window_secs();
     let windows = sliding(&completed(&outcome, 0)[counted.clone()]);
     let insulation: Vec<f64> = windows.into_iter().map(|done| done / due).collect();
     let above = insulation.iter().filter(|it| **it > 0.9).count();
 
-    let run_secs = spell_secs * times.counted as f64;
     let mut work_conservation = 0.0;
-    let mut share_error_points = 0.0_f64;
+    let mut share_error = 0.0_f64;
     for (stream, tenant) in tenants.iter().enumerate() {
         let done: f64 = completed(&outcome, stream)[counted.clone()].iter().sum();
-        work_conservation += done / run_secs / alone_of(tenant).per_second;
-        let mut charged = per_spell(&outcome, stream, |it| it.charged.as_secs_f64());
-        charged = charged[counted.clone()].to_vec();
-        if cell.antagonist == Antagonist::OnOff {
-            // It asks in every second spell, and in the very first.
-            charged = charged.into_iter().skip(times.first % 2).step_by(2).collect();
-        }
-        let share = f64::from(tenant.reserve_permille) / 1000.0;
-        for window in sliding(&charged) {
-            share_error_points =
-                share_error_points.max((window / window_secs - share).abs() * 100.0);
-        }
+        let alone = alone_of(tenant).per_second * scale.after(counted.len()).as_secs_f64();
+        work_conservation += done / alone;
+        let charged = per_spell(&outcome, stream, |window| window.charged.as_secs_f64());
+        let contended = counted.clone().filter(|spell| Times::is_contended(cell, *spell));
+        let charged: Vec<f64> = contended.map(|spell| charged[spell]).collect();
+        let error = share_error_points(&charged, tenant.share(), scale.window_secs());
+        share_error = share_error.max(error);
     }
-    let gaps = per_spell(&outcome, 0, |it| it.gap_max.as_secs_f64() * 1e3);
+    let gaps = per_spell(&outcome, 0, |window| window.gap_max.as_secs_f64() * 1e3);
     let p99 = outcome.streams[0].response.quantile(0.99).as_secs_f64();
     Row {
         policy,
@@ -199,7 +189,7 @@ fn row(policy: &'static str, cell: Cell, alone: &Measured, settings: Settings) -
         insulation_mean: mean(&insulation),
         insulation_p01: quantile(&insulation, 0.01),
         windows_above_0_9: above as f64 / insulation.len() as f64,
-        share_error_points,
+        share_error_points: share_error,
         work_conservation,
         gap_ms_max: gaps[counted].iter().copied().fold(0.0, f64::max),
         p99_ratio: p99 / (victim.p99.as_secs_f64() / cell.share()),

@@ -28,6 +28,17 @@ pub struct Row {
     pub p99_ratio: f64,
 }
 
+impl Row {
+    /// The insulation of the side that is worse off, of the victim or of the antagonists together,
+    /// with at most 1 for what is above it. The antagonists have what of the work conserved isn't the
+    /// victim's.
+    pub(super) fn worse_off(&self) -> f64 {
+        let share = self.cell.share();
+        let others = (self.work_conservation - share * self.insulation_mean) / (1.0 - share);
+        self.insulation_mean.min(others).min(1.0)
+    }
+}
+
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -7,6 +7,13 @@ pub(super) fn sliding(spells: &[f64]) -> Vec<f64> {
     spells.windows(Scale::WINDOW).step_by(Scale::SLIDE).map(|window| window.iter().sum()).collect()
 }
 
+/// How far from its share a stream's part of the time is in the worst window, in points of a
+/// hundred, when it was charged `charged` seconds in each spell.
+pub(super) fn share_error_points(charged: &[f64], share: f64, window_secs: f64) -> f64 {
+    let error = |charged: f64| (charged / window_secs - share).abs() * 100.0;
+    sliding(charged).into_iter().map(error).fold(0.0, f64::max)
+}
+
 /// The least value that a fraction of them does not exceed (nearest rank).
 ///
 /// # Panics
@@ -33,6 +40,21 @@ mod tests {
         // 0 to 19, 5 to 24, 10 to 29.
         assert_eq!(sliding(&spells), [190.0, 290.0, 390.0]);
         assert_eq!(sliding(&spells[..19]), [0.0; 0]);
+    }
+
+    #[test]
+    fn a_share_error_is_that_of_the_worst_window() {
+        // Half of the time in spells of 3 s; in one window of 60 s a spell less, or one more.
+        let is = |charged: &[f64], points: f64| {
+            (share_error_points(charged, 0.5, 60.0) - points).abs() < 1e-9
+        };
+        let mut charged = vec![1.5; 30];
+        assert!(is(&charged, 0.0));
+        charged[2] = 0.0;
+        assert!(is(&charged, 2.5));
+        charged[27] = 3.0;
+        charged[28] = 3.0;
+        assert!(is(&charged, 5.0));
     }
 
     #[test]
