@@ -11,10 +11,12 @@ const BETTER: f64 = 0.01;
 
 /// Pixels.
 const TILE: (usize, usize) = (62, 15);
-const LABEL: usize = 270;
+const LABEL: usize = 300;
 const HEADER: usize = 66;
 const DEVICE: usize = 26;
 const MARGIN: usize = 12;
+/// What the legend takes.
+const WIDTH_MIN: usize = 680;
 
 /// Insulation of 0, of 0.9 and of 1, and more than is due: distinguishable with any colour vision
 /// (after Okabe & Ito, 2008).
@@ -65,7 +67,7 @@ impl<'a> Grid<'a> {
 /// The picture as an SVG document.
 pub(super) fn svg(rows: &[Row]) -> String {
     let grid = Grid::new(rows);
-    let width = MARGIN * 2 + LABEL + grid.policies.len() * TILE.0;
+    let width = WIDTH_MIN.max(MARGIN * 2 + LABEL + grid.policies.len() * TILE.0);
     let mut body = String::new();
     let mut top = HEADER;
     let mut device = None;
