@@ -8,23 +8,26 @@ use super::cells::{Antagonist, Cell, Device, Victim};
 /// Cells of the matrix at most.
 pub const CELLS_MAX: usize = 250;
 
+/// Requests of a cell at most, where there is a choice: twenty seconds of a processor.
+const EFFORT_MAX: u64 = 30_000_000;
+
 /// The matrix, in order: what [`is_fixed`] says, and as few other cells as make every pair of values
-/// of any two of device, victim, antagonist and share occur.
+/// of any two of device, victim, antagonist and share occur. Of cells that add as many pairs the one
+/// with the fewest requests is taken, and none with very many: the matrix shall take minutes.
 #[must_use]
 pub fn cover() -> Vec<Cell> {
     let mut cells: Vec<Cell> = Cell::all().filter(|cell| is_fixed(*cell)).collect();
-    let fixed = cells.len();
     let mut open = uncovered(&cells);
+    let affordable = || Cell::all().filter(|cell| effort(*cell) <= EFFORT_MAX);
     while !open.is_empty() {
         let adds = |cell: Cell| pairs(cell).into_iter().filter(|pair| open.contains(pair)).count();
-        let best = Cell::all().max_by_key(|cell| (adds(*cell), Reverse((effort(*cell), *cell))));
+        let best = affordable().max_by_key(|cell| (adds(*cell), Reverse((effort(*cell), *cell))));
         let best = best.expect("there are cells");
         pairs(best).into_iter().for_each(|pair| {
             open.remove(&pair);
         });
         cells.push(best);
     }
-    while cheapen(&mut cells, fixed) {}
     cells.sort_unstable();
     cells
 }
@@ -41,30 +44,6 @@ fn is_fixed(cell: Cell) -> bool {
         Device::Nearline | Device::Raid0 => plain,
         Device::Flash => false,
     }
-}
-
-/// Exchanges the shares of two cells of a device if that leaves no pair out and makes fewer
-/// requests: the matrix shall take minutes. Answers whether it has; the first `fixed` cells stay.
-fn cheapen(cells: &mut [Cell], fixed: usize) -> bool {
-    for first in fixed..cells.len() {
-        for second in first + 1..cells.len() {
-            let [one, other] = [cells[first], cells[second]];
-            let exchanged = [
-                Cell { share_percent: other.share_percent, ..one },
-                Cell { share_percent: one.share_percent, ..other },
-            ];
-            let before = effort(one) + effort(other);
-            if one.device != other.device || exchanged.map(effort).iter().sum::<u64>() >= before {
-                continue;
-            }
-            [cells[first], cells[second]] = exchanged;
-            if uncovered(cells).is_empty() && !exchanged.iter().any(|cell| is_fixed(*cell)) {
-                return true;
-            }
-            [cells[first], cells[second]] = [one, other];
-        }
-    }
-    false
 }
 
 /// The pairs that occur in none of them.
@@ -116,8 +95,19 @@ pub(super) fn effort(cell: Cell) -> u64 {
     };
     let slow_victim =
         matches!(cell.victim, Victim::Random | Victim::SequentialLarge | Victim::HalfWrites);
-    let victim = if slow_victim { slow } else { fast } * u64::from(cell.share_percent) / 100;
+    let victim = if slow_victim { slow } else { fast } * busy_percent(cell) / 100;
     (victim + slow) * seconds
+}
+
+/// In how much of the time a victim is served, roughly: also while nobody else asks.
+fn busy_percent(cell: Cell) -> u64 {
+    let share = u64::from(cell.share_percent);
+    match cell.antagonist {
+        Antagonist::OnOff => u64::midpoint(share, 100),
+        // Half as long again, and that alone.
+        Antagonist::LateJoiner => share + 50,
+        _ => share,
+    }
 }
 
 #[cfg(test)]

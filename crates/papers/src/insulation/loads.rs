@@ -160,7 +160,7 @@ impl Load {
         }
     }
 
-    /// Whether a hard disk does thousands of its requests a second, so that a quarter of a run
+    /// Whether a hard disk does thousands of its requests a second, so that an eighth of a run
     /// tells its throughput.
     pub(super) fn is_fast(self) -> bool {
         use Victim::{Runs, SemiSequential, Sequential, SequentialDeep};

@@ -99,7 +99,7 @@ impl Alone {
     fn measure(device: Device, load: Load, settings: Settings) -> Self {
         let scale = Scale::of(device);
         let windows = settings.windows.get() + Scale::WINDOW / Scale::SLIDE;
-        let windows = if load.is_fast() { windows.div_ceil(4) } else { windows };
+        let windows = if load.is_fast() { windows.div_ceil(8) } else { windows };
         let spells = windows * Scale::SLIDE + Scale::WINDOW;
         let shared =
             Shared { device, policy: "fifo", end: scale.after(spells), seed: settings.seed };
