@@ -66,7 +66,7 @@ fn misses(row: &Row) -> Vec<Miss> {
     let miss = |figure, measured, bar| Miss { cell: row.cell, figure, measured, bar };
     let mut misses = Vec::new();
     let mut at_least = |figure, measured: f64, bar: Option<f64>| {
-        if let Some(bar) = bar.filter(|bar| !(measured >= *bar)) {
+        if let Some(bar) = bar.filter(|bar| !(*bar..).contains(&measured)) {
             misses.push(miss(figure, measured, bar));
         }
     };
@@ -74,7 +74,7 @@ fn misses(row: &Row) -> Vec<Miss> {
     at_least("insulation_p01", row.insulation_p01, Some(bars.insulation_p01));
     at_least("work_conservation", row.work_conservation, bars.work_conservation);
     let error = row.share_error_points;
-    if let Some(bar) = bars.share_error_points.filter(|bar| !(error <= *bar)) {
+    if let Some(bar) = bars.share_error_points.filter(|bar| !(..=*bar).contains(&error)) {
         misses.push(miss("share_error_points", error, bar));
     }
     misses

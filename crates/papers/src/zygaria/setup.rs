@@ -56,6 +56,7 @@ pub(super) fn parameters() -> Vec<(&'static str, String)> {
 }
 
 /// Which of the paper's two schedulers.
+#[expect(clippy::large_enum_variant, reason = "there is one in a run")]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Version {
     Utilization(CostParameters),
