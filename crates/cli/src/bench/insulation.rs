@@ -11,7 +11,7 @@ use anyhow::Context;
 use disktime_papers::insulation::{
     self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Selection, Settings,
 };
-use disktime_papers::page::{self, File};
+use disktime_papers::page::File;
 use disktime_papers::sim::core::policy::{self, PolicyEntry};
 
 use crate::paper::machine;
@@ -202,7 +202,7 @@ fn print_summaries(rows: &[Row]) {
 
 fn tell_missed(missed: &[Miss]) {
     for Miss { cell, figure, measured, bar } in missed {
-        eprintln!("{OWN} misses {cell}: {figure} is {}, bar {}", page::number(*measured), bar);
+        eprintln!("{OWN} misses {cell}: {figure} is {measured:.4}, bar {bar}");
     }
 }
 

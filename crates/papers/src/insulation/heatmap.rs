@@ -53,13 +53,13 @@ impl<'a> Grid<'a> {
         Self { policies, lines }
     }
 
-    /// The rivals in a line that are better than policy [`OWN`].
+    /// The rivals in a line that are better than policy [`OWN`]. None where the antagonist rests:
+    /// what is due to it then isn't what it reserves.
     pub(super) fn better(line: &[Option<&'a Row>]) -> Vec<&'a Row> {
-        let own = line.iter().flatten().find(|row| row.policy == OWN);
-        let rivals = line
-            .iter()
-            .flatten()
-            .filter(|row| own.is_some_and(|own| row.worse_off() >= own.worse_off() + BETTER));
+        let line = line.iter().flatten().filter(|row| row.cell.antagonist.is_backlogged());
+        let own = line.clone().find(|row| row.policy == OWN);
+        let rivals =
+            line.filter(|row| own.is_some_and(|own| row.worse_off() >= own.worse_off() + BETTER));
         rivals.copied().collect()
     }
 }

@@ -90,7 +90,7 @@ fn misses_table(rows: &[Row]) -> String {
         return String::new();
     }
     let line = |miss: &super::Miss| {
-        let (measured, bar) = (page::number(miss.measured), page::number(miss.bar));
+        let (measured, bar) = (format!("{:.4}", miss.measured), page::number(miss.bar));
         vec![miss.cell.to_string(), miss.figure.to_owned(), measured, bar]
     };
     let lines: Vec<_> = missed.iter().map(line).collect();
