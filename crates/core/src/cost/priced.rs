@@ -1,5 +1,5 @@
-//! A price list: every stream's pieces cost what its owner has measured (`DESIGN`'s modelled cost:
-//! what a request of its kind takes when that kind runs alone at the device's best depth).
+//! A price list: every stream's pieces cost what someone has measured; for shares that mean "as if
+//! alone" what they take when the stream runs alone at the device's best depth.
 //!
 //! Does not know: how prices were found, or whether they still hold.
 
