@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+mod insulation;
 mod nbd;
 mod sched;
 
@@ -16,6 +17,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Bench {
+    /// Whether a share gives what it would give alone, policy by policy
+    Insulation(insulation::Arguments),
     /// How fast the engine decides
     Sched(sched::Arguments),
     /// What a request costs the server, ours and each peer found
@@ -25,6 +28,7 @@ enum Bench {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.bench {
+        Bench::Insulation(arguments) => insulation::run(arguments),
         Bench::Sched(arguments) => sched::run(arguments),
         Bench::Nbd(arguments) => nbd::run(arguments),
     }

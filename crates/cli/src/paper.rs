@@ -175,7 +175,7 @@ fn belongs(report: &Report, paper: &Paper) -> bool {
 }
 
 /// Processor, cores and kernel, as far as the system says.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let first = |path: &str, key: &str| {
         let text = std::fs::read_to_string(path).ok()?;
         let line = text.lines().find(|line| line.starts_with(key))?;

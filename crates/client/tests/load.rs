@@ -24,6 +24,7 @@ fn mixed() -> LoadSpec {
                 SizeWeight { bytes: 65_536, weight: 1 },
             ],
             reads_permille: 600,
+            flush_after: None,
         },
         pace: closed(16),
         seed: 1,

@@ -8,6 +8,7 @@ use crate::request::{Kind, StreamId};
 use crate::time::Duration;
 
 mod fixed;
+mod priced;
 
 /// What a cost model may know of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,12 +45,32 @@ pub struct CostParameters {
     pub sequential: Duration,
     /// Estimate for any other.
     pub random: Duration,
+    /// What pieces of the first streams take, where that is known: the price list of `priced`.
+    pub prices: [Price; CostParameters::PRICES],
+}
+
+impl CostParameters {
+    /// How many streams can have a price of their own.
+    pub const PRICES: usize = 16;
+}
+
+/// What a stream's pieces take, known beforehand. No price: neither a time each nor one by length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Price {
+    /// For every piece, however long.
+    pub each: Duration,
+    /// For every MiB of it, in proportion.
+    pub per_mib: Duration,
 }
 
 impl Default for CostParameters {
-    /// 300 µs and 20 ms (zygaria §3).
+    /// 300 µs and 20 ms (zygaria §3), and no prices.
     fn default() -> Self {
-        Self { sequential: Duration::from_micros(300), random: Duration::from_millis(20) }
+        Self {
+            sequential: Duration::from_micros(300),
+            random: Duration::from_millis(20),
+            prices: [Price::default(); Self::PRICES],
+        }
     }
 }
 
@@ -66,7 +87,7 @@ pub struct CostEntry {
 }
 
 /// Every cost model there is.
-pub static REGISTRY: &[CostEntry] = &[fixed::ENTRY];
+pub static REGISTRY: &[CostEntry] = &[fixed::ENTRY, priced::ENTRY];
 
 /// The entry of that name.
 #[must_use]

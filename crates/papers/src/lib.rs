@@ -3,6 +3,7 @@
 //!
 //! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
 //! - [`run`]: runs experiments, each once per seed; a [`Report`] has the means.
+//! - [`insulation`]: the bench of how well each policy insulates streams from each other.
 //! - [`page`]: a paper's reports as one page, and each figure as a drawing.
 //!
 //! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
@@ -12,6 +13,7 @@
 
 mod chart;
 mod experiment;
+pub mod insulation;
 pub mod page;
 mod plot;
 mod runner;

@@ -79,7 +79,7 @@ pub fn page(paper: &Paper, reports: &[&Report], provenance: &Provenance) -> File
     File { name: format!("{}.html", paper.id), text }
 }
 
-const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#1f2937;max-width:1340px;\
+pub(crate) const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#1f2937;max-width:1340px;\
 margin:2em auto;padding:0 1em}h2{margin-top:2em;border-bottom:1px solid #e1e5eb}\
 svg{max-width:100%;height:auto}table{border-collapse:collapse}\
 th,td{padding:.2em .9em .2em 0;text-align:left;vertical-align:top}\
@@ -149,6 +149,6 @@ fn row(tag: &str, heads: &[String], cells: &[String]) -> String {
     text + "</tr>\n"
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,6 +1,6 @@
-//! Runs experiments on several threads; what comes of them doesn't depend on how many.
+//! Runs experiments, or other jobs, on several threads; what comes of them doesn't depend on how many.
 
-use crate::experiment::{Experiment, Report, Sample};
+use crate::experiment::{Experiment, Report};
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,27 +19,35 @@ pub fn run(
         .iter()
         .flat_map(|experiment| (1..=u64::from(seeds.get())).map(|seed| (*experiment, seed)))
         .collect();
+    let samples = each(&jobs, threads, |(experiment, seed)| {
+        started(experiment, *seed);
+        (experiment.measure)(*seed)
+    });
+    let by_experiment = samples.chunks(seeds.get() as usize);
+    let reports = experiments.iter().zip(by_experiment);
+    reports.map(|(experiment, samples)| Report::new(experiment, samples)).collect()
+}
+
+/// Does every job, several at once; the answers are in the order of the jobs.
+pub(crate) fn each<Job: Sync, Answer: Send>(
+    jobs: &[Job],
+    threads: NonZero<usize>,
+    work: impl Fn(&Job) -> Answer + Sync,
+) -> Vec<Answer> {
     let next = AtomicUsize::new(0);
-    let samples: Vec<Mutex<Option<Sample>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let answers: Vec<Mutex<Option<Answer>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads.get().min(jobs.len()) {
             scope.spawn(|| {
-                while let Some((job, slot)) = take(&next, &jobs, &samples) {
-                    let (experiment, seed) = *job;
-                    started(experiment, seed);
-                    let sample = (experiment.measure)(seed);
-                    *slot.lock().expect("each slot is locked once") = Some(sample);
+                while let Some((job, slot)) = take(&next, jobs, &answers) {
+                    let answer = work(job);
+                    *slot.lock().expect("each slot is locked once") = Some(answer);
                 }
             });
         }
     });
-    let samples: Vec<Sample> = samples
-        .into_iter()
-        .filter_map(|slot| slot.into_inner().expect("each slot is locked once"))
-        .collect();
-    let by_experiment = samples.chunks(seeds.get() as usize);
-    let reports = experiments.iter().zip(by_experiment);
-    reports.map(|(experiment, samples)| Report::new(experiment, samples)).collect()
+    let answer = |slot: Mutex<Option<Answer>>| slot.into_inner().expect("each slot is locked once");
+    answers.into_iter().filter_map(answer).collect()
 }
 
 fn take<'a, Job, Slot>(

@@ -24,6 +24,9 @@ pub struct Window {
     pub estimate_mean: Duration,
     /// The mean of what the device really took for them.
     pub truth_mean: Duration,
+    /// The longest time without a completion that ended in the window or lasted at its end; it may
+    /// have begun in earlier ones. (Of a stream that rests that says nothing of the device.)
+    pub gap_max: Duration,
 }
 
 /// A distribution of times.
@@ -108,6 +111,9 @@ struct Running {
     service_ns: u64,
     estimate_ns: u64,
     truth_ns: u64,
+    gap_ns_max: u64,
+    /// When its latest request completed; the start before that.
+    done_at: Instant,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -127,6 +133,7 @@ pub(crate) struct Metrics {
 
 /// A finished request as the metrics see it.
 pub(crate) struct Finished {
+    pub(crate) at: Instant,
     pub(crate) completion: Completion,
     pub(crate) bytes: u64,
     pub(crate) estimate: Duration,
@@ -151,7 +158,7 @@ impl Metrics {
     }
 
     pub(crate) fn finished(&mut self, finished: &Finished) {
-        let Finished { completion, bytes, estimate, truth } = finished;
+        let Finished { at, completion, bytes, estimate, truth } = finished;
         let stream = completion.stream.0 as usize;
         let running = &mut self.running[stream];
         running.requests += 1;
@@ -160,6 +167,8 @@ impl Metrics {
         running.service_ns += completion.service_time.as_nanos();
         running.estimate_ns += estimate.as_nanos();
         running.truth_ns += truth.as_nanos();
+        running.gap_ns_max = running.gap_ns_max.max(at.since(running.done_at).as_nanos());
+        running.done_at = *at;
         let [queue, service, response] = &mut self.times[stream];
         queue.record(completion.queue_time);
         service.record(completion.service_time);
@@ -170,6 +179,7 @@ impl Metrics {
     pub(crate) fn close(&mut self, engine: &Engine) {
         for (running, view) in self.running.iter_mut().zip(engine.streams()) {
             let charged = view.counters().charged.as_nanos();
+            let lasting = self.ends.since(running.done_at).as_nanos();
             let mean = |sum: u64| Duration::from_nanos(sum / running.requests.max(1));
             self.windows.push(Window {
                 index: self.index,
@@ -181,8 +191,10 @@ impl Metrics {
                 service_mean: mean(running.service_ns),
                 estimate_mean: mean(running.estimate_ns),
                 truth_mean: mean(running.truth_ns),
+                gap_max: Duration::from_nanos(running.gap_ns_max.max(lasting)),
             });
-            *running = Running { last: Totals { charged }, ..Running::default() };
+            let done_at = running.done_at;
+            *running = Running { last: Totals { charged }, done_at, ..Running::default() };
         }
         self.index += 1;
         self.ends = self.ends + self.window;

@@ -239,6 +239,7 @@ impl Scenario {
             cost: CostParameters {
                 sequential: general.sequential_estimate,
                 random: general.random_estimate,
+                ..CostParameters::default()
             },
             nominal_iops: general.nominal_iops,
             depth: self.file.device.queue_depth,

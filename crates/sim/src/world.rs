@@ -303,17 +303,17 @@ impl World {
             let back = Back { service: truth, bytes: flight.bytes, over: over.is_some() };
             self.checks.completed(at, flight.stream, back);
             if let Some(completion) = over {
-                self.finish(completion, &flight, truth);
+                self.finish(at, completion, &flight, truth);
             }
         }
         self.done = done;
     }
 
-    fn finish(&mut self, completion: Completion, flight: &Flight, truth: Duration) {
+    fn finish(&mut self, at: Instant, completion: Completion, flight: &Flight, truth: Duration) {
         self.free_ids.push(completion.request.0);
         let asked = self.asked[completion.request.0 as usize];
         let finished =
-            Finished { completion, bytes: asked.bytes, estimate: flight.estimate, truth };
+            Finished { at, completion, bytes: asked.bytes, estimate: flight.estimate, truth };
         self.metrics.finished(&finished);
         self.finished += 1;
         let stream = flight.stream.0 as usize;

@@ -21,6 +21,8 @@ pub struct Generator {
     run_left: u32,
     /// Operations done of the cycle, for [`Pattern::SemiSequential`].
     cycle_done: u64,
+    /// Writes since the last flush.
+    unflushed: u32,
     /// The next operation, if someone has looked at it.
     peeked: Option<IoOp>,
     positions: Pcg64,
@@ -42,6 +44,7 @@ impl Generator {
             next: spec.extent.start,
             run_left: 0,
             cycle_done: 0,
+            unflushed: 0,
             peeked: None,
             positions: random::stream(seed, name, "position"),
             sizes: random::stream(seed, name, "size"),
@@ -72,6 +75,10 @@ impl Generator {
     }
 
     fn generate(&mut self) -> IoOp {
+        if self.spec.flush_after.is_some_and(|writes| self.unflushed >= writes) {
+            self.unflushed = 0;
+            return IoOp { kind: Kind::Flush, offset: 0, bytes: 0 };
+        }
         let bytes = self.size();
         let offset = match self.spec.pattern {
             Pattern::Random => self.random_offset(bytes),
@@ -83,7 +90,11 @@ impl Generator {
         };
         let extent = self.spec.extent;
         debug_assert!(offset >= extent.start && offset + bytes <= extent.end);
-        IoOp { kind: self.kind(), offset, bytes }
+        let kind = self.kind();
+        if kind == Kind::Write {
+            self.unflushed = self.unflushed.saturating_add(1);
+        }
+        IoOp { kind, offset, bytes }
     }
 
     fn size(&mut self) -> u64 {

@@ -89,13 +89,17 @@ pub struct Spec {
     /// out.
     #[serde(rename = "reads", default = "all", deserialize_with = "quantity::permille")]
     pub reads_permille: u16,
+    /// After so many writes, at least one, a flush; never if left out.
+    #[serde(default)]
+    pub flush_after: Option<u32>,
 }
 
 impl Spec {
     /// Reads of one size.
     #[must_use]
     pub fn reads(pattern: Pattern, extent: Extent, bytes: u64) -> Self {
-        Self { pattern, extent, sizes: vec![SizeWeight { bytes, weight: 1 }], reads_permille: 1000 }
+        let sizes = vec![SizeWeight { bytes, weight: 1 }];
+        Self { pattern, extent, sizes, reads_permille: 1000, flush_after: None }
     }
 
     /// Says what is wrong, if anything.
@@ -115,6 +119,9 @@ impl Spec {
         }
         if self.reads_permille > 1000 {
             return Err(SpecError::ReadsAboveAll { permille: self.reads_permille });
+        }
+        if self.flush_after == Some(0) {
+            return Err(SpecError::FlushAfterNothing);
         }
         if self.pattern == (Pattern::Runs { length: 0 }) {
             return Err(SpecError::RunEmpty);
@@ -168,6 +175,8 @@ pub enum SpecError {
         /// As given.
         permille: u16,
     },
+    /// Flushes after no writes: there would be nothing else.
+    FlushAfterNothing,
     /// A run of no operations.
     RunEmpty,
     /// A semi-sequential cycle of no operations.
@@ -228,6 +237,7 @@ impl fmt::Display for SpecError {
             Self::ReadsAboveAll { permille } => {
                 write!(f, "reads: {permille} of a thousand; 0 to 1000 are possible")
             }
+            Self::FlushAfterNothing => f.write_str("flush_after: 0 writes; at least 1 is needed"),
             Self::RunEmpty => f.write_str("run length: 0; at least 1 is needed"),
             Self::CycleEmpty => {
                 f.write_str("semi-sequential: 0 random and 0 sequential; at least 1 is needed")
@@ -271,6 +281,7 @@ mod tests {
             extent: Extent { start: 0, end: 1 << 20 },
             sizes: sizes.iter().map(size).collect(),
             reads_permille: 500,
+            flush_after: None,
         }
     }
 
@@ -295,6 +306,8 @@ mod tests {
         };
         let above = SpecError::ReadsAboveAll { permille: 1001 };
         assert_eq!(with(|spec| spec.reads_permille = 1001), Err(above));
+        let nothing = Err(SpecError::FlushAfterNothing);
+        assert_eq!(with(|spec| spec.flush_after = Some(0)), nothing);
         assert_eq!(
             with(|spec| spec.pattern = Pattern::Runs { length: 0 }),
             Err(SpecError::RunEmpty)

@@ -31,7 +31,7 @@ fn specs() -> impl Strategy<Value = Spec> {
             sizes.extend(more.into_iter().map(size));
             // A last part of a unit is never used.
             let extent = Extent { start, end: start + units * unit + unit / 2 };
-            Spec { pattern, extent, sizes, reads_permille }
+            Spec { pattern, extent, sizes, reads_permille, flush_after: None }
         },
     )
 }
@@ -175,7 +175,11 @@ fn a_sequence_starts_over_when_the_next_does_not_fit() {
 fn kinds_and_sizes_come_as_often_as_asked() {
     let sizes = [(4096, 1), (65_536, 3)].map(|(bytes, weight)| SizeWeight { bytes, weight });
     let extent = Extent { start: 0, end: 1 << 30 };
-    let spec = Spec { pattern: Pattern::Random, extent, sizes: sizes.into(), reads_permille: 700 };
+    let spec = Spec {
+        reads_permille: 700,
+        sizes: sizes.into(),
+        ..Spec::reads(Pattern::Random, extent, 4096)
+    };
     let ops = ops(&spec, 1, "load", 10_000);
     let reads = ops.iter().filter(|op| op.kind == Kind::Read).count();
     let small = ops.iter().filter(|op| op.bytes == 4096).count();
@@ -197,4 +201,33 @@ fn random_operations_are_spread_over_the_whole_extent() {
 #[should_panic(expected = "nothing outstanding")]
 fn a_completion_too_many_is_the_callers_error() {
     source(Pace::Closed { outstanding: 1, think: Duration::ZERO }, 1).completed(START, &READ);
+}
+
+#[test]
+fn a_flush_comes_after_every_so_many_writes() {
+    let reads = |pattern| Spec::reads(pattern, Extent { start: 0, end: 1 << 30 }, 4096);
+    let writes = Spec { reads_permille: 0, flush_after: Some(3), ..reads(Pattern::Sequential) };
+    let mut generator = Generator::new(writes.clone(), 1, "load").expect("the spec has no fault");
+    let ops: Vec<IoOp> = (0..9).map(|_| generator.next_op()).collect();
+    let flushes: Vec<bool> = ops.iter().map(|op| op.kind == Kind::Flush).collect();
+    assert_eq!(flushes, [false, false, false, true, false, false, false, true, false]);
+    assert_eq!((ops[3].offset, ops[3].bytes), (0, 0));
+    // The sequence goes on as if there were none, and reads don't count.
+    assert_eq!(ops[4].offset, ops[2].offset + ops[2].bytes);
+    let mut without = Generator::new(Spec { flush_after: None, ..writes }, 1, "load")
+        .expect("the spec has no fault");
+    let plain: Vec<IoOp> = (0..7).map(|_| without.next_op()).collect();
+    let kept: Vec<IoOp> = ops.into_iter().filter(|op| op.kind != Kind::Flush).collect();
+    assert_eq!(kept, plain);
+    let unflushed = Spec { flush_after: Some(1), ..reads(Pattern::Random) };
+    let mut generator = Generator::new(unflushed, 1, "load").expect("the spec has no fault");
+    assert!((0..100).all(|_| generator.next_op().kind == Kind::Read));
+}
+
+#[test]
+fn scenario_files_say_flushes() {
+    let text =
+        "pattern = \"random\"\nextent = { end = \"1MiB\" }\nsizes = \"4KiB\"\nflush_after = 4";
+    let spec: Spec = toml::from_str(text).expect("each key is right");
+    assert_eq!(spec.flush_after, Some(4));
 }

@@ -1,0 +1,237 @@
+//! `disktime bench insulation`: does a share give what it would give alone?
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use disktime_papers::insulation::{
+    self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Selection, Settings,
+};
+use disktime_papers::page::File;
+use disktime_papers::sim::core::policy::{self, PolicyEntry};
+
+use crate::paper::machine;
+use crate::{BadInput, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime bench insulation --quick
+  disktime bench insulation --policy disktime --policy bfq --out report
+  disktime bench insulation --policy zygaria --cell 'deskstar-34gxp/random-4k/*/10' --json
+
+Exits with 1 if policy `disktime` misses a bar.";
+
+/// Insulation (throughput by share and by throughput alone) of victims beside antagonists, for every
+/// policy that shares a device, in virtual time.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Sixteen cells and four policies only
+    #[arg(long)]
+    quick: bool,
+    /// Only this policy; again for more [default: all that are meant for sharing]
+    #[arg(long = "policy", value_name = "NAME")]
+    policies: Vec<String>,
+    /// Only these of all combinations, `*` for any part; again for more
+    #[arg(long = "cell", value_name = "DEVICE/VICTIM/ANTAGONIST/SHARE", conflicts_with = "quick")]
+    cells: Vec<String>,
+    /// Decides every load's requests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Also write a page, its heat-map as SVG and the rows as JSON here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let policies = arguments.policies()?;
+    let cells = arguments.cells()?;
+    if let Some(dir) = &arguments.out {
+        // Not after the runs: what can't be written is known at once.
+        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+    }
+    let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let settings = Settings { seed: arguments.seed, windows: Settings::WINDOWS, threads };
+    eprintln!("{} cells, {} policies, {threads} threads", cells.len(), policies.len());
+    let ticker = Ticker::new();
+    let rows = insulation::run(&policies, &cells, settings, |progress| ticker.tell(progress));
+    eprintln!("{} rows in {:.0} s", rows.len(), ticker.begun.elapsed().as_secs_f64());
+    if let Some(dir) = &arguments.out {
+        write(dir, &rows, arguments.command())?;
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string(&rows)?);
+    } else {
+        print_rows(&rows);
+        print_summaries(&rows);
+    }
+    let missed = insulation::missed(&rows);
+    tell_missed(&missed);
+    Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl Arguments {
+    /// As asked for, else those of the list that are registered; the others are named.
+    fn policies(&self) -> Result<Vec<&'static PolicyEntry>, BadInput> {
+        if !self.policies.is_empty() {
+            return self.policies.iter().map(|name| find(name)).collect();
+        }
+        let names = if self.quick { &QUICK[..] } else { &SHARING[..] };
+        let absent: Vec<_> =
+            names.iter().copied().filter(|name| policy::find(name).is_none()).collect();
+        if !absent.is_empty() {
+            eprintln!("not registered, so left out: {}", absent.join(", "));
+        }
+        Ok(names.iter().filter_map(|name| policy::find(name)).collect())
+    }
+
+    /// What makes the same rows again.
+    fn command(&self) -> String {
+        let mut command = "disktime bench insulation".to_owned();
+        if self.quick {
+            command += " --quick";
+        }
+        self.policies.iter().for_each(|name| command += &format!(" --policy {name}"));
+        self.cells.iter().for_each(|cells| command += &format!(" --cell '{cells}'"));
+        command + &format!(" --seed {}", self.seed)
+    }
+
+    fn cells(&self) -> Result<Vec<Cell>, BadInput> {
+        if self.cells.is_empty() {
+            return Ok(if self.quick { insulation::quick() } else { insulation::cover() });
+        }
+        let mut cells = BTreeSet::new();
+        for text in &self.cells {
+            let selection: Result<Selection, _> = text.parse();
+            let selection =
+                selection.map_err(|error| BadInput(format!("--cell `{text}`: {error}")))?;
+            cells.extend(selection.cells());
+        }
+        Ok(cells.into_iter().collect())
+    }
+}
+
+fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {
+    policy::find(name).ok_or_else(|| {
+        let known: Vec<_> = policy::REGISTRY.iter().map(|entry| entry.name).collect();
+        BadInput(format!("--policy: `{name}` is not known; known are: {}", known.join(", ")))
+    })
+}
+
+fn write(dir: &Path, rows: &[Row], command: String) -> anyhow::Result<()> {
+    let origin = Origin { command, machine: machine() };
+    let json = serde_json::to_string_pretty(rows)? + "\n";
+    let json = File { name: "insulation.json".to_owned(), text: json };
+    for File { name, text } in insulation::files(rows, &origin).into_iter().chain([json]) {
+        let path = dir.join(name);
+        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    eprintln!("wrote {}", dir.display());
+    Ok(())
+}
+
+fn print_rows(rows: &[Row]) {
+    let header = [
+        "policy",
+        "device",
+        "victim",
+        "antagonist",
+        "share",
+        "insulation",
+        "p01",
+        "> .9",
+        "share error",
+        "work",
+        "gap ms",
+        "p99 ratio",
+    ];
+    let mut table = table::new(&header, 4..12);
+    for row in rows {
+        let Cell { device, victim, antagonist, share_percent } = row.cell;
+        table.add_row([
+            row.policy.to_owned(),
+            device.name().to_owned(),
+            victim.name().to_owned(),
+            antagonist.name().to_owned(),
+            format!("{share_percent} %"),
+            format!("{:.3}", row.insulation_mean),
+            format!("{:.3}", row.insulation_p01),
+            format!("{:.2}", row.windows_above_0_9),
+            format!("{:.2}", row.share_error_points),
+            format!("{:.3}", row.work_conservation),
+            format!("{:.1}", row.gap_ms_max),
+            format!("{:.2}", row.p99_ratio),
+        ]);
+    }
+    println!("{table}");
+}
+
+fn print_summaries(rows: &[Row]) {
+    let header = [
+        "policy",
+        "meets its bars",
+        "insulation, median",
+        "worst",
+        "p01, worst",
+        "work, median",
+        "worst",
+    ];
+    let mut table = table::new(&header, 1..7);
+    for summary in insulation::summaries(rows) {
+        let (insulation, work) = (summary.insulation_mean, summary.work_conservation);
+        table.add_row([
+            summary.policy.to_owned(),
+            format!("{} of {}", summary.met, summary.cells),
+            format!("{:.3}", insulation.0),
+            format!("{:.3}", insulation.1),
+            format!("{:.3}", summary.insulation_p01_worst),
+            format!("{:.3}", work.0),
+            format!("{:.3}", work.1),
+        ]);
+    }
+    println!("\n{table}");
+}
+
+fn tell_missed(missed: &[Miss]) {
+    for Miss { cell, figure, measured, bar } in missed {
+        eprintln!("{OWN} misses {cell}: {figure} is {measured:.4}, bar {bar}");
+    }
+}
+
+/// Tells a person how far it is, now and then.
+struct Ticker {
+    begun: Instant,
+    told: Mutex<Instant>,
+}
+
+impl Ticker {
+    fn new() -> Self {
+        let begun = now();
+        Self { begun, told: Mutex::new(begun) }
+    }
+
+    fn tell(&self, progress: Progress) {
+        let (what, done, of) = match progress {
+            Progress::Alone(done, of) => ("loads alone", done, of),
+            Progress::Rows(done, of) => ("rows", done, of),
+        };
+        let Ok(mut told) = self.told.try_lock() else { return };
+        if told.elapsed() >= Duration::from_secs(5) {
+            *told = now();
+            eprintln!("{:>4.0} s: {done} of {of} {what}", self.begun.elapsed().as_secs_f64());
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long it takes is told to a person")]
+fn now() -> Instant {
+    Instant::now()
+}
