@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Engine;
+use super::guarantees::Flushes;
 use crate::admission::{self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack};
 use crate::contract::{Admission, Class, Contract, Rate};
 use crate::cycle::Cycle;
@@ -33,6 +34,7 @@ pub(super) struct Plan {
     /// And the longest piece that may be taken ahead on it.
     slack: Option<(Slack, Duration)>,
     piece_max: u64,
+    flushes: Option<Flushes>,
     /// Most disk time that guaranteed latency can take at once.
     latency_burst: Duration,
 }
@@ -89,6 +91,7 @@ impl Engine {
             Ok(Demand { rate, extent: *extent })
         };
         let demands = rates.iter().map(demand).collect::<Result<Vec<_>, ChangeError>>()?;
+        let bounded = !bounds.is_empty();
         let bounds = bounds.len() as u64;
         let beside = |piece_max: u64| {
             let piece = admission::latency_bound(profile, piece_max, piece_max, 0);
@@ -101,6 +104,7 @@ impl Engine {
                 headroom: proposal.headroom,
                 latency_burst: sum(&[latency_burst, pieces]),
                 blocking_bytes: piece_max,
+                unflushed_bytes: bounded.then_some(piece_max),
             };
             let admitted = admission::admit(profile, &demands, &others)?;
             Ok(Trial { admitted, others, piece, piece_max })
@@ -115,7 +119,21 @@ impl Engine {
             Grant { stream: *id, granted: *granted, allowance }
         });
         let slack = Some((trial.admitted.slack, trial.piece));
-        Ok(Plan { granted: granted.collect(), slack, piece_max: trial.piece_max, latency_burst })
+        let of_kind = |kind: fn(&Admission) -> bool| {
+            let kinds = rates.iter().filter_map(|(_, it, _)| Some(it.rate?.admission));
+            kinds.into_iter().any(|it| kind(&it))
+        };
+        let flushes = profile.has_write_cache().then(|| {
+            if of_kind(|kind| *kind == Admission::Deterministic) {
+                Flushes::All
+            } else if of_kind(|kind| *kind != Admission::BestEffort) {
+                Flushes::Rates
+            } else {
+                Flushes::None
+            }
+        });
+        let piece_max = trial.piece_max;
+        Ok(Plan { granted: granted.collect(), slack, piece_max, flushes, latency_burst })
     }
 
     fn book(asked_ppm: u64, proposal: &Proposal<'_>) -> Result<(), ChangeError> {
@@ -175,6 +193,9 @@ impl Engine {
                 Some(running) if running.is_of(cycle, bytes) => running.set_allowance(allowance),
                 running => *running = Some(Cycle::new(cycle, bytes, allowance, now).into()),
             }
+            if let Some(cycle) = &mut stream.cycle {
+                cycle.turn = granted.turn;
+            }
             let ends = stream.cycle.as_ref().map(|cycle| cycle.ends);
             self.guarantees.follow_cycle(*id, ends);
         }
@@ -182,6 +203,7 @@ impl Engine {
         let ahead = allowances.chain([plan.latency_burst]).collect::<Vec<_>>();
         self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
+        self.guarantees.flushes = plan.flushes.unwrap_or(Flushes::None);
         if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
             self.renew_heads();
         }
@@ -249,7 +271,7 @@ fn unchecked(stream: StreamId, contract: Contract) -> Result<Grant, ChangeError>
     }
     let bytes = u128::from(bytes) * u128::from(cycle.as_nanos()) / 1_000_000_000;
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(1);
-    let granted = Granted { cycle, bytes, allowance: Duration::MAX, share: Share::ZERO };
+    let granted = Granted { cycle, bytes, turn: 0, allowance: Duration::MAX, share: Share::ZERO };
     Ok(Grant { stream, granted, allowance: None })
 }
 
