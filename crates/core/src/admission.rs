@@ -21,8 +21,8 @@
 //!
 //! **Write caches.** What a cache brings to the medium in another stream's time takes positionings
 //! there that no inequality bounds: as many as it likes. So on such a device turns that write end
-//! with a flush, in their own time, and while a promise is firm everybody else's pieces that write do
-//! too: every turn finds an empty cache, and L holds. A flush finds the head somewhere in the turn's
+//! with a flush, in their own time, and while a rate is firm or a latency bounded everybody else's
+//! pieces that write do too: every turn finds an empty cache, and L holds. A flush finds the head somewhere in the turn's
 //! run and writes on from there, so it takes one positioning over at most the run's length, F, beside
 //! the transfer, which is measured with a flush: `C = n·(L + F) + transfer`. Without turns nobody
 //! could tell which piece is the last before another stream's, so there are always turns then.
@@ -311,6 +311,7 @@ fn last(mut low: u64, mut high: u64, mut holds: impl FnMut(u64) -> bool) -> u64 
 /// The longest that a guaranteed-latency request takes when at most `depth` pieces of at most
 /// `piece_bytes` are ahead of it (those at the device, which don't stop halfway): each piece's
 /// worst positioning and transfer, then its own. Its own transfer goes in pieces of the same size.
+/// Each may be a write, and then it ends with the flush of a write cache.
 #[must_use]
 pub fn latency_bound(
     profile: &Profile,
@@ -318,12 +319,25 @@ pub fn latency_bound(
     own_request_bytes: u64,
     depth: u32,
 ) -> Duration {
+    let flush = |bytes: u64| flush(profile, bytes).map_or(0, |it| it.worst.as_nanos().into());
+    let ahead = piece(profile, piece_bytes, piece_bytes) + flush(piece_bytes);
+    let pieces = u128::from(own_request_bytes.div_ceil(piece_bytes.max(1)).max(1));
+    let own = piece(profile, own_request_bytes, piece_bytes);
+    let own_flushes = pieces * flush(piece_bytes.min(own_request_bytes));
+    nanos(u128::from(depth) * ahead + own + own_flushes)
+}
+
+/// A worst positioning and that many bytes, in requests of `request`; in nanoseconds.
+fn piece(profile: &Profile, bytes: u64, request: u64) -> u128 {
     let transfer = profile.transfer((0, profile.size()), Access::Both);
-    let seek = profile.positioning_within(u64::MAX).worst + profile.destage;
-    let seek = u128::from(seek.as_nanos());
-    let time = |bytes| u128::from(transfer.time(bytes, piece_bytes).as_nanos());
-    let ahead = u128::from(depth) * (seek + time(piece_bytes));
-    nanos(ahead + seek + time(own_request_bytes))
+    let seek = profile.positioning_within(u64::MAX).worst;
+    u128::from(seek.as_nanos()) + u128::from(transfer.time(bytes, request).as_nanos())
+}
+
+/// What a flush takes after that many bytes in sequence, beside their transfer: it finds the head
+/// somewhere among them. `None` without a write cache.
+fn flush(profile: &Profile, bytes: u64) -> Option<Positioning> {
+    profile.has_write_cache().then(|| profile.positioning_within(bytes))
 }
 
 /// The largest piece, a power of two from [`PIECE_MIN`] to [`PIECE_MAX`] bytes, with which
@@ -402,9 +416,8 @@ fn batch(
         let bytes = u64::try_from(bytes.div_ceil(1_000_000_000)).unwrap_or(u64::MAX - SECTOR);
         let bytes = bytes.div_ceil(SECTOR) * SECTOR;
         let transfer = zone.time(bytes, REQUEST);
-        let flushes = profile.has_write_cache() && access != Access::Read;
-        let flush = flushes.then(|| profile.positioning_within(bytes));
-        let unflushed = others.unflushed_bytes.filter(|_| flushes).unwrap_or(u64::MAX);
+        let flush = flush(profile, bytes).filter(|_| access != Access::Read);
+        let unflushed = others.unflushed_bytes.filter(|_| flush.is_some()).unwrap_or(u64::MAX);
         Batch { kind: admission, cycle, bytes, seek, transfer, request, flush, unflushed }
     };
     let chosen = cycle.map_or_else(|| choose(of), of);
@@ -699,7 +712,8 @@ fn blocking(profile: &Profile, bytes: u64) -> u128 {
     if bytes == 0 {
         return 0;
     }
-    latency_bound(profile, bytes, bytes, 0).as_nanos().into()
+    // Behind what it finds in a write cache, or with what it puts there, which takes less.
+    piece(profile, bytes, bytes) + u128::from(profile.destage.as_nanos())
 }
 
 /// How many thousandths of a deviation above the mean are reached with at most that probability:

@@ -551,12 +551,12 @@ fn the_oracle_sees_a_flush_that_was_not_reckoned_with() {
 
 #[test]
 fn a_writer_pays_for_emptying_the_cache() {
-    // 10 ms to position and 10 to come back to what is left of the batch: 20 + 20 of transfer. A
-    // request of another class may wait 25 ms for the cache, and so may what it goes ahead of.
+    // 10 ms to position and 10 to come back to what is left of the batch: 20 + 20 of transfer. Ahead
+    // of a bounded request a piece is flushed, and the request itself.
     let profile = Profile { destage: ms(25), ..flat(FAST, 10, 5, 0) };
     let admitted = admit(&profile, &[firm(20, 100)], &alone()).unwrap();
     assert_eq!((admitted.streams[0].allowance, admitted.slack.seek_back), (ms(40), ms(20)));
-    assert_eq!(latency_bound(&profile, 8 * REQUEST, REQUEST, 1), ms(10 + 25 + 8 + 10 + 25 + 1));
+    assert_eq!(latency_bound(&profile, 8 * REQUEST, REQUEST, 1), ms(10 + 10 + 8 + 10 + 10 + 1));
     // Beside a latency bound no flush is longer than a piece: 20 requests in turns of 5.
     let others = Others { unflushed_bytes: Some(5 * REQUEST), ..alone() };
     let admitted = admit(&profile, &[firm(20, 200)], &others).unwrap();

@@ -116,6 +116,9 @@ fn a_batch_of_writes_ends_with_a_flush_if_a_promise_rests_on_an_empty_cache() {
     assert_eq!(loose, [false, false, true, false, false], "the batch");
     let none = asked(&mut cached_rig(Admission::BestEffort));
     assert_eq!(none, [false; 5], "nothing is promised");
+    let mut bounded = cached_rig(Admission::BestEffort);
+    bounded.add(2, bound(10, Duration::from_secs(3)));
+    assert_eq!(asked(&mut bounded)[3..], [true, false], "a bound counts on it too");
     let mut through = rig();
     through.add(0, rate(10_000, Duration::from_secs(4), Admission::Deterministic));
     through.add(1, Contract::default());

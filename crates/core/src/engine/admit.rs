@@ -8,6 +8,7 @@ use crate::admission::{self, AdmissionError, Admitted, Demand, Granted, Others, 
 use crate::contract::{Admission, Class, Contract, Rate};
 use crate::cycle::Cycle;
 use crate::error::ChangeError;
+use crate::profile::Profile;
 use crate::request::StreamId;
 use crate::share::Share;
 use crate::time::Duration;
@@ -34,7 +35,7 @@ pub(super) struct Plan {
     /// And the longest piece that may be taken ahead on it.
     slack: Option<(Slack, Duration)>,
     piece_max: u64,
-    flushes: Option<Flushes>,
+    flushes: Flushes,
     /// Most disk time that guaranteed latency can take at once.
     latency_burst: Duration,
 }
@@ -77,7 +78,8 @@ impl Engine {
         Self::book(asked_ppm, proposal)?;
         let piece_max = self.piece_beside(&bounds, proposal.depth)?;
         let latency_burst = part(ahead_ppm, self.period);
-        let plan = Plan { piece_max, latency_burst, ..Plan::default() };
+        let flushes = self.flushes_for(&rates, &bounds);
+        let plan = Plan { piece_max, flushes, latency_burst, ..Plan::default() };
         if rates.is_empty() {
             return Ok(plan);
         }
@@ -119,21 +121,23 @@ impl Engine {
             Grant { stream: *id, granted: *granted, allowance }
         });
         let slack = Some((trial.admitted.slack, trial.piece));
-        let of_kind = |kind: fn(&Admission) -> bool| {
-            let kinds = rates.iter().filter_map(|(_, it, _)| Some(it.rate?.admission));
-            kinds.into_iter().any(|it| kind(&it))
-        };
-        let flushes = profile.has_write_cache().then(|| {
-            if of_kind(|kind| *kind == Admission::Deterministic) {
-                Flushes::All
-            } else if of_kind(|kind| *kind != Admission::BestEffort) {
-                Flushes::Rates
-            } else {
-                Flushes::None
-            }
-        });
         let piece_max = trial.piece_max;
         Ok(Plan { granted: granted.collect(), slack, piece_max, flushes, latency_burst })
+    }
+
+    /// Who must leave a write cache empty.
+    fn flushes_for(&self, rates: &[&Asking], bounds: &[&Asking]) -> Flushes {
+        let cache = self.guarantees.profile.as_ref().is_some_and(Profile::has_write_cache);
+        let kinds = || rates.iter().filter_map(|(_, it, _)| Some(it.rate?.admission));
+        if !cache {
+            Flushes::None
+        } else if !bounds.is_empty() || kinds().any(|it| it == Admission::Deterministic) {
+            Flushes::All
+        } else if kinds().any(|it| it != Admission::BestEffort) {
+            Flushes::Rates
+        } else {
+            Flushes::None
+        }
     }
 
     fn book(asked_ppm: u64, proposal: &Proposal<'_>) -> Result<(), ChangeError> {
@@ -203,7 +207,7 @@ impl Engine {
         let ahead = allowances.chain([plan.latency_burst]).collect::<Vec<_>>();
         self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
-        self.guarantees.flushes = plan.flushes.unwrap_or(Flushes::None);
+        self.guarantees.flushes = plan.flushes;
         if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
             self.renew_heads();
         }

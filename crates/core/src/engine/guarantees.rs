@@ -66,13 +66,14 @@ pub(super) struct Turn {
 }
 
 /// Whose writes are flushed out of the device's cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Flushes {
     /// Nobody's: it has no cache, or nothing rests on that.
+    #[default]
     None,
     /// Guaranteed rates', at the end of each turn.
     Rates,
-    /// Everybody's: a promise is firm.
+    /// Everybody's: a rate is firm, or a latency bounded.
     All,
 }
 
