@@ -371,7 +371,11 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         let StreamPlan { contract, extent, .. } = *stream;
         let spec = StreamSpec { contract, extent, queue_max: u32::MAX, ..StreamSpec::default() };
         let added = engine.handle_change(Instant::ZERO, Change::AddStream(id, spec));
-        added.map_err(|error| PlanError::Contract { name: stream.name.clone(), error })?;
+        let names = || plan.streams.iter().map(|stream| stream.name.clone()).collect();
+        added.map_err(|error| {
+            let name = stream.name.clone();
+            PlanError::Contract { name, names: names(), error }
+        })?;
     }
     Ok(engine)
 }
