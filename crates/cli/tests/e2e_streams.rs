@@ -30,15 +30,32 @@ const MEASURED: u64 = 16;
 /// How far live throughput may be from the simulated.
 const TOLERANCE: f64 = 0.07;
 
+/// What the guaranteed stream does.
+#[derive(Clone, Copy, PartialEq)]
+enum Does {
+    Read,
+    Write,
+}
+
 #[test]
 fn a_guaranteed_rate_is_kept_live_as_it_is_simulated() {
+    compare(Does::Read);
+}
+
+/// The disk has a write cache: what a turn wrote is flushed before it ends, on both sides.
+#[test]
+fn a_rate_of_writes_is_kept_live_as_it_is_simulated() {
+    compare(Does::Write);
+}
+
+fn compare(does: Does) {
     let directory = tempfile::tempdir().unwrap();
     let device = (sim::model::preset::find(PRESET).unwrap().build)(1);
     let found = sim::measure(device, PRESET, 1).unwrap();
     let profile = directory.path().join("profile.json");
     std::fs::write(&profile, serde_json::to_string(&found).unwrap()).unwrap();
-    let live = live(directory.path());
-    let simulated = simulated(&profile);
+    let live = live(directory.path(), does);
+    let simulated = simulated(&profile, does);
     let asked = RATE as f64;
     assert!((live[0] / asked - 1.0).abs() < 0.02, "{live:?}: a stream of 8 MB/s");
     let (live, simulated) = (live[1..].iter().sum::<f64>(), simulated[1..].iter().sum::<f64>());
@@ -49,9 +66,9 @@ fn a_guaranteed_rate_is_kept_live_as_it_is_simulated() {
 }
 
 /// Bytes per second of each stream.
-fn live(directory: &Path) -> Vec<f64> {
-    let server = Server::start(config(directory)).unwrap();
-    let loads: Vec<_> = (0..=OTHERS as usize).map(|place| load(&server, place)).collect();
+fn live(directory: &Path, does: Does) -> Vec<f64> {
+    let server = Server::start(config(directory, does)).unwrap();
+    let loads: Vec<_> = (0..=OTHERS as usize).map(|place| load(&server, place, does)).collect();
     let bytes = || server.vdisks().iter().map(|disk| disk.stats.bytes()).collect::<Vec<_>>();
     sleep(Duration::from_secs(SETTLE));
     let (begin, first) = (Instant::now(), bytes());
@@ -65,7 +82,7 @@ fn live(directory: &Path) -> Vec<f64> {
     last.iter().zip(first).map(|(last, first)| (last - first) as f64 / seconds).collect()
 }
 
-fn load(server: &Server, place: usize) -> Load {
+fn load(server: &Server, place: usize, does: Does) -> Load {
     let disk = &server.vdisks()[place];
     let uri: Uri = disk.uris[0].parse().unwrap();
     let extent = Extent { start: 0, end: SIZE };
@@ -77,7 +94,9 @@ fn load(server: &Server, place: usize) -> Load {
         }),
         _ => Pace::Closed { outstanding: OUTSTANDING, think },
     };
-    let workload = Spec::reads(Pattern::Sequential, extent, REQUEST);
+    let reads_permille = if place == 0 && does == Does::Write { 0 } else { 1000 };
+    let reads = Spec::reads(Pattern::Sequential, extent, REQUEST);
+    let workload = Spec { reads_permille, ..reads };
     let (name, options) = (disk.name.clone(), Options::default());
     Load::start(&uri, LoadSpec { name, workload, pace, seed: 1, options }).unwrap()
 }
@@ -87,16 +106,17 @@ fn names() -> impl Iterator<Item = String> {
     ["high".to_owned()].into_iter().chain(others)
 }
 
-fn promise(name: &str) -> String {
+fn promise(name: &str, does: Does) -> String {
     if name != "high" {
         return String::new();
     }
+    let access = if does == Does::Write { "write" } else { "read" };
     format!(
-        "class = \"guaranteed-rate\"\nrate = \"{RATE}B/s\"\ncycle = \"{CYCLE}s\"\naccess = \"read\"\n"
+        "class = \"guaranteed-rate\"\nrate = \"{RATE}B/s\"\ncycle = \"{CYCLE}s\"\naccess = \"{access}\"\n"
     )
 }
 
-fn config(directory: &Path) -> Config {
+fn config(directory: &Path, does: Does) -> Config {
     let directory = directory.display();
     let mut text = format!(
         r#"
@@ -112,12 +132,12 @@ policy = "elevator"
     );
     for name in names() {
         text += &format!("[[vdisk]]\nname = \"{name}\"\ndevice = \"disk\"\nsize = \"{SIZE}B\"\n");
-        text += &promise(&name);
+        text += &promise(&name, does);
     }
     Config::parse(&text).unwrap()
 }
 
-fn simulated(profile: &Path) -> Vec<f64> {
+fn simulated(profile: &Path, does: Does) -> Vec<f64> {
     let mut text = format!(
         r#"
 [scenario]
@@ -132,16 +152,17 @@ profile = "{}"
         profile.display()
     );
     for (place, name) in (0_u64..).zip(names()) {
+        let reads = if place == 0 && does == Does::Write { "0%" } else { "100%" };
         let pace = match place {
             0 => format!("cycles = {{ rate = \"{RATE}B/s\", cycle = \"{CYCLE}s\" }}"),
             _ => format!("closed = {{ outstanding = {OUTSTANDING} }}"),
         };
         text += &format!(
             "[[stream]]\nname = \"{name}\"\nbase = \"{}B\"\n{}[[stream.phases]]\n\
-             spec = {{ pattern = \"sequential\", extent = {{ end = \"{SIZE}B\" }}, sizes = \"128KiB\" }}\n\
+             spec = {{ pattern = \"sequential\", extent = {{ end = \"{SIZE}B\" }}, sizes = \"128KiB\", reads = \"{reads}\" }}\n\
              pace = {{ {pace} }}\n",
             place * SIZE,
-            promise(&name)
+            promise(&name, does)
         );
     }
     let scenario = sim::Scenario::parse(Path::new("live.toml"), &text).unwrap();

@@ -13,11 +13,26 @@
 //! the transfer is of the slowest zone in the extent. With
 //! one cycle for all, `Σ C ≤ r·T` is ucsb's `r·T ≥ Σ L + Σ T·B/R`.
 //!
+//! **Turns.** A stream that comes to the device may keep it for a turn. Then positioning is its own,
+//! once for each of its turns, and nobody pays for interrupting: `C = n·L + transfer`, n turns. In
+//! exchange a turn is in the way of whoever begins a shorter cycle meanwhile (limited preemption:
+//! Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems", 2005). Of the
+//! turns with which all fit the one is taken that leaves the largest cap of slack.
+//!
+//! **Write caches.** What a cache brings to the medium in another stream's time takes positionings
+//! there that no inequality bounds: as many as it likes. So on such a device turns that write end
+//! with a flush, in their own time, and while a rate is firm or a latency bounded everybody else's
+//! pieces that write do too: every turn finds an empty cache, and L holds. A flush finds the head somewhere in the turn's
+//! run and writes on from there, so it takes one positioning over at most the run's length, F, beside
+//! the transfer, which is measured with a flush: `C = n·(L + F) + transfer`. Without turns nobody
+//! could tell which piece is the last before another stream's, so there are always turns then.
+//!
 //! **Test**: the processor demand criterion of earliest deadline first (Baruah, Rosier and Howell,
 //! "Algorithms and complexity concerning the preemptive scheduling of periodic, real-time tasks on
 //! one processor", 1990) with a blocking term. For each span l up to which cycles end,
-//! `Σ floor(l/T)·C + reserved·l + headroom·l + burst + blocking(l) ≤ l`. Blocking is one piece that
-//! is at the device when the span begins: of the other streams, or of a cycle longer than l.
+//! `Σ floor(l/T)·C + reserved·l + headroom·l + burst + blocking(l) ≤ l`. Blocking is what is at the
+//! device when the span begins: one piece of the other streams, behind what a cache may be writing
+//! out, or one turn or piece of a cycle longer than l.
 //!
 //! **Kinds.** Deterministic promises are tested with the worst positioning of *all* streams, the
 //! statistical ones too: a cycle's bytes are bounded, so its worst cost is, and nobody's luck
@@ -47,6 +62,16 @@ pub const CYCLES: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
     Duration::from_secs(4),
+];
+/// How long a stream may keep the device before earlier deadlines count again: of those with which
+/// all fit the one is taken that leaves best effort the most slack. Without turns each piece counts them.
+const TURNS: [Option<Duration>; 6] = [
+    Some(Duration::from_millis(800)),
+    Some(Duration::from_millis(400)),
+    Some(Duration::from_millis(200)),
+    Some(Duration::from_millis(100)),
+    Some(Duration::from_millis(50)),
+    None,
 ];
 /// The smallest piece that [`largest_piece`] answers.
 pub const PIECE_MIN: u64 = REQUEST;
@@ -95,6 +120,9 @@ pub struct Others {
     pub latency_burst: Duration,
     /// Largest piece of theirs that can be in the way, as none stops halfway; 0 for none.
     pub blocking_bytes: u64,
+    /// Beside guaranteed latency: the most that a turn writes before it is flushed, since nothing
+    /// interrupts a flush.
+    pub unflushed_bytes: Option<u64>,
 }
 
 /// What a stream is granted.
@@ -104,6 +132,9 @@ pub struct Granted {
     pub cycle: Duration,
     /// What each cycle moves: rate × cycle, in whole sectors.
     pub bytes: u64,
+    /// Bytes for which it keeps the device once it is there, whatever begins meanwhile; 0 if any
+    /// earlier deadline interrupts it.
+    pub turn: u64,
     /// The most disk time that the bytes of a cycle take at the profile's worst latencies, with a
     /// seek back for each shorter cycle that can interrupt. Seeks back after guaranteed-latency
     /// requests and slack are not in it: a stream that is cut there needs them on top.
@@ -232,20 +263,30 @@ pub fn admit(
     }
     let mut batches = Vec::with_capacity(demands.len());
     for (stream, demand) in demands.iter().enumerate() {
-        batches.push(batch(profile, stream, demand)?);
+        batches.push(batch(profile, stream, demand, others)?);
     }
-    let tests = tests(profile, &batches, others);
-    if let Some(room) = room(&tests) {
-        return Ok(admitted(&batches, others, &room));
+    // Without turns nobody knows which of its pieces is the last before another stream's.
+    let flushed = batches.iter().any(|batch| batch.flush.is_some());
+    let turns = TURNS.map(|turn| (turn.is_some() || !flushed).then_some(turn));
+    let rooms = turns.map(|turn| {
+        let turn = turn?;
+        Some((room(&tests(profile, &batches, others, turn))?, turn))
+    });
+    // Of the last of equals: the shortest turn.
+    if let Some((room, turn)) = rooms.iter().flatten().max_by_key(|(room, _)| room.cap) {
+        return Ok(admitted(&batches, others, room, *turn));
     }
-    let fits = |batches: &[Batch]| passed(&self::tests(profile, batches, others)).is_some();
+    let fits = |batches: &[Batch]| {
+        let fits = |turn| passed(&tests(profile, batches, others, turn)).is_some();
+        turns.into_iter().flatten().any(fits)
+    };
     // Where more streams fit, fewer do; where a rate fits, lower ones do: both found by halving.
     let counts: Vec<usize> = (1..=batches.len()).collect();
     let stream = counts.partition_point(|count| fits(&batches[..*count]));
     let bytes_per_second = demands[stream].rate.bytes_per_second;
     let largest = last(0, bytes_per_second, |bytes_per_second| {
         let rate = Rate { bytes_per_second, ..demands[stream].rate };
-        let lower = batch(profile, stream, &Demand { rate, ..demands[stream] });
+        let lower = batch(profile, stream, &Demand { rate, ..demands[stream] }, others);
         lower.is_ok_and(|lower| {
             batches[stream] = lower;
             fits(&batches)
@@ -270,6 +311,7 @@ fn last(mut low: u64, mut high: u64, mut holds: impl FnMut(u64) -> bool) -> u64 
 /// The longest that a guaranteed-latency request takes when at most `depth` pieces of at most
 /// `piece_bytes` are ahead of it (those at the device, which don't stop halfway): each piece's
 /// worst positioning and transfer, then its own. Its own transfer goes in pieces of the same size.
+/// Each may be a write, and then it ends with the flush of a write cache.
 #[must_use]
 pub fn latency_bound(
     profile: &Profile,
@@ -277,11 +319,25 @@ pub fn latency_bound(
     own_request_bytes: u64,
     depth: u32,
 ) -> Duration {
+    let flush = |bytes: u64| flush(profile, bytes).map_or(0, |it| it.worst.as_nanos().into());
+    let ahead = piece(profile, piece_bytes, piece_bytes) + flush(piece_bytes);
+    let pieces = u128::from(own_request_bytes.div_ceil(piece_bytes.max(1)).max(1));
+    let own = piece(profile, own_request_bytes, piece_bytes);
+    let own_flushes = pieces * flush(piece_bytes.min(own_request_bytes));
+    nanos(u128::from(depth) * ahead + own + own_flushes)
+}
+
+/// A worst positioning and that many bytes, in requests of `request`; in nanoseconds.
+fn piece(profile: &Profile, bytes: u64, request: u64) -> u128 {
     let transfer = profile.transfer((0, profile.size()), Access::Both);
-    let seek = u128::from(profile.positioning_within(u64::MAX).worst.as_nanos());
-    let time = |bytes| u128::from(transfer.time(bytes, piece_bytes).as_nanos());
-    let ahead = u128::from(depth) * (seek + time(piece_bytes));
-    nanos(ahead + seek + time(own_request_bytes))
+    let seek = profile.positioning_within(u64::MAX).worst;
+    u128::from(seek.as_nanos()) + u128::from(transfer.time(bytes, request).as_nanos())
+}
+
+/// What a flush takes after that many bytes in sequence, beside their transfer: it finds the head
+/// somewhere among them. `None` without a write cache.
+fn flush(profile: &Profile, bytes: u64) -> Option<Positioning> {
+    profile.has_write_cache().then(|| profile.positioning_within(bytes))
 }
 
 /// The largest piece, a power of two from [`PIECE_MIN`] to [`PIECE_MAX`] bytes, with which
@@ -319,10 +375,19 @@ struct Batch {
     transfer: Duration,
     /// The transfer of one request.
     request: Duration,
+    /// Of a turn that ends with a flush: what that takes beside the transfer.
+    flush: Option<Positioning>,
+    /// The most bytes before one.
+    unflushed: u64,
 }
 
 /// Checks a demand by itself, and chooses its cycle.
-fn batch(profile: &Profile, stream: usize, demand: &Demand) -> Result<Batch, AdmissionError> {
+fn batch(
+    profile: &Profile,
+    stream: usize,
+    demand: &Demand,
+    others: &Others,
+) -> Result<Batch, AdmissionError> {
     let Demand { rate: Rate { bytes_per_second, cycle, admission, access }, extent } = *demand;
     if bytes_per_second == 0 {
         return Err(AdmissionError::ZeroRate { stream });
@@ -351,7 +416,9 @@ fn batch(profile: &Profile, stream: usize, demand: &Demand) -> Result<Batch, Adm
         let bytes = u64::try_from(bytes.div_ceil(1_000_000_000)).unwrap_or(u64::MAX - SECTOR);
         let bytes = bytes.div_ceil(SECTOR) * SECTOR;
         let transfer = zone.time(bytes, REQUEST);
-        Batch { kind: admission, cycle, bytes, seek, transfer, request }
+        let flush = flush(profile, bytes).filter(|_| access != Access::Read);
+        let unflushed = others.unflushed_bytes.filter(|_| flush.is_some()).unwrap_or(u64::MAX);
+        Batch { kind: admission, cycle, bytes, seek, transfer, request, flush, unflushed }
     };
     let chosen = cycle.map_or_else(|| choose(of), of);
     let min = Rate::CYCLE_MIN.max(seek.worst + request);
@@ -379,14 +446,46 @@ impl Batch {
         self.kind != Admission::BestEffort
     }
 
-    /// What the seeks of one cycle take: its own, and back to the farthest of the longer cycles.
-    fn seeks(&self, all: &[Self], of: impl Fn(&Positioning) -> u128) -> u128 {
+    /// The bytes of a turn of that length, positioning included; `None` for no turns.
+    fn turn(&self, turn: Option<Duration>) -> Option<u64> {
+        let transfer = turn?.saturating_sub(self.seek.worst).as_nanos();
+        let bytes = u128::from(self.bytes) * u128::from(transfer);
+        let bytes = bytes / u128::from(self.transfer.as_nanos().max(1));
+        Some(u64::try_from(bytes).unwrap_or(u64::MAX).max(REQUEST).min(self.unflushed))
+    }
+
+    /// What the seeks of one cycle take: one for each of its turns; without turns its own, and back
+    /// to the farthest of the longer cycles.
+    fn seeks(
+        &self,
+        all: &[Self],
+        turn: Option<Duration>,
+        of: impl Fn(&Positioning) -> u128,
+    ) -> u128 {
+        if let Some(bytes) = self.turn(turn) {
+            let each = of(&self.seek) + self.flush.as_ref().map_or(0, &of);
+            return each * u128::from(self.bytes.div_ceil(bytes).max(1));
+        }
         let longer = all.iter().filter(|other| other.checked() && other.cycle > self.cycle);
         of(&self.seek) + longer.map(|other| of(&other.seek)).max().unwrap_or(0)
     }
 
-    fn cost(&self, all: &[Self], reckoned: Reckoned) -> u128 {
-        let seeks = self.seeks(all, |seek| match reckoned {
+    /// The longest that a stream of a shorter cycle waits for it: a turn, which may end within a
+    /// request; without turns a request.
+    fn in_the_way(&self, turn: Option<Duration>) -> u128 {
+        let request = u128::from((self.seek_and_flush() + self.request).as_nanos());
+        let Some(bytes) = self.turn(turn).filter(|_| self.checked()) else { return request };
+        let transfer = u128::from(self.transfer.as_nanos());
+        let part = transfer * u128::from(bytes.min(self.bytes)) / u128::from(self.bytes.max(1));
+        request + part.min(transfer)
+    }
+
+    fn seek_and_flush(&self) -> Duration {
+        self.seek.worst + self.flush.map_or(Duration::ZERO, |flush| flush.worst)
+    }
+
+    fn cost(&self, all: &[Self], turn: Option<Duration>, reckoned: Reckoned) -> u128 {
+        let seeks = self.seeks(all, turn, |seek| match reckoned {
             Reckoned::Worst => seek.worst.as_nanos().into(),
             Reckoned::Mean => seek.mean.as_nanos().into(),
         });
@@ -394,11 +493,14 @@ impl Batch {
     }
 
     /// Cost by cycle in parts per million, rounded up; above the whole if it does not fit.
-    fn parts(&self, all: &[Self], reckoned: Reckoned) -> u128 {
-        (self.cost(all, reckoned) * PARTS).div_ceil(self.cycle.as_nanos().into())
+    fn parts(&self, all: &[Self], turn: Option<Duration>, reckoned: Reckoned) -> u128 {
+        (self.cost(all, turn, reckoned) * PARTS).div_ceil(self.cycle.as_nanos().into())
     }
 
-    fn allowance(&self, all: &[Self]) -> Duration {
+    fn allowance(&self, all: &[Self], turn: Option<Duration>) -> Duration {
+        if turn.is_some() {
+            return nanos(self.cost(all, turn, Reckoned::Worst));
+        }
         let shorter = all.iter().filter(|other| other.checked() && other.cycle < self.cycle);
         let begin = |other: &Self| self.cycle.as_nanos().div_ceil(other.cycle.as_nanos());
         let seeks = 1 + shorter.map(|other| u128::from(begin(other))).sum::<u128>();
@@ -418,8 +520,8 @@ struct Step {
     cost: u128,
     /// In square nanoseconds.
     variance: u128,
-    /// The longest that one request takes, with positioning.
-    request: u128,
+    /// The longest that one of a shorter cycle waits for it.
+    in_the_way: u128,
 }
 
 /// The processor demand of a set, in nanoseconds.
@@ -446,16 +548,21 @@ struct Room {
 }
 
 /// The tests that a set must pass; of each the alternatives, one of which must hold.
-fn tests(profile: &Profile, batches: &[Batch], others: &Others) -> Vec<Vec<Test>> {
+fn tests(
+    profile: &Profile,
+    batches: &[Batch],
+    others: &Others,
+    turn: Option<Duration>,
+) -> Vec<Vec<Test>> {
     let shortest = |kind: fn(&Batch) -> bool| {
         batches.iter().filter(|batch| kind(batch)).map(|batch| batch.cycle).min()
     };
     let mut all = Vec::new();
     if let Some(from) = shortest(|batch| batch.kind == Admission::Deterministic) {
-        all.push(Vec::from([Test::new(profile, batches, others, Reckoned::Worst, from)]));
+        all.push(Vec::from([Test::new(profile, batches, others, turn, (Reckoned::Worst, from))]));
     }
     if let Some(from) = shortest(|batch| matches!(batch.kind, Admission::Statistical { .. })) {
-        let test = |reckoned| Test::new(profile, batches, others, reckoned, from);
+        let test = |reckoned| Test::new(profile, batches, others, turn, (reckoned, from));
         all.push(Vec::from([test(Reckoned::Mean), test(Reckoned::Worst)]));
     }
     all
@@ -483,18 +590,20 @@ fn room(tests: &[Vec<Test>]) -> Option<Room> {
     }
 }
 
-fn admitted(batches: &[Batch], others: &Others, room: &Room) -> Admitted {
+fn admitted(batches: &[Batch], others: &Others, room: &Room, turn: Option<Duration>) -> Admitted {
     let granted = |batch: &Batch| {
         let parts = match batch.kind {
-            Admission::Deterministic => batch.parts(batches, Reckoned::Worst),
-            Admission::Statistical { .. } => batch.parts(batches, Reckoned::Mean),
+            Admission::Deterministic => batch.parts(batches, turn, Reckoned::Worst),
+            Admission::Statistical { .. } => batch.parts(batches, turn, Reckoned::Mean),
             Admission::BestEffort => 0,
         };
         let (cycle, bytes) = (batch.cycle, batch.bytes);
-        Granted { cycle, bytes, allowance: batch.allowance(batches), share: share(parts) }
+        let turn_bytes = batch.turn(turn).filter(|_| batch.checked()).unwrap_or(0);
+        let allowance = batch.allowance(batches, turn);
+        Granted { cycle, bytes, turn: turn_bytes, allowance, share: share(parts) }
     };
     let others = u128::from(others.reserved.ppm() + others.headroom.ppm());
-    let seek_back = batches.iter().map(|batch| batch.seek.worst).max().unwrap_or_default();
+    let seek_back = batches.iter().map(Batch::seek_and_flush).max().unwrap_or_default();
     // Without a promise there is no test that has taken the others' part off.
     let spare = room.spare.min(PARTS - others);
     let slack = Slack { rate: share(room.rate.min(spare / 2)), cap: nanos(room.cap), seek_back };
@@ -506,8 +615,8 @@ impl Test {
         profile: &Profile,
         batches: &[Batch],
         others: &Others,
-        reckoned: Reckoned,
-        from: Duration,
+        turn: Option<Duration>,
+        (reckoned, from): (Reckoned, Duration),
     ) -> Self {
         let part = u128::from(others.reserved.ppm()) + u128::from(others.headroom.ppm());
         let mut test = Self {
@@ -520,25 +629,25 @@ impl Test {
             from: from.as_nanos().into(),
         };
         for batch in batches {
-            let request = u128::from((batch.seek.worst + batch.request).as_nanos());
+            let in_the_way = batch.in_the_way(turn);
             if !batch.checked() {
-                test.blocking = test.blocking.max(request);
+                test.blocking = test.blocking.max(in_the_way);
                 continue;
             }
-            test.taken += batch.parts(batches, reckoned);
-            let cost = batch.cost(batches, reckoned);
+            test.taken += batch.parts(batches, turn, reckoned);
+            let cost = batch.cost(batches, turn, reckoned);
             let mut variance = 0;
             if reckoned == Reckoned::Mean {
                 let square = |seek: &Positioning| {
                     // No more than the worst, which fits a cycle: squares of it can be added up.
                     u128::from(seek.deviation.min(seek.worst).as_nanos()).pow(2)
                 };
-                variance = batch.seeks(batches, square);
+                variance = batch.seeks(batches, turn, square);
             }
             if let (Admission::Statistical { miss }, Reckoned::Mean) = (batch.kind, reckoned) {
                 test.quantile = test.quantile.max(quantile(miss));
             }
-            test.add(Step { cycle: batch.cycle.as_nanos().into(), cost, variance, request });
+            test.add(Step { cycle: batch.cycle.as_nanos().into(), cost, variance, in_the_way });
         }
         test
     }
@@ -549,7 +658,7 @@ impl Test {
         };
         same.cost += step.cost;
         same.variance += step.variance;
-        same.request = same.request.max(step.request);
+        same.in_the_way = same.in_the_way.max(step.in_the_way);
     }
 
     /// What the demand leaves at least of any span from `self.from` on, when `rate` parts per
@@ -567,7 +676,7 @@ impl Test {
         let mut linear = None;
         for _ in 0..SPANS_MAX {
             let longer = self.steps.iter().filter(|step| step.cycle > span);
-            let blocking = longer.map(|step| step.request).fold(self.blocking, u128::max);
+            let blocking = longer.map(|step| step.in_the_way).fold(self.blocking, u128::max);
             let (mut cost, mut variance, mut variance_bound) = (0, 0, 0u128);
             let mut next = u128::MAX;
             for step in &self.steps {
@@ -603,7 +712,8 @@ fn blocking(profile: &Profile, bytes: u64) -> u128 {
     if bytes == 0 {
         return 0;
     }
-    latency_bound(profile, bytes, bytes, 0).as_nanos().into()
+    // Behind what it finds in a write cache, or with what it puts there, which takes less.
+    piece(profile, bytes, bytes) + u128::from(profile.destage.as_nanos())
 }
 
 /// How many thousandths of a deviation above the mean are reached with at most that probability:

@@ -9,6 +9,8 @@ pub(crate) struct Cycle {
     pub(crate) period: Duration,
     /// Bytes that each cycle guarantees.
     grant: u64,
+    /// Bytes for which it keeps the device once it is there.
+    pub(crate) turn: u64,
     /// Disk time that each cycle may use ahead of others.
     allowance: i64,
     pub(crate) ends: Instant,
@@ -50,7 +52,19 @@ impl Cycle {
         let (bytes_left, time_left) = (tokens(grant), allowance);
         let ends = Self::end_of(period, now);
         let (owed_max, owed, done, cut) = (grant, 0, 0, false);
-        Self { period, grant, allowance, ends, bytes_left, time_left, owed_max, owed, done, cut }
+        Self {
+            period,
+            grant,
+            turn: 0,
+            allowance,
+            ends,
+            bytes_left,
+            time_left,
+            owed_max,
+            owed,
+            done,
+            cut,
+        }
     }
 
     /// Whether it has that length and grants that much.

@@ -485,6 +485,7 @@ impl Engine {
             dispatched_at: self.now,
         });
         let live = self.requests.live(head.request);
+        let writes = matches!(live.request.kind, Kind::Write | Kind::Zeroes);
         if live.bytes_sent == 0 {
             live.dispatched_at = self.now;
         }
@@ -497,6 +498,7 @@ impl Engine {
         }
         self.spend(id, rank, on_slack, &head);
         self.set_oldest_head(id, rank);
+        let flush = self.ends_dirty(id, rank, writes);
         self.refresh(id);
         if rank == Rank::Best {
             self.watch_promise(id);
@@ -509,6 +511,7 @@ impl Engine {
             request: head.request,
             offset: head.offset,
             bytes: head.bytes,
+            flush,
             estimate: head.estimate,
         }
     }

@@ -17,6 +17,9 @@ pub struct Profile {
     /// What a request takes before its transfer when it continues nothing, by distance from the
     /// last one: ascending, at least one; the last holds for any distance beyond.
     pub positioning: Vec<Positioning>,
+    /// How long a request may wait, before its own positioning, for what a write cache brings to the
+    /// medium meanwhile; zero if writes complete on the medium.
+    pub destage: Duration,
 }
 
 /// A part of a device that transfers at one rate.
@@ -109,6 +112,12 @@ impl Profile {
             }
         }
         Ok(())
+    }
+
+    /// Whether writes complete before they are on the medium.
+    #[must_use]
+    pub fn has_write_cache(&self) -> bool {
+        self.destage > Duration::ZERO
     }
 
     /// The device's size in bytes.

@@ -78,6 +78,9 @@ pub struct Dispatch {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
+    /// When it is done, the device's write cache is to be flushed before it completes: firm promises
+    /// beside it count on an empty one.
+    pub flush: bool,
     /// The disk time debited for it.
     pub estimate: Duration,
 }

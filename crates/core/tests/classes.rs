@@ -3,8 +3,8 @@
 mod rig;
 
 use disktime_core::{
-    Access, Admission, Change, ChangeError, Class, Contract, Duration, Event, Positioning, Profile,
-    Rate, Request, Share, StreamId, StreamSpec, Transfer, Zone,
+    Access, Admission, Change, ChangeError, Class, Contract, Duration, Event, Kind, Positioning,
+    Profile, Rate, Request, Share, StreamId, StreamSpec, Transfer, Zone,
 };
 use rig::{MS, Rig, SECOND, at, contract, percent, read};
 
@@ -18,6 +18,7 @@ fn profile() -> Profile {
     Profile {
         zones: vec![Zone { end: 1 << 50, read: transfer, write: transfer }],
         positioning: vec![Positioning { distance: 1, mean, deviation: mean, worst }],
+        destage: Duration::ZERO,
     }
 }
 
@@ -74,6 +75,69 @@ fn classes_go_in_their_order() {
     let order = order(&mut rig, SECOND);
     assert_eq!(order[0], 3);
     assert_eq!(order[4], 0);
+}
+
+/// A rig whose device has a write cache, with a rate of 40,000 bytes in 4 s and best effort.
+fn cached_rig(admission: Admission) -> Rig {
+    let mut rig = Rig::new(1);
+    let profile = Profile { destage: Duration::from_millis(2), ..profile() };
+    rig.change(0, Change::SetProfile(&profile));
+    rig.add(0, rate(10_000, Duration::from_secs(4), admission));
+    rig.add(1, Contract::default());
+    rig
+}
+
+/// What of these is to be flushed, request by request; the pieces of one after another.
+fn flushed(rig: &mut Rig, mut now: u64) -> Vec<(u32, bool)> {
+    let mut flushed = Vec::new();
+    while let Some(piece) = rig.engine.poll_dispatch(at(now)) {
+        now += piece.bytes * 1_000;
+        flushed.push((piece.request.0, piece.flush));
+        let _over = rig.done(now, piece.piece);
+    }
+    flushed.sort_unstable();
+    flushed
+}
+
+#[test]
+fn a_batch_of_writes_ends_with_a_flush_if_a_promise_rests_on_an_empty_cache() {
+    let asked = |rig: &mut Rig| {
+        for id in 0..3 {
+            rig.request(4 * SECOND, Request { kind: Kind::Write, ..read(id, 0, 1_000) });
+        }
+        rig.request(4 * SECOND, Request { kind: Kind::Write, ..read(3, 1, 1_000) });
+        rig.ask(4 * SECOND, 4, 1, 1_000);
+        flushed(rig, 4 * SECOND).into_iter().map(|(_, flush)| flush).collect::<Vec<_>>()
+    };
+    let firm = asked(&mut cached_rig(Admission::Deterministic));
+    assert_eq!(firm, [false, false, true, true, false], "the batch, and what others write");
+    let miss = percent(1);
+    let loose = asked(&mut cached_rig(Admission::Statistical { miss }));
+    assert_eq!(loose, [false, false, true, false, false], "the batch");
+    let none = asked(&mut cached_rig(Admission::BestEffort));
+    assert_eq!(none, [false; 5], "nothing is promised");
+    let mut bounded = cached_rig(Admission::BestEffort);
+    bounded.add(2, bound(10, Duration::from_secs(3)));
+    assert_eq!(asked(&mut bounded)[3..], [true, false], "a bound counts on it too");
+    let mut through = rig();
+    through.add(0, rate(10_000, Duration::from_secs(4), Admission::Deterministic));
+    through.add(1, Contract::default());
+    assert_eq!(asked(&mut through), [false; 5], "no cache");
+}
+
+#[test]
+fn a_batch_keeps_the_device_for_its_turn() {
+    // 30 ms of the longer cycle are under way when the shorter one begins.
+    let mut rig = rig();
+    rig.add(0, rate(30_000, Duration::from_secs(1), Admission::Deterministic));
+    rig.add(1, rate(10_000, Duration::from_millis(300), Admission::Deterministic));
+    for id in 0..3 {
+        rig.ask(5 * SECOND, id, 0, 10_000);
+    }
+    let first = rig.engine.poll_dispatch(at(5 * SECOND)).unwrap();
+    rig.ask(5 * SECOND + MS, 3, 1, 1_000);
+    let _over = rig.done(5 * SECOND + 10 * MS, first.piece);
+    assert_eq!(order(&mut rig, 5 * SECOND + 10 * MS), [1, 2, 3]);
 }
 
 #[test]

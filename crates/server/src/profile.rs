@@ -60,6 +60,8 @@ struct File {
     name: String,
     zones: Vec<ZoneRow>,
     positioning: Vec<PositioningRow>,
+    #[serde(default)]
+    destage_ns: u64,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +128,7 @@ impl File {
         Profile {
             zones: self.zones.iter().map(zone).collect(),
             positioning: self.positioning.iter().map(positioning).collect(),
+            destage: Duration::from_nanos(self.destage_ns),
         }
     }
 }

@@ -120,6 +120,8 @@ struct Flight {
     result: Option<Result<(), DeviceError>>,
     /// The timing model says that it is done, if there is one.
     timed: bool,
+    /// It ends with a flush, still to come.
+    flush: bool,
 }
 
 /// One device's thread.

@@ -77,14 +77,35 @@ pub enum PlanError {
     #[error("the device's profile: {0}")]
     Profile(#[from] ProfileError),
     /// A contract that the engine refuses.
-    #[error("stream {name}: {error}")]
+    #[error("{}", named(.error, .name, .names))]
     Contract {
-        /// Which stream.
+        /// Of the stream that was added.
         name: String,
+        /// Of all streams, by id.
+        names: Vec<String>,
         /// Why.
         error: ChangeError,
     },
     /// A load that makes no sense.
     #[error(transparent)]
     Load(#[from] SpecError),
+}
+
+/// What the engine says, with names for its streams' numbers; with the one that was added if it names
+/// none.
+fn named(error: &ChangeError, added: &str, names: &[String]) -> String {
+    let text = error.to_string();
+    if !text.contains("stream ") {
+        return format!("stream {added}: {text}");
+    }
+    let mut parts = text.split("stream ");
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let name = part[..digits].parse().ok().and_then(|at: usize| names.get(at));
+        said.push_str("stream ");
+        said.push_str(name.map_or(&part[..digits], String::as_str));
+        said.push_str(&part[digits..]);
+    }
+    said
 }

@@ -4,8 +4,8 @@
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
 use disktime_core::{
-    Change, Completion, Config, Contract, Dispatch, Duration, Engine, IndexedHeap, Instant, Limits,
-    Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView, policy,
+    Change, Completion, Config, Contract, Dispatch, Duration, Engine, IndexedHeap, Instant, Kind,
+    Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -72,6 +72,8 @@ struct Flight {
     stream: StreamId,
     bytes: u64,
     estimate: Duration,
+    /// It ends with a flush, still to come.
+    flush: bool,
     released: Instant,
 }
 
@@ -274,6 +276,7 @@ impl World {
             stream: asked.stream,
             bytes: dispatch.bytes,
             estimate: dispatch.estimate,
+            flush: dispatch.flush,
             released: self.now,
         };
         let slot = dispatch.piece.slot;
@@ -295,7 +298,13 @@ impl World {
         let mut done = std::mem::take(&mut self.done);
         for Done { tag, at } in done.drain(..) {
             let slot = usize::try_from(tag).expect("tags are pieces' slots");
-            let flight = self.flights[slot].take().expect("a piece completes once");
+            let mut flight = self.flights[slot].take().expect("a piece completes once");
+            if std::mem::take(&mut flight.flush) {
+                self.flights[slot] = Some(flight);
+                let op = Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
+                self.device.submit(self.now, tag, op);
+                continue;
+            }
             let began = self.last_completion.max(flight.released);
             self.last_completion = at;
             let truth = at.since(began);
@@ -363,7 +372,11 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         let StreamPlan { contract, extent, .. } = *stream;
         let spec = StreamSpec { contract, extent, queue_max: u32::MAX, ..StreamSpec::default() };
         let added = engine.handle_change(Instant::ZERO, Change::AddStream(id, spec));
-        added.map_err(|error| PlanError::Contract { name: stream.name.clone(), error })?;
+        let names = || plan.streams.iter().map(|stream| stream.name.clone()).collect();
+        added.map_err(|error| {
+            let name = stream.name.clone();
+            PlanError::Contract { name, names: names(), error }
+        })?;
     }
     Ok(engine)
 }

@@ -185,10 +185,10 @@ fn promises_that_can_not_be_made_are_refused_with_the_streams_name() {
         }
     };
     for (from, to, says) in [
-        ("rate = \"8MB/s\"\ncycle", "rate = \"39MB/s\"\ncycle", "stream film: stream 0: rate = "),
-        ("latency = \"130ms\"", "latency = \"1ms\"", "stream click: stream 1: latency = "),
-        ("reserve = \"10%\"\n", "", "stream click: stream 1 is guaranteed-latency and reserves"),
-        ("profile = \"measured\"", "", "stream film: stream 0 needs a profile"),
+        ("rate = \"8MB/s\"\ncycle", "rate = \"39MB/s\"\ncycle", "stream film: rate = "),
+        ("latency = \"130ms\"", "latency = \"1ms\"", "stream click: latency = "),
+        ("reserve = \"10%\"\n", "", "stream click is guaranteed-latency and reserves"),
+        ("profile = \"measured\"", "", "stream film needs a profile"),
         ("profile = \"measured\"", "profile = \"no.json\"", "device.profile: no.json: No such"),
         ("rate = \"8MB/s\"\ncycle", "cycle", "stream film: cycle: stated without a rate"),
         ("\"guaranteed-rate\"", "\"best-effort\"", "must be guaranteed-rate"),

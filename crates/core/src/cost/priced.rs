@@ -35,6 +35,10 @@ impl CostModel for Priced {
             Err(_) => Duration::from_nanos(u64::MAX),
         }
     }
+
+    fn comparable(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use super::Engine;
-use super::guarantees::PREEMPTIBLE_PIECE;
+use super::guarantees::{Flushes, PREEMPTIBLE_PIECE};
 use crate::admission::{self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack};
 use crate::contract::{Admission, Class, Contract, Rate};
 use crate::cycle::Cycle;
 use crate::error::ChangeError;
+use crate::profile::Profile;
 use crate::rank::Rank;
 use crate::request::StreamId;
 use crate::share::Share;
@@ -35,6 +36,7 @@ pub(super) struct Plan {
     /// And the longest piece that may be taken ahead on it.
     slack: Option<(Slack, Duration)>,
     piece_max: u64,
+    flushes: Flushes,
     /// Most disk time that guaranteed latency can take at once.
     latency_burst: Duration,
 }
@@ -77,7 +79,8 @@ impl Engine {
         Self::book(asked_ppm, proposal)?;
         let piece_max = self.piece_beside(&bounds, proposal.depth)?;
         let latency_burst = part(ahead_ppm, self.period);
-        let plan = Plan { piece_max, latency_burst, ..Plan::default() };
+        let flushes = self.flushes_for(&rates, &bounds);
+        let plan = Plan { piece_max, flushes, latency_burst, ..Plan::default() };
         if rates.is_empty() {
             return Ok(plan);
         }
@@ -91,6 +94,7 @@ impl Engine {
             Ok(Demand { rate, extent: *extent })
         };
         let demands = rates.iter().map(demand).collect::<Result<Vec<_>, ChangeError>>()?;
+        let bounded = !bounds.is_empty();
         let bounds = bounds.len() as u64;
         let beside = |piece_max: u64| {
             let piece = admission::latency_bound(profile, piece_max, piece_max, 0);
@@ -103,6 +107,7 @@ impl Engine {
                 headroom: proposal.headroom,
                 latency_burst: sum(&[latency_burst, pieces]),
                 blocking_bytes: piece_max,
+                unflushed_bytes: bounded.then_some(piece_max),
             };
             let admitted = admission::admit(profile, &demands, &others)?;
             Ok(Trial { admitted, others, piece, piece_max })
@@ -117,7 +122,23 @@ impl Engine {
             Grant { stream: *id, granted: *granted, allowance }
         });
         let slack = Some((trial.admitted.slack, trial.piece));
-        Ok(Plan { granted: granted.collect(), slack, piece_max: trial.piece_max, latency_burst })
+        let piece_max = trial.piece_max;
+        Ok(Plan { granted: granted.collect(), slack, piece_max, flushes, latency_burst })
+    }
+
+    /// Who must leave a write cache empty.
+    fn flushes_for(&self, rates: &[&Asking], bounds: &[&Asking]) -> Flushes {
+        let cache = self.guarantees.profile.as_ref().is_some_and(Profile::has_write_cache);
+        let kinds = || rates.iter().filter_map(|(_, it, _)| Some(it.rate?.admission));
+        if !cache {
+            Flushes::None
+        } else if !bounds.is_empty() || kinds().any(|it| it == Admission::Deterministic) {
+            Flushes::All
+        } else if kinds().any(|it| it != Admission::BestEffort) {
+            Flushes::Rates
+        } else {
+            Flushes::None
+        }
     }
 
     fn book(asked_ppm: u64, proposal: &Proposal<'_>) -> Result<(), ChangeError> {
@@ -177,6 +198,9 @@ impl Engine {
                 Some(running) if running.is_of(cycle, bytes) => running.set_allowance(allowance),
                 running => *running = Some(Cycle::new(cycle, bytes, allowance, now).into()),
             }
+            if let Some(cycle) = &mut stream.cycle {
+                cycle.turn = granted.turn;
+            }
             let ends = stream.cycle.as_ref().map(|cycle| cycle.ends);
             self.guarantees.follow_cycle(*id, ends);
         }
@@ -184,6 +208,7 @@ impl Engine {
         let ahead = allowances.chain([plan.latency_burst]).collect::<Vec<_>>();
         self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
+        self.guarantees.flushes = plan.flushes;
         let bounded =
             self.streams.iter().flatten().any(|stream| {
                 stream.home() == Rank::Best && stream.spec.contract.latency.is_some()
@@ -256,7 +281,7 @@ fn unchecked(stream: StreamId, contract: Contract) -> Result<Grant, ChangeError>
     }
     let bytes = u128::from(bytes) * u128::from(cycle.as_nanos()) / 1_000_000_000;
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(1);
-    let granted = Granted { cycle, bytes, allowance: Duration::MAX, share: Share::ZERO };
+    let granted = Granted { cycle, bytes, turn: 0, allowance: Duration::MAX, share: Share::ZERO };
     Ok(Grant { stream, granted, allowance: None })
 }
 

@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 
 use super::Engine;
+use super::guarantees::{Flushes, Turn};
 use crate::policy::{self, Pick, Policy};
 use crate::rank::{Gate, Rank};
 use crate::request::StreamId;
@@ -44,6 +45,9 @@ impl Engine {
         } else {
             Rank::Best
         };
+        if let Some(stream) = self.keeps_device().filter(|_| first == Rank::Rate) {
+            return Chosen { pick: Pick::Stream(stream), rank: first, on_slack: false };
+        }
         let chosen = self.ask(first, slack);
         if first != Rank::Best || chosen.pick != Pick::Nothing {
             return chosen;
@@ -52,6 +56,34 @@ impl Engine {
             return Chosen { pick: Pick::Stream(id), rank, on_slack: false };
         }
         self.ask(Rank::Background, false)
+    }
+
+    /// The guaranteed rate whose turn is not over.
+    fn keeps_device(&self) -> Option<StreamId> {
+        let id = self.guarantees.turn.filter(|turn| turn.left > 0)?.stream;
+        let stream = self.streams.get(id.0 as usize)?.as_ref()?;
+        (stream.lanes[Rank::Rate].gate == Gate::Ready).then_some(id)
+    }
+
+    /// Whether the piece that has gone out must end with a flush: what it leaves in a write cache
+    /// would be brought to the medium in somebody else's time.
+    pub(super) fn ends_dirty(&mut self, id: StreamId, rank: Rank, writes: bool) -> bool {
+        let flushes = self.guarantees.flushes;
+        if rank != Rank::Rate {
+            return writes && flushes == Flushes::All;
+        }
+        let stream = self.streams[id.0 as usize].as_ref().expect("it has sent a piece");
+        let open = stream.cycle.as_ref().is_some_and(|cycle| cycle.open());
+        let goes_on = open && stream.lanes[rank].head.is_some();
+        let Some(turn) = &mut self.guarantees.turn else { return writes };
+        turn.dirty |= writes;
+        if goes_on && turn.left > 0 {
+            return false;
+        }
+        // What it did not use of its turn is over: the next batch has turns of its own.
+        let dirty = turn.dirty;
+        self.guarantees.turn = None;
+        dirty && flushes != Flushes::None
     }
 
     fn ask(&mut self, rank: Rank, on_slack: bool) -> Chosen {
@@ -144,6 +176,10 @@ impl Engine {
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
         if let Some(cycle) = stream.cycle.as_mut().filter(|_| rank == Rank::Rate) {
             cycle.sent(head.bytes);
+            let turn = self.guarantees.turn.filter(|turn| turn.stream == id && turn.left > 0);
+            let mut turn = turn.unwrap_or(Turn { stream: id, left: cycle.turn, dirty: false });
+            turn.left = turn.left.saturating_sub(head.bytes);
+            self.guarantees.turn = Some(turn);
         }
         if rank == Rank::Latency && seek_back > 0 {
             stream.pay(seek_back);

@@ -43,6 +43,8 @@ pub(super) struct Guarantees {
     /// What a guaranteed-rate stream needs to come back after an interruption: whoever interrupts
     /// it pays.
     seek_back: i64,
+    pub(super) turn: Option<Turn>,
+    pub(super) flushes: Flushes,
     /// The class of the last piece that went out.
     last: Option<Rank>,
     /// Most disk time that guaranteed classes can take at once before best effort has its own.
@@ -51,6 +53,28 @@ pub(super) struct Guarantees {
     piece_max: u64,
     /// When a stream that was cut may be restored.
     restore_at: Option<Instant>,
+}
+
+/// Who keeps the device among guaranteed rates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) stream: StreamId,
+    /// For how many bytes more.
+    pub(super) left: u64,
+    /// It has written something that may still be in a write cache.
+    pub(super) dirty: bool,
+}
+
+/// Whose writes are flushed out of the device's cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Flushes {
+    /// Nobody's: it has no cache, or nothing rests on that.
+    #[default]
+    None,
+    /// Guaranteed rates', at the end of each turn.
+    Rates,
+    /// Everybody's: a rate is firm, or a latency bounded.
+    All,
 }
 
 impl Default for Guarantees {
@@ -64,6 +88,8 @@ impl Default for Guarantees {
             slack_max: 0,
             slack_min: 0,
             seek_back: 0,
+            turn: None,
+            flushes: Flushes::None,
             last: None,
             ahead: Duration::ZERO,
             piece_max: u64::MAX,
@@ -161,6 +187,7 @@ impl Guarantees {
     }
 
     pub(super) fn forget(&mut self, id: StreamId) {
+        self.turn = self.turn.filter(|turn| turn.stream != id);
         self.cycles.remove(id.0);
         self.reopening.remove(id.0);
         self.overdrawn.iter_mut().for_each(|heap| heap.remove(id.0));

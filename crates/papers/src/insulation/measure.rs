@@ -127,11 +127,13 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     /// With prices where the device does several things at once: there a piece's part of the time
-    /// is reckoned, not seen. One command at a time costs what it takes.
+    /// is reckoned, not seen. One command at a time costs what it takes. On disks `disktime` has no
+    /// use for them: it sees what its turns cost.
     fn run(&self, tenants: &[Tenant], alone: Option<&Measured>) -> Outcome {
         let deep = self.device.depth() > 1;
+        let priced = deep && (self.device == Device::Flash || self.policy != "disktime");
         let mut cost = CostParameters::default();
-        if let Some(alone) = alone.filter(|_| deep) {
+        if let Some(alone) = alone.filter(|_| priced) {
             for (price, tenant) in cost.prices.iter_mut().zip(tenants) {
                 *price = tenant.load.price(alone[&(self.device, tenant.load)].mean_cost());
             }
@@ -140,7 +142,7 @@ impl Shared<'_> {
             device: self.device.build(self.seed),
             profile: None,
             policy: self.policy.to_owned(),
-            cost_model: if deep { "priced" } else { "fixed" }.to_owned(),
+            cost_model: if priced { "priced" } else { "fixed" }.to_owned(),
             cost,
             nominal_iops: 60,
             depth: self.device.depth(),

@@ -20,7 +20,7 @@ fn measure(seed: u64) -> Sample {
     let mean = sum / rates.len() as f64;
     let off = rates.iter().map(|rate| (rate / mean - 1.0).abs() * 100.0).fold(0.0, f64::max);
     let checks = vec![
-        setup::rate_kept(&outcome),
+        setup::rate_kept(std::slice::from_ref(&outcome)),
         Check::at_most("all five best-effort streams together, MB/s", sum, 24.99),
         Check::deviation("best effort: farthest from their mean, %", off, 20.0),
         setup::kept(&[&outcome]),

@@ -38,8 +38,14 @@ impl Shard {
             job,
             result: None,
             timed,
+            flush: dispatch.flush,
         };
         self.flights.insert(flight);
+        self.begin(key);
+    }
+
+    /// Hands a flight's job to the back end.
+    fn begin(&mut self, key: u32) {
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
         let step = self.back_end.start(key, &mut self.flights[key as usize].job, &mut io);
         self.stepped(key, step);
@@ -83,9 +89,31 @@ impl Shard {
         });
     }
 
+    /// A flight's write is done, and what the write cache holds of it is to be on the medium before
+    /// it lands.
+    fn flush(&mut self, key: u32) {
+        let flight = &mut self.flights[key as usize];
+        flight.flush = false;
+        flight.result = None;
+        flight.timed = self.emulator.is_none();
+        if let Some(buffer) = flight.job.buffer.take() {
+            self.pool.give_back(buffer);
+        }
+        flight.job = Job::new(flight.job.disk, Kind::Flush, 0, 0);
+        if let Some(emulator) = &mut self.emulator {
+            let op = Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
+            emulator.start(clock::now(), key, op);
+        }
+        self.begin(key);
+    }
+
     /// A piece is done by the back end and by the model: the engine is told, and the client if
     /// that was all of its request.
     pub(super) fn land(&mut self, key: u32) {
+        let flight = &self.flights[key as usize];
+        if flight.flush && flight.result == Some(Ok(())) {
+            return self.flush(key);
+        }
         let flight = self.flights.remove(key as usize);
         let result = flight.result.expect("only finished jobs land");
         if let Some(buffer) = flight.job.buffer {

@@ -39,7 +39,7 @@ pub(super) fn found(raw: &Raw<'_>) -> Result<Found, ProfilerError> {
     if zones.is_empty() {
         return Err(ProfilerError::Nothing { missing: "rates" });
     }
-    let profile = Profile { zones, positioning: Vec::new() };
+    let profile = Profile { zones, positioning: Vec::new(), destage: Duration::ZERO };
     let transfer_ns = |from: u64| block_ns(&profile, from);
     let nearest = raw.seeks.iter().filter(|seek| seek.distance == BLOCK_BYTES);
     let nearest = places::median(nearest.map(|seek| seek.least_ns).collect()).unwrap_or(0.0);
@@ -71,7 +71,7 @@ pub(super) fn found(raw: &Raw<'_>) -> Result<Found, ProfilerError> {
     }
     Ok(Found {
         name: raw.name.to_owned(),
-        profile: Profile { positioning, ..profile },
+        profile: Profile { destage: destage(raw, &positioning), positioning, ..profile },
         rotation: raw.turn.map(|turn| nanos(turn.period_ns)),
         overhead,
         writes: raw.writes,
@@ -189,8 +189,7 @@ fn positioning(raw: &Raw<'_>, profile: &Profile, seeks: &[Seek]) -> Vec<Position
             // A wait is spread evenly over a revolution: T/2 on average, T²/12 around it.
             Some(Turn { period_ns, .. }) => {
                 let worst = slowest(index) + period_ns + extra;
-                let buffers = if is_buffered(raw) { 2.0 } else { 1.0 };
-                let worst = worst * buffers * (1.0 + MARGIN) + MARGIN_NS;
+                let worst = worst * (1.0 + MARGIN) + MARGIN_NS;
                 (mean + period_ns / 2.0, between + period_ns * period_ns / 12.0, worst)
             }
             None => {
@@ -235,7 +234,15 @@ fn settle_ns(raw: &Raw<'_>) -> f64 {
     pairs(raw).map(|(write, read)| write - read).fold(0.0, f64::max)
 }
 
-/// Whether writes are answered before they are on the medium: a read may then wait for one of them.
+/// What a request may wait for a write cache: a disk brings a track's worth to the medium at a time,
+/// which takes positioning and at most a revolution, and looks at what was asked meanwhile.
+fn destage(raw: &Raw<'_>, positioning: &[Positioning]) -> Duration {
+    let worst = positioning.iter().map(|at| at.worst).max().unwrap_or(Duration::ZERO);
+    let turn = raw.turn.filter(|_| is_buffered(raw));
+    turn.map_or(Duration::ZERO, |turn| worst + nanos(turn.period_ns))
+}
+
+/// Whether writes are answered before they are on the medium.
 fn is_buffered(raw: &Raw<'_>) -> bool {
     let (faster, all) = pairs(raw).fold((0, 0), |(faster, all), (write, read)| {
         (faster + u32::from(write < BUFFERED * read), all + 1)

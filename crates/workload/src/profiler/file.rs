@@ -21,6 +21,8 @@ pub(super) struct File {
     zones: Vec<ZoneRow>,
     positioning: Vec<PositioningRow>,
     #[serde(default)]
+    destage_ns: u64,
+    #[serde(default)]
     seeks: Vec<SeekRow>,
     #[serde(default)]
     rates: Vec<RateRow>,
@@ -98,6 +100,7 @@ impl From<Found> for File {
             took_ns: found.took.as_nanos(),
             zones: found.profile.zones.iter().map(zone).collect(),
             positioning: found.profile.positioning.iter().map(positioning).collect(),
+            destage_ns: found.profile.destage.as_nanos(),
             seeks: found.seeks.iter().map(seek).collect(),
             rates: found.rates.iter().map(rate).collect(),
             name: found.name,
@@ -135,6 +138,7 @@ impl TryFrom<File> for Found {
         let profile = Profile {
             zones: file.zones.iter().map(zone).collect(),
             positioning: file.positioning.iter().map(positioning).collect(),
+            destage: Duration::from_nanos(file.destage_ns),
         };
         profile.check().map_err(said)?;
         if profile.size() != file.size_bytes {

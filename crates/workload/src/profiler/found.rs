@@ -16,7 +16,7 @@ pub struct Found {
     /// What the device was called.
     pub name: String,
     /// What admission reckons with. Its size is the device's. `worst` bounds reads, and writes that go
-    /// through; with a write cache, a read may wait longer behind what is being written out.
+    /// through; with a write cache, either may wait for `destage` before.
     pub profile: Profile,
     /// One revolution; `None` if nothing turns, or it could not be told.
     pub rotation: Option<Duration>,
