@@ -47,9 +47,10 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     build: || Box::new(Disktime::default()),
 };
 
-/// Virtual time by which a stream that was idle may be behind: what it can save up.
-const CREDIT: i64 = 100_000_000;
-/// A stream that asks again within this was not idle.
+/// Virtual time by which a stream that was idle may be behind: what it can save up, the period of
+/// `zygaria`.
+const CREDIT: i64 = 1_000_000_000;
+/// A stream that asks again within this was not idle, unless it is for longer as a rule.
 const REST: Duration = Duration::from_millis(20);
 /// Longest swing if none is configured: of a minute it is about half a point.
 const HORIZON: Duration = Duration::from_millis(350);
@@ -173,14 +174,14 @@ impl Disktime {
             }
         }
         let account = self.account(id);
-        let Account { share, tag, .. } = *account;
-        if !core::mem::replace(&mut account.member, true) {
-            let swing = account.swing;
+        let Account { share, tag, swing, think, .. } = *account;
+        let was_idle = !core::mem::replace(&mut account.member, true);
+        if was_idle {
             self.swings.swap(0, swing);
             self.time.enter(share, tag);
-            if tag <= time {
-                self.returned = Some(id);
-            }
+        }
+        if tag <= time && (was_idle || think.is_longer_than(REST)) {
+            self.returned = Some(id);
         }
         self.list(id);
     }

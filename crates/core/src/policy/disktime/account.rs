@@ -160,6 +160,10 @@ impl Think {
         self.0.add(think.min(Self::LONG).as_tokens());
     }
 
+    pub(super) fn is_longer_than(self, rest: Duration) -> bool {
+        self.0.value > rest.as_tokens()
+    }
+
     /// How long the device may wait for the next request, if that is worth it: most come within
     /// four times their mean (all but e^-4 where they come at random).
     pub(super) fn patience(self, cost: i64) -> Option<i64> {

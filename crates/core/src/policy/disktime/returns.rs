@@ -101,7 +101,9 @@ impl Returns {
         (pieces > 0).then(|| nanos.saturating_mul(1024) / pieces)
     }
 
-    /// What a return costs: its mean, and the error that the mean may have; who is unsure stays.
+    /// What a return costs: its mean, and the error that the mean may have; who is unsure stays. A
+    /// mean below 0 is an error as well: of a stream whose pieces come in unlike spells, when the
+    /// spells and its stays keep step.
     pub(super) fn cost(&self) -> i64 {
         let Sum { nanos, pieces, times } = self.settling;
         if times < 2 * 1024 || self.settled.pieces == 0 {
@@ -111,7 +113,7 @@ impl Returns {
         let mean = self.excess(nanos, pieces) * 1024 / times;
         let variance = (self.squares * 1024 / times - mean.pow(2)).max(0);
         let error = (variance * 1024 / times).isqrt();
-        i64::try_from(mean + error).unwrap_or(i64::MAX).max(0)
+        i64::try_from(mean.abs() + error).unwrap_or(i64::MAX)
     }
 
     /// By how much more than usual that many pieces, in 1/1024, took.
