@@ -34,6 +34,7 @@ mod returns;
 mod virtual_time;
 
 use account::{Account, Swings};
+use returns::Returns;
 use virtual_time::{PARTS, VirtualTime, step};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -345,7 +346,7 @@ impl Disktime {
         let id = self.current?;
         let until = self.time.now().saturating_add(self.reach);
         let Account { tag, ready, mixes, returns, idle_since, think, .. } = *self.account(id);
-        let curious = returns.is_curious(now);
+        let curious = !self.priced && returns.is_curious(now);
         if tag >= until && !curious {
             return None;
         }
@@ -448,10 +449,14 @@ impl Policy for Disktime {
         !priced
     }
 
+    /// Each stream's horizon, a curious stay, a rest, and what it has at the device; and twice the
+    /// credit (`docs/scheduling.md`).
     fn lead(&self) -> Duration {
         let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
-        let pieces = self.dearest.saturating_mul(known);
-        let lead = self.swings.most().saturating_add(pieces).saturating_add(2 * CREDIT);
+        let pieces = self.dearest.saturating_mul(i64::from(self.depth));
+        let each = pieces.saturating_add((Returns::CURIOUS + REST).as_tokens());
+        let swings = self.swings.most().saturating_add(2 * CREDIT);
+        let lead = each.saturating_mul(known).saturating_add(swings);
         Duration::from_nanos(lead.unsigned_abs())
     }
 

@@ -78,11 +78,11 @@ impl Device {
     /// Where a load is: first byte and length.
     ///
     /// On hard disks what jumps about is spread over all of it, as virtual disks do that fill a disk:
-    /// jumping between two such loads costs what it costs each alone. What is sequential loops in a
-    /// region in the middle, victims and antagonists each in their own, side by side; so a load alone
-    /// is in the same zone and finds the same in the cache. (In regions of their own random loads
-    /// would lose what keeping near saves them alone: no scheduler can give that back without long
-    /// stays.) On flash distance costs nothing: all loads have regions.
+    /// jumping between two such loads costs what it costs each alone. What is sequential, if only for
+    /// a run, has a region in the middle, victims and antagonists each their own, side by side; so a
+    /// load alone is in the same zone and finds the same in the cache. (In regions of their own random
+    /// loads would lose what keeping near saves them alone: no scheduler can give that back without
+    /// long stays.) On flash distance costs nothing: all loads have regions.
     fn region(self, load: Load) -> (u64, u64) {
         let capacity = match self {
             Self::Deskstar => 20_520_000_000,
@@ -152,7 +152,7 @@ impl Load {
     /// Whether it jumps about wherever it may.
     fn is_spread(self) -> bool {
         match self {
-            Self::Victim(victim) => victim.is_random() || victim == Victim::Runs,
+            Self::Victim(victim) => victim.is_random(),
             Self::Antagonist(
                 Antagonist::SequentialLarge | Antagonist::OnOff | Antagonist::Writes,
             ) => false,

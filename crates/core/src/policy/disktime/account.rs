@@ -82,7 +82,7 @@ impl Account {
     pub(super) fn begin_stay(&mut self, now: Instant) {
         self.returns.begin(now);
         self.peak = 0;
-        self.watched = !self.mixes || self.returns.is_curious(now);
+        self.watched = !self.priced && (!self.mixes || self.returns.is_curious(now));
     }
 
     /// Answers whether anything was learned.

@@ -13,7 +13,7 @@ const MEMORY: i64 = 32;
 /// What a return is taken to cost until it was seen: optimistic, or a device that never stays with a
 /// stream never learns that it should.
 const UNSEEN: i64 = 10_000_000;
-/// Every so many stays one is twice [`SETTLING`] long, however cheap returns seem.
+/// Every so many stays one is as long as that, however cheap returns seem.
 const EXPLORE: u32 = 32;
 
 /// A sum of times and how many pieces they were of; older ones fade.
@@ -53,6 +53,9 @@ pub(super) struct Returns {
 }
 
 impl Returns {
+    /// How long the device stays with a stream to learn.
+    pub(super) const CURIOUS: Duration = Duration::from_nanos(2 * SETTLING.as_nanos());
+
     /// The stream gets the device.
     pub(super) fn begin(&mut self, now: Instant) {
         self.began = now;
@@ -87,7 +90,7 @@ impl Returns {
     /// Whether this stay is to go on for the sake of learning.
     pub(super) fn is_curious(&self, now: Instant) -> bool {
         let explores = self.explores() || self.settled.pieces == 0;
-        explores && now.since(self.began) < SETTLING + SETTLING
+        explores && now.since(self.began) < Self::CURIOUS
     }
 
     /// Whether what was learned is to be tried again.
