@@ -125,3 +125,45 @@ impl Returns {
         i128::from(nanos) - i128::from(self.settled.nanos) * i128::from(pieces) / settled
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// Stays of 200 ms: `first` pieces of 1 ms, one that takes `seek` more, and then 1 ms each.
+    fn learned(first: i64, seek: i64) -> i64 {
+        let mut returns = Returns::default();
+        for stay in 0..300 {
+            let mut now = Instant::from_nanos(stay * 1_000_000_000);
+            returns.begin(now);
+            for piece in 0..200 {
+                let took = if piece == first { MS + seek } else { MS };
+                now = now + Duration::from_nanos(took.unsigned_abs());
+                returns.piece(now, took);
+            }
+            returns.end();
+        }
+        returns.cost()
+    }
+
+    #[test]
+    fn a_seek_counts_wherever_it_comes_within_the_first_50_ms() {
+        for first in [0, 7, 30] {
+            let cost = learned(first, 12 * MS);
+            assert!((cost - 12 * MS).abs() < MS / 20, "at piece {first}: {cost}");
+        }
+        assert!(learned(0, 0) < MS / 100);
+    }
+
+    #[test]
+    fn what_was_not_seen_is_taken_to_be_worth_staying() {
+        let mut returns = Returns::default();
+        assert_eq!(returns.cost(), UNSEEN);
+        returns.begin(Instant::ZERO);
+        assert!(returns.is_curious(Instant::ZERO));
+        assert!(!returns.end(), "nothing was learned");
+        assert_eq!(returns.usual(), None);
+    }
+}

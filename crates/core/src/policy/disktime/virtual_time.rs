@@ -73,3 +73,38 @@ pub(super) fn step(used: i64, share: i64) -> i64 {
     let step = i128::from(used) * i128::from(PARTS) / i128::from(share);
     i64::try_from(step).unwrap_or(FAR)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_mean_of_tags_by_share_and_never_falls() {
+        let mut time = VirtualTime::default();
+        time.enter(PARTS / 4, 0);
+        time.enter(PARTS / 4 * 3, 0);
+        time.moved(PARTS / 4, 400);
+        assert_eq!(time.now(), 100, "a quarter of 400");
+        // One who is behind comes: the mean falls, the time doesn't, and goes on from the mean.
+        time.enter(PARTS, -100);
+        assert_eq!(time.now(), 100);
+        time.moved(PARTS, 200);
+        assert_eq!(time.now(), 100);
+        time.leave(PARTS, 100);
+        assert_eq!(time.now(), 100);
+        time.moved(PARTS / 4 * 3, 400);
+        assert_eq!(time.now(), 400);
+    }
+
+    #[test]
+    fn tags_are_moved_back_before_they_overflow() {
+        let mut time = VirtualTime::default();
+        time.enter(1, 0);
+        assert_eq!(time.rebase(), None);
+        time.moved(1, step(i64::MAX, 1));
+        time.moved(1, 1);
+        let back = time.rebase().unwrap_or(0);
+        assert!(back >= FAR - 1, "{back}");
+        assert_eq!(time.now(), 0);
+    }
+}
