@@ -72,7 +72,7 @@ mod tests {
     fn one_server_in_order_is_told_exactly() {
         let mut device = AtDevice::default();
         // Three at once, of 4, 2 and 3 ms; another, of 1 ms, joins at 5 ms.
-        [A, B, A].map(|stream| device.sent(at(0), stream));
+        [A, B, A].into_iter().for_each(|stream| device.sent(at(0), stream));
         assert_eq!(device.back(at(4), A, ms(4)), ms(4));
         device.sent(at(5), B);
         assert_eq!(device.back(at(6), B, ms(6)), ms(2));
@@ -87,7 +87,7 @@ mod tests {
     fn what_overtakes_a_piece_did_not_make_it_wait() {
         let mut device = AtDevice::default();
         // A's go to a disk of 10 ms each, B's to flash of 1 ms each.
-        [A, A].map(|stream| device.sent(at(0), stream));
+        [A, A].into_iter().for_each(|stream| device.sent(at(0), stream));
         for start in 0..10 {
             device.sent(at(start), B);
             assert_eq!(device.back(at(start + 1), B, ms(1)), ms(1));

@@ -100,13 +100,7 @@ struct Reward {
 
 impl Reward {
     const fn new(served: Option<AtDevice>) -> Self {
-        Self {
-            active: Order::new(),
-            ready: Order::new(),
-            accounts: Vec::new(),
-            shift: 0,
-            served,
-        }
+        Self { active: Order::new(), ready: Order::new(), accounts: Vec::new(), shift: 0, served }
     }
 
     fn account(&mut self, id: StreamId) -> &mut Account {

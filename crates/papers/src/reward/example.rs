@@ -18,7 +18,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const SECONDS: u64 = 400;
 const HIT: Duration = Duration::from_micros(50);
-const PUBLISHED: [(&str, [f64; 2]); 2] = [("proportional", [75.0, 75.0]), ("reward", [150.0, 50.0])];
+const PUBLISHED: [(&str, [f64; 2]); 2] =
+    [("proportional", [75.0, 75.0]), ("reward", [150.0, 50.0])];
 
 fn measure(seed: u64) -> Sample {
     let loads = [("A", 667), ("B", 0)]

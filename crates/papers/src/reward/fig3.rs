@@ -40,8 +40,16 @@ fn measure(seed: u64) -> Sample {
     };
     let [one, eight, ours] = outcomes.each_ref().map(|outcome| [0, 1].map(|it| gain(outcome, it)));
     let checks = vec![
-        Check::at_least("workload 2's gain at depth 8 less that at 1, points", eight[1] - one[1], 5.0),
-        Check::at_least("workload 1's gain at depth 1 less that at 8, points", one[0] - eight[0], 5.0),
+        Check::at_least(
+            "workload 2's gain at depth 8 less that at 1, points",
+            eight[1] - one[1],
+            5.0,
+        ),
+        Check::at_least(
+            "workload 1's gain at depth 1 less that at 8, points",
+            one[0] - eight[0],
+            5.0,
+        ),
         Check::near("reward-service: workload 2's gain at depth 8, %", 0.0, ours[1], 5.0),
         setup::kept(&outcomes.each_ref()),
     ];

@@ -12,11 +12,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Two backlogged workloads: A always hits, B hits with 0.2, 0.5, 0.75, 1",
     note: "Rate by mean response goes by weight, and by Little's law that product is what a workload has \
            at the array: reward scheduling divides the array's slots. So while each tier has enough \
-           of them to be busy, weights hardly count (rows with a hit ratio below 1), as published.",
+           of them to be busy, weights hardly count (rows with a hit ratio below 1), as published. The array's depth \
+           is not stated; with 32 in place of 64 all comes out alike but B at 2:1 and hit ratio 0.2: \
+           101 IOPS, as in an independent simulation of algorithm 1.",
     measure,
 };
 
-const SECONDS: u64 = 60;
+const SECONDS: u64 = 120;
 /// Until the array is filled.
 const SETTLED: u64 = 2;
 
