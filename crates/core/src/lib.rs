@@ -28,6 +28,7 @@ mod profile;
 mod rank;
 mod request;
 mod requests;
+mod served;
 mod share;
 mod stream;
 mod time;

@@ -21,7 +21,9 @@ mod elevator;
 mod fifo;
 mod gss;
 mod mclock;
+mod proportional;
 mod rate_monotonic;
+mod reward;
 mod round_robin;
 mod scan_edf;
 mod sfq;
@@ -149,6 +151,9 @@ pub static REGISTRY: &[PolicyEntry] = &[
     mclock::ENTRY,
     argon::ENTRY,
     bfq::ENTRY,
+    proportional::ENTRY,
+    reward::ENTRY,
+    reward::SERVICE_ENTRY,
 ];
 
 /// The entry of that name.

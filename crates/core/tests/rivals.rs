@@ -552,3 +552,70 @@ fn who_is_cancelled_keeps_nothing() {
         rig.change(until.as_nanos(), Change::RemoveStream(StreamId(0)));
     }
 }
+
+// Reward scheduling and its foil.
+
+/// By hand, one at a time: responses of 10 and 30 ms have tags 10, 20, 30 … and 30, 60 …; equal tags
+/// by stream. Three to one, as the paper's example has it.
+#[test]
+fn reward_serves_as_often_as_it_is_answered_soon() {
+    let mut jobs = vec![Job::of(0, 10); 7];
+    jobs.extend(vec![Job::of(1, 30); 3]);
+    for name in ["reward", "reward-service"] {
+        let ended = serve(&mut plain(name, &[0, 1]), &jobs);
+        assert_eq!(streams(&jobs, &ended), [0, 1, 0, 0, 0, 1, 0, 0, 0, 1], "{name}");
+    }
+}
+
+#[test]
+fn reward_goes_by_weight_among_equals() {
+    let jobs: Vec<_> = [0, 0, 0, 1, 1, 1, 1, 1].map(|stream| Job::of(stream, 10)).into();
+    let ended = serve(&mut under("reward", &[(0, weight(100)), (1, weight(200))]), &jobs);
+    assert_eq!(streams(&jobs, &ended), [0, 1, 1, 0, 1, 1, 0, 1]);
+}
+
+/// Who becomes active gets now, not the tag that it left with: it has saved nothing.
+#[test]
+fn reward_saves_nothing_for_who_was_away() {
+    let mut jobs = vec![Job::of(0, 10); 12];
+    jobs.extend(vec![Job { arrives: 75, ..Job::of(1, 10) }; 4]);
+    let ended = serve(&mut plain("reward", &[0, 1]), &jobs);
+    let expected = [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0];
+    assert_eq!(streams(&jobs, &ended), expected);
+}
+
+/// Tags stay at dispatch: until something comes back, all room goes to the smallest.
+#[test]
+fn reward_moves_tags_when_pieces_come_back() {
+    let mut rig = Rig::under(3, (policy::find("reward").expect("registered").build)());
+    [0, 1].into_iter().for_each(|stream| rig.add(stream, weight(100)));
+    (0..8).for_each(|id| rig.ask(0, id, id / 4, 10));
+    let first = rig.go(0);
+    assert_eq!(first.iter().map(|sent| sent.request.0).collect::<Vec<_>>(), [0, 1, 2]);
+    let _over = rig.done(10 * MS, first[0].piece);
+    assert_eq!(rig.go_one(10 * MS).request.0, 4, "stream 0 has a tag of 10 ms, stream 1 none");
+}
+
+/// The mean is that of the last 100: after as many fast pieces the slow ones before are forgotten.
+#[test]
+fn reward_forgets_after_a_hundred_pieces() {
+    let mut jobs = vec![Job::of(0, 30); 50];
+    jobs.extend(vec![Job::of(0, 10); 100]);
+    let gone = 50 * 30 + 100 * 10;
+    jobs.extend(vec![Job { arrives: gone - 5, ..Job::of(0, 10) }; 4]);
+    jobs.extend(vec![Job { arrives: gone - 5, ..Job::of(1, 10) }; 4]);
+    let ended = serve(&mut plain("reward", &[0, 1]), &jobs);
+    assert_eq!(streams(&jobs, &ended)[150..], [1, 0, 1, 0, 1, 0, 1, 0]);
+}
+
+/// One each, though one takes three times as long; and by weight, as start tags 0, 1, 2 and 0, ½, 1 …
+#[test]
+fn proportional_counts_requests() {
+    let mut jobs = vec![Job::of(0, 10); 4];
+    jobs.extend(vec![Job::of(1, 30); 4]);
+    let ended = serve(&mut plain("proportional", &[0, 1]), &jobs);
+    assert_eq!(streams(&jobs, &ended), [0, 1, 0, 1, 0, 1, 0, 1]);
+    let jobs: Vec<_> = [0, 0, 0, 1, 1, 1, 1, 1].map(|stream| Job::of(stream, 10)).into();
+    let ended = serve(&mut under("proportional", &[(0, weight(100)), (1, weight(200))]), &jobs);
+    assert_eq!(streams(&jobs, &ended), [0, 1, 1, 0, 1, 1, 0, 1]);
+}

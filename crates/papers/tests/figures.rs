@@ -36,6 +36,13 @@ figures! {
     zygaria_9 "zygaria-9",
     zygaria_10 "zygaria-10",
     zygaria_11 "zygaria-11",
+    reward_example "reward-example",
+    reward_t1 "reward-t1",
+    reward_t2 "reward-t2",
+    reward_2 "reward-2",
+    reward_3 "reward-3",
+    reward_loop "reward-loop",
+    reward_shares "reward-shares",
     ucsb_eq1 "ucsb-eq1",
     ucsb_5 "ucsb-5",
     ucsb_6 "ucsb-6",
@@ -51,6 +58,16 @@ fn figure_11_misses_nothing_but_the_start_overshoot() {
     let overshoot =
         |stream| format!("stream {stream}: start overshoot, seconds of its reservation");
     assert_eq!(missed, [overshoot(2), overshoot(3)]);
+}
+
+/// `reward_shares` is known to fail: what it misses must stay all that it misses.
+#[test]
+fn shares_of_disktime_miss_nothing_but_the_fast_workload_beside_a_slow_one() {
+    let report = report("reward-shares", 1);
+    let missed = report.checks.iter().filter(|check| !check.pass());
+    let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
+    let of = |hits| format!("disktime over prices, 1:1, hits {hits}: A, IOPS");
+    assert_eq!(missed, ["0.2", "0.5", "0.75"].map(of));
 }
 
 #[test]
