@@ -49,6 +49,9 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 
 /// Virtual time by which a stream that was idle may be behind: what it can save up.
 const CREDIT: i64 = 100_000_000;
+/// The same for a stream with a latency bound: it is served at once only while it is owed time, so
+/// what it saves up has to last for a burst. As much as the engine's buckets keep.
+const CREDIT_BOUNDED: i64 = 1_000_000_000;
 /// A stream that asks again within this was not idle.
 const REST: Duration = Duration::from_millis(20);
 /// Longest swing if none is configured: of a minute it is about half a point.
@@ -67,6 +70,8 @@ struct Disktime {
     swings: Swings,
     /// The dearest piece so far.
     dearest: i64,
+    /// The most that any stream could save up so far.
+    credit: i64,
     /// Contracts have changed: shares are to be worked out.
     stale: bool,
     /// Who has the device, and how far its tag may be ahead of V.
@@ -92,6 +97,7 @@ impl Default for Disktime {
             resting: IndexedHeap::default(),
             swings: Swings::default(),
             dearest: 0,
+            credit: CREDIT,
             stale: false,
             current: None,
             reach: 0,
@@ -160,12 +166,14 @@ impl Disktime {
     /// A stream is ready that was not.
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, priced) = (view.id(), self.time.now(), self.priced);
+        let credit = if view.contract().latency.is_some() { CREDIT_BOUNDED } else { CREDIT };
+        self.credit = self.credit.max(credit);
         let account = self.account(id);
         if view.in_flight() == 0 && account.idle_since > Instant::ZERO {
             account.think.add(now.since(account.idle_since));
         }
         if !account.member || priced {
-            let tag = account.tag.max(time - CREDIT);
+            let tag = account.tag.max(time - credit);
             let (share, rise) = (account.share, tag - account.tag);
             account.tag = tag;
             if account.member {
@@ -450,7 +458,7 @@ impl Policy for Disktime {
     fn lead(&self) -> Duration {
         let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
         let pieces = self.dearest.saturating_mul(known);
-        let lead = self.swings.most().saturating_add(pieces).saturating_add(2 * CREDIT);
+        let lead = self.swings.most().saturating_add(pieces).saturating_add(2 * self.credit);
         Duration::from_nanos(lead.unsigned_abs())
     }
 
