@@ -74,11 +74,11 @@ pub struct Config<'a> {
 }
 
 impl Default for Config<'_> {
-    /// `zygaria` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
+    /// `disktime` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
     /// period of 1 s and windows of 100 ms.
     fn default() -> Self {
         Self {
-            policy: "zygaria",
+            policy: "disktime",
             cost_model: "fixed",
             cost: CostParameters::default(),
             limits: Limits::default(),

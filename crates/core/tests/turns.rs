@@ -1,10 +1,12 @@
 //! Policy `disktime`, seen from outside: on a device where a return costs a stream 10 ms and each
 //! piece 1 ms, who has the device when, and for how long.
 
+#![allow(clippy::unwrap_used, reason = "the tests choose policies and streams that exist")]
+
 mod rig;
 
 use disktime_core::policy;
-use disktime_core::{Contract, Dispatch, Duration, StreamId};
+use disktime_core::{Contract, Dispatch, Duration, Instant, StreamId};
 use rig::{MS, Rig, SECOND, percent, read};
 
 const PIECE: u64 = MS;
@@ -90,7 +92,7 @@ impl Disk {
                 self.serve(*dispatch);
                 continue;
             }
-            let timeout = self.rig.engine.poll_timeout().map_or(u64::MAX, |at| at.as_nanos());
+            let timeout = self.rig.engine.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
             self.now = self.next().min(timeout.max(self.now + 1)).min(end);
             self.rig.timeout(self.now);
         }

@@ -158,6 +158,9 @@ impl Ground {
         let mut change = |change: Change<'_>| {
             engine.handle_change(now, change).map_err(|error| explain(&error, &device.vdisks))
         };
+        if let Some(horizon) = device.horizon {
+            change(Change::SetHorizon(horizon))?;
+        }
         if let Some(profile) = &self.profile {
             change(Change::SetProfile(profile))?;
         }

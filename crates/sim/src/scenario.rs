@@ -75,9 +75,9 @@ struct General {
     window: Duration,
     #[serde(default = "one_seed")]
     seeds: Vec<u64>,
-    #[serde(default = "zygaria")]
+    #[serde(default = "policy")]
     policy: String,
-    #[serde(default = "fixed")]
+    #[serde(default = "cost_model")]
     cost_model: String,
     #[serde(default = "sequential", deserialize_with = "duration")]
     sequential_estimate: Duration,
@@ -342,12 +342,12 @@ fn one_seed() -> Vec<u64> {
     vec![1]
 }
 
-fn zygaria() -> String {
-    "zygaria".to_owned()
+fn policy() -> String {
+    Config::default().policy.to_owned()
 }
 
-fn fixed() -> String {
-    "fixed".to_owned()
+fn cost_model() -> String {
+    Config::default().cost_model.to_owned()
 }
 
 fn sequential() -> Duration {

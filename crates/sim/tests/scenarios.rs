@@ -11,6 +11,7 @@ const GOOD: &str = r#"
 duration = "20s"
 window = "500ms"
 seeds = [1, 2]
+policy = "zygaria"
 
 [device]
 preset = "deskstar-34gxp"
@@ -171,6 +172,46 @@ fn classes_rates_and_bounds_are_kept() {
     let [half, most] = [click.quantile(0.5), click.max()].map(Duration::as_secs_f64);
     assert!(half > 0.005 && half <= most && most < 0.130, "{half} {most}");
     assert!(outcome.streams[2].counters.completed > 20, "background gets the rest");
+}
+
+/// Random reads in a fifth of the disk's time, with 30 % of it reserved, beside someone with large requests.
+const BOUNDED: &str = r#"
+[scenario]
+duration = "300s"
+[device]
+preset = "deskstar-34gxp"
+
+[[stream]]
+name = "light"
+class = "soft-real-time"
+reserve = "30%"
+latency = "40ms"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "19GiB" }, sizes = "4KiB" }
+pace = { open = { poisson = { mean = "65ms" } } }
+
+[[stream]]
+name = "hog"
+reserve = "70%"
+base = "9GiB"
+[[stream.phases]]
+spec = { pattern = "sequential", extent = { end = "512MiB" }, sizes = "1MiB" }
+pace = { closed = { outstanding = 2 } }
+"#;
+
+#[test]
+fn a_latency_bound_without_a_promise_is_what_the_default_policy_turns_to() {
+    let p99_ms = |text: &str| {
+        let plan = Scenario::parse(Path::new("s.toml"), text).unwrap().plan(1).unwrap();
+        assert_eq!(plan.policy, "disktime");
+        let outcome = simulate(plan).unwrap();
+        assert_eq!(outcome.violations, []);
+        outcome.streams[0].response.quantile(0.99).as_secs_f64() * 1e3
+    };
+    let best_effort = BOUNDED.replace("class = \"soft-real-time\"", "");
+    let [bounded, also, unbounded] =
+        [BOUNDED, &best_effort, &BOUNDED.replace("latency = \"40ms\"", "")].map(p99_ms);
+    assert!(bounded <= 50.0 && also <= 50.0 && unbounded > 500.0, "{bounded} {also} {unbounded}");
 }
 
 #[test]

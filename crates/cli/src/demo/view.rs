@@ -111,16 +111,26 @@ pub(super) fn verdict(report: &Report) {
         ]);
     }
     println!("\n{table}\n");
-    println!(
-        "{}",
-        if report.pass { "KEPT: each got the disk time it reserved." } else { "BROKEN." }
-    );
+    println!("{}", judgement(report));
     report.streams.iter().map(explain).for_each(|line| println!("  {line}"));
     let error = &report.timing_error_us;
     println!(
         "  The emulated disk answered within {:.0} us of its timing model half of the time, {:.0} us 99 % of it.",
         error.p50, error.p99
     );
+}
+
+fn judgement(report: &Report) -> &'static str {
+    match (report.kept(), report.insulated()) {
+        (true, true) if report.claims_insulation() => {
+            "KEPT: each got the disk time it reserved, and was as fast as alone on that share."
+        }
+        (true, true) => "KEPT: each got the disk time it reserved.",
+        (true, false) => {
+            "BROKEN: each got its disk time, but one was slower than alone on its share."
+        }
+        (false, _) => "BROKEN: one did not get the disk time it reserved.",
+    }
 }
 
 /// A line on the share, and one on what it was worth.

@@ -1,17 +1,22 @@
 //! A device's table, and what only shows with all its virtual disks at hand.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use disktime_core::Share;
+use disktime_core::{Config as Engine, Duration, Share};
 use disktime_model::preset::{self, Preset};
 use serde::Deserialize;
 
+use super::quantity::parse_span;
 use super::{ConfigError, VdiskConfig, check_name, share, value};
 use crate::backend::BackEndKind;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
 
 /// All virtual disks of one memory back end together, in bytes.
 const MEMORY_MAX: u64 = 1 << 40;
+
+/// The shortest and the longest that a horizon may be.
+const HORIZONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 
 /// A device and its virtual disks.
 #[derive(Clone, Debug)]
@@ -28,6 +33,9 @@ pub struct DeviceConfig {
     pub policy: String,
     /// A name in the core's registry of cost models.
     pub cost_model: String,
+    /// The longest swing of a stream's service about its due, for policies that have horizons; else
+    /// the policy's own.
+    pub horizon: Option<Duration>,
     /// Pieces at the device at once.
     pub queue_depth: u32,
     /// Share kept free by admission.
@@ -80,7 +88,7 @@ impl DeviceConfig {
         let emulate = self.emulate.map(|preset| preset.name);
         let names = (self.policy.clone(), self.cost_model.clone());
         let files = (self.back_end.clone(), self.profile.clone());
-        (files, emulate, names, self.queue_depth, self.headroom)
+        (files, emulate, names, self.horizon, self.queue_depth, self.headroom)
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -124,6 +132,7 @@ pub(super) struct DeviceTable {
     profile: Option<PathBuf>,
     policy: Option<String>,
     cost_model: Option<String>,
+    horizon: Option<String>,
     queue_depth: Option<u32>,
     headroom: Option<String>,
 }
@@ -145,16 +154,22 @@ impl DeviceTable {
             })
         });
         let emulate = emulate.transpose()?;
-        let policy = self.policy.clone().unwrap_or_else(|| "zygaria".to_owned());
+        let policy = self.policy.clone().unwrap_or_else(|| Engine::default().policy.to_owned());
         if disktime_core::policy::find(&policy).is_none() {
             let error = disktime_core::ConfigError::UnknownPolicy(policy.clone());
             return Err(value(&key("policy"), &policy, error.to_string()));
         }
-        let cost_model = self.cost_model.clone().unwrap_or_else(|| "fixed".to_owned());
+        let cost_model =
+            self.cost_model.clone().unwrap_or_else(|| Engine::default().cost_model.to_owned());
         if disktime_core::cost::find(&cost_model).is_none() {
             let error = disktime_core::ConfigError::UnknownCostModel(cost_model.clone());
             return Err(value(&key("cost_model"), &cost_model, error.to_string()));
         }
+        let horizon = self
+            .horizon
+            .as_deref()
+            .map(|text| horizon(text).map_err(|why| value(&key("horizon"), text, why)));
+        let horizon = horizon.transpose()?;
         let most = emulate.map_or(1024, |preset| (preset.build)(0).queue_depth());
         let queue_depth = self.queue_depth.unwrap_or(1);
         if !(1..=most).contains(&queue_depth) {
@@ -173,9 +188,17 @@ impl DeviceTable {
             profile: self.profile.clone(),
             policy,
             cost_model,
+            horizon,
             queue_depth,
             headroom,
             vdisks: Vec::new(),
         })
     }
+}
+
+fn horizon(text: &str) -> Result<Duration, String> {
+    let (min, max) = (HORIZONS.start(), HORIZONS.end());
+    let why = || format!("a horizon is {min:?} to {max:?}; leave it out for the policy's own");
+    parse_span(text)
+        .and_then(|horizon| Some(horizon).filter(|it| HORIZONS.contains(it)).ok_or_else(why))
 }

@@ -42,7 +42,8 @@ fn a_good_one_says_what_it_says() {
     let device = &config.devices[0];
     let layout = device.lay_out(device.room(), &[]).unwrap();
     assert_eq!(layout.iter().map(|extent| extent.start).collect::<Vec<_>>(), [0, 18_550 << 20]);
-    assert_eq!((device.policy.as_str(), device.queue_depth), ("zygaria", 1));
+    assert_eq!((device.policy.as_str(), device.queue_depth), ("disktime", 1));
+    assert_eq!(device.horizon, None);
     let contract = device.vdisks[1].contract;
     assert_eq!(
         (contract.reserve.ppm(), contract.limit.ppm(), contract.weight),
@@ -75,8 +76,15 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("device = \"disk\"", "device = \"dusk\"", "no such device; there are: disk"),
         ("127.0.0.1", "0.0.0.0", "only loopback addresses"),
         ("unix:/run/disktime.sock", "/run/disktime.sock", "a listener is `unix:PATH`"),
-        ("headroom = \"5%\"", "policy = \"best\"", "known are: zygaria"),
+        ("headroom = \"5%\"", "policy = \"best\"", "known are: disktime zygaria"),
         ("headroom = \"5%\"", "cost_model = \"best\"", "known are: fixed"),
+        (
+            "headroom = \"5%\"",
+            "horizon = \"350\"",
+            "device disk: horizon = \"350\": a time is a whole number and a unit",
+        ),
+        ("headroom = \"5%\"", "horizon = \"0ms\"", "horizon = \"0ms\": a horizon is 1ms to 10s"),
+        ("headroom = \"5%\"", "horizon = \"11s\"", "horizon = \"11s\": a horizon is 1ms to 10s"),
         ("headroom = \"5%\"", "queue_depth = 2", "this device takes 1 to 1"),
         ("weight = 300", "zone = \"middle\"", "zone = \"middle\": a zone is `outer`"),
         ("emulate = \"deskstar-34gxp\"", "", "zone = \"inner\": device disk has no start and end"),
@@ -86,6 +94,15 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
     }
     let none = Config::parse("[server]\nnbd = []").expect_err("no listener").to_string();
     assert!(none.contains("at least one"), "{none}");
+}
+
+#[test]
+fn a_horizon_says_how_long() {
+    for (text, millis) in [("1ms", 1), ("350ms", 350), ("10s", 10_000)] {
+        let text = GOOD.replacen("headroom = \"5%\"", &format!("horizon = \"{text}\""), 1);
+        let horizon = Config::parse(&text).unwrap().devices[0].horizon;
+        assert_eq!(horizon, Some(Duration::from_millis(millis)));
+    }
 }
 
 /// One virtual disk `v` with these lines, on a device with a profile.
@@ -111,6 +128,11 @@ fn promises_say_what_they_say() {
     assert_eq!((rate.admission, rate.access), (Admission::Statistical { miss }, Access::Read));
     let lines = "class = \"guaranteed-latency\"\nreserve = \"5%\"\nlatency = \"60ms\"";
     assert_eq!(promised(lines).unwrap().latency, Some(Duration::from_millis(60)));
+    for class in ["soft-real-time", "best-effort"] {
+        let contract = promised(&format!("class = \"{class}\"\nlatency = \"40ms\"")).unwrap();
+        assert_eq!(contract.latency, Some(Duration::from_millis(40)), "{class}");
+        assert_eq!(contract.reserve, Share::ZERO, "{class}: no reservation is asked for");
+    }
 }
 
 #[test]
@@ -140,8 +162,12 @@ fn promises_that_can_not_be_are_refused() {
             "a share is 0% to 100%",
         ),
         (format!("{rate}\"8MB/s\"\naccess = \"some\""), "an access is `read`, `write` or `both`"),
-        (format!("{rate}\"8MB/s\"\nlatency = \"1s\""), "only with `class = \"guaranteed-latency"),
-        ("latency = \"60ms\"".to_owned(), "only with `class = \"guaranteed-latency\"`"),
+        (format!("{rate}\"8MB/s\"\nlatency = \"1s\""), "only with class `guaranteed-latency`"),
+        (
+            "class = \"background\"\nlatency = \"60ms\"".to_owned(),
+            "latency = \"60ms\": only with class `guaranteed-latency`, `soft-real-time`",
+        ),
+        ("latency = \"0s\"".to_owned(), "latency = \"0s\": a latency bound is above"),
         ("class = \"guaranteed-latency\"".to_owned(), "state the bound to be kept"),
         (format!("{latency}\"60ms\""), "reserve = \"0%\": above 0% with a latency bound"),
         (
@@ -173,6 +199,8 @@ fn a_promise_needs_a_profile_and_the_error_says_how_to_get_one() {
         "{says}"
     );
     assert!(says.contains("`disktime device profile`"), "{says}");
+    let bounded = GOOD.replace("class = \"background\"", "latency = \"40ms\"");
+    Config::parse(&bounded).expect("a bound that no class promises needs none");
     let unchecked = format!("{unprofiled}\nadmission = \"best-effort\"");
     Config::parse(&unchecked).expect("best effort needs none");
 }

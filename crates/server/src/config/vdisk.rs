@@ -46,7 +46,9 @@ impl VdiskConfig {
         let checked = |rate: &Rate| rate.admission != Admission::BestEffort;
         let rate = self.contract.rate.filter(checked);
         let rate = rate.map(|rate| ("rate", format!("{}B/s", rate.bytes_per_second)));
-        rate.or_else(|| self.contract.latency.map(|bound| ("latency", format!("{bound:?}"))))
+        let latency =
+            self.contract.latency.filter(|_| self.contract.class == Class::GuaranteedLatency);
+        rate.or_else(|| latency.map(|bound| ("latency", format!("{bound:?}"))))
     }
 }
 
@@ -154,7 +156,8 @@ impl VdiskTable {
         Ok(Some(Rate { bytes_per_second, cycle, admission, access }))
     }
 
-    /// The bound that is to be kept, which only one class has.
+    /// The bound that is to be kept: what a class promises, or what policy `disktime` turns to
+    /// while the virtual disk is owed time.
     fn latency(&self, class: Class, reserve: Share) -> Result<Option<Duration>, ConfigError> {
         let guaranteed = class == Class::GuaranteedLatency;
         if guaranteed && self.latency.is_none() {
@@ -166,9 +169,9 @@ impl VdiskTable {
             return Err(self.wrong("reserve", "0%", reason));
         }
         let Some(text) = &self.latency else { return Ok(None) };
-        if !guaranteed {
-            let reason = "only with `class = \"guaranteed-latency\"`: set that".to_owned();
-            return Err(self.wrong("latency", text, reason));
+        if matches!(class, Class::GuaranteedRate | Class::Background) {
+            let reason = "only with class `guaranteed-latency`, `soft-real-time` or `best-effort`";
+            return Err(self.wrong("latency", text, reason.to_owned()));
         }
         self.parsed("latency", Some(text), latency)
     }
