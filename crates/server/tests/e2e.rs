@@ -287,7 +287,13 @@ fn beside_a_good_client_while_connected(fixture: &Fixture, hostile: impl FnOnce(
 
 #[test]
 fn errors_of_the_device_reach_the_client_that_caused_them_and_no_other() {
-    let fault = |disk, kind, extent, error| Fault { disk, kind, extent, error: DeviceError(error) };
+    let fault = |disk, kind, extent, error| Fault {
+        disk,
+        kind,
+        extent,
+        every: 1,
+        error: DeviceError(error),
+    };
     let faults = [
         fault(0, Kind::Read, 8192..12288, 5),
         fault(0, Kind::Write, 0..4096, 28),
