@@ -3,7 +3,8 @@
 //! A new back end is one function and one line in [`KINDS`].
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use std::collections::BTreeMap;
+mod rig;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,15 +13,11 @@ use disktime_core::Kind;
 use disktime_server::backend::delayed::Delayed;
 use disktime_server::backend::faulty::{Fault, Faulty};
 use disktime_server::backend::traced::{Seen, Traced};
-use disktime_server::backend::{
-    BackEnd, DeviceError, Export, FileBackEnd, Io, Job, MemoryBackEnd, OneFile, Step,
-};
-use disktime_server::buffers::Pool;
-use disktime_server::ring::{Finished, Ring, Token};
+use disktime_server::backend::{BackEnd, DeviceError, Export, FileBackEnd, MemoryBackEnd, OneFile};
 use disktime_server::{Config, Server};
+use rig::{BLOCK, Random, Rig, size};
 use tempfile::TempDir;
 
-const BLOCK: u64 = 4096;
 /// Two disks of odd sizes, side by side where a kind has extents.
 const SIZES: [u64; 2] = [(1 << 20) + 1536, 700_000];
 const BASES: [u64; 2] = [0, 2 << 20];
@@ -101,170 +98,6 @@ fn nbd(
     (Box::new(export.on_shard(&extents())), Some(server))
 }
 
-/// A shard's side of a back end.
-struct Rig {
-    ring: Ring,
-    pool: Pool,
-    back_end: Box<dyn BackEnd>,
-    jobs: BTreeMap<u32, Job>,
-    done: BTreeMap<u32, (Job, Result<(), DeviceError>)>,
-    next: u32,
-    _server: Option<Server>,
-    _directory: TempDir,
-}
-
-impl Rig {
-    fn new(make: impl FnOnce(&Path) -> (Box<dyn BackEnd>, Option<Server>)) -> Self {
-        let directory = TempDir::new().unwrap();
-        let (mut back_end, server) = make(directory.path());
-        let mut pool = Pool::new();
-        let mut ring = Ring::new(pool.arena()).unwrap();
-        back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
-        let (jobs, done) = (BTreeMap::new(), BTreeMap::new());
-        let (_server, _directory) = (server, directory);
-        Self { ring, pool, back_end, jobs, done, next: 0, _server, _directory }
-    }
-
-    /// Begins a job; answers its name.
-    fn start(&mut self, mut job: Job) -> u32 {
-        let id = self.next;
-        self.next += 1;
-        let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-        let step = self.back_end.start(id, &mut job, &mut io);
-        self.jobs.insert(id, job);
-        self.note(id, step);
-        self.go_on();
-        id
-    }
-
-    fn note(&mut self, id: u32, step: Step) {
-        if let Step::Done(result) = step {
-            let job = self.jobs.remove(&id).expect("a job is over once");
-            self.done.insert(id, (job, result));
-        }
-    }
-
-    fn go_on(&mut self) {
-        while let Some(id) = self.back_end.unblocked() {
-            let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-            let job = self.jobs.get_mut(&id).expect("only jobs that are not over go on");
-            let step = self.back_end.resume(id, job, &mut io);
-            self.note(id, step);
-        }
-    }
-
-    /// Waits until all jobs are over.
-    fn settle(&mut self) {
-        let (mut finished, mut waits) = (Vec::new(), 0);
-        while !self.jobs.is_empty() {
-            self.ring.wait(Some(Duration::from_secs(1))).unwrap();
-            self.ring.reap(&mut finished);
-            waits = if finished.is_empty() { waits + 1 } else { 0 };
-            assert!(waits < 60, "{} jobs never end", self.jobs.len());
-            for Finished { token, keep, result } in finished.drain(..) {
-                let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-                match token {
-                    Token::Job { job: id, step } => {
-                        let job = self.jobs.get_mut(&id).expect("nothing of a job comes after it");
-                        let step = self.back_end.finished(id, step, job, (keep, result), &mut io);
-                        self.note(id, step);
-                    }
-                    Token::BackEnd(what) => self.back_end.heard(what, (keep, result), &mut io),
-                    token => panic!("{token:?}"),
-                }
-                self.go_on();
-            }
-        }
-    }
-
-    fn job(&mut self, disk: u32, kind: Kind, offset: u64, bytes: u64) -> Job {
-        let mut job = Job::new(disk, kind, offset, bytes);
-        if matches!(kind, Kind::Read | Kind::Write) {
-            job.at = size(offset % BLOCK);
-            job.buffer = Some(self.pool.take((job.at + size(bytes)).next_multiple_of(4096)));
-        }
-        job
-    }
-
-    fn writing(&mut self, disk: u32, offset: u64, data: &[u8]) -> Job {
-        let job = self.job(disk, Kind::Write, offset, data.len() as u64);
-        job.buffer.as_ref().unwrap().put(job.at, data);
-        job
-    }
-
-    /// Runs a job to its end.
-    fn run(&mut self, job: Job) -> Result<Job, DeviceError> {
-        let id = self.start(job);
-        self.settle();
-        let (job, result) = self.done.remove(&id).unwrap();
-        result.map(|()| job)
-    }
-
-    fn ask(&mut self, disk: u32, kind: Kind, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        let job = self.job(disk, kind, offset, bytes);
-        let job = self.run(job)?;
-        self.pool_back(job);
-        Ok(())
-    }
-
-    fn pool_back(&mut self, job: Job) {
-        if let Some(buffer) = job.buffer {
-            self.pool.give_back(buffer);
-        }
-    }
-
-    fn write(&mut self, disk: u32, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        let job = self.writing(disk, offset, data);
-        self.run(job).map(|job| self.pool_back(job))
-    }
-
-    fn read(&mut self, disk: u32, offset: u64, bytes: u64) -> Result<Vec<u8>, DeviceError> {
-        let job = self.job(disk, Kind::Read, offset, bytes);
-        let job = self.run(job)?;
-        let data = got(&job);
-        self.pool_back(job);
-        Ok(data)
-    }
-}
-
-fn got(job: &Job) -> Vec<u8> {
-    let mut data = vec![0; size(job.bytes)];
-    job.buffer.as_ref().unwrap().get(job.at, &mut data);
-    data
-}
-
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap()
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn bytes(&mut self, len: u64) -> Vec<u8> {
-        (0..len).map(|_| self.next().to_le_bytes()[0]).collect()
-    }
-
-    /// An extent of the disk: often short, sometimes on blocks.
-    fn extent(&mut self, len: u64) -> (u64, u64) {
-        let most = [1, 600, 5000, REQUEST_MAX][size(self.below(4))];
-        let (mut offset, mut bytes) = (self.below(len), 1 + self.below(most));
-        if self.below(3) == 0 {
-            (offset, bytes) = (offset / BLOCK * BLOCK, bytes.next_multiple_of(BLOCK));
-        }
-        (offset, bytes.min(len - offset))
-    }
-}
-
 /// Runs a test for each kind, and says which one failed.
 fn each(test: impl Fn(&mut Rig)) {
     for (name, make) in KINDS {
@@ -286,7 +119,7 @@ fn what_was_written_is_read() {
         for round in 0..250u32 {
             let disk = random.below(2);
             let len = SIZES[size(disk)];
-            let (offset, bytes) = random.extent(len);
+            let (offset, bytes) = random.extent(len, REQUEST_MAX);
             let range = size(offset)..size(offset + bytes);
             let model = &mut models[size(disk)];
             let disk = u32::try_from(disk).unwrap();
@@ -411,7 +244,7 @@ fn everything_asked_ends_once() {
         let kinds = [Kind::Read, Kind::Write, Kind::Flush, Kind::Zeroes, Kind::Trim];
         let kinds = &kinds[..if can.zero && can.trim { 5 } else { 3 }];
         for _ in 0..1000 {
-            let (offset, bytes) = random.extent(SIZES[1]);
+            let (offset, bytes) = random.extent(SIZES[1], REQUEST_MAX);
             let kind = kinds[size(random.below(kinds.len() as u64))];
             let bytes = if kind == Kind::Flush { 0 } else { bytes.min(20_000) };
             let job = rig.job(1, kind, if bytes == 0 { 0 } else { offset }, bytes);
