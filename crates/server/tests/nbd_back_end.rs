@@ -183,6 +183,23 @@ fn nonsense_ends_in_errors() {
     assert!(Export::open(&server.uri, None).is_err());
 }
 
+/// A server that takes requests and says nothing is left, and its requests fail.
+#[test]
+fn silence_ends_too() {
+    let server = TestServer::start(Conduct::Silent, size(MIB));
+    let mut rig = Rig::new(|_| {
+        let export = Export::open(&server.uri, None).unwrap();
+        let export = export.with_patience(Duration::from_millis(120));
+        (Box::new(export.on_shard(&[(0, MIB)])), None)
+    });
+    for at in 0..300 {
+        let job = rig.job(0, Kind::Read, at * 512, 512);
+        rig.start(job);
+    }
+    rig.settle();
+    assert!(rig.done.values().all(|(_, result)| *result == Err(EIO)));
+}
+
 fn daemon(directory: &Path) -> Server {
     let text = "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n[[device]]\nname = \"d\"\n\
                 back_end = \"file:DIRECTORY\"\nqueue_depth = 8\n\

@@ -35,9 +35,10 @@ pub type NbdBackEnd = BlockBackEnd<Remote>;
 const ASKED_MAX: u32 = 128;
 /// The longest transfer in bytes: what servers that don't say take.
 const TRANSFER_MAX: u64 = 32 << 20;
-/// How often silence is looked for, and for how many looks a request may wait.
-const LOOK: Duration = Duration::from_secs(5);
-const LOOKS_MAX: u64 = 6;
+/// How long a request may wait for its reply, unless a test is in a hurry.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Looks for silence in that time.
+const LOOKS_MAX: u32 = 6;
 
 const EIO: i32 = -libc::EIO;
 
@@ -53,6 +54,7 @@ struct Terms {
     flags: TransmissionFlags,
     min: u32,
     max: u32,
+    patience: Duration,
 }
 
 /// A request that has no reply yet.
@@ -165,7 +167,7 @@ impl Remote {
             self.lines[at as usize].ask(token(at, SEND), header.to_bytes(), data, io);
             if !self.timing {
                 self.timing = true;
-                io.ring.timer(token(0, TIME), LOOK);
+                io.ring.timer(token(0, TIME), self.terms.patience / LOOKS_MAX);
             }
         }
     }
@@ -278,14 +280,14 @@ impl Remote {
     fn looked(&mut self, io: &mut Io<'_>) {
         self.look += 1;
         for at in (0..).take(self.lines.len()) {
-            let late = |ask: &Ask| ask.line == Some(at) && ask.look + LOOKS_MAX < self.look;
+            let late = |ask: &Ask| ask.line == Some(at) && ask.look + u64::from(LOOKS_MAX) < self.look;
             if self.asks.iter().any(|(_, ask)| late(ask)) {
-                self.lose(at, &"no answer for 30 s", io);
+                self.lose(at, &"a request was not answered in time", io);
             }
         }
         self.timing = !self.asks.is_empty();
         if self.timing {
-            io.ring.timer(token(0, TIME), LOOK);
+            io.ring.timer(token(0, TIME), self.terms.patience / LOOKS_MAX);
         }
     }
 

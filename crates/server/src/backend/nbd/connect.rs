@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use disktime_client::{ExportInfo, Options, Transmission, TransmissionFlags, Uri};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{NbdBackEnd, Remote, Terms};
+use super::{NbdBackEnd, PATIENCE, Remote, Terms};
 use crate::backend::Abilities;
 use crate::buffers::ALIGN;
 use crate::shard::wake;
@@ -32,6 +32,7 @@ pub struct Export {
     lines: Vec<Transmission>,
     info: ExportInfo,
     connector: Connector,
+    patience: Duration,
 }
 
 /// Where new connections come from.
@@ -70,7 +71,13 @@ impl Export {
             lines.push(dial(uri, &info)?);
         }
         let connector = Connector::start(uri.clone(), info.clone())?;
-        Ok(Self { uri: uri.clone(), lines, info, connector })
+        Ok(Self { uri: uri.clone(), lines, info, connector, patience: PATIENCE })
+    }
+
+    /// Gives connections up when a request has waited for so long; 30 s unless it is said.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Its size in bytes.
@@ -95,7 +102,7 @@ impl Export {
     pub fn on_shard(self, extents: &[(u64, u64)]) -> NbdBackEnd {
         let abilities = self.abilities();
         let (flags, sizes) = (self.info.flags, self.info.block_sizes);
-        let terms = Terms { flags, min: sizes.min(), max: sizes.max() };
+        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), patience: self.patience };
         let remote =
             Remote::new(self.uri.to_string(), terms, self.lines, self.connector, extents.len());
         NbdBackEnd::on(remote, sizes.min() > 1, extents, abilities)
