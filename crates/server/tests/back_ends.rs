@@ -44,7 +44,7 @@ const KINDS: &[(&str, Make)] = &[
     ("raid0 of 3 by 4 KiB", |directory| (raid0(directory, 3, 4 << 10), None)),
     ("raid0 of 2 by 1 MiB", |directory| (raid0(directory, 2, 1 << 20), None)),
     ("nbd", |directory| nbd(directory, "back_end = \"memory\"", None)),
-    ("nbd, one connection, a file", |directory| {
+    ("nbd, one TCP connection, a file", |directory| {
         nbd(directory, "back_end = \"file:DIRECTORY\"\nqueue_depth = 8", Some(1))
     }),
     ("faulty without faults", |_| (Box::new(Faulty::new(memory(), Vec::new())), None)),
@@ -88,12 +88,14 @@ fn nbd(
     connections: Option<u32>,
 ) -> (Box<dyn BackEnd>, Option<Server>) {
     let text = format!(
-        "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n[[device]]\nname = \"d\"\n{device}\n\
+        "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\", \"tcp:127.0.0.1:0\"]\n[[device]]\nname = \"d\"\n{device}\n\
          [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"4MiB\"\nreserve = \"50%\"\n"
     );
     let text = text.replace("DIRECTORY", directory.to_str().unwrap());
     let server = Server::start(Config::parse(&text).unwrap()).unwrap();
-    let export = Export::open(&server.vdisks()[0].uris[0].parse().unwrap(), connections).unwrap();
+    let uris = &server.vdisks()[0].uris;
+    let uri = if connections == Some(1) { uris.last() } else { uris.first() };
+    let export = Export::open(&uri.unwrap().parse().unwrap(), connections).unwrap();
     assert_eq!(export.size(), DEVICE);
     (Box::new(export.on_shard(&extents())), Some(server))
 }

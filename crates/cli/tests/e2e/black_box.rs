@@ -212,7 +212,8 @@ fn a_device_that_is_no_server_is_refused_with_what_to_do() {
         assert!(!output.status.success() && errors.contains(says), "{says} in {errors}");
     };
     refused(BOXED, "device box: its back end can't be opened: unix:");
-    let striped = BOXED.replace("nbd+unix:///?socket=DIRECTORY/box.sock", "raid0:DIRECTORY/a,DIRECTORY/b");
+    let striped =
+        BOXED.replace("nbd+unix:///?socket=DIRECTORY/box.sock", "raid0:DIRECTORY/a,DIRECTORY/b");
     refused(&striped, "b: it has 100 bytes, less than a chunk");
     refused(&striped.replace(",DIRECTORY/b", ""), "raid0 has 2 to 32 paths");
 }

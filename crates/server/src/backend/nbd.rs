@@ -280,7 +280,8 @@ impl Remote {
     fn looked(&mut self, io: &mut Io<'_>) {
         self.look += 1;
         for at in (0..).take(self.lines.len()) {
-            let late = |ask: &Ask| ask.line == Some(at) && ask.look + u64::from(LOOKS_MAX) < self.look;
+            let late =
+                |ask: &Ask| ask.line == Some(at) && ask.look + u64::from(LOOKS_MAX) < self.look;
             if self.asks.iter().any(|(_, ask)| late(ask)) {
                 self.lose(at, &"a request was not answered in time", io);
             }

@@ -120,7 +120,7 @@ impl Connector {
                 let taken = give.send((line, connection)).is_ok();
                 wake(&wakes);
                 taken
-            })
+            });
         };
         std::thread::Builder::new().name("nbd-connect".to_owned()).spawn(run)?;
         Ok(Self { wanted, found, wakeup })
