@@ -21,10 +21,15 @@ Examples:
 A configuration:
   [server]
   nbd = [\"unix:/tmp/disktime.sock\"]
+  state = \"/var/lib/disktime\"         # where layouts of block devices and exports are recorded
 
   [[device]]
   name = \"disk\"
-  back_end = \"file:/srv/disktime\"     # a directory, an image, a block device; or \"memory\"
+  back_end = \"file:/srv/disktime\"     # a directory, an image, a block device; or one of
+                                      #   \"memory\"
+                                      #   \"raid0:/dev/sdx,/dev/sdy\"   (also: chunk)
+                                      #   \"nbd://HOST:PORT/EXPORT\"   (also: connections)
+                                      #   \"nbd+unix:///EXPORT?socket=PATH\"
   emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
   profile = \"disk.json\"               # from `disktime device profile`; promises need one
 

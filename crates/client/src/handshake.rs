@@ -1,6 +1,7 @@
 //! Opening: connect, then hand bytes to the sans-IO handshake until it is over or time is up.
 
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 
 use disktime_nbd::reply::ReplyStyle;
 use disktime_nbd::{
@@ -54,6 +55,31 @@ pub(crate) struct Opened {
     pub(crate) socket: Socket,
     pub(crate) export: ExportInfo,
     pub(crate) parser: ReplyParser,
+}
+
+/// A connection in the transmission phase for a caller who moves its bytes, on a ring of their own
+/// say: requests are [`disktime_nbd::RequestHeader`]s, and the parser finds their replies.
+#[derive(Debug)]
+pub struct Transmission {
+    /// The socket; it blocks, without a timeout.
+    pub socket: OwnedFd,
+    /// The export as the server described it.
+    pub export: ExportInfo,
+    /// It has seen all bytes that came so far.
+    pub parser: ReplyParser,
+}
+
+impl Transmission {
+    /// Connects to an export.
+    ///
+    /// # Errors
+    /// Why there is no connection: no server, a refusal, a timeout, nonsense.
+    pub fn open(uri: &Uri, options: Options) -> Result<Self, ConnectError> {
+        let Opened { socket, export, parser } = open(uri, options)?;
+        let failed = |errno| ConnectError::Socket { address: uri.address.clone(), errno };
+        let socket = socket.into_blocking().map_err(failed)?;
+        Ok(Self { socket, export, parser })
+    }
 }
 
 pub(crate) fn open(uri: &Uri, options: Options) -> Result<Opened, ConnectError> {

@@ -27,7 +27,7 @@ pub use disktime_nbd::{
 pub use disktime_workload as workload;
 pub use disktime_workload::{Duration, Instant};
 pub use error::{ConnectError, ConnectionError, RequestError};
-pub use handshake::{Options, list, list_with};
+pub use handshake::{Options, Transmission, list, list_with};
 pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};
 pub use profile::{ProfileError, ProfileTarget};
 pub use rustix::io::Errno;

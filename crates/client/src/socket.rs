@@ -73,6 +73,12 @@ impl Socket {
         }
     }
 
+    /// The socket alone, without the time limit that connecting has set.
+    pub(crate) fn into_blocking(self) -> Result<OwnedFd, Errno> {
+        set_socket_timeout(&self.0, Timeout::Send, None)?;
+        Ok(self.0)
+    }
+
     /// Takes what has arrived, `None` if nothing has.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         loop {

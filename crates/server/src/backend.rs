@@ -12,38 +12,21 @@ use disktime_nbd::NbdError;
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::ring::{Keep, Ring};
 
+mod blocks;
+pub mod delayed;
 pub mod faulty;
 mod file;
+mod kind;
 mod memory;
+mod nbd;
 mod ranges;
+pub mod traced;
 
+pub use blocks::BlockBackEnd;
 pub use file::{FileBackEnd, OneFile};
+pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};
 pub use memory::MemoryBackEnd;
-
-/// The back ends there are: `memory`, or `file:PATH`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum BackEndKind {
-    /// Contents in this process's memory, gone when it ends.
-    Memory,
-    /// Extents of a regular file or block device; or one raw file per virtual disk in a directory,
-    /// which is made if nothing is there.
-    File(std::path::PathBuf),
-}
-
-impl std::str::FromStr for BackEndKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "memory" => Ok(Self::Memory),
-            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            _ => Err(format!(
-                "`{text}` is no back end: use `memory`, or `file:PATH` of a directory, a \
-                 regular file or a block device"
-            )),
-        }
-    }
-}
+pub use nbd::{Export, NbdBackEnd};
 
 /// A piece at a back end.
 pub struct Job {
@@ -65,7 +48,7 @@ pub struct Job {
     /// whole blocks.
     pub at: usize,
     /// What the back end remembers between steps.
-    pub(crate) stage: file::Stage,
+    pub(crate) stage: blocks::Stage,
 }
 
 impl Job {
@@ -81,7 +64,7 @@ impl Job {
             no_hole: false,
             buffer: None,
             at: 0,
-            stage: file::Stage::default(),
+            stage: blocks::Stage::default(),
         }
     }
 
@@ -144,25 +127,51 @@ pub struct Io<'a> {
     pub pool: &'a mut Pool,
 }
 
+/// What a back end can be asked beside reads and flushes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abilities {
+    /// Anything that changes bytes.
+    pub write: bool,
+    /// Freeing extents.
+    pub trim: bool,
+    /// Zeroing them without data.
+    pub zero: bool,
+}
+
+impl Abilities {
+    /// Everything, or everything but freeing and zeroing.
+    #[must_use]
+    pub const fn all(frees: bool) -> Self {
+        Self { write: true, trim: frees, zero: frees }
+    }
+}
+
 /// Stores bytes. Called on the shard's thread alone, and never blocks.
 pub trait BackEnd {
+    /// Called once, before anything else: what waits from the start (for a server's replies, say)
+    /// goes to the ring.
+    fn begin(&mut self, _io: &mut Io<'_>) {}
     /// Begins a job under a name that is not in use.
     fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
     /// An operation of the job is over: its memory and its result.
     fn finished(
         &mut self,
         id: u32,
-        step: u8,
+        step: u32,
         job: &mut Job,
         done: (Keep, i32),
         io: &mut Io<'_>,
     ) -> Step;
-    /// A job that waited for another and can go on, with [`resume`](Self::resume).
+    /// An operation of no one job ([`crate::ring::Token::BackEnd`]) is over.
+    fn heard(&mut self, _what: u32, _done: (Keep, i32), _io: &mut Io<'_>) {}
+    /// A job that waited for another job, or for something [`heard`](Self::heard), and can go on.
+    /// The caller asks again after every call until there is none, and calls
+    /// [`resume`](Self::resume) after each that it is told.
     fn unblocked(&mut self) -> Option<u32>;
-    /// Goes on with an unblocked job.
+    /// Goes on with the job that was named last.
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
-    /// Whether it can free extents (trim) and zero them without data.
-    fn frees(&self) -> bool;
+    /// What it can be asked.
+    fn abilities(&self) -> Abilities;
 }
 
 /// The whole blocks that an extent touches.

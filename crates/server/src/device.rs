@@ -6,7 +6,9 @@ use std::path::Path;
 use disktime_core::{Change, ChangeError, Engine, Event, Limits, Profile, StreamId, StreamSpec};
 
 use crate::backend::faulty::{Fault, Faulty};
-use crate::backend::{BackEnd, BackEndKind, FileBackEnd, MemoryBackEnd, OneFile};
+use crate::backend::{
+    Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile,
+};
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
 use crate::frontend::nbd::REQUESTS_MAX;
@@ -37,6 +39,8 @@ pub(crate) struct Ground {
 enum Storage {
     Memory(MemoryBackEnd),
     File(FileBackEnd),
+    /// With the virtual disks' extents of it.
+    Nbd(Box<Export>, Vec<(u64, u64)>),
 }
 
 impl Opened {
@@ -57,6 +61,22 @@ impl Opened {
                     Self::laid_out(device, Storage::File(storage))
                 }
             },
+            BackEndKind::Raid0 { members, chunk } => {
+                let file = OneFile::striped(members, *chunk).map_err(named)?;
+                Self::in_one_file(device, &file, &members[0], state)
+            }
+            BackEndKind::Nbd { uri, connections } => {
+                let export = Export::open(uri, *connections).map_err(named)?;
+                let record = Record::of(Path::new(""), &device.name, state);
+                let record = record.naming(device.back_end.identity());
+                if state.is_none() {
+                    let error = RecordError::Remote(uri.to_string());
+                    return Err(StartError::Record { device: device.name.clone(), error });
+                }
+                Self::placed(device, export.size(), record, |extents| {
+                    Storage::Nbd(Box::new(export), extents.to_vec())
+                })
+            }
         }?;
         device.check_zones(opened.ground.size)?;
         if let Some(path) = &device.profile {
@@ -84,23 +104,38 @@ impl Opened {
         path: &Path,
         state: Option<&Path>,
     ) -> Result<Self, StartError> {
-        let of = |error| StartError::Record { device: device.name.clone(), error };
         if file.block_device && state.is_none() {
-            return Err(of(RecordError::NoState(path.to_owned())));
+            let error = RecordError::NoState(path.to_owned());
+            return Err(StartError::Record { device: device.name.clone(), error });
         }
-        let record = Record::of(path, &device.name, state);
+        let mut record = Record::of(path, &device.name, state);
+        if matches!(device.back_end, BackEndKind::Raid0 { .. }) {
+            record = record.naming(device.back_end.identity());
+        }
+        Self::placed(device, file.size, record, |extents| {
+            Storage::File(FileBackEnd::extents(file, extents))
+        })
+    }
+
+    /// The virtual disks are extents of a device of so many bytes, and stay where they are.
+    fn placed(
+        device: &DeviceConfig,
+        size: u64,
+        record: Record,
+        storage: impl FnOnce(&[(u64, u64)]) -> Storage,
+    ) -> Result<Self, StartError> {
+        let of = |error| StartError::Record { device: device.name.clone(), error };
         let recorded = record.load().map_err(of)?;
-        let blocks = file.size / ALIGN as u64 * ALIGN as u64;
+        let blocks = size / ALIGN as u64 * ALIGN as u64;
         let room = device.capacity().unwrap_or(u64::MAX).min(blocks);
         let layout = device.lay_out(room, &recorded);
         let layout =
             layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })?;
-        let ground = Ground::new(device, &layout, Some(device.capacity().unwrap_or(file.size)));
+        let ground = Ground::new(device, &layout, Some(device.capacity().unwrap_or(size)));
         let sizes = device.vdisks.iter().map(|vdisk| vdisk.size);
         let extents: Vec<_> = ground.bases.iter().copied().zip(sizes).collect();
-        let storage = Storage::File(FileBackEnd::extents(file, &extents));
         let new = (layout != recorded).then_some((record, layout));
-        Ok(Self { storage, ground, new })
+        Ok(Self { storage: storage(&extents), ground, new })
     }
 
     /// Records where new virtual disks lie, before any byte is written to them.
@@ -110,10 +145,11 @@ impl Opened {
         record.save(&layout).map_err(of)
     }
 
-    pub(crate) fn frees(&self) -> bool {
+    pub(crate) fn abilities(&self) -> Abilities {
         match &self.storage {
-            Storage::Memory(back_end) => back_end.frees(),
-            Storage::File(back_end) => back_end.frees(),
+            Storage::Memory(back_end) => back_end.abilities(),
+            Storage::File(back_end) => back_end.abilities(),
+            Storage::Nbd(export, _) => export.abilities(),
         }
     }
 
@@ -121,6 +157,7 @@ impl Opened {
         let back_end: Box<dyn BackEnd> = match self.storage {
             Storage::Memory(back_end) => Box::new(back_end),
             Storage::File(back_end) => Box::new(back_end),
+            Storage::Nbd(export, extents) => Box::new(export.on_shard(&extents)),
         };
         if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
     }

@@ -34,8 +34,10 @@ pub enum Token {
         /// Which job.
         job: u32,
         /// Which of its parts.
-        step: u8,
+        step: u32,
     },
+    /// Something of the back end itself, which knows what it means.
+    BackEnd(u32),
 }
 
 /// Memory that an operation uses.
@@ -46,6 +48,8 @@ pub enum Keep {
     Buffer(Buffer),
     /// A message.
     Message(Box<Message>),
+    /// A span of time.
+    Span(Box<types::Timespec>),
 }
 
 /// A finished operation.
@@ -254,6 +258,13 @@ impl Ring {
     pub fn allocate(&mut self, token: Token, fd: RawFd, offset: u64, len: u64, mode: i32) {
         let entry = opcode::Fallocate::new(types::Fd(fd), len).offset(offset).mode(mode).build();
         self.start(token, Keep::Nothing, entry);
+    }
+
+    /// Lets a span of time pass.
+    pub fn timer(&mut self, token: Token, span: Duration) {
+        let span = Box::new(types::Timespec::from(span));
+        let entry = opcode::Timeout::new(&raw const *span).build();
+        self.start(token, Keep::Span(span), entry);
     }
 
     fn start(&mut self, token: Token, keep: Keep, entry: squeue::Entry) {

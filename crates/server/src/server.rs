@@ -9,6 +9,7 @@ use disktime_core::StreamId;
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
 use crate::config::{Config, ConfigError, DeviceConfig, Listen};
 use crate::desk::{Catalog, Desk, Entry, Listener};
@@ -197,7 +198,7 @@ impl Server {
         let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
         let engine = back_end.ground.engine(device).map_err(refused)?;
         back_end.record(&device.name)?;
-        let frees = back_end.frees();
+        let abilities = back_end.abilities();
         let ground = back_end.ground.clone();
         let mut vdisks = Vec::new();
         for (at, (vdisk, base)) in device.vdisks.iter().zip(&ground.bases).enumerate() {
@@ -211,7 +212,7 @@ impl Server {
             vdisks.push(Vdisk::new(vdisk.name.clone(), base, stats_here, recorder));
             let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
             let (name, on) = (vdisk.name.clone(), device.name.clone());
-            let info = export(device, &vdisk.name, vdisk.size, frees);
+            let info = export(device, &vdisk.name, vdisk.size, abilities);
             let at = u32::try_from(at).expect("streams are bounded");
             catalog.0.push(Entry { info, shard: index, vdisk: at });
             self.vdisks.push(VdiskView { name, device: on, uris, stats });
@@ -317,11 +318,15 @@ impl Drop for Server {
     }
 }
 
-fn export(device: &DeviceConfig, name: &str, size_bytes: u64, frees: bool) -> ExportInfo {
+fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) -> ExportInfo {
     let mut flags =
         TransmissionFlags::FLUSH.with(TransmissionFlags::FUA).with(TransmissionFlags::MULTI_CONN);
-    if frees {
-        flags = flags.with(TransmissionFlags::TRIM).with(TransmissionFlags::WRITE_ZEROES);
+    for (can, flag) in [
+        (can.trim, TransmissionFlags::TRIM),
+        (can.zero, TransmissionFlags::WRITE_ZEROES),
+        (!can.write, TransmissionFlags::READ_ONLY),
+    ] {
+        flags = if can { flags.with(flag) } else { flags };
     }
     if device.emulate.is_some() {
         flags = flags.with(TransmissionFlags::ROTATIONAL);

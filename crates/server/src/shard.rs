@@ -15,7 +15,7 @@ use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId};
 use disktime_nbd::Session;
 use slab::Slab;
 
-use crate::backend::{BackEnd, DeviceError, Job};
+use crate::backend::{BackEnd, DeviceError, Io, Job};
 use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
@@ -152,11 +152,12 @@ impl Shard {
     ///
     /// # Errors
     /// If the kernel gives no ring.
-    pub fn new(parts: Parts) -> io::Result<Self> {
+    pub fn new(mut parts: Parts) -> io::Result<Self> {
         let pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
         let mut pool = pool;
         listen(&mut ring, &mut pool, &parts.wakeup);
+        parts.back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
         Ok(Self {
             ring,
             pool,
@@ -208,6 +209,11 @@ impl Shard {
                 self.touched.push(client);
             }
             (Token::Job { job, step }, keep) => self.job_finished(job, step, keep, result),
+            (Token::BackEnd(what), keep) => {
+                let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
+                self.back_end.heard(what, (keep, result), &mut io);
+                self.go_on();
+            }
             (token, _) => unreachable!("{token:?} comes back with the memory it went with"),
         }
     }

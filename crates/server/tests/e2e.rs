@@ -45,8 +45,10 @@ reserve = "70%"
             path = directory.path().display()
         );
         let text = text.replace("DIRECTORY", directory.path().to_str().unwrap());
-        let image = std::fs::File::create(directory.path().join("image")).unwrap();
-        image.set_len(66 << 20).unwrap();
+        for (name, mib) in [("image", 66), ("m0", 33), ("m1", 34)] {
+            let image = std::fs::File::create(directory.path().join(name)).unwrap();
+            image.set_len(mib << 20).unwrap();
+        }
         let faults: Vec<_> = faults.iter().map(|fault| (0, fault.clone())).collect();
         let server = Server::start_with_faults(Config::parse(&text).unwrap(), &faults).unwrap();
         Self { server, directory }
@@ -99,7 +101,8 @@ fn nap() {
 
 const MEMORY: &str = "back_end = \"memory\"";
 const FILE: &str = "back_end = \"file:DIRECTORY\"\nqueue_depth = 8";
-/// Extents of one file.
+/// Extents of stripes, and of one file.
+const STRIPES: &str = "back_end = \"raid0:DIRECTORY/m0,DIRECTORY/m1\"\nqueue_depth = 8";
 const EXTENTS: &str = "back_end = \"file:DIRECTORY/image\"\nqueue_depth = 8";
 
 fn request(command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
@@ -168,7 +171,7 @@ fn beside_a_good_client(fixture: &Fixture, hostile: impl FnOnce()) {
 
 #[test]
 fn garbage_and_truncation_in_any_state_harm_nobody() {
-    for device in [MEMORY, FILE, EXTENTS] {
+    for device in [MEMORY, FILE, EXTENTS, STRIPES] {
         let fixture = Fixture::new(device, &[]);
         beside_a_good_client(&fixture, || {
             let mut random = Random(7);
@@ -287,13 +290,19 @@ fn beside_a_good_client_while_connected(fixture: &Fixture, hostile: impl FnOnce(
 
 #[test]
 fn errors_of_the_device_reach_the_client_that_caused_them_and_no_other() {
-    let fault = |disk, kind, extent, error| Fault { disk, kind, extent, error: DeviceError(error) };
+    let fault = |disk, kind, extent, error| Fault {
+        disk,
+        kind,
+        extent,
+        every: 1,
+        error: DeviceError(error),
+    };
     let faults = [
         fault(0, Kind::Read, 8192..12288, 5),
         fault(0, Kind::Write, 0..4096, 28),
         fault(0, Kind::Flush, 0..0, 5),
     ];
-    for device in [MEMORY, FILE, EXTENTS] {
+    for device in [MEMORY, FILE, EXTENTS, STRIPES] {
         let fixture = Fixture::new(device, &faults);
         let (mut a, mut b) = (fixture.connect("a"), fixture.connect("b"));
         let error = |result: Result<(), RequestError>| match result {
@@ -340,7 +349,7 @@ fn overlapping_unaligned_writers_keep_each_others_bytes() {
 
 #[test]
 fn unaligned_requests_of_every_shape_read_back() {
-    for device in [MEMORY, FILE, EXTENTS] {
+    for device in [MEMORY, FILE, EXTENTS, STRIPES] {
         let fixture = Fixture::new(device, &[]);
         let mut client = fixture.connect("a");
         let mut model = vec![0u8; 1 << 20];

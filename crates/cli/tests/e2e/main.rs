@@ -3,6 +3,7 @@
 //! A test whose tool is missing says so (see CONTRIBUTING.md) and returns.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+mod black_box;
 mod device;
 mod durability;
 mod live_changes;

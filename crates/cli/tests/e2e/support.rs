@@ -104,7 +104,11 @@ reserve = "50%"
 impl Daemon {
     /// Serves these devices and virtual disks.
     pub fn start(disks: &str) -> Self {
-        let directory = TempDir::new().unwrap();
+        Self::start_configured(TempDir::new().unwrap(), disks)
+    }
+
+    /// Serves these devices and virtual disks out of a directory.
+    pub fn start_configured(directory: TempDir, disks: &str) -> Self {
         write_config(directory.path(), disks);
         Self::start_in(directory)
     }

@@ -8,7 +8,7 @@ use crate::support::{DISKS, Daemon, finish, python, run, words};
 /// Bytes that are not a whole number of blocks.
 const ODD: usize = 33_333_333;
 
-fn noise(len: usize) -> Vec<u8> {
+pub fn noise(len: usize) -> Vec<u8> {
     let mut x = 1u64;
     let mut next = || {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

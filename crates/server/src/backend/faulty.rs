@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use disktime_core::Kind;
 
-use super::{BackEnd, DeviceError, Io, Job, Step};
+use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::Keep;
 
 /// Jobs that fail.
@@ -17,33 +17,51 @@ pub struct Fault {
     pub kind: Kind,
     /// that touch these bytes (a flush touches all),
     pub extent: Range<u64>,
+    /// each so many-th of them (1: all; 0: none),
+    pub every: u32,
     /// fail with this error.
     pub error: DeviceError,
+}
+
+impl Fault {
+    fn hits(&self, job: &Job) -> bool {
+        let end = job.offset.saturating_add(job.bytes);
+        let touches = self.extent.start < end && job.offset < self.extent.end;
+        self.disk == job.disk && self.kind == job.kind && (touches || job.kind == Kind::Flush)
+    }
 }
 
 /// Another back end, with faults.
 pub struct Faulty {
     inner: Box<dyn BackEnd>,
-    faults: Vec<Fault>,
+    /// With the jobs of each so far.
+    faults: Vec<(Fault, u32)>,
 }
 
 impl Faulty {
     /// Wraps a back end.
     #[must_use]
     pub fn new(inner: Box<dyn BackEnd>, faults: Vec<Fault>) -> Self {
-        Self { inner, faults }
+        Self { inner, faults: faults.into_iter().map(|fault| (fault, 0)).collect() }
     }
 }
 
 impl BackEnd for Faulty {
+    fn begin(&mut self, io: &mut Io<'_>) {
+        self.inner.begin(io);
+    }
+
     fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        let extent = job.extent();
-        let hit = |fault: &&Fault| {
-            let touches = fault.extent.start < extent.end && extent.start < fault.extent.end;
-            fault.disk == job.disk && fault.kind == job.kind && (touches || job.kind == Kind::Flush)
-        };
-        match self.faults.iter().find(hit) {
-            Some(fault) => Step::Done(Err(fault.error)),
+        let mut error = None;
+        for (fault, seen) in self.faults.iter_mut().filter(|(fault, _)| fault.hits(job)) {
+            *seen += 1;
+            if *seen == fault.every {
+                *seen = 0;
+                error = error.or(Some(fault.error));
+            }
+        }
+        match error {
+            Some(error) => Step::Done(Err(error)),
             None => self.inner.start(id, job, io),
         }
     }
@@ -51,12 +69,16 @@ impl BackEnd for Faulty {
     fn finished(
         &mut self,
         id: u32,
-        step: u8,
+        step: u32,
         job: &mut Job,
         done: (Keep, i32),
         io: &mut Io<'_>,
     ) -> Step {
         self.inner.finished(id, step, job, done, io)
+    }
+
+    fn heard(&mut self, what: u32, done: (Keep, i32), io: &mut Io<'_>) {
+        self.inner.heard(what, done, io);
     }
 
     fn unblocked(&mut self) -> Option<u32> {
@@ -67,7 +89,7 @@ impl BackEnd for Faulty {
         self.inner.resume(id, job, io)
     }
 
-    fn frees(&self) -> bool {
-        self.inner.frees()
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
     }
 }

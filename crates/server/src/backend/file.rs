@@ -1,79 +1,43 @@
-//! Virtual disks in files, one raw file for each or extents of one file or block device, with
-//! direct I/O where the file system has it.
-//!
-//! Direct I/O moves whole blocks. Reads are widened to them; a write whose edges are not on block
-//! boundaries reads the blocks at its edges, puts its bytes in and writes them back, under a range
-//! lock. Disks are as long as whole blocks, so data never end inside one.
+//! Files and block devices as media, with direct I/O where the file system has it: one raw file
+//! for each virtual disk, extents of one file, or extents of stripes over several.
 
-use std::collections::VecDeque;
-use std::io;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use disktime_core::Kind;
+use super::blocks::{BLOCK, Disk, Free, Medium, Name};
+use super::{Abilities, BlockBackEnd, Io};
+use crate::ring::{Payload, Transfer};
 
-use super::{BackEnd, DeviceError, Io, Job, Step, blocks};
-use crate::buffers::{ALIGN, Buffer};
-use crate::ring::{Keep, Token, Transfer};
+mod stripes;
 
-mod disk;
-
-use disk::Disk;
-pub use disk::OneFile;
-
-const BLOCK: u64 = ALIGN as u64;
-const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
-
-/// A part of a job that is one transfer.
-#[derive(Clone, Debug)]
-struct Part {
-    /// Where in the file.
-    offset: u64,
-    /// Where in the memory.
-    range: Range<usize>,
-    /// The memory is the job's scratch blocks, not its buffer.
-    edge: bool,
-}
-
-/// Where a job is.
-#[derive(Default)]
-pub(crate) struct Stage {
-    phase: Phase,
-    parts: Vec<Option<Part>>,
-    /// Operations under way.
-    pending: u8,
-    error: Option<DeviceError>,
-    /// Two blocks for the edges of an unaligned write.
-    scratch: Option<Buffer>,
-    locked: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Phase {
-    #[default]
-    New,
-    /// Reading the edges of a write.
-    Edges,
-    /// Moving data, or syncing, or freeing.
-    Body,
-    /// Zeroing by a hole, where the file system can't zero in place.
-    Hole,
-    /// Allocating again what that freed.
-    Refill,
-    /// Making it durable.
-    Sync,
-}
+use stripes::Stripes;
 
 /// Virtual disks in files.
-pub struct FileBackEnd {
-    disks: Vec<Disk>,
-    frees: bool,
-    unblocked: VecDeque<u32>,
+pub type FileBackEnd = BlockBackEnd<Files>;
+
+/// A medium of one file, or of several that take turns.
+#[derive(Clone)]
+pub struct Files {
+    members: Vec<Arc<File>>,
+    stripes: Stripes,
 }
 
-impl FileBackEnd {
+/// A regular file or a block device that holds several virtual disks, or stripes over several.
+pub struct OneFile {
+    files: Files,
+    direct: bool,
+    /// Its size in bytes.
+    pub size: u64,
+    /// It is a block device, or one of its members is.
+    pub block_device: bool,
+}
+
+impl BlockBackEnd<Files> {
     /// Opens or makes `NAME.raw` in the directory for each virtual disk; a file that is too short
     /// is made longer, none is made shorter. Blocks; not to be called on a shard.
     ///
@@ -81,238 +45,181 @@ impl FileBackEnd {
     /// If the directory or a file can't be made or opened.
     pub fn open(directory: &Path, disks: &[(&str, u64)]) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
-        let open =
-            |(name, size): &(&str, u64)| Disk::open(&directory.join(format!("{name}.raw")), *size);
-        let disks = disks.iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        let frees = disks.iter().all(Disk::can_free);
-        Ok(Self { disks, frees, unblocked: VecDeque::new() })
+        let (mut media, mut all) = (Vec::new(), Vec::new());
+        for (at, (name, bytes)) in disks.iter().enumerate() {
+            let (files, direct) = Files::own(&directory.join(format!("{name}.raw")), *bytes)?;
+            all.push(Disk::new(at, direct, 0, *bytes));
+            media.push(files);
+        }
+        let frees = media.iter().all(Files::can_free);
+        Ok(Self::new(media, all, Abilities::all(frees)))
     }
 
     /// Virtual disks at these extents of one file, each a first byte on a block and a size, none
     /// over another.
     #[must_use]
     pub fn extents(file: &OneFile, extents: &[(u64, u64)]) -> Self {
-        let disks: Vec<_> = extents.iter().map(|(base, size)| file.disk(*base, *size)).collect();
+        let disk = |(base, bytes): &(u64, u64)| Disk::new(0, file.direct, *base, *bytes);
         // A block device frees whole sectors only and has no end to try it at: not offered yet.
-        let frees = !file.block_device && disks.iter().all(Disk::can_free);
-        Self { disks, frees, unblocked: VecDeque::new() }
-    }
-
-    fn begin(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        let disk = &self.disks[job.disk as usize];
-        match job.kind {
-            Kind::Read => {
-                job.stage.parts = vec![Some(disk.whole(job))];
-                self.transfer(id, job, io)
-            }
-            Kind::Write => {
-                let (parts, edges) = disk.write_parts(job);
-                job.stage.parts = parts;
-                if !edges {
-                    return self.transfer(id, job, io);
-                }
-                job.stage.scratch = Some(io.pool.take(2 * ALIGN));
-                job.stage.phase = Phase::Edges;
-                self.issue(id, job, io, |part| part.edge);
-                Step::Pending
-            }
-            Kind::Trim => self.free(id, job, io, Phase::Body, PUNCH),
-            Kind::Zeroes if job.no_hole => self.free(id, job, io, Phase::Body, ZERO),
-            Kind::Zeroes => self.free(id, job, io, Phase::Body, PUNCH),
-            Kind::Flush => self.sync(id, job, io),
-            Kind::Cache => Step::Done(Ok(())),
-        }
-    }
-
-    fn transfer(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        job.stage.phase = Phase::Body;
-        self.issue(id, job, io, |_| true);
-        Step::Pending
-    }
-
-    /// Starts the transfers of some of the job's parts.
-    fn issue(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>, which: impl Fn(&Part) -> bool) {
-        for step in 0..job.stage.parts.len() {
-            if job.stage.parts[step].as_ref().is_some_and(&which) {
-                self.issue_one(id, u8::try_from(step).expect("three parts"), job, io);
-            }
-        }
-    }
-
-    fn issue_one(&mut self, id: u32, step: u8, job: &mut Job, io: &mut Io<'_>) {
-        let part =
-            job.stage.parts[step as usize].as_ref().expect("only parts that exist are issued");
-        let memory = if part.edge { job.stage.scratch.as_ref() } else { job.buffer.as_ref() };
-        let transfer = Transfer {
-            fd: self.fd(job),
-            offset: self.disks[job.disk as usize].base + part.offset,
-            buffer: memory.expect("a part's memory is there while it is moved").clone(),
-            range: part.range.clone(),
-        };
-        let token = Token::Job { job: id, step };
-        if job.kind == Kind::Read || job.stage.phase == Phase::Edges {
-            io.ring.read(token, transfer);
-        } else {
-            io.ring.write(token, transfer, job.fua);
-        }
-        job.stage.pending += 1;
-    }
-
-    fn free(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>, phase: Phase, mode: i32) -> Step {
-        job.stage.phase = phase;
-        job.stage.pending += 1;
-        let token = Token::Job { job: id, step: 0 };
-        let offset = self.disks[job.disk as usize].base + job.offset;
-        io.ring.allocate(token, self.fd(job), offset, job.bytes, mode);
-        Step::Pending
-    }
-
-    fn sync(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        job.stage.phase = Phase::Sync;
-        job.stage.pending += 1;
-        io.ring.sync(Token::Job { job: id, step: 0 }, self.fd(job));
-        Step::Pending
-    }
-
-    /// All operations of a phase are over.
-    fn next_phase(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        if let Some(error) = job.stage.error.take() {
-            return self.over(id, job, io, Err(error));
-        }
-        let sparse_zeroes = job.kind == Kind::Zeroes || job.kind == Kind::Trim;
-        match job.stage.phase {
-            Phase::Edges => {
-                self.merge_edges(job);
-                self.transfer(id, job, io)
-            }
-            Phase::Hole => self.free(id, job, io, Phase::Refill, libc::FALLOC_FL_KEEP_SIZE),
-            Phase::Body | Phase::Refill if sparse_zeroes && job.fua => self.sync(id, job, io),
-            _ => self.over(id, job, io, Ok(())),
-        }
-    }
-
-    /// Puts a write's bytes into the blocks read for its edges.
-    fn merge_edges(&self, job: &mut Job) {
-        let extent = job.extent();
-        let scratch = job.stage.scratch.as_ref().expect("edges are read into scratch");
-        for part in job.stage.parts.iter_mut().flatten().filter(|part| part.edge) {
-            let start = extent.start.max(part.offset);
-            let end = extent.end.min(part.offset + BLOCK);
-            let from = job.at + size(start - extent.start);
-            let to = part.range.start + size(start - part.offset);
-            scratch.put_from(
-                to,
-                job.buffer.as_ref().expect("a write has data"),
-                &(from..from + size(end - start)),
-            );
-        }
-    }
-
-    fn over(
-        &mut self,
-        id: u32,
-        job: &mut Job,
-        io: &mut Io<'_>,
-        result: Result<(), DeviceError>,
-    ) -> Step {
-        if let Some(scratch) = job.stage.scratch.take() {
-            io.pool.give_back(scratch);
-        }
-        if std::mem::take(&mut job.stage.locked) {
-            self.disks[job.disk as usize].ranges.release(id, &mut self.unblocked);
-        }
-        Step::Done(result)
-    }
-
-    /// One transfer moved `count` bytes: whether its part is complete. A short one goes on.
-    fn moved(&mut self, id: u32, step: u8, job: &mut Job, io: &mut Io<'_>, count: usize) {
-        let phase = job.stage.phase;
-        let Some(part) = job.stage.parts.get_mut(step as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        if count == part.range.len() {
-            if phase == Phase::Body {
-                job.stage.parts[step as usize] = None;
-            }
-            return;
-        }
-        let stuck =
-            count == 0 || (self.disks[job.disk as usize].direct && !count.is_multiple_of(ALIGN));
-        if stuck || phase == Phase::Edges {
-            job.stage.error = Some(DeviceError(libc::EIO));
-            return;
-        }
-        part.offset += count as u64;
-        part.range.start += count;
-        self.issue_one(id, step, job, io);
-    }
-
-    fn fd(&self, job: &Job) -> RawFd {
-        self.disks[job.disk as usize].file.as_raw_fd()
+        let frees = !file.block_device && file.files.can_free();
+        let disks = extents.iter().map(disk).collect();
+        Self::new(vec![file.files.clone()], disks, Abilities::all(frees))
     }
 }
 
-impl BackEnd for FileBackEnd {
-    fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        let disk = &mut self.disks[job.disk as usize];
-        // Front ends have checked it; beyond the end there may be another virtual disk.
-        if job.offset.checked_add(job.bytes).is_none_or(|end| end > disk.len) {
-            return Step::Done(Err(DeviceError(libc::EINVAL)));
+impl OneFile {
+    /// Opens what is at `path` if that is a regular file or a block device, for this server alone.
+    /// Blocks; not to be called on a shard.
+    ///
+    /// # Errors
+    /// If it can't be opened, or someone else uses it.
+    pub fn open(path: &Path) -> io::Result<Option<Self>> {
+        let kind = match std::fs::metadata(path) {
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let block_device = kind.is_block_device();
+        if !block_device && !kind.is_file() {
+            return Ok(None);
         }
-        if disk.direct && matches!(job.kind, Kind::Write | Kind::Zeroes | Kind::Trim) {
-            let span = blocks(&job.extent());
-            let exclusive = span != job.extent();
-            job.stage.locked = true;
-            if !disk.ranges.acquire(id, span, exclusive) {
-                return Step::Pending;
+        // Opening a block device exclusively fails while it is mounted.
+        let exclusive = if block_device { libc::O_EXCL } else { 0 };
+        let (mut file, direct) = open(path, false, exclusive)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {
+                let reason = "another device of this configuration or another server has it open";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
             }
         }
-        self.begin(id, job, io)
+        let size = file.seek(SeekFrom::End(0))?;
+        let files = Files { members: vec![Arc::new(file)], stripes: Stripes::ONE };
+        Ok(Some(Self { files, direct, size, block_device }))
     }
 
-    fn finished(
-        &mut self,
-        id: u32,
-        step: u8,
-        job: &mut Job,
-        done: (Keep, i32),
-        io: &mut Io<'_>,
-    ) -> Step {
-        job.stage.pending -= 1;
-        let result = done.1;
-        drop(done);
-        match usize::try_from(result) {
-            Ok(count) => self.moved(id, step, job, io, count),
-            Err(_) if result == -libc::EOPNOTSUPP && job.kind == Kind::Zeroes && job.no_hole => {
-                // No ZERO_RANGE here: make a hole and allocate it again.
-                return match job.stage.phase {
-                    Phase::Body => self.free(id, job, io, Phase::Hole, PUNCH),
-                    _ => self.over(id, job, io, Err(DeviceError(libc::EOPNOTSUPP))),
-                };
+    /// Opens several as one device of stripes: as [`open`](Self::open), but each must be there.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), naming the member; or if a member is shorter than a chunk.
+    pub fn striped(paths: &[PathBuf], chunk: u64) -> io::Result<Self> {
+        let (mut members, mut smallest) = (Vec::new(), u64::MAX);
+        let (mut direct, mut block_device) = (false, false);
+        for path in paths {
+            let named = |why: &dyn std::fmt::Display| {
+                io::Error::other(format!("{}: {why}", path.display()))
+            };
+            let member = Self::open(path).map_err(|error| named(&error))?;
+            let member =
+                member.ok_or_else(|| named(&"a member is a regular file or a block device"))?;
+            if member.size < chunk {
+                return Err(named(&format!("it has {} bytes, less than a chunk", member.size)));
             }
-            Err(_) => job.stage.error = Some(DeviceError(-result)),
+            members.extend(member.files.members);
+            smallest = smallest.min(member.size);
+            direct |= member.direct;
+            block_device |= member.block_device;
         }
-        if job.stage.pending > 0 {
-            return Step::Pending;
-        }
-        self.next_phase(id, job, io)
-    }
-
-    fn unblocked(&mut self) -> Option<u32> {
-        self.unblocked.pop_front()
-    }
-
-    fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
-        self.begin(id, job, io)
-    }
-
-    fn frees(&self) -> bool {
-        self.frees
+        let stripes = Stripes::new(members.len(), chunk);
+        let size = stripes.size(smallest);
+        let size = size.ok_or_else(|| io::Error::other("together they are above 2^64 bytes"))?;
+        Ok(Self { files: Files { members, stripes }, direct, size, block_device })
     }
 }
 
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("data are at most 32 MiB")
+/// The file, and whether I/O on it is direct.
+fn open(path: &Path, create: bool, flags: i32) -> io::Result<(File, bool)> {
+    let options = |flags| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create).truncate(false).custom_flags(flags);
+        options.open(path)
+    };
+    match options(libc::O_DIRECT | flags) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            tracing::warn!(path = %path.display(), "no direct I/O here: through the page cache");
+            Ok((options(flags)?, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Files {
+    /// A virtual disk's own file, made or made longer if need be; and whether I/O is direct.
+    fn own(path: &Path, size: u64) -> io::Result<(Self, bool)> {
+        let (file, direct) = open(path, true, 0)?;
+        let len = size.next_multiple_of(BLOCK);
+        if file.metadata()?.len() < len {
+            file.set_len(len)?;
+            file.sync_all()?;
+        }
+        Ok((Self { members: vec![Arc::new(file)], stripes: Stripes::ONE }, direct))
+    }
+
+    /// Whether holes can be punched: tried past the end, where there is nothing to lose.
+    fn can_free(&self) -> bool {
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        self.members.iter().all(|file| {
+            let Ok(len) = file.metadata().map(|metadata| metadata.len()) else { return false };
+            rustix::fs::fallocate(file, flags, len, BLOCK).is_ok()
+        })
+    }
+
+    fn transfer(&self, offset: u64, (buffer, range): Payload) -> Transfer {
+        let (member, offset, _) = self.stripes.place(offset);
+        Transfer { fd: self.fd(member), offset, buffer, range }
+    }
+
+    fn fd(&self, member: usize) -> RawFd {
+        self.members[member].as_raw_fd()
+    }
+}
+
+impl Medium for Files {
+    fn reach(&self, offset: u64) -> u64 {
+        self.stripes.place(offset).2
+    }
+
+    fn read(&mut self, name: Name, offset: u64, to: Payload, io: &mut Io<'_>) {
+        io.ring.read(name.token(), self.transfer(offset, to));
+    }
+
+    fn write(&mut self, name: Name, offset: u64, from: Payload, fua: bool, io: &mut Io<'_>) {
+        io.ring.write(name.token(), self.transfer(offset, from), fua);
+    }
+
+    fn free(&mut self, job: u32, extent: Range<u64>, how: Free, io: &mut Io<'_>) -> u32 {
+        let mode = libc::FALLOC_FL_KEEP_SIZE
+            | match how {
+                Free::Trim | Free::Zero => libc::FALLOC_FL_PUNCH_HOLE,
+                Free::ZeroInPlace => libc::FALLOC_FL_ZERO_RANGE,
+                Free::Allocate => 0,
+            };
+        let mut step = 0;
+        for member in 0..self.members.len() {
+            let on = self.stripes.on(member, &extent);
+            if !on.is_empty() {
+                let (name, len) = (Name { job, step }, on.end - on.start);
+                io.ring.allocate(name.token(), self.fd(member), on.start, len, mode);
+                step += 1;
+            }
+        }
+        step
+    }
+
+    fn sync(&mut self, job: u32, _disk: u32, io: &mut Io<'_>) -> u32 {
+        let mut step = 0;
+        for member in 0..self.members.len() {
+            io.ring.sync(Name { job, step }.token(), self.fd(member));
+            step += 1;
+        }
+        step
+    }
+
+    fn durable(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

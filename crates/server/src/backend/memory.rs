@@ -1,6 +1,6 @@
 //! Contents in memory, in chunks that exist once written.
 
-use super::{BackEnd, DeviceError, Io, Job, Step};
+use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::Keep;
 use disktime_core::Kind;
 
@@ -11,14 +11,21 @@ type Chunk = Box<[u8]>;
 
 /// Virtual disks whose contents end with the process.
 pub struct MemoryBackEnd {
-    disks: Vec<Vec<Option<Chunk>>>,
+    disks: Vec<Memory>,
+}
+
+/// One virtual disk.
+struct Memory {
+    bytes: u64,
+    chunks: Vec<Option<Chunk>>,
 }
 
 impl MemoryBackEnd {
     /// Disks of these sizes, full of zeroes.
     #[must_use]
     pub fn new(sizes: &[u64]) -> Self {
-        Self { disks: sizes.iter().map(|bytes| vec![None; size(bytes.div_ceil(CHUNK))]).collect() }
+        let disk = |&bytes: &u64| Memory { bytes, chunks: vec![None; size(bytes.div_ceil(CHUNK))] };
+        Self { disks: sizes.iter().map(disk).collect() }
     }
 
     /// Calls `each` with every chunk of an extent, the range within it, and its place in the
@@ -28,7 +35,7 @@ impl MemoryBackEnd {
         job: &Job,
         mut each: impl FnMut(&mut Option<Chunk>, std::ops::Range<usize>, usize),
     ) {
-        let disk = &mut self.disks[job.disk as usize];
+        let disk = &mut self.disks[job.disk as usize].chunks;
         let (mut at, end) = (job.offset, job.offset + job.bytes);
         while at < end {
             let stop = (at / CHUNK + 1) * CHUNK;
@@ -70,11 +77,15 @@ impl MemoryBackEnd {
 
 impl BackEnd for MemoryBackEnd {
     fn start(&mut self, _id: u32, job: &mut Job, _io: &mut Io<'_>) -> Step {
+        let len = self.disks[job.disk as usize].bytes;
+        if job.offset.checked_add(job.bytes).is_none_or(|end| end > len) {
+            return Step::Done(Err(DeviceError(libc::EINVAL)));
+        }
         self.run(job);
         Step::Done(Ok(()))
     }
 
-    fn finished(&mut self, _: u32, _: u8, _: &mut Job, _: (Keep, i32), _: &mut Io<'_>) -> Step {
+    fn finished(&mut self, _: u32, _: u32, _: &mut Job, _: (Keep, i32), _: &mut Io<'_>) -> Step {
         Step::Done(Err(DeviceError(libc::EIO)))
     }
 
@@ -86,8 +97,8 @@ impl BackEnd for MemoryBackEnd {
         Step::Done(Err(DeviceError(libc::EIO)))
     }
 
-    fn frees(&self) -> bool {
-        true
+    fn abilities(&self) -> Abilities {
+        Abilities::all(true)
     }
 }
 

@@ -8,8 +8,8 @@ use disktime_model::preset::{self, Preset};
 use serde::Deserialize;
 
 use super::quantity::parse_span;
-use super::{ConfigError, VdiskConfig, check_name, share, value};
-use crate::backend::BackEndKind;
+use super::{ConfigError, VdiskConfig, check_name, parse_size, share, value};
+use crate::backend::{BackEndKind, check_chunk};
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
 
 /// All virtual disks of one memory back end together, in bytes.
@@ -17,6 +17,8 @@ const MEMORY_MAX: u64 = 1 << 40;
 
 /// The shortest and the longest that a horizon may be.
 const HORIZONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+/// Connections to one server.
+const CONNECTIONS_MAX: u32 = 16;
 
 /// A device and its virtual disks.
 #[derive(Clone, Debug)]
@@ -128,6 +130,8 @@ impl DeviceConfig {
 pub(super) struct DeviceTable {
     name: String,
     back_end: String,
+    chunk: Option<String>,
+    connections: Option<u32>,
     emulate: Option<String>,
     profile: Option<PathBuf>,
     policy: Option<String>,
@@ -141,8 +145,7 @@ impl DeviceTable {
     pub(super) fn check(&self) -> Result<DeviceConfig, ConfigError> {
         let key = |key: &str| format!("device {}: {key}", self.name);
         check_name("device", &self.name)?;
-        let back_end = self.back_end.parse();
-        let back_end = back_end.map_err(|why| value(&key("back_end"), &self.back_end, why))?;
+        let back_end = self.check_back_end()?;
         let emulate = self.emulate.as_deref().map(|name| {
             let known = || preset::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();
             preset::find(name).ok_or_else(|| {
@@ -193,6 +196,33 @@ impl DeviceTable {
             headroom,
             vdisks: Vec::new(),
         })
+    }
+
+    /// The back end, with the keys that belong to some kinds of it only.
+    fn check_back_end(&self) -> Result<BackEndKind, ConfigError> {
+        let key = |key: &str| format!("device {}: {key}", self.name);
+        let back_end = self.back_end.parse();
+        let mut back_end = back_end.map_err(|why| value(&key("back_end"), &self.back_end, why))?;
+        if let Some(text) = &self.chunk {
+            let bad = |why| value(&key("chunk"), text, why);
+            let BackEndKind::Raid0 { chunk, .. } = &mut back_end else {
+                return Err(bad("only a `raid0:` back end has chunks: leave it out".to_owned()));
+            };
+            *chunk = parse_size(text).map_err(bad)?;
+            check_chunk(*chunk).map_err(bad)?;
+        }
+        if let Some(count) = self.connections {
+            let bad = |why| value(&key("connections"), &count.to_string(), why);
+            let BackEndKind::Nbd { connections, .. } = &mut back_end else {
+                let why = "only an `nbd:` or `nbd+unix:` back end has connections: leave it out";
+                return Err(bad(why.to_owned()));
+            };
+            if !(1..=CONNECTIONS_MAX).contains(&count) {
+                return Err(bad(format!("a server gets 1 to {CONNECTIONS_MAX}")));
+            }
+            *connections = Some(count);
+        }
+        Ok(back_end)
     }
 }
 

@@ -3,6 +3,7 @@
 use disktime_core::{Access, Admission, Class, Contract, Duration};
 
 use super::*;
+use crate::backend::BackEndKind;
 
 const GOOD: &str = r#"
 [server]
@@ -70,6 +71,22 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("reserve = \"70%\"", "reserves = \"70%\"", "unknown field `reserves`"),
         ("headroom", "head_room", "unknown field `head_room`"),
         ("\"memory\"", "\"tape\"", "back_end = \"tape\": `tape` is no back end: use `memory`"),
+        ("\"memory\"", "\"raid0:/a\"", "back_end = \"raid0:/a\": raid0 has 2 to 32 paths"),
+        ("\"memory\"", "\"raid0:/a,/b,/a\"", "/a is named twice"),
+        ("\"memory\"", "\"memory\"\nchunk = \"64KiB\"", "only a `raid0:` back end has chunks"),
+        (
+            "\"memory\"",
+            "\"raid0:/a,/b\"\nchunk = \"6000B\"",
+            "a chunk is 4KiB to 64MiB in steps of",
+        ),
+        ("\"memory\"", "\"raid0:/a,/b\"\nchunk = \"1GiB\"", "chunk = \"1GiB\": a chunk is 4KiB to"),
+        ("\"memory\"", "\"nbd+unix:///x\"", "socket: nbd+unix needs it"),
+        (
+            "\"memory\"",
+            "\"nbd://h/x\"\nconnections = 17",
+            "connections = \"17\": a server gets 1 to 16",
+        ),
+        ("\"memory\"", "\"memory\"\nconnections = 2", "only an `nbd:` or `nbd+unix:` back end"),
         ("\"deskstar-34gxp\"", "\"deskstar\"", "no such preset; there are: "),
         ("name = \"b\"", "name = \"a\"", "vdisk.name = \"a\": the name of another one too"),
         ("name = \"b\"", "name = \"../b\"", "letters, digits"),
@@ -103,6 +120,24 @@ fn a_horizon_says_how_long() {
         let horizon = Config::parse(&text).unwrap().devices[0].horizon;
         assert_eq!(horizon, Some(Duration::from_millis(millis)));
     }
+}
+
+#[test]
+fn back_ends_say_what_they_are() {
+    let kind = |text: &str| {
+        let config = Config::parse(&GOOD.replacen("\"memory\"", text, 1)).unwrap();
+        config.devices[0].back_end.clone()
+    };
+    let members = || vec!["/a".into(), "/b".into()];
+    let raid0 = |chunk| BackEndKind::Raid0 { members: members(), chunk };
+    assert_eq!(kind("\"raid0:/a, /b\""), raid0(64 << 10));
+    assert_eq!(kind("\"raid0:/a,/b\"\nchunk = \"1MiB\""), raid0(1 << 20));
+    // In another order, or in other chunks, they are another device.
+    assert_ne!(kind("\"raid0:/b,/a\"").identity(), raid0(64 << 10).identity());
+    assert_ne!(raid0(4096).identity(), raid0(64 << 10).identity());
+    let nbd = kind("\"nbd+unix:///x?socket=/s\"\nconnections = 2");
+    let uri = "nbd+unix:///x?socket=/s".parse().unwrap();
+    assert_eq!(nbd, BackEndKind::Nbd { uri, connections: Some(2) });
 }
 
 /// One virtual disk `v` with these lines, on a device with a profile.

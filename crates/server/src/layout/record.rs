@@ -55,6 +55,11 @@ pub enum RecordError {
     /// A block device has no place beside it that lasts.
     #[error("{} is a block device: name a directory for its layout, `state = \"PATH\"` in [server]", .0.display())]
     NoState(PathBuf),
+    /// Nor has a server's export.
+    #[error(
+        "{0} has no place beside it: name a directory for its layout, `state = \"PATH\"` in [server]"
+    )]
+    Remote(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,6 +85,12 @@ impl Record {
         Self { path: beside.into(), of: None }
     }
 
+    /// The same file, which must say that it is of this device: where its place doesn't.
+    #[must_use]
+    pub fn naming(self, of: PathBuf) -> Self {
+        Self { of: Some(of), ..self }
+    }
+
     /// What is recorded; nothing if there is no file.
     ///
     /// # Errors
@@ -94,7 +105,7 @@ impl Record {
         let Contents { path: of, extent } = toml::from_str(&text)
             .map_err(|error| RecordError::Syntax { path: path(), reason: error.to_string() })?;
         match of {
-            Some(of) if self.of.as_ref().is_some_and(|this| *this != of) => {
+            Some(of) if self.of.as_ref() != Some(&of) => {
                 Err(RecordError::Other { path: path(), of })
             }
             _ => Ok(extent),

@@ -52,7 +52,7 @@ impl Shard {
     }
 
     /// One of a job's operations is over.
-    pub(super) fn job_finished(&mut self, key: u32, step: u8, keep: Keep, result: i32) {
+    pub(super) fn job_finished(&mut self, key: u32, step: u32, keep: Keep, result: i32) {
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
         let job = &mut self.flights[key as usize].job;
         let step = self.back_end.finished(key, step, job, (keep, result), &mut io);
@@ -61,16 +61,25 @@ impl Shard {
 
     /// A job is over, or not yet; when it is, those that waited for it go on.
     fn stepped(&mut self, key: u32, step: Step) {
+        self.note(key, step);
+        self.go_on();
+    }
+
+    /// Goes on with the jobs that can.
+    pub(super) fn go_on(&mut self) {
+        while let Some(next) = self.back_end.unblocked() {
+            let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
+            let step = self.back_end.resume(next, &mut self.flights[next as usize].job, &mut io);
+            self.note(next, step);
+        }
+    }
+
+    fn note(&mut self, key: u32, step: Step) {
         let Step::Done(result) = step else { return };
         let flight = &mut self.flights[key as usize];
         flight.result = Some(result);
         if flight.timed {
             self.landed.push_back(key);
-        }
-        while let Some(next) = self.back_end.unblocked() {
-            let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-            let step = self.back_end.resume(next, &mut self.flights[next as usize].job, &mut io);
-            self.stepped(next, step);
         }
     }
 

@@ -3,9 +3,12 @@
 
 use std::os::unix::fs::FileExt;
 
+use disktime_core::Kind;
+
 use super::*;
-use crate::buffers::Pool;
-use crate::ring::{Finished, Ring};
+use crate::backend::{BackEnd, DeviceError, Job, Step};
+use crate::buffers::{ALIGN, Pool};
+use crate::ring::{Finished, Ring, Token};
 
 const KINDS: [Kind; 5] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Zeroes, Kind::Flush];
 
@@ -33,7 +36,7 @@ fn run(back_end: &mut FileBackEnd, job: &mut Job, io: &mut Io<'_>) -> Result<(),
 fn no_job_reaches_another_extent() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("image");
-    let image = std::fs::File::create(&path).unwrap();
+    let image = File::create(&path).unwrap();
     image.write_all_at(&[7; 4 * 4096], 0).unwrap();
     let file = OneFile::open(&path).unwrap().unwrap();
     let mut back_end = FileBackEnd::extents(&file, &[(0, 4096), (4096, 6000), (3 * 4096, 4096)]);
@@ -44,7 +47,7 @@ fn no_job_reaches_another_extent() {
             for bytes in [1, 512, 4095, 4096, 6000, 8192, 8193, 12_288] {
                 let mut job = Job::new(1, kind, offset, bytes);
                 let fits = offset.checked_add(bytes).is_some_and(|end| end <= 8192);
-                job.at = size(offset % BLOCK);
+                job.at = usize::try_from(offset % BLOCK).unwrap();
                 job.buffer = Some(pool.take(6 * ALIGN));
                 let mut io = Io { ring: &mut ring, pool: &mut pool };
                 let result = run(&mut back_end, &mut job, &mut io);
@@ -53,7 +56,7 @@ fn no_job_reaches_another_extent() {
         }
     }
     let mut all = vec![0; 5 * 4096];
-    assert_eq!(std::fs::File::open(&path).unwrap().read_at(&mut all, 0).unwrap(), 4 * 4096);
+    assert_eq!(File::open(&path).unwrap().read_at(&mut all, 0).unwrap(), 4 * 4096);
     assert!(all[..4096].iter().chain(&all[3 * 4096..4 * 4096]).all(|byte| *byte == 7));
     assert!(all[4096..3 * 4096].iter().any(|byte| *byte != 7), "the disk itself was written");
 }
@@ -82,6 +85,6 @@ fn a_block_device_is_not_tried_for_holes() {
     std::fs::write(&path, [7; 8192]).unwrap();
     let mut file = OneFile::open(&path).unwrap().unwrap();
     file.block_device = true;
-    assert!(!FileBackEnd::extents(&file, &[(0, 8192)]).frees());
+    assert!(!FileBackEnd::extents(&file, &[(0, 8192)]).abilities().trim);
     assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 7));
 }

@@ -1,0 +1,403 @@
+//! Virtual disks as extents of *media*: a file, stripes over several, a server's export.
+//!
+//! Direct I/O moves whole blocks, and so do some servers. Reads are widened to them; a write whose
+//! edges are not on block boundaries reads the blocks at its edges, puts its bytes in and writes
+//! them back, under a range lock. Disks are as long as whole blocks, so data never end inside one.
+//! What one transfer can't reach is moved in several. Does not know what a medium is made of.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use disktime_core::Kind;
+
+use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, blocks};
+use crate::buffers::{ALIGN, Buffer};
+use crate::ring::{Keep, Payload, Token};
+
+mod disk;
+
+pub(crate) use disk::Disk;
+
+pub(super) const BLOCK: u64 = ALIGN as u64;
+
+/// What virtual disks are extents of. Operations are named by their job and a step of it, and are
+/// over when the ring says so under [`Token::Job`], or when [`answer`](Self::answer) does.
+pub trait Medium {
+    /// As [`BackEnd::begin`].
+    fn begin(&mut self, _io: &mut Io<'_>) {}
+    /// How many bytes from `offset` on one transfer can move; at least a block from any block.
+    fn reach(&self, offset: u64) -> u64;
+    /// Reads into memory.
+    fn read(&mut self, name: Name, offset: u64, to: Payload, io: &mut Io<'_>);
+    /// Writes from memory; durably, if that is asked for and [`durable`](Self::durable).
+    fn write(&mut self, name: Name, offset: u64, from: Payload, fua: bool, io: &mut Io<'_>);
+    /// Frees or zeroes an extent. Answers how many operations that takes: steps from 0.
+    fn free(&mut self, job: u32, extent: Range<u64>, how: Free, io: &mut Io<'_>) -> u32;
+    /// Makes what was written by the disk at this place durable. Answers as [`free`](Self::free).
+    fn sync(&mut self, job: u32, disk: u32, io: &mut Io<'_>) -> u32;
+    /// Whether writes can be durable by themselves.
+    fn durable(&self) -> bool;
+    /// As [`BackEnd::heard`].
+    fn heard(&mut self, _what: u32, _done: (Keep, i32), _io: &mut Io<'_>) {}
+    /// An operation that is over, if the ring doesn't tell, with its result as the ring would
+    /// have it.
+    fn answer(&mut self) -> Option<(Name, i32)> {
+        None
+    }
+}
+
+/// An operation's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Name {
+    /// Its job.
+    pub job: u32,
+    /// Which of the job's operations.
+    pub step: u32,
+}
+
+impl Name {
+    /// As the ring has it.
+    pub(crate) fn token(self) -> Token {
+        Token::Job { job: self.job, step: self.step }
+    }
+}
+
+/// Ways to get rid of data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Free {
+    /// Not needed any more.
+    Trim,
+    /// Zeroes from now on, allocated or not.
+    Zero,
+    /// Zeroes that stay allocated; `EOPNOTSUPP` if that takes a `Zero` and an `Allocate`.
+    ZeroInPlace,
+    /// Only room.
+    Allocate,
+}
+
+/// A part of a job that is one transfer.
+#[derive(Clone, Debug)]
+struct Part {
+    /// Where on the disk.
+    offset: u64,
+    /// Where in the memory.
+    range: Range<usize>,
+    /// The memory is the job's scratch blocks, not its buffer.
+    edge: bool,
+}
+
+/// Where a job is.
+#[derive(Default)]
+pub(crate) struct Stage {
+    phase: Phase,
+    parts: Vec<Option<Part>>,
+    /// Operations under way.
+    pending: u32,
+    error: Option<DeviceError>,
+    /// Two blocks for the edges of an unaligned write.
+    scratch: Option<Buffer>,
+    locked: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Phase {
+    #[default]
+    New,
+    /// Reading the edges of a write.
+    Edges,
+    /// Moving data, or syncing, or freeing.
+    Body,
+    /// Zeroing by a hole, where the medium can't zero in place.
+    Hole,
+    /// Allocating again what that freed.
+    Refill,
+    /// Making it durable.
+    Sync,
+}
+
+/// What goes on without the ring's telling.
+enum Ready {
+    /// A job has the range that it waited for.
+    Granted(u32),
+    /// An operation is over.
+    Answered(Name, i32),
+}
+
+/// Virtual disks on media.
+pub struct BlockBackEnd<M> {
+    media: Vec<M>,
+    disks: Vec<Disk>,
+    abilities: Abilities,
+    granted: VecDeque<u32>,
+    next: Option<Ready>,
+}
+
+impl<M: Medium> BlockBackEnd<M> {
+    /// Disks on their media, none over another.
+    pub(super) fn new(media: Vec<M>, disks: Vec<Disk>, abilities: Abilities) -> Self {
+        Self { media, disks, abilities, granted: VecDeque::new(), next: None }
+    }
+
+    fn carry_on(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        let disk = &self.disks[job.disk as usize];
+        match job.kind {
+            Kind::Read => {
+                job.stage.parts = self.split(job, vec![Some(disk.whole(job))]);
+                self.transfer(id, job, io)
+            }
+            Kind::Write => {
+                let (parts, edges) = disk.write_parts(job);
+                job.stage.parts = self.split(job, parts);
+                if !edges {
+                    return self.transfer(id, job, io);
+                }
+                job.stage.scratch = Some(io.pool.take(2 * ALIGN));
+                job.stage.phase = Phase::Edges;
+                self.issue(id, job, io, |part| part.edge);
+                Step::Pending
+            }
+            Kind::Trim => self.free(id, job, io, Phase::Body, Free::Trim),
+            Kind::Zeroes if job.no_hole => self.free(id, job, io, Phase::Body, Free::ZeroInPlace),
+            Kind::Zeroes => self.free(id, job, io, Phase::Body, Free::Zero),
+            Kind::Flush => self.sync(id, job, io),
+            Kind::Cache => Step::Done(Ok(())),
+        }
+    }
+
+    /// Cuts parts where the medium's transfers end.
+    fn split(&self, job: &Job, parts: Vec<Option<Part>>) -> Vec<Option<Part>> {
+        let disk = &self.disks[job.disk as usize];
+        let mut cut = Vec::with_capacity(parts.len());
+        for mut part in parts.into_iter().flatten() {
+            loop {
+                let reach = self.media[disk.medium].reach(disk.base + part.offset);
+                let len = size(reach.min(part.range.len() as u64));
+                let mut head = part.clone();
+                head.range.end = head.range.start + len;
+                (part.offset, part.range.start) = (part.offset + len as u64, head.range.end);
+                cut.push(Some(head));
+                if part.range.is_empty() {
+                    break;
+                }
+            }
+        }
+        cut
+    }
+
+    fn transfer(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        job.stage.phase = Phase::Body;
+        self.issue(id, job, io, |_| true);
+        Step::Pending
+    }
+
+    /// Starts the transfers of some of the job's parts.
+    fn issue(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>, which: impl Fn(&Part) -> bool) {
+        for step in 0..job.stage.parts.len() {
+            if job.stage.parts[step].as_ref().is_some_and(&which) {
+                self.issue_one(id, u32::try_from(step).expect("at most a part a block"), job, io);
+            }
+        }
+    }
+
+    fn issue_one(&mut self, id: u32, step: u32, job: &mut Job, io: &mut Io<'_>) {
+        let part =
+            job.stage.parts[step as usize].as_ref().expect("only parts that exist are issued");
+        let memory = if part.edge { job.stage.scratch.as_ref() } else { job.buffer.as_ref() };
+        let memory = memory.expect("a part's memory is there while it is moved").clone();
+        let disk = &self.disks[job.disk as usize];
+        let (medium, offset) = (&mut self.media[disk.medium], disk.base + part.offset);
+        let (name, memory) = (Name { job: id, step }, (memory, part.range.clone()));
+        if job.kind == Kind::Read || job.stage.phase == Phase::Edges {
+            medium.read(name, offset, memory, io);
+        } else {
+            medium.write(name, offset, memory, job.fua && medium.durable(), io);
+        }
+        job.stage.pending += 1;
+    }
+
+    fn free(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>, phase: Phase, how: Free) -> Step {
+        let disk = &self.disks[job.disk as usize];
+        let start = disk.base + job.offset;
+        job.stage.phase = phase;
+        job.stage.pending = self.media[disk.medium].free(id, start..start + job.bytes, how, io);
+        if job.stage.pending == 0 { self.next_phase(id, job, io) } else { Step::Pending }
+    }
+
+    fn sync(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        job.stage.phase = Phase::Sync;
+        let medium = &mut self.media[self.disks[job.disk as usize].medium];
+        job.stage.pending = medium.sync(id, job.disk, io);
+        if job.stage.pending == 0 { self.next_phase(id, job, io) } else { Step::Pending }
+    }
+
+    /// All operations of a phase are over.
+    fn next_phase(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        let phase = job.stage.phase;
+        if let Some(error) = job.stage.error.take() {
+            let in_place = job.kind == Kind::Zeroes && job.no_hole && phase == Phase::Body;
+            if in_place && error == DeviceError(libc::EOPNOTSUPP) {
+                return self.free(id, job, io, Phase::Hole, Free::Zero);
+            }
+            return self.over(id, job, io, Err(error));
+        }
+        let durable = self.media[self.disks[job.disk as usize].medium].durable();
+        let sync_after = match job.kind {
+            Kind::Trim | Kind::Zeroes => job.fua,
+            Kind::Write => job.fua && !durable,
+            _ => false,
+        };
+        match phase {
+            Phase::Edges => {
+                self.merge_edges(job);
+                self.transfer(id, job, io)
+            }
+            Phase::Hole => self.free(id, job, io, Phase::Refill, Free::Allocate),
+            Phase::Body | Phase::Refill if sync_after => self.sync(id, job, io),
+            _ => self.over(id, job, io, Ok(())),
+        }
+    }
+
+    /// Puts a write's bytes into the blocks read for its edges.
+    fn merge_edges(&self, job: &mut Job) {
+        let extent = job.extent();
+        let scratch = job.stage.scratch.as_ref().expect("edges are read into scratch");
+        for part in job.stage.parts.iter_mut().flatten().filter(|part| part.edge) {
+            let start = extent.start.max(part.offset);
+            let end = extent.end.min(part.offset + BLOCK);
+            let from = job.at + size(start - extent.start);
+            let to = part.range.start + size(start - part.offset);
+            scratch.put_from(
+                to,
+                job.buffer.as_ref().expect("a write has data"),
+                &(from..from + size(end - start)),
+            );
+        }
+    }
+
+    fn over(
+        &mut self,
+        id: u32,
+        job: &mut Job,
+        io: &mut Io<'_>,
+        result: Result<(), DeviceError>,
+    ) -> Step {
+        if let Some(scratch) = job.stage.scratch.take() {
+            io.pool.give_back(scratch);
+        }
+        if std::mem::take(&mut job.stage.locked) {
+            self.disks[job.disk as usize].ranges.release(id, &mut self.granted);
+        }
+        Step::Done(result)
+    }
+
+    /// One transfer moved `count` bytes: whether its part is complete. A short one goes on.
+    fn moved(&mut self, id: u32, step: u32, job: &mut Job, io: &mut Io<'_>, count: usize) {
+        let phase = job.stage.phase;
+        let Some(part) = job.stage.parts.get_mut(step as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if count >= part.range.len() {
+            if phase == Phase::Body {
+                job.stage.parts[step as usize] = None;
+            }
+            return;
+        }
+        let stuck =
+            count == 0 || (self.disks[job.disk as usize].direct && !count.is_multiple_of(ALIGN));
+        if stuck || phase == Phase::Edges {
+            job.stage.error = Some(DeviceError(libc::EIO));
+            return;
+        }
+        part.offset += count as u64;
+        part.range.start += count;
+        self.issue_one(id, step, job, io);
+    }
+
+    fn stepped(&mut self, name: Name, job: &mut Job, result: i32, io: &mut Io<'_>) -> Step {
+        job.stage.pending -= 1;
+        match usize::try_from(result) {
+            Ok(count) => self.moved(name.job, name.step, job, io, count),
+            Err(_) => job.stage.error = job.stage.error.or(Some(DeviceError(-result))),
+        }
+        if job.stage.pending > 0 {
+            return Step::Pending;
+        }
+        self.next_phase(name.job, job, io)
+    }
+}
+
+impl<M: Medium> BackEnd for BlockBackEnd<M> {
+    fn begin(&mut self, io: &mut Io<'_>) {
+        self.media.iter_mut().for_each(|medium| medium.begin(io));
+    }
+
+    fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        let disk = &mut self.disks[job.disk as usize];
+        // Front ends have checked it; beyond the end there may be another virtual disk.
+        if job.offset.checked_add(job.bytes).is_none_or(|end| end > disk.len) {
+            return Step::Done(Err(DeviceError(libc::EINVAL)));
+        }
+        let changes = matches!(job.kind, Kind::Write | Kind::Zeroes | Kind::Trim);
+        if changes && !self.abilities.write {
+            return Step::Done(Err(DeviceError(libc::EROFS)));
+        }
+        if disk.direct && changes {
+            let span = blocks(&job.extent());
+            let exclusive = span != job.extent();
+            job.stage.locked = true;
+            if !disk.ranges.acquire(id, span, exclusive) {
+                return Step::Pending;
+            }
+        }
+        self.carry_on(id, job, io)
+    }
+
+    fn finished(
+        &mut self,
+        id: u32,
+        step: u32,
+        job: &mut Job,
+        done: (Keep, i32),
+        io: &mut Io<'_>,
+    ) -> Step {
+        let (keep, result) = done;
+        drop(keep);
+        self.stepped(Name { job: id, step }, job, result, io)
+    }
+
+    fn heard(&mut self, what: u32, done: (Keep, i32), io: &mut Io<'_>) {
+        // Media that hear something are alone on their device.
+        if let Some(medium) = self.media.first_mut() {
+            medium.heard(what, done, io);
+        }
+    }
+
+    fn unblocked(&mut self) -> Option<u32> {
+        let granted = self.granted.pop_front().map(Ready::Granted);
+        self.next = granted.or_else(|| {
+            // Media that answer are alone on their device.
+            let (name, result) = self.media.first_mut()?.answer()?;
+            Some(Ready::Answered(name, result))
+        });
+        match self.next {
+            Some(Ready::Granted(id) | Ready::Answered(Name { job: id, .. }, _)) => Some(id),
+            None => None,
+        }
+    }
+
+    fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        match self.next.take() {
+            Some(Ready::Granted(_)) => self.carry_on(id, job, io),
+            Some(Ready::Answered(name, result)) => self.stepped(name, job, result, io),
+            None => Step::Pending,
+        }
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("data are at most 32 MiB")
+}

@@ -1,0 +1,64 @@
+//! A back end that takes its time: every job waits before it begins.
+
+use std::time::Duration;
+
+use super::{Abilities, BackEnd, Io, Job, Step};
+use crate::ring::{Keep, Token};
+
+/// The step of a job that is its wait; no back end has so many.
+const WAIT: u32 = u32::MAX;
+
+/// Another back end, later.
+pub struct Delayed {
+    inner: Box<dyn BackEnd>,
+    delay: Duration,
+}
+
+impl Delayed {
+    /// Wraps a back end: jobs begin so long after they were asked for.
+    #[must_use]
+    pub fn new(inner: Box<dyn BackEnd>, delay: Duration) -> Self {
+        Self { inner, delay }
+    }
+}
+
+impl BackEnd for Delayed {
+    fn begin(&mut self, io: &mut Io<'_>) {
+        self.inner.begin(io);
+    }
+
+    fn start(&mut self, id: u32, _job: &mut Job, io: &mut Io<'_>) -> Step {
+        io.ring.timer(Token::Job { job: id, step: WAIT }, self.delay);
+        Step::Pending
+    }
+
+    fn finished(
+        &mut self,
+        id: u32,
+        step: u32,
+        job: &mut Job,
+        done: (Keep, i32),
+        io: &mut Io<'_>,
+    ) -> Step {
+        if step == WAIT {
+            return self.inner.start(id, job, io);
+        }
+        self.inner.finished(id, step, job, done, io)
+    }
+
+    fn heard(&mut self, what: u32, done: (Keep, i32), io: &mut Io<'_>) {
+        self.inner.heard(what, done, io);
+    }
+
+    fn unblocked(&mut self) -> Option<u32> {
+        self.inner.unblocked()
+    }
+
+    fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        self.inner.resume(id, job, io)
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+}

@@ -1,0 +1,199 @@
+//! Connections to a server: the first ones before the shard runs, and new ones for those that are
+//! lost, from a thread that may block.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use disktime_client::{ExportInfo, Options, Transmission, TransmissionFlags, Uri};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::{NbdBackEnd, PATIENCE, Remote, Terms};
+use crate::backend::Abilities;
+use crate::buffers::ALIGN;
+use crate::shard::wake;
+
+/// Connections where the server says that all see the same device, unless it is configured.
+const CONNECTIONS_DEFAULT: u32 = 4;
+/// Connections that can be asked for at once.
+const ASKED_MAX: usize = 64;
+/// From one try to connect again to the next; each time twice as long.
+const WAIT_FIRST: Duration = Duration::from_millis(200);
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Zeroes are not offered when one request can't do so many: a long one would be too many.
+const ZERO_MIN: u32 = 64 << 10;
+
+/// A server's export, with connections to it. Opening blocks; not to be done on a shard.
+pub struct Export {
+    uri: Uri,
+    lines: Vec<Transmission>,
+    info: ExportInfo,
+    connector: Connector,
+    patience: Duration,
+}
+
+/// Where new connections come from.
+pub(super) struct Connector {
+    /// Asks for one, by the place of the lost one. Dropped, it ends the thread.
+    pub(super) wanted: Sender<u32>,
+    /// They come here,
+    pub(super) found: Receiver<(u32, Transmission)>,
+    /// followed by a count on this eventfd.
+    pub(super) wakeup: Arc<OwnedFd>,
+}
+
+impl Export {
+    /// Connects; `connections` as configured.
+    ///
+    /// # Errors
+    /// If a connection can't be had, or the export can't be a device.
+    pub fn open(uri: &Uri, connections: Option<u32>) -> io::Result<Self> {
+        let first = Transmission::open(uri, Options::default()).map_err(io::Error::other)?;
+        let info = first.export.clone();
+        check(&info).map_err(io::Error::other)?;
+        let several = info.flags.contains(TransmissionFlags::MULTI_CONN);
+        let connections = match connections {
+            Some(count) if count > 1 && !several => {
+                return Err(io::Error::other(format!(
+                    "connections = {count}: this server doesn't say that several connections see \
+                     one device (MULTI_CONN): set 1, or leave it out"
+                )));
+            }
+            Some(count) => count,
+            None if several => CONNECTIONS_DEFAULT,
+            None => 1,
+        };
+        let mut lines = vec![first];
+        for _ in 1..connections {
+            lines.push(dial(uri, &info)?);
+        }
+        let connector = Connector::start(uri.clone(), info.clone())?;
+        Ok(Self { uri: uri.clone(), lines, info, connector, patience: PATIENCE })
+    }
+
+    /// Gives connections up when a request has waited for so long; 30 s unless it is said.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.info.size_bytes
+    }
+
+    /// What the server lets us ask.
+    #[must_use]
+    pub fn abilities(&self) -> Abilities {
+        let (flags, sizes) = (self.info.flags, self.info.block_sizes);
+        let write = !flags.contains(TransmissionFlags::READ_ONLY);
+        let trim = write && flags.contains(TransmissionFlags::TRIM);
+        let zero = write && flags.contains(TransmissionFlags::WRITE_ZEROES);
+        Abilities { write, trim, zero: zero && sizes.min() == 1 && sizes.max() >= ZERO_MIN }
+    }
+
+    /// Virtual disks at these extents of it, each a first byte on a block and a size. To be called
+    /// on the shard's thread.
+    #[must_use]
+    pub fn on_shard(self, extents: &[(u64, u64)]) -> NbdBackEnd {
+        let abilities = self.abilities();
+        let (flags, sizes) = (self.info.flags, self.info.block_sizes);
+        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), patience: self.patience };
+        let remote =
+            Remote::new(self.uri.to_string(), terms, self.lines, self.connector, extents.len());
+        NbdBackEnd::on(remote, sizes.min() > 1, extents, abilities)
+    }
+}
+
+impl Connector {
+    fn start(uri: Uri, info: ExportInfo) -> io::Result<Self> {
+        let (wanted, asked) = bounded(ASKED_MAX);
+        let (give, found) = bounded(ASKED_MAX);
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let wakes = Arc::clone(&wakeup);
+        let run = move || {
+            connect_again(&uri, &info, &asked, |line, connection| {
+                let taken = give.send((line, connection)).is_ok();
+                wake(&wakes);
+                taken
+            });
+        };
+        std::thread::Builder::new().name("nbd-connect".to_owned()).spawn(run)?;
+        Ok(Self { wanted, found, wakeup })
+    }
+}
+
+/// Connects for each that asks until nobody can ask any more.
+fn connect_again(
+    uri: &Uri,
+    info: &ExportInfo,
+    asked: &Receiver<u32>,
+    give: impl Fn(u32, Transmission) -> bool,
+) {
+    let mut waiting = VecDeque::new();
+    let mut wait = WAIT_FIRST;
+    loop {
+        let next = if waiting.is_empty() {
+            asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            asked.recv_timeout(wait)
+        };
+        match next {
+            Ok(line) => waiting.push_back(line),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => match dial(uri, info) {
+                Ok(connection) => {
+                    let line = waiting.pop_front().expect("only those that wait time out");
+                    if !give(line, connection) {
+                        return;
+                    }
+                    wait = Duration::ZERO;
+                }
+                Err(error) => {
+                    tracing::debug!(%uri, %error, "still no connection");
+                    wait = (wait * 2).clamp(WAIT_FIRST, WAIT_MAX);
+                }
+            },
+        }
+        if waiting.is_empty() {
+            wait = WAIT_FIRST;
+        }
+    }
+}
+
+/// One more connection, which must be to the same thing.
+fn dial(uri: &Uri, info: &ExportInfo) -> io::Result<Transmission> {
+    let connection = Transmission::open(uri, Options::default()).map_err(io::Error::other)?;
+    let facts = |info: &ExportInfo| (info.size_bytes, info.flags, info.block_sizes);
+    if facts(&connection.export) != facts(info) {
+        return Err(io::Error::other(
+            "the server describes another device now (size, flags or block sizes): restart to use it",
+        ));
+    }
+    Ok(connection)
+}
+
+/// Why an export can't be a device.
+fn check(info: &ExportInfo) -> Result<(), String> {
+    let (block, sizes) = (ALIGN as u64, info.block_sizes);
+    if info.size_bytes < block {
+        return Err(format!(
+            "the export has {} bytes: at least {block} are needed",
+            info.size_bytes
+        ));
+    }
+    if u64::from(sizes.min()) > block {
+        return Err(format!(
+            "its smallest block has {} bytes: at most {block} are spoken",
+            sizes.min()
+        ));
+    }
+    if u64::from(sizes.max()) < block {
+        return Err(format!("its largest request has {} bytes: {block} are needed", sizes.max()));
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! A back end that tells what reached the device: each job's begin and end, in their order.
+
+use crossbeam_channel::{Sender, TrySendError};
+use disktime_core::Kind;
+
+use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
+use crate::ring::Keep;
+
+/// A job's begin or end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The job's name; used again once it is over.
+    pub id: u32,
+    /// Which virtual disk, by its place on the device.
+    pub disk: u32,
+    /// What was asked.
+    pub kind: Kind,
+    /// First byte in the virtual disk.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Durable before it ends.
+    pub fua: bool,
+    /// How it ended; `None` is its begin.
+    pub end: Option<Result<(), DeviceError>>,
+}
+
+/// Another back end, watched.
+pub struct Traced {
+    inner: Box<dyn BackEnd>,
+    seen: Sender<Seen>,
+}
+
+impl Traced {
+    /// Wraps a back end. What the channel has no room for is told to the log and lost.
+    #[must_use]
+    pub fn new(inner: Box<dyn BackEnd>, seen: Sender<Seen>) -> Self {
+        Self { inner, seen }
+    }
+
+    fn tell(&self, id: u32, job: &Job, end: Option<Result<(), DeviceError>>) {
+        let Job { disk, kind, offset, bytes, fua, .. } = *job;
+        let seen = Seen { id, disk, kind, offset, bytes, fua, end };
+        if let Err(TrySendError::Full(seen)) = self.seen.try_send(seen) {
+            tracing::warn!(?seen, "no room in the trace");
+        }
+    }
+
+    fn ended(&self, id: u32, job: &Job, step: Step) -> Step {
+        if let Step::Done(result) = step {
+            self.tell(id, job, Some(result));
+        }
+        step
+    }
+}
+
+impl BackEnd for Traced {
+    fn begin(&mut self, io: &mut Io<'_>) {
+        self.inner.begin(io);
+    }
+
+    fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        self.tell(id, job, None);
+        let step = self.inner.start(id, job, io);
+        self.ended(id, job, step)
+    }
+
+    fn finished(
+        &mut self,
+        id: u32,
+        step: u32,
+        job: &mut Job,
+        done: (Keep, i32),
+        io: &mut Io<'_>,
+    ) -> Step {
+        let step = self.inner.finished(id, step, job, done, io);
+        self.ended(id, job, step)
+    }
+
+    fn heard(&mut self, what: u32, done: (Keep, i32), io: &mut Io<'_>) {
+        self.inner.heard(what, done, io);
+    }
+
+    fn unblocked(&mut self) -> Option<u32> {
+        self.inner.unblocked()
+    }
+
+    fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        let step = self.inner.resume(id, job, io);
+        self.ended(id, job, step)
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+}
