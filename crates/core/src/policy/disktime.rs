@@ -214,12 +214,14 @@ impl Disktime {
         while let Some((_, id)) = self.resting.peek().filter(|(at, _)| *at <= nanos(now)) {
             let id = StreamId(id);
             let idle = self.get(id).filter(|account| account.member && !account.ready);
-            let Some(since) = idle.map(|account| account.idle_since) else {
+            let Some(Account { idle_since, tag, .. }) = idle.copied() else {
                 self.resting.remove(id.0);
                 continue;
             };
+            // Who is ahead stays until the others have caught up: they would lose what it took.
             let works = streams.get(id).is_some_and(|view| view.in_flight() > 0);
-            let due = if works { now } else { since } + REST;
+            let stays = works || !self.time.is_paid(tag);
+            let due = if stays { now } else { idle_since } + REST;
             if due > now {
                 self.resting.set(id.0, nanos(due));
             } else {

@@ -24,6 +24,11 @@ impl VirtualTime {
         self.now
     }
 
+    /// Whether a tag is not ahead of the mean of the tags, which may be behind V.
+    pub(super) fn is_paid(&self, tag: i64) -> bool {
+        (i128::from(tag) - i128::from(self.now)) * i128::from(self.shares) <= self.ahead
+    }
+
     /// A stream wants to run.
     pub(super) fn enter(&mut self, share: i64, tag: i64) {
         self.shares += share;
@@ -90,6 +95,7 @@ mod tests {
         assert_eq!(time.now(), 100);
         time.moved(PARTS, 200);
         assert_eq!(time.now(), 100);
+        assert!(time.is_paid(50) && !time.is_paid(100), "100 and 0, half and half");
         time.leave(PARTS, 100);
         assert_eq!(time.now(), 100);
         time.moved(PARTS / 4 * 3, 400);
