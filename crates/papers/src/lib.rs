@@ -16,6 +16,7 @@ mod experiment;
 pub mod insulation;
 pub mod page;
 mod plot;
+mod qbox;
 mod runner;
 mod ucsb;
 mod zygaria;
@@ -40,7 +41,7 @@ pub struct Paper {
 }
 
 /// Every paper.
-pub static PAPERS: &[Paper] = &[zygaria::PAPER, ucsb::PAPER];
+pub static PAPERS: &[Paper] = &[zygaria::PAPER, ucsb::PAPER, qbox::PAPER];
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
