@@ -552,3 +552,41 @@ fn who_is_cancelled_keeps_nothing() {
         rig.change(until.as_nanos(), Change::RemoveStream(StreamId(0)));
     }
 }
+
+/// QBox §2: D = T + e/r. Before it has seen anything a sequential request is taken to cost 1 ms and a
+/// random one 10 ms: with a half each, ten sequential ones go for every random one. The first of the
+/// sequential ones is not known to be that yet.
+#[test]
+fn qbox_divides_estimated_time_by_deadlines() {
+    let mut rig = under("qbox", &[(0, contract(50, 100)), (1, contract(50, 100))]);
+    for index in 0..40_u32 {
+        let sequential = Request { offset: u64::from(index) * 4096, ..read(index, 0, 4096) };
+        rig.request(0, sequential);
+        rig.request(0, read(40 + index, 1, 4096));
+    }
+    let mut order = Vec::new();
+    for turn in 0..33 {
+        let Dispatch { piece, request: RequestId(id), .. } = rig.go_one(turn);
+        order.push(u32::from(id >= 40));
+        let _over = rig.done(turn, piece);
+    }
+    let random: Vec<usize> = (0..33).filter(|index| order[*index] == 1).collect();
+    // Ties go to the lower stream: deadlines 20, 40, 60 ms against 20, 22 … 40 … 60.
+    assert_eq!(random, [1, 12, 23]);
+}
+
+#[test]
+fn qbox_saves_nothing_for_a_stream_that_was_away() {
+    let mut rig = under("qbox", &[(0, contract(50, 100)), (1, contract(50, 100))]);
+    (0..100).for_each(|id| rig.request(0, read(id, 0, 4096)));
+    let go = |rig: &mut Rig| {
+        let Dispatch { piece, request: RequestId(id), .. } = rig.go_one(0);
+        let _over = rig.done(0, piece);
+        id
+    };
+    (0..50).for_each(|_| drop(go(&mut rig)));
+    (100..120).for_each(|id| rig.request(0, read(id, 1, 4096)));
+    let after: Vec<u32> = (0..20).map(|_| go(&mut rig)).collect();
+    let of_returned = after.iter().filter(|id| **id >= 100).count();
+    assert!((9..=11).contains(&of_returned), "{after:?}");
+}

@@ -30,7 +30,7 @@ const RAID_DISKS: u64 = 2;
 /// of the RAID 0 has 3600 and 5060 requests per second (§4.4), as the paper's disks are not known
 /// better than by that.
 const HIT_US: u64 = 120;
-const QUEUED_HIT_US: u64 = 90;
+const QUEUED_HIT_US: u64 = 80;
 const MEDIA_US: u64 = 500;
 /// Random and sequential requests by turns, of a day (§4.5).
 const DAY_CYCLES: [(u32, u32); 3] = [(1, 199), (2, 198), (4, 196)];

@@ -98,7 +98,7 @@ impl Striped {
         }
         let took = &mut ledger[span][stream];
         let sort = usize::from(random);
-        took.time[sort] = took.time[sort] + completion.at.since(began);
+        took.time[sort] += completion.at.since(began);
         took.requests[sort] += 1;
     }
 }
