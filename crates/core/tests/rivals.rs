@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use disktime_core::policy;
 use disktime_core::{
-    Change, Config, Contract, Duration, Engine, Instant, Kind, Request, RequestId, StreamId,
-    StreamSpec,
+    Change, Config, Contract, Dispatch, Duration, Engine, Instant, Kind, Request, RequestId,
+    StreamId, StreamSpec,
 };
 use jobs::{Job, ids, plain, serve, streams, under};
 use rig::{MS, Rig, SECOND, at, contract, read};
