@@ -83,6 +83,15 @@ fn qbox_14_misses_nothing_but_the_dip_and_c_at_queue_31() {
     assert_eq!(missed, expected);
 }
 
+/// `qbox_16` is known to fail: bounds are for the mean over three seeds (4.5), the first alone has 5.4.
+#[test]
+fn qbox_16_misses_nothing_but_the_constant_total_at_queue_31() {
+    let report = report("qbox-16", 1);
+    let missed = report.checks.iter().filter(|check| !check.pass());
+    let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
+    assert_eq!(missed, ["qbox, disk queue 31: A + B off its mean at most, %"]);
+}
+
 /// The published estimator's bias: a random stream that should have 70 % of two disks has more, since
 /// the ratio of its two costs comes out too low.
 #[test]
