@@ -433,7 +433,7 @@ fn an_argon_quantum_finds_the_device_empty() {
     let (mut out, mut now, mut owners) = (VecDeque::new(), 0, Vec::new());
     while now < 2 * SECOND {
         out.extend(rig.go(now));
-        let stream = |sent: &disktime_core::Dispatch| sent.request.0 / 16;
+        let stream = |sent: &Dispatch| sent.request.0 / 16;
         let first = stream(&out[0]);
         assert!(out.iter().all(|sent| stream(sent) == first), "one stream has the device");
         now += 2 * MS;
@@ -584,7 +584,9 @@ fn qbox_saves_nothing_for_a_stream_that_was_away() {
         let _over = rig.done(0, piece);
         id
     };
-    (0..50).for_each(|_| drop(go(&mut rig)));
+    for _ in 0..50 {
+        go(&mut rig);
+    }
     (100..120).for_each(|id| rig.request(0, read(id, 1, 4096)));
     let after: Vec<u32> = (0..20).map(|_| go(&mut rig)).collect();
     let of_returned = after.iter().filter(|id| **id >= 100).count();
