@@ -287,6 +287,7 @@ impl Engine {
         let completion = self.finish(&piece, outcome);
         self.refresh(piece.stream);
         let done = PieceDone {
+            request: piece.request,
             estimate: piece.estimate,
             charge,
             response: self.now.since(piece.dispatched_at),

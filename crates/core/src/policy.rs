@@ -22,6 +22,7 @@ mod fifo;
 mod gss;
 mod mclock;
 mod proportional;
+mod qbox;
 mod rate_monotonic;
 mod reward;
 mod round_robin;
@@ -53,6 +54,8 @@ pub enum Pick {
 /// A piece that the device has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PieceDone {
+    /// Whose it was; that request may be over by now.
+    pub request: RequestId,
     /// What was debited at dispatch.
     pub estimate: Duration,
     /// What it cost: exact at depth 1, and under policies that give turns unless prices compare;
@@ -60,6 +63,17 @@ pub struct PieceDone {
     pub charge: Duration,
     /// From dispatch to completion.
     pub response: Duration,
+}
+
+/// What requests cost the device, as a policy has worked out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// One that goes on where another ended.
+    pub sequential: Duration,
+    /// Any other.
+    pub random: Duration,
+    /// Of how many observations they are, since they were worked out last; 0 if nothing could be.
+    pub observations: u32,
 }
 
 /// Orders ready streams.
@@ -97,6 +111,10 @@ pub trait Policy: Send {
     /// because others have turns: in all that happened so far.
     fn lead(&self) -> Duration {
         Duration::ZERO
+    }
+    /// What it takes requests to cost, if it works that out itself.
+    fn costs(&self) -> Option<Costs> {
+        None
     }
     /// How long the policy may stay with one stream, if it has such turns.
     fn set_horizon(&mut self, _horizon: Duration) {}
@@ -154,6 +172,7 @@ pub static REGISTRY: &[PolicyEntry] = &[
     proportional::ENTRY,
     reward::ENTRY,
     reward::SERVICE_ENTRY,
+    qbox::ENTRY,
 ];
 
 /// The entry of that name.

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use disktime_core::policy;
 use disktime_core::{
-    Change, Config, Contract, Duration, Engine, Instant, Kind, Request, RequestId, StreamId,
-    StreamSpec,
+    Change, Config, Contract, Dispatch, Duration, Engine, Instant, Kind, Request, RequestId,
+    StreamId, StreamSpec,
 };
 use jobs::{Job, ids, plain, serve, streams, under};
 use rig::{MS, Rig, SECOND, at, contract, read};
@@ -433,7 +433,7 @@ fn an_argon_quantum_finds_the_device_empty() {
     let (mut out, mut now, mut owners) = (VecDeque::new(), 0, Vec::new());
     while now < 2 * SECOND {
         out.extend(rig.go(now));
-        let stream = |sent: &disktime_core::Dispatch| sent.request.0 / 16;
+        let stream = |sent: &Dispatch| sent.request.0 / 16;
         let first = stream(&out[0]);
         assert!(out.iter().all(|sent| stream(sent) == first), "one stream has the device");
         now += 2 * MS;
@@ -618,4 +618,44 @@ fn proportional_counts_requests() {
     let jobs: Vec<_> = [0, 0, 0, 1, 1, 1, 1, 1].map(|stream| Job::of(stream, 10)).into();
     let ended = serve(&mut under("proportional", &[(0, weight(100)), (1, weight(200))]), &jobs);
     assert_eq!(streams(&jobs, &ended), [0, 1, 1, 0, 1, 1, 0, 1]);
+}
+
+/// QBox §2: D = T + e/r. Before it has seen anything a sequential request is taken to cost 1 ms and a
+/// random one 10 ms: with a half each, ten sequential ones go for every random one. The first of the
+/// sequential ones is not known to be that yet.
+#[test]
+fn qbox_divides_estimated_time_by_deadlines() {
+    let mut rig = under("qbox", &[(0, contract(50, 100)), (1, contract(50, 100))]);
+    for index in 0..40_u32 {
+        let sequential = Request { offset: u64::from(index) * 4096, ..read(index, 0, 4096) };
+        rig.request(0, sequential);
+        rig.request(0, read(40 + index, 1, 4096));
+    }
+    let mut order = Vec::new();
+    for turn in 0..33 {
+        let Dispatch { piece, request: RequestId(id), .. } = rig.go_one(turn);
+        order.push(u32::from(id >= 40));
+        let _over = rig.done(turn, piece);
+    }
+    let random: Vec<usize> = (0..33).filter(|index| order[*index] == 1).collect();
+    // Ties go to the lower stream: deadlines 20, 40, 60 ms against 20, 22 … 40 … 60.
+    assert_eq!(random, [1, 12, 23]);
+}
+
+#[test]
+fn qbox_saves_nothing_for_a_stream_that_was_away() {
+    let mut rig = under("qbox", &[(0, contract(50, 100)), (1, contract(50, 100))]);
+    (0..100).for_each(|id| rig.request(0, read(id, 0, 4096)));
+    let go = |rig: &mut Rig| {
+        let Dispatch { piece, request: RequestId(id), .. } = rig.go_one(0);
+        let _over = rig.done(0, piece);
+        id
+    };
+    for _ in 0..50 {
+        go(&mut rig);
+    }
+    (100..120).for_each(|id| rig.request(0, read(id, 1, 4096)));
+    let after: Vec<u32> = (0..20).map(|_| go(&mut rig)).collect();
+    let of_returned = after.iter().filter(|id| **id >= 100).count();
+    assert!((9..=11).contains(&of_returned), "{after:?}");
 }

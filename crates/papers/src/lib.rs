@@ -16,6 +16,7 @@ mod experiment;
 pub mod insulation;
 pub mod page;
 mod plot;
+mod qbox;
 mod reward;
 mod runner;
 mod ucsb;
@@ -41,7 +42,7 @@ pub struct Paper {
 }
 
 /// Every paper.
-pub static PAPERS: &[Paper] = &[zygaria::PAPER, reward::PAPER, ucsb::PAPER];
+pub static PAPERS: &[Paper] = &[zygaria::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER];
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

@@ -47,6 +47,23 @@ figures! {
     ucsb_5 "ucsb-5",
     ucsb_6 "ucsb-6",
     ucsb_7 "ucsb-7",
+    qbox_2 "qbox-2",
+    qbox_4 "qbox-4",
+    qbox_7 "qbox-7",
+    qbox_8 "qbox-8",
+    qbox_9 "qbox-9",
+    qbox_10 "qbox-10",
+    qbox_11 "qbox-11",
+    qbox_12 "qbox-12",
+    qbox_13 "qbox-13",
+    qbox_14 "qbox-14",
+    qbox_15 "qbox-15",
+    qbox_16 "qbox-16",
+    qbox_17 "qbox-17",
+    qbox_18 "qbox-18",
+    qbox_19 "qbox-19",
+    qbox_20 "qbox-20",
+    qbox_4_7 "qbox-4.7",
 }
 
 /// `zygaria_11` is known to fail: what it misses must stay all that it misses.
@@ -68,6 +85,40 @@ fn shares_of_disktime_miss_nothing_but_the_fast_workload_beside_a_slow_one() {
     let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
     let of = |hits| format!("disktime over prices, 1:1, hits {hits}: A, IOPS");
     assert_eq!(missed, ["0.2", "0.5", "0.75"].map(of));
+}
+
+/// `qbox_14` is known to fail, with a queue inside the disks and the published estimator alone.
+#[test]
+fn qbox_14_misses_nothing_but_the_dip_and_c_at_queue_31() {
+    let report = report("qbox-14", 1);
+    let missed = report.checks.iter().filter(|check| !check.pass());
+    let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
+    let expected = [
+        "qbox, disk queue 31: throughput of C off its mean at most, %",
+        "qbox, disk queue 31: A + B is lower where they are alike, by %",
+    ];
+    assert_eq!(missed, expected);
+}
+
+/// `qbox_16` is known to fail: bounds are for the mean over three seeds (4.5), the first alone has 5.4.
+#[test]
+fn qbox_16_misses_nothing_but_the_constant_total_at_queue_31() {
+    let report = report("qbox-16", 1);
+    let missed = report.checks.iter().filter(|check| !check.pass());
+    let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
+    assert_eq!(missed, ["qbox, disk queue 31: A + B off its mean at most, %"]);
+}
+
+/// The published estimator's bias: a random stream that should have 70 % of two disks has more, since
+/// the ratio of its two costs comes out too low.
+#[test]
+fn qbox_as_published_favours_a_random_stream_with_seventy_percent() {
+    let report = report("qbox-8", 1);
+    let measured = |name: &str| {
+        let check = report.checks.iter().find(|check| check.name.contains(name));
+        check.expect("the figure has it").measured
+    };
+    assert!((74.0..85.0).contains(&measured("(a) random D")), "{:#?}", report.checks);
 }
 
 #[test]

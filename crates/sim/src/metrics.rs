@@ -1,5 +1,6 @@
 //! What is measured: windows of each stream's figures, and histograms over the whole run.
 
+use disktime_core::policy::Costs;
 use disktime_core::{Completion, Duration, Engine, Instant, StreamCounters, StreamId, StreamView};
 use hdrhistogram::Histogram;
 
@@ -129,6 +130,8 @@ pub(crate) struct Metrics {
     /// Of each stream: from arrival to dispatch, from there to completion, and together.
     times: Vec<[Times; 3]>,
     pub(crate) windows: Vec<Window>,
+    /// What the policy took requests to cost at the end of each window.
+    pub(crate) costs: Vec<Costs>,
 }
 
 /// A finished request as the metrics see it.
@@ -149,6 +152,7 @@ impl Metrics {
             running: vec![Running::default(); streams],
             times: (0..streams).map(|_| [(); 3].map(|()| Times::new())).collect(),
             windows: Vec::new(),
+            costs: Vec::new(),
         }
     }
 
@@ -196,6 +200,7 @@ impl Metrics {
             let done_at = running.done_at;
             *running = Running { last: Totals { charged }, done_at, ..Running::default() };
         }
+        self.costs.extend(engine.policy_costs());
         self.index += 1;
         self.ends = self.ends + self.window;
     }

@@ -27,6 +27,9 @@ pub struct Outcome {
     pub windows: Vec<Window>,
     /// The window's length.
     pub window: Duration,
+    /// What the policy took requests to cost at the end of each window; empty unless it works that
+    /// out itself.
+    pub costs: Vec<policy::Costs>,
     /// Promises that did not hold.
     pub violations: Vec<Violation>,
     /// Loads that ended early, with the reason: a trace that could not be read on.
@@ -185,12 +188,14 @@ impl World {
         };
         let failures = (0..).zip(&self.streams).filter_map(failed).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
+        let costs = std::mem::take(&mut self.metrics.costs);
         let (streams, windows) = self.metrics.summaries(names, &self.engine);
         let requests = streams.iter().map(|stream| stream.counters.completed).sum();
         Outcome {
             streams,
             windows,
             window,
+            costs,
             violations,
             failures,
             decisions: self.decisions,

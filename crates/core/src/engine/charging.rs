@@ -4,6 +4,7 @@ use super::{Engine, Hold};
 use crate::event::Event;
 use crate::ledger::Closing;
 use crate::pieces::Piece;
+use crate::policy::Costs;
 use crate::rank::{Gate, Lane, Rank};
 use crate::request::StreamId;
 use crate::stream::Stream;
@@ -131,6 +132,12 @@ impl Engine {
     #[must_use]
     pub fn lead(&self) -> Duration {
         self.policies[Rank::Best.at()].lead()
+    }
+
+    /// What the policy takes requests to cost, if it works that out itself.
+    #[must_use]
+    pub fn policy_costs(&self) -> Option<Costs> {
+        self.policies[Rank::Best.at()].costs()
     }
 
     /// Tells when a stream that is served now is further behind than the guarantee allows: more

@@ -1,0 +1,47 @@
+//! Paper `qbox`: guaranteeing I/O performance on black box storage systems.
+//!
+//! One set of parameters for every figure, in `setup.rs`; a figure says only what the paper varies.
+//! The column `qbox` is the policy as published; it is judged by whether its biased shares are within
+//! 15 points, and shown with the sign of that bias. The column `learned` will be the check: see
+//! [`setup::Column`].
+
+use crate::Paper;
+
+mod fig10;
+mod fig12;
+mod fig13;
+mod fig14;
+mod fig15;
+mod fig17;
+mod fig2;
+mod fig7;
+mod fig8;
+mod overhead;
+mod pauses;
+mod setup;
+mod striped;
+
+pub(crate) const PAPER: Paper = Paper {
+    id: "qbox",
+    title: "Guarantees on a black box",
+    parameters: setup::parameters,
+    experiments: &[
+        fig2::THROUGHPUT,
+        fig2::FIFO,
+        fig7::EXPERIMENT,
+        fig8::EXPERIMENT,
+        fig8::COSTS,
+        fig10::EXPERIMENT,
+        fig10::COSTS,
+        fig12::EXPERIMENT,
+        fig13::EXPERIMENT,
+        fig14::SEQUENTIAL,
+        fig15::EXPERIMENT,
+        fig14::RANDOM,
+        fig17::PLAIN,
+        fig17::PLAIN_FOIL,
+        fig17::CACHED,
+        fig17::CACHED_FOIL,
+        overhead::EXPERIMENT,
+    ],
+};

@@ -1,0 +1,147 @@
+//! Figures 14 and 16: RAID 0, two streams trade shares beside a third that keeps its own.
+
+use super::setup::{self, Column, Load, Run, Set, Under};
+use crate::chart::{Axis, Marks, Panel, Series};
+use crate::experiment::{Check, Experiment, Sample};
+use disktime_sim::workload::Pattern;
+
+pub(super) const SEQUENTIAL: Experiment = Experiment {
+    id: "qbox-14",
+    title: "RAID 0: two sequential streams trade shares beside a random one with half",
+    note: "QBox as published is held to the paper's own claims here; they don't depend on what its \
+           estimates are worth.",
+    measure: measure_sequential,
+};
+
+pub(super) const RANDOM: Experiment = Experiment {
+    id: "qbox-16",
+    title: "RAID 0: two random streams trade shares beside a sequential one with half",
+    note: "As qbox-14. The overheads of the disks' commands are calibrated to the sequential stream's \
+           two rates, so that their ratio shows no more than that; that A + B is constant is the \
+           finding.",
+    measure: measure_random,
+};
+
+const DEPTHS: [u32; 2] = [1, 31];
+/// Share of A in per cent; B has the rest of half the device.
+const STEPS: [u32; 6] = [50, 40, 30, 20, 10, 0];
+const SECONDS: u64 = 40;
+const FROM: u64 = 15;
+const PUBLISHED_IOPS: [f64; 2] = [3600.0, 5060.0];
+
+/// Requests per second of A, B and C at every step.
+struct Sweep {
+    runs: Vec<Run>,
+    iops: Vec<[f64; 3]>,
+}
+
+impl Sweep {
+    fn new(column: Column, disk_depth: u32, trading: Pattern, fixed: Pattern, seed: u64) -> Self {
+        let run = |percent: u32| {
+            let loads = [
+                Load::new("A", percent, trading),
+                Load::new("B", 50 - percent, trading),
+                Load::new("C", 50, fixed),
+            ];
+            let set = Set::raid0(disk_depth, &loads, SECONDS);
+            setup::run(&set, Under::Column(column), seed)
+        };
+        let runs: Vec<Run> = STEPS.into_iter().map(run).collect();
+        let iops = |run: &Run| [0, 1, 2].map(|stream| run.iops(stream, FROM, SECONDS));
+        let iops = runs.iter().map(iops).collect();
+        Self { runs, iops }
+    }
+
+    fn line(&self, name: &str, y: impl Fn(&[f64; 3]) -> f64) -> Series {
+        let points = STEPS.into_iter().zip(&self.iops);
+        Series::new(name, points.map(|(percent, iops)| (f64::from(percent), y(iops))))
+    }
+
+    fn panel(&self, title: String, fixed: bool) -> Panel {
+        let mut series = vec![
+            self.line("A", |iops| iops[0]),
+            self.line("B", |iops| iops[1]),
+            self.line("A + B", |iops| iops[0] + iops[1]),
+        ];
+        if fixed {
+            series.push(self.line("C", |iops| iops[2]));
+        }
+        let (marks, x) = (Marks::Lines, Axis::linear("target of A (%)"));
+        let y = Axis::linear("requests per second");
+        Panel { title, marks, x, y, series, level: None }
+    }
+
+    /// By how much one rate is off its mean over all steps at most, in per cent.
+    fn spread(&self, y: impl Fn(&[f64; 3]) -> f64) -> f64 {
+        let values: Vec<f64> = self.iops.iter().map(y).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        values.iter().map(|value| (value / mean - 1.0).abs() * 100.0).fold(0.0, f64::max)
+    }
+
+    /// How much of what a stream's rate varies follows from its target in a straight line.
+    fn linearity(&self, stream: usize) -> f64 {
+        let target = |percent: u32| f64::from(if stream == 0 { percent } else { 50 - percent });
+        let points = STEPS.into_iter().zip(&self.iops);
+        r_squared(&points.map(|(step, iops)| (target(step), iops[stream])).collect::<Vec<_>>())
+    }
+}
+
+fn r_squared(points: &[(f64, f64)]) -> f64 {
+    let mean =
+        |value: fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let sum = |value: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>();
+    let both = sum(&|point| (point.0 - x) * (point.1 - y));
+    both * both / (sum(&|point| (point.0 - x).powi(2)) * sum(&|point| (point.1 - y).powi(2)))
+}
+
+fn measure_sequential(seed: u64) -> Sample {
+    let (mut checks, mut panels, mut seconds) = (Vec::new(), Vec::new(), 0.0);
+    let mut violations = 0;
+    for (column, depth) in Column::ALL.into_iter().flat_map(|it| DEPTHS.map(|depth| (it, depth))) {
+        let sweep = Sweep::new(column, depth, Pattern::Sequential, Pattern::Random, seed);
+        let at = format!("{}, disk queue {depth}", column.name());
+        for (stream, name) in ["A", "B"].into_iter().enumerate() {
+            let what = format!("{at}: throughput of {name} linear in its target, R²");
+            checks.push(Check::at_least(what, sweep.linearity(stream), 0.95));
+        }
+        let what = format!("{at}: throughput of C off its mean at most, %");
+        checks.push(Check::deviation(what, sweep.spread(|iops| iops[2]), 10.0));
+        let both: Vec<f64> = sweep.iops.iter().map(|iops| iops[0] + iops[1]).collect();
+        let (ends, middle) = ((both[0] + both[5]) / 2.0, (both[2] + both[3]) / 2.0);
+        let what = format!("{at}: A + B is lower where they are alike, by %");
+        let dip = (1.0 - middle / ends) * 100.0;
+        checks.push(Check { low: f64::MIN_POSITIVE, ..Check::at_least(what, dip, 0.0) });
+        panels.push(sweep.panel(format!("Disk queue {depth} ({})", column.name()), true));
+        seconds += (SECONDS * STEPS.len() as u64) as f64;
+        violations += sweep.runs.iter().map(Run::violations).sum::<usize>();
+    }
+    checks.push(setup::kept_all(violations));
+    Sample { seconds, panels, checks }
+}
+
+fn measure_random(seed: u64) -> Sample {
+    let (mut checks, mut panels, mut seconds) = (Vec::new(), Vec::new(), 0.0);
+    let mut violations = 0;
+    for column in Column::ALL {
+        let mut rates = Vec::new();
+        for (depth, published) in DEPTHS.into_iter().zip(PUBLISHED_IOPS) {
+            let sweep = Sweep::new(column, depth, Pattern::Random, Pattern::Sequential, seed);
+            let at = format!("{}, disk queue {depth}", column.name());
+            let what = format!("{at}: A + B off its mean at most, %");
+            checks.push(Check::deviation(what, sweep.spread(|iops| iops[0] + iops[1]), 5.0));
+            let rate = sweep.iops.iter().map(|iops| iops[2]).sum::<f64>() / STEPS.len() as f64;
+            rates.push(rate);
+            let name = format!("{at}: sequential C, IOPS (reported)");
+            let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+            checks.push(Check { name, published, measured: rate, low, high });
+            panels.push(sweep.panel(format!("Disk queue {depth} ({})", column.name()), false));
+            seconds += (SECONDS * STEPS.len() as u64) as f64;
+            violations += sweep.runs.iter().map(Run::violations).sum::<usize>();
+        }
+        let what = format!("{}: sequential rate at disk queue 31 by that at 1", column.name());
+        checks.push(Check::near(what, 1.41, rates[1] / rates[0], 0.25));
+    }
+    checks.push(setup::kept_all(violations));
+    Sample { seconds, panels, checks }
+}
