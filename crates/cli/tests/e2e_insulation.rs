@@ -12,14 +12,16 @@ use disktime_server::{Config, Server};
 
 /// How far live insulation may be from the simulated.
 const INSULATION: f64 = 0.03;
-/// How long each is measured alone, and both together.
-const ALONE: Duration = Duration::from_secs(5);
-const TOGETHER: Duration = Duration::from_secs(9);
+/// How long each is measured alone, and both together: turns make shares vary by a swing of up to
+/// 350 ms, which is 3 points of a stream at 30 % in 39 s.
+const ALONE: Duration = Duration::from_secs(10);
+const TOGETHER: Duration = Duration::from_secs(90);
 /// What passes before.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Sequential 4 KiB, four at once, on so many per cent beside random 4 KiB on the rest.
 #[test]
+#[ignore = "four minutes on an idle machine: by hand"]
 fn live_insulation_is_within_3_points_of_the_simulated() {
     let alone = [0, 1].map(|stream| live_rates([50, 50], &[stream], ALONE)[0]);
     let alone_simulated = [0, 1].map(|stream| simulated_rates([50, 50], &[stream])[0]);

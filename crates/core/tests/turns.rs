@@ -190,7 +190,7 @@ fn a_latency_bound_goes_first_and_cuts_what_others_ask() {
     let now = disk.now;
     rig.request(now, read(900, 1, 1 << 20));
     let piece = rig.go_one(now);
-    assert_eq!((piece.bytes, piece.request.0), (128 << 10, 900), "cut for the other's sake");
+    assert_eq!((piece.bytes, piece.request.0), (32 << 10, 900), "cut for the other's sake");
     rig.request(now + MS, read(901, 0, 4096));
     assert!(rig.done(now + 5 * MS, piece.piece).is_none());
     assert_eq!(rig.go_one(now + 5 * MS).request.0, 901, "owed time, it goes at once");

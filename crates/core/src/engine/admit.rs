@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Engine;
-use super::guarantees::{Flushes, PREEMPTIBLE_PIECE};
+use super::guarantees::{BOUNDED_PIECE, Flushes};
 use crate::admission::{self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack};
 use crate::contract::{Admission, Class, Contract, Rate};
 use crate::cycle::Cycle;
@@ -213,7 +213,7 @@ impl Engine {
             self.streams.iter().flatten().any(|stream| {
                 stream.home() == Rank::Best && stream.spec.contract.latency.is_some()
             });
-        let beside = if bounded { PREEMPTIBLE_PIECE } else { u64::MAX };
+        let beside = if bounded { BOUNDED_PIECE } else { u64::MAX };
         if self.guarantees.set_piece_max(plan.piece_max.min(beside)) || !plan.granted.is_empty() {
             self.renew_heads();
         }

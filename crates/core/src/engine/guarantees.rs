@@ -17,9 +17,11 @@ use crate::share::Share;
 use crate::stream::Stream;
 use crate::time::{Duration, Instant};
 
-/// Largest piece of background work, and of best effort beside a latency bound: what a more urgent
-/// request waits for at most (semi-preemptible I/O, ucsb §III-A).
-pub(super) const PREEMPTIBLE_PIECE: u64 = 128 << 10;
+/// Largest piece of background work: what a more urgent request waits for at most (semi-preemptible
+/// I/O, ucsb §III-A).
+const BACKGROUND_PIECE: u64 = 128 << 10;
+/// The same of best effort beside a latency bound: a few milliseconds on a disk.
+pub(super) const BOUNDED_PIECE: u64 = 32 << 10;
 /// Cycles without a miss before a stream that was cut gets its rank again.
 const CYCLES_UNTIL_RESTORED: u64 = 10;
 
@@ -172,7 +174,7 @@ impl Guarantees {
     pub(super) fn piece_max(&self, rank: Rank) -> u64 {
         match rank {
             Rank::Latency | Rank::Rate | Rank::Best => self.piece_max,
-            Rank::Background => self.piece_max.min(PREEMPTIBLE_PIECE),
+            Rank::Background => self.piece_max.min(BACKGROUND_PIECE),
         }
     }
 

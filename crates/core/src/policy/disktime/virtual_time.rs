@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(time.now(), 100);
         time.moved(PARTS, 200);
         assert_eq!(time.now(), 100);
-        assert!(time.is_paid(50) && !time.is_paid(100), "100 and 0, half and half");
+        assert!(time.is_paid(100) && !time.is_paid(101), "the mean of 400, 0 and 100 is 100");
         time.leave(PARTS, 100);
         assert_eq!(time.now(), 100);
         time.moved(PARTS / 4 * 3, 400);
