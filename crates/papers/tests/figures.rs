@@ -77,16 +77,6 @@ fn figure_11_misses_nothing_but_the_start_overshoot() {
     assert_eq!(missed, [overshoot(2), overshoot(3)]);
 }
 
-/// `reward_shares` is known to fail: what it misses must stay all that it misses.
-#[test]
-fn shares_of_disktime_miss_nothing_but_the_fast_workload_beside_a_slow_one() {
-    let report = report("reward-shares", 1);
-    let missed = report.checks.iter().filter(|check| !check.pass());
-    let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
-    let of = |hits| format!("disktime over prices, 1:1, hits {hits}: A, IOPS");
-    assert_eq!(missed, ["0.2", "0.5", "0.75"].map(of));
-}
-
 /// `qbox_14` is known to fail, with a queue inside the disks and the published estimator alone.
 #[test]
 fn qbox_14_misses_nothing_but_the_dip_and_c_at_queue_31() {

@@ -13,10 +13,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Table 2's workloads of equal weight under shares of time: disktime over prices",
     note: "A price is what a request takes when its workload runs alone at the array's best depth, that is \
            on the busier tier. Under start-time fair queueing equal shares of time over these prices \
-           are reward's rates: reward falls out. reward-service learns its costs instead. Missed: A \
-           under disktime. It gives turns of a horizon: in B's turn the slots fill with requests for \
-           the disk, and the SSD, which is A's alone, waits for A's next. Mended by a depth per \
-           stream, or turns that leave others' slots alone.",
+           are reward's rates: reward falls out. reward-service learns its costs \
+           instead, and disktime gives each its share of time as the prices say.",
     measure,
 };
 
