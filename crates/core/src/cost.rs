@@ -36,6 +36,8 @@ pub trait CostModel: Send {
     fn comparable(&self) -> bool {
         false
     }
+    /// The device's price list has been measured, or measured again.
+    fn anchor(&mut self, _prices: &PriceList) {}
 }
 
 /// Numbers that a cost model may be given.
@@ -47,6 +49,8 @@ pub struct CostParameters {
     pub random: Duration,
     /// What pieces of the first streams take, where that is known: the price list of `priced`.
     pub prices: [Price; CostParameters::PRICES],
+    /// What kinds of requests take, where someone has measured it.
+    pub anchor: Option<PriceList>,
 }
 
 impl CostParameters {
@@ -63,6 +67,21 @@ pub struct Price {
     pub per_mib: Duration,
 }
 
+/// What requests of each kind take of the device's time when that kind runs alone at the device's
+/// best depth: the time from one completion to the next. What a profile of any device says, and
+/// where estimates start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PriceList {
+    /// Reads that continue the one before.
+    pub sequential_read: Price,
+    /// Reads anywhere.
+    pub random_read: Price,
+    /// Writes that continue the one before.
+    pub sequential_write: Price,
+    /// Writes anywhere, in the long run: as fast as they reach the medium, not its cache.
+    pub random_write: Price,
+}
+
 impl Default for CostParameters {
     /// 300 µs and 20 ms (zygaria §3), and no prices.
     fn default() -> Self {
@@ -70,6 +89,7 @@ impl Default for CostParameters {
             sequential: Duration::from_micros(300),
             random: Duration::from_millis(20),
             prices: [Price::default(); Self::PRICES],
+            anchor: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::contract::Access;
+use crate::cost::PriceList;
 use crate::time::Duration;
 
 /// What one device does.
@@ -20,6 +21,9 @@ pub struct Profile {
     /// How long a request may wait, before its own positioning, for what a write cache brings to the
     /// medium meanwhile; zero if writes complete on the medium.
     pub destage: Duration,
+    /// What each kind of request takes alone at the best depth, if that was measured: for the cost
+    /// model, not for admission.
+    pub prices: Option<PriceList>,
 }
 
 /// A part of a device that transfers at one rate.

@@ -32,6 +32,7 @@ fn flat(rate: u64, worst: u64, mean: u64, deviation: u64) -> Profile {
         zones: vec![Zone { end: SIZE, read: transfer, write: transfer }],
         positioning: vec![at],
         destage: Duration::ZERO,
+        prices: None,
     }
 }
 
@@ -212,6 +213,7 @@ fn zones_and_distances_of_the_extent_count() {
         zones: vec![zone(SIZE / 2, FAST), zone(SIZE, FAST / 2)],
         positioning: vec![at(SIZE / 2, 10), at(SIZE * 3 / 4, 30), at(SIZE, 20)],
         destage: Duration::ZERO,
+        prices: None,
     };
     let allowance = |extent, access| {
         let mut demand = firm(10, 1_000);
@@ -729,7 +731,8 @@ proptest! {
         let worst = nanos(5);
         let (distance, mean, deviation) = (numbers[6], nanos(7).min(worst), nanos(8));
         let at = Positioning { distance, mean, deviation, worst };
-        let profile = Profile { zones: vec![zone], positioning: vec![at], destage: nanos(15) };
+        let (zones, positioning) = (vec![zone], vec![at]);
+        let profile = Profile { zones, positioning, destage: nanos(15), prices: None };
         let rate = |at: usize, cycle| {
             Rate { bytes_per_second: numbers[at], cycle, admission, access: Access::Both }
         };
@@ -766,6 +769,7 @@ fn a_mean_is_over_where_the_head_may_come_from() {
     let profile = Profile {
         positioning: vec![way(size / 2, 4), way(size, 8)],
         destage: Duration::ZERO,
+        prices: None,
         zones: vec![Zone { end: size, ..flat(FAST, 1, 1, 0).zones[0] }],
     };
     let at = |start, end| profile.positioning_to((start, end));

@@ -97,6 +97,7 @@ fn profile(bytes_per_second: u64) -> Profile {
         zones: vec![zone],
         positioning: vec![Positioning { distance: 1, mean, deviation, worst }],
         destage: Duration::ZERO,
+        prices: None,
     }
 }
 

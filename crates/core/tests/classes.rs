@@ -19,6 +19,7 @@ fn profile() -> Profile {
         zones: vec![Zone { end: 1 << 50, read: transfer, write: transfer }],
         positioning: vec![Positioning { distance: 1, mean, deviation: mean, worst }],
         destage: Duration::ZERO,
+        prices: None,
     }
 }
 

@@ -129,6 +129,7 @@ impl File {
             zones: self.zones.iter().map(zone).collect(),
             positioning: self.positioning.iter().map(positioning).collect(),
             destage: Duration::from_nanos(self.destage_ns),
+            prices: None,
         }
     }
 }

@@ -154,6 +154,9 @@ impl Engine {
             self.guarantees.profile = before;
         }
         self.grant(&planned?);
+        if let Some(prices) = &profile.prices {
+            self.cost.anchor(prices);
+        }
         Ok(())
     }
 

@@ -35,6 +35,7 @@ fn admitted(streams: usize) -> f64 {
         zones: vec![Zone { end: 1 << 40, read: transfer, write: transfer }],
         positioning: vec![Positioning { distance, mean: LATENCY, deviation, worst: LATENCY }],
         destage: Duration::ZERO,
+        prices: None,
     };
     let others = Others { headroom: percent(FREE_PERCENT), ..Others::default() };
     let fits = |micros: u64| {

@@ -39,7 +39,7 @@ pub(super) fn found(raw: &Raw<'_>) -> Result<Found, ProfilerError> {
     if zones.is_empty() {
         return Err(ProfilerError::Nothing { missing: "rates" });
     }
-    let profile = Profile { zones, positioning: Vec::new(), destage: Duration::ZERO };
+    let profile = Profile { zones, positioning: Vec::new(), destage: Duration::ZERO, prices: None };
     let transfer_ns = |from: u64| block_ns(&profile, from);
     let nearest = raw.seeks.iter().filter(|seek| seek.distance == BLOCK_BYTES);
     let nearest = places::median(nearest.map(|seek| seek.least_ns).collect()).unwrap_or(0.0);

@@ -139,6 +139,7 @@ impl TryFrom<File> for Found {
             zones: file.zones.iter().map(zone).collect(),
             positioning: file.positioning.iter().map(positioning).collect(),
             destage: Duration::from_nanos(file.destage_ns),
+            prices: None,
         };
         profile.check().map_err(said)?;
         if profile.size() != file.size_bytes {

@@ -66,7 +66,7 @@ fn found() -> Found {
     let positioning = vec![Positioning { distance: 4096, mean, deviation: mean, worst }];
     Found {
         name: "d".to_owned(),
-        profile: Profile { zones, positioning, destage: Duration::from_nanos(7) },
+        profile: Profile { zones, positioning, destage: Duration::from_nanos(7), prices: None },
         rotation: Some(Duration::from_nanos(8_333_333)),
         overhead: Duration::from_nanos(1),
         writes: false,
