@@ -18,7 +18,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{CostEntry, CostModel, CostParameters, PieceShape, Price, PriceList, SeenAlone, Trust};
+use super::{
+    CostEntry, CostModel, CostParameters, Costs, PieceShape, Price, PriceList, SeenAlone, Trust,
+};
 use crate::request::{Kind, StreamId};
 use crate::time::Duration;
 
@@ -70,6 +72,10 @@ struct Learned {
     streams: Vec<Option<Known>>,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
+    /// Of each kind, what a piece took by the factors of its time: a mean over the last ones.
+    mean: [i128; KINDS],
+    /// Spans so far.
+    spans: u32,
 }
 
 /// What is known of a stream.
@@ -91,7 +97,7 @@ struct Known {
 impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
-        Self { list, streams: Vec::new(), usual: [ONE; KINDS] }
+        Self { list, streams: Vec::new(), usual: [ONE; KINDS], mean: [0; KINDS], spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -141,6 +147,10 @@ impl CostModel for Learned {
         known.close();
         let main = (0..KINDS).max_by_key(|kind| known.reckoned[*kind]).unwrap_or(0);
         self.usual[main] += (known.factors[main] - self.usual[main]) / 4;
+        let took = listed * known.factors[kind] / ONE;
+        let mean = &mut self.mean[kind];
+        *mean = if *mean == 0 { took } else { *mean + (took - *mean) / 8 };
+        self.spans = self.spans.saturating_add(1);
         known.reckoned = [0; KINDS];
         true
     }
@@ -149,6 +159,11 @@ impl CostModel for Learned {
         if let Some(known) = self.streams.get_mut(stream.0 as usize) {
             *known = None;
         }
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        let [sequential, random] = [0, 1].map(|kind| nanos(self.mean[kind]));
+        Some(Costs { sequential, random, observations: self.spans })
     }
 
     /// What was learned by the old list is forgotten.

@@ -1,10 +1,11 @@
 //! Charging: how busy and held time becomes streams' debts.
 
 use super::{Engine, Hold};
+use crate::cost::Costs;
 use crate::event::Event;
 use crate::ledger::Closing;
 use crate::pieces::Piece;
-use crate::policy::{Costs, Window};
+use crate::policy::Window;
 use crate::rank::{Gate, Lane, Rank};
 use crate::request::StreamId;
 use crate::stream::Stream;
@@ -147,10 +148,10 @@ impl Engine {
         self.policies[Rank::Best.at()].lead()
     }
 
-    /// What the policy takes requests to cost, if it works that out itself.
+    /// What requests are taken to cost, if the policy works that out or the cost model learns it.
     #[must_use]
-    pub fn policy_costs(&self) -> Option<Costs> {
-        self.policies[Rank::Best.at()].costs()
+    pub fn costs(&self) -> Option<Costs> {
+        self.policies[Rank::Best.at()].costs().or_else(|| self.cost.costs())
     }
 
     /// Tells when a stream that is served now is further behind than the guarantee allows: more
