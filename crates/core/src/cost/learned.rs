@@ -40,8 +40,9 @@ const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
 /// A piece that starts fewer sectors than this from its predecessor is sequential (zygaria §3).
 const SEQUENTIAL_SECTORS: u64 = 100;
 /// The beginning of a stretch alone: the device still works for those before, or seeks back, or
-/// answers from its caches.
-const SETTLING: Duration = Duration::from_millis(50);
+/// answers from its caches. It is over after the first of these at the earliest, and after the second
+/// in any case.
+const SETTLING: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 /// Of settled stretches so much is one observation, at least and at most,
 const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
 /// if it has at least this many pieces.
@@ -124,7 +125,8 @@ impl CostModel for Learned {
     }
 
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
-        if seen.since < SETTLING || seen.pieces < seen.in_flight {
+        let [early, settled] = SETTLING.map(|after| seen.since >= after);
+        if !early || (seen.pieces < seen.in_flight && !settled) {
             return false;
         }
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
@@ -246,7 +248,7 @@ mod tests {
 
     /// So many pieces, each alone for that long. Answers how often a price was found.
     fn see(model: &mut Learned, piece: PieceShape, took: Duration, count: u32) -> usize {
-        let seen = |pieces| SeenAlone { piece, took, since: SETTLING, pieces, in_flight: 1 };
+        let seen = |pieces| SeenAlone { piece, took, since: SETTLING[0], pieces, in_flight: 1 };
         (0..count).filter(|at| model.seen_alone(&seen(*at + 1))).count()
     }
 
@@ -282,12 +284,12 @@ mod tests {
     fn the_beginning_of_a_stretch_says_nothing() {
         let mut model = model();
         let before = model.estimate(&read(0));
-        let early = Duration::from_nanos(SETTLING.as_nanos() - 1);
+        let early = Duration::from_nanos(SETTLING[0].as_nanos() - 1);
         for pieces in 0..1000 {
             let seen = SeenAlone { piece: read(0), took: MS, since: early, pieces, in_flight: 1 };
             assert!(!model.seen_alone(&seen));
             // A queue of 32 that has not turned over.
-            let seen = SeenAlone { since: SETTLING, pieces: pieces % 32, in_flight: 32, ..seen };
+            let seen = SeenAlone { since: SETTLING[0], pieces: pieces % 32, in_flight: 32, ..seen };
             assert!(!model.seen_alone(&seen));
         }
         assert_eq!(model.estimate(&read(0)), before);

@@ -456,7 +456,7 @@ impl Disktime {
             self.accounts.iter_mut().flatten().filter(|account| account.took_part(epoch)).collect();
         let shares = guests.iter().map(|account| account.share).sum();
         let reckoned = guests.iter_mut().map(|account| account.trial(epoch).reckoned).sum();
-        let mut loses = |account: &mut Account| {
+        let loses = |account: &mut Account| {
             let Trial { reckoned, idle, .. } = *account.trial(epoch);
             party.wanted(idle) && party.of_due(reckoned, account.share, shares) < bar
         };
