@@ -56,6 +56,8 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 const CREDIT: i64 = 1_000_000_000;
 /// A stream that asks again within this was not idle, unless it is for longer as a rule.
 const REST: Duration = Duration::from_millis(20);
+/// Who mixes may be ahead by this however little its returns cost.
+const LITTLE: Duration = Duration::from_millis(5);
 /// Longest swing if none is configured: of a minute it is about half a point.
 const HORIZON: Duration = Duration::from_millis(350);
 
@@ -347,8 +349,10 @@ impl Disktime {
 
     /// Whether a stream would be beyond its horizon.
     fn is_ahead(&self, id: StreamId) -> bool {
-        let until = self.time.now().saturating_add(self.reach(id));
-        self.get(id).is_some_and(|account| account.tag > until)
+        let Some(account) = self.get(id) else { return false };
+        let least = if self.fits_in(id) { step(LITTLE.as_tokens(), account.share) } else { 0 };
+        let until = self.time.now().saturating_add(self.reach(id).max(least));
+        account.tag > until
     }
 
     /// Who is not to wait: a latency bound, or back from idleness.
@@ -380,7 +384,7 @@ impl Disktime {
         }
         if mixes && !curious {
             let next = self.furthest_behind(true);
-            if let Some(next) = next.filter(|next| self.fits_in(*next) || !self.is_ahead(*next)) {
+            if let Some(next) = next.filter(|next| !self.is_ahead(*next)) {
                 if self.account(id).watched {
                     self.end_stay(now);
                 }
@@ -523,7 +527,7 @@ impl Policy for Disktime {
         match next.into_iter().flatten().min_by_key(tag) {
             // Those who are behind have all they want at the device: more from those who are ahead
             // would take their places there.
-            Some(id) if streams.in_flight() > 0 && !self.fits_in(id) && self.is_ahead(id) => {
+            Some(id) if streams.in_flight() > 0 && self.is_ahead(id) => {
                 Pick::Hold { stream: id, until: now + REST }
             }
             Some(id) => self.switch_to(now, id),

@@ -19,7 +19,7 @@ const LOSS: i128 = 100;
 const VARIATION: i128 = 16;
 
 /// A learned price is good for so long at first, and at most.
-const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
+const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
 /// Who is found to lose by mixing has turns for so long at first, and at most.
 const DOUBTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(960)];
 
