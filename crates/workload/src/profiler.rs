@@ -9,6 +9,9 @@
 //! 3. **Seeks** (`seeks`): pairs of places at many distances. Each request is issued so that it
 //!    bisects what the time without rotational wait can still be.
 //!
+//! What each kind of requests costs on any device, deep queues included, is found out by another one,
+//! the [`Pricer`].
+//!
 //! Does not know: clocks, sockets, files, device models, and what a device has inside. Sans-IO: ask
 //! [`Profiler::next`], carry it out, say so to [`Profiler::completed`], until there is no next.
 
@@ -16,14 +19,20 @@ mod assemble;
 mod file;
 mod found;
 mod places;
+mod pricer;
 mod rotation;
 mod seeks;
 mod segments;
+mod speeds;
 mod streams;
 #[cfg(test)]
 mod tests;
 
 pub use found::{Found, Misfit, Rate, Seek};
+pub use pricer::{Ask, DEPTH_MAX, PRICER_BUDGET_MIN, Pricer, PricerOptions, QUICK_BUDGET};
+pub use speeds::{
+    BATCH, CONFIDENCES, Caches, Cell, Priced, PricesFile, Speeds, Switching, Work, WorkSpeed,
+};
 
 use crate::random;
 use crate::spec::IoOp;

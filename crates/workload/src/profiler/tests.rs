@@ -72,6 +72,7 @@ fn found() -> Found {
         writes: false,
         seeks: vec![Seek { distance: 4096, from: 0, time: mean, samples: 3 }],
         rates: vec![Rate { offset: 0, bytes_per_second: 1_000 }],
+        speeds: None,
         requests: 7,
         took: Duration::from_secs(1),
     }
