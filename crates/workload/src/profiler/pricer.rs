@@ -56,6 +56,8 @@ const GROWTH: f64 = 1.05;
 const AS_FAST: f64 = 0.97;
 /// Enough requests for a figure.
 const REQUESTS_MAX: u64 = 4_000;
+/// From so many on a figure is as sure as any.
+const REQUESTS_SURE: u64 = 100;
 /// Requests of a stream between two switches.
 const TURN: u32 = 8;
 /// Places that are read twice.
@@ -294,13 +296,13 @@ impl Pricer {
                 let limit = Duration::from_nanos(slice.min(left.as_nanos()));
                 Some(Trial { lanes: vec![lane], depth, limit, requests_max: REQUESTS_MAX })
             }
-            Stage::Sizes { work, size, shallow, best, .. } => {
+            Stage::Sizes { work, size, shallow, best, cells } => {
                 let (work, bytes) = (self.works()[*work], SIZES[*size]);
                 let lane = self.lane(work, bytes, 1);
-                let deep = deep(work, *best, bytes).min(self.options.depth_max);
-                let depth = if *shallow { 1 } else { deep };
                 let rest = (SIZES.len() - size) as u64 * if *shallow { SHALLOW } else { 1 };
                 let limit = Duration::from_nanos(left.as_nanos() / rest);
+                let deep = deep(work, *best, bytes).min(self.options.depth_max);
+                let depth = if *shallow { 1 } else { deep.min(in_time(cells, limit)) };
                 // Writes show what they cost when a cache is full.
                 let long = !shallow && work.kind() == Kind::Write;
                 let requests_max = if long { u64::MAX } else { REQUESTS_MAX };
@@ -387,7 +389,9 @@ impl Pricer {
                 let deeper = 2 * depth <= self.options.depth_max && within(2 * depth, bytes) > depth;
                 // A share of the time is the sizes': they make the price.
                 let percent = self.slice().as_nanos() / 100 * (100 - DEPTHS_PERCENT);
-                if deeper && grows(&cells) && left.as_nanos() > percent {
+                // As many as are outstanding complete before any counts.
+                let warm_up = fastest(&cells).saturating_mul(2 * u64::from(depth));
+                if deeper && grows(&cells) && left.as_nanos() > percent.saturating_add(warm_up) {
                     Stage::Depths { work, cells }
                 } else {
                     let best = best(&cells);
@@ -465,7 +469,11 @@ impl Pricer {
 
     fn keep(&mut self, work: Work, best_depth: u32, cells: Vec<Cell>) {
         let points = cells.iter().filter(|cell| cell.batches.is_some());
-        let points = points.map(|cell| (mib(cell.bytes), float(cell.each.as_nanos())));
+        let points = points.map(|cell| fit::Point {
+            mib: mib(cell.bytes),
+            ns: float(cell.each.as_nanos()),
+            weight: float(cell.requests.min(REQUESTS_SURE)),
+        });
         let points: Vec<_> = points.collect();
         let shallow = cells.iter().find(|cell| cell.depth == 1).map(|cell| cell.each.as_nanos());
         let deep = cells.iter().find(|cell| cell.depth == best_depth && cell.bytes == base(work));
@@ -508,17 +516,26 @@ fn within(depth: u32, bytes: u64) -> u32 {
     depth.min(u32::try_from(most).unwrap_or(u32::MAX))
 }
 
+fn fastest(cells: &[Cell]) -> u64 {
+    cells.iter().map(|cell| cell.each.as_nanos()).min().unwrap_or(0)
+}
+
+/// So many that half of the time is left when all of the first ones have completed.
+fn in_time(cells: &[Cell], limit: Duration) -> u32 {
+    let requests = limit.as_nanos() / 2 / fastest(cells).max(1);
+    u32::try_from(requests.max(1)).unwrap_or(u32::MAX)
+}
+
 /// Whether deeper queues may be faster still: not if two doublings brought little.
 fn grows(cells: &[Cell]) -> bool {
     let Some(before) = cells.len().checked_sub(2).filter(|before| *before > 0) else { return true };
-    let fastest = |cells: &[Cell]| cells.iter().map(|cell| cell.each.as_nanos()).min().unwrap_or(0);
     let (before, after) = (fastest(&cells[..before]), fastest(&cells[before..]));
     float(before) >= float(after) * GROWTH
 }
 
 /// The fewest outstanding with which it is about as fast as with any.
 fn best(cells: &[Cell]) -> u32 {
-    let fastest = cells.iter().map(|cell| cell.each.as_nanos()).min().unwrap_or(0);
+    let fastest = fastest(cells);
     let fast = |cell: &&Cell| float(cell.each.as_nanos()) * AS_FAST <= float(fastest);
     cells.iter().find(fast).map_or(1, |cell| cell.depth)
 }

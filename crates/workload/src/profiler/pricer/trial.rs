@@ -176,7 +176,9 @@ impl Running {
         let Some(began) = self.began else { return false };
         let took = now.since(began);
         let many = self.counted >= self.trial.requests_max && took >= TIME_MIN;
-        many || (took >= self.trial.limit && self.counted >= COUNTED_MIN)
+        // A device that chooses serves the near ones first: each has to have had its turn.
+        let enough = self.counted >= COUNTED_MIN.max(self.trial.depth.into());
+        many || (took >= self.trial.limit && enough)
     }
 
     pub(super) fn is_over(&self) -> bool {

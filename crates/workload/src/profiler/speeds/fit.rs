@@ -4,18 +4,30 @@ use super::super::places::whole;
 use disktime_core::Duration;
 use disktime_core::cost::Price;
 
-/// `each + bytes·per_mib` through times by size (bytes in MiB, time in ns): least squares of relative
-/// errors, so that small requests count as much as large ones. Neither part is below zero; of one
-/// size alone it is all `each`.
-pub(in super::super) fn price(points: &[(f64, f64)]) -> Price {
-    // Minimizes Σ (a·u + b·v - 1)² with u = 1/y and v = x/y.
+/// What requests of a size took.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(in super::super) struct Point {
+    /// The size.
+    pub(in super::super) mib: f64,
+    /// On the mean.
+    pub(in super::super) ns: f64,
+    /// How much it counts.
+    pub(in super::super) weight: f64,
+}
+
+/// `each + bytes·per_mib` through times by size: least squares of relative errors, so that small
+/// requests count as much as large ones. Neither part is below zero; of one size alone it is all
+/// `each`.
+pub(in super::super) fn price(points: &[Point]) -> Price {
+    // Minimizes Σ w·(a·u + b·v - 1)² with u = 1/ns and v = mib/ns.
     let sum = |of: fn(f64, f64) -> f64| {
-        points.iter().map(|(x, y)| of(1.0 / y.max(1.0), x / y.max(1.0))).sum::<f64>()
+        let term = |Point { mib, ns, weight }: &Point| weight * of(1.0 / ns.max(1.0), mib / ns.max(1.0));
+        points.iter().map(term).sum::<f64>()
     };
     let (uu, uv, vv) = (sum(|u, _| u * u), sum(|u, v| u * v), sum(|_, v| v * v));
     let (u, v) = (sum(|u, _| u), sum(|_, v| v));
     let determinant = uu * vv - uv * uv;
-    let several = points.windows(2).any(|pair| pair[0].0 < pair[1].0 || pair[0].0 > pair[1].0);
+    let several = points.windows(2).any(|pair| (pair[0].mib - pair[1].mib).abs() > 0.0);
     let both = (several && determinant > 0.0).then(|| {
         ((u * vv - v * uv) / determinant, (v * uu - u * uv) / determinant)
     });
@@ -36,7 +48,7 @@ mod tests {
     const SIZES: [f64; 3] = [4096.0 / MIB, 65_536.0 / MIB, 1.0];
 
     fn priced(time: impl Fn(f64) -> f64) -> Price {
-        price(&SIZES.map(|size| (size, time(size))))
+        price(&SIZES.map(|mib| Point { mib, ns: time(mib), weight: 1.0 }))
     }
 
     #[test]
@@ -58,9 +70,18 @@ mod tests {
     }
 
     #[test]
+    fn what_rests_on_little_counts_little() {
+        let point = |mib, weight| Point { mib, ns: 1e6, weight };
+        let doubtful = Point { ns: 5e5, ..point(SIZES[1], 0.01) };
+        let price = price(&[point(SIZES[0], 1.0), point(SIZES[2], 1.0), doubtful]);
+        assert!(price.each > Duration::from_micros(950), "{price:?}");
+    }
+
+    #[test]
     fn one_size_is_a_price_each_and_none_is_nothing() {
-        assert_eq!(price(&[(0.5, 700.0)]).each, Duration::from_nanos(700));
+        let one = |ns| [Point { mib: 0.5, ns, weight: 2.0 }];
+        assert_eq!(price(&one(700.0)).each, Duration::from_nanos(700));
         assert_eq!(price(&[]), Price::default());
-        assert_eq!(price(&[(0.5, 0.0)]).each, Duration::from_nanos(1));
+        assert_eq!(price(&one(0.0)).each, Duration::from_nanos(1));
     }
 }
