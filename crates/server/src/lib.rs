@@ -16,6 +16,7 @@ mod device;
 mod emulate;
 mod frontend;
 pub mod layout;
+pub mod probe;
 mod profile;
 mod record;
 pub mod ring;

@@ -195,6 +195,7 @@ impl Server {
         catalog: &mut Catalog,
     ) -> Result<(), StartError> {
         let mut back_end = Opened::new(device, self.config.state.as_deref())?;
+        back_end.look(device);
         let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
         let engine = back_end.ground.engine(device).map_err(refused)?;
         back_end.record(&device.name)?;

@@ -74,6 +74,14 @@ impl Export {
         Ok(Self { uri: uri.clone(), lines, info, connector, patience: PATIENCE })
     }
 
+    /// Connects once more, with as many connections.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn again(&self) -> io::Result<Self> {
+        Self::open(&self.uri, u32::try_from(self.lines.len()).ok())
+    }
+
     /// Gives connections up when a request has waited for so long; 30 s unless it is said.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
