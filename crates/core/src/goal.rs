@@ -197,7 +197,7 @@ impl Costs {
 /// # Errors
 /// If a number is out of range. That it does not fit is no error, but a share above the whole.
 pub fn needs(goal: &Goal, ground: &Ground) -> Result<Needs, GoalError> {
-    check(goal)?;
+    goal.check()?;
     let run = goal.run.min(ground.costs.run_within(ground.stay));
     let run_nanos = ground.costs.run_nanos(run);
     let rate_ppm = goal.demand.map_or(0, |demand| rate_ppm(demand, goal.request, run, run_nanos));
@@ -227,6 +227,37 @@ pub fn fitting(goal: &Goal, ground: &Ground, available: Share) -> Result<Fitting
         Some(nanos(whole.div_ceil(1_000).saturating_mul(1_000)))
     });
     Ok(Fitting { demand, latency })
+}
+
+impl Goal {
+    /// Whether every number is within its range.
+    ///
+    /// # Errors
+    /// Which one is not.
+    pub fn check(&self) -> Result<(), GoalError> {
+        if self.demand.is_none() && self.bound.is_none() {
+            return Err(GoalError::Nothing);
+        }
+        if !(1..=REQUEST_MAX).contains(&self.request) {
+            return Err(GoalError::Request(self.request));
+        }
+        if !(1..=RUN_MAX).contains(&self.run) {
+            return Err(GoalError::Run(self.run));
+        }
+        let amount = self.demand.map(Demand::amount);
+        if let Some(amount) = amount.filter(|amount| !(1..=RATE_MAX).contains(amount)) {
+            return Err(GoalError::Rate(amount));
+        }
+        let Some(Bound { latency, percentile }) = self.bound else { return Ok(()) };
+        if latency == Duration::ZERO {
+            return Err(GoalError::Bound);
+        }
+        let last = LOGARITHMS.last().map_or(0, |row| row.0);
+        if percentile == Share::ZERO || percentile.ppm() > last {
+            return Err(GoalError::Percentile(percentile));
+        }
+        Ok(())
+    }
 }
 
 impl Needs {
@@ -271,32 +302,7 @@ impl Price {
     }
 }
 
-fn check(goal: &Goal) -> Result<(), GoalError> {
-    if goal.demand.is_none() && goal.bound.is_none() {
-        return Err(GoalError::Nothing);
-    }
-    if !(1..=REQUEST_MAX).contains(&goal.request) {
-        return Err(GoalError::Request(goal.request));
-    }
-    if !(1..=RUN_MAX).contains(&goal.run) {
-        return Err(GoalError::Run(goal.run));
-    }
-    if let Some(amount) = goal.demand.map(Demand::amount).filter(|it| !(1..=RATE_MAX).contains(it)) {
-        return Err(GoalError::Rate(amount));
-    }
-    let Some(Bound { latency, percentile }) = goal.bound else { return Ok(()) };
-    if latency == Duration::ZERO {
-        return Err(GoalError::Bound);
-    }
-    let last = LOGARITHMS.last().map_or(0, |row| row.0);
-    if percentile == Share::ZERO || percentile.ppm() > last {
-        return Err(GoalError::Percentile(percentile));
-    }
-    Ok(())
-}
-
-/// `u = r·t/n`, rounded up. At most 10^12 · 2^64 · 10^6 · 2^32 before the division: 2^172 would not
-/// fit, so it saturates.
+/// `u = r·t/n`, rounded up; of absurdly long runs the product saturates.
 fn rate_ppm(demand: Demand, request: u64, run: u64, run_nanos: u128) -> u64 {
     let each = match demand {
         Demand::Requests(_) => 1,

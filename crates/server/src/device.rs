@@ -5,18 +5,19 @@ use std::path::Path;
 
 use disktime_client::workload::profiler::QUICK_BUDGET;
 use disktime_core::cost::{CostParameters, PriceList};
-use disktime_core::{Change, ChangeError, Duration, Engine, Event, Limits, Profile, StreamId, StreamSpec};
+use disktime_core::{Change, ChangeError, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec};
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile,
 };
+use crate::broker;
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
 use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
-use crate::profile;
+use crate::profile::{self, DeviceProfile};
 use crate::server::StartError;
 use crate::shard::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX};
 
@@ -38,7 +39,7 @@ pub(crate) struct Ground {
     pub(crate) bases: Vec<u64>,
     /// The device's size in bytes, if its offsets are places.
     size: Option<u64>,
-    profile: Option<Profile>,
+    profile: Option<DeviceProfile>,
     /// What requests cost by a quick look, where there is no profile.
     anchor: Option<PriceList>,
 }
@@ -245,6 +246,11 @@ impl Ground {
         Self { bases: device.vdisks.iter().map(base).collect(), size, profile: None, anchor: None }
     }
 
+    /// The contracts, with reservations for those that have a goal; or why one has none.
+    pub(crate) fn contracts(&self, device: &DeviceConfig) -> Result<Vec<Contract>, String> {
+        broker::contracts(device, self.profile.as_ref())
+    }
+
     /// An engine that has admitted these contracts; or why it does not, with virtual disks' names.
     pub(crate) fn engine(&self, device: &DeviceConfig) -> Result<Engine, String> {
         let connections = u32::try_from(CONNECTIONS_PER_VDISK_MAX).expect("a small constant");
@@ -272,12 +278,13 @@ impl Ground {
         if let Some(horizon) = device.horizon {
             change(Change::SetHorizon(horizon))?;
         }
-        if let Some(profile) = &self.profile {
-            change(Change::SetProfile(profile))?;
+        if let Some(known) = &self.profile {
+            change(Change::SetProfile(&known.profile))?;
         }
-        for ((id, vdisk), base) in (0..).map(StreamId).zip(&device.vdisks).zip(&self.bases) {
+        let contracts = self.contracts(device)?;
+        let vdisks = device.vdisks.iter().zip(contracts).zip(&self.bases);
+        for (id, ((vdisk, contract), base)) in (0..).map(StreamId).zip(vdisks) {
             let extent = self.size.map(|_| (*base, base + vdisk.size));
-            let contract = vdisk.contract;
             let spec = StreamSpec { contract, queue_max, extent, ..StreamSpec::default() };
             change(Change::AddStream(id, spec))?;
         }
@@ -289,6 +296,13 @@ impl Ground {
         }
         Ok(engine)
     }
+}
+
+/// An engine that has admitted a device's contracts by its profile, wherever its virtual disks lie.
+pub(crate) fn admitted(device: &DeviceConfig, profile: &DeviceProfile) -> Result<Engine, String> {
+    let bases = vec![0; device.vdisks.len()];
+    let profile = Some(profile.clone());
+    Ground { bases, size: None, profile, anchor: None }.engine(device)
 }
 
 /// What the engine says, with virtual disks' names for its streams' numbers.

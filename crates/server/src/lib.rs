@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod bench;
+pub mod broker;
 pub mod buffers;
 pub mod clock;
 pub mod config;
@@ -17,7 +18,7 @@ mod emulate;
 mod frontend;
 pub mod layout;
 pub mod probe;
-mod profile;
+pub mod profile;
 mod record;
 pub mod ring;
 mod server;

@@ -274,14 +274,14 @@ impl Server {
         same_but_contracts(&self.config, &config)?;
         // A shard's engine answers as this one does: admission asks for contracts, profile and
         // places alone. So either all devices change or none.
+        let mut agreed = Vec::new();
         for (ground, device) in self.grounds.iter().zip(&config.devices) {
             let refused = |reason| ReloadError::Refused { device: device.name.clone(), reason };
             ground.engine(device).map(drop).map_err(refused)?;
+            agreed.push(ground.contracts(device).map_err(refused)?);
         }
-        for (shard, device) in self.shards.iter().zip(&config.devices) {
-            let contract =
-                |(at, vdisk): (u32, &crate::config::VdiskConfig)| (StreamId(at), vdisk.contract);
-            let contracts = (0..).zip(&device.vdisks).map(contract).collect();
+        for (shard, contracts) in self.shards.iter().zip(agreed) {
+            let contracts = (0..).map(StreamId).zip(contracts).collect();
             shard.tell(Message::Contracts(contracts));
         }
         self.config = config;
