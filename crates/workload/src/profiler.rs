@@ -90,6 +90,14 @@ pub struct Progress {
     pub requests: u64,
 }
 
+impl Progress {
+    /// As a part of something longer, from one part of it to another.
+    #[must_use]
+    pub fn between(self, from: f64, to: f64) -> Self {
+        Self { part: from + (to - from) * self.part, ..self }
+    }
+}
+
 /// Why there is no profiler, or no profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProfilerError {
@@ -162,6 +170,9 @@ enum Stage {
     Seeks(Seeks),
     Over,
 }
+
+/// What a device that doesn't turn takes of the time for rates, in per cent.
+const STILL_PERCENT: u64 = 20;
 
 /// Parts of the budget by the end of which a stage must be over: rotation, rates, seeks.
 const SHARES_PERCENT: [u64; 3] = [8, 55, 98];
@@ -282,6 +293,9 @@ impl Profiler {
                 self.rotation = stage.finish();
                 self.stage = Stage::Streams(Streams::new(size, writes, Duration::ZERO));
                 let left = self.deadline(begun).since(self.now);
+                // What doesn't turn has no zones to tell apart, or few.
+                let percent = if self.rotation.is_none() { STILL_PERCENT } else { 100 };
+                let left = Duration::from_nanos(left.as_nanos() / 100 * percent);
                 Stage::Streams(Streams::new(size, writes, left))
             }
             Stage::Streams(stage) => {
