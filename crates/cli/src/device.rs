@@ -8,9 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use disktime_client::workload::profiler::{
-    BUDGET_MIN, Caches, Found, Progress, Speeds, Switching,
-};
+use disktime_client::workload::profiler::{BUDGET_MIN, Caches, Found, Progress, Speeds, Switching};
 use disktime_client::workload::quantity;
 use disktime_client::{Duration, ProfileTarget, Uri};
 use disktime_papers::sim::core::cost::PriceList;

@@ -10,10 +10,10 @@ use disktime_client::workload::trace::{self, PERIOD, TraceFormat, TraceReader};
 use disktime_client::workload::{IoOp, Kind};
 use disktime_papers::sim::core::goal::{self, Bound, Costs, Demand, Fitting, Goal};
 use disktime_papers::sim::core::{Access, Share};
+use disktime_server::Config;
 use disktime_server::broker::{self, Answer, Broker, CONFIDENCE, Standing};
 use disktime_server::config::{REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size};
 use disktime_server::profile::{self, DeviceProfile, Method};
-use disktime_server::Config;
 
 use crate::BadInput;
 
@@ -51,7 +51,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Which device of the configuration
-    #[arg(long, value_name = "NAME", requires = "config")]
+    #[arg(long, value_name = "NAME", conflicts_with = "profile")]
     device: Option<String>,
     /// Requests per second
     #[arg(long, value_name = "NUMBER", conflicts_with = "bandwidth")]
@@ -110,7 +110,8 @@ fn parse_access(text: &str) -> Result<Access, String> {
 fn parse_percent(text: &str) -> Result<Share, String> {
     let percent = if text.ends_with('%') { text.to_owned() } else { format!("{text}%") };
     let share: Result<Share, _> = percent.parse();
-    let share = share.map_err(|_| "a part is above 0% and at most 99.999%, like `95%`".to_owned())?;
+    let share =
+        share.map_err(|_| "a part is above 0% and at most 99.999%, like `95%`".to_owned())?;
     let allowed = share > Share::ZERO && share.ppm() <= 999_990;
     allowed.then_some(share).ok_or_else(|| "above 0% and at most 99.999% are possible".to_owned())
 }
@@ -225,7 +226,8 @@ fn of_trace(arguments: &Arguments, device: &Device, path: &Path) -> Result<Repor
                 costs.clear();
             }
             let of = costs.entry((op.kind, op.bytes)).or_insert_with(|| {
-                let costs = device.profile.costs(method, (access, op.bytes), device.depth, CONFIDENCE);
+                let costs =
+                    device.profile.costs(method, (access, op.bytes), device.depth, CONFIDENCE);
                 costs.unwrap_or(Costs { first: Duration::ZERO, next: Duration::ZERO })
             });
             if sequential { of.next } else { of.first }

@@ -163,7 +163,8 @@ impl Costs {
             Access::Both => (true, true),
         };
         let dearer = |reads: &Price, writes: &Price| {
-            let cost = |price: &Price, taken: bool| if taken { price.of(bytes) } else { Duration::ZERO };
+            let cost =
+                |price: &Price, taken: bool| if taken { price.of(bytes) } else { Duration::ZERO };
             cost(reads, read).max(cost(writes, write))
         };
         Self {
@@ -372,7 +373,10 @@ impl fmt::Display for GoalError {
                 write!(f, "request: {bytes} bytes; 1 to {REQUEST_MAX} are possible")
             }
             Self::Run(requests) => {
-                write!(f, "run: {requests} requests; 1 to {RUN_MAX} are possible, 1 for random ones")
+                write!(
+                    f,
+                    "run: {requests} requests; 1 to {RUN_MAX} are possible, 1 for random ones"
+                )
             }
             Self::Rate(rate) => write!(f, "rate: {rate} each second; 1 to {RATE_MAX} are possible"),
             Self::Bound => f.write_str("latency: 0; above 0 is possible"),

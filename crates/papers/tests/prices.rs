@@ -7,9 +7,7 @@ use disktime_papers::sim::core::{Duration, Instant, Kind};
 use disktime_papers::sim::model::preset;
 use disktime_papers::sim::model::{Device, Op};
 use disktime_papers::sim::price;
-use disktime_papers::sim::workload::profiler::{
-    DEPTH_MAX, PricerOptions, QUICK_BUDGET, Work,
-};
+use disktime_papers::sim::workload::profiler::{DEPTH_MAX, PricerOptions, QUICK_BUDGET, Work};
 
 /// How far a price may be from what requests take, whatever their size.
 const ERROR: f64 = 0.12;
@@ -76,7 +74,11 @@ fn check(name: &str, seed: u64, writes: Option<f64>) -> f64 {
             let truth = alone(name, of.work, cell.bytes, cell.depth, requests);
             let price = of.work.price(&priced.prices).of(cell.bytes).as_nanos() as f64;
             let error = price / truth - 1.0;
-            println!("  {} bytes: {price:.0} of {truth:.0} ns, {:+.1} %", cell.bytes, error * 100.0);
+            println!(
+                "  {} bytes: {price:.0} of {truth:.0} ns, {:+.1} %",
+                cell.bytes,
+                error * 100.0
+            );
             let allowed = if reads { ERROR } else { writes.unwrap_or(ERROR) };
             assert!(error.abs() <= allowed, "{name} {seed}: {of:?}: {error}");
             errors.extend(reads.then_some(error.abs()));
@@ -89,7 +91,9 @@ fn check(name: &str, seed: u64, writes: Option<f64>) -> f64 {
 /// are the narrowest in turn.
 #[test]
 fn reads_cost_what_they_take_alone() {
-    for name in ["flash-generic", "nvme-970pro", "deskstar-34gxp", "nearline-7200", "raid0-nearline"] {
+    for name in
+        ["flash-generic", "nvme-970pro", "deskstar-34gxp", "nearline-7200", "raid0-nearline"]
+    {
         let seeds = 1..4;
         let mean = seeds.clone().map(|seed| check(name, seed, None)).sum::<f64>() / 3.0;
         println!("{name}: reads off by {:.1} % on the mean", mean * 100.0);
@@ -166,6 +170,7 @@ fn a_quick_look_is_near() {
 /// The same seed finds the same, to the nanosecond.
 #[test]
 fn a_seed_repeats_it() {
-    let find = || price(device("raid0-nearline", 3), options(true, Duration::from_secs(5))).unwrap();
+    let find =
+        || price(device("raid0-nearline", 3), options(true, Duration::from_secs(5))).unwrap();
     assert_eq!(find(), find());
 }

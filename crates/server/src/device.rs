@@ -5,7 +5,9 @@ use std::path::Path;
 
 use disktime_client::workload::profiler::QUICK_BUDGET;
 use disktime_core::cost::{CostParameters, PriceList};
-use disktime_core::{Change, ChangeError, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec};
+use disktime_core::{
+    Change, ChangeError, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
+};
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
@@ -168,7 +170,10 @@ impl Opened {
                 self.ground.anchor = Some(prices);
             }
             Ok(None) => {
-                tracing::info!(device = name, "no quick profile: its files hold next to nothing yet");
+                tracing::info!(
+                    device = name,
+                    "no quick profile: its files hold next to nothing yet"
+                );
             }
             Err(error) => {
                 tracing::warn!(device = name, %error, "no quick profile: costs start from nothing");
@@ -244,6 +249,11 @@ impl Ground {
             extent.expect("every virtual disk was placed").start
         };
         Self { bases: device.vdisks.iter().map(base).collect(), size, profile: None, anchor: None }
+    }
+
+    /// What requests cost by a quick look.
+    pub(crate) fn anchor(&self) -> Option<&PriceList> {
+        self.anchor.as_ref()
     }
 
     /// The contracts, with reservations for those that have a goal; or why one has none.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use disktime_core::StreamId;
+use disktime_core::cost::PriceList;
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -259,6 +260,11 @@ impl Server {
     #[must_use]
     pub fn devices(&self) -> &[Arc<DeviceStats>] {
         &self.devices
+    }
+
+    /// What a quick look at its start has found of each device, as in the configuration.
+    pub fn quick_prices(&self) -> impl Iterator<Item = Option<&PriceList>> {
+        self.grounds.iter().map(Ground::anchor)
     }
 
     /// Makes shards publish their CPU time.

@@ -41,10 +41,7 @@ pub fn measure(mut device: Box<dyn Device>, name: &str, seed: u64) -> Result<Fou
 ///
 /// # Errors
 /// As [`Pricer::new`] and [`Pricer::finish`].
-pub fn price(
-    mut device: Box<dyn Device>,
-    options: PricerOptions,
-) -> Result<Priced, ProfilerError> {
+pub fn price(mut device: Box<dyn Device>, options: PricerOptions) -> Result<Priced, ProfilerError> {
     let (size, depth_max) = (device.capacity_bytes(), device.queue_depth());
     let depth_max = depth_max.min(options.depth_max);
     let mut pricer = Pricer::new(PricerOptions { size, depth_max, ..options })?;

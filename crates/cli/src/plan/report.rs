@@ -92,7 +92,10 @@ impl Report {
         if let Some(reserved) = &self.reserved {
             let names = reserved.iter().filter(|(_, share)| *share > Share::ZERO);
             let names: Vec<String> = names.map(|(name, share)| format!("{name} {share}")).collect();
-            println!("reserved: {}", if names.is_empty() { "nothing".into() } else { names.join(", ") });
+            println!(
+                "reserved: {}",
+                if names.is_empty() { "nothing".into() } else { names.join(", ") }
+            );
         }
         let verdict = if self.fits() { "fits" } else { "does not fit" };
         println!(
@@ -174,9 +177,8 @@ impl Report {
                 "share_worst": fraction(of.worst_ppm),
             })
         };
-        let reserved = |(name, share): &(String, Share)| {
-            json!({ "name": name, "share": share.as_fraction() })
-        };
+        let reserved =
+            |(name, share): &(String, Share)| json!({ "name": name, "share": share.as_fraction() });
         json!({
             "device": self.name,
             "size_bytes": self.bytes,
@@ -251,9 +253,9 @@ fn said(goal: &Goal, access: Access) -> String {
         Access::Write => "writes",
         Access::Both => "reads or writes",
     };
-    let bound = goal.bound.map(|bound| {
-        format!(", {} of them within {:?}", bound.percentile, bound.latency)
-    });
+    let bound = goal
+        .bound
+        .map(|bound| format!(", {} of them within {:?}", bound.percentile, bound.latency));
     format!("{rate} {order}, {work}{}", bound.unwrap_or_default())
 }
 

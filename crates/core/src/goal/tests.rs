@@ -93,7 +93,8 @@ fn a_bound_takes_the_share_at_which_a_turn_comes_in_time() {
     assert_eq!(needs(&alone, &never).unwrap().share(), None);
     // 20 requests/s are ρ = 0.4 of a half: 20 + 2.996 · 20 · 0.4 / (2 · 0.6) ms at the whole.
     let busy = Goal { demand: Some(Demand::Requests(20)), bound: Some(bound(40, 95)), ..alone };
-    let at = |ppm| response(ppm, Share::from_percent(95).unwrap(), 200_000, 10_000_000, Duration::ZERO);
+    let at =
+        |ppm| response(ppm, Share::from_percent(95).unwrap(), 200_000, 10_000_000, Duration::ZERO);
     assert_eq!(at(500_000).map(|response| response / 1_000), Some(39_973));
     assert_eq!(at(200_000), None, "the rate alone takes all");
     let share = needs(&busy, &ground(flat)).unwrap().ppm();

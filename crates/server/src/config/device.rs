@@ -191,7 +191,8 @@ impl DeviceTable {
         }
         let headroom = share(&key("headroom"), self.headroom.as_deref(), Share::ZERO)?;
         if let (Some(true), Some(profile)) = (self.quick_profile, &self.profile) {
-            let reason = format!("profile = \"{}\" says more: leave one of both out", profile.display());
+            let reason =
+                format!("profile = \"{}\" says more: leave one of both out", profile.display());
             return Err(value(&key("quick_profile"), "true", reason));
         }
         // Memory has no time of its own to be found out.

@@ -171,7 +171,8 @@ impl VdiskTable {
                 ("bandwidth", text, Demand::Bytes(rate))
             }
             _ => {
-                let mut rest = [("request", self.request.as_ref()), ("run", run.as_ref())].into_iter();
+                let mut rest =
+                    [("request", self.request.as_ref()), ("run", run.as_ref())].into_iter();
                 return rest.find_map(|(key, text)| Some((key, text?))).map_or(Ok(None), |stray| {
                     let reason = "only beside `iops` or `bandwidth`: state one, or leave this out";
                     Err(self.wrong(stray.0, stray.1, reason.to_owned()))

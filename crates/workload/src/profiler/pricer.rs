@@ -125,10 +125,19 @@ struct Found {
 #[derive(Clone, PartialEq, Debug)]
 enum Stage {
     /// A kind at growing depths, with what each took.
-    Depths { work: usize, cells: Vec<Cell> },
+    Depths {
+        work: usize,
+        cells: Vec<Cell>,
+    },
     /// A kind in several sizes: one outstanding, unless that is known, then so many that `best` of the
     /// size of depths are.
-    Sizes { work: usize, size: usize, shallow: bool, best: u32, cells: Vec<Cell> },
+    Sizes {
+        work: usize,
+        size: usize,
+        shallow: bool,
+        best: u32,
+        cells: Vec<Cell>,
+    },
     /// Two kinds that take turns.
     Switching(usize),
     /// Places that are read again; the first time or the second.
@@ -252,8 +261,7 @@ impl Pricer {
         };
         let [streams, kinds, read_write] = self.found.switching;
         let switching = streams.zip(kinds);
-        let switching =
-            switching.map(|(streams, kinds)| Switching { streams, kinds, read_write });
+        let switching = switching.map(|(streams, kinds)| Switching { streams, kinds, read_write });
         let cache = self.found.first.zip(self.found.second);
         let cache = cache.map(|(read_first, read_again)| Caches {
             read_first,
@@ -386,7 +394,8 @@ impl Pricer {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Depths { work, mut cells } => {
                 cells.extend(shown.map(|shown| cell(bytes, depth, &shown, None)));
-                let deeper = 2 * depth <= self.options.depth_max && within(2 * depth, bytes) > depth;
+                let deeper =
+                    2 * depth <= self.options.depth_max && within(2 * depth, bytes) > depth;
                 // A share of the time is the sizes': they make the price.
                 let percent = self.slice().as_nanos() / 100 * (100 - DEPTHS_PERCENT);
                 // As many as are outstanding complete before any counts.
@@ -448,7 +457,9 @@ impl Pricer {
     fn is_late(&self, begun: Instant) -> bool {
         let left = || self.left(begun).as_nanos();
         match &self.stage {
-            Stage::Depths { cells, .. } => !cells.is_empty() && left() < self.slice().as_nanos() / 2,
+            Stage::Depths { cells, .. } => {
+                !cells.is_empty() && left() < self.slice().as_nanos() / 2
+            }
             Stage::Sizes { size, .. } => *size > 0 && left() == 0,
             Stage::Switching(_) | Stage::Again(_) | Stage::Over => false,
         }
@@ -456,7 +467,9 @@ impl Pricer {
 
     /// Whether it is still open what requests of that size take with one outstanding.
     fn is_shallow(&self, work: usize, size: usize) -> bool {
-        self.options.thorough && self.options.depth_max > 1 && SIZES[size] != base(self.works()[work])
+        self.options.thorough
+            && self.options.depth_max > 1
+            && SIZES[size] != base(self.works()[work])
     }
 
     fn after(&self, work: usize) -> Stage {
@@ -556,8 +569,7 @@ fn each(shown: &Shown) -> Duration {
 /// What batches took, by request. What a cache takes of writes is none of theirs: at least the mean.
 fn quantiles(work: Work, shown: &Shown) -> Option<[Duration; CONFIDENCES.len()]> {
     let mean = shown.ns / float(shown.counted.max(1));
-    let mut batches: Vec<f64> =
-        shown.batches_ns.iter().map(|batch| batch / float(BATCH)).collect();
+    let mut batches: Vec<f64> = shown.batches_ns.iter().map(|batch| batch / float(BATCH)).collect();
     if work.kind() == Kind::Write {
         batches.iter_mut().for_each(|batch| *batch = batch.max(mean));
     }
@@ -582,3 +594,6 @@ fn burst(shown: &Shown, bytes: u64) -> Option<(Duration, u64)> {
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,16 +21,16 @@ pub(in super::super) struct Point {
 pub(in super::super) fn price(points: &[Point]) -> Price {
     // Minimizes Σ w·(a·u + b·v - 1)² with u = 1/ns and v = mib/ns.
     let sum = |of: fn(f64, f64) -> f64| {
-        let term = |Point { mib, ns, weight }: &Point| weight * of(1.0 / ns.max(1.0), mib / ns.max(1.0));
+        let term =
+            |Point { mib, ns, weight }: &Point| weight * of(1.0 / ns.max(1.0), mib / ns.max(1.0));
         points.iter().map(term).sum::<f64>()
     };
     let (uu, uv, vv) = (sum(|u, _| u * u), sum(|u, v| u * v), sum(|_, v| v * v));
     let (u, v) = (sum(|u, _| u), sum(|_, v| v));
     let determinant = uu * vv - uv * uv;
     let several = points.windows(2).any(|pair| (pair[0].mib - pair[1].mib).abs() > 0.0);
-    let both = (several && determinant > 0.0).then(|| {
-        ((u * vv - v * uv) / determinant, (v * uu - u * uv) / determinant)
-    });
+    let both = (several && determinant > 0.0)
+        .then(|| ((u * vv - v * uv) / determinant, (v * uu - u * uv) / determinant));
     let (each, per_mib) = match both {
         Some((each, per_mib)) if each >= 0.0 && per_mib >= 0.0 => (each, per_mib),
         Some((each, _)) if each < 0.0 => (0.0, v / vv),
