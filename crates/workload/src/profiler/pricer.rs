@@ -66,7 +66,7 @@ const AGAIN: usize = 64;
 const CACHED: f64 = 0.5;
 
 /// What to price.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PricerOptions {
     /// The device's size in bytes, at least [`SIZE_MIN`].
     pub size: u64,
