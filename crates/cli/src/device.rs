@@ -295,12 +295,11 @@ impl Line {
     }
 
     fn watch(&mut self, progress: Progress) {
-        let line = line(progress, self.budget);
         // A line for each percent.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
         let percent = (progress.part * 100.0) as u64;
         if self.terminal && self.drawn.replace(percent) != Some(percent) {
-            tell(&format!("\r\x1b[K{line}"));
+            tell(&format!("\r\x1b[K{}", line(progress, self.budget)));
         }
     }
 

@@ -82,7 +82,8 @@ fn a_goal_by_batches_is_reached() {
     }
 }
 
-/// By zygaria's formula: half the longest seek is above the mean, so it reserves a little more.
+/// By zygaria's formula: half the longest seek is less than the mean one, since seeks grow with the
+/// root of the distance at first. So random requests get about an eighth less than they were to.
 #[test]
 fn a_goal_by_mechanics_is_reached() {
     let found = measure(device(1), "deskstar-34gxp", 1).unwrap();
@@ -90,6 +91,6 @@ fn a_goal_by_mechanics_is_reached() {
     println!("{costs:?}");
     for (rate, run) in [(10, 1), (30, 1), (800, 64)] {
         let got = got(costs, rate, run, Pattern::Random) / rate as f64;
-        assert!((0.9..1.7).contains(&got), "{rate} in runs of {run}: {got}");
+        assert!((0.85..1.3).contains(&got), "{rate} in runs of {run}: {got}");
     }
 }

@@ -205,7 +205,8 @@ impl Opened {
             Storage::File(back_end) => probe::price(back_end, model, &spaces, &options, |_| {}),
             // Its connections belong to the shard's ring.
             Storage::Nbd(export, _) => {
-                let mut back_end = export.again().map_err(ProbeError::Open)?.on_shard(&extents);
+                let back_end = export.again(QUICK_PATIENCE).map_err(ProbeError::Open)?;
+                let mut back_end = back_end.on_shard(&extents);
                 probe::price(&mut back_end, model, &spaces, &options, |_| {})
             }
         };

@@ -172,7 +172,10 @@ pub fn price(
                 job.buffer = (op.bytes > 0).then(|| bench.buffer(op.kind, op.bytes));
                 bench.start(name, job, place.base);
             }
-            Ask::Wait => bench.wait(heard + patience)?,
+            Ask::Wait => {
+                watch(pricer.progress());
+                bench.wait(heard + patience)?;
+            }
         }
         let mut landed = std::mem::take(&mut bench.landed);
         for (name, at) in landed.drain(..) {
@@ -187,7 +190,6 @@ pub fn price(
         if now > heard + patience || now > over {
             return Err(ProbeError::Stalled { patience });
         }
-        watch(pricer.progress());
     }
 }
 
