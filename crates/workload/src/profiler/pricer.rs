@@ -482,6 +482,13 @@ impl Pricer {
 
     fn keep(&mut self, work: Work, best_depth: u32, cells: Vec<Cell>) {
         let points = cells.iter().filter(|cell| cell.batches.is_some());
+        // Some devices are faster with one outstanding: several connections lose a sequence's order.
+        let alone = |bytes: u64| {
+            let other = bytes != base(work);
+            cells.iter().find(|cell| other && cell.bytes == bytes && cell.depth == 1)
+        };
+        let points =
+            points.map(|cell| alone(cell.bytes).filter(|it| it.each < cell.each).unwrap_or(cell));
         let points = points.map(|cell| fit::Point {
             mib: mib(cell.bytes),
             ns: float(cell.each.as_nanos()),
