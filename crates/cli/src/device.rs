@@ -8,9 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use disktime_client::workload::profiler::{Found, Progress};
+use disktime_client::workload::profiler::{BUDGET_MIN, Caches, Found, Progress, Speeds, Switching};
 use disktime_client::workload::quantity;
 use disktime_client::{Duration, ProfileTarget, Uri};
+use disktime_papers::sim::core::cost::PriceList;
+use disktime_server::probe::{ProbeError, ProbeOptions, price_export, price_file};
 
 use crate::{BadInput, table};
 
@@ -18,10 +20,15 @@ const EXAMPLES: &str = "\
 Examples:
   disktime device profile /dev/sdb --out sdb.json --svg sdb.svg
   disktime device profile 'nbd+unix:///db?socket=/tmp/disktime.sock' --budget 20s
+  disktime device profile 'nbd+unix:///scratch?socket=/tmp/disktime.sock' --scratch --out box.json
   disktime device profile /dev/sdb --destructive      # measures writes: ALL DATA ON IT IS LOST
 
-Nothing else should use the device meanwhile. A block device can only be read by who may: its group
-is usually `disk`. Exits with 2 if the device or an option can't be used.";
+Three quarters of the time go to rotation, zones and seeks, if there are any, the rest to what each
+kind of requests costs at the device's best depth. Nothing else should use the device meanwhile. One
+that holds nothing yet is faster than it will be. A block device can only be read by who may: its
+group is usually `disk`. docs/planning.md explains what is saved.
+
+Exits with 1 if the device fails or falls silent, with 2 if it or an option can't be used.";
 
 /// A device's figures.
 #[derive(clap::Args)]
@@ -32,7 +39,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find out rotation, zones and seeks of a disk, with requests of our own
+    /// Find out what a device does, with requests of our own: rotation, zones and seeks of a disk; what
+    /// each kind of requests costs, on any device
     #[command(after_help = EXAMPLES)]
     Profile(Profile),
 }
@@ -45,18 +53,27 @@ struct Profile {
     /// Write the profile here, in JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Draw rates and seeks here
+    /// Draw what was found here
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print the profile as one JSON document
     #[arg(long)]
     json: bool,
     /// When to stop; less time is coarser
-    #[arg(long, value_name = "TIME", default_value = "150s", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "200s", value_parser = quantity::parse_duration)]
     budget: Duration,
     /// Measure writes as well, all over the device: what is on it is lost
     #[arg(long)]
     destructive: bool,
+    /// The export is a virtual disk to be profiled on: measure writes as well, what is on it is lost
+    #[arg(long, conflicts_with = "destructive")]
+    scratch: bool,
+}
+
+impl Profile {
+    fn writes(&self) -> bool {
+        self.destructive || self.scratch
+    }
 }
 
 /// Runs the command.
@@ -69,8 +86,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         file.with_context(|| path.display().to_string())?;
     }
     let mut line = Line::new(arguments.json, arguments.budget);
-    let found =
-        target.profile(&arguments.device, arguments.budget, |progress| line.watch(progress));
+    let found = find(target, arguments, &mut line);
     line.end();
     let found = found.map_err(said)?;
     let text = serde_json::to_string_pretty(&found)? + "\n";
@@ -88,19 +104,57 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(arguments: &Profile) -> Result<ProfileTarget, Failure> {
-    let Profile { device, destructive, .. } = arguments;
+/// A file's place, or an export's.
+enum Place<'a> {
+    Path(&'a Path),
+    Export(Uri),
+}
+
+fn place(device: &str) -> Result<Place<'_>, Failure> {
     if !device.starts_with("nbd") || !device.contains("://") {
-        return Ok(ProfileTarget::file(Path::new(device), *destructive)?);
+        return Ok(Place::Path(Path::new(device)));
     }
-    let uri: Uri = device.parse().map_err(|error| Failure::Uri(format!("{device}: {error}")))?;
-    Ok(ProfileTarget::export(&uri, *destructive)?)
+    let uri = device.parse().map_err(|error| Failure::Input(format!("{device}: {error}")))?;
+    Ok(Place::Export(uri))
+}
+
+fn open(arguments: &Profile) -> Result<ProfileTarget, Failure> {
+    let (device, writes) = (&arguments.device, arguments.writes());
+    match place(device)? {
+        Place::Path(_) if arguments.scratch => Err(Failure::Input(format!(
+            "--scratch: {device} is no export; of a device of which all may be lost say --destructive"
+        ))),
+        Place::Path(path) => Ok(ProfileTarget::file(path, writes)?),
+        Place::Export(uri) => Ok(ProfileTarget::export(&uri, writes)?),
+    }
+}
+
+/// The disk's part, one request at a time; then prices, with many.
+fn find(target: ProfileTarget, arguments: &Profile, line: &mut Line) -> Result<Found, Failure> {
+    let Profile { device, budget, .. } = arguments;
+    let part = |of: u64| Duration::from_nanos(budget.as_nanos() / 4 * of);
+    let disk = if *budget < BUDGET_MIN { *budget } else { part(3).max(BUDGET_MIN) };
+    let found = target.profile(device, disk, |progress| line.watch(progress.between(0.0, 0.75)))?;
+    let options = ProbeOptions::thorough(part(1), arguments.writes());
+    let watch = |progress: Progress| line.watch(progress.between(0.75, 1.0));
+    let priced = match place(device)? {
+        Place::Path(path) => price_file(path, &options, watch),
+        Place::Export(uri) => price_export(&uri, &options, watch),
+    };
+    Ok(found.with_prices(priced?))
 }
 
 /// Why there is no profile.
 enum Failure {
-    Uri(String),
+    Input(String),
     Profile(disktime_client::ProfileError),
+    Probe(ProbeError),
+}
+
+impl From<ProbeError> for Failure {
+    fn from(error: ProbeError) -> Self {
+        Self::Probe(error)
+    }
 }
 
 impl From<disktime_client::ProfileError> for Failure {
@@ -111,7 +165,8 @@ impl From<disktime_client::ProfileError> for Failure {
 
 fn said(failure: impl Into<Failure>) -> anyhow::Error {
     match failure.into() {
-        Failure::Uri(text) => BadInput(text).into(),
+        Failure::Input(text) => BadInput(text).into(),
+        Failure::Probe(error) => error.into(),
         Failure::Profile(error) if error.is_input() => BadInput(error.to_string()).into(),
         Failure::Profile(error) => error.into(),
     }
@@ -175,6 +230,48 @@ fn print(found: &Found) {
         ]);
     }
     println!("{seeks}");
+    if let (Some(prices), Some(speeds)) = (&profile.prices, &found.speeds) {
+        print_prices(prices, speeds);
+    }
+}
+
+/// What each kind of requests costs, and what that is in requests and bytes per second.
+fn print_prices(prices: &PriceList, speeds: &Speeds) {
+    println!("\nprices, alone at the best depth");
+    let header =
+        ["kind", "depth", "parallel", "us each", "us/MiB", "4 KiB/s", "64 KiB MB/s", "1 MiB MB/s"];
+    let mut table = table::new(&header, 1..8);
+    for of in &speeds.works {
+        let price = of.work.price(prices);
+        let micros = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1e6);
+        let rate = |bytes: u64| 1.0 / price.of(bytes).as_secs_f64().max(1e-9);
+        table.add_row([
+            of.work.name().to_owned(),
+            of.best_depth.to_string(),
+            format!("{:.1}", of.parallelism_permille as f64 / 1e3),
+            micros(price.each),
+            micros(price.per_mib),
+            format!("{:.0}", rate(4096)),
+            format!("{:.1}", rate(1 << 16) * 65_536e-6),
+            format!("{:.1}", rate(1 << 20) * 1.048_576),
+        ]);
+    }
+    println!("{table}");
+    if let Some(Switching { streams, kinds, read_write }) = speeds.switching {
+        let read_write = read_write.map(|cost| format!(", of reads and writes {cost:?}"));
+        println!(
+            "switching: of streams {streams:?}, of kinds {kinds:?}{}",
+            read_write.unwrap_or_default()
+        );
+    }
+    if let Some(cache) = speeds.cache {
+        let Caches { read_first, read_again, write_burst, write_burst_bytes } = cache;
+        let hit = if cache.reads() { ", from a cache" } else { "" };
+        println!("a place read once {read_first:?}, again {read_again:?}{hit}");
+        if let (Some(burst), Some(bytes)) = (write_burst, write_burst_bytes.filter(|it| *it > 0)) {
+            println!("a write cache takes {:.1} MB at {burst:?} each", bytes as f64 / 1e6);
+        }
+    }
 }
 
 fn millis(time: Duration) -> f64 {
@@ -198,12 +295,11 @@ impl Line {
     }
 
     fn watch(&mut self, progress: Progress) {
-        let line = line(progress, self.budget);
         // A line for each percent.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
         let percent = (progress.part * 100.0) as u64;
         if self.terminal && self.drawn.replace(percent) != Some(percent) {
-            tell(&format!("\r\x1b[K{line}"));
+            tell(&format!("\r\x1b[K{}", line(progress, self.budget)));
         }
     }
 

@@ -10,6 +10,7 @@ mod bench;
 mod demo;
 mod device;
 mod paper;
+mod plan;
 mod serve;
 mod sim;
 mod table;
@@ -37,6 +38,8 @@ enum Command {
     Sim(sim::Arguments),
     /// Find out what a device does
     Device(device::Arguments),
+    /// Work out what share of a device's time a goal takes, and whether it fits
+    Plan(plan::Arguments),
     /// Measure
     Bench(bench::Arguments),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Paper(arguments) => paper::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Device(arguments) => device::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -31,13 +31,14 @@ A configuration:
                                       #   \"nbd://HOST:PORT/EXPORT\"   (also: connections)
                                       #   \"nbd+unix:///EXPORT?socket=PATH\"
   emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
-  profile = \"disk.json\"               # from `disktime device profile`; promises need one
+  profile = \"disk.json\"               # from `disktime device profile`; promises and goals need one
 
   [[vdisk]]
   name = \"db\"
   device = \"disk\"
   size = \"8GiB\"
-  reserve = \"70%\"                     # also: limit, weight, zone, record
+  reserve = \"70%\"                     # also: limit, weight, zone, record; in its place a goal:
+                                      #   iops or bandwidth, request, run (see `disktime plan`)
 
   [[vdisk]]
   name = \"camera\"

@@ -20,6 +20,7 @@ mod cycle;
 mod engine;
 mod error;
 mod event;
+pub mod goal;
 mod heap;
 mod ledger;
 mod pieces;

@@ -18,8 +18,8 @@ mod vdisk;
 
 pub use device::DeviceConfig;
 pub use listen::Listen;
-pub use quantity::parse_size;
-pub use vdisk::VdiskConfig;
+pub use quantity::{parse_rate, parse_size, parse_span};
+pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// The longest name of a device or virtual disk in bytes.
 const NAME_MAX: usize = 64;

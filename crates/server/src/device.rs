@@ -3,19 +3,28 @@
 
 use std::path::Path;
 
-use disktime_core::{Change, ChangeError, Engine, Event, Limits, Profile, StreamId, StreamSpec};
+use disktime_client::workload::profiler::QUICK_BUDGET;
+use disktime_core::cost::{CostParameters, PriceList};
+use disktime_core::{
+    Change, ChangeError, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
+};
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile,
 };
+use crate::broker;
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
 use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError};
-use crate::profile;
+use crate::probe::{self, ProbeError, ProbeOptions, Space};
+use crate::profile::{self, DeviceProfile};
 use crate::server::StartError;
 use crate::shard::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX};
+
+/// How long a device may be silent when it is looked at before it serves.
+const QUICK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A device's back end, opened, and where its virtual disks lie.
 pub(crate) struct Opened {
@@ -32,7 +41,9 @@ pub(crate) struct Ground {
     pub(crate) bases: Vec<u64>,
     /// The device's size in bytes, if its offsets are places.
     size: Option<u64>,
-    profile: Option<Profile>,
+    profile: Option<DeviceProfile>,
+    /// What requests cost by a quick look, where there is no profile.
+    anchor: Option<PriceList>,
 }
 
 /// A back end between its opening and its shard's thread, which it stays on.
@@ -145,6 +156,75 @@ impl Opened {
         record.save(&layout).map_err(of)
     }
 
+    /// Looks at the device for a moment, on a thread of its own and without a write, if that is
+    /// configured: what requests cost is where the cost model starts. If it can't be found out, the
+    /// model starts from nothing.
+    pub(crate) fn look(&mut self, device: &DeviceConfig) {
+        if !device.quick_profile {
+            return;
+        }
+        let name = &device.name;
+        match self.price(device) {
+            Ok(Some(prices)) => {
+                tracing::info!(device = name, ?prices, "quick profile");
+                self.ground.anchor = Some(prices);
+            }
+            Ok(None) => {
+                tracing::info!(
+                    device = name,
+                    "no quick profile: its files hold next to nothing yet"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(device = name, %error, "no quick profile: costs start from nothing");
+            }
+        }
+    }
+
+    /// `None` if there is nothing to look at.
+    fn price(&mut self, device: &DeviceConfig) -> Result<Option<PriceList>, ProbeError> {
+        let hollow = matches!(&self.storage, Storage::File(back_end) if back_end.is_hollow());
+        if hollow && device.emulate.is_none() {
+            return Ok(None);
+        }
+        let extents: Vec<(u64, u64)> = self.extents(device).collect();
+        let spaces = (0..).zip(&extents);
+        let spaces = spaces.map(|(disk, (base, bytes))| Space { disk, base: *base, bytes: *bytes });
+        let spaces: Vec<Space> = spaces.collect();
+        let options = ProbeOptions {
+            writes: false,
+            depth_max: device.queue_depth,
+            budget: QUICK_BUDGET,
+            thorough: false,
+            patience: QUICK_PATIENCE,
+        };
+        let model = device.emulate.map(|preset| (preset.build)(0));
+        let storage = &mut self.storage;
+        let run = || match storage {
+            Storage::Memory(back_end) => probe::price(back_end, model, &spaces, &options, |_| {}),
+            Storage::File(back_end) => probe::price(back_end, model, &spaces, &options, |_| {}),
+            // Its connections belong to the shard's ring.
+            Storage::Nbd(export, _) => {
+                let back_end = export.again(QUICK_PATIENCE).map_err(ProbeError::Open)?;
+                let mut back_end = back_end.on_shard(&extents);
+                probe::price(&mut back_end, model, &spaces, &options, |_| {})
+            }
+        };
+        let priced = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("probe".to_owned());
+            let thread = thread.spawn_scoped(scope, run).map_err(ProbeError::System)?;
+            let panicked = |_| ProbeError::System(std::io::Error::other("the probe panicked"));
+            thread.join().map_err(panicked)?
+        })?;
+        Ok(Some(priced.prices))
+    }
+
+    /// First byte and size of each virtual disk.
+    fn extents(&self, device: &DeviceConfig) -> impl Iterator<Item = (u64, u64)> {
+        let sizes = device.vdisks.iter().map(|vdisk| vdisk.size);
+        self.ground.bases.iter().copied().zip(sizes)
+    }
+
     pub(crate) fn abilities(&self) -> Abilities {
         match &self.storage {
             Storage::Memory(back_end) => back_end.abilities(),
@@ -169,7 +249,17 @@ impl Ground {
             let extent = layout.iter().find(|extent| extent.name == vdisk.name);
             extent.expect("every virtual disk was placed").start
         };
-        Self { bases: device.vdisks.iter().map(base).collect(), size, profile: None }
+        Self { bases: device.vdisks.iter().map(base).collect(), size, profile: None, anchor: None }
+    }
+
+    /// What requests cost by a quick look.
+    pub(crate) fn anchor(&self) -> Option<&PriceList> {
+        self.anchor.as_ref()
+    }
+
+    /// The contracts, with reservations for those that have a goal; or why one has none.
+    pub(crate) fn contracts(&self, device: &DeviceConfig) -> Result<Vec<Contract>, String> {
+        broker::contracts(device, self.profile.as_ref())
     }
 
     /// An engine that has admitted these contracts; or why it does not, with virtual disks' names.
@@ -188,6 +278,7 @@ impl Ground {
             cost_model: &device.cost_model,
             limits,
             headroom: device.headroom,
+            cost: CostParameters { anchor: self.anchor, ..CostParameters::default() },
             ..disktime_core::Config::default()
         };
         let mut engine = Engine::new(&config).map_err(|error| error.to_string())?;
@@ -198,12 +289,13 @@ impl Ground {
         if let Some(horizon) = device.horizon {
             change(Change::SetHorizon(horizon))?;
         }
-        if let Some(profile) = &self.profile {
-            change(Change::SetProfile(profile))?;
+        if let Some(known) = &self.profile {
+            change(Change::SetProfile(&known.profile))?;
         }
-        for ((id, vdisk), base) in (0..).map(StreamId).zip(&device.vdisks).zip(&self.bases) {
+        let contracts = self.contracts(device)?;
+        let vdisks = device.vdisks.iter().zip(contracts).zip(&self.bases);
+        for (id, ((vdisk, contract), base)) in (0..).map(StreamId).zip(vdisks) {
             let extent = self.size.map(|_| (*base, base + vdisk.size));
-            let contract = vdisk.contract;
             let spec = StreamSpec { contract, queue_max, extent, ..StreamSpec::default() };
             change(Change::AddStream(id, spec))?;
         }
@@ -215,6 +307,13 @@ impl Ground {
         }
         Ok(engine)
     }
+}
+
+/// An engine that has admitted a device's contracts by its profile, wherever its virtual disks lie.
+pub(crate) fn admitted(device: &DeviceConfig, profile: &DeviceProfile) -> Result<Engine, String> {
+    let bases = vec![0; device.vdisks.len()];
+    let profile = Some(profile.clone());
+    Ground { bases, size: None, profile, anchor: None }.engine(device)
 }
 
 /// What the engine says, with virtual disks' names for its streams' numbers.

@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod bench;
+pub mod broker;
 pub mod buffers;
 pub mod clock;
 pub mod config;
@@ -16,7 +17,8 @@ mod device;
 mod emulate;
 mod frontend;
 pub mod layout;
-mod profile;
+pub mod probe;
+pub mod profile;
 mod record;
 pub mod ring;
 mod server;

@@ -1,10 +1,14 @@
 //! A device's profile as `disktime device profile` saves it: integers in JSON, units in the keys.
 //!
-//! Only what admission reckons with is taken; the rest of the file describes how it was found.
+//! Only what admission, cost models and goals reckon with is taken; the rest of the file describes
+//! how it was found.
 
 use std::path::{Path, PathBuf};
 
-use disktime_core::{Duration, Positioning, Profile, ProfileError, Transfer, Zone};
+use disktime_client::workload::profiler::{PricesFile, Speeds};
+use disktime_core::cost::PriceList;
+use disktime_core::goal::Costs;
+use disktime_core::{Access, Duration, Positioning, Profile, ProfileError, Share, Transfer, Zone};
 use serde::Deserialize;
 
 /// The longest file in bytes: a profile has hundreds of rows.
@@ -54,6 +58,72 @@ pub enum ProfileFileError {
     },
 }
 
+/// A device by its profile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceProfile {
+    /// What it was called.
+    pub name: String,
+    /// What admission and cost models reckon with.
+    pub profile: Profile,
+    /// How fast it is with each kind of requests, if that was measured.
+    pub speeds: Option<Speeds>,
+    /// A revolution and the longest seek, if something turns.
+    mechanics: Option<(Duration, Duration)>,
+}
+
+/// How costs follow from a profile, the surest first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// QBox's: what batches of 20 took, at a confidence.
+    Batches,
+    /// Prices: what requests took on the mean.
+    Prices,
+    /// zygaria's: half the longest seek, half a revolution, and the transfer.
+    Mechanics,
+}
+
+impl Method {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Batches, Self::Prices, Self::Mechanics];
+
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Batches => "batches",
+            Self::Prices => "prices",
+            Self::Mechanics => "mechanics",
+        }
+    }
+}
+
+impl DeviceProfile {
+    /// What requests of so many bytes take with at most `depth` at the device; `None` if the profile
+    /// doesn't say. Mechanics know of one at a time alone.
+    #[must_use]
+    pub fn costs(
+        &self,
+        method: Method,
+        (access, bytes): (Access, u64),
+        depth: u32,
+        confidence: Share,
+    ) -> Option<Costs> {
+        let priced = |confidence| {
+            let (prices, speeds) = (self.profile.prices.as_ref()?, self.speeds.as_ref()?);
+            Some(speeds.costs(prices, access, bytes, depth, confidence))
+        };
+        match method {
+            Method::Batches => priced(Some(confidence)),
+            Method::Prices => priced(None),
+            Method::Mechanics => {
+                let (revolution, seek_max) = self.mechanics?;
+                let transfer = self.profile.transfer((0, self.profile.size()), access);
+                Some(Costs::mechanical(seek_max, revolution, transfer.time(bytes, bytes)))
+            }
+        }
+    }
+}
+
 /// The keys that admission needs. The profiler's own are its business, so others are let pass.
 #[derive(Deserialize)]
 struct File {
@@ -62,6 +132,16 @@ struct File {
     positioning: Vec<PositioningRow>,
     #[serde(default)]
     destage_ns: u64,
+    rotation_ns: Option<u64>,
+    #[serde(default)]
+    seeks: Vec<SeekRow>,
+    prices: Option<PricesFile>,
+    speeds: Option<Speeds>,
+}
+
+#[derive(Deserialize)]
+struct SeekRow {
+    time_ns: u64,
 }
 
 #[derive(Deserialize)]
@@ -89,7 +169,7 @@ struct PositioningRow {
 ///
 /// # Errors
 /// If it can't be read, is none, or is of a device of another size.
-pub fn load(path: &Path, size: Option<u64>) -> Result<Profile, ProfileFileError> {
+pub fn load(path: &Path, size: Option<u64>) -> Result<DeviceProfile, ProfileFileError> {
     let syntax = |reason| ProfileFileError::Syntax { path: path.to_owned(), reason };
     let read = |source| ProfileFileError::Read { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(read)?.len() > BYTES_MAX {
@@ -104,7 +184,14 @@ pub fn load(path: &Path, size: Option<u64>) -> Result<Profile, ProfileFileError>
             let (path, profiled) = (path.to_owned(), profile.size());
             Err(ProfileFileError::Another { path, name: file.name, profiled, size })
         }
-        _ => Ok(profile),
+        _ => {
+            let longest = file.seeks.iter().map(|seek| seek.time_ns).max();
+            let mechanics = file.rotation_ns.zip(longest);
+            let mechanics = mechanics.map(|(revolution, seek)| {
+                (Duration::from_nanos(revolution), Duration::from_nanos(seek))
+            });
+            Ok(DeviceProfile { name: file.name, profile, speeds: file.speeds, mechanics })
+        }
     }
 }
 
@@ -129,7 +216,7 @@ impl File {
             zones: self.zones.iter().map(zone).collect(),
             positioning: self.positioning.iter().map(positioning).collect(),
             destage: Duration::from_nanos(self.destage_ns),
-            prices: None,
+            prices: self.prices.as_ref().map(PriceList::from),
         }
     }
 }
@@ -156,7 +243,7 @@ mod tests {
         "rates": [{ "offset_bytes": 0, "bytes_per_second": 20 }]
     }"#;
 
-    fn loaded(text: &str, size: Option<u64>) -> Result<Profile, String> {
+    fn loaded(text: &str, size: Option<u64>) -> Result<DeviceProfile, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk.json");
         std::fs::write(&path, text).unwrap();
@@ -165,10 +252,12 @@ mod tests {
 
     #[test]
     fn a_saved_profile_is_read() {
-        let profile = loaded(SAVED, Some(1000)).unwrap();
+        let known = loaded(SAVED, Some(1000)).unwrap();
+        let profile = &known.profile;
         assert_eq!(profile.zones[1].write.bytes_per_second, 11);
         assert_eq!(profile.positioning[0].worst, Duration::from_nanos(20));
-        assert_eq!(loaded(SAVED, None), Ok(profile));
+        assert_eq!((&profile.prices, &known.speeds), (&None, &None), "an old one");
+        assert_eq!(loaded(SAVED, None), Ok(known));
     }
 
     #[test]

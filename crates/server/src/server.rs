@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use disktime_core::StreamId;
+use disktime_core::cost::PriceList;
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -195,6 +196,7 @@ impl Server {
         catalog: &mut Catalog,
     ) -> Result<(), StartError> {
         let mut back_end = Opened::new(device, self.config.state.as_deref())?;
+        back_end.look(device);
         let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
         let engine = back_end.ground.engine(device).map_err(refused)?;
         back_end.record(&device.name)?;
@@ -260,6 +262,11 @@ impl Server {
         &self.devices
     }
 
+    /// What a quick look at its start has found of each device, as in the configuration.
+    pub fn quick_prices(&self) -> impl Iterator<Item = Option<&PriceList>> {
+        self.grounds.iter().map(Ground::anchor)
+    }
+
     /// Makes shards publish their CPU time.
     pub fn refresh(&self) {
         self.shards.iter().for_each(ShardHandle::wake);
@@ -273,14 +280,14 @@ impl Server {
         same_but_contracts(&self.config, &config)?;
         // A shard's engine answers as this one does: admission asks for contracts, profile and
         // places alone. So either all devices change or none.
+        let mut agreed = Vec::new();
         for (ground, device) in self.grounds.iter().zip(&config.devices) {
             let refused = |reason| ReloadError::Refused { device: device.name.clone(), reason };
             ground.engine(device).map(drop).map_err(refused)?;
+            agreed.push(ground.contracts(device).map_err(refused)?);
         }
-        for (shard, device) in self.shards.iter().zip(&config.devices) {
-            let contract =
-                |(at, vdisk): (u32, &crate::config::VdiskConfig)| (StreamId(at), vdisk.contract);
-            let contracts = (0..).zip(&device.vdisks).map(contract).collect();
+        for (shard, contracts) in self.shards.iter().zip(agreed) {
+            let contracts = (0..).map(StreamId).zip(contracts).collect();
             shard.tell(Message::Contracts(contracts));
         }
         self.config = config;

@@ -5,7 +5,7 @@
 //! repeated to the byte and takes as long as its requests, not as its seconds.
 //!
 //! - [`Plan`]: what to simulate; [`simulate`] runs it.
-//! - [`DeviceSpec`]: a device that a scenario describes; [`measure`] profiles one.
+//! - [`DeviceSpec`]: a device that a scenario describes; [`measure`] profiles one, [`price`] prices it.
 //! - [`Outcome`]: what came of it: windows, totals, histograms, violated promises, decisions.
 //!
 //! Does not know: clocks, files' formats on the wire, what a paper claims.
@@ -28,6 +28,6 @@ pub use disktime_model as model;
 pub use disktime_workload as workload;
 pub use metrics::{Summary, Times, Window};
 pub use plan::{Plan, PlanError, StreamPlan};
-pub use profile::measure;
+pub use profile::{measure, price};
 pub use scenario::{Scenario, ScenarioError};
 pub use world::{Moment, Outcome, simulate, simulate_watched};

@@ -9,6 +9,9 @@
 //! 3. **Seeks** (`seeks`): pairs of places at many distances. Each request is issued so that it
 //!    bisects what the time without rotational wait can still be.
 //!
+//! What each kind of requests costs on any device, deep queues included, is found out by another one,
+//! the [`Pricer`].
+//!
 //! Does not know: clocks, sockets, files, device models, and what a device has inside. Sans-IO: ask
 //! [`Profiler::next`], carry it out, say so to [`Profiler::completed`], until there is no next.
 
@@ -16,14 +19,20 @@ mod assemble;
 mod file;
 mod found;
 mod places;
+mod pricer;
 mod rotation;
 mod seeks;
 mod segments;
+mod speeds;
 mod streams;
 #[cfg(test)]
 mod tests;
 
 pub use found::{Found, Misfit, Rate, Seek};
+pub use pricer::{Ask, DEPTH_MAX, PRICER_BUDGET_MIN, Pricer, PricerOptions, QUICK_BUDGET};
+pub use speeds::{
+    BATCH, CONFIDENCES, Caches, Cell, Priced, PricesFile, Speeds, Switching, Work, WorkSpeed,
+};
 
 use crate::random;
 use crate::spec::IoOp;
@@ -79,6 +88,14 @@ pub struct Progress {
     pub part: f64,
     /// Requests that have completed.
     pub requests: u64,
+}
+
+impl Progress {
+    /// As a part of something longer, from one part of it to another.
+    #[must_use]
+    pub fn between(self, from: f64, to: f64) -> Self {
+        Self { part: from + (to - from) * self.part, ..self }
+    }
 }
 
 /// Why there is no profiler, or no profile.
@@ -153,6 +170,9 @@ enum Stage {
     Seeks(Seeks),
     Over,
 }
+
+/// What a device that doesn't turn takes of the time for rates, in per cent.
+const STILL_PERCENT: u64 = 20;
 
 /// Parts of the budget by the end of which a stage must be over: rotation, rates, seeks.
 const SHARES_PERCENT: [u64; 3] = [8, 55, 98];
@@ -273,6 +293,9 @@ impl Profiler {
                 self.rotation = stage.finish();
                 self.stage = Stage::Streams(Streams::new(size, writes, Duration::ZERO));
                 let left = self.deadline(begun).since(self.now);
+                // What doesn't turn has no zones to tell apart, or few.
+                let percent = if self.rotation.is_none() { STILL_PERCENT } else { 100 };
+                let left = Duration::from_nanos(left.as_nanos() / 100 * percent);
                 Stage::Streams(Streams::new(size, writes, left))
             }
             Stage::Streams(stage) => {

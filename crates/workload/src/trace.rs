@@ -5,6 +5,7 @@
 //! A format is a file in `trace/` and a line in [`TraceFormat::ALL`].
 
 mod blkparse;
+mod demand;
 mod error;
 mod fields;
 mod fio;
@@ -19,6 +20,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+pub use demand::{Demand, PERIOD};
 pub use error::{TraceError, TraceFault};
 pub use input::{OnProgress, Progress};
 pub use writer::TraceWriter;

@@ -1,6 +1,7 @@
-//! A profile drawn: rates by place above, seeks by distance below, in one file.
+//! A profile drawn, one panel below the other in one file: rates by place, seeks by distance, and of
+//! each kind of requests the throughput by depth and the rate by size.
 
-use disktime_client::workload::profiler::{Found, Seek};
+use disktime_client::workload::profiler::{Cell, Found, Seek, Speeds, WorkSpeed};
 use disktime_papers::{Axis, Marks, Panel, Report, Series, page};
 
 /// As tall as a figure of the papers is.
@@ -14,10 +15,15 @@ pub(super) fn svg(found: &Found) -> String {
         title: "",
         note: "",
         seconds: found.took.as_secs_f64(),
-        panels: vec![rates(found), seeks(found)],
+        panels: panels(found),
         checks: Vec::new(),
     };
     stacked(page::figures(&[&report]).into_iter().map(|file| file.text))
+}
+
+fn panels(found: &Found) -> Vec<Panel> {
+    let speeds = found.speeds.iter().flat_map(|speeds| [depths(speeds), sizes(speeds)]);
+    [rates(found), seeks(found)].into_iter().chain(speeds).collect()
 }
 
 /// Drawings below one another.
@@ -85,6 +91,42 @@ fn seeks(found: &Found) -> Panel {
             Series::new("mean over places", curve),
             Series::new("measured, one place each", found.seeks.iter().flat_map(parted)),
         ],
+        level: None,
+    }
+}
+
+fn depths(speeds: &Speeds) -> Panel {
+    let series = |of: &WorkSpeed| {
+        let bytes = of.cells.first().map_or(0, |cell| cell.bytes);
+        let here = of.cells.iter().filter(|cell| cell.bytes == bytes && cell.batches.is_none());
+        let rate = |cell: &Cell| (f64::from(cell.depth), 1.0 / cell.each.as_secs_f64());
+        Series::new(of.work.name(), here.map(rate))
+    };
+    Panel {
+        title: "Throughput of 4 KiB at random, 64 KiB in sequence, by depth".to_owned(),
+        marks: Marks::Lines,
+        x: Axis::log("requests outstanding"),
+        y: Axis::log("requests per second"),
+        series: speeds.works.iter().map(series).collect(),
+        level: None,
+    }
+}
+
+fn sizes(speeds: &Speeds) -> Panel {
+    let series = |of: &WorkSpeed| {
+        let mut deep: Vec<&Cell> = of.cells.iter().filter(|cell| cell.batches.is_some()).collect();
+        deep.sort_by_key(|cell| cell.bytes);
+        let rate = |cell: &&Cell| {
+            (cell.bytes as f64 / 1024.0, cell.bytes as f64 / 1e6 / cell.each.as_secs_f64())
+        };
+        Series::new(of.work.name(), deep.iter().map(rate))
+    };
+    Panel {
+        title: "Rate at the best depth, by size of requests".to_owned(),
+        marks: Marks::Lines,
+        x: Axis::log("size, KiB"),
+        y: Axis::linear("rate, MB/s"),
+        series: speeds.works.iter().map(series).collect(),
         level: None,
     }
 }

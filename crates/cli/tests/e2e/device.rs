@@ -26,10 +26,21 @@ fn a_virtual_disk_is_profiled() {
     assert!(found["rotation_ns"].is_null(), "{saved}");
     assert!(found["took_ns"].as_u64().unwrap() < 4_000_000_000, "{saved}");
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg "));
+    let random = &found["prices"]["random_read"];
+    assert!(random["each_ns"].as_u64().unwrap() + random["per_mib_ns"].as_u64().unwrap() > 0);
+    assert_eq!(found["prices"]["random_write"], *random, "as reads, where writes are not measured");
+    assert_eq!(found["speeds"]["kinds"].as_array().unwrap().len(), 2, "{saved}");
+    assert!(found["speeds"]["switching_ns"]["streams"].is_u64(), "{saved}");
+    assert!(found["speeds"]["cache"]["read_again_ns"].is_u64(), "{saved}");
 
+    let said = run(&mut profile(&[&uri, "--budget", "3s", "--scratch", "--json"]));
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(found["speeds"]["kinds"].as_array().unwrap().len(), 4, "{said}");
+    assert!(found["speeds"]["switching_ns"]["read_write"].is_u64(), "{said}");
     let said = run(&mut profile(&[&uri, "--budget", "2s", "--destructive"]));
     assert!(said.contains("rotation: none found") && said.contains("zones"), "{said}");
     assert!(!said.contains("not measured"), "{said}");
+    assert!(said.contains("prices, alone at the best depth") && said.contains("random write"));
 }
 
 #[test]
@@ -52,4 +63,6 @@ fn what_cannot_be_profiled_is_refused() {
     refused(&[&sized("small", 1 << 20)], "at least 16777216 can be profiled");
     refused(&[&sized("big", 64 << 20), "--budget", "1s"], "budget: 1s; 2s to");
     refused(&["nbd://"], "host");
+    refused(&[&path("big"), "--scratch"], "is no export; of a device of which all may be lost");
+    refused(&[&path("big"), "--scratch", "--destructive"], "cannot be used with");
 }

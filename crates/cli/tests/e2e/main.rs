@@ -8,6 +8,7 @@ mod device;
 mod durability;
 mod live_changes;
 mod placement;
+mod plan;
 mod recording;
 mod replay;
 mod support;

@@ -138,6 +138,11 @@ impl<M: Medium> BlockBackEnd<M> {
         Self { media, disks, abilities, granted: VecDeque::new(), next: None }
     }
 
+    /// What the disks lie on.
+    pub(super) fn media(&self) -> &[M] {
+        &self.media
+    }
+
     fn carry_on(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
         let disk = &self.disks[job.disk as usize];
         match job.kind {

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl OneFile {
         }
         // Opening a block device exclusively fails while it is mounted.
         let exclusive = if block_device { libc::O_EXCL } else { 0 };
-        let (mut file, direct) = open(path, false, exclusive)?;
+        let (file, direct) = open(path, Access::Write { create: false }, exclusive)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(error),
@@ -94,9 +94,27 @@ impl OneFile {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
             }
         }
+        Self::of(file, direct, block_device).map(Some)
+    }
+
+    /// As [`open`](Self::open), for reading alone, whoever else uses it.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    pub fn open_to_read(path: &Path) -> io::Result<Option<Self>> {
+        let kind = std::fs::metadata(path)?.file_type();
+        let block_device = kind.is_block_device();
+        if !block_device && !kind.is_file() {
+            return Ok(None);
+        }
+        let (file, direct) = open(path, Access::Read, 0)?;
+        Self::of(file, direct, block_device).map(Some)
+    }
+
+    fn of(mut file: File, direct: bool, block_device: bool) -> io::Result<Self> {
         let size = file.seek(SeekFrom::End(0))?;
         let files = Files { members: vec![Arc::new(file)], stripes: Stripes::ONE };
-        Ok(Some(Self { files, direct, size, block_device }))
+        Ok(Self { files, direct, size, block_device })
     }
 
     /// Opens several as one device of stripes: as [`open`](Self::open), but each must be there.
@@ -128,11 +146,22 @@ impl OneFile {
     }
 }
 
+/// What a file is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write { create: bool },
+}
+
 /// The file, and whether I/O on it is direct.
-fn open(path: &Path, create: bool, flags: i32) -> io::Result<(File, bool)> {
+fn open(path: &Path, access: Access, flags: i32) -> io::Result<(File, bool)> {
+    let (write, create) = match access {
+        Access::Read => (false, false),
+        Access::Write { create } => (true, create),
+    };
     let options = |flags| {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create).truncate(false).custom_flags(flags);
+        options.read(true).write(write).create(create).truncate(false).custom_flags(flags);
         options.open(path)
     };
     match options(libc::O_DIRECT | flags) {
@@ -145,10 +174,26 @@ fn open(path: &Path, create: bool, flags: i32) -> io::Result<(File, bool)> {
     }
 }
 
+impl FileBackEnd {
+    /// Whether regular files hold less than half of what they are long: what was never written is
+    /// read from nowhere, in no time.
+    #[must_use]
+    pub fn is_hollow(&self) -> bool {
+        let files = || self.media().iter().flat_map(|files| &files.members);
+        let metadata = files().filter_map(|file| file.metadata().ok());
+        let regular = metadata.filter(std::fs::Metadata::is_file);
+        let (held, long) = regular.fold((0, 0), |(held, long): (u64, u64), file| {
+            let held = held.saturating_add(file.blocks().saturating_mul(512));
+            (held, long.saturating_add(file.len()))
+        });
+        held < long / 2
+    }
+}
+
 impl Files {
     /// A virtual disk's own file, made or made longer if need be; and whether I/O is direct.
     fn own(path: &Path, size: u64) -> io::Result<(Self, bool)> {
-        let (file, direct) = open(path, true, 0)?;
+        let (file, direct) = open(path, Access::Write { create: true }, 0)?;
         let len = size.next_multiple_of(BLOCK);
         if file.metadata()?.len() < len {
             file.set_len(len)?;

@@ -17,6 +17,8 @@ const MEMORY_MAX: u64 = 1 << 40;
 
 /// The shortest and the longest that a horizon may be.
 const HORIZONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+/// The cost model that goes on from what a quick profile has found.
+const LEARNER: &str = "learned";
 /// Connections to one server.
 const CONNECTIONS_MAX: u32 = 16;
 
@@ -42,6 +44,8 @@ pub struct DeviceConfig {
     pub queue_depth: u32,
     /// Share kept free by admission.
     pub headroom: Share,
+    /// Whether to look at it for a moment before serving, to know what requests cost about.
+    pub quick_profile: bool,
     /// Its virtual disks.
     pub vdisks: Vec<VdiskConfig>,
 }
@@ -90,7 +94,8 @@ impl DeviceConfig {
         let emulate = self.emulate.map(|preset| preset.name);
         let names = (self.policy.clone(), self.cost_model.clone());
         let files = (self.back_end.clone(), self.profile.clone());
-        (files, emulate, names, self.horizon, self.queue_depth, self.headroom)
+        let looks = (self.quick_profile, self.queue_depth);
+        (files, emulate, names, self.horizon, looks, self.headroom)
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -139,6 +144,7 @@ pub(super) struct DeviceTable {
     horizon: Option<String>,
     queue_depth: Option<u32>,
     headroom: Option<String>,
+    quick_profile: Option<bool>,
 }
 
 impl DeviceTable {
@@ -184,8 +190,17 @@ impl DeviceTable {
             return Err(value(&key("cost_model"), &cost_model, error.to_string()));
         }
         let headroom = share(&key("headroom"), self.headroom.as_deref(), Share::ZERO)?;
+        if let (Some(true), Some(profile)) = (self.quick_profile, &self.profile) {
+            let reason =
+                format!("profile = \"{}\" says more: leave one of both out", profile.display());
+            return Err(value(&key("quick_profile"), "true", reason));
+        }
+        // Memory has no time of its own to be found out.
+        let timed = back_end != BackEndKind::Memory || emulate.is_some();
+        let looks = self.profile.is_none() && timed && cost_model == LEARNER;
         Ok(DeviceConfig {
             name: self.name.clone(),
+            quick_profile: self.quick_profile.unwrap_or(looks),
             back_end,
             emulate,
             profile: self.profile.clone(),

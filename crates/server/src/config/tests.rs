@@ -1,5 +1,6 @@
 //! Good configurations, and an error for every way to get one wrong.
 
+use disktime_core::goal::Demand;
 use disktime_core::{Access, Admission, Class, Contract, Duration};
 
 use super::*;
@@ -142,11 +143,15 @@ fn back_ends_say_what_they_are() {
 
 /// One virtual disk `v` with these lines, on a device with a profile.
 fn promised(lines: &str) -> Result<Contract, String> {
+    Ok(vdisk(lines)?.contract)
+}
+
+fn vdisk(lines: &str) -> Result<VdiskConfig, String> {
     let device = "[[device]]\nname = \"d\"\nback_end = \"memory\"\nprofile = \"d.profile\"";
     let vdisk = "[[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1GiB\"";
     let text = format!("[server]\nnbd = [\"unix:/x\"]\n{device}\n{vdisk}\n{lines}");
     let config = Config::parse(&text).map_err(|error| error.to_string())?;
-    Ok(config.devices[0].vdisks[0].contract)
+    Ok(config.devices[0].vdisks[0].clone())
 }
 
 #[test]
@@ -238,4 +243,61 @@ fn a_promise_needs_a_profile_and_the_error_says_how_to_get_one() {
     Config::parse(&bounded).expect("a bound that no class promises needs none");
     let unchecked = format!("{unprofiled}\nadmission = \"best-effort\"");
     Config::parse(&unchecked).expect("best effort needs none");
+}
+
+#[test]
+fn goals_say_what_they_say() {
+    let goal = |lines: &str| vdisk(lines).unwrap().goal.unwrap();
+    let VdiskGoal { goal: asked, access } = goal("iops = 2000");
+    assert_eq!(asked.demand, Some(Demand::Requests(2_000)));
+    assert_eq!((asked.request, asked.run, access), (4096, 1, Access::Read));
+    let lines = "bandwidth = \"80MB/s\"\nrun = 64\nrequest = \"64KiB\"\naccess = \"both\"";
+    let VdiskGoal { goal: asked, access } = goal(lines);
+    assert_eq!(asked.demand, Some(Demand::Bytes(80_000_000)));
+    assert_eq!((asked.request, asked.run, access), (65_536, 64, Access::Both));
+    assert_eq!(goal("bandwidth = \"1MB/s\"").goal.request, 128 << 10);
+    let lines = "iops = 50\nclass = \"guaranteed-latency\"\nlatency = \"60ms\"";
+    let disk = vdisk(lines).unwrap();
+    assert_eq!(disk.contract.reserve, Share::ZERO, "until the profile is at hand");
+    assert!(disk.goal.is_some());
+}
+
+#[test]
+fn goals_that_can_not_be_are_refused() {
+    for (lines, says) in [
+        ("iops = 0", "iops = \"0\": rate: 0 each second; 1 to"),
+        ("bandwidth = \"0B/s\"", "bandwidth = \"0B/s\": rate: 0 each second"),
+        ("bandwidth = \"80\"", "bandwidth = \"80\": a rate is a size per second"),
+        ("iops = 5\nbandwidth = \"1MB/s\"", "iops = \"5\": either this or `bandwidth`"),
+        ("iops = 5\nrequest = \"0B\"", "request = \"0B\": request: 0 bytes; 1 to"),
+        ("iops = 5\nrequest = \"2GiB\"", "request = \"2GiB\": request: 2147483648 bytes; 1 to"),
+        ("iops = 5\nrequest = \"big\"", "request = \"big\": a size is"),
+        ("iops = 5\nrun = 0", "run = \"0\": run: 0 requests; 1 to"),
+        ("iops = 5\naccess = \"some\"", "an access is `read`, `write` or `both`"),
+        ("iops = 5\nreserve = \"5%\"", "reserve = \"5%\": it follows from `iops`"),
+        ("iops = 5\nclass = \"guaranteed-rate\"", "has its `rate`: leave this out"),
+        ("iops = 5\ncycle = \"4s\"", "cycle = \"4s\": only beside a `rate`"),
+        ("run = 5", "run = \"5\": only beside `iops` or `bandwidth`"),
+        ("request = \"4KiB\"", "request = \"4KiB\": only beside"),
+    ] {
+        let error = vdisk(lines).expect_err(lines);
+        assert!(error.contains("vdisk v: ") && error.contains(says), "{lines}: {error}");
+    }
+    let says = vdisk("iops = -5").expect_err("negative");
+    assert!(says.contains("iops = -5"), "{says}");
+    let says = error("reserve = \"12.5%\"", "iops = 50");
+    assert!(says.contains("vdisk b: iops = \"50\": device disk has no `profile`"), "{says}");
+}
+
+#[test]
+fn a_device_is_looked_at_where_its_costs_are_learned_and_nothing_says_more() {
+    let looks = |lines: &str| {
+        let text = GOOD.replacen("headroom = \"5%\"", lines, 1);
+        Config::parse(&text).map(|config| config.devices[0].quick_profile)
+    };
+    assert!(!looks("").unwrap(), "fixed costs start nowhere");
+    assert!(looks("quick_profile = true").unwrap());
+    assert!(!looks("quick_profile = false").unwrap());
+    let says = looks("quick_profile = true\nprofile = \"d.json\"").unwrap_err().to_string();
+    assert!(says.contains("quick_profile = \"true\": profile = \"d.json\" says more"), "{says}");
 }

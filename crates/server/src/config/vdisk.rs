@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use disktime_core::goal::{Demand, Goal, GoalError};
 use disktime_core::{Access, Admission, Class, Contract, Duration, ParseShareError, Rate, Share};
 use serde::Deserialize;
 
@@ -13,6 +14,10 @@ use crate::layout::Side;
 const SIZE_MAX: u64 = 1 << 50;
 /// The highest rate in bytes per second.
 const RATE_MAX: u64 = 1_000_000_000_000;
+/// Bytes of a request, where only a rate is said: of requests, and of bytes.
+pub const REQUEST_IOPS: u64 = 4096;
+/// See [`REQUEST_IOPS`].
+pub const REQUEST_BANDWIDTH: u64 = disktime_core::admission::REQUEST;
 /// The longest bound on response times.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
 
@@ -38,11 +43,38 @@ pub struct VdiskConfig {
     pub zone: Option<Side>,
     /// Where its requests are recorded as a trace, if at all.
     pub record: Option<PathBuf>,
+    /// What its reservation follows from once its device's profile is at hand; until then the
+    /// contract reserves nothing.
+    pub goal: Option<VdiskGoal>,
+}
+
+/// What a virtual disk's reservation shall be enough for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VdiskGoal {
+    /// A rate of requests or bytes.
+    pub goal: Goal,
+    /// What they do.
+    pub access: Access,
+}
+
+impl VdiskGoal {
+    /// The key that states the rate, and what it says.
+    #[must_use]
+    pub fn said(&self) -> (&'static str, String) {
+        match self.goal.demand {
+            Some(Demand::Bytes(rate)) => ("bandwidth", format!("{rate}B/s")),
+            Some(Demand::Requests(rate)) => ("iops", rate.to_string()),
+            None => ("iops", "0".to_owned()),
+        }
+    }
 }
 
 impl VdiskConfig {
     /// What it asks that takes a profile of its device: the key and what it says.
     pub(super) fn needs_profile(&self) -> Option<(&'static str, String)> {
+        if let Some(goal) = &self.goal {
+            return Some(goal.said());
+        }
         let checked = |rate: &Rate| rate.admission != Admission::BestEffort;
         let rate = self.contract.rate.filter(checked);
         let rate = rate.map(|rate| ("rate", format!("{}B/s", rate.bytes_per_second)));
@@ -76,6 +108,10 @@ pub(super) struct VdiskTable {
     cycle: Option<String>,
     admission: Option<AdmissionName>,
     access: Option<String>,
+    iops: Option<u64>,
+    bandwidth: Option<String>,
+    request: Option<String>,
+    run: Option<u64>,
     latency: Option<String>,
     record: Option<PathBuf>,
 }
@@ -90,7 +126,8 @@ impl VdiskTable {
         }
         let zone = self.parsed("zone", self.zone.as_deref(), str::parse)?;
         let (name, record) = (self.name.clone(), self.record.clone());
-        Ok(VdiskConfig { name, size, contract: self.contract()?, zone, record })
+        let goal = self.goal()?;
+        Ok(VdiskConfig { name, size, contract: self.contract()?, zone, record, goal })
     }
 
     fn contract(&self) -> Result<Contract, ConfigError> {
@@ -120,6 +157,52 @@ impl VdiskTable {
         Ok(Contract { reserve, limit, weight, class, rate, latency })
     }
 
+    /// What the reservation is to be enough for.
+    fn goal(&self) -> Result<Option<VdiskGoal>, ConfigError> {
+        let (iops, run) = (self.iops.map(|it| it.to_string()), self.run.map(|it| it.to_string()));
+        let (key, text, demand) = match (self.iops, &iops, &self.bandwidth) {
+            (Some(_), Some(text), Some(_)) => {
+                let reason = "either this or `bandwidth`: leave one of both out".to_owned();
+                return Err(self.wrong("iops", text, reason));
+            }
+            (Some(rate), Some(text), None) => ("iops", text, Demand::Requests(rate)),
+            (_, _, Some(text)) => {
+                let rate = parse_rate(text).map_err(|why| self.wrong("bandwidth", text, why))?;
+                ("bandwidth", text, Demand::Bytes(rate))
+            }
+            _ => {
+                let mut rest =
+                    [("request", self.request.as_ref()), ("run", run.as_ref())].into_iter();
+                return rest.find_map(|(key, text)| Some((key, text?))).map_or(Ok(None), |stray| {
+                    let reason = "only beside `iops` or `bandwidth`: state one, or leave this out";
+                    Err(self.wrong(stray.0, stray.1, reason.to_owned()))
+                });
+            }
+        };
+        if let Some(reserve) = &self.reserve {
+            let reason = format!("it follows from `{key}`: leave one of both out");
+            return Err(self.wrong("reserve", reserve, reason));
+        }
+        if self.rate.is_some() || self.class.as_deref() == Some("guaranteed-rate") {
+            let reason = "class `guaranteed-rate` has its `rate`: leave this out".to_owned();
+            return Err(self.wrong(key, text, reason));
+        }
+        let request = self.parsed("request", self.request.as_deref(), parse_size)?;
+        let usual = if self.iops.is_some() { REQUEST_IOPS } else { REQUEST_BANDWIDTH };
+        let request = request.unwrap_or(usual);
+        let goal = Goal { demand: Some(demand), bound: None, request, run: self.run.unwrap_or(1) };
+        goal.check().map_err(|error| {
+            let (key, text) = match error {
+                GoalError::Request(_) => ("request", self.request.clone()),
+                GoalError::Run(_) => ("run", run.clone()),
+                _ => (key, Some(text.clone())),
+            };
+            self.wrong(key, &text.unwrap_or_default(), error.to_string())
+        })?;
+        let access = self.parsed("access", self.access.as_deref(), access)?;
+        Ok(Some(VdiskGoal { goal, access: access.unwrap_or(Access::Read) }))
+    }
+
     /// The rate that is to be kept, which only one class has.
     fn rate(&self, class: Class) -> Result<Option<Rate>, ConfigError> {
         let guaranteed = class == Class::GuaranteedRate;
@@ -130,7 +213,9 @@ impl VdiskTable {
             }
             let admission = self.admission.as_ref().map(|_| "…");
             let rest = [("cycle", self.cycle.as_deref()), ("admission", admission)];
-            let mut rest = rest.into_iter().chain([("access", self.access.as_deref())]);
+            let goal = self.iops.is_some() || self.bandwidth.is_some();
+            let access = self.access.as_deref().filter(|_| !goal);
+            let mut rest = rest.into_iter().chain([("access", access)]);
             return rest.find_map(|(key, text)| Some((key, text?))).map_or(Ok(None), |stray| {
                 let reason = "only beside a `rate`: state one, or leave this out".to_owned();
                 Err(self.wrong(stray.0, stray.1, reason))
@@ -164,7 +249,8 @@ impl VdiskTable {
             let reason = "state the bound to be kept, like `latency = \"60ms\"`".to_owned();
             return Err(self.wrong("class", "guaranteed-latency", reason));
         }
-        if guaranteed && reserve == Share::ZERO {
+        let follows = self.iops.is_some() || self.bandwidth.is_some();
+        if guaranteed && reserve == Share::ZERO && !follows {
             let reason = "above 0% with a latency bound: it is the time that goes first".to_owned();
             return Err(self.wrong("reserve", "0%", reason));
         }

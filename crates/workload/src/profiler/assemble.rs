@@ -77,6 +77,7 @@ pub(super) fn found(raw: &Raw<'_>) -> Result<Found, ProfilerError> {
         writes: raw.writes,
         seeks,
         rates: raw.places.iter().filter_map(rate_at).collect(),
+        speeds: None,
         requests: raw.requests,
         took: raw.took,
     })

@@ -2,10 +2,12 @@
 //!
 //! Does not know: JSON, TOML, or where files are.
 
+use disktime_core::cost::PriceList;
 use disktime_core::{Duration, Positioning, Profile, ProfileError, Transfer, Zone};
 use serde::{Deserialize, Serialize};
 
 use super::found::{Found, Rate, Seek};
+use super::speeds::{PricesFile, Speeds};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +28,10 @@ pub(super) struct File {
     seeks: Vec<SeekRow>,
     #[serde(default)]
     rates: Vec<RateRow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prices: Option<PricesFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    speeds: Option<Speeds>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -103,6 +109,8 @@ impl From<Found> for File {
             destage_ns: found.profile.destage.as_nanos(),
             seeks: found.seeks.iter().map(seek).collect(),
             rates: found.rates.iter().map(rate).collect(),
+            prices: found.profile.prices.as_ref().map(PricesFile::from),
+            speeds: found.speeds,
             name: found.name,
         }
     }
@@ -139,7 +147,7 @@ impl TryFrom<File> for Found {
             zones: file.zones.iter().map(zone).collect(),
             positioning: file.positioning.iter().map(positioning).collect(),
             destage: Duration::from_nanos(file.destage_ns),
-            prices: None,
+            prices: file.prices.as_ref().map(PriceList::from),
         };
         profile.check().map_err(said)?;
         if profile.size() != file.size_bytes {
@@ -157,6 +165,7 @@ impl TryFrom<File> for Found {
             writes: file.writes_measured,
             seeks: file.seeks.iter().map(seek).collect(),
             rates: file.rates.iter().map(rate).collect(),
+            speeds: file.speeds,
             requests: file.requests,
             took: Duration::from_nanos(file.took_ns),
         })

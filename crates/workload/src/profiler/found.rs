@@ -3,11 +3,13 @@
 //! Serializes as a profile file ([`super::file`]); whoever reads one gets only what passes
 //! [`Profile::check`].
 
-use disktime_core::{Duration, Profile};
+use disktime_core::goal::Costs;
+use disktime_core::{Access, Duration, Profile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use super::file::File;
+use super::speeds::{Priced, Speeds};
 
 /// A device as it was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -30,6 +32,9 @@ pub struct Found {
     pub seeks: Vec<Seek>,
     /// Every measured rate of reads of 1 MiB in sequence, by place.
     pub rates: Vec<Rate>,
+    /// How fast it is with each kind of requests, if that was measured: what the profile's prices
+    /// rest on.
+    pub speeds: Option<Speeds>,
     /// Requests issued.
     pub requests: u64,
     /// From the first to the last.
@@ -74,6 +79,25 @@ impl Found {
     /// Measured disks have 0.07 to 0.5 ms, and data sheets up to 1 ms; electronics up to 0.8 ms more
     /// (MODELS.md, presets).
     pub const WRITE_SETTLE_ALLOWANCE: Duration = Duration::from_micros(1500);
+
+    /// The same with prices.
+    #[must_use]
+    pub fn with_prices(mut self, priced: Priced) -> Self {
+        self.profile.prices = Some(priced.prices);
+        self.speeds = Some(priced.speeds);
+        self.requests += priced.requests;
+        self.took += priced.took;
+        self
+    }
+
+    /// What requests of so many bytes take by zygaria's mechanics (§2.4): half the longest seek, half
+    /// a revolution, and the transfer of the slowest zone. `None` if nothing turns.
+    #[must_use]
+    pub fn mechanics(&self, access: Access, bytes: u64) -> Option<Costs> {
+        let longest = self.seeks.iter().map(|seek| seek.time).max()?;
+        let whole = self.profile.transfer((0, self.profile.size()), access);
+        Some(Costs::mechanical(longest, self.rotation?, whole.time(bytes, bytes)))
+    }
 
     /// Whether it can be of a device of `size` bytes.
     ///

@@ -72,6 +72,7 @@ fn found() -> Found {
         writes: false,
         seeks: vec![Seek { distance: 4096, from: 0, time: mean, samples: 3 }],
         rates: vec![Rate { offset: 0, bytes_per_second: 1_000 }],
+        speeds: None,
         requests: 7,
         took: Duration::from_secs(1),
     }
@@ -90,6 +91,50 @@ fn a_file_is_read_as_it_was_written() {
     assert!(refused("bytes_per_second = 1000", "bytes_per_second = 0").contains("zones[0]"));
     assert!(refused("size_bytes = 1073741824", "size_bytes = 1").contains("size_bytes: 1, but"));
     assert!(refused("requests", "request").contains("request"));
+}
+
+/// As [`found`], with prices.
+fn priced() -> Found {
+    let nanos = Duration::from_nanos;
+    let price =
+        |each: u64| disktime_core::cost::Price { each: nanos(each), per_mib: nanos(2 * each) };
+    let cell = |depth, batches| Cell { bytes: 4096, depth, requests: 9, each: nanos(8), batches };
+    let work = WorkSpeed {
+        work: Work::RandomRead,
+        best_depth: 2,
+        parallelism_permille: 1_900,
+        cells: vec![cell(1, None), cell(2, Some([1, 2, 3, 4, 5].map(nanos)))],
+    };
+    let prices = disktime_core::cost::PriceList {
+        sequential_read: price(1),
+        random_read: price(2),
+        sequential_write: price(3),
+        random_write: price(4),
+    };
+    let (streams, kinds) = (nanos(1), nanos(2));
+    let switching = Switching { streams, kinds, read_write: Some(nanos(3)) };
+    let (read_first, read_again) = (nanos(9), nanos(2));
+    let cache = Caches { read_first, read_again, write_burst: None, write_burst_bytes: None };
+    let speeds = Speeds { works: vec![work], switching: Some(switching), cache: Some(cache) };
+    found().with_prices(Priced { prices, speeds, requests: 1, took: nanos(5) })
+}
+
+#[test]
+fn prices_are_read_as_they_were_written() {
+    let text = toml::to_string(&priced()).unwrap();
+    let read: Found = toml::from_str(&text).unwrap();
+    assert_eq!(read, priced());
+    assert_eq!(read.profile.prices.unwrap().random_write.each, Duration::from_nanos(4));
+    assert_eq!((read.requests, read.took), (8, Duration::from_nanos(1_000_000_005)));
+    let refused = |from: &str, to: &str| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        toml::from_str::<Found>(&changed).unwrap_err().to_string()
+    };
+    assert!(refused("best_depth = 2", "best_depth = 0").contains("random read: a depth of 0"));
+    assert!(refused("each_ns = 8", "each_ns = 0").contains("in 0 ns; each is at least 1"));
+    assert!(refused("random_read\"", "random\"").contains("random"));
+    assert!(refused("per_mib_ns", "per_gib_ns").contains("per_gib_ns"));
 }
 
 #[test]

@@ -35,6 +35,11 @@ pub enum TraceFault {
     },
     /// There is nothing in it, or nothing that is asked for.
     Empty,
+    /// It goes on for longer than can be added up.
+    TooLong {
+        /// Most periods with requests.
+        periods: usize,
+    },
     /// The first line belongs to no format.
     Unknown {
         /// The line.
@@ -142,6 +147,9 @@ impl fmt::Display for TraceFault {
             Self::Open { message, .. } => write!(f, "can't be opened: {message}"),
             Self::Read { message, .. } => write!(f, "can't be read: {message}"),
             Self::Empty => f.write_str("no operations; at least one is needed"),
+            Self::TooLong { periods } => {
+                write!(f, "requests in more than {periods} seconds; cut the trace")
+            }
             Self::Unknown { found } => {
                 write!(f, "{found:?} begins no format that is known; name the format")
             }

@@ -51,7 +51,11 @@ impl Export {
     /// # Errors
     /// If a connection can't be had, or the export can't be a device.
     pub fn open(uri: &Uri, connections: Option<u32>) -> io::Result<Self> {
-        let first = Transmission::open(uri, Options::default()).map_err(io::Error::other)?;
+        Self::open_with(uri, connections, Options::default())
+    }
+
+    fn open_with(uri: &Uri, connections: Option<u32>, options: Options) -> io::Result<Self> {
+        let first = Transmission::open(uri, options).map_err(io::Error::other)?;
         let info = first.export.clone();
         check(&info).map_err(io::Error::other)?;
         let several = info.flags.contains(TransmissionFlags::MULTI_CONN);
@@ -68,10 +72,19 @@ impl Export {
         };
         let mut lines = vec![first];
         for _ in 1..connections {
-            lines.push(dial(uri, &info)?);
+            lines.push(dial(uri, &info, options)?);
         }
         let connector = Connector::start(uri.clone(), info.clone())?;
         Ok(Self { uri: uri.clone(), lines, info, connector, patience: PATIENCE })
+    }
+
+    /// Connects once more, with as many connections, none of which may take longer than that.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn again(&self, timeout: disktime_core::Duration) -> io::Result<Self> {
+        let options = Options { timeout, ..Options::default() };
+        Self::open_with(&self.uri, u32::try_from(self.lines.len()).ok(), options)
     }
 
     /// Gives connections up when a request has waited for so long; 30 s unless it is said.
@@ -145,7 +158,7 @@ fn connect_again(
         match next {
             Ok(line) => waiting.push_back(line),
             Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => match dial(uri, info) {
+            Err(RecvTimeoutError::Timeout) => match dial(uri, info, Options::default()) {
                 Ok(connection) => {
                     let line = waiting.pop_front().expect("only those that wait time out");
                     if !give(line, connection) {
@@ -166,8 +179,8 @@ fn connect_again(
 }
 
 /// One more connection, which must be to the same thing.
-fn dial(uri: &Uri, info: &ExportInfo) -> io::Result<Transmission> {
-    let connection = Transmission::open(uri, Options::default()).map_err(io::Error::other)?;
+fn dial(uri: &Uri, info: &ExportInfo, options: Options) -> io::Result<Transmission> {
+    let connection = Transmission::open(uri, options).map_err(io::Error::other)?;
     let facts = |info: &ExportInfo| (info.size_bytes, info.flags, info.block_sizes);
     if facts(&connection.export) != facts(info) {
         return Err(io::Error::other(

@@ -1,0 +1,252 @@
+//! `disktime plan`: from what someone wants of a device to a share of it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use disktime_client::Duration;
+use disktime_client::workload::quantity::parse_duration;
+use disktime_client::workload::trace::{self, PERIOD, TraceFormat, TraceReader};
+use disktime_client::workload::{IoOp, Kind};
+use disktime_papers::sim::core::goal::{self, Bound, Costs, Demand, Fitting, Goal};
+use disktime_papers::sim::core::{Access, Share};
+use disktime_server::Config;
+use disktime_server::broker::{self, Answer, Broker, CONFIDENCE, Standing};
+use disktime_server::config::{REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size};
+use disktime_server::profile::{self, DeviceProfile, Method};
+
+use crate::BadInput;
+
+mod report;
+
+use report::{Report, Trace};
+
+const EXAMPLES: &str = "\
+Examples:
+  disktime plan --profile disk.json --iops 2000 --request 4KiB
+  disktime plan --profile disk.json --bandwidth 80MB/s --run 64 --request 64KiB
+  disktime plan --profile ssd.json --depth 32 --iops 50000 --latency 2ms --percentile 99
+  disktime plan --profile disk.json --trace db.csv --percentile 99
+  disktime plan --config disktime.toml --device disk --iops 300 --access write
+
+The profile is what `disktime device profile` saves. The share is the surest method's that the
+profile allows: batches (what 20 requests took, at --confidence), prices (what they took on the mean),
+mechanics (half the longest seek, half a revolution, and the transfer). With --config it must fit
+beside what the device's virtual disks reserve, and beside its headroom. docs/planning.md derives
+the formulas and says what they leave out.
+
+Exits with 1 if it does not fit, and says what would; with 2 if an option or a file can't be used.";
+
+/// Work out what share of a device's time a goal takes, and whether it fits.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("where").required(true).args(["profile", "config"]))]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
+    .args(["iops", "bandwidth", "latency", "trace"]))]
+pub struct Arguments {
+    /// The device's profile
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// A daemon's configuration: what would be admitted beside what is reserved there
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Which device of the configuration
+    #[arg(long, value_name = "NAME", conflicts_with = "profile")]
+    device: Option<String>,
+    /// Requests per second
+    #[arg(long, value_name = "NUMBER", conflicts_with = "bandwidth")]
+    iops: Option<u64>,
+    /// Bytes per second
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    bandwidth: Option<u64>,
+    /// Size of a request [default: 4KiB, of a bandwidth 128KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    request: Option<u64>,
+    /// Requests that follow one another in sequence
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    run: u64,
+    /// What requests do
+    #[arg(long, value_name = "read|write|both", value_parser = parse_access, default_value = "read")]
+    access: Access,
+    /// Bound on response times
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    latency: Option<Duration>,
+    /// Which part of the requests the bound holds for, or of a trace's seconds
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "95%")]
+    percentile: Share,
+    /// Which part of the batches costs hold for
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "95%")]
+    confidence: Share,
+    /// Requests at the device at once [default: 1, or the configuration's `queue_depth`]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depth: Option<u32>,
+    /// How long the scheduler stays with one stream [default: 350ms, or the device's `horizon`]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    stay: Option<Duration>,
+    /// A recorded trace in place of a goal
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["iops", "bandwidth", "latency"])]
+    trace: Option<PathBuf>,
+    /// The trace's format, if its first line doesn't say
+    #[arg(long, value_name = "NAME", requires = "trace")]
+    format: Option<TraceFormat>,
+    /// One stream of the trace
+    #[arg(long, value_name = "NUMBER", requires = "trace")]
+    stream: Option<u64>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_access(text: &str) -> Result<Access, String> {
+    match text {
+        "read" => Ok(Access::Read),
+        "write" => Ok(Access::Write),
+        "both" => Ok(Access::Both),
+        _ => Err("an access is `read`, `write` or `both`".to_owned()),
+    }
+}
+
+/// `95`, `95%` or `99.9%`.
+fn parse_percent(text: &str) -> Result<Share, String> {
+    let percent = if text.ends_with('%') { text.to_owned() } else { format!("{text}%") };
+    let share: Result<Share, _> = percent.parse();
+    let share =
+        share.map_err(|_| "a part is above 0% and at most 99.999%, like `95%`".to_owned())?;
+    let allowed = share > Share::ZERO && share.ppm() <= 999_990;
+    allowed.then_some(share).ok_or_else(|| "above 0% and at most 99.999% are possible".to_owned())
+}
+
+/// A device to plan on.
+struct Device {
+    profile: DeviceProfile,
+    depth: u32,
+    stay: Duration,
+    /// With the configuration's device and its reservations, if there is one.
+    standing: Option<Standing>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let device = device(arguments).map_err(BadInput)?;
+    let report = match &arguments.trace {
+        Some(path) => of_trace(arguments, &device, path),
+        None => of_goal(arguments, &device),
+    };
+    let report = report.map_err(BadInput)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report.json())?);
+    } else {
+        report.print();
+    }
+    Ok(if report.fits() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn device(arguments: &Arguments) -> Result<Device, String> {
+    let Arguments { depth, stay, .. } = arguments;
+    if let Some(path) = &arguments.config {
+        let named = |error: String| format!("{}: {error}", path.display());
+        let config = Config::read(path).map_err(|error| named(error.to_string()))?;
+        let standing = broker::standing(&config, arguments.device.as_deref()).map_err(named)?;
+        let Standing { device, profile, .. } = &standing;
+        return Ok(Device {
+            profile: profile.clone(),
+            depth: depth.unwrap_or(device.queue_depth),
+            stay: stay.or(device.horizon).unwrap_or(goal::STAY),
+            standing: Some(standing),
+        });
+    }
+    let path = arguments.profile.as_deref().unwrap_or(Path::new(""));
+    let profile = profile::load(path, None).map_err(|error| error.to_string())?;
+    let (depth, stay) = (depth.unwrap_or(1), stay.unwrap_or(goal::STAY));
+    Ok(Device { profile, depth, stay, standing: None })
+}
+
+impl Device {
+    fn broker(&self, confidence: Share) -> Broker<'_> {
+        Broker { profile: &self.profile, depth: self.depth, stay: self.stay, confidence }
+    }
+
+    /// What can be had of it.
+    fn available(&self) -> Share {
+        self.standing.as_ref().map_or(Share::FULL, |standing| standing.free)
+    }
+}
+
+fn of_goal(arguments: &Arguments, device: &Device) -> Result<Report, String> {
+    let Arguments { iops, bandwidth, latency, percentile, .. } = arguments;
+    let demand = iops.map(Demand::Requests).or(bandwidth.map(Demand::Bytes));
+    let bound = latency.map(|latency| Bound { latency, percentile: *percentile });
+    let usual = if bandwidth.is_some() { REQUEST_BANDWIDTH } else { REQUEST_IOPS };
+    let request = arguments.request.unwrap_or(usual);
+    let goal = Goal { demand, bound, request, run: arguments.run };
+    let answers = device.broker(arguments.confidence).answers(&goal, arguments.access);
+    let answers = answers.map_err(|error| error.to_string())?;
+    let Some(answer) = answers.first() else { return Err(nothing(&device.profile)) };
+    let available = device.available();
+    let (ppm, fitting) = (answer.needs.ppm(), fitting(&goal, answer, available)?);
+    let mut report = Report::new(device, arguments, ppm, answer.method);
+    report.goal = Some((goal, arguments.access));
+    report.answers = answers;
+    report.fitting = fitting;
+    Ok(report)
+}
+
+/// What would fit, if it doesn't.
+fn fitting(goal: &Goal, answer: &Answer, available: Share) -> Result<Option<Fitting>, String> {
+    if answer.needs.ppm() <= u64::from(available.ppm()) {
+        return Ok(None);
+    }
+    let fitting = goal::fitting(goal, &answer.ground, available);
+    fitting.map(Some).map_err(|error| error.to_string())
+}
+
+fn nothing(profile: &DeviceProfile) -> String {
+    format!(
+        "the profile of {} has neither prices nor a rotation: make it again with `disktime device \
+         profile`",
+        profile.name
+    )
+}
+
+/// A trace's seconds say how costs add up, so means are what is added.
+fn of_trace(arguments: &Arguments, device: &Device, path: &Path) -> Result<Report, String> {
+    let mut rows = Vec::new();
+    for method in [Method::Prices, Method::Mechanics] {
+        let known = |bytes| device.profile.costs(method, (Access::Read, bytes), 1, CONFIDENCE);
+        if known(4096).is_none() {
+            continue;
+        }
+        let reader = TraceReader::open(path, arguments.format);
+        let mut reader = reader.map_err(|error| error.to_string())?;
+        let mut costs: HashMap<(Kind, u64), Costs> = HashMap::new();
+        let cost = |op: IoOp, sequential: bool| {
+            let access = if op.kind == Kind::Write { Access::Write } else { Access::Read };
+            // Traces have few sizes; one with many is not remembered.
+            if costs.len() > SIZES_MAX {
+                costs.clear();
+            }
+            let of = costs.entry((op.kind, op.bytes)).or_insert_with(|| {
+                let costs =
+                    device.profile.costs(method, (access, op.bytes), device.depth, CONFIDENCE);
+                costs.unwrap_or(Costs { first: Duration::ZERO, next: Duration::ZERO })
+            });
+            if sequential { of.next } else { of.first }
+        };
+        let demand = trace::Demand::of(&mut reader, arguments.stream, cost);
+        let demand = demand.map_err(|error| error.to_string())?;
+        rows.push(Trace::new(method, demand, arguments.percentile));
+    }
+    let Some(row) = rows.first() else { return Err(nothing(&device.profile)) };
+    let mut report = Report::new(device, arguments, row.share_ppm, row.method);
+    report.traces = rows;
+    Ok(report)
+}
+
+/// Sizes of a trace's requests whose costs are remembered.
+const SIZES_MAX: usize = 10_000;
+
+/// Parts per million of a period.
+fn ppm(time: Duration) -> u64 {
+    let ppm = u128::from(time.as_nanos()) * u128::from(Share::PARTS);
+    u64::try_from(ppm.div_ceil(u128::from(PERIOD.as_nanos()))).unwrap_or(u64::MAX)
+}
