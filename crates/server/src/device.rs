@@ -3,14 +3,17 @@
 
 use std::path::Path;
 
-use disktime_core::{Change, ChangeError, Engine, Event, Limits, Profile, StreamId, StreamSpec};
+use disktime_core::{
+    Change, ChangeError, Class, Contract, Engine, Event, Limits, Profile, StreamId, StreamSpec,
+};
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
-    Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile,
+    Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, TwoTiers,
 };
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
+use crate::emulate::Emulate;
 use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError};
 use crate::profile;
@@ -41,6 +44,8 @@ enum Storage {
     File(FileBackEnd),
     /// With the virtual disks' extents of it.
     Nbd(Box<Export>, Vec<(u64, u64)>),
+    /// As well, and whether extents are moved.
+    Tiered(Box<TwoTiers>, Vec<(u64, u64)>, bool),
 }
 
 impl Opened {
@@ -64,6 +69,19 @@ impl Opened {
             BackEndKind::Raid0 { members, chunk } => {
                 let file = OneFile::striped(members, *chunk).map_err(named)?;
                 Self::in_one_file(device, &file, &members[0], state)
+            }
+            BackEndKind::Tiered { fast, slow } => {
+                let emulated = device.emulate.and_then(Emulate::fast_bytes);
+                let tiers = TwoTiers::open(fast, slow, emulated).map_err(named)?;
+                if tiers.block_device && state.is_none() {
+                    let error = RecordError::NoState(slow.clone());
+                    return Err(StartError::Record { device: device.name.clone(), error });
+                }
+                let record = Record::of(slow, &device.name, state);
+                let record = record.naming(device.back_end.identity());
+                Self::placed(device, tiers.size(), record, |extents| {
+                    Storage::Tiered(Box::new(tiers), extents.to_vec(), device.promotes())
+                })
             }
             BackEndKind::Nbd { uri, connections } => {
                 let export = Export::open(uri, *connections).map_err(named)?;
@@ -150,6 +168,7 @@ impl Opened {
             Storage::Memory(back_end) => back_end.abilities(),
             Storage::File(back_end) => back_end.abilities(),
             Storage::Nbd(export, _) => export.abilities(),
+            Storage::Tiered(tiers, ..) => tiers.abilities(),
         }
     }
 
@@ -158,6 +177,9 @@ impl Opened {
             Storage::Memory(back_end) => Box::new(back_end),
             Storage::File(back_end) => Box::new(back_end),
             Storage::Nbd(export, extents) => Box::new(export.on_shard(&extents)),
+            Storage::Tiered(tiers, extents, promotes) => {
+                Box::new(tiers.on_shard(&extents, promotes))
+            }
         };
         if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
     }
@@ -206,6 +228,14 @@ impl Ground {
             let contract = vdisk.contract;
             let spec = StreamSpec { contract, queue_max, extent, ..StreamSpec::default() };
             change(Change::AddStream(id, spec))?;
+        }
+        if device.promotes() {
+            let mover = StreamId(u32::try_from(device.vdisks.len()).expect("streams are bounded"));
+            let contract =
+                Contract { limit: device.promotion, class: Class::Background, ..Contract::default() };
+            // A piece at a time: each copies what the one before has left.
+            let spec = StreamSpec { contract, depth_max: 1, ..StreamSpec::default() };
+            change(Change::AddStream(mover, spec))?;
         }
         while let Some(event) = engine.poll_event() {
             if let Event::Admitted(StreamId(at), contract) = event {

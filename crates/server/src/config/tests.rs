@@ -74,6 +74,16 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("\"memory\"", "\"raid0:/a\"", "back_end = \"raid0:/a\": raid0 has 2 to 32 paths"),
         ("\"memory\"", "\"raid0:/a,/b,/a\"", "/a is named twice"),
         ("\"memory\"", "\"memory\"\nchunk = \"64KiB\"", "only a `raid0:` back end has chunks"),
+        ("\"memory\"", "\"tiered:/a\"", "back_end = \"tiered:/a\": tiered has 2 paths"),
+        ("\"memory\"", "\"tiered:/a,/b,/c\"", "tiered has 2 paths with commas between them"),
+        ("\"memory\"", "\"tiered:/a,/a\"", "/a is named twice"),
+        ("\"memory\"", "\"tiered:/a,/b\"", "tiers are emulated one by one: name two presets"),
+        ("\"deskstar-34gxp\"", "\"exp-ssd,exp\"", "only a `tiered:` back end has two presets"),
+        (
+            "\"memory\"",
+            "\"memory\"\npromotion = \"5%\"",
+            "promotion = \"5%\": only a `tiered:` back end promotes extents",
+        ),
         (
             "\"memory\"",
             "\"raid0:/a,/b\"\nchunk = \"6000B\"",
