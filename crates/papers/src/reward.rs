@@ -4,9 +4,12 @@
 
 use crate::Paper;
 
+mod depth;
 mod example;
+mod falling;
 mod fig2;
 mod fig3;
+mod goal;
 mod looping;
 mod setup;
 mod shares;
@@ -25,5 +28,8 @@ pub(crate) const PAPER: Paper = Paper {
         fig3::EXPERIMENT,
         looping::EXPERIMENT,
         shares::EXPERIMENT,
+        falling::EXPERIMENT,
+        goal::EXPERIMENT,
+        depth::EXPERIMENT,
     ],
 };

@@ -149,6 +149,7 @@ pub(super) struct DeviceTable {
     emulate: Option<String>,
     profile: Option<PathBuf>,
     policy: Option<String>,
+    slack: Option<String>,
     cost_model: Option<String>,
     horizon: Option<String>,
     queue_depth: Option<u32>,
@@ -173,6 +174,12 @@ impl DeviceTable {
             let error = disktime_core::ConfigError::UnknownPolicy(policy.clone());
             return Err(value(&key("policy"), &policy, error.to_string()));
         }
+        let policy = match self.slack.as_deref() {
+            None => policy,
+            Some(text) => {
+                slack(text, &policy).map_err(|why| value(&key("slack"), text, why))?.to_owned()
+            }
+        };
         let cost_model =
             self.cost_model.clone().unwrap_or_else(|| Engine::default().cost_model.to_owned());
         if disktime_core::cost::find(&cost_model).is_none() {
@@ -252,6 +259,19 @@ fn emulate(text: &str, tiers: bool) -> Result<Emulate, String> {
             .to_owned()),
         (false, Some(_)) => Err("only a `tiered:` back end has two presets".to_owned()),
         (false, None) => find(text).map(Emulate::One),
+    }
+}
+
+/// The policy that orders slack so.
+fn slack(text: &str, policy: &str) -> Result<&'static str, String> {
+    match (text, policy) {
+        ("usage", "zygaria") => Ok("zygaria"),
+        ("reward", "zygaria") => Ok("zygaria-reward"),
+        ("usage" | "reward", _) => Err(format!(
+            "policy {policy} has no such rule, only `zygaria` has; the shares of time of `disktime` \
+             reward cheap requests by themselves: leave it out"
+        )),
+        _ => Err("slack goes by `usage` or in the order of `reward`".to_owned()),
     }
 }
 
