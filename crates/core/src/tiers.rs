@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn the_busier_tier_says_what_a_request_costs() {
-        for (percent, micros) in [(0, 10_000), (50, 5_000), (90, 1_000), (98, 200), (99, 198), (100, 200)]
+        for (percent, micros) in
+            [(0, 10_000), (50, 5_000), (90, 1_000), (98, 200), (99, 198), (100, 200)]
         {
             assert_eq!(TIMES.cost(hits(percent)), Duration::from_micros(micros), "{percent} %");
         }

@@ -282,10 +282,8 @@ mod tests {
     fn parts_that_the_caller_placed_are_done_when_the_last_is() {
         let server = |ms| {
             let mean = disktime_core::Duration::from_millis(ms);
-            let spec = ExponentialSpec {
-                service: Service::Constant,
-                ..crate::preset::exponential(mean)
-            };
+            let spec =
+                ExponentialSpec { service: Service::Constant, ..crate::preset::exponential(mean) };
             Box::new(Exponential::new(spec, 1))
         };
         let nowhere = Box::new(HitRatio::everywhere(0, 1));

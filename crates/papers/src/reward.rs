@@ -10,11 +10,15 @@ mod falling;
 mod fig2;
 mod fig3;
 mod goal;
+mod live;
 mod looping;
 mod setup;
 mod shares;
 mod table1;
 mod table2;
+
+pub(crate) use live::LIVE;
+pub(crate) use setup::REQUEST_BYTES;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "reward",

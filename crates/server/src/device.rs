@@ -231,8 +231,11 @@ impl Ground {
         }
         if device.promotes() {
             let mover = StreamId(u32::try_from(device.vdisks.len()).expect("streams are bounded"));
-            let contract =
-                Contract { limit: device.promotion, class: Class::Background, ..Contract::default() };
+            let contract = Contract {
+                limit: device.promotion,
+                class: Class::Background,
+                ..Contract::default()
+            };
             // A piece at a time: each copies what the one before has left.
             let spec = StreamSpec { contract, depth_max: 1, ..StreamSpec::default() };
             change(Change::AddStream(mover, spec))?;

@@ -229,7 +229,8 @@ impl Server {
             set_timer_slack();
             let emulator = emulate.map(|emulate| Emulator::new(emulate, EMULATOR_SEED));
             let back_end = back_end.on_shard(faults);
-            let parts = Parts { engine, back_end, emulator, vdisks, mover, stats, messages, wakeup };
+            let parts =
+                Parts { engine, back_end, emulator, vdisks, mover, stats, messages, wakeup };
             let shard = Shard::new(parts);
             let (outcome, shard) = match shard {
                 Ok(shard) => (Ok(()), Some(shard)),

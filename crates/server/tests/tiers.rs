@@ -250,7 +250,9 @@ fn tiers_that_are_none_are_refused_by_name() {
     let directory = TempDir::new().unwrap();
     let path = |name: &str| directory.path().join(name);
     let make = |name: &str, bytes| File::create(path(name)).unwrap().set_len(bytes).unwrap();
-    for (name, bytes) in [("small", 2 * MIB - 1), ("fast", 4 * MIB), ("slow", 4 * MIB), ("tiny", MIB - 1)] {
+    for (name, bytes) in
+        [("small", 2 * MIB - 1), ("fast", 4 * MIB), ("slow", 4 * MIB), ("tiny", MIB - 1)]
+    {
         make(name, bytes);
     }
     make("other", 4 * MIB);
@@ -278,7 +280,10 @@ fn tiers_that_are_none_are_refused_by_name() {
     assert_eq!(rig.moved, 1);
     drop(rig);
     let error = TwoTiers::open(&path("fast"), &path("other"), None).err().unwrap().to_string();
-    assert!(error.contains("fast: it holds extents of ") && error.contains("/slow: name"), "{error}");
+    assert!(
+        error.contains("fast: it holds extents of ") && error.contains("/slow: name"),
+        "{error}"
+    );
     make("fast", 3 * MIB);
     let error = TwoTiers::open(&path("fast"), &path("slow"), None).err();
     assert!(error.is_none(), "made anew, it is blank: {error:?}");

@@ -5,7 +5,8 @@
 
 use disktime_core::{
     Change, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, IndexedHeap,
-    Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView, policy,
+    Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec,
+    StreamView, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;

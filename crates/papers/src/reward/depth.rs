@@ -37,8 +37,7 @@ fn measure(seed: u64) -> Sample {
         setup::plan(Scheduler::plain("reward"), array, &loads, SECONDS, seed)
     };
     let gamma = Share::from_percent(GAMMA).expect("a part of the whole");
-    let terms =
-        DepthTerms { threshold: THRESHOLD, gamma, part: PART, depth_max: setup::DEPTH };
+    let terms = DepthTerms { threshold: THRESHOLD, gamma, part: PART, depth_max: setup::DEPTH };
     let law = DepthLaw::new(terms).expect("numbers in range");
     let without = simulate(plan()).expect("the paper's plans can be run");
     let steered = simulate_steered(plan(), vec![law; 2], SPAN);
@@ -57,7 +56,11 @@ fn measure(seed: u64) -> Sample {
         sum / count
     };
     let checks = vec![
-        Check::at_least("without the law: B's mean response at the array, ms", response(&without, 1), 200.0),
+        Check::at_least(
+            "without the law: B's mean response at the array, ms",
+            response(&without, 1),
+            200.0,
+        ),
         Check::near("with it: B's mean response at the array, ms", 40.0, response(&with, 1), 12.0),
         Check::at_least("B's IOPS with it by those without", by(1), 0.95),
         Check::at_least("A's IOPS with it by those without", by(0), 0.95),

@@ -79,7 +79,10 @@ fn measure(seed: u64) -> Sample {
     let all: Vec<&Outcome> = fallen.iter().chain(&ours).chain(&reward).collect();
     checks.push(setup::kept(&all));
     let by_hits = |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
-        HITS.iter().enumerate().map(|(stage, hits)| (f64::from(*hits) / 100.0, value(stage))).collect()
+        HITS.iter()
+            .enumerate()
+            .map(|(stage, hits)| (f64::from(*hits) / 100.0, value(stage)))
+            .collect()
     };
     let panel = |title: &str, y, series| Panel {
         title: title.to_owned(),

@@ -114,9 +114,5 @@ fn measure(seed: u64) -> Sample {
         series,
         level: None,
     };
-    Sample {
-        seconds: ((policies.len() + 2) as u64 * SECONDS) as f64,
-        panels: vec![panel],
-        checks,
-    }
+    Sample { seconds: ((policies.len() + 2) as u64 * SECONDS) as f64, panels: vec![panel], checks }
 }

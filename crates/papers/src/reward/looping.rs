@@ -105,7 +105,9 @@ impl Starts {
             marks: Marks::Lines,
             x: Axis::linear("time (s)"),
             y: Axis::linear("share (%)"),
-            series: named.map(|(outcome, start)| Series::new(start, self.course(outcome))).collect(),
+            series: named
+                .map(|(outcome, start)| Series::new(start, self.course(outcome)))
+                .collect(),
             level: None,
         }
     }
@@ -160,11 +162,7 @@ fn measure(seed: u64) -> Sample {
         level: None,
     };
     let courses = loops.iter().chain(&calm).map(Starts::panel);
-    Sample {
-        seconds: seconds as f64,
-        panels: courses.chain([by_size]).collect(),
-        checks,
-    }
+    Sample { seconds: seconds as f64, panels: courses.chain([by_size]).collect(), checks }
 }
 
 /// A's part of all requests, in per cent.

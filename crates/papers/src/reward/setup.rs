@@ -23,7 +23,7 @@ pub(super) const DEPTH: u32 = 64;
 /// "A backlog of 100 requests at all times" (§4): what waits and what the array has.
 const BACKLOG: u32 = 100 + DEPTH;
 /// Bytes of a request; the paper's have no size that counts.
-pub(super) const REQUEST_BYTES: u64 = 4096;
+pub(crate) const REQUEST_BYTES: u64 = 4096;
 /// Each stream has a region of the device of its own.
 pub(super) const REGION_BYTES: u64 = 1 << 38;
 const CAPACITY_BYTES: u64 = 1 << 41;

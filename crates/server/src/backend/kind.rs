@@ -80,7 +80,8 @@ impl std::str::FromStr for BackEndKind {
             }
             Some(("tiered", paths)) => {
                 let mut tiers = members("tiered", paths, 2)?.into_iter();
-                let next = |tiers: &mut std::vec::IntoIter<PathBuf>| tiers.next().expect("two paths");
+                let next =
+                    |tiers: &mut std::vec::IntoIter<PathBuf>| tiers.next().expect("two paths");
                 Ok(Self::Tiered { fast: next(&mut tiers), slow: next(&mut tiers) })
             }
             Some(("nbd" | "nbd+unix", _)) => {

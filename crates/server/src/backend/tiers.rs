@@ -217,9 +217,7 @@ impl Tiers {
         if errand.phase != Phase::Ready || errand.job.is_none() {
             return;
         }
-        let on_it = |under: &Under| {
-            matches!(under, Under::Extent { extent, .. } if *extent == errand.extent)
-        };
+        let on_it = |under: &Under| matches!(under, Under::Extent { extent, .. } if *extent == errand.extent);
         if errand.last && self.under.iter().any(|(_, under)| on_it(under)) {
             return;
         }
@@ -426,14 +424,16 @@ impl Medium for Tiers {
         if kind == Kind::Flush {
             return parts.extend([(Tier::Fast, op), (Tier::Slow, op)]);
         }
-        let errand = self.errand.as_ref().filter(|errand| {
-            kind == Kind::Cache && errand.takes(&(offset..offset + bytes))
-        });
+        let errand = self
+            .errand
+            .as_ref()
+            .filter(|errand| kind == Kind::Cache && errand.takes(&(offset..offset + bytes)));
         if let Some(errand) = errand {
             let [from, to] = [Kind::Read, Kind::Write];
             let on_fast = fast(errand.slot, offset);
             let [fast, slow] = if errand.to == Tier::Fast { [to, from] } else { [from, to] };
-            let parts_of_it = [(Tier::Slow, Op { kind: slow, ..op }), (Tier::Fast, Op { kind: fast, ..on_fast })];
+            let parts_of_it =
+                [(Tier::Slow, Op { kind: slow, ..op }), (Tier::Fast, Op { kind: fast, ..on_fast })];
             return parts.extend(parts_of_it);
         }
         let (mut at, end) = (offset, offset + bytes);
@@ -444,7 +444,9 @@ impl Medium for Tiers {
                 None => (Tier::Slow, at),
             };
             match parts.last_mut() {
-                Some((last, op)) if *last == tier && op.offset + op.bytes == place => op.bytes += len,
+                Some((last, op)) if *last == tier && op.offset + op.bytes == place => {
+                    op.bytes += len
+                }
                 _ => parts.push((tier, Op { offset: place, bytes: len, ..op })),
             }
             at += len;
@@ -460,4 +462,3 @@ fn on_fast(slot: u32, offset: u64) -> u64 {
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).expect("an extent is small")
 }
-

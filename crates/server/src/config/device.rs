@@ -254,9 +254,11 @@ fn emulate(text: &str, tiers: bool) -> Result<Emulate, String> {
     };
     match (tiers, text.split_once(',')) {
         (true, Some((fast, slow))) => Ok(Emulate::Tiers { fast: find(fast)?, slow: find(slow)? }),
-        (true, None) => Err("tiers are emulated one by one: name two presets, the fast tier's and \
+        (true, None) => {
+            Err("tiers are emulated one by one: name two presets, the fast tier's and \
                              the slow one's, with a comma between them"
-            .to_owned()),
+                .to_owned())
+        }
         (false, Some(_)) => Err("only a `tiered:` back end has two presets".to_owned()),
         (false, None) => find(text).map(Emulate::One),
     }

@@ -105,7 +105,11 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("unix:/run/disktime.sock", "/run/disktime.sock", "a listener is `unix:PATH`"),
         ("headroom = \"5%\"", "policy = \"best\"", "known are: disktime zygaria"),
         ("headroom = \"5%\"", "cost_model = \"best\"", "known are: fixed"),
-        ("headroom = \"5%\"", "slack = \"reward\"", "policy disktime has no such rule, only `zygaria`"),
+        (
+            "headroom = \"5%\"",
+            "slack = \"reward\"",
+            "policy disktime has no such rule, only `zygaria`",
+        ),
         (
             "headroom = \"5%\"",
             "policy = \"zygaria\"\nslack = \"last\"",

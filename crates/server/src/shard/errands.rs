@@ -27,8 +27,7 @@ impl Mover {
         let checked = Checked { operation, cookie: 0, offset: 0, length: 0 };
         let asked = Asked { checked, command: Command::Cache };
         let (kind, client) = (Kind::Cache, NOBODY);
-        let work =
-            Work { client, vdisk, asked, kind, buffer: None, error: None, arrived: true };
+        let work = Work { client, vdisk, asked, kind, buffer: None, error: None, arrived: true };
         Self { stream: StreamId(vdisk), operation: name(operations.insert(work)), out: false }
     }
 }

@@ -85,7 +85,11 @@ impl Rig {
     }
 
     /// Goes on with a job, in the way that is given.
-    fn step(&mut self, id: u32, go_on: impl FnOnce(&mut dyn BackEnd, &mut Job, &mut Io<'_>) -> Step) {
+    fn step(
+        &mut self,
+        id: u32,
+        go_on: impl FnOnce(&mut dyn BackEnd, &mut Job, &mut Io<'_>) -> Step,
+    ) {
         let errand = self.errand.take_if(|(errand, _)| *errand == id).map(|(_, job)| job);
         let mut job = errand
             .or_else(|| self.jobs.remove(&id))
