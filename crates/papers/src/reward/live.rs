@@ -16,7 +16,8 @@ use disktime_sim::{Plan, StreamPlan, simulate};
 pub(crate) const LIVE: &[Live] = &[
     Live {
         id: "reward-t1",
-        tiers: ["exp-ssd", "nearline-7200"],
+        // Not the disk of the simulated figure: so few bytes would fit into its cache.
+        tiers: ["exp-ssd", "exp"],
         depth: table1::DEPTH,
         cells: table1_cells,
         judge: table1_judged,

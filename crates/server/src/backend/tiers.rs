@@ -445,7 +445,7 @@ impl Medium for Tiers {
             };
             match parts.last_mut() {
                 Some((last, op)) if *last == tier && op.offset + op.bytes == place => {
-                    op.bytes += len
+                    op.bytes += len;
                 }
                 _ => parts.push((tier, Op { offset: place, bytes: len, ..op })),
             }

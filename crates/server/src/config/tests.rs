@@ -161,7 +161,7 @@ fn tiers_say_where_they_are_and_what_moving_may_take() {
     let device = tiered("");
     let (fast, slow) = ("/fast".into(), "/slow".into());
     assert_eq!(device.back_end, BackEndKind::Tiered { fast, slow });
-    assert_eq!(device.back_end.identity(), std::path::Path::new("tiered:/fast,/slow"));
+    assert_eq!(device.back_end.identity(), Path::new("tiered:/fast,/slow"));
     assert_eq!(device.emulate.unwrap().name(), "exp-ssd,exp");
     assert_eq!((device.promotion.ppm(), device.promotes()), (100_000, true));
     assert!(!tiered("\npromotion = \"0%\"").promotes());
