@@ -93,7 +93,8 @@ impl DepthLaw {
     /// A span is over: how many pieces the device should hold in the next.
     pub fn span(&mut self) -> u32 {
         if let Some(mean) = self.sum.checked_div(self.count) {
-            let (mean, DepthTerms { threshold, gamma, part, depth_max }) = (mean.max(1), self.terms);
+            let (mean, DepthTerms { threshold, gamma, part, depth_max }) =
+                (mean.max(1), self.terms);
             let most = u128::from(depth_max) * PARTS;
             // At most 2^64 ns times 10^9 thousandths: far below 2^127.
             let wanted = u128::from(threshold.as_nanos()) * self.window / mean + u128::from(part);
