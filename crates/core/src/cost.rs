@@ -8,6 +8,7 @@ use crate::request::{Kind, StreamId};
 use crate::time::Duration;
 
 mod fixed;
+mod learned;
 mod priced;
 
 /// What a cost model may know of a piece.
@@ -31,13 +32,46 @@ pub trait CostModel: Send {
     /// (deeper than 1 in the proportion that recent windows charged), and its part when a window's
     /// busy time is divided. At least 1 ns.
     fn estimate(&mut self, piece: &PieceShape) -> Duration;
-    /// Whether costs of unlike pieces compare as the device has them. Where they don't, under a
-    /// policy that gives turns, each piece is charged the time since the previous completion.
-    fn comparable(&self) -> bool {
+    /// How far its costs can be trusted.
+    fn trust(&self) -> Trust {
+        Trust::None
+    }
+    /// A piece is over while its stream had the device to itself. Answers whether that made the
+    /// stream's price known, or known anew.
+    fn seen_alone(&mut self, _seen: &SeenAlone) -> bool {
         false
     }
+    /// The stream is gone; its id may come back for another.
+    fn forget(&mut self, _stream: StreamId) {}
     /// The device's price list has been measured, or measured again.
     fn anchor(&mut self, _prices: &PriceList) {}
+}
+
+/// How far a model's costs can be trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// Costs of unlike pieces don't compare. Under a policy that gives turns each piece is charged
+    /// the time since the previous completion.
+    None,
+    /// They compare as the device has them.
+    Stated,
+    /// They compare once each stream had the device to itself for a while.
+    Learned,
+}
+
+/// A piece that is over, while its stream had the device to itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenAlone {
+    /// What it was.
+    pub piece: PieceShape,
+    /// The time since the stream's previous completion, or since its release.
+    pub took: Duration,
+    /// For how long the stream had the device to itself when it ended,
+    pub since: Duration,
+    /// and how many of its pieces had ended before this one, in that time.
+    pub pieces: u32,
+    /// Its pieces that were at the device, this one included.
+    pub in_flight: u32,
 }
 
 /// Numbers that a cost model may be given.
@@ -107,7 +141,18 @@ pub struct CostEntry {
 }
 
 /// Every cost model there is.
-pub static REGISTRY: &[CostEntry] = &[fixed::ENTRY, priced::ENTRY];
+pub static REGISTRY: &[CostEntry] = &[fixed::ENTRY, learned::ENTRY, priced::ENTRY];
+
+/// The cost model for a policy and a depth if none is named: a policy that can ask what pieces cost
+/// learns it where several are at the device at once; at depth 1 each is seen anyway.
+#[must_use]
+pub fn usual(policy: &str, depth: u32) -> &'static str {
+    if policy == crate::Config::default().policy && depth > 1 {
+        learned::ENTRY.name
+    } else {
+        fixed::ENTRY.name
+    }
+}
 
 /// The entry of that name.
 #[must_use]

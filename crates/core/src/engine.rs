@@ -25,9 +25,11 @@ mod changes;
 mod charging;
 mod classes;
 mod guarantees;
+mod sole;
 
 use classes::Chosen;
 use guarantees::Guarantees;
+use sole::Sole;
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -151,6 +153,7 @@ pub struct Engine {
     pieces: PieceTable,
     /// Pieces at the device.
     in_flight: u32,
+    sole: Sole,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
     guarantees: Guarantees,
@@ -202,7 +205,7 @@ impl Engine {
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
         Self {
-            between: policy.gives_turns(cost.comparable()),
+            between: policy.gives_turns(cost.trust()),
             policies: classes::policies(policy),
             cost,
             limits: config.limits,
@@ -214,6 +217,7 @@ impl Engine {
             requests: RequestTable::default(),
             pieces: PieceTable::default(),
             in_flight: 0,
+            sole: Sole::default(),
             ready: [0; Rank::COUNT],
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
@@ -283,6 +287,7 @@ impl Engine {
         self.observe(now);
         let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
         self.in_flight -= 1;
+        let between = self.learn(&piece);
         let charge = self.settle(&piece);
         let completion = self.finish(&piece, outcome);
         self.refresh(piece.stream);
@@ -290,6 +295,8 @@ impl Engine {
             request: piece.request,
             estimate: piece.estimate,
             charge,
+            modelled: piece.modelled,
+            between,
             response: self.now.since(piece.dispatched_at),
         };
         let stream =
@@ -473,6 +480,7 @@ impl Engine {
             stream.last_start = head.offset;
         }
         self.ledger.dispatched(self.now);
+        self.sole.dispatched(id, self.in_flight == 0, self.now);
         self.in_flight += 1;
         self.dearest = self.dearest.max(head.estimate);
         let piece = self.pieces.insert(Piece {
@@ -483,6 +491,7 @@ impl Engine {
             on_slack,
             estimate: head.estimate,
             modelled: head.modelled,
+            shape: head.shape,
             dispatched_at: self.now,
         });
         let live = self.requests.live(head.request);
@@ -603,7 +612,7 @@ impl Engine {
             };
             let estimate = self.unit.unwrap_or(timed);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
-            Head { request, sequence, offset, bytes, deadline, estimate, modelled }
+            Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape }
         });
         stream.lanes[rank].head = head;
         if head.is_some() {

@@ -34,6 +34,7 @@ pub struct DeviceTime {
 pub(crate) struct Closing {
     pub(crate) divide: u64,
     pub(crate) modelled: u64,
+    pub(crate) busy: Duration,
     pub(crate) touched: Vec<StreamId>,
 }
 
@@ -220,6 +221,7 @@ impl Ledger {
         let closing = Closing {
             divide,
             modelled: self.modelled,
+            busy: Duration::from_nanos(busy),
             touched: core::mem::take(&mut self.touched),
         };
         (self.pieces, self.modelled) = (0, 0);

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::cost::PieceShape;
 use crate::rank::Rank;
 use crate::request::{PieceId, RequestId, StreamId};
 use crate::time::{Duration, Instant};
@@ -18,6 +19,7 @@ pub(crate) struct Piece {
     /// What was debited at dispatch.
     pub(crate) estimate: Duration,
     pub(crate) modelled: Duration,
+    pub(crate) shape: PieceShape,
     pub(crate) dispatched_at: Instant,
 }
 

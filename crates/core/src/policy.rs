@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 
+use crate::cost::Trust;
 use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
@@ -61,8 +62,22 @@ pub struct PieceDone {
     /// What it cost: exact at depth 1, and under policies that give turns unless prices compare;
     /// else its estimate, corrected when the window closes (a call of [`Policy::changed`]).
     pub charge: Duration,
+    /// What it takes by the cost model.
+    pub modelled: Duration,
+    /// The time since the completion before it, of whomever, or since the device was idle.
+    pub between: Duration,
     /// From dispatch to completion.
     pub response: Duration,
+}
+
+/// Some busy time of the device, and what streams did in it.
+pub struct Window<'a> {
+    /// How long it was.
+    pub busy: Duration,
+    /// Of whom pieces completed.
+    pub streams: &'a [StreamId],
+    /// What these take by the cost model.
+    pub modelled: &'a dyn Fn(StreamId) -> Duration,
 }
 
 /// What requests cost the device, as a policy has worked out.
@@ -102,11 +117,17 @@ pub trait Policy: Send {
     /// When the policy wants [`timeout`](Self::timeout), if at all.
     fn poll_timeout(&self) -> Option<Instant>;
     /// Whether it gives the device to one stream at a time where that is worth it, so that the time
-    /// between completions tells what pieces cost. Asked once; `priced` if the cost model knows
-    /// that anyway.
-    fn gives_turns(&mut self, _priced: bool) -> bool {
+    /// between completions tells what pieces cost. Asked once, and told what costs are worth.
+    fn gives_turns(&mut self, _costs: Trust) -> bool {
         false
     }
+    /// Whether the device is one stream's now, under a policy that gives turns: then each piece is
+    /// charged the time since the previous completion.
+    fn in_turn(&self) -> bool {
+        true
+    }
+    /// A window is over in which no stream had a turn.
+    fn window(&mut self, _now: Instant, _window: &Window<'_>) {}
     /// By how much more than u + (D+1)·c_max a backlogged stream may be behind its reservation,
     /// because others have turns: in all that happened so far.
     fn lead(&self) -> Duration {

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use crate::bucket::TokenBucket;
 use crate::contract::{Class, Contract, StreamSpec};
+use crate::cost::PieceShape;
 use crate::cycle::Cycle;
 use crate::rank::{Gate, Lane, Lanes, Rank, Ranks};
 use crate::request::{RequestId, StreamId};
@@ -28,6 +29,8 @@ pub struct Head {
     pub estimate: Duration,
     /// Its modelled cost: its weight when a window is divided.
     pub(crate) modelled: Duration,
+    /// What the cost model saw of it.
+    pub(crate) shape: PieceShape,
 }
 
 /// What happened to a stream's requests, and the disk time it was charged, since it was added.
@@ -97,6 +100,8 @@ pub(crate) struct Stream {
     pub(crate) misses: u32,
     /// What its pieces were charged lately, on average.
     pub(crate) usual: Option<Duration>,
+    /// When a cost model that learns found out its price last.
+    pub(crate) priced_at: Option<Instant>,
     accounts: Accounts,
 }
 
@@ -181,6 +186,7 @@ impl Stream {
             broken_at: None,
             misses: 0,
             usual: None,
+            priced_at: None,
             accounts: Accounts::new(spec.contract, period, now),
         }
     }
@@ -426,6 +432,12 @@ impl<'a> StreamView<'a> {
     #[must_use]
     pub fn used(self) -> i64 {
         self.stream.counters.charged.as_tokens().saturating_add(self.stream.accounts.pending)
+    }
+
+    /// When its price was found out last, if it was: by a cost model that learns.
+    #[must_use]
+    pub fn priced_at(self) -> Option<Instant> {
+        self.stream.priced_at
     }
 
     /// The level of its reserve bucket in ns of disk time, as of the last change.

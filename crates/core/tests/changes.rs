@@ -288,7 +288,7 @@ fn an_engine_that_cannot_be_made_says_why() {
     let unknown = ConfigError::UnknownPolicy("best".into()).to_string();
     assert!(unknown.starts_with("policy `best` is not known; known are: disktime zygaria"));
     assert_eq!(text(Config { policy: "best", ..config }), Err(unknown));
-    let unknown = "cost model `guess` is not known; known are: fixed priced";
+    let unknown = "cost model `guess` is not known; known are: fixed learned priced";
     assert_eq!(text(Config { cost_model: "guess", ..config }), Err(unknown.into()));
     for (config, says) in [
         (Config { limits: limits(0, 1), ..config }, "queue_depth = 0: it must be 1 to 1024"),

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use disktime_core::cost::CostParameters;
+use disktime_core::cost::{self, CostParameters};
 use disktime_core::{Config, Contract, Duration, Instant, Profile, Share, StreamId};
 use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
 use serde::{Deserialize, Deserializer};
@@ -77,8 +77,7 @@ struct General {
     seeds: Vec<u64>,
     #[serde(default = "policy")]
     policy: String,
-    #[serde(default = "cost_model")]
-    cost_model: String,
+    cost_model: Option<String>,
     #[serde(default = "sequential", deserialize_with = "duration")]
     sequential_estimate: Duration,
     #[serde(default = "random", deserialize_with = "duration")]
@@ -227,6 +226,8 @@ impl Scenario {
     /// If a stream's load can't be used: its numbers, or its trace; or the device's profile.
     pub fn plan(&self, seed: u64) -> Result<Plan, ScenarioError> {
         let general = &self.file.scenario;
+        let usual = cost::usual(&general.policy, self.file.device.queue_depth);
+        let cost_model = general.cost_model.as_deref().unwrap_or(usual);
         let streams = self.file.streams.iter().map(|table| self.stream(table, seed));
         let mut changes: Vec<_> =
             self.file.changes.iter().filter_map(|change| self.change(change)).collect();
@@ -235,7 +236,7 @@ impl Scenario {
             device: self.model.build(seed),
             profile: self.profile(seed)?,
             policy: general.policy.clone(),
-            cost_model: general.cost_model.clone(),
+            cost_model: cost_model.to_owned(),
             cost: CostParameters {
                 sequential: general.sequential_estimate,
                 random: general.random_estimate,
@@ -344,10 +345,6 @@ fn one_seed() -> Vec<u64> {
 
 fn policy() -> String {
     Config::default().policy.to_owned()
-}
-
-fn cost_model() -> String {
-    Config::default().cost_model.to_owned()
 }
 
 fn sequential() -> Duration {

@@ -4,7 +4,7 @@
 //! --test swarm` repeats it alone.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::cost::{self, CostParameters};
 use disktime_sim::core::{Contract, Duration, Instant, Share, policy};
 use disktime_sim::model::preset;
 use disktime_sim::workload::{Arrivals, Extent, Pace, Pattern, Source, Spec};
@@ -79,14 +79,16 @@ fn plan(number: u64) -> Plan {
     let reserve_max = 100 / u32::try_from(streams).unwrap();
     let capacity = device.capacity_bytes();
     let policies = policy::REGISTRY;
+    let policy = policies[usize::try_from(random.below(policies.len() as u64)).unwrap()].name;
+    // The checkers know the true disk time, which deeper only a model that learns comes near.
+    let learns = cost::usual(policy, 2) == "learned";
+    let depth = if learns && device.queue_depth() > 1 { 1 << random.below(6) } else { 1 };
     Plan {
-        policy: policies[usize::try_from(random.below(policies.len() as u64)).unwrap()]
-            .name
-            .to_owned(),
-        cost_model: "fixed".to_owned(),
+        policy: policy.to_owned(),
+        cost_model: cost::usual(policy, depth).to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
-        depth: 1,
+        depth,
         streams: (0..streams)
             .map(|index| stream(&mut random, index, reserve_max, capacity))
             .collect(),

@@ -5,7 +5,7 @@
 
 use alloc::boxed::Box;
 
-use super::{CostEntry, CostModel, CostParameters, PieceShape, fixed};
+use super::{CostEntry, CostModel, CostParameters, PieceShape, Trust, fixed};
 use crate::time::Duration;
 
 const MIB: u128 = 1 << 20;
@@ -36,8 +36,8 @@ impl CostModel for Priced {
         }
     }
 
-    fn comparable(&self) -> bool {
-        true
+    fn trust(&self) -> Trust {
+        Trust::Stated
     }
 }
 

@@ -85,6 +85,8 @@ impl Engine {
         let gone = self.streams[id.0 as usize].take().expect("found above");
         self.departed += gone.counters.charged;
         self.guarantees.forget(id);
+        self.sole.forget(id);
+        self.cost.forget(id);
         for policy in &mut self.policies {
             policy.removed(self.now, id);
         }

@@ -4,7 +4,7 @@ use super::{Engine, Hold};
 use crate::event::Event;
 use crate::ledger::Closing;
 use crate::pieces::Piece;
-use crate::policy::Costs;
+use crate::policy::{Costs, Window};
 use crate::rank::{Gate, Lane, Rank};
 use crate::request::StreamId;
 use crate::stream::Stream;
@@ -14,12 +14,18 @@ impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
     /// was debited, until the window closes.
     pub(super) fn settle(&mut self, piece: &Piece) -> Duration {
+        let in_turn = self.between && self.policies[Rank::Best.at()].in_turn();
+        if in_turn && self.limits.depth > 1 && self.ledger.pieces() > 0 {
+            // The window was of those who mixed before the turn.
+            let closing = self.ledger.close(self.ledger.last_completion());
+            self.divide(closing);
+        }
         let modelled = piece.modelled.as_nanos();
         let lead = self.lead();
         let stream =
             self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
         let shallow = self.limits.depth == 1 && self.in_flight == 0;
-        if (shallow || self.between) && self.ledger.pieces() == 0 {
+        if (shallow || in_turn) && self.ledger.pieces() == 0 {
             let charge = self.ledger.completed_alone(self.now);
             stream.learn_usual(charge);
             let weight = self.usage_clock.weight(self.now);
@@ -60,6 +66,13 @@ impl Engine {
         let weight = self.usage_clock.weight(self.now);
         let lead = self.lead();
         let touched = core::mem::take(&mut closing.touched);
+        let streams = &self.streams;
+        let modelled = |id: StreamId| {
+            let stream = streams[id.0 as usize].as_ref();
+            Duration::from_nanos(stream.map_or(0, |stream| stream.in_window.modelled))
+        };
+        let window = Window { busy: closing.busy, streams: &touched, modelled: &modelled };
+        self.policies[Rank::Best.at()].window(self.now, &window);
         for id in &touched {
             let stream = self.streams[id.0 as usize].as_mut().expect("removal closes the window");
             let window = core::mem::take(&mut stream.in_window);

@@ -23,17 +23,20 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Window};
+use crate::cost::Trust;
 use crate::heap::IndexedHeap;
 use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
 mod account;
+mod party;
 mod returns;
 mod virtual_time;
 
-use account::{Account, Swings};
+use account::{Account, Swings, Trial};
+use party::Party;
 use returns::Returns;
 use virtual_time::{PARTS, VirtualTime, step};
 
@@ -55,6 +58,9 @@ const CREDIT: i64 = 1_000_000_000;
 const REST: Duration = Duration::from_millis(20);
 /// Longest swing if none is configured: of a minute it is about half a point.
 const HORIZON: Duration = Duration::from_millis(350);
+
+/// Of the time of those who mix, at most one part in this is for prices.
+const ASK_PAUSE: u64 = 16;
 
 struct Disktime {
     accounts: Vec<Option<Account>>,
@@ -80,8 +86,13 @@ struct Disktime {
     horizon: Duration,
     /// How many pieces the device may hold.
     depth: u32,
-    /// Prices say what pieces cost, whoever has the device.
-    priced: bool,
+    /// What the cost model's prices are worth, now.
+    costs: Trust,
+    /// The same if several pieces may be at the device.
+    deep_costs: Trust,
+    party: Party,
+    /// No price is to be seen before.
+    ask_at: Instant,
 }
 
 impl Default for Disktime {
@@ -100,7 +111,10 @@ impl Default for Disktime {
             returned: None,
             horizon: HORIZON,
             depth: 1,
-            priced: false,
+            costs: Trust::None,
+            deep_costs: Trust::None,
+            party: Party::default(),
+            ask_at: Instant::ZERO,
         }
     }
 }
@@ -124,13 +138,14 @@ impl Disktime {
 
     /// Takes in what the view shows: contract, what was used, whether it is ready.
     fn note(&mut self, now: Instant, view: StreamView<'_>) {
-        let (id, priced) = (view.id(), self.priced);
+        let (id, costs) = (view.id(), self.costs);
         if slot(id) >= self.accounts.len() {
             self.accounts.resize(slot(id) + 1, None);
         }
-        let new = || Account::new(view.used(), priced);
+        let new = || Account::new(view.used(), costs);
         let account = self.accounts[slot(id)].get_or_insert_with(new);
         self.stale |= account.follow(view.contract());
+        account.priced_at = view.priced_at();
         let used = view.used() - account.used;
         let was = core::mem::replace(&mut account.ready, view.ready());
         let Account { ready, member, share, .. } = *account;
@@ -161,14 +176,16 @@ impl Disktime {
 
     /// A stream is ready that was not.
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
-        let (id, time, priced) = (view.id(), self.time.now(), self.priced);
+        let (id, time, costs, epoch) = (view.id(), self.time.now(), self.costs, self.party.epoch);
         let account = self.account(id);
         if view.in_flight() == 0 && account.idle_since > Instant::ZERO {
-            account.think.add(now.since(account.idle_since));
+            let idle = now.since(account.idle_since);
+            account.think.add(idle);
+            account.trial(epoch).idle += idle.as_tokens();
         }
-        if !account.member || priced {
+        if !account.member || (account.mixes && costs != Trust::None) {
             let tag = account.tag.max(time - CREDIT);
-            let (share, rise) = (account.share, tag - account.tag);
+            let (share, rise) = (account.share, tag.saturating_sub(account.tag));
             account.tag = tag;
             if account.member {
                 self.time.moved(share, rise);
@@ -234,6 +251,7 @@ impl Disktime {
     /// Before a pick: what changed seldom.
     fn catch_up(&mut self, now: Instant, streams: Streams<'_>) {
         self.depth = streams.depth();
+        self.heed_costs(now);
         if self.stale {
             self.work_out_shares();
         }
@@ -274,7 +292,7 @@ impl Disktime {
     /// Gives the device to a stream.
     fn switch_to(&mut self, now: Instant, id: StreamId) -> Pick {
         if self.current != Some(id) {
-            self.end_stay();
+            self.end_stay(now);
             self.account(id).begin_stay(now);
         }
         self.go_on_with(id)
@@ -287,29 +305,30 @@ impl Disktime {
     }
 
     /// Others get the device.
-    fn end_stay(&mut self) {
+    fn end_stay(&mut self, now: Instant) {
         let (horizon, depth) = (self.horizon, self.depth);
         let Some(id) = self.current.take().filter(|id| self.get(*id).is_some()) else { return };
         let account = self.account(id);
         let before = account.swing;
+        account.watched = false;
         if account.end_stay(horizon, depth) {
             let Account { swing, member, .. } = *account;
             if member {
                 self.swings.swap(before, swing);
             }
-            self.sort_out(id);
+            self.sort_out(now, id);
         }
     }
 
     /// A stream mixes from now on, or does no more.
-    fn sort_out(&mut self, id: StreamId) {
-        let priced = self.priced;
+    fn sort_out(&mut self, now: Instant, id: StreamId) {
         let account = self.account(id);
-        let mixes = priced || account.gains_from_mixing();
+        let mixes = account.gains_from_mixing(now);
         if mixes == account.mixes {
             return;
         }
         let listed = account.ready;
+        self.party.change();
         self.tags[usize::from(!mixes)].remove(id.0);
         self.account(id).mixes = mixes;
         if listed {
@@ -348,7 +367,7 @@ impl Disktime {
         let id = self.current?;
         let until = self.time.now().saturating_add(self.reach);
         let Account { tag, ready, mixes, returns, idle_since, think, .. } = *self.account(id);
-        let curious = !self.priced && returns.is_curious(now);
+        let curious = self.account(id).is_curious(now);
         if tag >= until && !curious {
             return None;
         }
@@ -357,19 +376,114 @@ impl Disktime {
         }
         if mixes && !curious {
             let next = self.furthest_behind(true);
-            if let Some(next) = next.filter(|next| self.priced || !self.is_ahead(*next)) {
+            if let Some(next) = next.filter(|next| self.fits_in(*next) || !self.is_ahead(*next)) {
+                if self.account(id).watched {
+                    self.end_stay(now);
+                }
+                self.account(next).watched = false;
                 return Some(self.go_on_with(next));
             }
         }
-        if self.priced || self.tags.iter().all(IndexedHeap::is_empty) {
+        if self.costs == Trust::Stated || self.tags.iter().all(IndexedHeap::is_empty) {
             return None;
         }
         if streams.get(id).is_some_and(|view| view.in_flight() > 0) {
             return Some(Pick::Hold { stream: id, until: now + REST });
         }
-        let patience = think.patience(returns.cost())?;
+        let cost = if curious { REST.as_tokens() } else { returns.cost() };
+        let patience = think.patience(cost)?;
         let until = idle_since + Duration::from_nanos(patience.unsigned_abs());
         (until > now).then_some(Pick::Hold { stream: id, until })
+    }
+
+    /// Prices that are learned are for those who mix, and one piece at a time can't.
+    fn heed_costs(&mut self, now: Instant) {
+        let costs = match self.deep_costs {
+            Trust::Learned if self.depth == 1 => Trust::None,
+            costs => costs,
+        };
+        if costs == self.costs {
+            return;
+        }
+        self.costs = costs;
+        self.accounts.iter_mut().flatten().for_each(|account| account.costs = costs);
+        self.sort_all_out(now);
+    }
+
+    /// Whether more of its pieces take nothing from those who have all they want at the device.
+    fn fits_in(&self, id: StreamId) -> bool {
+        let mixes = self.get(id).is_some_and(|account| account.mixes);
+        mixes && self.costs != Trust::None && !(self.costs == Trust::Learned && self.in_turn())
+    }
+
+    /// Who mixes, and whose price was not seen for long, has the device for itself for a moment.
+    fn ask_price(&mut self, now: Instant) -> Option<StreamId> {
+        if self.costs != Trust::Learned || now < self.ask_at {
+            return None;
+        }
+        let current = self.current.and_then(|id| self.get(id));
+        if current.is_some_and(|account| account.watched) {
+            return None;
+        }
+        let due =
+            |account: &Account| account.ready && account.mixes && now >= account.trusted_until;
+        let due = |account: &&Option<Account>| account.as_ref().is_some_and(due);
+        self.ask_at = now + Returns::CURIOUS;
+        let slot = self.accounts.iter().position(|account| due(&account))?;
+        self.ask_at = now + Duration::from_nanos(Returns::CURIOUS.as_nanos() * ASK_PAUSE);
+        self.end_stay(now);
+        u32::try_from(slot).ok().map(StreamId)
+    }
+
+    /// A window is over: if it was of those who mix, they may be judged.
+    fn judge(&mut self, now: Instant, window: &Window<'_>) {
+        let mixes = |id: &StreamId| self.get(*id).is_some_and(|account| account.mixes);
+        if window.streams.len() < 2 || !window.streams.iter().all(mixes) {
+            return;
+        }
+        let epoch = self.party.epoch;
+        for id in window.streams {
+            let modelled = (window.modelled)(*id).as_nanos();
+            self.account(*id).trial(epoch).reckoned += i128::from(modelled);
+        }
+        let Some(bar) = self.party.window(window.busy) else { return };
+        let party = &mut self.party;
+        let mut guests: Vec<_> =
+            self.accounts.iter_mut().flatten().filter(|account| account.took_part(epoch)).collect();
+        let shares = guests.iter().map(|account| account.share).sum();
+        let reckoned = guests.iter_mut().map(|account| account.trial(epoch).reckoned).sum();
+        let mut loses = |account: &mut Account| {
+            let Trial { reckoned, idle, .. } = *account.trial(epoch);
+            party.wanted(idle) && party.of_due(reckoned, account.share, shares) < bar
+        };
+        let losers: Vec<bool> = guests.iter_mut().map(|account| loses(account)).collect();
+        if losers.contains(&true) {
+            // Those who get on with each other stay: whoever came last goes.
+            let old = |old: bool| guests.iter().any(|account| account.belongs == old);
+            let came = old(true) && old(false);
+            for (account, loses) in guests.into_iter().zip(losers) {
+                if (came && !account.belongs) || (!came && loses) {
+                    account.part(now);
+                }
+            }
+            self.sort_all_out(now);
+            return;
+        }
+        let Some(changed) = party.passes(reckoned) else { return };
+        for account in guests {
+            account.fits();
+            if changed {
+                account.doubt_price(now);
+            }
+        }
+    }
+
+    fn sort_all_out(&mut self, now: Instant) {
+        for id in (0..self.accounts.len()).filter_map(|slot| u32::try_from(slot).ok()) {
+            if self.accounts[id as usize].is_some() {
+                self.sort_out(now, StreamId(id));
+            }
+        }
     }
 
     /// The stream that is furthest behind, of those that mix or take turns.
@@ -394,6 +508,9 @@ impl Policy for Disktime {
         if let Some(id) = self.urgent() {
             return self.switch_to(now, id);
         }
+        if let Some(id) = self.ask_price(now) {
+            return self.switch_to(now, id);
+        }
         if let Some(pick) = self.stay(now, streams) {
             return pick;
         }
@@ -402,7 +519,7 @@ impl Policy for Disktime {
         match next.into_iter().flatten().min_by_key(tag) {
             // Those who are behind have all they want at the device: more from those who are ahead
             // would take their places there.
-            Some(id) if streams.in_flight() > 0 && !self.priced && self.is_ahead(id) => {
+            Some(id) if streams.in_flight() > 0 && !self.fits_in(id) && self.is_ahead(id) => {
                 Pick::Hold { stream: id, until: now + REST }
             }
             Some(id) => self.switch_to(now, id),
@@ -415,12 +532,11 @@ impl Policy for Disktime {
     }
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
-        let took = piece.charge.as_tokens();
-        self.dearest = self.dearest.max(took);
+        self.dearest = self.dearest.max(piece.charge.as_tokens());
         let current = self.current == Some(stream.id());
-        self.account(stream.id()).piece_done(now, took, current);
+        self.account(stream.id()).piece_done(now, piece, current);
         self.note(now, stream);
-        self.sort_out(stream.id());
+        self.sort_out(now, stream.id());
     }
 
     fn changed(&mut self, now: Instant, stream: StreamView<'_>) {
@@ -446,9 +562,21 @@ impl Policy for Disktime {
         None
     }
 
-    fn gives_turns(&mut self, priced: bool) -> bool {
-        self.priced = priced;
-        !priced
+    fn gives_turns(&mut self, costs: Trust) -> bool {
+        self.deep_costs = costs;
+        costs != Trust::Stated
+    }
+
+    fn in_turn(&self) -> bool {
+        let watched = |account: &Account| account.watched;
+        self.costs != Trust::Learned
+            || self.current.and_then(|id| self.get(id)).is_some_and(watched)
+    }
+
+    fn window(&mut self, now: Instant, window: &Window<'_>) {
+        if self.costs == Trust::Learned {
+            self.judge(now, window);
+        }
     }
 
     /// Each stream's horizon, a curious stay, a rest, and what it has at the device; and twice the
@@ -456,7 +584,8 @@ impl Policy for Disktime {
     fn lead(&self) -> Duration {
         let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
         let pieces = self.dearest.saturating_mul(i64::from(self.depth));
-        let each = pieces.saturating_add((Returns::CURIOUS + REST).as_tokens());
+        let stay = if self.deep_costs == Trust::Learned { Account::LOOK } else { Returns::CURIOUS };
+        let each = pieces.saturating_add((stay + REST).as_tokens());
         let swings = self.swings.most().saturating_add(2 * CREDIT);
         let lead = each.saturating_mul(known).saturating_add(swings);
         Duration::from_nanos(lead.unsigned_abs())

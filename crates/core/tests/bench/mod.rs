@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use disktime_core::{
     Change, Config, Contract, Dispatch, Duration, Engine, Instant, Kind, Limits, Outcome, PieceId,
-    Request, RequestId, Share, StreamId, StreamSpec,
+    Request, RequestId, Share, StreamId, StreamSpec, cost,
 };
 
 /// A small generator with good enough bits: tests must not depend on the platform's.
@@ -80,7 +80,9 @@ pub struct Bench {
 impl Bench {
     pub fn new(policy: &str, depth: u32, loads: &[Load], seed: u64) -> Self {
         let limits = Limits { depth, ..Limits::default() };
-        let mut engine = Engine::new(&Config { policy, limits, ..Config::default() }).unwrap();
+        let cost_model = cost::usual(policy, depth);
+        let config = Config { policy, cost_model, limits, ..Config::default() };
+        let mut engine = Engine::new(&config).unwrap();
         let mut tenants = Vec::new();
         for (index, load) in loads.iter().enumerate() {
             let share = |percent| Share::from_percent(percent).unwrap();

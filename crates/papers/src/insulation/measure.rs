@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::runner;
 use crate::sim::core::Duration;
-use crate::sim::core::cost::CostParameters;
+use crate::sim::core::cost::{self, CostParameters};
 use crate::sim::core::policy::PolicyEntry;
 use crate::sim::{Outcome, Plan, Window, simulate};
 
@@ -138,11 +138,13 @@ impl Shared<'_> {
                 *price = tenant.load.price(alone[&(self.device, tenant.load)].mean_cost());
             }
         }
+        let usual = cost::usual(self.policy, self.device.depth());
+        let cost_model = if priced { "priced" } else { usual };
         let plan = Plan {
             device: self.device.build(self.seed),
             profile: None,
             policy: self.policy.to_owned(),
-            cost_model: if priced { "priced" } else { "fixed" }.to_owned(),
+            cost_model: cost_model.to_owned(),
             cost,
             nominal_iops: 60,
             depth: self.device.depth(),

@@ -180,12 +180,6 @@ impl DeviceTable {
                 slack(text, &policy).map_err(|why| value(&key("slack"), text, why))?.to_owned()
             }
         };
-        let cost_model =
-            self.cost_model.clone().unwrap_or_else(|| Engine::default().cost_model.to_owned());
-        if disktime_core::cost::find(&cost_model).is_none() {
-            let error = disktime_core::ConfigError::UnknownCostModel(cost_model.clone());
-            return Err(value(&key("cost_model"), &cost_model, error.to_string()));
-        }
         let horizon = self
             .horizon
             .as_deref()
@@ -200,6 +194,12 @@ impl DeviceTable {
                 &text,
                 format!("this device takes 1 to {most}"),
             ));
+        }
+        let usual = disktime_core::cost::usual(&policy, queue_depth);
+        let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
+        if disktime_core::cost::find(&cost_model).is_none() {
+            let error = disktime_core::ConfigError::UnknownCostModel(cost_model.clone());
+            return Err(value(&key("cost_model"), &cost_model, error.to_string()));
         }
         let headroom = share(&key("headroom"), self.headroom.as_deref(), Share::ZERO)?;
         Ok(DeviceConfig {

@@ -4,15 +4,34 @@
 use super::returns::Returns;
 use super::virtual_time::PARTS;
 use crate::contract::Contract;
+use crate::cost::Trust;
+use crate::policy::PieceDone;
 use crate::share::Share;
 use crate::time::{Duration, Instant};
 
-/// Insulation is made for windows of a minute.
-const WINDOW: i64 = 60_000_000_000;
+/// Insulation is made for windows of a minute, or of so many returns if that is shorter: who has fast
+/// devices looks at seconds.
+const WINDOW: i128 = 60_000_000_000;
+const RETURNS: i128 = 5000;
 /// One part in this may be lost to returns,
 const LOSS: i128 = 100;
 /// and a window may vary by one part in this.
 const VARIATION: i128 = 16;
+
+/// A learned price is good for so long at first, and at most.
+const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
+/// Who is found to lose by mixing has turns for so long at first, and at most.
+const DOUBTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(960)];
+
+/// How a stream did among others.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Trial {
+    epoch: u32,
+    /// What its pieces take by its price, in ns.
+    pub(super) reckoned: i128,
+    /// How long it had no work.
+    pub(super) idle: i64,
+}
 
 #[derive(Clone, Copy)]
 pub(super) struct Account {
@@ -35,17 +54,36 @@ pub(super) struct Account {
     pub(super) mixes: bool,
     /// What its pieces took among others'.
     mixed: Mean,
+    /// How it did among others, by its learned price.
+    trial: Trial,
+    /// It has turns of its own until then,
+    apart_until: Instant,
+    /// and for so long next time.
+    doubt: Duration,
+    /// It has mixed for long, at no loss.
+    pub(super) belongs: bool,
+    /// When its price was seen last.
+    pub(super) priced_at: Option<Instant>,
+    /// This stay is for seeing its price, until then at most.
+    looks_until: Instant,
+    /// Not to be learned from before then.
+    pub(super) trusted_until: Instant,
+    /// How long its price is good for.
+    trust: Duration,
     /// Most of its pieces at the device in this stay.
     pub(super) peak: u32,
     /// It keeps the device full alone.
     fills: bool,
     /// In this stay it has the device for itself.
-    watched: bool,
-    priced: bool,
+    pub(super) watched: bool,
+    pub(super) costs: Trust,
 }
 
 impl Account {
-    pub(super) fn new(used: i64, priced: bool) -> Self {
+    /// How long the device stays with a stream to see its price, at most.
+    pub(super) const LOOK: Duration = Duration::from_millis(400);
+
+    pub(super) fn new(used: i64, costs: Trust) -> Self {
         Self {
             reserve: Share::ZERO,
             weight: 0,
@@ -58,12 +96,20 @@ impl Account {
             think: Think::default(),
             returns: Returns::default(),
             swing: 0,
-            mixes: priced,
+            mixes: costs == Trust::Stated,
             mixed: Mean::default(),
+            trial: Trial::default(),
+            apart_until: Instant::ZERO,
+            doubt: DOUBTS[0],
+            belongs: false,
+            priced_at: None,
+            looks_until: Instant::ZERO,
+            trusted_until: Instant::ZERO,
+            trust: TRUST[0],
             peak: 0,
             fills: false,
             watched: false,
-            priced,
+            costs,
         }
     }
 
@@ -82,7 +128,58 @@ impl Account {
     pub(super) fn begin_stay(&mut self, now: Instant) {
         self.returns.begin(now);
         self.peak = 0;
-        self.watched = !self.priced && (!self.mixes || self.returns.is_curious(now));
+        if self.costs == Trust::Learned && now >= self.trusted_until {
+            self.looks_until = now + Self::LOOK;
+            self.trusted_until = now + self.trust;
+            self.trust = (self.trust + self.trust).min(TRUST[1]);
+        }
+        self.watched = self.costs != Trust::Stated && (!self.mixes || self.is_curious(now));
+    }
+
+    /// Whether this stay is to go on for the sake of learning.
+    pub(super) fn is_curious(&self, now: Instant) -> bool {
+        match self.costs {
+            Trust::Stated => false,
+            Trust::Learned => now < self.looks_until && !self.has_looked(),
+            Trust::None => self.returns.is_curious(now),
+        }
+    }
+
+    /// Whether its price was seen since this look began.
+    fn has_looked(&self) -> bool {
+        self.priced_at.is_some_and(|at| at + Self::LOOK > self.looks_until)
+    }
+
+    /// Its price may have changed.
+    pub(super) fn doubt_price(&mut self, now: Instant) {
+        self.trust = TRUST[0];
+        self.trusted_until = self.trusted_until.min(now + self.trust);
+    }
+
+    /// It loses among others: it has turns of its own for a while.
+    pub(super) fn part(&mut self, now: Instant) {
+        self.belongs = false;
+        self.apart_until = now + self.doubt;
+        self.doubt = (self.doubt + self.doubt).min(DOUBTS[1]);
+    }
+
+    /// It does not lose.
+    pub(super) fn fits(&mut self) {
+        self.belongs = true;
+        self.doubt = DOUBTS[0];
+    }
+
+    /// Whether it did anything in that trial.
+    pub(super) fn took_part(&self, epoch: u32) -> bool {
+        self.mixes && self.trial.epoch == epoch && self.trial.reckoned > 0
+    }
+
+    /// What it did in a trial, and for how long it was idle.
+    pub(super) fn trial(&mut self, epoch: u32) -> &mut Trial {
+        if self.trial.epoch != epoch {
+            self.trial = Trial { epoch, ..Trial::default() };
+        }
+        &mut self.trial
     }
 
     /// Answers whether anything was learned.
@@ -98,18 +195,23 @@ impl Account {
         true
     }
 
-    pub(super) fn piece_done(&mut self, now: Instant, took: i64, current: bool) {
+    pub(super) fn piece_done(&mut self, now: Instant, piece: &PieceDone, current: bool) {
         self.idle_since = now;
         if current && self.watched {
-            self.returns.piece(now, took);
+            self.returns.piece(now, piece.charge.as_tokens());
         } else if self.mixes {
-            self.mixed.add(took);
+            self.mixed.add(piece.charge.as_tokens());
         }
     }
 
     /// Whether it loses nothing if others' pieces are at the device with its own. Who keeps the
-    /// device full alone has nothing to gain.
-    pub(super) fn gains_from_mixing(&self) -> bool {
+    /// device full alone has nothing to gain, if only completions tell what pieces cost.
+    pub(super) fn gains_from_mixing(&self, now: Instant) -> bool {
+        match self.costs {
+            Trust::Stated => return true,
+            Trust::Learned => return self.priced_at.is_some() && now >= self.apart_until,
+            Trust::None => {}
+        }
         let Some(usual) = self.returns.usual().filter(|_| !self.fills) else { return false };
         let seen = self.mixed.count > 8;
         self.returns.cost() <= usual && !(seen && self.mixed.value > usual / 8 * 9)
@@ -118,13 +220,14 @@ impl Account {
     /// The swing that suits it: [`LOSS`] goes to returns if a window then varies by no more than
     /// [`VARIATION`]; at least the swing at which both are alike; at most the horizon.
     pub(super) fn fit_swing(&mut self, horizon: Duration) {
-        if self.priced {
+        if self.costs == Trust::Stated {
             return;
         }
         let cost = i128::from(self.returns.cost());
         let (share, parts) = (i128::from(self.share.min(PARTS)), i128::from(PARTS));
         let rest = parts - share;
-        let both = share * rest / parts * i128::from(WINDOW) / parts;
+        let window = WINDOW.min(cost * RETURNS);
+        let both = share * rest / parts * window / parts;
         let loses_little = cost * rest / parts * LOSS;
         let swing = loses_little.min(both / VARIATION).max((cost * both).isqrt());
         self.swing = i64::try_from(swing).unwrap_or(i64::MAX).min(horizon.as_tokens());

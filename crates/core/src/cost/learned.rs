@@ -1,0 +1,349 @@
+//! What each stream's pieces cost this device, learned while it runs.
+//!
+//! A share of the device's time is worth what the stream would do alone in that part of it, so a
+//! piece costs the time from one completion to the next while its stream has the device to itself.
+//! That is seen whenever nobody else has pieces there: for want of others, in turns, and in stays
+//! that the policy makes for this purpose. From mixed traffic it can't be told apart: the scheduler
+//! itself keeps the mix constant.
+//!
+//! Prices start from the device's list (four kinds, each with a part by length), or from a guess.
+//! Each stream has a factor for every kind. What a span took by what it was reckoned to take moves
+//! the factors of the kinds in it, in proportion to their part of it: the smallest change that
+//! explains what was seen. Factors are means over seconds of such time, and less if the last few
+//! spans differ from the mean by more than chance lets them. A stream that was not seen yet has the factors of
+//! those that were.
+//!
+//! Does not know: when streams are alone, or what to do about prices that are not known.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{CostEntry, CostModel, CostParameters, PieceShape, Price, PriceList, SeenAlone, Trust};
+use crate::request::{Kind, StreamId};
+use crate::time::Duration;
+
+pub(super) const ENTRY: CostEntry = CostEntry {
+    name: "learned",
+    doc: "what a stream's pieces take while it has the device to itself, seen as it runs",
+    source: "this project: docs/black-box.md",
+    build: |parameters| Box::new(Learned::new(&parameters)),
+};
+
+/// Reads and writes, sequential and random; flushes.
+const KINDS: usize = 5;
+/// A factor of 1.
+const ONE: i128 = 1 << 16;
+/// A factor is at least 2^-10 and at most 2^24.
+const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
+/// A piece that starts fewer sectors than this from its predecessor is sequential (zygaria §3).
+const SEQUENTIAL_SECTORS: u64 = 100;
+/// The beginning of a stretch alone: the device still works for those before, or seeks back, or
+/// answers from its caches.
+const SETTLING: Duration = Duration::from_millis(50);
+/// Of settled stretches so much is one observation, at least and at most,
+const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
+/// if it has at least this many pieces.
+const PIECES: u32 = 4;
+/// Factors are means over as much time alone.
+const MEMORY: i128 = 8_000_000_000;
+/// Spreads are means over half as much again.
+const SPREAD: i128 = 250_000_000;
+/// No piece counts for longer.
+const LONG: i128 = 1_000_000_000_000;
+const MIB: i128 = 1 << 20;
+
+/// Without a list: 250 MB/s, and a ten-thousandth of a second for what continues nothing.
+const GUESS: PriceList = {
+    let per_mib = Duration::from_millis(4);
+    let sequential = Price { each: Duration::from_micros(20), per_mib };
+    let random = Price { each: Duration::from_micros(100), per_mib };
+    PriceList {
+        sequential_read: sequential,
+        random_read: random,
+        sequential_write: sequential,
+        random_write: random,
+    }
+};
+
+struct Learned {
+    list: [Price; KINDS],
+    streams: Vec<Option<Known>>,
+    /// Factors of streams that were not seen yet.
+    usual: [i128; KINDS],
+}
+
+/// What is known of a stream.
+#[derive(Clone, Copy)]
+struct Known {
+    factors: [i128; KINDS],
+    /// The open span: what it took, and what its pieces of each kind were reckoned to take.
+    took: i128,
+    reckoned: [i128; KINDS],
+    pieces: u32,
+    /// Time alone, as reckoned, that the factors are a mean of.
+    weight: i128,
+    /// By how much spans differ from what was reckoned, in parts of [`ONE`].
+    spread: i128,
+    /// The mean error of the last few spans.
+    drift: i128,
+}
+
+impl Learned {
+    fn new(parameters: &CostParameters) -> Self {
+        let list = prices(&parameters.anchor.unwrap_or(GUESS));
+        Self { list, streams: Vec::new(), usual: [ONE; KINDS] }
+    }
+
+    /// By the list, in ns; rounded down.
+    fn listed(&self, shape: &PieceShape, kind: usize) -> i128 {
+        let Price { each, per_mib } = self.list[kind];
+        let by_length = i128::from(shape.bytes) * i128::from(per_mib.as_nanos()) / MIB;
+        (by_length + i128::from(each.as_nanos())).max(1)
+    }
+
+    fn known(&self, stream: StreamId) -> Option<&Known> {
+        self.streams.get(stream.0 as usize)?.as_ref()
+    }
+}
+
+impl CostModel for Learned {
+    fn estimate(&mut self, piece: &PieceShape) -> Duration {
+        let kind = kind(piece);
+        let factors = self.known(piece.stream).map_or(&self.usual, |known| &known.factors);
+        nanos(self.listed(piece, kind) * factors[kind] / ONE)
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::Learned
+    }
+
+    fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
+        if seen.since < SETTLING || seen.pieces < seen.in_flight {
+            return false;
+        }
+        let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
+        let listed = self.listed(&seen.piece, kind);
+        if slot >= self.streams.len() {
+            self.streams.resize(slot + 1, None);
+        }
+        let known = self.streams[slot].get_or_insert_with(|| Known::new(self.usual));
+        known.took += i128::from(seen.took.as_nanos()).min(LONG);
+        known.reckoned[kind] += (listed * known.factors[kind] / ONE).clamp(1, LONG);
+        known.pieces += 1;
+        // It ends with a number of pieces, not when one took long: that would choose what is seen. A
+        // queue that picks what is near leaves the rest for later: it must have turned over.
+        let [least, most] = SPANS.map(|span| i128::from(span.as_nanos()));
+        let enough = known.reckoned.iter().sum::<i128>() >= least
+            && known.pieces >= PIECES.max(2 * seen.in_flight);
+        if !enough && (known.took < most || known.pieces < PIECES) {
+            return false;
+        }
+        known.close();
+        let main = (0..KINDS).max_by_key(|kind| known.reckoned[*kind]).unwrap_or(0);
+        self.usual[main] += (known.factors[main] - self.usual[main]) / 4;
+        known.reckoned = [0; KINDS];
+        true
+    }
+
+    fn forget(&mut self, stream: StreamId) {
+        if let Some(known) = self.streams.get_mut(stream.0 as usize) {
+            *known = None;
+        }
+    }
+
+    /// What was learned by the old list is forgotten.
+    fn anchor(&mut self, list: &PriceList) {
+        self.list = prices(list);
+        self.streams.clear();
+        self.usual = [ONE; KINDS];
+    }
+}
+
+impl Known {
+    fn new(factors: [i128; KINDS]) -> Self {
+        let (reckoned, pieces) = ([0; KINDS], 0);
+        Self { factors, took: 0, reckoned, pieces, weight: 0, spread: 0, drift: 0 }
+    }
+
+    /// A span is over.
+    fn close(&mut self) {
+        let sum = self.reckoned.iter().sum::<i128>();
+        let squares = self.reckoned.iter().map(|part| part.pow(2)).sum::<i128>().max(1);
+        let error = ((self.took - sum) * ONE / sum.max(1)).min(FACTORS[1]);
+        self.drift += (error.clamp(-ONE, ONE) - self.drift) / 4;
+        if self.drift.abs() > self.spread * 3 / 2 + ONE / 32 {
+            // Chance alone does that once in a thousand spans.
+            let far = self.drift.abs() > ONE / 4;
+            self.weight = self.weight.min(if far { 0 } else { 3 * sum });
+            self.drift = 0;
+        }
+        self.weight = (self.weight + sum).min(MEMORY).max(1);
+        for (factor, part) in self.factors.iter_mut().zip(self.reckoned) {
+            // The change of this kind's part that makes the sum right, as a part of it.
+            let change = error * (part * ONE * sum / squares) / ONE * sum / self.weight;
+            let [least, most] = FACTORS;
+            *factor = (*factor + *factor * change.max(1 - ONE) / ONE).clamp(least, most);
+        }
+        let error = error.abs().min(ONE);
+        self.spread += (error - self.spread) * self.took.min(SPREAD) / (2 * SPREAD);
+        (self.took, self.pieces) = (0, 0);
+    }
+}
+
+fn prices(list: &PriceList) -> [Price; KINDS] {
+    let PriceList { sequential_read, random_read, sequential_write, random_write } = *list;
+    [sequential_read, random_read, sequential_write, random_write, random_write]
+}
+
+/// What kind of piece it is; what moves no data is like a sequential read.
+fn kind(piece: &PieceShape) -> usize {
+    let near = piece.distance_sectors.is_some_and(|sectors| sectors < SEQUENTIAL_SECTORS);
+    match (piece.kind, near) {
+        (Kind::Flush, _) => 4,
+        (Kind::Trim | Kind::Cache, _) | (Kind::Read, true) => 0,
+        (Kind::Read, false) => 1,
+        (Kind::Write | Kind::Zeroes, true) => 2,
+        (Kind::Write | Kind::Zeroes, false) => 3,
+    }
+}
+
+fn nanos(nanos: i128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn piece(stream: u32, kind: Kind, distance_sectors: Option<u64>) -> PieceShape {
+        PieceShape { stream: StreamId(stream), kind, bytes: 4096, distance_sectors }
+    }
+
+    fn read(stream: u32) -> PieceShape {
+        piece(stream, Kind::Read, None)
+    }
+
+    /// So many pieces, each alone for that long. Answers how often a price was found.
+    fn see(model: &mut Learned, piece: PieceShape, took: Duration, count: u32) -> usize {
+        let seen = |pieces| SeenAlone { piece, took, since: SETTLING, pieces, in_flight: 1 };
+        (0..count).filter(|at| model.seen_alone(&seen(*at + 1))).count()
+    }
+
+    fn near(model: &mut Learned, piece: PieceShape, truth: Duration, parts: u64) {
+        let estimate = model.estimate(&piece).as_nanos();
+        let off = estimate.abs_diff(truth.as_nanos());
+        assert!(off <= truth.as_nanos() / parts, "{estimate} ns for {truth:?}");
+    }
+
+    fn model() -> Learned {
+        Learned::new(&CostParameters::default())
+    }
+
+    #[test]
+    fn a_price_is_what_a_piece_takes_alone_whatever_it_was_guessed_to_take() {
+        for truth in [Duration::from_micros(2), Duration::from_micros(90), ms(12)] {
+            let mut model = model();
+            assert!(see(&mut model, read(0), truth, 200_000) > 1);
+            near(&mut model, read(0), truth, 50);
+        }
+    }
+
+    #[test]
+    fn who_was_not_seen_costs_what_the_others_cost() {
+        let mut model = model();
+        see(&mut model, read(0), ms(8), 1000);
+        near(&mut model, read(7), ms(8), 10);
+        model.forget(StreamId(0));
+        near(&mut model, read(0), ms(8), 10);
+    }
+
+    #[test]
+    fn the_beginning_of_a_stretch_says_nothing() {
+        let mut model = model();
+        let before = model.estimate(&read(0));
+        let early = Duration::from_nanos(SETTLING.as_nanos() - 1);
+        for pieces in 0..1000 {
+            let seen = SeenAlone { piece: read(0), took: MS, since: early, pieces, in_flight: 1 };
+            assert!(!model.seen_alone(&seen));
+            // A queue of 32 that has not turned over.
+            let seen = SeenAlone { since: SETTLING, pieces: pieces % 32, in_flight: 32, ..seen };
+            assert!(!model.seen_alone(&seen));
+        }
+        assert_eq!(model.estimate(&read(0)), before);
+    }
+
+    #[test]
+    fn spans_of_unlike_mixes_tell_kinds_apart() {
+        let mut model = model();
+        let write = piece(0, Kind::Write, None);
+        let (cheap, dear) = (Duration::from_micros(50), Duration::from_micros(400));
+        for turn in 0..2000_u32 {
+            let reads = 100 + turn * 7 % 900;
+            see(&mut model, read(0), cheap, reads);
+            see(&mut model, write, dear, 300 - reads / 4);
+        }
+        near(&mut model, read(0), cheap, 10);
+        near(&mut model, write, dear, 10);
+    }
+
+    /// Twice the price: after a second of time alone it is learned, though a minute had confirmed
+    /// the old one.
+    #[test]
+    fn a_price_that_has_changed_is_learned_anew() {
+        let mut model = model();
+        see(&mut model, read(0), MS, 60_000);
+        near(&mut model, read(0), MS, 100);
+        see(&mut model, read(0), ms(2), 500);
+        near(&mut model, read(0), ms(2), 10);
+        see(&mut model, read(0), MS, 1000);
+        near(&mut model, read(0), MS, 10);
+    }
+
+    #[test]
+    fn a_price_list_is_where_estimates_start() {
+        let price = |us| Price { each: Duration::from_micros(us), per_mib: Duration::ZERO };
+        let list = PriceList {
+            sequential_read: price(1),
+            random_read: price(2),
+            sequential_write: price(3),
+            random_write: price(4),
+        };
+        let anchor = Some(list);
+        let mut model = Learned::new(&CostParameters { anchor, ..CostParameters::default() });
+        for (kind, distance, us) in [
+            (Kind::Read, Some(99), 1),
+            (Kind::Trim, None, 1),
+            (Kind::Read, Some(100), 2),
+            (Kind::Read, None, 2),
+            (Kind::Write, Some(0), 3),
+            (Kind::Zeroes, None, 4),
+            (Kind::Flush, None, 4),
+        ] {
+            assert_eq!(model.estimate(&piece(0, kind, distance)), Duration::from_micros(us));
+        }
+        see(&mut model, read(0), ms(12), 1000);
+        near(&mut model, read(0), ms(12), 50);
+        model.anchor(&list);
+        assert_eq!(model.estimate(&read(0)), Duration::from_micros(2), "what was measured counts");
+    }
+
+    #[test]
+    fn extremes_leave_estimates_above_zero_and_finite() {
+        let far = Duration::from_nanos(u64::MAX);
+        let mut model = model();
+        for took in [Duration::ZERO, far, Duration::ZERO, MS, far, far, Duration::ZERO] {
+            for kind in [Kind::Read, Kind::Write, Kind::Flush] {
+                let huge = PieceShape { bytes: u64::MAX, ..piece(3, kind, Some(u64::MAX)) };
+                see(&mut model, huge, took, 50);
+                see(&mut model, PieceShape { bytes: 0, ..huge }, took, 50);
+                assert!(model.estimate(&huge) > Duration::ZERO);
+            }
+        }
+    }
+}
