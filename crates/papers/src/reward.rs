@@ -10,6 +10,7 @@ mod falling;
 mod fig2;
 mod fig3;
 mod goal;
+mod learned;
 mod live;
 mod looping;
 mod setup;
@@ -35,5 +36,6 @@ pub(crate) const PAPER: Paper = Paper {
         falling::EXPERIMENT,
         goal::EXPERIMENT,
         depth::EXPERIMENT,
+        learned::EXPERIMENT,
     ],
 };

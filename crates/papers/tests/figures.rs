@@ -46,6 +46,7 @@ figures! {
     reward_falling "reward-falling",
     reward_goal "reward-goal",
     reward_depth "reward-depth",
+    reward_learned "reward-learned",
     ucsb_eq1 "ucsb-eq1",
     ucsb_5 "ucsb-5",
     ucsb_6 "ucsb-6",

@@ -24,7 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const SECONDS: u64 = 80;
 /// Of ours: ten minutes, of which the last tenth counts.
-const OURS_SECONDS: u64 = 600;
+pub(super) const OURS_SECONDS: u64 = 600;
 /// From here on shares count: the cache has been turned over six times.
 const SETTLED: u64 = 40;
 /// Of each workload, in lines; all are as likely.
@@ -36,11 +36,11 @@ const SIZES: [usize; 5] = [400, 500, 550, 800, 1000];
 const LINE: u64 = setup::REQUEST_BYTES;
 
 /// Time by weight where each request has the same price, whatever it took.
-fn one_price() -> Scheduler {
+fn one_price(cost_model: &'static str) -> Scheduler {
     let mut cost = CostParameters::default();
     let price = Price { each: Duration::from_millis(1), ..Price::default() };
     cost.prices[..2].fill(price);
-    Scheduler { cost_model: setup::OURS, cost, ..Scheduler::plain("disktime") }
+    Scheduler { cost_model, cost, ..Scheduler::plain("disktime") }
 }
 
 /// A cache that has had all of one workload's lines.
@@ -55,11 +55,11 @@ fn warm(lines: usize, stream: u64) -> Cached {
 }
 
 /// The same from two starts: the cache is warm for A, for B.
-struct Starts {
+pub(super) struct Starts {
     name: &'static str,
     /// Shares count in these seconds.
     counted: [u64; 2],
-    outcomes: [Outcome; 2],
+    pub(super) outcomes: [Outcome; 2],
 }
 
 impl Starts {
@@ -83,8 +83,14 @@ impl Starts {
         Self { name, counted, outcomes: [run(0), run(1)] }
     }
 
+    /// Ours, for ten minutes.
+    pub(super) fn ours(name: &'static str, cost_model: &'static str, seed: u64) -> Self {
+        let ten_minutes = [OURS_SECONDS - OURS_SECONDS / 10, OURS_SECONDS];
+        Self::counting(name, one_price(cost_model), SMALL, seed, ten_minutes)
+    }
+
     /// By how many points A's share of all requests depends on the start.
-    fn apart(&self) -> f64 {
+    pub(super) fn apart(&self) -> f64 {
         let [from, to] = self.counted;
         let [for_a, for_b] = self.outcomes.each_ref().map(|it| share(it, from, to));
         (for_a - for_b).abs()
@@ -98,7 +104,7 @@ impl Starts {
         f64::midpoint(both(&self.outcomes[0]), both(&self.outcomes[1]))
     }
 
-    fn panel(&self) -> Panel {
+    pub(super) fn panel(&self) -> Panel {
         let named = self.outcomes.iter().zip(["warm for A", "warm for B"]);
         Panel {
             title: format!("{}: A's share of requests", self.name),
@@ -124,9 +130,7 @@ fn measure(seed: u64) -> Sample {
     let starts = |name, scheduler| Starts::new(name, scheduler, SMALL, seed);
     let plain = |name| starts(name, Scheduler::plain(name));
     let loops = [plain("reward"), plain("reward-service")];
-    let ten_minutes = [OURS_SECONDS - OURS_SECONDS / 10, OURS_SECONDS];
-    let ours = "disktime, one price, ten minutes";
-    let ours = Starts::counting(ours, one_price(), SMALL, seed, ten_minutes);
+    let ours = Starts::ours("disktime, one price, ten minutes", setup::OURS, seed);
     let calm = [plain("proportional"), ours];
     let name = |of: &Starts| format!("{}: A's share, warm for A less warm for B, points", of.name);
     let mut checks: Vec<Check> =

@@ -124,8 +124,8 @@ impl Scheduler {
     }
 }
 
-/// The cost model of our own scheduler: prices stated for each workload, what an exact estimate
-/// would find.
+/// The cost model of our own scheduler where it shall be exact: prices stated for each workload.
+/// `reward-learned` has the same over learned ones.
 pub(super) const OURS: &str = "priced";
 
 /// What a request takes when its workload runs alone at the array's best depth: what the busier tier
