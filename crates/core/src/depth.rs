@@ -1,7 +1,7 @@
 //! How many pieces of a stream the device should hold, by the latency that they meet there.
 //!
 //! A control law after PARDA (Gulati, Ahmad, Waldspurger: PARDA: Proportional Allocation of
-//! Resources for Distributed Storage Access, FAST 2009, section 3.1). Every span of time
+//! Resources for Distributed Storage Access, FAST 2009). Every span of time
 //!
 //! ```text
 //! w(t+1) = (1 - γ)·w(t) + γ·(L / Lavg(t) · w(t) + β)

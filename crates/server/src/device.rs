@@ -152,7 +152,9 @@ impl Opened {
         let ground = Ground::new(device, &layout, Some(device.capacity().unwrap_or(size)));
         let sizes = device.vdisks.iter().map(|vdisk| vdisk.size);
         let extents: Vec<_> = ground.bases.iter().copied().zip(sizes).collect();
-        let new = (layout != recorded).then_some((record, layout));
+        // A file that becomes a tier is recorded as one: without the other it has old data.
+        let tier = matches!(device.back_end, BackEndKind::Tiered { .. });
+        let new = (tier || layout != recorded).then_some((record, layout));
         Ok(Self { storage: storage(&extents), ground, new })
     }
 

@@ -5,12 +5,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use disktime_client::{Connection, Uri};
-use disktime_server::{Config, Server, VdiskView};
+use disktime_server::{Config, Server, StartError, VdiskView};
 
 const MIB: u64 = 1 << 20;
 
 /// The fast tier has room for three extents; the slow one takes 10 ms on average, the fast one 0.2.
 fn start(directory: &Path, promotion: &str) -> Server {
+    let path = directory.display();
+    let device = format!(
+        "back_end = \"tiered:{path}/fast,{path}/slow\"\nemulate = \"exp-ssd,exp\"\n\
+         promotion = \"{promotion}\""
+    );
+    start_on(directory, &device).unwrap()
+}
+
+fn start_on(directory: &Path, device: &str) -> Result<Server, StartError> {
     let path = directory.display();
     let text = format!(
         r#"
@@ -18,9 +27,7 @@ fn start(directory: &Path, promotion: &str) -> Server {
 nbd = ["unix:{path}/nbd.sock"]
 [[device]]
 name = "d"
-back_end = "tiered:{path}/fast,{path}/slow"
-emulate = "exp-ssd,exp"
-promotion = "{promotion}"
+{device}
 [[vdisk]]
 name = "v"
 device = "d"
@@ -28,7 +35,14 @@ size = "16MiB"
 reserve = "50%"
 "#
     );
-    Server::start(Config::parse(&text).unwrap()).unwrap()
+    Server::start(Config::parse(&text).unwrap())
+}
+
+/// Both tiers, blank.
+fn tiers(directory: &Path) {
+    for (name, mib) in [("fast", 4), ("slow", 16)] {
+        std::fs::File::create(directory.join(name)).unwrap().set_len(mib * MIB).unwrap();
+    }
 }
 
 fn connect(vdisk: &VdiskView) -> Connection {
@@ -47,10 +61,7 @@ fn nap() {
 #[test]
 fn what_is_asked_for_often_becomes_fast_and_stays_so() {
     let directory = tempfile::tempdir().unwrap();
-    for (name, mib) in [("fast", 4), ("slow", 16)] {
-        let file = std::fs::File::create(directory.path().join(name)).unwrap();
-        file.set_len(mib * MIB).unwrap();
-    }
+    tiers(directory.path());
     let server = start(directory.path(), "100%");
     let vdisk = &server.vdisks()[0];
     let mut client = connect(vdisk);
@@ -89,4 +100,23 @@ fn what_is_asked_for_often_becomes_fast_and_stays_so() {
     assert!(most_are_slow > Duration::from_millis(3), "{most_are_slow:?}");
     assert_eq!(server.devices()[0].moved(), 0);
     server.shutdown().unwrap();
+}
+
+/// An image becomes the slow tier with all it has; alone it is not served any more.
+#[test]
+fn an_image_becomes_a_tier_and_is_recorded_as_one() {
+    let directory = tempfile::tempdir().unwrap();
+    tiers(directory.path());
+    let alone = format!("back_end = \"file:{}/slow\"", directory.path().display());
+    let server = start_on(directory.path(), &alone).unwrap();
+    connect(&server.vdisks()[0]).write(5 * MIB, &[3; 4096], true).unwrap();
+    server.shutdown().unwrap();
+
+    let server = start(directory.path(), "100%");
+    let mut data = vec![0; 4096];
+    connect(&server.vdisks()[0]).read(5 * MIB, &mut data).unwrap();
+    assert_eq!(data, [3; 4096]);
+    server.shutdown().unwrap();
+    let refused = start_on(directory.path(), &alone).err().unwrap().to_string();
+    assert!(refused.contains("places virtual disks on tiered:"), "{refused}");
 }

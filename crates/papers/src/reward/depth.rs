@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// L: four services of the disk, so that it never waits for work.
 const THRESHOLD: Duration = Duration::from_millis(40);
-/// As PARDA's evaluation has it.
+/// γ, per cent: four fifths of the way in a span.
 const GAMMA: u32 = 80;
 const PART: u32 = 1000;
 const SPAN: Duration = Duration::from_secs(1);
