@@ -41,6 +41,10 @@ pub trait CostModel: Send {
     fn seen_alone(&mut self, _seen: &SeenAlone) -> bool {
         false
     }
+    /// What requests are taken to cost, of the streams seen, if it learns that.
+    fn costs(&self) -> Option<Costs> {
+        None
+    }
     /// The stream is gone; its id may come back for another.
     fn forget(&mut self, _stream: StreamId) {}
     /// The device's price list has been measured, or measured again.
@@ -72,6 +76,17 @@ pub struct SeenAlone {
     pub pieces: u32,
     /// Its pieces that were at the device, this one included.
     pub in_flight: u32,
+}
+
+/// What requests cost the device, as worked out while it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// One that goes on where another ended.
+    pub sequential: Duration,
+    /// Any other.
+    pub random: Duration,
+    /// Of how many observations they are, since they were worked out last; 0 if nothing could be.
+    pub observations: u32,
 }
 
 /// Numbers that a cost model may be given.

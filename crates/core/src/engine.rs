@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::contract::Class;
-use crate::cost::{self, CostModel, CostParameters, PieceShape};
+use crate::cost::{self, CostModel, CostParameters, PieceShape, Trust};
 use crate::error::{ConfigError, Refusal};
 use crate::event::{Event, Events};
 use crate::heap::IndexedHeap;
@@ -30,6 +30,9 @@ mod sole;
 use classes::Chosen;
 use guarantees::Guarantees;
 use sole::Sole;
+
+/// Work for so long is enough to have at a device: what a disk's queue or an elevator can choose from.
+const AHEAD: Duration = Duration::from_millis(200);
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -153,6 +156,10 @@ pub struct Engine {
     pieces: PieceTable,
     /// Pieces at the device.
     in_flight: u32,
+    /// What they were debited, in ns.
+    sent: u128,
+    /// Costs are learned from what comes back.
+    learns: bool,
     sole: Sole,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
@@ -206,6 +213,7 @@ impl Engine {
         config.check().expect("the caller's bounds are in range");
         Self {
             between: policy.gives_turns(cost.trust()),
+            learns: cost.trust() == Trust::Learned,
             policies: classes::policies(policy),
             cost,
             limits: config.limits,
@@ -217,6 +225,7 @@ impl Engine {
             requests: RequestTable::default(),
             pieces: PieceTable::default(),
             in_flight: 0,
+            sent: 0,
             sole: Sole::default(),
             ready: [0; Rank::COUNT],
             guarantees: Guarantees::default(),
@@ -287,6 +296,7 @@ impl Engine {
         self.observe(now);
         let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
         self.in_flight -= 1;
+        self.sent -= u128::from(piece.estimate.as_nanos());
         let between = self.learn(&piece);
         let charge = self.settle(&piece);
         let completion = self.finish(&piece, outcome);
@@ -338,7 +348,7 @@ impl Engine {
     /// What the device shall do next; `None` when it has enough, nobody is ready, or it is held.
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
-        if self.in_flight >= self.limits.depth {
+        if self.is_full() {
             if !self.work_waits() {
                 self.ledger.unsaturated();
             }
@@ -465,6 +475,14 @@ impl Engine {
         }
     }
 
+    /// Whether the device has enough: as many pieces as it may have, or work for so long. More would
+    /// not make it faster, and whoever is next would wait for it.
+    fn is_full(&self) -> bool {
+        let enough =
+            self.learns && self.limits.depth > 1 && self.sent >= u128::from(AHEAD.as_nanos());
+        self.in_flight >= self.limits.depth || (enough && self.in_flight > 0)
+    }
+
     /// Sends the next piece of a ready stream.
     fn dispatch(&mut self, id: StreamId, Chosen { rank, on_slack, .. }: Chosen) -> Dispatch {
         let stream =
@@ -482,6 +500,7 @@ impl Engine {
         self.ledger.dispatched(self.now);
         self.sole.dispatched(id, self.in_flight == 0, self.now);
         self.in_flight += 1;
+        self.sent += u128::from(head.estimate.as_nanos());
         self.dearest = self.dearest.max(head.estimate);
         let piece = self.pieces.insert(Piece {
             request: head.request,
@@ -605,7 +624,7 @@ impl Engine {
             let shallow = self.limits.depth == 1;
             let timed = if shallow {
                 modelled
-            } else if self.between {
+            } else if self.between && stream.priced_at.is_none() {
                 stream.usual.unwrap_or(modelled)
             } else {
                 self.ledger.likely_charge(modelled)

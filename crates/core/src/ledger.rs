@@ -199,14 +199,17 @@ impl Ledger {
 
     /// A piece came back that had the device for itself since the mark: it is charged for that
     /// time to the last ns, and a window begins.
-    pub(crate) fn completed_alone(&mut self, now: Instant) -> Duration {
+    /// What is beyond `most` is spare.
+    pub(crate) fn completed_alone(&mut self, now: Instant, most: Duration) -> Duration {
         debug_assert!(self.pieces == 0, "a window that others completed in is divided");
         self.last_completion = now;
         let busy = now.since(self.mark);
+        let charge = busy.min(most);
         self.divided += busy;
-        self.charged += busy;
+        self.spare += Duration::from_nanos(busy.as_nanos() - charge.as_nanos());
+        self.charged += charge;
         self.open(now);
-        busy
+        charge
     }
 
     /// Closes the window at `end`.

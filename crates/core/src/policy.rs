@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 
-use crate::cost::Trust;
+use crate::cost::{Costs, Trust};
 use crate::request::{Request, RequestId, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
@@ -78,17 +78,6 @@ pub struct Window<'a> {
     pub streams: &'a [StreamId],
     /// What these take by the cost model.
     pub modelled: &'a dyn Fn(StreamId) -> Duration,
-}
-
-/// What requests cost the device, as a policy has worked out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Costs {
-    /// One that goes on where another ended.
-    pub sequential: Duration,
-    /// Any other.
-    pub random: Duration,
-    /// Of how many observations they are, since they were worked out last; 0 if nothing could be.
-    pub observations: u32,
 }
 
 /// Orders ready streams.

@@ -1,6 +1,6 @@
 //! What is measured: windows of each stream's figures, and histograms over the whole run.
 
-use disktime_core::policy::Costs;
+use disktime_core::cost::Costs;
 use disktime_core::{Completion, Duration, Engine, Instant, StreamCounters, StreamId, StreamView};
 use hdrhistogram::Histogram;
 
@@ -200,7 +200,7 @@ impl Metrics {
             let done_at = running.done_at;
             *running = Running { last: Totals { charged }, done_at, ..Running::default() };
         }
-        self.costs.extend(engine.policy_costs());
+        self.costs.extend(engine.costs());
         self.index += 1;
         self.ends = self.ends + self.window;
     }

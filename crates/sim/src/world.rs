@@ -6,7 +6,7 @@
 use disktime_core::{
     Change, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, IndexedHeap,
     Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec,
-    StreamView, policy,
+    StreamView, cost, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub window: Duration,
     /// What the policy took requests to cost at the end of each window; empty unless it works that
     /// out itself.
-    pub costs: Vec<policy::Costs>,
+    pub costs: Vec<cost::Costs>,
     /// Promises that did not hold.
     pub violations: Vec<Violation>,
     /// Loads that ended early, with the reason: a trace that could not be read on.

@@ -18,7 +18,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{CostEntry, CostModel, CostParameters, PieceShape, Price, PriceList, SeenAlone, Trust};
+use super::{
+    CostEntry, CostModel, CostParameters, Costs, PieceShape, Price, PriceList, SeenAlone, Trust,
+};
 use crate::request::{Kind, StreamId};
 use crate::time::Duration;
 
@@ -38,8 +40,9 @@ const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
 /// A piece that starts fewer sectors than this from its predecessor is sequential (zygaria §3).
 const SEQUENTIAL_SECTORS: u64 = 100;
 /// The beginning of a stretch alone: the device still works for those before, or seeks back, or
-/// answers from its caches.
-const SETTLING: Duration = Duration::from_millis(50);
+/// answers from its caches. It is over after the first of these at the earliest, and after the second
+/// in any case.
+const SETTLING: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 /// Of settled stretches so much is one observation, at least and at most,
 const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
 /// if it has at least this many pieces.
@@ -70,6 +73,10 @@ struct Learned {
     streams: Vec<Option<Known>>,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
+    /// Of each kind, what a piece took by the factors of its time: a mean over the last ones.
+    mean: [i128; KINDS],
+    /// Spans so far.
+    spans: u32,
 }
 
 /// What is known of a stream.
@@ -91,7 +98,7 @@ struct Known {
 impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
-        Self { list, streams: Vec::new(), usual: [ONE; KINDS] }
+        Self { list, streams: Vec::new(), usual: [ONE; KINDS], mean: [0; KINDS], spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -118,7 +125,8 @@ impl CostModel for Learned {
     }
 
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
-        if seen.since < SETTLING || seen.pieces < seen.in_flight {
+        let [early, settled] = SETTLING.map(|after| seen.since >= after);
+        if !early || (seen.pieces < seen.in_flight && !settled) {
             return false;
         }
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
@@ -141,6 +149,10 @@ impl CostModel for Learned {
         known.close();
         let main = (0..KINDS).max_by_key(|kind| known.reckoned[*kind]).unwrap_or(0);
         self.usual[main] += (known.factors[main] - self.usual[main]) / 4;
+        let took = listed * known.factors[kind] / ONE;
+        let mean = &mut self.mean[kind];
+        *mean = if *mean == 0 { took } else { *mean + (took - *mean) / 8 };
+        self.spans = self.spans.saturating_add(1);
         known.reckoned = [0; KINDS];
         true
     }
@@ -149,6 +161,11 @@ impl CostModel for Learned {
         if let Some(known) = self.streams.get_mut(stream.0 as usize) {
             *known = None;
         }
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        let [sequential, random] = [0, 1].map(|kind| nanos(self.mean[kind]));
+        Some(Costs { sequential, random, observations: self.spans })
     }
 
     /// What was learned by the old list is forgotten.
@@ -231,7 +248,7 @@ mod tests {
 
     /// So many pieces, each alone for that long. Answers how often a price was found.
     fn see(model: &mut Learned, piece: PieceShape, took: Duration, count: u32) -> usize {
-        let seen = |pieces| SeenAlone { piece, took, since: SETTLING, pieces, in_flight: 1 };
+        let seen = |pieces| SeenAlone { piece, took, since: SETTLING[0], pieces, in_flight: 1 };
         (0..count).filter(|at| model.seen_alone(&seen(*at + 1))).count()
     }
 
@@ -267,12 +284,12 @@ mod tests {
     fn the_beginning_of_a_stretch_says_nothing() {
         let mut model = model();
         let before = model.estimate(&read(0));
-        let early = Duration::from_nanos(SETTLING.as_nanos() - 1);
+        let early = Duration::from_nanos(SETTLING[0].as_nanos() - 1);
         for pieces in 0..1000 {
             let seen = SeenAlone { piece: read(0), took: MS, since: early, pieces, in_flight: 1 };
             assert!(!model.seen_alone(&seen));
             // A queue of 32 that has not turned over.
-            let seen = SeenAlone { since: SETTLING, pieces: pieces % 32, in_flight: 32, ..seen };
+            let seen = SeenAlone { since: SETTLING[0], pieces: pieces % 32, in_flight: 32, ..seen };
             assert!(!model.seen_alone(&seen));
         }
         assert_eq!(model.estimate(&read(0)), before);

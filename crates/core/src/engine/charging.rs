@@ -1,14 +1,19 @@
 //! Charging: how busy and held time becomes streams' debts.
 
 use super::{Engine, Hold};
+use crate::cost::Costs;
 use crate::event::Event;
 use crate::ledger::Closing;
 use crate::pieces::Piece;
-use crate::policy::{Costs, Window};
+use crate::policy::Window;
 use crate::rank::{Gate, Lane, Rank};
 use crate::request::StreamId;
 use crate::stream::Stream;
 use crate::time::{Duration, Instant};
+
+/// A device that does nothing for longer than this, and than eight such pieces take, has stalled:
+/// that is nobody's doing. At depth 1 the piece that it works on is known, and charged.
+const STALL: Duration = Duration::from_millis(100);
 
 impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
@@ -26,7 +31,9 @@ impl Engine {
             self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
         let shallow = self.limits.depth == 1 && self.in_flight == 0;
         if (shallow || in_turn) && self.ledger.pieces() == 0 {
-            let charge = self.ledger.completed_alone(self.now);
+            let long = STALL.max(Duration::from_nanos(piece.estimate.as_nanos().saturating_mul(8)));
+            let most = if shallow { Duration::from_nanos(u64::MAX) } else { long };
+            let charge = self.ledger.completed_alone(self.now, most);
             stream.learn_usual(charge);
             let weight = self.usage_clock.weight(self.now);
             let used = self.unit.unwrap_or(charge);
@@ -147,10 +154,10 @@ impl Engine {
         self.policies[Rank::Best.at()].lead()
     }
 
-    /// What the policy takes requests to cost, if it works that out itself.
+    /// What requests are taken to cost, if the policy works that out or the cost model learns it.
     #[must_use]
-    pub fn policy_costs(&self) -> Option<Costs> {
-        self.policies[Rank::Best.at()].costs()
+    pub fn costs(&self) -> Option<Costs> {
+        self.policies[Rank::Best.at()].costs().or_else(|| self.cost.costs())
     }
 
     /// Tells when a stream that is served now is further behind than the guarantee allows: more

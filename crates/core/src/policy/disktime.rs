@@ -177,6 +177,8 @@ impl Disktime {
     /// A stream is ready that was not.
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, costs, epoch) = (view.id(), self.time.now(), self.costs, self.party.epoch);
+        // Who mixes may wait for others' turns.
+        let waits = 2 * self.horizon.as_tokens();
         let account = self.account(id);
         if view.in_flight() == 0 && account.idle_since > Instant::ZERO {
             let idle = now.since(account.idle_since);
@@ -184,7 +186,9 @@ impl Disktime {
             account.trial(epoch).idle += idle.as_tokens();
         }
         if !account.member || (account.mixes && costs != Trust::None) {
-            let tag = account.tag.max(time - CREDIT);
+            let turns = if account.member && costs == Trust::Learned { waits } else { 0 };
+            let behind = CREDIT.saturating_add(step(turns, account.share));
+            let tag = account.tag.max(time - behind);
             let (share, rise) = (account.share, tag.saturating_sub(account.tag));
             account.tag = tag;
             if account.member {
@@ -452,7 +456,7 @@ impl Disktime {
             self.accounts.iter_mut().flatten().filter(|account| account.took_part(epoch)).collect();
         let shares = guests.iter().map(|account| account.share).sum();
         let reckoned = guests.iter_mut().map(|account| account.trial(epoch).reckoned).sum();
-        let mut loses = |account: &mut Account| {
+        let loses = |account: &mut Account| {
             let Trial { reckoned, idle, .. } = *account.trial(epoch);
             party.wanted(idle) && party.of_due(reckoned, account.share, shares) < bar
         };

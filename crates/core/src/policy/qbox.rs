@@ -19,7 +19,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::edf::Order;
-use super::{Costs, Currency, Pick, PieceDone, Policy, PolicyEntry};
+use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use crate::cost::Costs;
 use crate::request::{Request, RequestId, StreamId};
 use crate::share::Share;
 use crate::stream::{StreamView, Streams};

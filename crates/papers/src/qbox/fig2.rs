@@ -48,6 +48,7 @@ fn measure(foil: Under, name: &str, seed: u64) -> Sample {
         let run = setup::run(&set, Under::Column(column), seed);
         let within = match column {
             Column::QBox => 15.0,
+            Column::Learned => 5.0,
         };
         let what = format!("{}: the sequential streams lose, %", column.name());
         checks.push(Check::near(what, 20.0, lost(&run), within));

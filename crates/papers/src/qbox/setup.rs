@@ -81,12 +81,12 @@ pub(super) fn parameters() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whose requests are judged: QBox as published, whose estimator is biased. The product's own cost
-/// model, `learned`, is a second column: a variant here, its policy and cost model in [`plan`]. Every
-/// check already states what it has to keep.
+/// Whose requests are judged: QBox as published, whose estimator is biased, and the product's own
+/// policy over costs that it learns from streams that have the device to themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Column {
     QBox,
+    Learned,
 }
 
 /// What schedules.
@@ -103,11 +103,12 @@ pub(super) enum Under {
 const BIASED_POINTS: f64 = 15.0;
 
 impl Column {
-    pub(super) const ALL: [Self; 1] = [Self::QBox];
+    pub(super) const ALL: [Self; 2] = [Self::QBox, Self::Learned];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::QBox => "qbox",
+            Self::Learned => "learned",
         }
     }
 
@@ -115,17 +116,20 @@ impl Column {
     pub(super) fn share(self, what: &str, target: f64, measured: f64, learned: f64) -> Check {
         let points = match self {
             Self::QBox => BIASED_POINTS.max(learned),
+            Self::Learned => learned,
         };
         Check::near(format!("{}: {what}, % of disk time", self.name()), target, measured, points)
     }
 
     /// What a cost estimate is off the truth, in per cent, with its sign; `learned` must be within so
     /// many.
-    pub(super) fn off(self, what: &str, measured: f64, _learned: f64) -> Check {
+    pub(super) fn off(self, what: &str, measured: f64, learned: f64) -> Check {
         let (low, high) = match self {
             Self::QBox => (f64::NEG_INFINITY, f64::INFINITY),
+            Self::Learned => (-learned, learned),
         };
-        let name = format!("{}: {what}, % off (reported: its bias)", self.name());
+        let reported = if self == Self::QBox { " (reported: its bias)" } else { "" };
+        let name = format!("{}: {what}, % off{reported}", self.name());
         Check { name, published: 0.0, measured, low, high }
     }
 }
@@ -314,10 +318,11 @@ pub(super) fn plan(
     streams: Vec<StreamPlan>,
     seconds: u64,
 ) -> Plan {
-    let policy = match under {
-        Under::Column(Column::QBox) => "qbox",
-        Under::Throughput => "sfq",
-        Under::Fifo => "fifo",
+    let (policy, cost_model) = match under {
+        Under::Column(Column::QBox) => ("qbox", "fixed"),
+        Under::Column(Column::Learned) => ("disktime", "learned"),
+        Under::Throughput => ("sfq", "fixed"),
+        Under::Fifo => ("fifo", "fixed"),
     };
     // QBox and FIFO don't look at it; under SFQ all requests cost the same.
     let cost = Duration::from_millis(1);
@@ -325,7 +330,7 @@ pub(super) fn plan(
         device,
         profile: None,
         policy: policy.to_owned(),
-        cost_model: "fixed".to_owned(),
+        cost_model: cost_model.to_owned(),
         cost: CostParameters { sequential: cost, random: cost, ..CostParameters::default() },
         nominal_iops: 60,
         depth: PENDING,

@@ -14,7 +14,7 @@
 //! parallel lines, and where the two costs balance is decided by the noise. The page of the paper's
 //! figures (`disktime paper run`) has the size and sign of it.
 
-use crate::policy::Costs;
+use crate::cost::Costs;
 use crate::time::Duration;
 
 /// How many windows a new one is intersected with (§3.3).
