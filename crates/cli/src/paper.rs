@@ -13,12 +13,15 @@ use serde::Serialize;
 
 use crate::{BadInput, table};
 
+mod live;
+
 const EXAMPLES: &str = "\
 Examples:
   disktime paper list
   disktime paper run zygaria-4 zygaria-5
   disktime paper all --out reports
   disktime paper run zygaria-1 --seeds 1 --json | jq '.[].checks'
+  disktime paper run reward-t1 reward-2 --live --out reports
 
 Exits with 1 if a check misses.";
 
@@ -43,6 +46,9 @@ enum Action {
         /// Figures, as `paper list` names them
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
+        /// Also run reward-t1 or reward-2 live, on emulated tiers: each cell for so long
+        #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "20s")]
+        live: Option<humantime::Duration>,
         #[command(flatten)]
         options: Options,
     },
@@ -76,12 +82,14 @@ struct Listed {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.action {
         Action::List { json } => list(*json),
-        Action::Run { ids, options } => {
+        Action::Run { ids, live, options } => {
             let experiments: Result<Vec<_>, _> = ids.iter().map(|id| find(id)).collect();
-            run_all(&experiments?, &format!("run {}", ids.join(" ")), options)
+            let live = live.map(|span| live::Wanted::new(span, ids)).transpose()?;
+            let flag = live.as_ref().map(live::Wanted::flag).unwrap_or_default();
+            run_all(&experiments?, &format!("run {}{flag}", ids.join(" ")), live.as_ref(), options)
         }
         Action::All { options } => {
-            run_all(&disktime_papers::experiments().collect::<Vec<_>>(), "all", options)
+            run_all(&disktime_papers::experiments().collect::<Vec<_>>(), "all", None, options)
         }
     }
 }
@@ -108,7 +116,12 @@ fn find(id: &str) -> Result<&'static Experiment, BadInput> {
     })
 }
 
-fn run_all(experiments: &[&Experiment], what: &str, options: &Options) -> anyhow::Result<ExitCode> {
+fn run_all(
+    experiments: &[&Experiment],
+    what: &str,
+    live: Option<&live::Wanted>,
+    options: &Options,
+) -> anyhow::Result<ExitCode> {
     let Options { seeds, json, out } = options;
     if let Some(dir) = out {
         // Not after the runs: what can't be written is known at once.
@@ -116,12 +129,15 @@ fn run_all(experiments: &[&Experiment], what: &str, options: &Options) -> anyhow
     }
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let begun = now();
-    let reports = disktime_papers::run(experiments, *seeds, threads, |experiment, seed| {
+    let mut reports = disktime_papers::run(experiments, *seeds, threads, |experiment, seed| {
         eprintln!("running {} with seed {seed}", experiment.id);
     });
     let simulated: f64 = reports.iter().map(|report| report.seconds).sum();
     let wall = now().duration_since(begun).as_secs_f64();
     eprintln!("{simulated:.0} simulated seconds in {wall:.1} s on {threads} threads");
+    if let Some(live) = live {
+        live.add_to(&mut reports)?;
+    }
     if let Some(dir) = out {
         let command = format!("disktime paper {what} --seeds {seeds}");
         write(dir, &reports, &Provenance { command, seeds: seeds.get(), machine: machine() })?;

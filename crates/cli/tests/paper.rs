@@ -52,3 +52,19 @@ fn a_missed_check_shows_in_the_exit_code() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stdout).unwrap().contains("MISSED"));
 }
+
+#[test]
+fn what_can_not_be_run_live_is_bad_input() {
+    for (words, says) in [
+        (
+            &["run", "zygaria-1", "--live"][..],
+            "none of zygaria-1 is run live; those are: reward-t1",
+        ),
+        (&["run", "reward-2", "--live", "1ms"], "--live 1ms: 1s to 1h a cell"),
+    ] {
+        let output = paper(words);
+        assert_eq!(output.status.code(), Some(2));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(says), "{error}");
+    }
+}

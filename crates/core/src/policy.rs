@@ -164,6 +164,7 @@ pub struct PolicyEntry {
 pub static REGISTRY: &[PolicyEntry] = &[
     disktime::ENTRY,
     zygaria::ENTRY,
+    zygaria::REWARD_ENTRY,
     zygaria_iops::ENTRY,
     fifo::ENTRY,
     elevator::ENTRY,

@@ -67,7 +67,7 @@ impl Members {
         self.members[index].device.capacity_bytes()
     }
 
-    /// Begins a request at `now`: its parts, each with its member. At most one part a member.
+    /// Begins a request at `now`: its parts, each with its member.
     pub(crate) fn submit(
         &mut self,
         now: Instant,

@@ -67,6 +67,12 @@ pub const PRESETS: &[Preset] = &[
         parameters: Parameters::Other,
     },
     Preset {
+        name: "exp-ssd",
+        doc: "a server with exponential service times of 200 µs on average (paper reward)",
+        build: |seed| Box::new(Exponential::new(exponential(Duration::from_micros(200)), seed)),
+        parameters: Parameters::Other,
+    },
+    Preset {
         name: "flash-generic",
         doc: "a flash drive of 32 dies: 85 µs at depth 1, up to 533,000 random 4 KiB reads/s",
         build: |_| Box::new(Flash::new(flash_generic())),

@@ -164,6 +164,37 @@ impl Tiered {
         self.members.submit(now, tag, parts.into_iter().flatten());
     }
 
+    /// As [`Device::submit`], in parts that the caller has placed, each at its place on its tier;
+    /// it is done when all are. Those on one tier are submitted in their order.
+    ///
+    /// # Panics
+    /// As [`Device::submit`], and without a part.
+    pub fn submit_parts(
+        &mut self,
+        now: Instant,
+        tag: u64,
+        parts: impl IntoIterator<Item = (Tier, Op)>,
+    ) {
+        let parts = parts.into_iter().map(|(tier, op)| {
+            let member = if tier == Tier::Fast { FAST } else { SLOW };
+            assert!(op.bytes > 0 || op.kind == Kind::Flush, "{op:?} is empty");
+            (member, op)
+        });
+        let capacities = [FAST, SLOW].map(|member| self.members.capacity_bytes(member));
+        let parts = parts.inspect(|&(member, op)| {
+            let end = op.offset.checked_add(op.bytes);
+            let inside = end.is_some_and(|end| end <= capacities[member]);
+            assert!(inside || op.kind == Kind::Flush, "{op:?} is past the end of its tier");
+        });
+        self.members.submit(now, tag, parts);
+    }
+
+    /// The fast tier's size in bytes.
+    #[must_use]
+    pub fn fast_bytes(&self) -> u64 {
+        self.members.capacity_bytes(FAST)
+    }
+
     /// Where the fast device has it: at its own offset, modulo what there is room for.
     fn on_fast(&self, op: Op) -> Op {
         let capacity = self.members.capacity_bytes(FAST);
@@ -204,6 +235,7 @@ impl Device for Tiered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exponential::{Exponential, ExponentialSpec, Service};
 
     fn read(offset: u64, bytes: u64) -> Op {
         Op { kind: Kind::Read, offset, bytes, fua: false }
@@ -244,6 +276,25 @@ mod tests {
         hits(&mut cache, std::iter::repeat_with(&mut next).take(5_000));
         let counted = hits(&mut cache, std::iter::repeat_with(&mut next).take(10_000));
         assert!((4_700..5_300).contains(&counted), "{counted}");
+    }
+
+    #[test]
+    fn parts_that_the_caller_placed_are_done_when_the_last_is() {
+        let server = |ms| {
+            let mean = disktime_core::Duration::from_millis(ms);
+            let spec =
+                ExponentialSpec { service: Service::Constant, ..crate::preset::exponential(mean) };
+            Box::new(Exponential::new(spec, 1))
+        };
+        let nowhere = Box::new(HitRatio::everywhere(0, 1));
+        let mut tiered = Tiered::new(server(1), server(10), nowhere);
+        let parts = [(Tier::Fast, read(0, 512)), (Tier::Slow, read(512, 512))];
+        tiered.submit_parts(Instant::ZERO, 1, [parts[0], parts[1], parts[0]]);
+        tiered.submit_parts(Instant::ZERO, 2, [parts[0]]);
+        let mut done = Vec::new();
+        tiered.advance(Instant::from_nanos(100_000_000), &mut done);
+        let done: Vec<_> = done.iter().map(|it| (it.tag, it.at.as_nanos() / 1_000_000)).collect();
+        assert_eq!(done, [(2, 3), (1, 10)]);
     }
 
     #[test]

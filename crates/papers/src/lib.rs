@@ -4,6 +4,7 @@
 //! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
 //! - [`run`]: runs experiments, each once per seed; a [`Report`] has the means.
 //! - [`insulation`]: the bench of how well each policy insulates streams from each other.
+//! - [`live`]: figures that are run against a daemon as well, and what is compared then.
 //! - [`page`]: a paper's reports as one page, and each figure as a drawing.
 //!
 //! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
@@ -14,6 +15,7 @@
 mod chart;
 mod experiment;
 pub mod insulation;
+pub mod live;
 pub mod page;
 mod plot;
 mod qbox;

@@ -4,14 +4,22 @@
 
 use crate::Paper;
 
+mod depth;
 mod example;
+mod falling;
 mod fig2;
 mod fig3;
+mod goal;
+mod learned;
+mod live;
 mod looping;
 mod setup;
 mod shares;
 mod table1;
 mod table2;
+
+pub(crate) use live::LIVE;
+pub(crate) use setup::REQUEST_BYTES;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "reward",
@@ -25,5 +33,9 @@ pub(crate) const PAPER: Paper = Paper {
         fig3::EXPERIMENT,
         looping::EXPERIMENT,
         shares::EXPERIMENT,
+        falling::EXPERIMENT,
+        goal::EXPERIMENT,
+        depth::EXPERIMENT,
+        learned::EXPERIMENT,
     ],
 };

@@ -7,6 +7,8 @@ use std::fmt;
 use std::ops::Range;
 
 use disktime_core::Kind;
+use disktime_model::Op;
+use disktime_model::tiered::Tier;
 use disktime_nbd::NbdError;
 
 use crate::buffers::{ALIGN, Buffer, Pool};
@@ -20,6 +22,7 @@ mod kind;
 mod memory;
 mod nbd;
 mod ranges;
+mod tiers;
 pub mod traced;
 
 pub use blocks::BlockBackEnd;
@@ -27,6 +30,7 @@ pub use file::{FileBackEnd, OneFile};
 pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};
 pub use memory::MemoryBackEnd;
 pub use nbd::{Export, NbdBackEnd};
+pub use tiers::{TieredBackEnd, TwoTiers};
 
 /// A piece at a back end.
 pub struct Job {
@@ -172,6 +176,14 @@ pub trait BackEnd {
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
     /// What it can be asked.
     fn abilities(&self) -> Abilities;
+    /// Something of its own that it wants done in time that nobody else wants: an extent of the
+    /// device, to be handed back in a [`Kind::Cache`] of the disk after the last, whole or in pieces
+    /// in their order. Whoever asks again has given the last one up, or is done with it.
+    fn errand(&mut self) -> Option<Range<u64>> {
+        None
+    }
+    /// Appends where the parts of an operation on the device would go now, if there are tiers.
+    fn parts(&self, _op: Op, _parts: &mut Vec<(Tier, Op)>) {}
 }
 
 /// The whole blocks that an extent touches.

@@ -6,16 +6,18 @@ use std::path::Path;
 use disktime_client::workload::profiler::QUICK_BUDGET;
 use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{
-    Change, ChangeError, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
+    Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, Profile, StreamId,
+    StreamSpec,
 };
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
-    Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile,
+    Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, TwoTiers,
 };
 use crate::broker;
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
+use crate::emulate::Emulate;
 use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
@@ -52,6 +54,8 @@ enum Storage {
     File(FileBackEnd),
     /// With the virtual disks' extents of it.
     Nbd(Box<Export>, Vec<(u64, u64)>),
+    /// As well, and whether extents are moved.
+    Tiered(Box<TwoTiers>, Vec<(u64, u64)>, bool),
 }
 
 impl Opened {
@@ -75,6 +79,19 @@ impl Opened {
             BackEndKind::Raid0 { members, chunk } => {
                 let file = OneFile::striped(members, *chunk).map_err(named)?;
                 Self::in_one_file(device, &file, &members[0], state)
+            }
+            BackEndKind::Tiered { fast, slow } => {
+                let emulated = device.emulate.and_then(Emulate::fast_bytes);
+                let tiers = TwoTiers::open(fast, slow, emulated).map_err(named)?;
+                if tiers.block_device && state.is_none() {
+                    let error = RecordError::NoState(slow.clone());
+                    return Err(StartError::Record { device: device.name.clone(), error });
+                }
+                let record = Record::of(slow, &device.name, state);
+                let record = record.naming(device.back_end.identity());
+                Self::placed(device, tiers.size(), record, |extents| {
+                    Storage::Tiered(Box::new(tiers), extents.to_vec(), device.promotes())
+                })
             }
             BackEndKind::Nbd { uri, connections } => {
                 let export = Export::open(uri, *connections).map_err(named)?;
@@ -145,7 +162,9 @@ impl Opened {
         let ground = Ground::new(device, &layout, Some(device.capacity().unwrap_or(size)));
         let sizes = device.vdisks.iter().map(|vdisk| vdisk.size);
         let extents: Vec<_> = ground.bases.iter().copied().zip(sizes).collect();
-        let new = (layout != recorded).then_some((record, layout));
+        // A file that becomes a tier is recorded as one: without the other it has old data.
+        let tier = matches!(device.back_end, BackEndKind::Tiered { .. });
+        let new = (tier || layout != recorded).then_some((record, layout));
         Ok(Self { storage: storage(&extents), ground, new })
     }
 
@@ -230,6 +249,7 @@ impl Opened {
             Storage::Memory(back_end) => back_end.abilities(),
             Storage::File(back_end) => back_end.abilities(),
             Storage::Nbd(export, _) => export.abilities(),
+            Storage::Tiered(tiers, ..) => tiers.abilities(),
         }
     }
 
@@ -238,6 +258,9 @@ impl Opened {
             Storage::Memory(back_end) => Box::new(back_end),
             Storage::File(back_end) => Box::new(back_end),
             Storage::Nbd(export, extents) => Box::new(export.on_shard(&extents)),
+            Storage::Tiered(tiers, extents, promotes) => {
+                Box::new(tiers.on_shard(&extents, promotes))
+            }
         };
         if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
     }
@@ -298,6 +321,17 @@ impl Ground {
             let extent = self.size.map(|_| (*base, base + vdisk.size));
             let spec = StreamSpec { contract, queue_max, extent, ..StreamSpec::default() };
             change(Change::AddStream(id, spec))?;
+        }
+        if device.promotes() {
+            let mover = StreamId(u32::try_from(device.vdisks.len()).expect("streams are bounded"));
+            let contract = Contract {
+                limit: device.promotion,
+                class: Class::Background,
+                ..Contract::default()
+            };
+            // A piece at a time: each copies what the one before has left.
+            let spec = StreamSpec { contract, depth_max: 1, ..StreamSpec::default() };
+            change(Change::AddStream(mover, spec))?;
         }
         while let Some(event) = engine.poll_event() {
             if let Event::Admitted(StreamId(at), contract) = event {

@@ -14,7 +14,7 @@ pub mod clock;
 pub mod config;
 mod desk;
 mod device;
-mod emulate;
+pub mod emulate;
 mod frontend;
 pub mod layout;
 pub mod probe;

@@ -221,6 +221,7 @@ impl Server {
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
         let stats = Arc::new(DeviceStats::default());
+        let mover = device.promotes().then(Vdisk::mover);
         self.devices.push(Arc::clone(&stats));
         self.shards.push(handle);
         self.grounds.push(ground);
@@ -228,9 +229,10 @@ impl Server {
         let (started, start) = crossbeam_channel::bounded(1);
         let run = move || {
             set_timer_slack();
-            let emulator = emulate.map(|preset| Emulator::new((preset.build)(EMULATOR_SEED)));
+            let emulator = emulate.map(|emulate| Emulator::new(emulate, EMULATOR_SEED));
             let back_end = back_end.on_shard(faults);
-            let parts = Parts { engine, back_end, emulator, vdisks, stats, messages, wakeup };
+            let parts =
+                Parts { engine, back_end, emulator, vdisks, mover, stats, messages, wakeup };
             let shard = Shard::new(parts);
             let (outcome, shard) = match shard {
                 Ok(shard) => (Ok(()), Some(shard)),

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId};
+use disktime_model::Op;
+use disktime_model::tiered::Tier;
 use disktime_nbd::Session;
 use slab::Slab;
 
@@ -25,10 +27,12 @@ use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::{DeviceStats, VdiskStats};
 
 mod clients;
+mod errands;
 mod events;
 mod handle;
 mod pieces;
 
+use errands::Mover;
 pub use handle::{ShardHandle, wake};
 
 /// Clients of one virtual disk at once.
@@ -81,6 +85,11 @@ impl Vdisk {
     ) -> Self {
         Self { name, base, stats, recorder, misses: events::Misses::default() }
     }
+
+    /// The whole device, for the back end's own errands.
+    pub(crate) fn mover() -> Self {
+        Self::new("(errands)".to_owned(), 0, Arc::default(), None)
+    }
 }
 
 /// What a shard is made of.
@@ -93,6 +102,8 @@ pub struct Parts {
     pub emulator: Option<Emulator>,
     /// The virtual disks, by stream.
     pub vdisks: Vec<Vdisk>,
+    /// If the back end may have errands, what they are charged to: the stream after the last.
+    pub mover: Option<Vdisk>,
     /// Live figures.
     pub stats: Arc<DeviceStats>,
     /// What other threads say; each message is followed by a count on the wake-up.
@@ -104,6 +115,7 @@ pub struct Parts {
 /// A client's request between its header and its reply.
 struct Work {
     client: u32,
+    vdisk: u32,
     asked: Asked,
     kind: Kind,
     buffer: Option<Buffer>,
@@ -138,6 +150,9 @@ pub struct Shard {
     clients: Slab<Connection>,
     operations: Slab<Work>,
     flights: Slab<Flight>,
+    mover: Option<Mover>,
+    /// Kept to save the allocation.
+    parts: Vec<(Tier, Op)>,
     /// Flights with nothing left to wait for.
     landed: VecDeque<u32>,
     /// Clients that have something to send or to read.
@@ -153,6 +168,12 @@ impl Shard {
     /// # Errors
     /// If the kernel gives no ring.
     pub fn new(mut parts: Parts) -> io::Result<Self> {
+        let mut operations = Slab::new();
+        let mover = parts.mover.take().map(|vdisk| {
+            let mover = Mover::new(parts.vdisks.len(), &mut operations);
+            parts.vdisks.push(vdisk);
+            mover
+        });
         let pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
         let mut pool = pool;
@@ -169,8 +190,10 @@ impl Shard {
             messages: parts.messages,
             wakeup: parts.wakeup,
             clients: Slab::new(),
-            operations: Slab::new(),
+            operations,
             flights: Slab::new(),
+            mover,
+            parts: Vec::new(),
             landed: VecDeque::new(),
             touched: Vec::new(),
             drain_until: None,
@@ -224,7 +247,7 @@ impl Shard {
         loop {
             self.collect_emulated();
             self.pump();
-            if self.touched.is_empty() {
+            if self.touched.is_empty() && !self.run_errand() {
                 break;
             }
             // Completions make room for requests that waited in their clients' input.

@@ -70,6 +70,8 @@ pub struct VdiskStats {
     pub(crate) failed: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) charged_ns: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) cycles: AtomicU64,
     pub(crate) cycles_missed: AtomicU64,
@@ -100,6 +102,12 @@ impl VdiskStats {
         Duration::from_nanos(self.charged_ns.load(Ordering::Relaxed))
     }
 
+    /// Of tiers: pieces read or written on the fast one alone, and those that the slow one had part
+    /// in.
+    pub fn hits_and_misses(&self) -> [u64; 2] {
+        [&self.hits, &self.misses].map(|figure| figure.load(Ordering::Relaxed))
+    }
+
     /// Cycles of a guaranteed rate that began with work waiting and are over.
     pub fn cycles(&self) -> u64 {
         self.cycles.load(Ordering::Relaxed)
@@ -121,11 +129,18 @@ impl VdiskStats {
 pub struct DeviceStats {
     /// For an emulated device: how much later than the model said a completion was handed on.
     pub timing_error: Histogram,
+    /// Of tiers: extents that were moved.
+    pub(crate) moved: AtomicU64,
     /// Time that the shard's thread ran, as the system counts it.
     pub(crate) cpu_ns: AtomicU64,
 }
 
 impl DeviceStats {
+    /// Of tiers: extents that were moved from one to the other, there and back.
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
     /// CPU time of the shard's thread, as of its last wake-up.
     pub fn cpu(&self) -> Duration {
         Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))

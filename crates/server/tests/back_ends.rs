@@ -13,7 +13,9 @@ use disktime_core::Kind;
 use disktime_server::backend::delayed::Delayed;
 use disktime_server::backend::faulty::{Fault, Faulty};
 use disktime_server::backend::traced::{Seen, Traced};
-use disktime_server::backend::{BackEnd, DeviceError, Export, FileBackEnd, MemoryBackEnd, OneFile};
+use disktime_server::backend::{
+    BackEnd, DeviceError, Export, FileBackEnd, MemoryBackEnd, OneFile, TwoTiers,
+};
 use disktime_server::{Config, Server};
 use rig::{BLOCK, Random, Rig, size};
 use tempfile::TempDir;
@@ -43,6 +45,8 @@ const KINDS: &[(&str, Make)] = &[
     ("raid0 of 2 by 64 KiB", |directory| (raid0(directory, 2, 64 << 10), None)),
     ("raid0 of 3 by 4 KiB", |directory| (raid0(directory, 3, 4 << 10), None)),
     ("raid0 of 2 by 1 MiB", |directory| (raid0(directory, 2, 1 << 20), None)),
+    ("tiered", |directory| (tiered(directory, true), None)),
+    ("tiered, nothing moves", |directory| (tiered(directory, false), None)),
     ("nbd", |directory| nbd(directory, "back_end = \"memory\"", None)),
     ("nbd, one TCP connection, a file", |directory| {
         nbd(directory, "back_end = \"file:DIRECTORY\"\nqueue_depth = 8", Some(1))
@@ -79,6 +83,16 @@ fn raid0(directory: &Path, members: u64, chunk: u64) -> Box<dyn BackEnd> {
     let file = OneFile::striped(&paths, chunk).unwrap();
     assert!(file.size >= DEVICE && file.size < DEVICE + members * chunk, "{}", file.size);
     Box::new(FileBackEnd::extents(&file, &extents()))
+}
+
+/// Three extents have data, the fast tier has room for two.
+fn tiered(directory: &Path, promotes: bool) -> Box<dyn BackEnd> {
+    let [fast, slow] = ["fast", "slow"].map(|name| directory.join(name));
+    std::fs::File::create(&fast).unwrap().set_len((3 << 20) + 512).unwrap();
+    std::fs::File::create(&slow).unwrap().set_len(DEVICE + 512).unwrap();
+    let tiers = TwoTiers::open(&fast, &slow, None).unwrap();
+    assert_eq!(tiers.size(), DEVICE);
+    Box::new(tiers.on_shard(&extents(), promotes))
 }
 
 /// A daemon of ours, and its export as a device.

@@ -30,4 +30,4 @@ pub use metrics::{Summary, Times, Window};
 pub use plan::{Plan, PlanError, StreamPlan};
 pub use profile::{measure, price};
 pub use scenario::{Scenario, ScenarioError};
-pub use world::{Moment, Outcome, simulate, simulate_watched};
+pub use world::{Moment, Outcome, simulate, simulate_steered, simulate_watched};

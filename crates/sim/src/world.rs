@@ -4,9 +4,9 @@
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
 use disktime_core::{
-    Change, Completion, Config, Contract, Dispatch, Duration, Engine, IndexedHeap, Instant, Kind,
-    Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView, cost,
-    policy,
+    Change, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, IndexedHeap,
+    Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec,
+    StreamView, cost, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -54,7 +54,29 @@ pub fn simulate(plan: Plan) -> Result<Outcome, PlanError> {
 /// # Errors
 /// As [`simulate`].
 pub fn simulate_watched(plan: Plan, watch: impl FnMut(Moment)) -> Result<Outcome, PlanError> {
-    Ok(World::new(plan)?.run(watch))
+    Ok(World::new(plan)?.run(watch, &mut Vec::new()))
+}
+
+/// As [`simulate`], with each stream's depth steered by a law, by stream, at the end of each span.
+/// Answers also what the depths were in each span.
+///
+/// # Errors
+/// As [`simulate`].
+///
+/// # Panics
+/// If a span has no length or a stream no law.
+pub fn simulate_steered(
+    plan: Plan,
+    laws: Vec<DepthLaw>,
+    span: Duration,
+) -> Result<(Outcome, Vec<Vec<u32>>), PlanError> {
+    assert!(span > Duration::ZERO, "spans of no length");
+    assert_eq!(laws.len(), plan.streams.len(), "a law for each stream");
+    let mut world = World::new(plan)?;
+    let mut depths = Vec::new();
+    world.steering = Some(Steering::new(laws, span));
+    let outcome = world.run(|_| {}, &mut depths);
+    Ok((outcome, depths))
 }
 
 /// How far a simulation has come.
@@ -105,6 +127,21 @@ struct World {
     checks: Checks,
     log: Option<(Instant, Instant)>,
     decisions: Vec<Decision>,
+    steering: Option<Steering>,
+}
+
+/// Depths by a law.
+struct Steering {
+    laws: Vec<DepthLaw>,
+    span: Duration,
+    /// When the next one is over.
+    until: Instant,
+}
+
+impl Steering {
+    fn new(laws: Vec<DepthLaw>, span: Duration) -> Self {
+        Self { laws, span, until: Instant::ZERO + span }
+    }
 }
 
 impl World {
@@ -152,12 +189,13 @@ impl World {
             streams: plan.streams,
             log: plan.decisions,
             decisions: Vec::new(),
+            steering: None,
         };
         (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
         Ok(world)
     }
 
-    fn run(mut self, mut watch: impl FnMut(Moment)) -> Outcome {
+    fn run(mut self, mut watch: impl FnMut(Moment), depths: &mut Vec<Vec<u32>>) -> Outcome {
         let window = self.metrics.ends().since(Instant::ZERO);
         for event in 1_u64.. {
             if event % EVENTS_PER_LOOK == 0 {
@@ -173,6 +211,7 @@ impl World {
             self.collect();
             self.engine.handle_timeout(self.now);
             self.change();
+            depths.extend(self.steer());
             while self.metrics.ends() <= self.now {
                 self.metrics.close(&self.engine);
             }
@@ -215,7 +254,20 @@ impl World {
         let soon = self.now + Duration::from_nanos(1);
         let timeout = self.engine.poll_timeout().map_or(Instant::MAX, |at| at.max(soon));
         let change = self.next_change.map_or(Instant::MAX, |(at, _, _)| at);
-        ask.min(done).min(timeout).min(change).min(self.metrics.ends())
+        let steer = self.steering.as_ref().map_or(Instant::MAX, |steering| steering.until);
+        ask.min(done).min(timeout).min(change).min(steer).min(self.metrics.ends())
+    }
+
+    /// Sets streams' depths, if a span is over: to what they are then.
+    fn steer(&mut self) -> Option<Vec<u32>> {
+        let steering = self.steering.as_mut().filter(|steering| steering.until <= self.now)?;
+        steering.until = steering.until + steering.span;
+        let depths: Vec<u32> = steering.laws.iter_mut().map(DepthLaw::span).collect();
+        for (id, depth) in (0..).map(StreamId).zip(&depths) {
+            let change = Change::SetStreamDepth(id, *depth);
+            self.engine.handle_change(self.now, change).expect("a law's depth is at least 1");
+        }
+        Some(depths)
     }
 
     /// Lets every load ask that wants to by now.
@@ -332,6 +384,9 @@ impl World {
         self.metrics.finished(&finished);
         self.finished += 1;
         let stream = flight.stream.0 as usize;
+        if let Some(steering) = &mut self.steering {
+            steering.laws[stream].answered(completion.service_time);
+        }
         let load = &mut self.streams[stream];
         let op = IoOp { kind: asked.kind, offset: asked.offset - load.base, bytes: asked.bytes };
         load.traffic.completed(self.now, &op);

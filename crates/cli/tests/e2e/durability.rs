@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
+use disktime_client::{Connection, Uri};
+
 use crate::needs;
 use crate::support::{DISKS, Daemon, finish, run};
 
@@ -30,6 +32,58 @@ fn a_killed_daemon_loses_nothing_that_was_flushed() {
     read.args(["-f", "raw", "-c", "read -P 7 1000 3000000", "-c", "read -P 8 5M 4096"]);
     let said = run(read.arg(daemon.uri("file")));
     assert!(!said.contains("verification failed"), "{said}");
+}
+
+/// Two tiers, the fast one with room for three extents.
+const TIERS: &str = r#"
+[[device]]
+name = "array"
+back_end = "tiered:DIRECTORY/fast,DIRECTORY/slow"
+promotion = "100%"
+queue_depth = 8
+
+[[vdisk]]
+name = "tiered"
+device = "array"
+size = "12MiB"
+"#;
+
+/// Extents move while they are written, and the daemon is killed again and again: what was
+/// acknowledged is there each time.
+#[test]
+fn a_daemon_on_tiers_that_is_killed_loses_nothing_that_was_acknowledged() {
+    let mut directory = tempfile::tempdir().unwrap();
+    for (name, mib) in [("fast", 4), ("slow", 12)] {
+        let file = std::fs::File::create(directory.path().join(name)).unwrap();
+        file.set_len(mib << 20).unwrap();
+    }
+    let connect = |daemon: &Daemon| {
+        let uri: Uri = daemon.uri("tiered").parse().unwrap();
+        Connection::open(&uri).unwrap()
+    };
+    let mut daemon = Daemon::start_configured(directory, TIERS);
+    let (mut written, mut random) = (vec![0_u8; 12 << 8], 1_u64);
+    for round in 1..=6_u8 {
+        let mut client = connect(&daemon);
+        for number in 0..1500_usize {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Two extents that change from time to time, and now and then any.
+            let hot = (usize::from(round) * 5 + number / 400 * 3) % 11 * 256;
+            let any = usize::try_from(random >> 40).unwrap();
+            let block = if number % 9 == 0 { any % written.len() } else { hot + any % 512 };
+            let value = round.wrapping_mul(37).wrapping_add(u8::try_from(number % 37).unwrap());
+            client.write(block as u64 * 4096, &[value; 4096], false).unwrap();
+            written[block] = value;
+        }
+        (directory, _) = daemon.end("KILL");
+        daemon = Daemon::start_in(directory);
+        let mut client = connect(&daemon);
+        let mut data = vec![0; 4096];
+        for (block, value) in written.iter().enumerate() {
+            client.read(block as u64 * 4096, &mut data).unwrap();
+            assert!(data.iter().all(|byte| byte == value), "round {round}, block {block}");
+        }
+    }
 }
 
 /// SIGTERM arrives while requests are queued behind an emulated disk: all of them are answered.

@@ -194,7 +194,7 @@ impl Known {
             self.weight = self.weight.min(if far { 0 } else { 3 * sum });
             self.drift = 0;
         }
-        self.weight = (self.weight + sum).min(MEMORY).max(1);
+        self.weight = (self.weight + sum).clamp(1, MEMORY);
         for (factor, part) in self.factors.iter_mut().zip(self.reckoned) {
             // The change of this kind's part that makes the sum right, as a part of it.
             let change = error * (part * ONE * sum / squares) / ONE * sum / self.weight;

@@ -44,7 +44,7 @@ pub(super) const SERVICE_ENTRY: PolicyEntry = PolicyEntry {
     name: "reward-service",
     doc: "reward by mean service, without the wait at the device",
     source: "disktime's own: reward scheduling with an estimator that its section 5 asks for",
-    build: || Box::new(Reward::new(Some(AtDevice::default()))),
+    build: || Box::new(Reward::by_service()),
     ..ENTRY
 };
 
@@ -86,7 +86,7 @@ struct Account {
     out: u32,
 }
 
-struct Reward {
+pub(super) struct Reward {
     /// Active streams by tag, without the shift.
     active: Order<Tag>,
     /// Of these, the ready ones.
@@ -101,6 +101,11 @@ struct Reward {
 impl Reward {
     const fn new(served: Option<AtDevice>) -> Self {
         Self { active: Order::new(), ready: Order::new(), accounts: Vec::new(), shift: 0, served }
+    }
+
+    /// As `reward-service`.
+    pub(super) fn by_service() -> Self {
+        Self::new(Some(AtDevice::default()))
     }
 
     fn account(&mut self, id: StreamId) -> &mut Account {

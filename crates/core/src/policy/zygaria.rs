@@ -4,9 +4,14 @@
 //! bucket will hold its estimate. If the earliest is due, that stream goes; else there is slack,
 //! and the stream with the lowest recent usage per weight goes (zygaria §3; with equal weights
 //! exactly the paper's rule, which has none). Limits make a stream not ready, in the engine.
+//!
+//! `zygaria-reward` is the same with slack in the order of `reward-service`: to the stream whose time
+//! by weight, as its own pieces take it, is furthest behind. What reservations give counts there,
+//! too, so all time evens out as far as reservations let it, and who has cheap requests has many.
 
 use alloc::boxed::Box;
 
+use super::reward::Reward;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::heap::IndexedHeap;
 use crate::request::{Request, RequestId, StreamId};
@@ -25,6 +30,14 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     build: || Box::new(Zygaria::default()),
 };
 
+pub(super) const REWARD_ENTRY: PolicyEntry = PolicyEntry {
+    name: "zygaria-reward",
+    doc: "zygaria with slack in reward's order: to those whose requests are cheap",
+    source: "disktime's own: reward scheduling with the guarantees that its section 5 asks for",
+    build: || Box::new(Zygaria { reward: Some(Reward::by_service()), ..Zygaria::default() }),
+    ..ENTRY
+};
+
 #[derive(Default)]
 pub(super) struct Zygaria {
     /// Ready streams with a reservation, by deadline in ns; none later than it is.
@@ -34,6 +47,8 @@ pub(super) struct Zygaria {
     /// The stream that changed last: it often changes again before the next pick (at depth 1 a
     /// dispatch and its completion), and then is looked at once.
     changed: Option<StreamId>,
+    /// Who says who gets slack, if it is not usage.
+    reward: Option<Reward>,
 }
 
 impl Zygaria {
@@ -68,7 +83,10 @@ impl Zygaria {
 }
 
 impl Policy for Zygaria {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
+    fn arrived(&mut self, now: Instant, stream: StreamView<'_>, request: &Request) {
+        if let Some(reward) = &mut self.reward {
+            reward.arrived(now, stream, request);
+        }
         if stream.queued() == 1 {
             self.note(stream);
         }
@@ -78,25 +96,42 @@ impl Policy for Zygaria {
         if let Some(stream) = self.changed.take().and_then(|id| streams.get(id)) {
             self.place(stream);
         }
-        let chosen = self.due(now, streams).or_else(|| self.least_served(streams));
-        chosen.map_or(Pick::Nothing, |id| Pick::Stream(StreamId(id)))
+        match (self.due(now, streams), &mut self.reward) {
+            (None, Some(reward)) => reward.pick(now, streams),
+            (due, _) => {
+                let chosen = due.or_else(|| self.least_served(streams));
+                chosen.map_or(Pick::Nothing, |id| Pick::Stream(StreamId(id)))
+            }
+        }
     }
 
     fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
 
-    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
+    fn dispatched(&mut self, now: Instant, stream: StreamView<'_>) {
+        if let Some(reward) = &mut self.reward {
+            reward.dispatched(now, stream);
+        }
         self.note(stream);
     }
 
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
+    fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
+        if let Some(reward) = &mut self.reward {
+            reward.completed(now, stream, piece);
+        }
         self.note(stream);
     }
 
-    fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
+    fn changed(&mut self, now: Instant, stream: StreamView<'_>) {
+        if let Some(reward) = &mut self.reward {
+            reward.changed(now, stream);
+        }
         self.note(stream);
     }
 
-    fn removed(&mut self, _now: Instant, stream: StreamId) {
+    fn removed(&mut self, now: Instant, stream: StreamId) {
+        if let Some(reward) = &mut self.reward {
+            reward.removed(now, stream);
+        }
         self.changed = self.changed.filter(|changed| *changed != stream);
         self.deadlines.remove(stream.0);
         self.usage.remove(stream.0);

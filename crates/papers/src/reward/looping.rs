@@ -17,11 +17,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            decides for good. The estimator is not to blame: with services in place of responses it \
            is the same, for the cost that is learned is the one that service has changed. Without \
            learning there is no loop: proportional, and time shares over one price, end the same \
-           from both starts, at a small part of the throughput; that is what the loop wins.",
+           from both starts (ours is asked after ten minutes), at a small part of the throughput; \
+           that is what the loop wins.",
     measure,
 };
 
 const SECONDS: u64 = 80;
+/// Of ours: ten minutes, of which the last tenth counts.
+pub(super) const OURS_SECONDS: u64 = 600;
 /// From here on shares count: the cache has been turned over six times.
 const SETTLED: u64 = 40;
 /// Of each workload, in lines; all are as likely.
@@ -33,11 +36,11 @@ const SIZES: [usize; 5] = [400, 500, 550, 800, 1000];
 const LINE: u64 = setup::REQUEST_BYTES;
 
 /// Time by weight where each request has the same price, whatever it took.
-fn one_price() -> Scheduler {
+fn one_price(cost_model: &'static str) -> Scheduler {
     let mut cost = CostParameters::default();
     let price = Price { each: Duration::from_millis(1), ..Price::default() };
     cost.prices[..2].fill(price);
-    Scheduler { cost_model: "priced", cost, ..Scheduler::plain("disktime") }
+    Scheduler { cost_model, cost, ..Scheduler::plain("disktime") }
 }
 
 /// A cache that has had all of one workload's lines.
@@ -52,45 +55,74 @@ fn warm(lines: usize, stream: u64) -> Cached {
 }
 
 /// The same from two starts: the cache is warm for A, for B.
-struct Starts {
+pub(super) struct Starts {
     name: &'static str,
-    outcomes: [Outcome; 2],
+    /// Shares count in these seconds.
+    counted: [u64; 2],
+    pub(super) outcomes: [Outcome; 2],
 }
 
 impl Starts {
     fn new(name: &'static str, scheduler: Scheduler, lines: usize, seed: u64) -> Self {
+        Self::counting(name, scheduler, lines, seed, [SETTLED, SECONDS])
+    }
+
+    fn counting(
+        name: &'static str,
+        scheduler: Scheduler,
+        lines: usize,
+        seed: u64,
+        counted: [u64; 2],
+    ) -> Self {
         let bytes = WORKING_SET * LINE;
         let loads = ["A", "B"].map(|name| Load { bytes, ..Load::reads(name, 100) });
         let run = |start| {
             let array = setup::tiers(warm(lines, start), seed);
-            setup::run(scheduler, array, &loads, SECONDS, seed)
+            setup::run(scheduler, array, &loads, counted[1], seed)
         };
-        Self { name, outcomes: [run(0), run(1)] }
+        Self { name, counted, outcomes: [run(0), run(1)] }
+    }
+
+    /// Ours, for ten minutes.
+    pub(super) fn ours(name: &'static str, cost_model: &'static str, seed: u64) -> Self {
+        let ten_minutes = [OURS_SECONDS - OURS_SECONDS / 10, OURS_SECONDS];
+        Self::counting(name, one_price(cost_model), SMALL, seed, ten_minutes)
     }
 
     /// By how many points A's share of all requests depends on the start.
-    fn apart(&self) -> f64 {
-        let [for_a, for_b] = self.outcomes.each_ref().map(|it| share(it, SETTLED, SECONDS));
+    pub(super) fn apart(&self) -> f64 {
+        let [from, to] = self.counted;
+        let [for_a, for_b] = self.outcomes.each_ref().map(|it| share(it, from, to));
         (for_a - for_b).abs()
     }
 
     /// IOPS of both workloads, over both starts.
     fn total(&self) -> f64 {
-        let of = |outcome, stream| setup::iops(outcome, stream, SETTLED, SECONDS);
+        let [from, to] = self.counted;
+        let of = |outcome, stream| setup::iops(outcome, stream, from, to);
         let both = |outcome| of(outcome, 0) + of(outcome, 1);
         f64::midpoint(both(&self.outcomes[0]), both(&self.outcomes[1]))
     }
 
-    fn panel(&self) -> Panel {
+    pub(super) fn panel(&self) -> Panel {
         let named = self.outcomes.iter().zip(["warm for A", "warm for B"]);
         Panel {
             title: format!("{}: A's share of requests", self.name),
             marks: Marks::Lines,
             x: Axis::linear("time (s)"),
             y: Axis::linear("share (%)"),
-            series: named.map(|(outcome, start)| Series::new(start, course(outcome))).collect(),
+            series: named
+                .map(|(outcome, start)| Series::new(start, self.course(outcome)))
+                .collect(),
             level: None,
         }
+    }
+
+    /// A's share in each fortieth of the run.
+    fn course(&self, outcome: &Outcome) -> Vec<(f64, f64)> {
+        let step = self.counted[1] / 40;
+        let starts = (0..40).map(|at| at * step);
+        starts.map(|at| (at as f64 + step as f64 / 2.0, share(outcome, at, at + step))).collect()
     }
 }
 
@@ -98,7 +130,8 @@ fn measure(seed: u64) -> Sample {
     let starts = |name, scheduler| Starts::new(name, scheduler, SMALL, seed);
     let plain = |name| starts(name, Scheduler::plain(name));
     let loops = [plain("reward"), plain("reward-service")];
-    let calm = [plain("proportional"), starts("disktime, one price", one_price())];
+    let ours = Starts::ours("disktime, one price, ten minutes", setup::OURS, seed);
+    let calm = [plain("proportional"), ours];
     let name = |of: &Starts| format!("{}: A's share, warm for A less warm for B, points", of.name);
     let mut checks: Vec<Check> =
         loops.iter().map(|of| Check::at_least(name(of), of.apart(), 50.0)).collect();
@@ -114,7 +147,9 @@ fn measure(seed: u64) -> Sample {
     let both = sweep[0].last().map_or(0.0, |(_, starts)| starts.apart());
     checks.push(Check::deviation("reward, both working sets fit: the same, points", both, 2.0));
     let all = loops.iter().chain(&calm).chain(sweep.iter().flatten().map(|(_, of)| of));
-    let outcomes: Vec<&Outcome> = all.flat_map(|of| &of.outcomes).collect();
+    let all: Vec<&Starts> = all.collect();
+    let seconds: u64 = all.iter().map(|of| 2 * of.counted[1]).sum();
+    let outcomes: Vec<&Outcome> = all.iter().flat_map(|of| &of.outcomes).collect();
     checks.push(setup::kept(&outcomes));
     let by_size = Panel {
         title: "What the start is worth, by the cache's size".to_owned(),
@@ -131,19 +166,11 @@ fn measure(seed: u64) -> Sample {
         level: None,
     };
     let courses = loops.iter().chain(&calm).map(Starts::panel);
-    Sample {
-        seconds: (outcomes.len() as u64 * SECONDS) as f64,
-        panels: courses.chain([by_size]).collect(),
-        checks,
-    }
+    Sample { seconds: seconds as f64, panels: courses.chain([by_size]).collect(), checks }
 }
 
 /// A's part of all requests, in per cent.
 fn share(outcome: &Outcome, from: u64, to: u64) -> f64 {
     let [a, b] = [0, 1].map(|stream| setup::iops(outcome, stream, from, to));
     a / (a + b) * 100.0
-}
-
-fn course(outcome: &Outcome) -> Vec<(f64, f64)> {
-    (0..SECONDS / 2).map(|at| (2.0 * at as f64 + 1.0, share(outcome, 2 * at, 2 * at + 2))).collect()
 }

@@ -2,8 +2,8 @@
 
 use crate::chart::Series;
 use crate::experiment::Check;
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::{Contract, Duration, Instant};
+use disktime_sim::core::cost::{CostParameters, Price};
+use disktime_sim::core::{Contract, Duration, Instant, Share, TierTimes};
 use disktime_sim::model::Device;
 use disktime_sim::model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_sim::model::tiered::{Placement, Tiered};
@@ -14,6 +14,8 @@ use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
 pub(super) const SSD: Duration = Duration::from_micros(200);
 /// Mean service of the slow tier (§4).
 pub(super) const HD: Duration = Duration::from_millis(10);
+/// Both.
+pub(super) const TIERS: TierTimes = TierTimes { fast: SSD, slow: HD };
 /// Requests at the array: not stated. From 24 to 100 tables and figures come out alike but for a row
 /// of table 2: at weights 2:1 and hit ratio 0.2 the slots of B are few enough to leave the disk idle,
 /// and of 116 IOPS it gets 98, 101, 103, 105, 106 at 24, 32, 48, 64, 100.
@@ -21,10 +23,10 @@ pub(super) const DEPTH: u32 = 64;
 /// "A backlog of 100 requests at all times" (§4): what waits and what the array has.
 const BACKLOG: u32 = 100 + DEPTH;
 /// Bytes of a request; the paper's have no size that counts.
-pub(super) const REQUEST_BYTES: u64 = 4096;
+pub(crate) const REQUEST_BYTES: u64 = 4096;
 /// Each stream has a region of the device of its own.
 pub(super) const REGION_BYTES: u64 = 1 << 38;
-const CAPACITY_BYTES: u64 = 1 << 40;
+const CAPACITY_BYTES: u64 = 1 << 41;
 /// Of the metrics.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
 
@@ -70,6 +72,7 @@ pub(super) fn tiers(placement: impl Placement + 'static, seed: u64) -> Box<dyn D
 pub(super) struct Load {
     pub(super) name: &'static str,
     pub(super) weight: u32,
+    pub(super) reserve: Share,
     /// Bytes of its region that it uses.
     pub(super) bytes: u64,
     /// Second of the start, and reads per thousand from then on.
@@ -79,7 +82,8 @@ pub(super) struct Load {
 impl Load {
     /// Reads all over its region.
     pub(super) fn reads(name: &'static str, weight: u32) -> Self {
-        Self { name, weight, bytes: REGION_BYTES, reads: vec![(0, 1000)] }
+        let reserve = Share::ZERO;
+        Self { name, weight, reserve, bytes: REGION_BYTES, reads: vec![(0, 1000)] }
     }
 
     fn plan(&self, index: u64, seed: u64) -> StreamPlan {
@@ -95,7 +99,7 @@ impl Load {
         let phases = Phases::new(phases.collect(), seed, self.name, Instant::ZERO);
         StreamPlan {
             name: self.name.to_owned(),
-            contract: Contract { weight: self.weight, ..Contract::default() },
+            contract: Contract { weight: self.weight, ..Contract::reserving(self.reserve) },
             base: 0,
             extent: None,
             traffic: phases.expect("the paper's loads make sense").into(),
@@ -120,6 +124,26 @@ impl Scheduler {
     }
 }
 
+/// The cost model of our own scheduler where it shall be exact: prices stated for each workload.
+/// `reward-learned` has the same over learned ones.
+pub(super) const OURS: &str = "priced";
+
+/// What a request takes when its workload runs alone at the array's best depth: what the busier tier
+/// takes for it.
+pub(super) fn price(hits_percent: u32) -> Price {
+    let hits = Share::from_percent(hits_percent).expect("a part of the whole");
+    Price { each: TIERS.cost(hits), ..Price::default() }
+}
+
+/// `disktime` over a cost model, for workloads that hit with so many per cent.
+pub(super) fn ours(cost_model: &'static str, hits: &[u32]) -> Scheduler {
+    let mut cost = CostParameters::default();
+    for (price, hits) in cost.prices.iter_mut().zip(hits) {
+        *price = self::price(*hits);
+    }
+    Scheduler { cost_model, cost, ..Scheduler::plain("disktime") }
+}
+
 /// Runs loads side by side.
 pub(super) fn run(
     scheduler: Scheduler,
@@ -128,7 +152,18 @@ pub(super) fn run(
     seconds: u64,
     seed: u64,
 ) -> Outcome {
-    let plan = Plan {
+    simulate(plan(scheduler, device, loads, seconds, seed)).expect("the paper's plans can be run")
+}
+
+/// Loads side by side, to be run.
+pub(super) fn plan(
+    scheduler: Scheduler,
+    device: Box<dyn Device>,
+    loads: &[Load],
+    seconds: u64,
+    seed: u64,
+) -> Plan {
+    Plan {
         device,
         profile: None,
         policy: scheduler.policy.to_owned(),
@@ -141,8 +176,7 @@ pub(super) fn run(
         duration: Duration::from_secs(seconds),
         window: WINDOW,
         decisions: None,
-    };
-    simulate(plan).expect("the paper's plans can be run")
+    }
 }
 
 /// Requests per second of a stream from one second to another.

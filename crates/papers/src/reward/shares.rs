@@ -5,8 +5,6 @@ use super::table2::{ROWS, Row, rates};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
-use disktime_sim::core::Duration;
-use disktime_sim::core::cost::{CostParameters, Price};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-shares",
@@ -22,21 +20,8 @@ const SECONDS: u64 = 40;
 /// Rows of equal weights.
 const EQUAL: usize = 4;
 
-/// What a request takes when its workload runs alone at the array's best depth: what the busier tier
-/// takes for it.
-fn price(hits_percent: u32) -> Price {
-    let part = |tier: Duration, percent: u32| {
-        Duration::from_nanos(tier.as_nanos() * u64::from(percent) / 100)
-    };
-    let each = part(setup::SSD, hits_percent).max(part(setup::HD, 100 - hits_percent));
-    Price { each, ..Price::default() }
-}
-
 fn priced(policy: &'static str, row: &Row) -> Scheduler {
-    let mut cost = CostParameters::default();
-    cost.prices[0] = price(100);
-    cost.prices[1] = price(row.hits);
-    Scheduler { cost_model: "priced", cost, ..Scheduler::plain(policy) }
+    Scheduler { policy, ..setup::ours("priced", &[100, row.hits]) }
 }
 
 fn measure(seed: u64) -> Sample {

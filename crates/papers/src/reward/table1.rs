@@ -22,11 +22,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const SECONDS: u64 = 60;
 /// Of the prototype: lost. Deeper, both devices are always busy and weights show less than printed.
-const DEPTH: u32 = 16;
+pub(super) const DEPTH: u32 = 16;
 /// 4,033, 4,040 and 4,036 IOPS together where all is hits.
 const SSD: Duration = Duration::from_micros(250);
 /// IOPS of A by those of B, as printed; rows as in table 2.
-const PUBLISHED: [f64; 12] = [41.4, 23.7, 9.6, 0.98, 31.2, 17.7, 7.3, 0.51, 46.6, 26.0, 11.0, 2.0];
+pub(super) const PUBLISHED: [f64; 12] =
+    [41.4, 23.7, 9.6, 0.98, 31.2, 17.7, 7.3, 0.51, 46.6, 26.0, 11.0, 2.0];
 
 fn array(row: &Row, seed: u64) -> Box<dyn Device> {
     let disk = DiskSpec { order: Order::Fcfs, ..nearline_7200() };

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use disktime_core::Kind;
+use disktime_model::Op;
+use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, blocks};
 use crate::buffers::{ALIGN, Buffer};
@@ -35,8 +37,18 @@ pub trait Medium {
     fn free(&mut self, job: u32, extent: Range<u64>, how: Free, io: &mut Io<'_>) -> u32;
     /// Makes what was written by the disk at this place durable. Answers as [`free`](Self::free).
     fn sync(&mut self, job: u32, disk: u32, io: &mut Io<'_>) -> u32;
+    /// Brings an extent nearer, for the disk at this place. Answers as [`free`](Self::free).
+    fn cache(&mut self, _job: u32, _disk: u32, _extent: Range<u64>, _io: &mut Io<'_>) -> u32 {
+        0
+    }
     /// Whether writes can be durable by themselves.
     fn durable(&self) -> bool;
+    /// As [`BackEnd::errand`].
+    fn errand(&mut self) -> Option<Range<u64>> {
+        None
+    }
+    /// As [`BackEnd::parts`].
+    fn parts(&self, _op: Op, _parts: &mut Vec<(Tier, Op)>) {}
     /// As [`BackEnd::heard`].
     fn heard(&mut self, _what: u32, _done: (Keep, i32), _io: &mut Io<'_>) {}
     /// An operation that is over, if the ring doesn't tell, with its result as the ring would
@@ -73,6 +85,18 @@ pub enum Free {
     ZeroInPlace,
     /// Only room.
     Allocate,
+}
+
+impl Free {
+    /// As for fallocate(2).
+    pub(super) fn mode(self) -> i32 {
+        let how = match self {
+            Self::Trim | Self::Zero => libc::FALLOC_FL_PUNCH_HOLE,
+            Self::ZeroInPlace => libc::FALLOC_FL_ZERO_RANGE,
+            Self::Allocate => 0,
+        };
+        libc::FALLOC_FL_KEEP_SIZE | how
+    }
 }
 
 /// A part of a job that is one transfer.
@@ -165,7 +189,7 @@ impl<M: Medium> BlockBackEnd<M> {
             Kind::Zeroes if job.no_hole => self.free(id, job, io, Phase::Body, Free::ZeroInPlace),
             Kind::Zeroes => self.free(id, job, io, Phase::Body, Free::Zero),
             Kind::Flush => self.sync(id, job, io),
-            Kind::Cache => Step::Done(Ok(())),
+            Kind::Cache => self.cache(id, job, io),
         }
     }
 
@@ -225,6 +249,15 @@ impl<M: Medium> BlockBackEnd<M> {
         let start = disk.base + job.offset;
         job.stage.phase = phase;
         job.stage.pending = self.media[disk.medium].free(id, start..start + job.bytes, how, io);
+        if job.stage.pending == 0 { self.next_phase(id, job, io) } else { Step::Pending }
+    }
+
+    fn cache(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        let disk = &self.disks[job.disk as usize];
+        let start = disk.base + job.offset;
+        let extent = start..start + job.bytes;
+        job.stage.phase = Phase::Body;
+        job.stage.pending = self.media[disk.medium].cache(id, job.disk, extent, io);
         if job.stage.pending == 0 { self.next_phase(id, job, io) } else { Step::Pending }
     }
 
@@ -400,6 +433,16 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
 
     fn abilities(&self) -> Abilities {
         self.abilities
+    }
+
+    fn errand(&mut self) -> Option<Range<u64>> {
+        self.media.first_mut()?.errand()
+    }
+
+    fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
+        if let Some(medium) = self.media.first() {
+            medium.parts(op, parts);
+        }
     }
 }
 

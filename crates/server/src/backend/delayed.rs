@@ -1,6 +1,10 @@
 //! A back end that takes its time: every job waits before it begins.
 
+use std::ops::Range;
 use std::time::Duration;
+
+use disktime_model::Op;
+use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, Io, Job, Step};
 use crate::ring::{Keep, Token};
@@ -60,5 +64,13 @@ impl BackEnd for Delayed {
 
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
+    }
+
+    fn errand(&mut self) -> Option<Range<u64>> {
+        self.inner.errand()
+    }
+
+    fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
+        self.inner.parts(op, parts);
     }
 }

@@ -4,6 +4,8 @@
 use std::ops::Range;
 
 use disktime_core::Kind;
+use disktime_model::Op;
+use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::Keep;
@@ -91,5 +93,13 @@ impl BackEnd for Faulty {
 
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
+    }
+
+    fn errand(&mut self) -> Option<Range<u64>> {
+        self.inner.errand()
+    }
+
+    fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
+        self.inner.parts(op, parts);
     }
 }

@@ -117,6 +117,16 @@ impl OneFile {
         Ok(Self { files, direct, size, block_device })
     }
 
+    /// The file itself, whether I/O on it is direct, and whether holes can be punched into it.
+    ///
+    /// # Panics
+    /// If it is several.
+    pub(super) fn into_parts(self) -> (Arc<File>, bool, bool) {
+        assert_eq!(self.files.members.len(), 1, "stripes are no one file");
+        let frees = self.files.can_free();
+        (Arc::clone(&self.files.members[0]), self.direct, frees)
+    }
+
     /// Opens several as one device of stripes: as [`open`](Self::open), but each must be there.
     ///
     /// # Errors
@@ -235,12 +245,7 @@ impl Medium for Files {
     }
 
     fn free(&mut self, job: u32, extent: Range<u64>, how: Free, io: &mut Io<'_>) -> u32 {
-        let mode = libc::FALLOC_FL_KEEP_SIZE
-            | match how {
-                Free::Trim | Free::Zero => libc::FALLOC_FL_PUNCH_HOLE,
-                Free::ZeroInPlace => libc::FALLOC_FL_ZERO_RANGE,
-                Free::Allocate => 0,
-            };
+        let mode = how.mode();
         let mut step = 0;
         for member in 0..self.members.len() {
             let on = self.stripes.on(member, &extent);

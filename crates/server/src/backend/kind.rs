@@ -13,8 +13,8 @@ const CHUNK_MAX: u64 = 64 << 20;
 const MEMBERS_MAX: usize = 32;
 
 const KNOWN: &str = "use `memory`; `file:PATH` of a directory, a regular file or a block device; \
-                     `raid0:PATH,PATH` of files and block devices; `nbd://HOST:PORT/EXPORT` or \
-                     `nbd+unix:///EXPORT?socket=PATH`";
+                     `raid0:PATH,PATH` of files and block devices; `tiered:FAST,SLOW`, each a file or \
+                     block device; `nbd://HOST:PORT/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`";
 
 /// The back ends there are. Parses from the key `back_end`; other keys add the rest.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +30,13 @@ pub enum BackEndKind {
         members: Vec<PathBuf>,
         /// Bytes of a turn.
         chunk: u64,
+    },
+    /// Extents of a slow regular file or block device, the hottest of them on a fast one.
+    Tiered {
+        /// The fast tier.
+        fast: PathBuf,
+        /// The slow tier.
+        slow: PathBuf,
     },
     /// Extents of an NBD server's export.
     Nbd {
@@ -52,6 +59,9 @@ impl BackEndKind {
                 let members: Vec<_> = members.iter().map(|path| path.to_string_lossy()).collect();
                 format!("raid0:{} in chunks of {chunk} bytes", members.join(",")).into()
             }
+            Self::Tiered { fast, slow } => {
+                format!("tiered:{},{}", fast.to_string_lossy(), slow.to_string_lossy()).into()
+            }
             Self::Nbd { uri, .. } => uri.to_string().into(),
         }
     }
@@ -65,7 +75,14 @@ impl std::str::FromStr for BackEndKind {
             None if text == "memory" => Ok(Self::Memory),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
             Some(("raid0", paths)) => {
-                Ok(Self::Raid0 { members: members(paths)?, chunk: CHUNK_DEFAULT })
+                let members = members("raid0", paths, MEMBERS_MAX)?;
+                Ok(Self::Raid0 { members, chunk: CHUNK_DEFAULT })
+            }
+            Some(("tiered", paths)) => {
+                let mut tiers = members("tiered", paths, 2)?.into_iter();
+                let next =
+                    |tiers: &mut std::vec::IntoIter<PathBuf>| tiers.next().expect("two paths");
+                Ok(Self::Tiered { fast: next(&mut tiers), slow: next(&mut tiers) })
             }
             Some(("nbd" | "nbd+unix", _)) => {
                 let uri = text.parse::<Uri>().map_err(|error| error.to_string())?;
@@ -76,10 +93,11 @@ impl std::str::FromStr for BackEndKind {
     }
 }
 
-fn members(paths: &str) -> Result<Vec<PathBuf>, String> {
+fn members(kind: &str, paths: &str, most: usize) -> Result<Vec<PathBuf>, String> {
     let members: Vec<PathBuf> = paths.split(',').map(|path| path.trim().into()).collect();
-    if !(2..=MEMBERS_MAX).contains(&members.len()) || members.iter().any(|path| *path == *"") {
-        return Err(format!("raid0 has 2 to {MEMBERS_MAX} paths with commas between them"));
+    if !(2..=most).contains(&members.len()) || members.iter().any(|path| *path == *"") {
+        let range = if most == 2 { "2".to_owned() } else { format!("2 to {most}") };
+        return Err(format!("{kind} has {range} paths with commas between them"));
     }
     for (at, path) in members.iter().enumerate() {
         if members[..at].contains(path) {

@@ -1,7 +1,11 @@
 //! A back end that tells what reached the device: each job's begin and end, in their order.
 
 use crossbeam_channel::{Sender, TrySendError};
+use std::ops::Range;
+
 use disktime_core::Kind;
+use disktime_model::Op;
+use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::Keep;
@@ -92,5 +96,13 @@ impl BackEnd for Traced {
 
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
+    }
+
+    fn errand(&mut self) -> Option<Range<u64>> {
+        self.inner.errand()
+    }
+
+    fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
+        self.inner.parts(op, parts);
     }
 }

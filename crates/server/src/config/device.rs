@@ -4,12 +4,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use disktime_core::{Config as Engine, Duration, Share};
-use disktime_model::preset::{self, Preset};
+use disktime_model::preset;
 use serde::Deserialize;
 
 use super::quantity::parse_span;
 use super::{ConfigError, VdiskConfig, check_name, parse_size, share, value};
 use crate::backend::{BackEndKind, check_chunk};
+use crate::emulate::Emulate;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
 
 /// All virtual disks of one memory back end together, in bytes.
@@ -21,6 +22,8 @@ const HORIZONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::
 const LEARNER: &str = "learned";
 /// Connections to one server.
 const CONNECTIONS_MAX: u32 = 16;
+/// What moving extents between tiers may take at most, unless `promotion` says otherwise: 10 %.
+const PROMOTION: Share = Share::from_percent(10).expect("a part of the whole");
 
 /// A device and its virtual disks.
 #[derive(Clone, Debug)]
@@ -30,7 +33,10 @@ pub struct DeviceConfig {
     /// What stores its bytes.
     pub back_end: BackEndKind,
     /// The timing model in front of it.
-    pub emulate: Option<&'static Preset>,
+    pub emulate: Option<Emulate>,
+    /// Of tiers, the most disk time that moving extents between them may take, as a share; zero if
+    /// none are moved.
+    pub promotion: Share,
     /// A file that says what it does, as `disktime device profile` saves it.
     pub profile: Option<PathBuf>,
     /// A name in the core's registry of policies.
@@ -66,7 +72,13 @@ impl DeviceConfig {
     /// The emulated device's size in bytes.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
-        self.emulate.map(|preset| (preset.build)(0).capacity_bytes())
+        self.emulate.map(Emulate::capacity_bytes)
+    }
+
+    /// Whether extents are moved between tiers.
+    #[must_use]
+    pub fn promotes(&self) -> bool {
+        matches!(self.back_end, BackEndKind::Tiered { .. }) && self.promotion != Share::ZERO
     }
 
     /// Room for virtual disks as far as the configuration alone says.
@@ -91,11 +103,12 @@ impl DeviceConfig {
 
     /// Everything but the name and the virtual disks, to see whether it differs.
     pub(crate) fn settings(&self) -> impl PartialEq + use<> {
-        let emulate = self.emulate.map(|preset| preset.name);
+        let emulate = self.emulate.map(Emulate::name);
         let names = (self.policy.clone(), self.cost_model.clone());
         let files = (self.back_end.clone(), self.profile.clone());
         let looks = (self.quick_profile, self.queue_depth);
-        (files, emulate, names, self.horizon, looks, self.headroom)
+        let shares = (self.headroom, self.promotion);
+        (files, emulate, names, self.horizon, looks, shares)
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -137,9 +150,11 @@ pub(super) struct DeviceTable {
     back_end: String,
     chunk: Option<String>,
     connections: Option<u32>,
+    promotion: Option<String>,
     emulate: Option<String>,
     profile: Option<PathBuf>,
     policy: Option<String>,
+    slack: Option<String>,
     cost_model: Option<String>,
     horizon: Option<String>,
     queue_depth: Option<u32>,
@@ -152,28 +167,31 @@ impl DeviceTable {
         let key = |key: &str| format!("device {}: {key}", self.name);
         check_name("device", &self.name)?;
         let back_end = self.check_back_end()?;
-        let emulate = self.emulate.as_deref().map(|name| {
-            let known = || preset::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();
-            preset::find(name).ok_or_else(|| {
-                value(
-                    &key("emulate"),
-                    name,
-                    format!("no such preset; there are: {}", known().join(", ")),
-                )
-            })
-        });
-        let emulate = emulate.transpose()?;
+        let tiers = matches!(back_end, BackEndKind::Tiered { .. });
+        let emulated = |text| emulate(text, tiers).map_err(|why| value(&key("emulate"), text, why));
+        let emulate = self.emulate.as_deref().map(emulated).transpose()?;
+        let promotion = share(&key("promotion"), self.promotion.as_deref(), PROMOTION)?;
+        if let Some(text) = self.promotion.as_deref().filter(|_| !tiers) {
+            let why = "only a `tiered:` back end promotes extents: leave it out";
+            return Err(value(&key("promotion"), text, why.to_owned()));
+        }
         let policy = self.policy.clone().unwrap_or_else(|| Engine::default().policy.to_owned());
         if disktime_core::policy::find(&policy).is_none() {
             let error = disktime_core::ConfigError::UnknownPolicy(policy.clone());
             return Err(value(&key("policy"), &policy, error.to_string()));
         }
+        let policy = match self.slack.as_deref() {
+            None => policy,
+            Some(text) => {
+                slack(text, &policy).map_err(|why| value(&key("slack"), text, why))?.to_owned()
+            }
+        };
         let horizon = self
             .horizon
             .as_deref()
             .map(|text| horizon(text).map_err(|why| value(&key("horizon"), text, why)));
         let horizon = horizon.transpose()?;
-        let most = emulate.map_or(1024, |preset| (preset.build)(0).queue_depth());
+        let most = emulate.map_or(1024, Emulate::queue_depth);
         let queue_depth = self.queue_depth.unwrap_or(1);
         if !(1..=most).contains(&queue_depth) {
             let text = queue_depth.to_string();
@@ -203,6 +221,7 @@ impl DeviceTable {
             quick_profile: self.quick_profile.unwrap_or(looks),
             back_end,
             emulate,
+            promotion,
             profile: self.profile.clone(),
             policy,
             cost_model,
@@ -238,6 +257,38 @@ impl DeviceTable {
             *connections = Some(count);
         }
         Ok(back_end)
+    }
+}
+
+/// What to emulate: a preset, or one for each of the tiers.
+fn emulate(text: &str, tiers: bool) -> Result<Emulate, String> {
+    let find = |name: &str| {
+        let known = || preset::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();
+        preset::find(name.trim())
+            .ok_or_else(|| format!("no such preset; there are: {}", known().join(", ")))
+    };
+    match (tiers, text.split_once(',')) {
+        (true, Some((fast, slow))) => Ok(Emulate::Tiers { fast: find(fast)?, slow: find(slow)? }),
+        (true, None) => {
+            Err("tiers are emulated one by one: name two presets, the fast tier's and \
+                             the slow one's, with a comma between them"
+                .to_owned())
+        }
+        (false, Some(_)) => Err("only a `tiered:` back end has two presets".to_owned()),
+        (false, None) => find(text).map(Emulate::One),
+    }
+}
+
+/// The policy that orders slack so.
+fn slack(text: &str, policy: &str) -> Result<&'static str, String> {
+    match (text, policy) {
+        ("usage", "zygaria") => Ok("zygaria"),
+        ("reward", "zygaria") => Ok("zygaria-reward"),
+        ("usage" | "reward", _) => Err(format!(
+            "policy {policy} has no such rule, only `zygaria` has; the shares of time of `disktime` \
+             reward cheap requests by themselves: leave it out"
+        )),
+        _ => Err("slack goes by `usage` or in the order of `reward`".to_owned()),
     }
 }
 

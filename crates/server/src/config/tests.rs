@@ -75,6 +75,16 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("\"memory\"", "\"raid0:/a\"", "back_end = \"raid0:/a\": raid0 has 2 to 32 paths"),
         ("\"memory\"", "\"raid0:/a,/b,/a\"", "/a is named twice"),
         ("\"memory\"", "\"memory\"\nchunk = \"64KiB\"", "only a `raid0:` back end has chunks"),
+        ("\"memory\"", "\"tiered:/a\"", "back_end = \"tiered:/a\": tiered has 2 paths"),
+        ("\"memory\"", "\"tiered:/a,/b,/c\"", "tiered has 2 paths with commas between them"),
+        ("\"memory\"", "\"tiered:/a,/a\"", "/a is named twice"),
+        ("\"memory\"", "\"tiered:/a,/b\"", "tiers are emulated one by one: name two presets"),
+        ("\"deskstar-34gxp\"", "\"exp-ssd,exp\"", "only a `tiered:` back end has two presets"),
+        (
+            "\"memory\"",
+            "\"memory\"\npromotion = \"5%\"",
+            "promotion = \"5%\": only a `tiered:` back end promotes extents",
+        ),
         (
             "\"memory\"",
             "\"raid0:/a,/b\"\nchunk = \"6000B\"",
@@ -98,6 +108,16 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("headroom = \"5%\"", "cost_model = \"best\"", "known are: fixed"),
         (
             "headroom = \"5%\"",
+            "slack = \"reward\"",
+            "policy disktime has no such rule, only `zygaria`",
+        ),
+        (
+            "headroom = \"5%\"",
+            "policy = \"zygaria\"\nslack = \"last\"",
+            "slack = \"last\": slack goes by `usage` or in the order of `reward`",
+        ),
+        (
+            "headroom = \"5%\"",
             "horizon = \"350\"",
             "device disk: horizon = \"350\": a time is a whole number and a unit",
         ),
@@ -115,12 +135,37 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
 }
 
 #[test]
+fn slack_in_rewards_order_is_a_policy() {
+    for (slack, policy) in [("usage", "zygaria"), ("reward", "zygaria-reward")] {
+        let keys = format!("policy = \"zygaria\"\nslack = \"{slack}\"");
+        let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", &keys, 1)).unwrap();
+        assert_eq!(config.devices[0].policy, policy);
+    }
+}
+
+#[test]
 fn a_horizon_says_how_long() {
     for (text, millis) in [("1ms", 1), ("350ms", 350), ("10s", 10_000)] {
         let text = GOOD.replacen("headroom = \"5%\"", &format!("horizon = \"{text}\""), 1);
         let horizon = Config::parse(&text).unwrap().devices[0].horizon;
         assert_eq!(horizon, Some(Duration::from_millis(millis)));
     }
+}
+
+#[test]
+fn tiers_say_where_they_are_and_what_moving_may_take() {
+    let tiered = |more: &str| {
+        let text = GOOD.replacen("\"memory\"", &format!("\"tiered:/fast, /slow\"{more}"), 1);
+        let text = text.replacen("\"deskstar-34gxp\"", "\"exp-ssd, exp\"", 1);
+        Config::parse(&text).unwrap().devices.remove(0)
+    };
+    let device = tiered("");
+    let (fast, slow) = ("/fast".into(), "/slow".into());
+    assert_eq!(device.back_end, BackEndKind::Tiered { fast, slow });
+    assert_eq!(device.back_end.identity(), Path::new("tiered:/fast,/slow"));
+    assert_eq!(device.emulate.unwrap().name(), "exp-ssd,exp");
+    assert_eq!((device.promotion.ppm(), device.promotes()), (100_000, true));
+    assert!(!tiered("\npromotion = \"0%\"").promotes());
 }
 
 #[test]

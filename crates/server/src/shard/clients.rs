@@ -31,7 +31,10 @@ impl Shard {
         loop {
             let Some(connection) = self.clients.get_mut(client as usize) else { return };
             match connection.next_input() {
-                Input::Request(asked) => self.take(client, Work::new(client, asked)),
+                Input::Request(asked) => {
+                    let vdisk = connection.vdisk;
+                    self.take(client, Work::new(client, vdisk, asked));
+                }
                 Input::Disconnect => connection.state = State::Closing,
                 Input::Violation => self.lose(client),
                 Input::Nothing => break,
@@ -102,7 +105,7 @@ impl Shard {
     /// A request is whole and goes to the engine.
     fn arrive(&mut self, key: u32) {
         let work = &mut self.operations[key as usize];
-        let vdisk = self.clients[work.client as usize].vdisk;
+        let vdisk = work.vdisk;
         let checked = work.asked.checked;
         let request = Request {
             id: RequestId(key),
@@ -167,7 +170,7 @@ impl Shard {
 }
 
 impl Work {
-    fn new(client: u32, asked: Asked) -> Self {
+    fn new(client: u32, vdisk: u32, asked: Asked) -> Self {
         let kind = match asked.checked.operation {
             Operation::Read { .. } => Kind::Read,
             Operation::Write { .. } => Kind::Write,
@@ -176,7 +179,7 @@ impl Work {
             Operation::WriteZeroes { .. } => Kind::Zeroes,
             Operation::Flush | Operation::Nothing | Operation::Disconnect => Kind::Flush,
         };
-        Self { client, asked, kind, buffer: None, error: None, arrived: false }
+        Self { client, vdisk, asked, kind, buffer: None, error: None, arrived: false }
     }
 
     /// Where its data are in its buffer: as far into the first block as on the virtual disk.

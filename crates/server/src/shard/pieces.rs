@@ -2,6 +2,7 @@
 
 use disktime_core::{Completion, Dispatch, Kind, Outcome};
 use disktime_model::Op;
+use disktime_model::tiered::Tier;
 use disktime_nbd::NbdError;
 
 use super::{Flight, Shard, name};
@@ -15,7 +16,7 @@ impl Shard {
     /// The device begins a piece.
     pub(super) fn start(&mut self, dispatch: &Dispatch) {
         let work = &mut self.operations[dispatch.request.0 as usize];
-        let vdisk = self.clients[work.client as usize].vdisk;
+        let vdisk = work.vdisk;
         let offset = dispatch.offset - self.vdisks[vdisk as usize].base;
         let place = work.place();
         if work.kind == Kind::Read && work.buffer.is_none() {
@@ -28,9 +29,13 @@ impl Shard {
         job.buffer = work.buffer.clone();
         let key = name(self.flights.vacant_key());
         let timed = self.emulator.is_none();
-        if let Some(emulator) = &mut self.emulator {
-            let Dispatch { offset, bytes, .. } = *dispatch;
-            emulator.start(clock::now(), key, Op { kind: job.kind, offset, bytes, fua: job.fua });
+        let Dispatch { offset, bytes, .. } = *dispatch;
+        let op = Op { kind: job.kind, offset, bytes, fua: job.fua };
+        self.emulate(key, op);
+        if matches!(op.kind, Kind::Read | Kind::Write) && !self.parts.is_empty() {
+            let stats = &self.vdisks[vdisk as usize].stats;
+            let hit = self.parts.iter().all(|(tier, _)| *tier == Tier::Fast);
+            add(if hit { &stats.hits } else { &stats.misses }, 1);
         }
         let flight = Flight {
             operation: dispatch.request.0,
@@ -42,6 +47,15 @@ impl Shard {
         };
         self.flights.insert(flight);
         self.begin(key);
+    }
+
+    /// The timing model, if there is one, begins an operation where its parts are now.
+    fn emulate(&mut self, key: u32, op: Op) {
+        self.parts.clear();
+        self.back_end.parts(op, &mut self.parts);
+        if let Some(emulator) = &mut self.emulator {
+            emulator.start(clock::now(), key, op, &self.parts);
+        }
     }
 
     /// Hands a flight's job to the back end.
@@ -109,10 +123,7 @@ impl Shard {
             self.pool.give_back(buffer);
         }
         flight.job = Job::new(flight.job.disk, Kind::Flush, 0, 0);
-        if let Some(emulator) = &mut self.emulator {
-            let op = Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
-            emulator.start(clock::now(), key, op);
-        }
+        self.emulate(key, Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false });
         self.begin(key);
     }
 
@@ -151,6 +162,9 @@ impl Shard {
         let charged = view.counters().charged.as_nanos();
         stats.charged_ns.store(charged, std::sync::atomic::Ordering::Relaxed);
         self.publish_cycles(completion.stream);
+        if self.errand_done(key, completion.outcome) {
+            return;
+        }
         match (completion.outcome, error) {
             (Outcome::Done, _) => self.answer(key, Ok(())),
             (_, Some(error)) => self.answer(key, Err((error.to_nbd(), &error.to_string()))),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,12 @@ use disktime_server::ring::{Finished, Ring, Token};
 use tempfile::TempDir;
 
 pub const BLOCK: u64 = 4096;
+/// Names of errands' jobs, from here on.
+const ERRANDS: u32 = 1 << 30;
+/// Their disk: the one after the two that every kind has.
+const MOVER: u32 = 2;
+/// Their pieces' bytes, as the engine cuts background work.
+const PIECE: u64 = 128 << 10;
 
 /// A shard's side of a back end.
 pub struct Rig {
@@ -23,6 +30,11 @@ pub struct Rig {
     pub jobs: BTreeMap<u32, Job>,
     pub done: BTreeMap<u32, (Job, Result<(), DeviceError>)>,
     next: u32,
+    /// The back end's errand: the piece that is under way, and what is left after it.
+    errand: Option<(u32, Job)>,
+    left: Range<u64>,
+    /// Errands that were done.
+    pub moved: u32,
     pub server: Option<Server>,
     pub directory: TempDir,
 }
@@ -35,7 +47,8 @@ impl Rig {
         let mut ring = Ring::new(pool.arena()).unwrap();
         back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
         let (jobs, done) = (BTreeMap::new(), BTreeMap::new());
-        Self { ring, pool, back_end, jobs, done, next: 0, server, directory }
+        let (errand, left, moved) = (None, 0..0, 0);
+        Self { ring, pool, back_end, jobs, done, next: 0, errand, left, moved, server, directory }
     }
 
     /// Begins a job; answers its name.
@@ -50,19 +63,70 @@ impl Rig {
         id
     }
 
+    /// Begins the next piece of an errand, if there is one.
+    fn run_errand(&mut self) -> bool {
+        if self.left.is_empty() {
+            let Some(extent) = self.back_end.errand() else { return false };
+            self.left = extent;
+        }
+        let (start, bytes) = (self.left.start, PIECE.min(self.left.end - self.left.start));
+        self.left.start += bytes;
+        self.errand = Some((ERRANDS, Job::new(MOVER, Kind::Cache, start, bytes)));
+        self.step(ERRANDS, |back_end, job, io| back_end.start(ERRANDS, job, io));
+        true
+    }
+
+    /// Waits until no job and no errand is under way.
+    pub fn rest(&mut self) {
+        self.settle();
+        while self.errand.is_some() {
+            assert!(self.turn(Duration::from_secs(10)), "an errand never ends");
+        }
+    }
+
+    /// Goes on with a job, in the way that is given.
+    fn step(
+        &mut self,
+        id: u32,
+        go_on: impl FnOnce(&mut dyn BackEnd, &mut Job, &mut Io<'_>) -> Step,
+    ) {
+        let errand = self.errand.take_if(|(errand, _)| *errand == id).map(|(_, job)| job);
+        let mut job = errand
+            .or_else(|| self.jobs.remove(&id))
+            .expect("only jobs that are not over go on, and nothing of a job comes after it");
+        let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
+        let step = go_on(&mut *self.back_end, &mut job, &mut io);
+        if id == ERRANDS {
+            self.errand = Some((id, job));
+        } else {
+            self.jobs.insert(id, job);
+        }
+        self.note(id, step);
+    }
+
     pub fn note(&mut self, id: u32, step: Step) {
         if let Step::Done(result) = step {
+            if id == ERRANDS {
+                self.errand = None;
+                match result {
+                    Ok(()) => self.moved += u32::from(self.left.is_empty()),
+                    Err(_) => self.left = 0..0,
+                }
+                return;
+            }
             let job = self.jobs.remove(&id).expect("a job is over once");
             self.done.insert(id, (job, result));
         }
     }
 
     pub fn go_on(&mut self) {
-        while let Some(id) = self.back_end.unblocked() {
-            let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-            let job = self.jobs.get_mut(&id).expect("only jobs that are not over go on");
-            let step = self.back_end.resume(id, job, &mut io);
-            self.note(id, step);
+        loop {
+            while let Some(id) = self.back_end.unblocked() {
+                self.step(id, |back_end, job, io| back_end.resume(id, job, io));
+            }
+            if self.errand.is_some() || !self.run_errand() {
+                return;
+            }
         }
     }
 
@@ -82,14 +146,14 @@ impl Rig {
         self.ring.reap(&mut finished);
         let some = !finished.is_empty();
         for Finished { token, keep, result } in finished {
-            let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
             match token {
-                Token::Job { job: id, step } => {
-                    let job = self.jobs.get_mut(&id).expect("nothing of a job comes after it");
-                    let step = self.back_end.finished(id, step, job, (keep, result), &mut io);
-                    self.note(id, step);
+                Token::Job { job: id, step } => self.step(id, |back_end, job, io| {
+                    back_end.finished(id, step, job, (keep, result), io)
+                }),
+                Token::BackEnd(what) => {
+                    let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
+                    self.back_end.heard(what, (keep, result), &mut io);
                 }
-                Token::BackEnd(what) => self.back_end.heard(what, (keep, result), &mut io),
                 token => panic!("{token:?}"),
             }
             self.go_on();

@@ -1,0 +1,131 @@
+//! Our own: reservations on tiers, while one of those who have them hits less and less.
+
+use super::setup::{self, Load, OURS, Scheduler};
+use crate::chart::{Axis, Marks, Panel, Series};
+use crate::experiment::{Check, Experiment, Sample};
+use disktime_sim::Outcome;
+use disktime_sim::core::Share;
+use disktime_sim::model::tiered::HitRatio;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "reward-falling",
+    title: "Five reservations of 20 %: one tenant's hit ratio falls from 0.9 to 0.1, the others' stay 0.9",
+    note: "Insulation is what a tenant gets by its reservation of what it gets alone. Each hit ratio is \
+           a run of its own, as prices are stated for a run; reward-learned has the same over learned \
+           costs.",
+    measure,
+};
+
+/// Of the tenant that falls, per cent.
+const HITS: [u32; 5] = [90, 70, 50, 30, 10];
+/// Of the others.
+const STEADY: u32 = 90;
+const TENANTS: usize = 5;
+const NAMES: [&str; TENANTS] = ["falling", "steady 1", "steady 2", "steady 3", "steady 4"];
+const RESERVE_PERCENT: u32 = 20;
+/// Seconds that count: from when the array is filled.
+const COUNTED: [u64; 2] = [5, 60];
+
+fn placement(hits: &[u32], seed: u64) -> HitRatio {
+    let ends = (1..).map(|end| end * setup::REGION_BYTES);
+    HitRatio::by_region(ends.zip(hits.iter().map(|percent| percent * 10_000)).collect(), seed)
+}
+
+/// A run at each hit ratio.
+pub(super) struct Runs {
+    /// Seconds that count, to the end.
+    counted: [u64; 2],
+    /// The tenant that falls, alone.
+    alone: [Outcome; HITS.len()],
+    ours: [Outcome; HITS.len()],
+    reward: [Outcome; HITS.len()],
+}
+
+impl Runs {
+    pub(super) fn new(cost_model: &'static str, counted: [u64; 2], seed: u64) -> Self {
+        let run = |scheduler: Scheduler, hits: &[u32]| {
+            let reserve = Share::from_percent(RESERVE_PERCENT).expect("a part of the whole");
+            let load = |name| Load { reserve, ..Load::reads(name, 100) };
+            let loads: Vec<Load> = NAMES[..hits.len()].iter().map(|name| load(name)).collect();
+            let array = setup::tiers(placement(hits, seed), seed);
+            setup::run(scheduler, array, &loads, counted[1], seed)
+        };
+        let hits = |percent| [percent, STEADY, STEADY, STEADY, STEADY];
+        Self {
+            counted,
+            alone: HITS.map(|percent| run(Scheduler::plain("fifo"), &[percent])),
+            ours: HITS.map(|percent| run(setup::ours(cost_model, &hits(percent)), &hits(percent))),
+            reward: HITS.map(|percent| run(Scheduler::plain("reward"), &hits(percent))),
+        }
+    }
+
+    fn iops(&self, outcome: &Outcome, stream: usize) -> f64 {
+        setup::iops(outcome, stream, self.counted[0], self.counted[1])
+    }
+
+    fn total(&self, outcome: &Outcome) -> f64 {
+        (0..TENANTS).map(|stream| self.iops(outcome, stream)).sum()
+    }
+
+    fn insulation(&self, stage: usize, stream: usize) -> f64 {
+        // The others hit as the first does before it falls.
+        let alone = self.iops(&self.alone[if stream == 0 { stage } else { 0 }], 0);
+        let share = f64::from(RESERVE_PERCENT) / 100.0;
+        self.iops(&self.ours[stage], stream) / (share * alone)
+    }
+
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let of_stage = |(stage, percent): (usize, &u32)| {
+            let ratio = f64::from(*percent) / 100.0;
+            let others = (1..TENANTS).map(|stream| self.insulation(stage, stream));
+            let worst = others.fold(f64::INFINITY, f64::min);
+            let total = self.total(&self.ours[stage]) / self.total(&self.reward[stage]);
+            [
+                (format!("hits {ratio}: the others' insulation, the worst of four"), worst),
+                (format!("hits {ratio}: total by reward's"), total),
+            ]
+        };
+        let all = HITS.iter().enumerate().flat_map(of_stage);
+        all.map(|(name, measured)| Check::at_least(name, measured, 0.95)).collect()
+    }
+
+    pub(super) fn outcomes(&self) -> Vec<&Outcome> {
+        self.alone.iter().chain(&self.ours).chain(&self.reward).collect()
+    }
+
+    /// Simulated seconds.
+    pub(super) fn seconds(&self) -> u64 {
+        self.outcomes().len() as u64 * self.counted[1]
+    }
+
+    pub(super) fn panels(&self) -> [Panel; 2] {
+        let by_hits = |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
+            let stages = HITS.iter().enumerate();
+            stages.map(|(stage, hits)| (f64::from(*hits) / 100.0, value(stage))).collect()
+        };
+        let panel = |title: &str, y, series| Panel {
+            title: title.to_owned(),
+            marks: Marks::Lines,
+            x: Axis::linear("hit ratio of the tenant that falls"),
+            y,
+            series,
+            level: None,
+        };
+        let insulated = (0..TENANTS).map(|stream| {
+            Series::new(NAMES[stream], by_hits(&|stage| self.insulation(stage, stream)))
+        });
+        let totals = [("disktime", &self.ours), ("reward", &self.reward)]
+            .map(|(name, runs)| Series::new(name, by_hits(&|stage| self.total(&runs[stage]))));
+        [
+            panel("Insulation under disktime", Axis::linear("insulation"), insulated.collect()),
+            panel("All together", Axis::linear("throughput (IOPS)"), totals.into()),
+        ]
+    }
+}
+
+fn measure(seed: u64) -> Sample {
+    let runs = Runs::new(OURS, COUNTED, seed);
+    let mut checks = runs.checks();
+    checks.push(setup::kept(&runs.outcomes()));
+    Sample { seconds: runs.seconds() as f64, panels: runs.panels().into(), checks }
+}

@@ -1,0 +1,464 @@
+//! Two tiers as one medium: a fast file or block device in front of a slow one.
+//!
+//! Every extent of 1 MiB has its home on the slow tier. While it is *promoted* it is in a slot of
+//! the fast tier, which then has its only current copy. [`map`] says, durably, which extents are;
+//! [`heat`] which are worth it.
+//!
+//! An extent moves in an *errand*, whose pieces come back from the scheduler as jobs of a disk of
+//! their own: so what moving takes is charged, and nobody's reserved time. Pieces copy while others
+//! read and write; what is written meanwhile is copied again. With the last piece others wait:
+//! what is left is copied, the copy is made durable, then the map's entry, durably, and from then on
+//! data are read and written at the new place. Whatever happens before that, the old place has all.
+//!
+//! Does not know: when errands' pieces come, or how long tiers take.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use disktime_core::Kind;
+use disktime_model::Op;
+use disktime_model::tiered::Tier;
+use slab::Slab;
+
+use super::Io;
+use super::blocks::{BLOCK, BlockBackEnd, Free, Medium, Name};
+use crate::buffers::ALIGN;
+use crate::ring::{Keep, Payload, Token, Transfer};
+
+mod errand;
+mod heat;
+mod map;
+mod open;
+
+use errand::{Errand, Phase};
+use heat::Heat;
+use map::{EXTENT, Map};
+pub use open::TwoTiers;
+
+/// Virtual disks on two tiers.
+pub type TieredBackEnd = BlockBackEnd<Tiers>;
+
+/// An extent that was asked for so often lately is worth promoting; one that takes another's slot
+/// must have been asked for twice as often and so many times more.
+const HOT: u32 = 4;
+/// Slots that are looked at for the coldest at once.
+const LOOK: u32 = 64;
+const EIO: i32 = -libc::EIO;
+
+/// What is asked of an extent.
+enum Task {
+    Read(Payload),
+    /// With whether it is to be durable.
+    Write(Payload, bool),
+    /// Length and mode of fallocate(2).
+    Free(u64, i32),
+}
+
+/// A job's operation.
+struct Asked {
+    name: Name,
+    offset: u64,
+    task: Task,
+}
+
+/// An operation on the ring.
+enum Under {
+    /// On an extent; with the bytes that it changes.
+    Extent { name: Name, extent: u32, changes: Option<Range<u64>> },
+    /// Of a flush.
+    Sync(Name),
+    /// The errand's.
+    Errand,
+}
+
+/// Two tiers.
+pub struct Tiers {
+    fast: Arc<File>,
+    slow: Arc<File>,
+    map: Map,
+    heat: Heat,
+    /// The disk whose jobs are errands' pieces, if there are errands.
+    mover: Option<u32>,
+    /// The hottest extent of the slow tier that was seen since one was last promoted.
+    hottest: Option<u32>,
+    /// The slot from which on to look for the coldest.
+    hand: u32,
+    under: Slab<Under>,
+    errand: Option<Errand>,
+    /// What waits until its extent has moved.
+    held: VecDeque<Asked>,
+    answers: VecDeque<(Name, i32)>,
+    /// An extent whose entry may or may not be in the map: until that is read again, nobody can
+    /// say where its data are.
+    unsure: Option<u32>,
+}
+
+fn extent_of(offset: u64) -> u32 {
+    u32::try_from(offset / EXTENT).expect("extents are counted in u32")
+}
+
+impl Tiers {
+    fn new(fast: Arc<File>, slow: Arc<File>, map: Map, mover: Option<u32>) -> Self {
+        let heat = Heat::new(map.extents(), 16 * u64::from(map.slots()) + 64);
+        Self {
+            fast,
+            slow,
+            map,
+            heat,
+            mover,
+            hottest: None,
+            hand: 0,
+            under: Slab::new(),
+            errand: None,
+            held: VecDeque::new(),
+            answers: VecDeque::new(),
+            unsure: None,
+        }
+    }
+
+    /// Where a byte is: which file, and where in it.
+    fn place(&self, offset: u64) -> (RawFd, u64) {
+        match self.map.slot(extent_of(offset)) {
+            Some(slot) => self.in_slot(slot, offset),
+            None => (self.slow.as_raw_fd(), offset),
+        }
+    }
+
+    /// Where a byte of the extent in a slot is.
+    fn in_slot(&self, slot: u32, offset: u64) -> (RawFd, u64) {
+        (self.fast.as_raw_fd(), self.map.header_bytes() + on_fast(slot, offset))
+    }
+
+    /// Does what a job asks, or has it wait while its extent moves.
+    fn ask(&mut self, asked: Asked, io: &mut Io<'_>) {
+        let extent = extent_of(asked.offset);
+        if self.unsure == Some(extent) {
+            self.answers.push_back((asked.name, EIO));
+        } else if self.errand.as_ref().is_some_and(|errand| errand.holds(extent)) {
+            self.held.push_back(asked);
+        } else {
+            self.issue(asked, io);
+        }
+    }
+
+    fn issue(&mut self, Asked { name, offset, task }: Asked, io: &mut Io<'_>) {
+        let (fd, at) = self.place(offset);
+        let changes = match &task {
+            Task::Read(_) => None,
+            Task::Write((_, range), _) => Some(offset..offset + range.len() as u64),
+            Task::Free(len, _) => Some(offset..offset + len),
+        };
+        self.changed(changes.as_ref());
+        let under = Under::Extent { name, extent: extent_of(offset), changes };
+        let token = self.token(under);
+        let transfer = |(buffer, range): Payload| Transfer { fd, offset: at, buffer, range };
+        match task {
+            Task::Read(to) => io.ring.read(token, transfer(to)),
+            Task::Write(from, durable) => io.ring.write(token, transfer(from), durable),
+            Task::Free(len, mode) => io.ring.allocate(token, fd, at, len, mode),
+        }
+    }
+
+    fn token(&mut self, under: Under) -> Token {
+        let key = self.under.insert(under);
+        Token::BackEnd(u32::try_from(key).expect("tables are bounded far below 2^32"))
+    }
+
+    /// Bytes that are changing or have changed: the errand's copy of them is not current.
+    fn changed(&mut self, changes: Option<&Range<u64>>) {
+        if let (Some(errand), Some(changes)) = (&mut self.errand, changes) {
+            errand.changed(changes);
+        }
+    }
+
+    /// Someone asks for a byte.
+    fn touch(&mut self, offset: u64) {
+        let extent = extent_of(offset);
+        let heat = self.heat.touch(extent);
+        if self.mover.is_none() || heat < HOT || self.map.slot(extent).is_some() {
+            return;
+        }
+        if self.hottest.is_none_or(|hottest| self.heat.of(hottest) < heat) {
+            self.hottest = Some(extent);
+        }
+    }
+
+    /// What to move now: the hottest extent to a free slot, or the coldest one from a slot that
+    /// is worth more to the hottest.
+    fn plan(&mut self) -> Option<Errand> {
+        self.mover.filter(|_| self.unsure.is_none())?;
+        let hot = self.hottest.take()?;
+        let heat = self.heat.of(hot);
+        if heat < HOT || self.map.slot(hot).is_some() {
+            return None;
+        }
+        if let Some(slot) = self.map.take() {
+            return Some(Errand::new(hot, slot, Tier::Fast));
+        }
+        let count = self.map.slots();
+        let looked_at = (0..count.min(LOOK)).map(|step| (self.hand + step) % count);
+        let heat_in = |slot| self.map.extent(slot).map(|extent| self.heat.of(extent));
+        let coldest = looked_at.filter_map(|slot| Some((heat_in(slot)?, slot))).min();
+        self.hand = (self.hand + count.min(LOOK)) % count;
+        let (least, slot) = coldest?;
+        if heat < least.saturating_mul(2).saturating_add(HOT) {
+            return None;
+        }
+        self.hottest = Some(hot);
+        Some(Errand::new(self.map.extent(slot)?, slot, Tier::Slow))
+    }
+
+    /// Goes on with the errand's piece as far as it goes without waiting.
+    fn advance(&mut self, io: &mut Io<'_>) {
+        let Some(errand) = &mut self.errand else { return };
+        if errand.phase != Phase::Ready || errand.job.is_none() {
+            return;
+        }
+        let on_it = |under: &Under| matches!(under, Under::Extent { extent, .. } if *extent == errand.extent);
+        if errand.last && self.under.iter().any(|(_, under)| on_it(under)) {
+            return;
+        }
+        if let Some(run) = errand.next_run() {
+            let bytes = size(run.end - run.start);
+            let buffer = io.pool.take(bytes);
+            errand.phase = Phase::Reading(run.clone());
+            let tier = if errand.to == Tier::Fast { Tier::Slow } else { Tier::Fast };
+            let (slot, transfer) = (errand.slot, (buffer, 0..bytes));
+            let (fd, offset) = self.on(tier, slot, run.start);
+            let token = self.token(Under::Errand);
+            let (buffer, range) = transfer;
+            io.ring.read(token, Transfer { fd, offset, buffer, range });
+        } else if errand.last {
+            errand.phase = Phase::Syncing;
+            let (tier, slot, extent) = (errand.to, errand.slot, errand.extent);
+            let (fd, _) = self.on(tier, slot, u64::from(extent) * EXTENT);
+            let token = self.token(Under::Errand);
+            io.ring.sync(token, fd);
+        } else {
+            self.piece_done(0);
+        }
+    }
+
+    fn on(&self, tier: Tier, slot: u32, offset: u64) -> (RawFd, u64) {
+        match tier {
+            Tier::Fast => self.in_slot(slot, offset),
+            Tier::Slow => (self.slow.as_raw_fd(), offset),
+        }
+    }
+
+    /// The errand's operation is over.
+    fn stepped(&mut self, keep: Keep, result: i32, io: &mut Io<'_>) {
+        let Some(errand) = &mut self.errand else { return };
+        let (tier, slot) = (errand.to, errand.slot);
+        let phase = std::mem::replace(&mut errand.phase, Phase::Ready);
+        let blocks = u64::try_from(result).unwrap_or(0) / BLOCK * BLOCK;
+        match (phase, keep) {
+            (Phase::Reading(run), Keep::Buffer(buffer)) if blocks > 0 => {
+                let run = errand.short(run, blocks);
+                let range = 0..size(run.end - run.start);
+                errand.phase = Phase::Writing(run.clone());
+                let (fd, offset) = self.on(tier, slot, run.start);
+                let token = self.token(Under::Errand);
+                io.ring.write(token, Transfer { fd, offset, buffer, range }, false);
+            }
+            (Phase::Writing(run), Keep::Buffer(buffer)) if blocks > 0 => {
+                errand.short(run, blocks);
+                io.pool.give_back(buffer);
+                self.advance(io);
+            }
+            (Phase::Syncing, _) if result >= 0 => self.note(io),
+            (Phase::Noting, Keep::Buffer(buffer)) => {
+                io.pool.give_back(buffer);
+                self.noted(result, io);
+            }
+            (_, keep) => {
+                if let Keep::Buffer(buffer) = keep {
+                    io.pool.give_back(buffer);
+                }
+                self.give_up(if result < 0 { result } else { EIO }, io);
+            }
+        }
+    }
+
+    /// The copy is durable: so shall be the map.
+    fn note(&mut self, io: &mut Io<'_>) {
+        let Some(errand) = &mut self.errand else { return };
+        errand.phase = Phase::Noting;
+        let (offset, block) = self.map.block(errand.slot, errand.moved());
+        let buffer = io.pool.take(ALIGN);
+        buffer.put(0, &block);
+        let fd = self.fast.as_raw_fd();
+        let token = self.token(Under::Errand);
+        io.ring.write(token, Transfer { fd, offset, buffer, range: 0..ALIGN }, true);
+    }
+
+    /// The map's entry is durable, or may be.
+    fn noted(&mut self, result: i32, io: &mut Io<'_>) {
+        let Some(errand) = &self.errand else { return };
+        if usize::try_from(result) != Ok(ALIGN) {
+            let (extent, result) = (errand.extent, if result < 0 { result } else { EIO });
+            tracing::error!(
+                extent,
+                error = %std::io::Error::from_raw_os_error(-result),
+                "the map of the tiers can't be written: nothing is moved any more, and this extent \
+                 can't be read or written until a restart"
+            );
+            self.unsure = Some(extent);
+            return self.end(result, io);
+        }
+        let (slot, moved) = (errand.slot, errand.moved());
+        self.map.put(slot, moved);
+        if moved.is_none() {
+            self.map.give_back(slot);
+        }
+        self.end(0, io);
+    }
+
+    /// The errand is not done, and nothing has changed but what nobody reads.
+    fn give_up(&mut self, result: i32, io: &mut Io<'_>) {
+        let Some(errand) = &self.errand else { return };
+        self.heat.cool(errand.extent);
+        if errand.to == Tier::Fast {
+            self.map.give_back(errand.slot);
+        }
+        self.end(result, io);
+    }
+
+    /// The errand is over: who has waited goes on.
+    fn end(&mut self, result: i32, io: &mut Io<'_>) {
+        self.piece_done(result);
+        self.errand = None;
+        for asked in std::mem::take(&mut self.held) {
+            self.ask(asked, io);
+        }
+    }
+
+    fn piece_done(&mut self, result: i32) {
+        let job = self.errand.as_mut().and_then(|errand| errand.job.take());
+        self.answers.extend(job.map(|job| (Name { job, step: 0 }, result)));
+    }
+}
+
+impl Medium for Tiers {
+    fn reach(&self, offset: u64) -> u64 {
+        EXTENT - offset % EXTENT
+    }
+
+    fn read(&mut self, name: Name, offset: u64, to: Payload, io: &mut Io<'_>) {
+        self.touch(offset);
+        self.ask(Asked { name, offset, task: Task::Read(to) }, io);
+    }
+
+    fn write(&mut self, name: Name, offset: u64, from: Payload, fua: bool, io: &mut Io<'_>) {
+        self.touch(offset);
+        self.ask(Asked { name, offset, task: Task::Write(from, fua) }, io);
+    }
+
+    fn free(&mut self, job: u32, extent: Range<u64>, how: Free, io: &mut Io<'_>) -> u32 {
+        let (mut step, mut offset) = (0, extent.start);
+        while offset < extent.end {
+            let len = self.reach(offset).min(extent.end - offset);
+            let task = Task::Free(len, how.mode());
+            self.ask(Asked { name: Name { job, step }, offset, task }, io);
+            (step, offset) = (step + 1, offset + len);
+        }
+        step
+    }
+
+    fn sync(&mut self, job: u32, _disk: u32, io: &mut Io<'_>) -> u32 {
+        let fds = [self.fast.as_raw_fd(), self.slow.as_raw_fd()];
+        for (step, fd) in (0..).zip(fds) {
+            let token = self.token(Under::Sync(Name { job, step }));
+            io.ring.sync(token, fd);
+        }
+        2
+    }
+
+    fn cache(&mut self, job: u32, disk: u32, extent: Range<u64>, io: &mut Io<'_>) -> u32 {
+        let errand = self.errand.as_mut().filter(|_| self.mover == Some(disk));
+        let Some(errand) = errand.filter(|errand| errand.takes(&extent)) else { return 0 };
+        errand.begin_piece(job, &extent);
+        self.advance(io);
+        1
+    }
+
+    fn durable(&self) -> bool {
+        true
+    }
+
+    fn heard(&mut self, what: u32, (keep, result): (Keep, i32), io: &mut Io<'_>) {
+        match self.under.remove(what as usize) {
+            Under::Extent { name, changes, .. } => {
+                self.changed(changes.as_ref());
+                self.answers.push_back((name, result));
+                self.advance(io);
+            }
+            Under::Sync(name) => self.answers.push_back((name, result)),
+            Under::Errand => self.stepped(keep, result, io),
+        }
+    }
+
+    fn answer(&mut self) -> Option<(Name, i32)> {
+        self.answers.pop_front()
+    }
+
+    fn errand(&mut self) -> Option<Range<u64>> {
+        if let Some(errand) = self.errand.take() {
+            // Nothing of it is under way between pieces, and nobody waits for it.
+            assert!(errand.job.is_none(), "a piece of the errand is still under way");
+            self.heat.cool(errand.extent);
+            if errand.to == Tier::Fast {
+                self.map.give_back(errand.slot);
+            }
+        }
+        self.errand = self.plan();
+        self.errand.as_ref().map(Errand::extent_bytes)
+    }
+
+    fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
+        let Op { kind, offset, bytes, .. } = op;
+        let fast = |slot, offset| Op { offset: on_fast(slot, offset), ..op };
+        if kind == Kind::Flush {
+            return parts.extend([(Tier::Fast, op), (Tier::Slow, op)]);
+        }
+        let errand = self
+            .errand
+            .as_ref()
+            .filter(|errand| kind == Kind::Cache && errand.takes(&(offset..offset + bytes)));
+        if let Some(errand) = errand {
+            let [from, to] = [Kind::Read, Kind::Write];
+            let on_fast = fast(errand.slot, offset);
+            let [fast, slow] = if errand.to == Tier::Fast { [to, from] } else { [from, to] };
+            let parts_of_it =
+                [(Tier::Slow, Op { kind: slow, ..op }), (Tier::Fast, Op { kind: fast, ..on_fast })];
+            return parts.extend(parts_of_it);
+        }
+        let (mut at, end) = (offset, offset + bytes);
+        while at < end {
+            let len = self.reach(at).min(end - at);
+            let (tier, place) = match self.map.slot(extent_of(at)) {
+                Some(slot) => (Tier::Fast, on_fast(slot, at)),
+                None => (Tier::Slow, at),
+            };
+            match parts.last_mut() {
+                Some((last, op)) if *last == tier && op.offset + op.bytes == place => {
+                    op.bytes += len;
+                }
+                _ => parts.push((tier, Op { offset: place, bytes: len, ..op })),
+            }
+            at += len;
+        }
+    }
+}
+
+/// Where a byte of the extent in a slot is, from the first slot on.
+fn on_fast(slot: u32, offset: u64) -> u64 {
+    u64::from(slot) * EXTENT + offset % EXTENT
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("an extent is small")
+}

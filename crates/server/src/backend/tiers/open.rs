@@ -1,0 +1,83 @@
+//! Two tiers before their shard runs: opened, their map read.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::map::{EXTENT, Map, MapError, Shape};
+use super::{TieredBackEnd, Tiers};
+use crate::backend::blocks::Disk;
+use crate::backend::{Abilities, BlockBackEnd, OneFile};
+
+/// A fast and a slow tier, opened for this server alone.
+pub struct TwoTiers {
+    fast: Arc<File>,
+    slow: Arc<File>,
+    map: Map,
+    direct: bool,
+    frees: bool,
+    /// One of them is a block device.
+    pub block_device: bool,
+}
+
+impl TwoTiers {
+    /// Opens both, each a regular file or a block device; makes a map at the start of the fast one
+    /// if it is blank there. Slots must be within the emulated fast device, if there is one. Blocks;
+    /// not to be called on a shard.
+    ///
+    /// # Errors
+    /// If one can't be opened, is too small or in use, or the fast one has anything but this slow
+    /// one's extents. Names the tier.
+    pub fn open(fast: &Path, slow: &Path, emulated: Option<u64>) -> io::Result<Self> {
+        let at = |path: &Path, why: &dyn std::fmt::Display| {
+            io::Error::other(format!("{}: {why}", path.display()))
+        };
+        let open = |path: &Path| {
+            let file = OneFile::open(path).map_err(|error| at(path, &error))?;
+            file.ok_or_else(|| at(path, &"a tier is a regular file or a block device"))
+        };
+        let (first, second) = (open(fast)?, open(slow)?);
+        let shape = Shape::new(first.size, second.size).map_err(|error| match error {
+            MapError::SlowTooSmall { .. } | MapError::TooLarge { .. } => at(slow, &error),
+            error => at(fast, &error),
+        })?;
+        // Not the descriptor for direct I/O, which wants aligned memory.
+        let plain = File::options().read(true).write(true).open(fast);
+        let map = plain.and_then(|file| Map::open(&file, shape, slow));
+        let map = map.map_err(|error| at(fast, &error))?;
+        let bytes = u64::from(map.slots()) * EXTENT;
+        if let Some(emulated) = emulated.filter(|emulated| *emulated < bytes) {
+            return Err(at(fast, &MapError::Emulated { bytes, emulated }));
+        }
+        let block_device = first.block_device || second.block_device;
+        let ((fast, one, can), (slow, other, too)) = (first.into_parts(), second.into_parts());
+        let frees = !block_device && can && too;
+        Ok(Self { fast, slow, map, direct: one || other, frees, block_device })
+    }
+
+    /// The device's size in bytes: whole extents of the slow tier.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.map.extents() as u64 * EXTENT
+    }
+
+    pub(crate) fn abilities(&self) -> Abilities {
+        Abilities::all(self.frees)
+    }
+
+    /// Virtual disks at these extents of it, each a first byte on a block and a size, none over
+    /// another; if `promotes`, with a disk after the last for errands' pieces.
+    #[must_use]
+    pub fn on_shard(self, extents: &[(u64, u64)], promotes: bool) -> TieredBackEnd {
+        let disk = |(base, bytes): &(u64, u64)| Disk::new(0, self.direct, *base, *bytes);
+        let mut disks: Vec<_> = extents.iter().map(disk).collect();
+        let last = u32::try_from(disks.len()).expect("virtual disks are bounded");
+        if promotes {
+            disks.push(Disk::new(0, self.direct, 0, self.size()));
+        }
+        let abilities = self.abilities();
+        let tiers = Tiers::new(self.fast, self.slow, self.map, promotes.then_some(last));
+        BlockBackEnd::new(vec![tiers], disks, abilities)
+    }
+}
