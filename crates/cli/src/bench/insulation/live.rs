@@ -29,10 +29,13 @@ mod servers;
 /// The daemon's policies that are measured unless others are asked for.
 pub(super) const POLICIES: [&str; 2] = [OWN, "zygaria-iops"];
 /// How long all are together on a device.
-const LENGTHS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
+const LENGTHS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 const ROUNDS_MAX: usize = 100;
 /// Bytes of an `nbdkit`'s memory.
 const NBDKIT_BYTES: u64 = 3 << 30;
+
+const THROTTLE_NOTE: &str = "qemu-throttle was told what each stream does alone, and is not work \
+                             conserving: its limits hold while others rest, too";
 
 /// What is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -66,7 +69,7 @@ pub(super) struct Options {
     /// Measure the daemon and others, live over NBD, instead of simulating
     #[arg(long)]
     pub(super) live: bool,
-    /// How long all share a device, in each round (the emulated disk: five times as long)
+    /// How long all share a device, in each round (the emulated disk: five times as long, once)
     #[arg(long = "for", value_name = "SPAN", default_value = "20s", requires = "live")]
     length: humantime::Duration,
     /// How often each takes its turn; figures are medians
@@ -139,6 +142,9 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
         print_rows(&rows);
         print_distances(&rows);
     }
+    if rows.iter().any(|row| row.policy == Way::Throttle.name()) {
+        eprintln!("{THROTTLE_NOTE}");
+    }
     let missed = live::live_missed(&rows);
     for LiveMiss { what, measured, bar } in &missed {
         eprintln!("{OWN} misses {what}: {measured:.4}; {bar}");
@@ -150,7 +156,7 @@ impl Options {
     fn settings(&self, seed: u64) -> Result<LiveSettings, BadInput> {
         let together: Duration = *self.length;
         if !(LENGTHS.0..=LENGTHS.1).contains(&together) {
-            return Err(BadInput(format!("--for {}: 1s to 1h", self.length)));
+            return Err(BadInput(format!("--for {}: 100ms to 1h", self.length)));
         }
         if !(1..=ROUNDS_MAX).contains(&self.rounds) {
             return Err(BadInput(format!("--rounds {}: 1 to {ROUNDS_MAX}", self.rounds)));
@@ -332,18 +338,20 @@ fn print_distances(rows: &[LiveRow]) {
     let header = [
         "policy",
         "device",
+        "streams",
         "shares",
         "mean |insulation - 1|",
         "worst insulation",
         "by the best alone",
         "work",
     ];
-    let mut table = table::new(&header, 3..7);
+    let mut table = table::new(&header, 4..8);
     for it in live::distances(rows) {
         table.add_row([
             it.policy.to_owned(),
             it.device.to_owned(),
-            it.split.clone(),
+            it.streams,
+            it.split,
             format!("{:.3}", it.mean),
             format!("{:.3}", it.worst),
             format!("{:.3}", it.worst_of_best),

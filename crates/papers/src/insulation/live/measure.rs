@@ -121,7 +121,7 @@ pub enum Step<'a> {
 pub struct Settings {
     /// How long all are on a device, each round; longer where it is slow.
     pub together: Duration,
-    /// How often every contender has its turn, at least once.
+    /// How often every contender has its turn, at least once; where it is slow, once.
     pub rounds: usize,
     /// Decides every load's requests.
     pub seed: u64,
@@ -143,7 +143,8 @@ impl Settings {
         let alone = u32::try_from(scene.tenants.len()).unwrap_or(u32::MAX);
         let settle = self.settle() * (alone + 1);
         let round = scene.together(self.together) + self.alone(scene) * alone + settle;
-        round * u32::try_from(contenders * self.rounds).unwrap_or(u32::MAX)
+        let turns = contenders * scene.rounds(self.rounds);
+        round * u32::try_from(turns).unwrap_or(u32::MAX)
     }
 
     fn settle(self) -> Duration {
@@ -250,7 +251,7 @@ pub fn run(
     world: &dyn World,
 ) -> Result<Vec<LiveRow>, LiveError> {
     let mut rounds: Vec<Option<Vec<Round>>> = contenders.iter().map(|_| Some(Vec::new())).collect();
-    for round in 1..=settings.rounds.max(1) {
+    for round in 1..=scene.rounds(settings.rounds).max(1) {
         let mut order: Vec<usize> = (0..contenders.len()).collect();
         if round % 2 == 0 {
             order.reverse();

@@ -64,7 +64,8 @@ fn heatmap(rows: &[LiveRow]) -> String {
 fn distance_table(rows: &[LiveRow]) -> String {
     let line = |it: super::Distance| {
         let figures = [it.mean, it.worst, it.worst_of_best, it.work_conservation];
-        let names = [it.policy.to_owned(), format!("{} at {}", it.device, it.split)];
+        let place = format!("{} at {}: {}", it.device, it.split, it.streams);
+        let names = [it.policy.to_owned(), place];
         names.into_iter().chain(figures.map(page::number)).collect()
     };
     let head = [

@@ -107,7 +107,8 @@ pub struct Scene {
     pub tenants: Vec<LiveTenant>,
     /// Bytes of each stream's part of the device.
     pub bytes: u64,
-    /// How much longer it takes than others: a disk from 1999 does few requests a second.
+    /// How much longer it takes than others, once instead of in rounds: a disk from 1999 does few
+    /// requests a second.
     pub slower: u32,
 }
 
@@ -196,6 +197,11 @@ impl Scene {
     /// How long everyone is on the device, if it is `length` where requests are fast.
     pub(super) fn together(&self, length: Duration) -> Duration {
         length * self.slower
+    }
+
+    /// How often, if it is `rounds` times where requests are fast.
+    pub(super) const fn rounds(&self, rounds: usize) -> usize {
+        if self.slower > 1 { 1 } else { rounds }
     }
 
     /// The others' loads by name.

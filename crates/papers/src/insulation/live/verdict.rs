@@ -21,6 +21,8 @@ pub struct Distance {
     pub device: &'static str,
     /// With which shares.
     pub split: String,
+    /// Whose.
+    pub streams: String,
     /// The mean over streams of |insulation - 1|.
     pub mean: f64,
     /// The least insulation of a stream.
@@ -31,8 +33,7 @@ pub struct Distance {
     pub work_conservation: f64,
 }
 
-/// Every contender's in every scene, in the order of the rows. Two scenes in a row that differ in
-/// neither device nor streams nor shares count as one.
+/// Every contender's in every scene, in the order of the rows.
 #[must_use]
 pub fn distances(rows: &[LiveRow]) -> Vec<Distance> {
     scenes(rows).into_iter().map(distance).collect()
@@ -58,6 +59,7 @@ fn distance(rows: &[LiveRow]) -> Distance {
         policy: first.policy,
         device: first.device,
         split: first.split.clone(),
+        streams: format!("{} + {}", first.victim, first.antagonist),
         mean: mean(&off),
         worst: least(|row| row.insulation_mean),
         worst_of_best: least(|row| row.insulation_of_best),
