@@ -485,3 +485,115 @@ impl<'a> Counting<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// A world without time: whoever waits has waited.
+    #[derive(Default)]
+    struct Still {
+        now: Cell<Duration>,
+        told: RefCell<Vec<String>>,
+    }
+
+    impl World for Still {
+        fn now(&self) -> Duration {
+            self.now.get()
+        }
+
+        fn wait(&self, until: Duration) -> Result<(), Stopped> {
+            self.now.set(until);
+            Ok(())
+        }
+
+        fn cpu(&self, _own: &[u32]) -> (f64, f64) {
+            (self.now.get().as_secs_f64(), 0.0)
+        }
+
+        fn tell(&self, step: &Step<'_>) {
+            let said = match step {
+                Step::Begins { policy, round, .. } => format!("{policy} {round}"),
+                Step::LeftOut { policy, reason, .. } => format!("without {policy}: {reason}"),
+            };
+            self.told.borrow_mut().push(said);
+        }
+    }
+
+    /// A server that can't be had; or that is told to listen where nobody does.
+    struct Absent(&'static str, Option<NotStarted>);
+
+    impl Contender for Absent {
+        fn policy(&self) -> &'static str {
+            self.0
+        }
+
+        fn start(&self) -> Result<Box<dyn Served>, NotStarted> {
+            let uri = "nbd+unix:///disk?socket=/no/such/socket".parse().expect("a URI");
+            let nowhere = || Box::new(Nowhere(Place { uri, base: 0 })) as Box<dyn Served>;
+            self.1.clone().map_or_else(|| Ok(nowhere()), Err)
+        }
+    }
+
+    struct Nowhere(Place);
+
+    impl Served for Nowhere {
+        fn places(&self) -> &[Place] {
+            std::slice::from_ref(&self.0)
+        }
+
+        fn charged(&self, _stream: usize) -> Option<Duration> {
+            None
+        }
+
+        fn limit(&mut self, _alone: &[Alone]) -> Result<(), NotStarted> {
+            Ok(())
+        }
+
+        fn processes(&self) -> Vec<u32> {
+            Vec::new()
+        }
+    }
+
+    const SETTINGS: Settings = Settings { together: Duration::from_secs(20), rounds: 3, seed: 1 };
+
+    fn run_all(contenders: Vec<Absent>, world: &Still) -> Result<Vec<LiveRow>, LiveError> {
+        let boxed = |it| Box::new(it) as Box<dyn Contender>;
+        let contenders: Vec<_> = contenders.into_iter().map(boxed).collect();
+        run(&Scene::on_file(1 << 30)[0], &contenders, SETTINGS, world)
+    }
+
+    #[test]
+    fn who_cannot_be_had_is_left_out_once_and_aloud() {
+        let world = Still::default();
+        let lacking = |name| Absent(name, Some(NotStarted::Unavailable("not here".to_owned())));
+        let rows = run_all(vec![lacking("a"), lacking("b")], &world).expect("nothing failed");
+        assert!(rows.is_empty());
+        assert_eq!(*world.told.borrow(), ["without a: not here", "without b: not here"]);
+    }
+
+    #[test]
+    fn who_should_serve_and_does_not_ends_the_bench() {
+        let failed = Absent("a", Some(NotStarted::Failed("no ring".to_owned())));
+        let error = run_all(vec![failed], &Still::default()).expect_err("it failed");
+        assert_eq!(error.to_string(), "a on live-file: no ring");
+        let world = Still::default();
+        let error = run_all(vec![Absent("a", None)], &world).expect_err("nobody listens");
+        let said = error.to_string();
+        assert!(said.starts_with("a on live-file: random-4k-deep: "), "{said}");
+        assert!(said.contains("/no/such/socket"), "{said}");
+        assert_eq!(*world.told.borrow(), ["a 1"]);
+    }
+
+    #[test]
+    fn a_length_counts_every_turn_and_a_slow_device_has_one() {
+        let file = &Scene::on_file(1 << 30)[0];
+        // Two alone for 10 s, both for 20, each after 2.
+        assert_eq!(SETTINGS.length(file, 4), Duration::from_secs(46 * 4 * 3));
+        let cell = super::super::scene::tests::emulated(Scene::emulated_chosen()[0]);
+        let slow = cell.expect("can be live");
+        assert_eq!(SETTINGS.length(&slow, 1), Duration::from_secs(50 + 50 + 100 + 6));
+    }
+}
