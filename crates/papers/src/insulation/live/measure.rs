@@ -28,7 +28,8 @@ pub trait Contender {
     /// Its name in rows.
     fn policy(&self) -> &'static str;
 
-    /// The cost model that a simulator has to have for the same, if it has the policy at all.
+    /// The cost model of one that is ours, for the simulator; of others none. This is a bench of
+    /// ours: another's that fails is left out.
     fn cost_model(&self) -> Option<&str> {
         None
     }
@@ -240,10 +241,11 @@ pub(super) struct Round {
 }
 
 /// Measures contenders on a scene, one after another, round after round, every second round
-/// backwards: rows by contender, in the order given, then stream. Who can't be had is left out.
+/// backwards: rows by contender, in the order given, then stream. Who can't be had, or is another's and
+/// fails, is left out.
 ///
 /// # Errors
-/// If one that could be had fails, or somebody wants it to end.
+/// If one of ours fails, or somebody wants it to end.
 pub fn run(
     scene: &Scene,
     contenders: &[Box<dyn Contender>],
@@ -262,8 +264,15 @@ pub fn run(
             let turn = Turn { scene, policy, settings, round, world };
             match turn.run(contenders[place].as_ref()) {
                 Ok(measured) => of_contender.push(measured),
-                Err(Ended::Broken(error)) => return Err(error),
-                Err(Ended::Unavailable(reason)) => {
+                Err(Ended::Broken(error)) if contenders[place].cost_model().is_some() => {
+                    return Err(error);
+                }
+                Err(Ended::Broken(error @ LiveError::Stopped)) => return Err(error),
+                Err(ended) => {
+                    let reason = match ended {
+                        Ended::Unavailable(reason) => reason,
+                        Ended::Broken(error) => error.to_string(),
+                    };
                     world.tell(&Step::LeftOut { scene, policy, reason: &reason });
                     rounds[place] = None;
                 }
@@ -523,11 +532,15 @@ mod tests {
     }
 
     /// A server that can't be had; or that is told to listen where nobody does.
-    struct Absent(&'static str, Option<NotStarted>);
+    struct Absent(&'static str, Option<NotStarted>, Option<&'static str>);
 
     impl Contender for Absent {
         fn policy(&self) -> &'static str {
             self.0
+        }
+
+        fn cost_model(&self) -> Option<&str> {
+            self.2
         }
 
         fn start(&self) -> Result<Box<dyn Served>, NotStarted> {
@@ -568,23 +581,27 @@ mod tests {
     #[test]
     fn who_cannot_be_had_is_left_out_once_and_aloud() {
         let world = Still::default();
-        let lacking = |name| Absent(name, Some(NotStarted::Unavailable("not here".to_owned())));
-        let rows = run_all(vec![lacking("a"), lacking("b")], &world).expect("nothing failed");
-        assert!(rows.is_empty());
+        let lacking = Some(NotStarted::Unavailable("not here".to_owned()));
+        let all = vec![Absent("a", lacking.clone(), Some("fixed")), Absent("b", lacking, None)];
+        assert!(run_all(all, &world).expect("nothing failed").is_empty());
         assert_eq!(*world.told.borrow(), ["without a: not here", "without b: not here"]);
     }
 
     #[test]
-    fn who_should_serve_and_does_not_ends_the_bench() {
-        let failed = Absent("a", Some(NotStarted::Failed("no ring".to_owned())));
+    fn who_is_ours_and_fails_ends_the_bench_and_another_is_left_out() {
+        let failed = Absent("a", Some(NotStarted::Failed("no ring".to_owned())), Some("fixed"));
         let error = run_all(vec![failed], &Still::default()).expect_err("it failed");
         assert_eq!(error.to_string(), "a on live-file: no ring");
         let world = Still::default();
-        let error = run_all(vec![Absent("a", None)], &world).expect_err("nobody listens");
+        let error = run_all(vec![Absent("a", None, Some("fixed"))], &world);
+        let error = error.expect_err("nobody listens");
         let said = error.to_string();
         assert!(said.starts_with("a on live-file: random-4k-deep: "), "{said}");
         assert!(said.contains("/no/such/socket"), "{said}");
         assert_eq!(*world.told.borrow(), ["a 1"]);
+        let world = Still::default();
+        let rows = run_all(vec![Absent("b", None, None)], &world).expect("it is another's");
+        assert!(rows.is_empty() && world.told.borrow()[1].starts_with("without b: b on live-file"));
     }
 
     #[test]
