@@ -120,7 +120,7 @@ pub(super) fn picture(policies: &[&str], lines: &[Line], mark: Option<&str>) -> 
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"11\" \
          fill=\"#1f2937\">\n<style>.device{{font-size:15px;font-weight:bold}}\
-         .policy,.tile{{text-anchor:middle}}.policy{{font-weight:bold}}</style>\n\
+         .policy,.tile{{text-anchor:middle}}.policy{{font-size:10px;font-weight:bold}}</style>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n{legend}{body}</svg>\n",
         height = top + MARGIN,
         legend = legend(mark),

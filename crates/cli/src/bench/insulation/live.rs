@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use disktime_papers::insulation::live::{
     self, Contender, LiveDevice, LiveMiss, LiveRow, LiveSettings, Scene, World,
 };
@@ -38,7 +39,7 @@ const THROTTLE_NOTE: &str = "qemu-throttle was told what each stream does alone,
                              conserving: its limits hold while others rest, too";
 
 /// What is measured on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum On {
     /// The daemon's emulated disk, with the simulator beside it.
     Emulated,
@@ -48,19 +49,6 @@ enum On {
     Nbdkit,
     /// Behind a `qemu-nbd`.
     QemuNbd,
-}
-
-impl On {
-    const ALL: [Self; 4] = [Self::Emulated, Self::File, Self::Nbdkit, Self::QemuNbd];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Emulated => "emulated",
-            Self::File => "file",
-            Self::Nbdkit => "nbdkit",
-            Self::QemuNbd => "qemu-nbd",
-        }
-    }
 }
 
 /// What only a live bench has to be told.
@@ -116,18 +104,19 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
     let settings = options.settings(asked.seed)?;
     let bytes = options.size.as_deref().map(size).transpose()?;
     let on = options.on(&asked.cells);
+    let mut world = Real::new()?;
     // Sockets: their paths may not be long.
     let directory = tempfile::Builder::new().prefix("disktime-live-").tempdir()?;
     let scratch = if on.contains(&On::File) || on.contains(&On::QemuNbd) {
         let within = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
         eprintln!("writing a file full of noise in {}", within.display());
-        Some(Scratch::create(&within, bytes)?)
+        Some(Scratch::create(&within, bytes, &world)?)
     } else {
         None
     };
     let jobs = options.jobs(&on, asked, scratch.as_ref(), directory.path())?;
     let lengths = jobs.iter().map(|job| settings.length(&job.scene, job.contenders.len()));
-    let world = Real::new(lengths.sum())?;
+    world.length = lengths.sum();
     let mut rows = Vec::new();
     for Job { scene, contenders } in &jobs {
         rows.extend(live::run(scene, contenders, settings, &world)?);
@@ -167,7 +156,7 @@ impl Options {
     /// As asked for, each once; cells are of the emulated disk.
     fn on(&self, cells: &[Cell]) -> Vec<On> {
         let mut on = match (&self.on[..], cells) {
-            ([], []) => On::ALL.to_vec(),
+            ([], []) => On::value_variants().to_vec(),
             ([], _) => vec![On::Emulated],
             (asked, _) => asked.to_vec(),
         };
@@ -248,7 +237,8 @@ impl Options {
         let mut add = |key: &str, value: &str| command += &format!(" --{key} {value}");
         asked.policies.iter().for_each(|policy| add("policy", policy.name));
         asked.cells.iter().for_each(|cell| add("cell", &cell.to_string()));
-        self.on.iter().for_each(|on| add("on", on.name()));
+        let on = self.on.iter().filter_map(On::to_possible_value);
+        on.for_each(|on| add("on", on.get_name()));
         self.against.iter().for_each(|way| add("against", way.name()));
         self.cost_model.iter().for_each(|name| add("cost-model", name));
         self.scratch.iter().for_each(|dir| add("scratch", &dir.display().to_string()));

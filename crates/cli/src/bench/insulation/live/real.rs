@@ -16,21 +16,21 @@ const NOTICE: Duration = Duration::from_millis(100);
 pub(super) struct Real {
     begun: Instant,
     stop: Arc<AtomicBool>,
-    /// How long all will take, as far as known.
+    /// How long all will take, once that is known.
     pub(super) length: Duration,
 }
 
 impl Real {
     /// From now on a signal that would end this process ends the bench instead, so that nothing is
     /// left behind.
-    pub(super) fn new(length: Duration) -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&stop))
                 .context("signals can't be handled")?;
         }
-        Ok(Self { begun: now(), stop, length })
+        Ok(Self { begun: now(), stop, length: Duration::ZERO })
     }
 
     fn say(&self, what: &str) {

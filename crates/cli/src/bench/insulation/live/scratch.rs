@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use disktime_papers::insulation::live::{LiveError, Stopped, World};
 
 use crate::BadInput;
 
@@ -23,8 +25,12 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Of `bytes`, else 4 GiB or half of what is free.
-    pub(super) fn create(within: &Path, bytes: Option<u64>) -> anyhow::Result<Self> {
+    /// Of `bytes`, else 4 GiB or half of what is free. Writing it ends early if the world does.
+    pub(super) fn create(
+        within: &Path,
+        bytes: Option<u64>,
+        world: &dyn World,
+    ) -> anyhow::Result<Self> {
         let free = free_bytes(within).with_context(|| format!("--scratch {}", within.display()))?;
         let bytes = bytes.unwrap_or(SIZE.min(free / 2)) / (BLOCK as u64) * BLOCK as u64;
         if bytes < SIZE_MIN || bytes > free {
@@ -35,7 +41,7 @@ impl Scratch {
         }
         let directory = tempfile::Builder::new().prefix("disktime-bench-").tempdir_in(within)?;
         let path = directory.path().join("image");
-        fill(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+        fill(&path, bytes, world).with_context(|| format!("writing {}", path.display()))?;
         Ok(Self { path, bytes, _directory: directory })
     }
 }
@@ -46,7 +52,7 @@ fn free_bytes(directory: &Path) -> std::io::Result<u64> {
 }
 
 /// Noise, no block like another, on the disk.
-fn fill(path: &Path, bytes: u64) -> std::io::Result<()> {
+fn fill(path: &Path, bytes: u64, world: &dyn World) -> anyhow::Result<()> {
     let mut file = File::create_new(path)?;
     let mut block = noise();
     for index in 0..bytes / BLOCK as u64 {
@@ -54,8 +60,9 @@ fn fill(path: &Path, bytes: u64) -> std::io::Result<()> {
             page[..8].copy_from_slice(&index.to_le_bytes());
         }
         file.write_all(&block)?;
+        world.wait(Duration::ZERO).map_err(|Stopped| LiveError::Stopped)?;
     }
-    file.sync_all()
+    Ok(file.sync_all()?)
 }
 
 /// By xorshift64 (Marsaglia, 2003).
@@ -73,12 +80,36 @@ fn noise() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use disktime_papers::insulation::live::Step;
+
     use super::*;
+
+    /// A world that goes on, or has ended.
+    struct Told(Result<(), Stopped>);
+
+    impl World for Told {
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn wait(&self, _until: Duration) -> Result<(), Stopped> {
+            self.0
+        }
+
+        fn cpu(&self, _own: &[u32]) -> (f64, f64) {
+            (0.0, 0.0)
+        }
+
+        fn tell(&self, _step: &Step<'_>) {}
+    }
+
+    const GOES_ON: Told = Told(Ok(()));
 
     #[test]
     fn a_file_is_full_and_goes_away() {
         let within = tempfile::tempdir().expect("a directory");
-        let scratch = Scratch::create(within.path(), Some(SIZE_MIN + 5)).expect("there is room");
+        let scratch = Scratch::create(within.path(), Some(SIZE_MIN + 5), &GOES_ON);
+        let scratch = scratch.expect("there is room");
         assert_eq!(scratch.bytes, SIZE_MIN);
         let bytes = std::fs::read(&scratch.path).expect("it is there");
         assert_eq!(bytes.len() as u64, SIZE_MIN);
@@ -92,9 +123,18 @@ mod tests {
     fn sizes_that_are_too_small_or_do_not_fit_are_refused() {
         let within = tempfile::tempdir().expect("a directory");
         for bytes in [1 << 20, u64::MAX / 2] {
-            let refused = Scratch::create(within.path(), Some(bytes)).err().expect("refused");
+            let refused = Scratch::create(within.path(), Some(bytes), &GOES_ON);
+            let refused = refused.err().expect("refused");
             assert!(refused.downcast_ref::<BadInput>().is_some(), "{refused:#}");
         }
-        assert!(Scratch::create(Path::new("/no/such/place"), None).is_err());
+        assert!(Scratch::create(Path::new("/no/such/place"), None, &GOES_ON).is_err());
+    }
+
+    #[test]
+    fn who_is_stopped_while_writing_leaves_no_file() {
+        let within = tempfile::tempdir().expect("a directory");
+        let ended = Scratch::create(within.path(), Some(SIZE_MIN), &Told(Err(Stopped)));
+        assert!(format!("{:#}", ended.err().expect("stopped")).ends_with("stopped"));
+        assert_eq!(within.path().read_dir().expect("it is there").count(), 0);
     }
 }
