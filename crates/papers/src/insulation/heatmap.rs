@@ -10,13 +10,13 @@ use super::row::Row;
 const BETTER: f64 = 0.01;
 
 /// Pixels.
-const TILE: (usize, usize) = (62, 15);
-const LABEL: usize = 300;
+const TILE: (usize, usize) = (66, 15);
+const LABEL: usize = 316;
 const HEADER: usize = 66;
 const DEVICE: usize = 26;
 const MARGIN: usize = 12;
 /// What the legend takes.
-const WIDTH_MIN: usize = 680;
+const WIDTH_MIN: usize = 700;
 
 /// Insulation of 0, of 0.9 and of 1, and more than is due: distinguishable with any colour vision
 /// (after Okabe & Ito, 2008).
