@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 mod insulation;
 mod nbd;
+mod process;
 mod sched;
 
 /// What to measure.

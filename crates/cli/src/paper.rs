@@ -192,6 +192,11 @@ fn belongs(report: &Report, paper: &Paper) -> bool {
 
 /// Processor, cores and kernel, as far as the system says.
 pub(crate) fn machine() -> String {
+    format!("{}; simulated, so it changes no figure", hardware())
+}
+
+/// The processor and the kernel.
+pub(crate) fn hardware() -> String {
     let first = |path: &str, key: &str| {
         let text = std::fs::read_to_string(path).ok()?;
         let line = text.lines().find(|line| line.starts_with(key))?;
@@ -200,7 +205,7 @@ pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let processor = first("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned());
     let kernel = first("/proc/sys/kernel/osrelease", "").unwrap_or_default();
-    format!("{processor}, {cores} cores, kernel {kernel}; simulated, so it changes no figure")
+    format!("{processor}, {cores} cores, kernel {kernel}")
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long the runs took is told to a person")]

@@ -68,6 +68,16 @@ fn what_is_not_known_is_bad_usage_and_what_is_known_is_named() {
         (&["--cell", "deskstar-34gxp/random-4k/random-4k/55"], "50"),
         (&["--quick", "--cell", CELL], "--cell"),
         (&["--seed", "one"], "one"),
+        (&["--rounds", "2"], "--live"),
+        (&["--live", "--quick"], "--quick"),
+        (&["--live", "--for", "1ms"], "100ms"),
+        (&["--live", "--rounds", "0"], "1 to 100"),
+        (&["--live", "--on", "tape"], "qemu-nbd"),
+        (&["--live", "--against", "cfq"], "linux-bfq"),
+        (&["--live", "--on", "emulated", "--cost-model", "guessed"], "fixed"),
+        (&["--live", "--on", "file", "--size", "1MiB"], "67108864"),
+        (&["--live", "--on", "nbdkit", "--depth", "0"], "1 to 1024"),
+        (&["--live", "--cell", "raid0-deskstar/random-4k/random-4k/50"], "deskstar-34gxp"),
     ] {
         let output = bench(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");

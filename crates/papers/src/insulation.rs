@@ -8,6 +8,7 @@
 //! - [`run`]: runs cells under policies; every load is first measured alone on its device.
 //! - [`Summary`] and [`missed`]: what the rows amount to, and where policy `disktime` misses its bars.
 //! - [`files`]: the rows as one page with a heat-map.
+//! - [`live`]: the same question to real servers.
 //!
 //! Does not know: clocks, files, terminals, how a policy works.
 
@@ -15,6 +16,7 @@ mod bars;
 mod cells;
 mod cover;
 mod heatmap;
+pub mod live;
 mod loads;
 mod measure;
 mod report;

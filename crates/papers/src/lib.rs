@@ -8,7 +8,8 @@
 //! - [`page`]: a paper's reports as one page, and each figure as a drawing.
 //!
 //! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
-//! report, to the byte, whatever the machine and however many threads.
+//! report, to the byte, whatever the machine and however many threads. Only [`insulation::live`]
+//! measures real servers, on a clock that it is given.
 //!
 //! Does not know: clocks, files, terminals.
 

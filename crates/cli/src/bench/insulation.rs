@@ -17,11 +17,17 @@ use disktime_papers::sim::core::policy::{self, PolicyEntry};
 use crate::paper::machine;
 use crate::{BadInput, table};
 
+mod live;
+
 const EXAMPLES: &str = "\
 Examples:
   disktime bench insulation --quick
   disktime bench insulation --policy disktime --policy bfq --out report
   disktime bench insulation --policy zygaria --cell 'deskstar-34gxp/random-4k/*/10' --json
+  disktime bench insulation --live --on file --on nbdkit --out report
+
+Live: the daemon's policies (disktime and zygaria-iops unless said) beside a server without any order,
+Linux's BFQ on a loop device (root) and QEMU's throttle groups, as far as they can be had here.
 
 Exits with 1 if policy `disktime` misses a bar.";
 
@@ -31,7 +37,7 @@ Exits with 1 if policy `disktime` misses a bar.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
     /// Sixteen cells and four policies only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "live")]
     quick: bool,
     /// Only this policy; again for more [default: all that are meant for sharing]
     #[arg(long = "policy", value_name = "NAME")]
@@ -48,16 +54,24 @@ pub(super) struct Arguments {
     /// Also write a page, its heat-map as SVG and the rows as JSON here
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Live")]
+    live: live::Options,
 }
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let policies = arguments.policies()?;
-    let cells = arguments.cells()?;
     if let Some(dir) = &arguments.out {
         // Not after the runs: what can't be written is known at once.
         std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     }
+    if arguments.live.live {
+        let (cells, seed) = (selected(&arguments.cells)?, arguments.seed);
+        let Arguments { json, out, .. } = arguments;
+        let asked = live::Asked { policies, cells, seed, json: *json, out: out.as_deref() };
+        return live::run(&arguments.live, &asked);
+    }
+    let cells = arguments.cells()?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let settings = Settings { seed: arguments.seed, windows: Settings::WINDOWS, threads };
     eprintln!("{} cells, {} policies, {threads} threads", cells.len(), policies.len());
@@ -84,7 +98,11 @@ impl Arguments {
         if !self.policies.is_empty() {
             return self.policies.iter().map(|name| find(name)).collect();
         }
-        let names = if self.quick { &QUICK[..] } else { &SHARING[..] };
+        let names = match (self.live.live, self.quick) {
+            (true, _) => &live::POLICIES[..],
+            (false, true) => &QUICK[..],
+            (false, false) => &SHARING[..],
+        };
         let absent: Vec<_> =
             names.iter().copied().filter(|name| policy::find(name).is_none()).collect();
         if !absent.is_empty() {
@@ -108,15 +126,18 @@ impl Arguments {
         if self.cells.is_empty() {
             return Ok(if self.quick { insulation::quick() } else { insulation::cover() });
         }
-        let mut cells = BTreeSet::new();
-        for text in &self.cells {
-            let selection: Result<Selection, _> = text.parse();
-            let selection =
-                selection.map_err(|error| BadInput(format!("--cell `{text}`: {error}")))?;
-            cells.extend(selection.cells());
-        }
-        Ok(cells.into_iter().collect())
+        selected(&self.cells)
     }
+}
+
+fn selected(texts: &[impl AsRef<str>]) -> Result<Vec<Cell>, BadInput> {
+    let mut cells = BTreeSet::new();
+    for text in texts.iter().map(AsRef::as_ref) {
+        let selection: Result<Selection, _> = text.parse();
+        let selection = selection.map_err(|error| BadInput(format!("--cell `{text}`: {error}")))?;
+        cells.extend(selection.cells());
+    }
+    Ok(cells.into_iter().collect())
 }
 
 fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {

@@ -4,14 +4,15 @@
 //! the same client from this process. CPU time is the system's own account of the server's process.
 
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use disktime_client::workload::{self, Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
 use serde::Serialize;
 
+use super::process::{Process, machine_busy, process_cpu};
 use crate::table;
 
 const EXAMPLES: &str = "\
@@ -23,8 +24,6 @@ Peers are measured where nbdkit and qemu-nbd are installed.";
 
 /// Size of every export in bytes.
 const SIZE: u64 = 1 << 30;
-/// How long a server may take to listen.
-const START: Duration = Duration::from_secs(10);
 /// What passes before a measurement counts.
 const WARM_UP: Duration = Duration::from_millis(500);
 
@@ -139,7 +138,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// A server process.
 struct Peer {
     name: &'static str,
-    child: Child,
+    process: Process,
     uri: Uri,
     _directory: tempfile::TempDir,
 }
@@ -150,26 +149,9 @@ impl Peer {
         let directory = tempfile::Builder::new().prefix("disktime-bench-").tempdir()?;
         let socket = directory.path().join("nbd.sock");
         let mut command = command(name, directory.path(), &socket)?;
-        let child = match command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-        {
-            Ok(child) => child,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).context(name),
-        };
+        let Some(process) = Process::start(&mut command, &socket)? else { return Ok(None) };
         let uri = format!("nbd+unix:///disk?socket={}", socket.display()).parse()?;
-        let peer = Self { name, child, uri, _directory: directory };
-        let until = now() + START;
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-            if now() > until {
-                bail!("{name} does not listen after {START:?}");
-            }
-            sleep(Duration::from_millis(10));
-        }
-        Ok(Some(peer))
+        Ok(Some(Self { name, process, uri, _directory: directory }))
     }
 
     fn measure(&self, workload: &Workload, length: Duration) -> anyhow::Result<Row> {
@@ -213,14 +195,7 @@ impl Peer {
     }
 
     fn cpu(&self) -> anyhow::Result<f64> {
-        process_cpu(&self.child.id().to_string())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ended_already = self.child.kill();
-        let _status = self.child.wait();
+        process_cpu(&self.process.id().to_string())
     }
 }
 
@@ -248,30 +223,6 @@ fn command(name: &str, directory: &Path, socket: &Path) -> anyhow::Result<Comman
         }
     };
     Ok(command)
-}
-
-/// CPU seconds that a process has used, from its line in proc.
-fn process_cpu(process: &str) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name, in parentheses, may hold anything; user and system time are fields 14 and 15.
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-    Ok(ticks.sum::<Result<f64, _>>()? / ticks_per_second())
-}
-
-/// CPU seconds that anyone has used on this machine.
-fn machine_busy() -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string("/proc/stat")?;
-    let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
-    let ticks = fields.map(str::parse::<f64>).collect::<Result<Vec<f64>, _>>()?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user time already.
-    let busy = ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4));
-    Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())
-}
-
-/// What proc counts in: USER_HZ is 100 on every architecture that Rust has.
-fn ticks_per_second() -> f64 {
-    100.0
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench measures in real time")]

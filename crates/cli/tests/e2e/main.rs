@@ -6,6 +6,7 @@
 mod black_box;
 mod device;
 mod durability;
+mod insulation;
 mod live_changes;
 mod placement;
 mod plan;

@@ -1,4 +1,4 @@
-//! Rows as a picture: a line for each cell, a column for each policy, colour by insulation.
+//! Rows as a picture: a line for each cell or stream, a column for each policy, colour by insulation.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use super::row::Row;
 const BETTER: f64 = 0.01;
 
 /// Pixels.
-const TILE: (usize, usize) = (62, 15);
-const LABEL: usize = 300;
+const TILE: (usize, usize) = (66, 15);
+const LABEL: usize = 316;
 const HEADER: usize = 66;
 const DEVICE: usize = 26;
 const MARGIN: usize = 12;
 /// What the legend takes.
-const WIDTH_MIN: usize = 680;
+const WIDTH_MIN: usize = 700;
 
 /// Insulation of 0, of 0.9 and of 1, and more than is due: distinguishable with any colour vision
 /// (after Okabe & Ito, 2008).
@@ -64,31 +64,52 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// The picture as an SVG document.
+/// A line of a picture.
+pub(super) struct Line {
+    /// Lines of one device, side by side, are under its name.
+    pub(super) device: &'static str,
+    pub(super) label: String,
+    /// By policy: an insulation, and whether it is marked.
+    pub(super) tiles: Vec<Option<(f64, bool)>>,
+}
+
+/// The rows' picture, with the rivals marked that are better.
 pub(super) fn svg(rows: &[Row]) -> String {
     let grid = Grid::new(rows);
-    let width = WIDTH_MIN.max(MARGIN * 2 + LABEL + grid.policies.len() * TILE.0);
+    let line = |(cell, line): &(Cell, Vec<Option<&Row>>)| {
+        let Cell { victim, antagonist, share_percent, .. } = cell;
+        let better = Grid::better(line);
+        let tile = |row: &Option<&Row>| row.map(|row| (row.insulation_mean, better.contains(&row)));
+        Line {
+            device: cell.device.name(),
+            label: format!("{} at {share_percent} % beside {}", victim.name(), antagonist.name()),
+            tiles: line.iter().map(tile).collect(),
+        }
+    };
+    let lines: Vec<Line> = grid.lines.iter().map(line).collect();
+    picture(&grid.policies, &lines, Some(&format!("a rival better than {OWN}")))
+}
+
+/// Insulation by line and policy as an SVG document; `mark` is what a mark says, if there are any.
+pub(super) fn picture(policies: &[&str], lines: &[Line], mark: Option<&str>) -> String {
+    let width = WIDTH_MIN.max(MARGIN * 2 + LABEL + policies.len() * TILE.0);
     let mut body = String::new();
     let mut top = HEADER;
     let mut device = None;
-    for (cell, line) in &grid.lines {
-        if device != Some(cell.device) {
-            device = Some(cell.device);
+    for line in lines {
+        if device != Some(line.device) {
+            device = Some(line.device);
             top += DEVICE;
-            let name = cell.device.name();
-            text(&mut body, (MARGIN, top - 8), &format!("class=\"device\">{name}"));
-            for (column, policy) in grid.policies.iter().enumerate() {
+            text(&mut body, (MARGIN, top - 8), &format!("class=\"device\">{}", line.device));
+            for (column, policy) in policies.iter().enumerate() {
                 text(&mut body, (middle(column), top - 8), &format!("class=\"policy\">{policy}"));
             }
         }
-        let Cell { victim, antagonist, share_percent, .. } = cell;
-        let label = format!(">{} at {share_percent} % beside {}", victim.name(), antagonist.name());
-        text(&mut body, (MARGIN, top + 11), &label);
-        let better = Grid::better(line);
-        for (column, row) in line.iter().enumerate() {
-            let Some(row) = row else { continue };
-            tile(&mut body, (MARGIN + LABEL + column * TILE.0, top), row.insulation_mean);
-            if better.contains(row) {
+        text(&mut body, (MARGIN, top + 11), &format!(">{}", line.label));
+        for (column, shown) in line.tiles.iter().enumerate() {
+            let Some((insulation, marked)) = *shown else { continue };
+            tile(&mut body, (MARGIN + LABEL + column * TILE.0, top), insulation);
+            if marked {
                 let at = (MARGIN + LABEL + column * TILE.0 + 9, top + TILE.1 / 2);
                 let _ = writeln!(body, "<circle cx=\"{}\" cy=\"{}\" r=\"3.5\"/>", at.0, at.1);
             }
@@ -99,23 +120,25 @@ pub(super) fn svg(rows: &[Row]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"11\" \
          fill=\"#1f2937\">\n<style>.device{{font-size:15px;font-weight:bold}}\
-         .policy,.tile{{text-anchor:middle}}.policy{{font-weight:bold}}</style>\n\
+         .policy,.tile{{text-anchor:middle}}.policy{{font-size:10px;font-weight:bold}}</style>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n{legend}{body}</svg>\n",
         height = top + MARGIN,
-        legend = legend(),
+        legend = legend(mark),
     )
 }
 
-fn legend() -> String {
+fn legend(mark: Option<&str>) -> String {
     let mut out = String::new();
     text(&mut out, (MARGIN, 24), "font-size=\"17\">Mean insulation of the victim");
     let samples = [0.0, 0.3, 0.6, 0.9, 0.95, 1.0, 1.3];
     for (index, sample) in samples.into_iter().enumerate() {
         tile(&mut out, (MARGIN + index * TILE.0, 36), sample);
     }
-    let left = MARGIN + samples.len() * TILE.0 + 14;
-    let _ = writeln!(out, "<circle cx=\"{left}\" cy=\"43\" r=\"3.5\"/>");
-    text(&mut out, (left + 9, 47), &format!(">a rival better than {OWN}"));
+    if let Some(mark) = mark {
+        let left = MARGIN + samples.len() * TILE.0 + 14;
+        let _ = writeln!(out, "<circle cx=\"{left}\" cy=\"43\" r=\"3.5\"/>");
+        text(&mut out, (left + 9, 47), &format!(">{mark}"));
+    }
     out
 }
 

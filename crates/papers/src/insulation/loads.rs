@@ -120,7 +120,7 @@ impl Load {
     }
 
     /// Which operations, and how many at once on a hard disk.
-    fn operations(self, extent: Extent) -> (Spec, u32) {
+    pub(super) fn operations(self, extent: Extent) -> (Spec, u32) {
         let reads = |pattern, bytes| Spec::reads(pattern, extent, bytes);
         let writes = |pattern, bytes| Spec { reads_permille: 0, ..reads(pattern, bytes) };
         let (random, sequential) = (Pattern::Random, Pattern::Sequential);
@@ -150,7 +150,7 @@ impl Load {
     }
 
     /// Whether it jumps about wherever it may.
-    fn is_spread(self) -> bool {
+    pub(super) fn is_spread(self) -> bool {
         match self {
             Self::Victim(victim) => victim.is_random(),
             Self::Antagonist(

@@ -172,7 +172,7 @@ fn setup_tables() -> String {
 }
 
 /// Everything from the third column on is a number.
-fn table(head: &[&str], lines: &[Vec<String>]) -> String {
+pub(super) fn table(head: &[&str], lines: &[Vec<String>]) -> String {
     let mut out = "<table>".to_owned();
     if !head.is_empty() {
         out += "<tr>";
