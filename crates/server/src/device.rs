@@ -6,8 +6,7 @@ use std::path::Path;
 use disktime_client::workload::profiler::QUICK_BUDGET;
 use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{
-    Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, Profile, StreamId,
-    StreamSpec,
+    Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
 };
 
 use crate::backend::faulty::{Fault, Faulty};
@@ -203,7 +202,8 @@ impl Opened {
     /// `None` if there is nothing to look at.
     fn price(&mut self, device: &DeviceConfig) -> Result<Option<PriceList>, ProbeError> {
         let hollow = matches!(&self.storage, Storage::File(back_end) if back_end.is_hollow());
-        if hollow && device.emulate.is_none() {
+        // What tiers cost depends on what lies where.
+        if (hollow && device.emulate.is_none()) || matches!(&self.storage, Storage::Tiered(..)) {
             return Ok(None);
         }
         let extents: Vec<(u64, u64)> = self.extents(device).collect();
@@ -217,16 +217,17 @@ impl Opened {
             thorough: false,
             patience: QUICK_PATIENCE,
         };
-        let model = device.emulate.map(|preset| (preset.build)(0));
+        let emulate = device.emulate;
         let storage = &mut self.storage;
         let run = || match storage {
-            Storage::Memory(back_end) => probe::price(back_end, model, &spaces, &options, |_| {}),
-            Storage::File(back_end) => probe::price(back_end, model, &spaces, &options, |_| {}),
+            Storage::Memory(back_end) => probe::price(back_end, emulate, &spaces, &options, |_| {}),
+            Storage::File(back_end) => probe::price(back_end, emulate, &spaces, &options, |_| {}),
+            Storage::Tiered(..) => unreachable!("tiers are not looked at"),
             // Its connections belong to the shard's ring.
             Storage::Nbd(export, _) => {
                 let back_end = export.again(QUICK_PATIENCE).map_err(ProbeError::Open)?;
                 let mut back_end = back_end.on_shard(&extents);
-                probe::price(&mut back_end, model, &spaces, &options, |_| {})
+                probe::price(&mut back_end, emulate, &spaces, &options, |_| {})
             }
         };
         let priced = std::thread::scope(|scope| {

@@ -11,12 +11,12 @@ use disktime_client::workload::profiler::{
     Ask, DEPTH_MAX, Priced, Pricer, PricerOptions, ProfilerError, Progress, REQUEST_BYTES_MAX,
 };
 use disktime_core::{Duration, Instant, Kind};
-use disktime_model::{Device, Op};
+use disktime_model::Op;
 
 use crate::backend::{BackEnd, DeviceError, Export, FileBackEnd, Io, Job, OneFile, Step};
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::clock;
-use crate::emulate::Emulator;
+use crate::emulate::{Emulate, Emulator};
 use crate::ring::{Finished, Ring, Token};
 
 /// How long a device may be silent before it is given up, unless who asks is in a hurry.
@@ -137,7 +137,7 @@ pub fn price_export(
 /// Why there are no prices.
 pub fn price(
     back_end: &mut dyn BackEnd,
-    model: Option<Box<dyn Device>>,
+    emulate: Option<Emulate>,
     spaces: &[Space],
     options: &ProbeOptions,
     mut watch: impl FnMut(Progress),
@@ -154,7 +154,7 @@ pub fn price(
         ring,
         pool,
         back_end,
-        emulator: model.map(Emulator::new),
+        emulator: emulate.map(|emulate| Emulator::new(emulate, 0)),
         flights: Vec::new(),
         landed: Vec::new(),
         failed: None,
@@ -268,7 +268,7 @@ impl Bench<'_> {
         }
         if let Some(emulator) = &mut self.emulator {
             let Job { kind, offset, bytes, fua, .. } = job;
-            emulator.start(clock::now(), name, Op { kind, offset: base + offset, bytes, fua });
+            emulator.start(clock::now(), name, Op { kind, offset: base + offset, bytes, fua }, &[]);
         }
         let flight = self.flights[at].insert(Flight { job, done: false, timed });
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };

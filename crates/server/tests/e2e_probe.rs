@@ -9,6 +9,7 @@ use disktime_server::backend::delayed::Delayed;
 use disktime_server::backend::faulty::{Fault, Faulty};
 use disktime_server::backend::{BackEnd, DeviceError, MemoryBackEnd};
 use disktime_server::clock;
+use disktime_server::emulate::Emulate;
 use disktime_server::probe::{ProbeError, ProbeOptions, Space, price, price_file};
 use disktime_server::{Config, Server};
 
@@ -103,7 +104,7 @@ fn an_emulated_device_is_priced_as_it_is_emulated() {
     let mut back_end = MemoryBackEnd::new(&[bytes]);
     let spaces = [Space { disk: 0, base: 0, bytes }];
     let options = ProbeOptions { depth_max: 1, ..options(1_800, false) };
-    let priced = price(&mut back_end, Some((disk.build)(1)), &spaces, &options, |_| {}).unwrap();
+    let priced = price(&mut back_end, Some(Emulate::One(disk)), &spaces, &options, |_| {}).unwrap();
     let random = priced.prices.random_read.of(4096);
     let sequential = priced.prices.sequential_read.of(4096);
     assert!((3..20).contains(&(random.as_nanos() / 1_000_000)), "{random:?}");
