@@ -14,12 +14,15 @@ extern crate alloc;
 
 pub mod admission;
 mod bucket;
+mod claims;
 mod contract;
 pub mod cost;
 mod cycle;
 mod engine;
 mod error;
 mod event;
+pub mod feedback;
+mod filter;
 mod heap;
 mod ledger;
 mod pieces;
@@ -35,8 +38,9 @@ mod time;
 mod usage;
 
 pub use bucket::TokenBucket;
+pub use claims::Ignored;
 pub use contract::{Access, Admission, Change, Class, Contract, Rate, StreamSpec};
-pub use engine::{Cancel, Completion, Config, Engine, Limits};
+pub use engine::{BestEffort, Cancel, Completion, Config, Engine, Limits};
 pub use error::{ChangeError, ConfigError, Refusal};
 pub use event::Event;
 pub use heap::IndexedHeap;

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::engine::Direction;
 use crate::rank::Rank;
 use crate::request::{PieceId, RequestId, StreamId};
 use crate::time::{Duration, Instant};
@@ -18,6 +19,8 @@ pub(crate) struct Piece {
     /// What was debited at dispatch.
     pub(crate) estimate: Duration,
     pub(crate) modelled: Duration,
+    /// It took tokens of best effort.
+    pub(crate) paid: Option<Direction>,
     pub(crate) dispatched_at: Instant,
 }
 

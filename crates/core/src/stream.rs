@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use crate::bucket::TokenBucket;
 use crate::contract::{Class, Contract, StreamSpec};
 use crate::cycle::Cycle;
+use crate::engine::Direction;
 use crate::rank::{Gate, Lane, Lanes, Rank, Ranks};
-use crate::request::{RequestId, StreamId};
+use crate::request::{Kind, RequestId, StreamId};
 use crate::share::Share;
 use crate::time::{Duration, Instant};
 use crate::usage::Usage;
@@ -28,6 +29,10 @@ pub struct Head {
     pub estimate: Duration,
     /// Its modelled cost: its weight when a window is divided.
     pub(crate) modelled: Duration,
+    /// What it does.
+    pub(crate) kind: Kind,
+    /// What it takes of best effort's tokens; 0 where nothing shapes.
+    pub(crate) grains: u64,
 }
 
 /// What happened to a stream's requests, and the disk time it was charged, since it was added.
@@ -68,6 +73,8 @@ pub(crate) struct InWindow {
     pub(crate) by_rank: [u64; Rank::COUNT],
     /// Estimates debited at dispatch, to be corrected.
     pub(crate) estimates: i64,
+    /// Of the modelled and the estimates, those for which tokens were taken, by direction.
+    pub(crate) paid: [(u64, i64); Direction::COUNT],
 }
 
 pub(crate) struct Stream {

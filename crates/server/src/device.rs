@@ -188,6 +188,7 @@ impl Ground {
             cost_model: &device.cost_model,
             limits,
             headroom: device.headroom,
+            feedback: device.feedback,
             ..disktime_core::Config::default()
         };
         let mut engine = Engine::new(&config).map_err(|error| error.to_string())?;

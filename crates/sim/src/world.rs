@@ -364,6 +364,7 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         cost_model: &plan.cost_model,
         cost: plan.cost,
         nominal_iops: plan.nominal_iops,
+        feedback: plan.feedback,
         limits,
         ..Config::default()
     };

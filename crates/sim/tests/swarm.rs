@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant, Share, policy};
 use disktime_sim::model::preset;
 use disktime_sim::workload::{Arrivals, Extent, Pace, Pattern, Source, Spec};
@@ -86,6 +87,7 @@ fn plan(number: u64) -> Plan {
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
         depth: 1,
         streams: (0..streams)
             .map(|index| stream(&mut random, index, reserve_max, capacity))

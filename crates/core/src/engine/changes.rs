@@ -62,6 +62,9 @@ impl Engine {
             self.streams.resize_with(slot + 1, || None);
         }
         self.streams[slot] = Some(Stream::new(id, spec, self.period, self.now));
+        if let Some(shaping) = &mut self.shaping {
+            shaping.declared(self.now, id, spec.contract.class, 0);
+        }
         self.grant(&plan);
         self.tell_changed(id);
         let contract = self.find(id)?.spec.contract;
@@ -85,6 +88,9 @@ impl Engine {
         let gone = self.streams[id.0 as usize].take().expect("found above");
         self.departed += gone.counters.charged;
         self.guarantees.forget(id);
+        if let Some(shaping) = &mut self.shaping {
+            shaping.forget(self.now, id);
+        }
         for policy in &mut self.policies {
             policy.removed(self.now, id);
         }
@@ -104,6 +110,11 @@ impl Engine {
         for (id, contract) in contracts {
             let stream = self.find(*id)?;
             stream.set_contract(*contract, period, now);
+            let live = stream.live;
+            if let Some(shaping) = &mut self.shaping {
+                shaping.declared(now, *id, contract.class, live);
+            }
+            let stream = self.find(*id)?;
             if contract.class != Class::GuaranteedRate && stream.cycle.take().is_some() {
                 self.guarantees.follow_cycle(*id, None);
             }
@@ -163,6 +174,7 @@ impl Engine {
     fn missed_deadline(&mut self, id: StreamId) -> Result<(), ChangeError> {
         self.find(id)?;
         self.events.push(Event::MissedDeadline(id));
+        self.report(id);
         self.tell_changed(id);
         Ok(())
     }

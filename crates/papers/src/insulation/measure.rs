@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::runner;
 use crate::sim::core::Duration;
 use crate::sim::core::cost::CostParameters;
+use crate::sim::core::feedback::FeedbackConfig;
 use crate::sim::core::policy::PolicyEntry;
 use crate::sim::{Outcome, Plan, Window, simulate};
 
@@ -145,6 +146,7 @@ impl Shared<'_> {
             cost_model: if priced { "priced" } else { "fixed" }.to_owned(),
             cost,
             nominal_iops: 60,
+            feedback: FeedbackConfig::default(),
             depth: self.device.depth(),
             streams: tenants.iter().map(|tenant| tenant.plan(self.device, self.seed)).collect(),
             changes: Vec::new(),

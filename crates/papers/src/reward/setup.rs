@@ -3,6 +3,7 @@
 use crate::chart::Series;
 use crate::experiment::Check;
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant};
 use disktime_sim::model::Device;
 use disktime_sim::model::exponential::{Exponential, ExponentialSpec, Service};
@@ -135,6 +136,7 @@ pub(super) fn run(
         cost_model: scheduler.cost_model.to_owned(),
         cost: scheduler.cost,
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
         depth: scheduler.depth,
         streams: (0..).zip(loads).map(|(index, load)| load.plan(index, seed)).collect(),
         changes: Vec::new(),

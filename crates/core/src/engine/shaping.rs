@@ -1,0 +1,453 @@
+//! Shaping: best effort passes a filter whose rate a controller sets, for soft real time
+//! (mdn, sections 3 to 5; `docs/soft-real-time.md`).
+//!
+//! Requests of best effort and background need tokens; those of soft real-time streams and within
+//! guaranteed classes don't, nor does what a stream's reservation covers. A filter decides how much
+//! passes, the policy who it is.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::ToString;
+
+use super::{Engine, instant};
+use crate::claims::{Claim, Ignored};
+use crate::contract::Class;
+use crate::error::ConfigError;
+use crate::event::Event;
+use crate::feedback::{self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate};
+use crate::filter::{Filter, Observed};
+use crate::heap::IndexedHeap;
+use crate::rank::{Gate, Rank};
+use crate::request::{Kind, StreamId};
+use crate::share::Share;
+use crate::stream::{Head, InWindow, Stream};
+use crate::time::{Duration, Instant};
+
+/// Reads and writes pass apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Reads,
+    Writes,
+}
+
+impl Direction {
+    pub(crate) const COUNT: usize = 2;
+    const ALL: [Self; Self::COUNT] = [Self::Reads, Self::Writes];
+
+    pub(crate) fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Read | Kind::Cache => Self::Reads,
+            Kind::Write | Kind::Flush | Kind::Trim | Kind::Zeroes => Self::Writes,
+        }
+    }
+}
+
+/// What best effort may have for now, and what came of reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BestEffort {
+    /// R for what reads; `None` for no limit.
+    pub reads: Option<TokenRate>,
+    /// R for what writes; `None` for no limit.
+    pub writes: Option<TokenRate>,
+    /// Reports that counted.
+    pub reports: u64,
+    /// Reports that did not.
+    pub ignored: u64,
+}
+
+/// One direction of best effort.
+struct Way {
+    filter: Filter,
+    observed: Observed,
+    controller: Box<dyn Controller>,
+    /// Streams that it holds back.
+    held: BTreeSet<StreamId>,
+    /// It has been shut since lanes were last gated.
+    regate: bool,
+    /// For whom R was cut, by how much.
+    parts: BTreeMap<StreamId, TokenRate>,
+}
+
+pub(super) struct Shaping {
+    token: Token,
+    least: TokenRate,
+    most: TokenRate,
+    refill: Duration,
+    report_interval: Duration,
+    anti_cheat: bool,
+    ways: [Way; Direction::COUNT],
+    /// Soft real-time streams.
+    claims: BTreeMap<StreamId, Claim>,
+    /// When controllers look next.
+    look_at: Option<Instant>,
+    /// Streams that a filter holds back until their reservation lets them pass, in ns.
+    reserved: IndexedHeap,
+    reports: u64,
+    ignored: u64,
+}
+
+impl Shaping {
+    /// None if nothing shapes.
+    pub(super) fn new(config: &FeedbackConfig<'_>) -> Result<Option<Box<Self>>, ConfigError> {
+        let entry = feedback::find(config.controller)
+            .ok_or_else(|| ConfigError::UnknownController(config.controller.to_string()))?;
+        let Some(build) = entry.build else { return Ok(None) };
+        let way = || {
+            let mut filter = Filter::new(config);
+            filter
+                .set_rate(Instant::ZERO, config.bounded(TokenRate::per_second(config.rate_start)));
+            Way {
+                regate: filter.shut(),
+                filter,
+                observed: Observed::default(),
+                controller: build(config),
+                held: BTreeSet::new(),
+                parts: BTreeMap::new(),
+            }
+        };
+        Ok(Some(Box::new(Self {
+            token: config.token,
+            least: config.least(),
+            most: TokenRate::per_second(config.rate_max),
+            refill: config.refill,
+            report_interval: config.report_interval,
+            anti_cheat: config.anti_cheat,
+            ways: [way(), way()],
+            claims: BTreeMap::new(),
+            look_at: None,
+            reserved: IndexedHeap::default(),
+            reports: 0,
+            ignored: 0,
+        })))
+    }
+
+    /// When it wants the engine to look.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let held = self.ways.iter().filter(|way| !way.held.is_empty());
+        let opens = held.map(|way| way.filter.opens_at()).min();
+        let reserved = self.reserved.peek().map(|(at, _)| instant(at));
+        [opens, reserved, self.look_at].into_iter().flatten().min()
+    }
+
+    /// What a piece costs, in grains.
+    pub(super) fn grains(&self, kind: Kind, bytes: u64, first: bool, estimate: Duration) -> u64 {
+        match self.token {
+            Token::Request => u64::from(first),
+            Token::Data => {
+                if kind == Kind::Flush {
+                    0
+                } else {
+                    bytes
+                }
+            }
+            Token::Time => estimate.as_nanos(),
+        }
+    }
+
+    /// Whether a lane's next piece has to wait for tokens.
+    pub(super) fn holds(
+        &mut self,
+        now: Instant,
+        stream: &mut Stream,
+        rank: Rank,
+        head: &Head,
+    ) -> bool {
+        if !is_shaped(stream, rank) || head.grains == 0 {
+            return false;
+        }
+        let way = &mut self.ways[Direction::of(head.kind) as usize];
+        if !way.filter.shut() {
+            return false;
+        }
+        if stream.spec.contract.reserve > Share::ZERO {
+            match stream.has_reserved_time(now) {
+                Ok(()) => return false,
+                Err(until) => self.reserved.set(stream.id.0, until),
+            }
+        }
+        way.held.insert(stream.id);
+        true
+    }
+
+    /// A piece goes out. Answers which way it paid, if it had to.
+    pub(super) fn pay(
+        &mut self,
+        now: Instant,
+        stream: &Stream,
+        rank: Rank,
+        head: &Head,
+    ) -> Option<Direction> {
+        let direction = Direction::of(head.kind);
+        let way = &mut self.ways[direction as usize];
+        if !is_shaped(stream, rank) || way.filter.shut() {
+            return None;
+        }
+        way.take(now, i64::try_from(head.grains).unwrap_or(i64::MAX));
+        Some(direction)
+    }
+
+    /// What tokens of time were taken for turned out to take longer by this.
+    pub(super) fn correct(&mut self, now: Instant, direction: Direction, longer: i64) {
+        if self.token == Token::Time {
+            self.ways[direction as usize].take(now, longer);
+        }
+    }
+
+    /// The same for what a stream completed in a window that was charged as a whole.
+    pub(super) fn correct_window(&mut self, now: Instant, window: &InWindow, charge: Duration) {
+        for direction in Direction::ALL {
+            let (modelled, estimates) = window.paid[direction as usize];
+            if modelled > 0 {
+                let charged = u128::from(charge.as_nanos()) * u128::from(modelled);
+                let charged = charged / u128::from(window.modelled.max(1));
+                let charged = i64::try_from(charged).unwrap_or(i64::MAX);
+                self.correct(now, direction, charged - estimates);
+            }
+        }
+    }
+
+    /// The device was kept idle for a stream that is shaped.
+    pub(super) fn held_idle(&mut self, now: Instant, stream: &Stream, held: Duration) {
+        if is_shaped(stream, stream.home()) {
+            self.correct(now, Direction::Reads, held.as_tokens());
+        }
+    }
+
+    /// A soft real-time stream's first request has arrived, or its last one is over.
+    pub(super) fn turned(&mut self, now: Instant, id: StreamId, live: u32) {
+        if let Some(claim) = self.claims.get_mut(&id) {
+            claim.turned(now, live == 0);
+        }
+    }
+
+    /// A stream is soft real-time from now on, or not.
+    pub(super) fn declared(&mut self, now: Instant, id: StreamId, class: Class, live: u32) {
+        if class == Class::SoftRealTime {
+            let claim = self.claims.entry(id).or_insert_with(|| Claim::new(now));
+            claim.turned(now, live == 0);
+        } else if self.claims.remove(&id).is_some() {
+            self.ended(now, id);
+        }
+    }
+
+    /// A stream is gone.
+    pub(super) fn forget(&mut self, now: Instant, id: StreamId) {
+        if self.claims.remove(&id).is_some() {
+            self.ended(now, id);
+        }
+        self.reserved.remove(id.0);
+        for way in &mut self.ways {
+            way.held.remove(&id);
+        }
+    }
+
+    /// What was cut for it comes back.
+    fn ended(&mut self, now: Instant, id: StreamId) {
+        for index in 0..Direction::COUNT {
+            let way = &mut self.ways[index];
+            let Some(part) = way.parts.remove(&id) else { continue };
+            let others = way.parts.values().fold(TokenRate::ZERO, |sum, part| sum.plus(*part));
+            let pipe = way.pipe(now, self.token);
+            let rate = way.controller.ended(now, pipe, part, others);
+            self.set_rate(now, index, rate, None);
+        }
+    }
+
+    /// A stream reports a missed deadline.
+    fn missed(&mut self, now: Instant, id: StreamId) -> Result<(), Ignored> {
+        let claim = self.claims.get_mut(&id).ok_or(Ignored::OtherClass)?;
+        claim.report(now, self.report_interval, self.anti_cheat)?;
+        for index in 0..Direction::COUNT {
+            let way = &mut self.ways[index];
+            let pipe = way.pipe(now, self.token);
+            if pipe.rate.is_none() && pipe.observed <= self.least {
+                continue;
+            }
+            let rate = way.controller.missed(now, pipe);
+            self.set_rate(now, index, rate, Some(id));
+        }
+        Ok(())
+    }
+
+    /// Controllers look at what they have done.
+    fn look(&mut self, now: Instant) {
+        let refill = self.refill.as_nanos().max(1);
+        let mut worst: Option<(Duration, StreamId)> = None;
+        for (id, claim) in &mut self.claims {
+            let pause = claim.look(now);
+            let cut_for = self.ways.iter().any(|way| way.parts.contains_key(id));
+            if cut_for && worst.is_none_or(|(least, _)| pause < least) {
+                worst = Some((pause, *id));
+            }
+        }
+        let standing = worst.map_or_else(Standing::default, |(pause, _)| {
+            let ppm = pause.as_nanos().saturating_mul(u64::from(Share::PARTS)) / refill;
+            let ppm = u32::try_from(ppm).unwrap_or(Share::PARTS).min(Share::PARTS);
+            let pause = Share::from_ppm(ppm).unwrap_or(Share::FULL);
+            Standing { behind: pause == Share::ZERO, pause }
+        });
+        for index in 0..Direction::COUNT {
+            let way = &mut self.ways[index];
+            if way.filter.rate().is_none() {
+                continue;
+            }
+            let pipe = way.pipe(now, self.token);
+            let rate = way.controller.refilled(now, pipe, standing);
+            self.set_rate(now, index, rate, worst.map(|(_, id)| id));
+        }
+    }
+
+    /// A controller's answer holds; a cut is `cause`'s.
+    fn set_rate(
+        &mut self,
+        now: Instant,
+        index: usize,
+        rate: Option<TokenRate>,
+        cause: Option<StreamId>,
+    ) {
+        let rate = rate.map(|rate| rate.max(self.least)).filter(|rate| *rate < self.most);
+        let way = &mut self.ways[index];
+        let before = way.pipe(now, self.token);
+        if rate != before.rate {
+            way.attribute(before, rate, cause);
+            way.filter.set_rate(now, rate);
+            way.regate |= way.filter.shut();
+        }
+        let limited = self.ways.iter().any(|way| way.filter.rate().is_some());
+        self.look_at = if limited { self.look_at.or(Some(now + self.refill)) } else { None };
+    }
+}
+
+impl Way {
+    fn pipe(&mut self, now: Instant, token: Token) -> Pipe {
+        if self.filter.shut() {
+            self.observed.note_shut(now);
+        }
+        Pipe {
+            rate: self.filter.rate(),
+            observed: self.observed.rate(now, token.grains()),
+            binding: self.observed.was_shut(now),
+        }
+    }
+
+    fn take(&mut self, now: Instant, grains: i64) {
+        self.observed.note(now, grains);
+        let was_shut = self.filter.shut();
+        self.filter.take(now, grains);
+        if self.filter.shut() && !was_shut {
+            self.regate = true;
+            self.observed.note_shut(now);
+        }
+    }
+
+    /// Notes for whom R is cut; what it rises by is given back by all, in proportion.
+    fn attribute(&mut self, before: Pipe, rate: Option<TokenRate>, cause: Option<StreamId>) {
+        let Some(rate) = rate else { return self.parts.clear() };
+        let cut = before.cut_from().minus(rate);
+        if before.rate.is_none_or(|before| rate < before) {
+            if let Some(id) = cause {
+                let part = self.parts.entry(id).or_insert(TokenRate::ZERO);
+                *part = part.plus(cut);
+            }
+            return;
+        }
+        let risen = before.rate.map_or(TokenRate::ZERO, |before| rate.minus(before));
+        let total = self.parts.values().map(|part| u128::from(part.as_milli())).sum::<u128>();
+        for part in self.parts.values_mut() {
+            let milli = u128::from(part.as_milli());
+            let back = u128::from(risen.as_milli()) * milli / total.max(1);
+            *part = part.minus(TokenRate::from_milli(u64::try_from(back).unwrap_or(u64::MAX)));
+        }
+    }
+}
+
+/// Whether what a stream sends in a class needs tokens.
+fn is_shaped(stream: &Stream, rank: Rank) -> bool {
+    let class = stream.spec.contract.class;
+    matches!(rank, Rank::Best | Rank::Background) && class != Class::SoftRealTime
+}
+
+impl Engine {
+    /// What best effort may have for now; no limits if no controller is configured.
+    #[must_use]
+    pub fn best_effort(&self) -> BestEffort {
+        self.shaping.as_ref().map_or_else(BestEffort::default, |shaping| {
+            let [reads, writes] = &shaping.ways;
+            let (reports, ignored) = (shaping.reports, shaping.ignored);
+            let (reads, writes) = (reads.filter.rate(), writes.filter.rate());
+            BestEffort { reads, writes, reports, ignored }
+        })
+    }
+
+    /// A stream's client says that it missed a deadline.
+    pub(super) fn report(&mut self, id: StreamId) {
+        let Some(shaping) = &mut self.shaping else { return };
+        match shaping.missed(self.now, id) {
+            Ok(()) => shaping.reports += 1,
+            Err(why) => {
+                shaping.ignored += 1;
+                self.events.push(Event::ReportIgnored(id, why));
+            }
+        }
+    }
+
+    /// Time has passed: controllers look, filters open.
+    pub(super) fn shape(&mut self) {
+        let Some(shaping) = &mut self.shaping else { return };
+        if shaping.look_at.is_some_and(|at| at <= self.now) {
+            shaping.look_at = None;
+            shaping.look(self.now);
+        }
+        while let Some(shaping) = &mut self.shaping {
+            let due = shaping.reserved.peek().filter(|(at, _)| instant(*at) <= self.now);
+            let Some((_, id)) = due else { break };
+            shaping.reserved.remove(id);
+            self.gate_again(StreamId(id));
+        }
+        self.open_ways();
+    }
+
+    /// Lets go what filters hold back that are open.
+    fn open_ways(&mut self) {
+        for index in 0..Direction::COUNT {
+            let Some(shaping) = &mut self.shaping else { return };
+            let way = &mut shaping.ways[index];
+            way.filter.opens(self.now);
+            if way.filter.shut() {
+                continue;
+            }
+            for id in core::mem::take(&mut way.held) {
+                self.gate_again(id);
+            }
+        }
+    }
+
+    /// Holds back what is ready and may not pass since a filter was shut. O(streams), at most once
+    /// for each burst.
+    pub(super) fn close_ways(&mut self) {
+        let Some(shaping) = &mut self.shaping else { return };
+        let shut = shaping
+            .ways
+            .iter_mut()
+            .fold(false, |shut, way| core::mem::take(&mut way.regate) || shut);
+        if shut {
+            for index in 0..self.streams.len() {
+                let ready = |stream: &&Stream| {
+                    let ready = |rank| stream.lanes[rank].gate == Gate::Ready;
+                    ready(Rank::Best) || ready(Rank::Background)
+                };
+                if let Some(stream) = self.streams[index].as_ref().filter(ready) {
+                    self.gate_again(stream.id);
+                }
+            }
+        }
+        self.open_ways();
+    }
+
+    fn gate_again(&mut self, id: StreamId) {
+        if self.stream(id).is_some() {
+            self.refresh(id);
+            self.tell_changed(id);
+        }
+    }
+}
