@@ -348,7 +348,7 @@ impl Engine {
     /// What the device shall do next; `None` when it has enough, nobody is ready, or it is held.
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
-        self.close_ways();
+        self.gate_best_effort();
         if self.in_flight >= self.limits.depth {
             if !self.work_waits() {
                 self.ledger.unsaturated();

@@ -2,11 +2,10 @@
 //!
 //! Tokens are counted in grains, the smallest thing that a token is made of: requests, bytes or
 //! nanoseconds of disk time. The bucket fills at R times a token's grains a second, the part of a
-//! grain that is left over is carried, so no sequence of operations drifts. What goes out may
-//! overdraw it by its own cost. Once empty the filter stays shut until the bucket holds a burst, so
-//! that what passes comes in runs; it holds at most two.
+//! grain that is left over is carried, so no sequence of operations drifts. Tokens are handed out in
+//! bursts, each to one stream, so that what passes comes in runs; the bucket holds two.
 //!
-//! Does not know: who passes, why R changes, what is held back.
+//! Does not know: who gets a burst, why R changes.
 
 use crate::feedback::{FeedbackConfig, TokenRate};
 use crate::time::{Duration, Instant};
@@ -25,77 +24,48 @@ pub(crate) struct Filter {
     /// Parts of a grain not yet credited, below [`PARTS`].
     remainder: u64,
     at: Instant,
-    shut: bool,
 }
 
 impl Filter {
     /// One that lets everything pass.
     pub(crate) fn new(config: &FeedbackConfig<'_>) -> Self {
-        Self::of(config.token.grains(), config.burst)
+        let (grains, burst) = (config.token.grains(), config.burst);
+        Self { grains, burst, rate: None, level: 0, remainder: 0, at: Instant::ZERO }
     }
 
-    /// The same for tokens of so many grains.
-    pub(crate) fn of(grains: u64, burst: Duration) -> Self {
-        Self { grains, burst, rate: None, level: 0, remainder: 0, at: Instant::ZERO, shut: false }
-    }
-
+    /// R; `None` if everything passes.
     pub(crate) fn rate(&self) -> Option<TokenRate> {
         self.rate
-    }
-
-    pub(crate) fn shut(&self) -> bool {
-        self.shut
     }
 
     /// Another rate from now on. A bucket that begins to count is empty.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Option<TokenRate>) {
         self.fill(now);
-        let counted = self.rate.is_some();
         self.rate = rate;
-        self.shut = rate.is_some() && (self.shut || !counted);
         if rate.is_none() {
             (self.level, self.remainder) = (0, 0);
         }
         self.cap();
     }
 
-    /// Takes what goes out, or corrects it; without a rate nothing is counted. Whatever it is, it may
-    /// go: the level may fall below zero.
-    pub(crate) fn take(&mut self, now: Instant, grains: i64) {
-        if self.rate.is_none() {
-            return;
-        }
+    /// A burst, if the bucket holds one.
+    pub(crate) fn hand(&mut self, now: Instant) -> Option<i64> {
         self.fill(now);
-        self.level = self.level.saturating_sub(grains);
-        self.shut |= self.level <= 0;
-        self.cap();
+        let burst = self.burst();
+        self.rate.filter(|_| self.level >= burst)?;
+        self.level -= burst;
+        Some(burst)
     }
 
-    /// Whether a shut filter opens now.
-    pub(crate) fn opens(&mut self, now: Instant) -> bool {
-        if !self.shut {
-            return false;
-        }
-        self.fill(now);
-        self.shut = self.level < self.burst();
-        !self.shut
-    }
-
-    /// When a shut filter opens if nothing else is taken, rounded up; [`Instant::MAX`] if it is open.
-    pub(crate) fn opens_at(&self) -> Instant {
-        let Some(rate) = self.rate.filter(|_| self.shut) else { return Instant::MAX };
+    /// When it holds a burst, rounded up; [`Instant::MAX`] without a rate.
+    pub(crate) fn hands_at(&self) -> Instant {
+        let Some(rate) = self.rate else { return Instant::MAX };
         let missing = i128::from(self.burst()) - i128::from(self.level);
         let missing = u128::try_from(missing).unwrap_or(0) * PARTS;
         let parts = missing.saturating_sub(u128::from(self.remainder));
         let per_nano = u128::from(rate.as_milli()) * u128::from(self.grains);
         let nanos = parts.div_ceil(per_nano.max(1));
         self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-    }
-
-    /// The level as of the last call.
-    #[cfg(test)]
-    pub(crate) fn level(&self) -> i64 {
-        self.level
     }
 
     fn fill(&mut self, now: Instant) {
@@ -132,8 +102,8 @@ pub(crate) struct Observed {
     second: u64,
     before: i64,
     now: i64,
-    /// The filter was last seen shut.
-    shut_at: Option<Instant>,
+    /// When the filter last held something back.
+    held_at: Option<Instant>,
 }
 
 impl Observed {
@@ -143,13 +113,14 @@ impl Observed {
         self.now = self.now.saturating_add(grains);
     }
 
-    pub(crate) fn note_shut(&mut self, now: Instant) {
-        self.shut_at = Some(now);
+    /// The filter holds something back.
+    pub(crate) fn held(&mut self, now: Instant) {
+        self.held_at = Some(now);
     }
 
-    /// Whether the filter was shut within the last second.
-    pub(crate) fn was_shut(&self, now: Instant) -> bool {
-        self.shut_at.is_some_and(|at| now.since(at) < Duration::from_nanos(SECOND))
+    /// Whether it did so within the last second.
+    pub(crate) fn has_held(&self, now: Instant) -> bool {
+        self.held_at.is_some_and(|at| now.since(at) < Duration::from_nanos(SECOND))
     }
 
     /// What passed in the last second, the one before weighed by what of it is within.
@@ -187,12 +158,6 @@ mod tests {
         filter
     }
 
-    /// A bucket in exact fractions of a grain.
-    struct Oracle {
-        parts: i128,
-        most: i128,
-    }
-
     #[test]
     fn accounts_are_exact_whatever_the_steps() {
         for token in [Token::Request, Token::Data, Token::Time] {
@@ -200,51 +165,48 @@ mod tests {
                 let mut filter = filter(milli, token);
                 let per_nano = i128::from(milli) * i128::from(token.grains());
                 let burst = (per_nano * 150_000_000 / 1_000_000_000_000).max(1);
-                let mut oracle = Oracle { parts: 0, most: burst * 2 * 1_000_000_000_000 };
+                // A bucket in exact parts of a grain.
+                let (mut parts, grain) = (0, 1_000_000_000_000);
                 let (mut now, mut x) = (0, 1_u64);
                 for _ in 0..20_000 {
                     x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-                    let span = (x >> 33) % 40_000_000;
+                    let span = (x >> 33) % 200_000_000;
                     now += span;
-                    oracle.parts += per_nano * i128::from(span);
-                    oracle.parts = oracle.parts.min(oracle.most);
-                    let take = i64::try_from((x >> 20) % (2 * token.grains() + 1)).unwrap();
-                    filter.take(at(now), take);
-                    oracle.parts -= i128::from(take) * 1_000_000_000_000;
-                    let level = oracle.parts.div_euclid(1_000_000_000_000);
-                    assert_eq!(i128::from(filter.level()), level, "{token:?} {milli} at {now}");
+                    parts = (parts + per_nano * i128::from(span)).min(burst * 2 * grain);
+                    let burst = Some(burst).filter(|burst| parts >= burst * grain);
+                    parts -= burst.unwrap_or(0) * grain;
+                    assert_eq!(
+                        filter.hand(at(now)).map(i128::from),
+                        burst,
+                        "{token:?} {milli} at {now}"
+                    );
+                    let (level, remainder) =
+                        (i128::from(filter.level), i128::from(filter.remainder));
+                    assert_eq!(level * grain + remainder, parts, "{token:?} {milli} at {now}");
                 }
             }
         }
     }
 
     #[test]
-    fn it_opens_at_the_first_nanosecond_that_holds_a_burst() {
+    fn it_hands_at_the_first_nanosecond_that_holds_a_burst() {
         for milli in [1, 777, 50_000] {
             let mut filter = filter(milli, Token::Data);
-            filter.take(at(5), 300_000);
-            let opens = filter.opens_at();
-            let (mut before, mut then) = (filter, filter);
-            assert!(!before.opens(opens - Duration::from_nanos(1)), "{milli}");
-            assert!(then.opens(opens), "{milli}");
-            assert!(!then.opens(opens), "it is open already");
-            assert_eq!(then.opens_at(), Instant::MAX);
+            let hands = filter.hands_at();
+            assert_eq!(filter.hand(hands - Duration::from_nanos(1)), None, "{milli}");
+            assert!(filter.hand(hands).is_some(), "{milli}");
+            assert_eq!(filter.hand(hands), None, "it has been handed");
         }
     }
 
     #[test]
-    fn without_a_rate_nothing_is_counted_or_held() {
+    fn without_a_rate_nothing_is_counted() {
         let mut filter = Filter::new(&FeedbackConfig::default());
-        filter.take(at(7), i64::MAX);
-        assert!(!filter.shut() && filter.level() == 0);
+        assert_eq!((filter.hand(at(7)), filter.hands_at()), (None, Instant::MAX));
         filter.set_rate(at(9), Some(TokenRate::per_second(10)));
-        assert!(filter.shut(), "it begins empty");
-        filter.take(at(10), i64::MAX);
-        filter.take(at(10), i64::MAX);
-        filter.take(at(11), i64::MAX);
-        assert_eq!(filter.level(), i64::MIN);
-        filter.set_rate(at(12), None);
-        assert!(!filter.shut());
+        assert_eq!(filter.hand(at(10)), None, "it begins empty");
+        assert!(filter.hand(at(u64::MAX)).is_some() && filter.hand(at(u64::MAX)).is_some());
+        assert_eq!(filter.hand(at(u64::MAX)), None, "it holds two");
     }
 
     #[test]

@@ -14,6 +14,7 @@
 mod chart;
 mod experiment;
 pub mod insulation;
+mod mdn;
 pub mod page;
 mod plot;
 mod qbox;

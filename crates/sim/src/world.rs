@@ -3,9 +3,11 @@
 //! At one instant, in this order: the device's completions, timeouts, changes, arrivals (by
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
+use disktime_core::feedback::TokenRate;
 use disktime_core::{
-    Change, Completion, Config, Contract, Dispatch, Duration, Engine, IndexedHeap, Instant, Kind,
-    Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView, policy,
+    Change, Class, Completion, Config, Contract, Dispatch, Duration, Engine, IndexedHeap, Instant,
+    Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec, StreamView,
+    policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -30,6 +32,10 @@ pub struct Outcome {
     /// What the policy took requests to cost at the end of each window; empty unless it works that
     /// out itself.
     pub costs: Vec<policy::Costs>,
+    /// When each stream's player missed.
+    pub misses: Vec<Vec<Instant>>,
+    /// R for what reads at the end of each window, in tokens per second; `None` for no limit.
+    pub best_effort: Vec<Option<TokenRate>>,
     /// Promises that did not hold.
     pub violations: Vec<Violation>,
     /// Loads that ended early, with the reason: a trace that could not be read on.
@@ -96,6 +102,8 @@ struct World {
     asked: Vec<Request>,
     /// By piece: what is at the device.
     flights: Vec<Option<Flight>>,
+    /// When each stream's player missed.
+    misses: Vec<Vec<Instant>>,
     done: Vec<Done>,
     last_completion: Instant,
     metrics: Metrics,
@@ -143,6 +151,7 @@ impl World {
             ids: 0,
             asked: Vec::new(),
             flights: Vec::new(),
+            misses: vec![Vec::new(); plan.streams.len()],
             done: Vec::new(),
             last_completion: Instant::ZERO,
             finished: 0,
@@ -189,6 +198,7 @@ impl World {
         let failures = (0..).zip(&self.streams).filter_map(failed).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
         let costs = std::mem::take(&mut self.metrics.costs);
+        let best_effort = std::mem::take(&mut self.metrics.best_effort);
         let (streams, windows) = self.metrics.summaries(names, &self.engine);
         let requests = streams.iter().map(|stream| stream.counters.completed).sum();
         Outcome {
@@ -196,6 +206,8 @@ impl World {
             windows,
             window,
             costs,
+            misses: self.misses,
+            best_effort,
             violations,
             failures,
             decisions: self.decisions,
@@ -247,7 +259,28 @@ impl World {
                 let taken = self.engine.handle_arrival(self.now, request);
                 taken.expect("queues are as long as loads can be outstanding");
             }
+            self.report(StreamId(stream));
             self.note_ask(stream as usize);
+        }
+    }
+
+    /// A soft real-time player says what it missed, and that it has ended.
+    fn report(&mut self, id: StreamId) {
+        let load = &mut self.streams[id.0 as usize];
+        while let Some(miss) = load.traffic.missed() {
+            self.misses[id.0 as usize].push(miss.at);
+            if load.contract.class == Class::SoftRealTime {
+                let reported = self.engine.handle_change(self.now, Change::MissedDeadline(id));
+                reported.expect("a stream of the plan exists");
+            }
+        }
+        if load.contract.class == Class::SoftRealTime && load.traffic.has_ended() {
+            load.contract.class = Class::BestEffort;
+            let contract = self.engine.stream(id).map(StreamView::contract).unwrap_or_default();
+            let contract = Contract { class: Class::BestEffort, ..contract };
+            let changed =
+                self.engine.handle_change(self.now, Change::SetContracts(&[(id, contract)]));
+            changed.expect("best effort is always admitted");
         }
     }
 

@@ -27,7 +27,8 @@ impl Engine {
             stream.charge(used + lead, piece.estimate.as_tokens(), used, weight, self.now);
             stream.counters.charged += charge;
             if let (Some(shaping), Some(way)) = (&mut self.shaping, piece.paid) {
-                shaping.correct(self.now, way, charge.as_tokens() - piece.estimate.as_tokens());
+                let longer = charge.as_tokens() - piece.estimate.as_tokens();
+                shaping.correct(self.now, piece.stream, way, longer);
             }
             self.dearest = self.dearest.max(charge);
             self.by_class[piece.rank.at()] += charge;
@@ -80,7 +81,7 @@ impl Engine {
             stream.charge(each + lead, window.estimates, used, weight, self.now);
             stream.counters.charged += charge;
             if let Some(shaping) = &mut self.shaping {
-                shaping.correct_window(self.now, &window, charge);
+                shaping.correct_window(self.now, *id, &window, charge);
             }
             self.dearest = self.dearest.max(each);
             split(charge, window.by_rank, &mut self.by_class);

@@ -2,16 +2,18 @@
 //! (mdn, sections 3 to 5; `docs/soft-real-time.md`).
 //!
 //! Requests of best effort and background need tokens; those of soft real-time streams and within
-//! guaranteed classes don't, nor does what a stream's reservation covers. A filter decides how much
-//! passes, the policy who it is.
+//! guaranteed classes don't, nor does what a stream's reservation covers. Tokens are handed out in
+//! bursts, to the streams that wait in turn, by weight; a stream with tokens left is ordered by the
+//! policy like any other.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::ToString;
+use alloc::vec::Vec;
 
 use super::{Engine, instant};
 use crate::claims::{Claim, Ignored};
-use crate::contract::Class;
+use crate::contract::{Class, Contract};
 use crate::error::ConfigError;
 use crate::event::Event;
 use crate::feedback::{self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate};
@@ -55,14 +57,33 @@ pub struct BestEffort {
     pub ignored: u64,
 }
 
+/// Of a stream with that weight, its turn for a burst comes once for every one of weight 1.
+const TURN: i64 = Contract::WEIGHT_MAX as i64;
+/// Tokens that a stream does not use for so long are lost, as they are in a bucket that is full.
+const UNUSED_MAX: Duration = Duration::from_secs(1);
+
+/// What a stream may still send.
+#[derive(Clone, Copy, Debug, Default)]
+struct Allowance {
+    /// Grains; below zero if its last piece took more than it had.
+    left: i64,
+    handed_at: Instant,
+    /// Its place in the order of turns.
+    tag: i64,
+}
+
 /// One direction of best effort.
 struct Way {
     filter: Filter,
     observed: Observed,
     controller: Box<dyn Controller>,
-    /// Streams that it holds back.
-    held: BTreeSet<StreamId>,
-    /// It has been shut since lanes were last gated.
+    /// By stream.
+    allowances: Vec<Allowance>,
+    /// Streams that it holds back, by their place in the order of turns.
+    waiting: IndexedHeap,
+    /// The place of who had the last turn.
+    turn: i64,
+    /// It has begun to hold back since lanes were last gated.
     regate: bool,
     /// For whom R was cut, by how much.
     parts: BTreeMap<StreamId, TokenRate>,
@@ -97,11 +118,13 @@ impl Shaping {
             filter
                 .set_rate(Instant::ZERO, config.bounded(TokenRate::per_second(config.rate_start)));
             Way {
-                regate: filter.shut(),
+                regate: filter.rate().is_some(),
                 filter,
                 observed: Observed::default(),
                 controller: build(config),
-                held: BTreeSet::new(),
+                allowances: Vec::new(),
+                waiting: IndexedHeap::default(),
+                turn: 0,
                 parts: BTreeMap::new(),
             }
         };
@@ -123,10 +146,10 @@ impl Shaping {
 
     /// When it wants the engine to look.
     pub(super) fn next(&self) -> Option<Instant> {
-        let held = self.ways.iter().filter(|way| !way.held.is_empty());
-        let opens = held.map(|way| way.filter.opens_at()).min();
+        let waiting = self.ways.iter().filter(|way| !way.waiting.is_empty());
+        let hands = waiting.map(|way| way.filter.hands_at()).min();
         let reserved = self.reserved.peek().map(|(at, _)| instant(at));
-        [opens, reserved, self.look_at].into_iter().flatten().min()
+        [hands, reserved, self.look_at].into_iter().flatten().min()
     }
 
     /// What a piece costs, in grains.
@@ -156,7 +179,7 @@ impl Shaping {
             return false;
         }
         let way = &mut self.ways[Direction::of(head.kind) as usize];
-        if !way.filter.shut() {
+        if way.lets(now, stream.id) {
             return false;
         }
         if stream.spec.contract.reserve > Share::ZERO {
@@ -165,7 +188,7 @@ impl Shaping {
                 Err(until) => self.reserved.set(stream.id.0, until),
             }
         }
-        way.held.insert(stream.id);
+        way.wait(now, stream.id);
         true
     }
 
@@ -179,29 +202,35 @@ impl Shaping {
     ) -> Option<Direction> {
         let direction = Direction::of(head.kind);
         let way = &mut self.ways[direction as usize];
-        if !is_shaped(stream, rank) || way.filter.shut() {
+        if !is_shaped(stream, rank) || !way.lets(now, stream.id) {
             return None;
         }
-        way.take(now, i64::try_from(head.grains).unwrap_or(i64::MAX));
+        way.take(now, stream.id, i64::try_from(head.grains).unwrap_or(i64::MAX));
         Some(direction)
     }
 
     /// What tokens of time were taken for turned out to take longer by this.
-    pub(super) fn correct(&mut self, now: Instant, direction: Direction, longer: i64) {
+    pub(super) fn correct(&mut self, now: Instant, id: StreamId, way: Direction, longer: i64) {
         if self.token == Token::Time {
-            self.ways[direction as usize].take(now, longer);
+            self.ways[way as usize].take(now, id, longer);
         }
     }
 
     /// The same for what a stream completed in a window that was charged as a whole.
-    pub(super) fn correct_window(&mut self, now: Instant, window: &InWindow, charge: Duration) {
+    pub(super) fn correct_window(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        window: &InWindow,
+        charge: Duration,
+    ) {
         for direction in Direction::ALL {
             let (modelled, estimates) = window.paid[direction as usize];
             if modelled > 0 {
                 let charged = u128::from(charge.as_nanos()) * u128::from(modelled);
                 let charged = charged / u128::from(window.modelled.max(1));
                 let charged = i64::try_from(charged).unwrap_or(i64::MAX);
-                self.correct(now, direction, charged - estimates);
+                self.correct(now, id, direction, charged - estimates);
             }
         }
     }
@@ -209,7 +238,7 @@ impl Shaping {
     /// The device was kept idle for a stream that is shaped.
     pub(super) fn held_idle(&mut self, now: Instant, stream: &Stream, held: Duration) {
         if is_shaped(stream, stream.home()) {
-            self.correct(now, Direction::Reads, held.as_tokens());
+            self.correct(now, stream.id, Direction::Reads, held.as_tokens());
         }
     }
 
@@ -237,7 +266,10 @@ impl Shaping {
         }
         self.reserved.remove(id.0);
         for way in &mut self.ways {
-            way.held.remove(&id);
+            way.waiting.remove(id.0);
+            if let Some(allowance) = way.allowances.get_mut(id.0 as usize) {
+                *allowance = Allowance::default();
+            }
         }
     }
 
@@ -311,7 +343,12 @@ impl Shaping {
         if rate != before.rate {
             way.attribute(before, rate, cause);
             way.filter.set_rate(now, rate);
-            way.regate |= way.filter.shut();
+            if before.rate.is_none() {
+                // Nobody has tokens yet, nor a place in the order.
+                way.allowances.clear();
+                way.turn = 0;
+                way.regate = true;
+            }
         }
         let limited = self.ways.iter().any(|way| way.filter.rate().is_some());
         self.look_at = if limited { self.look_at.or(Some(now + self.refill)) } else { None };
@@ -320,24 +357,73 @@ impl Shaping {
 
 impl Way {
     fn pipe(&mut self, now: Instant, token: Token) -> Pipe {
-        if self.filter.shut() {
-            self.observed.note_shut(now);
+        if !self.waiting.is_empty() {
+            self.observed.held(now);
         }
         Pipe {
             rate: self.filter.rate(),
             observed: self.observed.rate(now, token.grains()),
-            binding: self.observed.was_shut(now),
+            binding: self.observed.has_held(now),
         }
     }
 
-    fn take(&mut self, now: Instant, grains: i64) {
-        self.observed.note(now, grains);
-        let was_shut = self.filter.shut();
-        self.filter.take(now, grains);
-        if self.filter.shut() && !was_shut {
-            self.regate = true;
-            self.observed.note_shut(now);
+    fn allowance(&mut self, id: StreamId) -> &mut Allowance {
+        let slot = id.0 as usize;
+        if slot >= self.allowances.len() {
+            self.allowances.resize(slot + 1, Allowance::default());
         }
+        &mut self.allowances[slot]
+    }
+
+    /// Whether a stream may send another piece.
+    fn lets(&mut self, now: Instant, id: StreamId) -> bool {
+        if self.filter.rate().is_none() {
+            return true;
+        }
+        let allowance = self.allowance(id);
+        if now.since(allowance.handed_at) > UNUSED_MAX {
+            allowance.left = allowance.left.min(0);
+        }
+        allowance.left > 0
+    }
+
+    /// A stream waits for its turn; one that has not waited for long has no claim to what it missed.
+    fn wait(&mut self, now: Instant, id: StreamId) {
+        self.observed.held(now);
+        let turn = self.turn;
+        let tag = &mut self.allowance(id).tag;
+        *tag = turn.max(*tag);
+        let tag = *tag;
+        self.waiting.set(id.0, tag);
+    }
+
+    /// Something of a stream passes, or is corrected.
+    fn take(&mut self, now: Instant, id: StreamId, grains: i64) {
+        self.observed.note(now, grains);
+        if self.filter.rate().is_some() {
+            let left = &mut self.allowance(id).left;
+            *left = left.saturating_sub(grains);
+        }
+    }
+
+    /// Who goes on: everybody without a rate, else who is next for a burst.
+    fn next(&mut self, now: Instant) -> Option<(StreamId, Option<i64>)> {
+        let (tag, id) = self.waiting.peek()?;
+        let burst = self.filter.hand(now);
+        if burst.is_none() && self.filter.rate().is_some() {
+            return None;
+        }
+        self.waiting.remove(id);
+        self.turn = tag;
+        Some((StreamId(id), burst))
+    }
+
+    /// A stream has its turn.
+    fn hand(&mut self, now: Instant, id: StreamId, burst: i64, weight: u32) {
+        let allowance = self.allowance(id);
+        allowance.left = allowance.left.saturating_add(burst);
+        allowance.handed_at = now;
+        allowance.tag = allowance.tag.saturating_add(TURN / i64::from(weight.max(1)));
     }
 
     /// Notes for whom R is cut; what it rises by is given back by all, in proportion.
@@ -404,44 +490,44 @@ impl Engine {
             shaping.reserved.remove(id);
             self.gate_again(StreamId(id));
         }
-        self.open_ways();
+        self.hand_out();
     }
 
-    /// Lets go what filters hold back that are open.
-    fn open_ways(&mut self) {
+    /// Hands bursts to who waits, in turn; to everybody where there is no limit any more.
+    fn hand_out(&mut self) {
         for index in 0..Direction::COUNT {
-            let Some(shaping) = &mut self.shaping else { return };
-            let way = &mut shaping.ways[index];
-            way.filter.opens(self.now);
-            if way.filter.shut() {
-                continue;
-            }
-            for id in core::mem::take(&mut way.held) {
+            while let Some(shaping) = &mut self.shaping {
+                let way = &mut shaping.ways[index];
+                let Some((id, burst)) = way.next(self.now) else { break };
+                let Some(stream) = self.streams.get(id.0 as usize).and_then(Option::as_ref) else {
+                    continue;
+                };
+                if let Some(burst) = burst {
+                    way.hand(self.now, id, burst, stream.spec.contract.weight);
+                }
                 self.gate_again(id);
             }
         }
     }
 
-    /// Holds back what is ready and may not pass since a filter was shut. O(streams), at most once
-    /// for each burst.
-    pub(super) fn close_ways(&mut self) {
+    /// Holds back what is ready and may not pass since a controller has begun to shape, and hands
+    /// out what there is to who waits. O(streams) when it begins, O(log streams) for a burst.
+    pub(super) fn gate_best_effort(&mut self) {
         let Some(shaping) = &mut self.shaping else { return };
-        let shut = shaping
+        let begun = shaping
             .ways
             .iter_mut()
-            .fold(false, |shut, way| core::mem::take(&mut way.regate) || shut);
-        if shut {
-            for index in 0..self.streams.len() {
-                let ready = |stream: &&Stream| {
-                    let ready = |rank| stream.lanes[rank].gate == Gate::Ready;
-                    ready(Rank::Best) || ready(Rank::Background)
-                };
-                if let Some(stream) = self.streams[index].as_ref().filter(ready) {
-                    self.gate_again(stream.id);
-                }
+            .fold(false, |begun, way| core::mem::take(&mut way.regate) || begun);
+        for index in 0..if begun { self.streams.len() } else { 0 } {
+            let ready = |stream: &&Stream| {
+                let ready = |rank| stream.lanes[rank].gate == Gate::Ready;
+                ready(Rank::Best) || ready(Rank::Background)
+            };
+            if let Some(stream) = self.streams[index].as_ref().filter(ready) {
+                self.gate_again(stream.id);
             }
         }
-        self.open_ways();
+        self.hand_out();
     }
 
     fn gate_again(&mut self, id: StreamId) {
