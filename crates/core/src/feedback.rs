@@ -130,8 +130,8 @@ pub struct FeedbackConfig<'a> {
     pub creep_milli: u32,
     /// How often a controller looks at what it has done.
     pub refill: Duration,
-    /// Best effort that has run out of tokens goes on when there are tokens for so long.
-    pub burst: Duration,
+    /// Tokens that a stream gets at once when its turn comes; the bucket holds twice as many.
+    pub burst: u32,
     /// Of a stream's reports, at most one in such a time counts.
     pub report_interval: Duration,
     /// Whether reports need proof, and what false ones brought is taken back.
@@ -140,8 +140,8 @@ pub struct FeedbackConfig<'a> {
 
 impl Default for FeedbackConfig<'_> {
     /// No controller; tokens of disk time. The paper's values where it has any; those it lost are β
-    /// 28 %, δ 1 token/s every 0.5 s, R from 10 to 10,000 tokens/s, 0.15 s of tokens at once and one
-    /// report per stream and second.
+    /// 24 %, δ 1 token/s every 0.5 s, R from 10 to 10,000 tokens/s, 8 tokens at once (a megabyte of data, as
+    /// an elevator's batch) and one report per stream and second.
     fn default() -> Self {
         Self {
             controller: "none",
@@ -149,10 +149,10 @@ impl Default for FeedbackConfig<'_> {
             rate_min: 10,
             rate_max: 10_000,
             rate_start: 10_000,
-            cut: Share::from_percent(28).expect("at most 100"),
+            cut: Share::from_percent(24).expect("at most 100"),
             creep_milli: 1000,
             refill: Duration::from_millis(500),
-            burst: Duration::from_millis(150),
+            burst: 8,
             report_interval: Duration::from_secs(1),
             anti_cheat: true,
         }
@@ -179,12 +179,12 @@ impl FeedbackConfig<'_> {
         field("feedback.rate_min", least, 1, most)?;
         field("feedback.rate_start", u64::from(self.rate_start), least, RATE_MAX)?;
         field("feedback.cut_ppm", u64::from(self.cut.ppm()), 1, u64::from(Share::PARTS) - 1)?;
+        field("feedback.burst", u64::from(self.burst), 1, RATE_MAX)?;
         field("feedback.creep_milli", u64::from(self.creep_milli), 0, RATE_MAX)?;
         let millisecond = Duration::from_millis(1).as_nanos();
         let span =
             |name, span: Duration| field(name, span.as_nanos(), millisecond, SPAN_MAX.as_nanos());
         span("feedback.refill", self.refill)?;
-        span("feedback.burst", self.burst)?;
         span("feedback.report_interval", self.report_interval)
     }
 

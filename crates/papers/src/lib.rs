@@ -43,7 +43,8 @@ pub struct Paper {
 }
 
 /// Every paper.
-pub static PAPERS: &[Paper] = &[zygaria::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER];
+pub static PAPERS: &[Paper] =
+    &[zygaria::PAPER, mdn::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER];
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

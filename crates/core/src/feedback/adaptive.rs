@@ -1,4 +1,12 @@
-//! Finds the smallest cut that stops the misses.
+//! Finds the smallest cut that stops the misses, and gives back what is not needed.
+//!
+//! It keeps the highest rate that was seen to be good and the lowest that was seen to be bad, and
+//! halves what lies between. A rate is good if every soft real-time stream for which R was cut has
+//! paused since the last look: it had all that it asked for. It is bad if one has not. So a stream
+//! that falls behind is noticed before its buffer is empty: after a first report the search needs no
+//! more misses. `docs/soft-real-time.md` argues why it settles.
+//!
+//! Does not know: streams, what a token is.
 
 use alloc::boxed::Box;
 
@@ -10,21 +18,152 @@ pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "adaptive",
     doc: "finds the smallest cut that stops the misses, and gives back what is not needed",
     source: "docs/soft-real-time.md",
-    build: Some(|config| Box::new(Adaptive { cut: config.cut })),
+    build: Some(|_| Box::new(Adaptive::default())),
 };
 
+/// Who has paused for less than this part of a look is behind: 2 %.
+const PAUSE_MIN_PPM: u32 = 20_000;
+/// Looks that a report may clear the way for.
+const RESCUE_LOOKS: u32 = 2;
+/// Looks in which a stream must have caught up after a rescue or a test, or R is cut again.
+const RECOVERY_LOOKS: u32 = 8;
+/// Looks that make a rate a good one.
+const TEST_LOOKS: u32 = 2;
+/// Looks behind in a row that make a good rate a bad one.
+const DOUBT_LOOKS: u32 = 2;
+/// Looks for which R is left alone when it is found: this long at first, up to that long.
+const HOLD_LOOKS: [u32; 2] = [16, 128];
+/// R is found when good and bad are this part of R apart; also the first step beyond it.
+const PRECISION: u64 = 32;
+/// The largest step into the unknown, as a part of R.
+const STEP_MAX: u64 = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Best effort has its least for a moment, so that who has missed can fill its buffer; then R
+    /// is to be this.
+    Rescue { looks: u32, then: TokenRate },
+    /// Until everybody has caught up.
+    Recover { looks: u32 },
+    /// Whether this rate is good.
+    Test { looks: u32, probe: bool },
+    /// It was found.
+    Hold { looks: u32, behind: u32 },
+}
+
 struct Adaptive {
-    /// β
-    cut: Share,
+    /// The highest rate seen to be good.
+    good: Option<TokenRate>,
+    /// The lowest seen to be bad.
+    bad: Option<TokenRate>,
+    phase: Phase,
+    /// The next step into the unknown, in parts of R.
+    step: u64,
+    /// For how many looks R is left alone next time.
+    hold: u32,
+}
+
+impl Default for Adaptive {
+    fn default() -> Self {
+        let phase = Phase::Recover { looks: 0 };
+        Self { good: None, bad: None, phase, step: PRECISION, hold: HOLD_LOOKS[0] }
+    }
+}
+
+impl Adaptive {
+    /// R is good: the next to try is half-way to the lowest bad one, or a step further that doubles.
+    fn ascend(&mut self, rate: TokenRate, probe: bool) -> TokenRate {
+        let milli = rate.as_milli();
+        self.good = Some(rate);
+        let step = match self.bad {
+            Some(bad) => bad.minus(rate).as_milli() / 2,
+            None => milli / self.step,
+        };
+        if self.bad.is_some() && step <= milli / PRECISION / 2 {
+            self.phase = Phase::Hold { looks: 0, behind: 0 };
+            return rate;
+        }
+        if self.bad.is_none() {
+            self.step = (self.step / 2).max(STEP_MAX);
+        }
+        self.phase = Phase::Test { looks: 0, probe };
+        rate.plus(TokenRate::from_milli(step.max(1)))
+    }
+
+    /// R is bad: back to the highest good one, or less by a part.
+    fn descend(&mut self, rate: TokenRate, part: u64) -> TokenRate {
+        self.bad = Some(rate);
+        self.good = self.good.filter(|good| *good < rate);
+        self.phase = Phase::Recover { looks: 0 };
+        let less = rate.minus(TokenRate::from_milli(rate.as_milli() / part));
+        self.good.unwrap_or(less)
+    }
+
+    /// What is known holds no longer.
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl Controller for Adaptive {
     fn missed(&mut self, _now: Instant, pipe: Pipe) -> Option<TokenRate> {
-        Some(pipe.cut_from().less(self.cut))
+        if let (Phase::Rescue { .. }, Some(_)) = (self.phase, pipe.rate) {
+            return pipe.rate;
+        }
+        let then = self.descend(pipe.cut_from(), 2);
+        (self.step, self.hold) = (PRECISION, HOLD_LOOKS[0]);
+        self.phase = Phase::Rescue { looks: 0, then };
+        Some(TokenRate::ZERO)
     }
 
-    fn refilled(&mut self, _now: Instant, pipe: Pipe, _standing: Standing) -> Option<TokenRate> {
-        pipe.rate
+    fn refilled(&mut self, _now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate> {
+        let rate = pipe.rate?;
+        let behind = standing.pause < Share::from_ppm(PAUSE_MIN_PPM).unwrap_or(Share::ZERO);
+        Some(match self.phase {
+            Phase::Rescue { looks, then } if behind && looks + 1 < RESCUE_LOOKS => {
+                self.phase = Phase::Rescue { looks: looks + 1, then };
+                rate
+            }
+            Phase::Rescue { then, .. } => {
+                self.phase = Phase::Recover { looks: 0 };
+                then
+            }
+            Phase::Recover { .. } if !behind => self.ascend(rate, false),
+            Phase::Recover { looks } if looks < RECOVERY_LOOKS || !pipe.binding => {
+                self.phase = Phase::Recover { looks: looks.saturating_add(1) };
+                rate
+            }
+            Phase::Recover { .. } => self.descend(rate, 4),
+            Phase::Test { probe, .. } if behind => {
+                if probe {
+                    self.hold = (self.hold * 2).min(HOLD_LOOKS[1]);
+                }
+                self.descend(rate, PRECISION)
+            }
+            // A rate that holds nobody back is not tested by that.
+            Phase::Test { looks, probe } if looks + 1 < TEST_LOOKS || !pipe.binding => {
+                let looks = if pipe.binding { looks + 1 } else { looks };
+                self.phase = Phase::Test { looks, probe };
+                rate
+            }
+            Phase::Test { .. } => {
+                self.hold = if self.bad.is_none() { HOLD_LOOKS[0] } else { self.hold };
+                self.ascend(rate, false)
+            }
+            Phase::Hold { behind: doubts, .. } if behind && doubts + 1 >= DOUBT_LOOKS => {
+                self.good = None;
+                self.descend(rate, PRECISION / 2)
+            }
+            Phase::Hold { looks, .. } if looks >= self.hold && !behind && pipe.binding => {
+                (self.bad, self.step) = (None, PRECISION);
+                self.ascend(rate, true)
+            }
+            Phase::Hold { looks, behind: doubts } => {
+                let doubts = if behind { doubts + 1 } else { 0 };
+                self.phase = Phase::Hold { looks: looks.saturating_add(1), behind: doubts };
+                rate
+            }
+        })
     }
 
     fn ended(
@@ -34,6 +173,7 @@ impl Controller for Adaptive {
         part: TokenRate,
         others: TokenRate,
     ) -> Option<TokenRate> {
+        self.forget();
         pipe.rate.filter(|_| others > TokenRate::ZERO).map(|rate| rate.plus(part))
     }
 }

@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "optimistic",
-    doc: "each report cuts by 28 %; 1 token/s comes back every half second",
+    doc: "each report cuts by 24 %; 1 token/s comes back every half second",
     source: "mdn, section 5",
     build: Some(|config| {
         let creep = TokenRate::from_milli(u64::from(config.creep_milli));

@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "pessimistic",
-    doc: "each report cuts by 28 %; a stream's part comes back when it ends",
+    doc: "each report cuts by 24 %; a stream's part comes back when it ends",
     source: "mdn, section 5",
     build: Some(|config| Box::new(Pessimistic { cut: config.cut })),
 };

@@ -13,9 +13,9 @@ use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
 const DISK: &str = "st340810a";
 /// Of each request, and so of each token.
 const REQUEST_BYTES: u64 = 128 << 10;
-/// Where the streams' files begin, in GB: spread over the disk, as the file system spreads
-/// directories. Chosen so that two streams have their 20 MB/s, three 17.4 and four 16.8.
-const FILES_GB: [u64; 5] = [0, 10, 28, 33, 20];
+/// Where the streams' files begin, in GB, lost: spread over the disk, as the file system spreads
+/// directories. Chosen so that two streams have their 20 MB/s, three about 17.4 and four about 16.8.
+const FILES_GB: [u64; 5] = [10, 2, 32, 36, 20];
 /// Figure 7's two: closer to the spindle, since its 11 + 9 MB/s are too much where 10 + 10 fit.
 pub(super) const INNER_GB: [u64; 5] = [28, 38, 0, 0, 0];
 const FILE_BYTES: u64 = 1_900_000_000 / REQUEST_BYTES * REQUEST_BYTES;
@@ -42,7 +42,7 @@ pub(super) fn parameters() -> Vec<(&'static str, String)> {
         ("R", format!("{} to {} tokens/s", it.rate_min, it.rate_max)),
         ("beta", format!("{}", it.cut)),
         ("delta", format!("{} token/s each {:?}", it.creep_milli / 1000, it.refill)),
-        ("bucket", format!("opens at {:?} of tokens, holds twice that", it.burst)),
+        ("bucket", format!("{} tokens to a stream at once, holds twice as many", it.burst)),
         ("reports", format!("one per stream and {:?}, with proof", it.report_interval)),
     ]
 }
@@ -106,6 +106,20 @@ impl Load {
         }
     }
 }
+
+/// Figures 2 and 3.
+pub(super) const FOUR: [Load; 4] =
+    [Load::soft(8), Load::best_effort(8), Load::best_effort(8), Load::best_effort(8)];
+/// When figure 4's third stream starts.
+pub(super) const JOINED: u64 = 60;
+/// Figures 4 and 5.
+pub(super) const JOIN: [Load; 3] =
+    [Load::best_effort(10), Load::best_effort(10), Load::soft(10).from(JOINED)];
+/// When figure 6's soft real-time stream ends.
+pub(super) const ENDED: u64 = 90;
+/// Figure 6; its streams are lost.
+pub(super) const ENDS: [Load; 3] =
+    [Load::soft(8).until(ENDED), Load::best_effort(8), Load::best_effort(8)];
 
 /// How a run is shaped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -230,35 +244,29 @@ mod probe {
     #[test]
     #[ignore]
     fn probe() {
-        let show = |title: &str, o: &Outcome, from: u64, to: u64| {
+        let show = |title: &str, o: &Outcome, soft: usize, from: u64, to: u64| {
             let n = o.streams.len();
             let v: Vec<String> =
                 (0..n).map(|s| format!("{:.2}", mean_mb(o, [s], from, to))).collect();
-            let m: Vec<usize> = o.misses.iter().map(Vec::len).collect();
+            let m: Vec<String> = o.misses[soft]
+                .iter()
+                .take(12)
+                .map(|m| format!("{:.1}", m.as_nanos() as f64 / 1e9))
+                .collect();
             let r: Vec<String> = o
                 .best_effort
                 .iter()
-                .step_by(8)
+                .step_by(1)
                 .map(|r| r.map_or("-".into(), |r| format!("{:.0}", r.as_f64())))
                 .collect();
             println!(
-                "{title}: total {:.2} {v:?} misses {m:?} {:?}\n    R {}",
+                "{title}: total {:.2} {v:?} soft {:.2} misses {} {m:?}\n    R {}",
                 mean_mb(o, 0..n, from, to),
-                o.misses
-                    .iter()
-                    .map(|m| m
-                        .iter()
-                        .take(6)
-                        .map(|m| format!("{:.1}", m.as_nanos() as f64 / 1e9))
-                        .collect::<Vec<_>>())
-                    .collect::<Vec<_>>()[0],
+                mean_mb(o, [soft], from + 5, to),
+                o.misses[soft].len(),
                 r.join(" ")
             );
         };
-        let four =
-            [Load::soft(8), Load::best_effort(8), Load::best_effort(8), Load::best_effort(8)];
-        let three = [Load::best_effort(10), Load::best_effort(10), Load::soft(10).from(60)];
-        let six = [Load::soft(8).until(90), Load::best_effort(8), Load::best_effort(8)];
         let seven = [Load::best_effort(11), Load::soft(9).from(40).until(140)];
         let eight = [
             Load::soft(8),
@@ -267,29 +275,18 @@ mod probe {
             Load::best_effort(8),
             Load::soft(6).from(80),
         ];
-        for s in [
-            Shaped::By("none"),
-            Shaped::At(90),
-            Shaped::At(50),
-            Shaped::By("optimistic"),
-            Shaped::By("pessimistic"),
-            Shaped::By("adaptive"),
-        ] {
-            let o = run(s, &four, 120, 1);
-            show(&format!("3 {s:?}"), &o, 5, 120);
-            let o = run(s, &three, 180, 1);
-            show(&format!("4 before {s:?}"), &o, 5, 60);
-            show(&format!("4 {s:?}"), &o, 60, 180);
-            let o = run(s, &six, 180, 1);
-            show(&format!("6 {s:?}"), &o, 0, 90);
+        for s in ["optimistic", "adaptive"] {
+            let s = Shaped::By(s);
+            show(&format!("3 {s:?}"), &run(s, &FOUR, 120, 1), 0, 0, 120);
+            show(&format!("5 {s:?}"), &run(s, &JOIN, 180, 1), 2, 60, 180);
+            let o = run(s, &ENDS, 180, 1);
+            show(&format!("6 {s:?}"), &o, 0, 0, 90);
             println!("   back {}", back_after(&o, &[1, 2], 16.0, 90));
             let o = run_in(&INNER_GB, s, &seven, 180, 1);
-            show(&format!("7 before {s:?}"), &o, 5, 40);
-            show(&format!("7 {s:?}"), &o, 45, 140);
-            println!("   back {}", back_after(&o, &[0], 11.0, 140));
+            show(&format!("7 {s:?}"), &o, 1, 40, 140);
             let o = run(s, &eight, 160, 1);
-            show(&format!("8 before {s:?}"), &o, 5, 80);
-            show(&format!("8 {s:?}"), &o, 85, 160);
+            show(&format!("8 {s:?}"), &o, 0, 80, 160);
+            show(&format!("8 {s:?}"), &o, 4, 80, 160);
         }
     }
 }
