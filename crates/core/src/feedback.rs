@@ -218,13 +218,14 @@ impl Pipe {
     }
 }
 
-/// How those soft real-time streams do for which R was cut.
+/// How those soft real-time streams do for which R was cut: the one that does worst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
-    /// One of them has not paused since the last look: it wants more than it gets, or catches up.
+    /// It has not paused since the last look: it does not have all that it wants.
     pub behind: bool,
-    /// The least part of the time, since the last look, that any of them paused.
-    pub pause: Share,
+    /// By how much of its own playing time it has fallen behind since it last paused: what of its
+    /// buffer is gone. `None` while its rate is not known.
+    pub lag: Option<Duration>,
 }
 
 /// Decides R, for best effort that reads or for best effort that writes.

@@ -301,23 +301,19 @@ impl Shaping {
         Ok(())
     }
 
-    /// Controllers look at what they have done.
-    fn look(&mut self, now: Instant) {
-        let refill = self.refill.as_nanos().max(1);
-        let mut worst: Option<(Duration, StreamId)> = None;
+    /// Controllers look at what they have done; what a stream has been served so far is told.
+    fn look(&mut self, now: Instant, served: impl Fn(StreamId) -> u64) {
+        let mut worst: Option<(StreamId, Standing)> = None;
         for (id, claim) in &mut self.claims {
-            let pause = claim.look(now);
+            let standing = claim.look(now, served(*id));
             let cut_for = self.ways.iter().any(|way| way.parts.contains_key(id));
-            if cut_for && worst.is_none_or(|(least, _)| pause < least) {
-                worst = Some((pause, *id));
+            // An unknown lag is worse than any.
+            let key = |it: Standing| (it.behind, it.lag.unwrap_or(Duration::MAX));
+            if cut_for && worst.is_none_or(|(_, most)| key(standing) > key(most)) {
+                worst = Some((*id, standing));
             }
         }
-        let standing = worst.map_or_else(Standing::default, |(pause, _)| {
-            let ppm = pause.as_nanos().saturating_mul(u64::from(Share::PARTS)) / refill;
-            let ppm = u32::try_from(ppm).unwrap_or(Share::PARTS).min(Share::PARTS);
-            let pause = Share::from_ppm(ppm).unwrap_or(Share::FULL);
-            Standing { behind: pause == Share::ZERO, pause }
-        });
+        let standing = worst.map_or_else(Standing::default, |(_, standing)| standing);
         for index in 0..Direction::COUNT {
             let way = &mut self.ways[index];
             if way.filter.rate().is_none() {
@@ -325,7 +321,7 @@ impl Shaping {
             }
             let pipe = way.pipe(now, self.token);
             let rate = way.controller.refilled(now, pipe, standing);
-            self.set_rate(now, index, rate, worst.map(|(_, id)| id));
+            self.set_rate(now, index, rate, worst.map(|(id, _)| id));
         }
     }
 
@@ -447,6 +443,12 @@ impl Way {
     }
 }
 
+/// Bytes that a stream has been served.
+fn served(streams: &[Option<Stream>], id: StreamId) -> u64 {
+    let stream = streams.get(id.0 as usize).and_then(Option::as_ref);
+    stream.map_or(0, |stream| stream.counters.bytes_read + stream.counters.bytes_written)
+}
+
 /// Whether what a stream sends in a class needs tokens.
 fn is_shaped(stream: &Stream, rank: Rank) -> bool {
     let class = stream.spec.contract.class;
@@ -482,7 +484,8 @@ impl Engine {
         let Some(shaping) = &mut self.shaping else { return };
         if shaping.look_at.is_some_and(|at| at <= self.now) {
             shaping.look_at = None;
-            shaping.look(self.now);
+            let streams = &self.streams;
+            shaping.look(self.now, |id| served(streams, id));
         }
         while let Some(shaping) = &mut self.shaping {
             let due = shaping.reserved.peek().filter(|(at, _)| instant(*at) <= self.now);

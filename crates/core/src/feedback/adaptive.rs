@@ -11,8 +11,7 @@
 use alloc::boxed::Box;
 
 use super::{Controller, FeedbackEntry, Pipe, Standing, TokenRate};
-use crate::share::Share;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "adaptive",
@@ -21,18 +20,21 @@ pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     build: Some(|_| Box::new(Adaptive::default())),
 };
 
-/// Who has paused for less than this part of a look is behind: 2 %.
-const PAUSE_MIN_PPM: u32 = 20_000;
 /// Looks that a report may clear the way for.
 const RESCUE_LOOKS: u32 = 2;
 /// Looks in which a stream must have caught up after a rescue or a test, or R is cut again.
 const RECOVERY_LOOKS: u32 = 8;
-/// Looks that make a rate a good one.
-const TEST_LOOKS: u32 = 2;
-/// Looks behind in a row that make a good rate a bad one.
-const DOUBT_LOOKS: u32 = 2;
-/// Looks for which R is left alone when it is found: this long at first, up to that long.
+/// Looks that make a rate a good one: if a stream pauses in each, or else falls no further behind.
+const TEST_LOOKS: [u32; 2] = [2, 6];
+/// For how many looks R is left alone when it is found: this long at first, up to that long.
 const HOLD_LOOKS: [u32; 2] = [16, 128];
+/// Further behind than at a test's start by this: the rate is bad. A turn of an elevator is about as
+/// long.
+const LAG_TESTED: Duration = Duration::from_millis(150);
+/// Who is not further behind than this has caught up.
+const LAG_SMALL: Duration = Duration::from_millis(100);
+/// Who is further behind than this while R is left alone needs more.
+const LAG_LARGE: Duration = Duration::from_millis(300);
 /// R is found when good and bad are this part of R apart; also the first step beyond it.
 const PRECISION: u64 = 32;
 /// The largest step into the unknown, as a part of R.
@@ -46,9 +48,9 @@ enum Phase {
     /// Until everybody has caught up.
     Recover { looks: u32 },
     /// Whether this rate is good.
-    Test { looks: u32, probe: bool },
+    Test { looks: u32, lag: Duration, probe: bool },
     /// It was found.
-    Hold { looks: u32, behind: u32 },
+    Hold { looks: u32 },
 }
 
 struct Adaptive {
@@ -72,7 +74,7 @@ impl Default for Adaptive {
 
 impl Adaptive {
     /// R is good: the next to try is half-way to the lowest bad one, or a step further that doubles.
-    fn ascend(&mut self, rate: TokenRate, probe: bool) -> TokenRate {
+    fn ascend(&mut self, rate: TokenRate, lag: Duration, probe: bool) -> TokenRate {
         let milli = rate.as_milli();
         self.good = Some(rate);
         let step = match self.bad {
@@ -80,13 +82,13 @@ impl Adaptive {
             None => milli / self.step,
         };
         if self.bad.is_some() && step <= milli / PRECISION / 2 {
-            self.phase = Phase::Hold { looks: 0, behind: 0 };
+            self.phase = Phase::Hold { looks: 0 };
             return rate;
         }
         if self.bad.is_none() {
             self.step = (self.step / 2).max(STEP_MAX);
         }
-        self.phase = Phase::Test { looks: 0, probe };
+        self.phase = Phase::Test { looks: 0, lag, probe };
         rate.plus(TokenRate::from_milli(step.max(1)))
     }
 
@@ -118,7 +120,8 @@ impl Controller for Adaptive {
 
     fn refilled(&mut self, _now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate> {
         let rate = pipe.rate?;
-        let behind = standing.pause < Share::from_ppm(PAUSE_MIN_PPM).unwrap_or(Share::ZERO);
+        let Standing { behind, lag } = standing;
+        let lag = lag.unwrap_or(Duration::MAX);
         Some(match self.phase {
             Phase::Rescue { looks, then } if behind && looks + 1 < RESCUE_LOOKS => {
                 self.phase = Phase::Rescue { looks: looks + 1, then };
@@ -128,39 +131,41 @@ impl Controller for Adaptive {
                 self.phase = Phase::Recover { looks: 0 };
                 then
             }
-            Phase::Recover { .. } if !behind => self.ascend(rate, false),
+            Phase::Recover { .. } if !behind || lag <= LAG_SMALL => self.ascend(rate, lag, false),
             Phase::Recover { looks } if looks < RECOVERY_LOOKS || !pipe.binding => {
                 self.phase = Phase::Recover { looks: looks.saturating_add(1) };
                 rate
             }
-            Phase::Recover { .. } => self.descend(rate, 4),
-            Phase::Test { probe, .. } if behind => {
+            Phase::Recover { .. } => self.descend(rate, PRECISION / 2),
+            Phase::Test { lag: before, probe, .. }
+                if behind && lag.saturating_sub(before) >= LAG_TESTED =>
+            {
                 if probe {
                     self.hold = (self.hold * 2).min(HOLD_LOOKS[1]);
                 }
                 self.descend(rate, PRECISION)
             }
             // A rate that holds nobody back is not tested by that.
-            Phase::Test { looks, probe } if looks + 1 < TEST_LOOKS || !pipe.binding => {
-                let looks = if pipe.binding { looks + 1 } else { looks };
-                self.phase = Phase::Test { looks, probe };
-                rate
-            }
-            Phase::Test { .. } => {
+            Phase::Test { .. } if !pipe.binding => rate,
+            Phase::Test { looks, lag: before, probe } => {
+                let looks = looks + 1;
+                if looks < TEST_LOOKS[usize::from(behind)] {
+                    self.phase = Phase::Test { looks, lag: before, probe };
+                    return Some(rate);
+                }
                 self.hold = if self.bad.is_none() { HOLD_LOOKS[0] } else { self.hold };
-                self.ascend(rate, false)
+                self.ascend(rate, lag, false)
             }
-            Phase::Hold { behind: doubts, .. } if behind && doubts + 1 >= DOUBT_LOOKS => {
+            Phase::Hold { .. } if behind && lag >= LAG_LARGE => {
                 self.good = None;
-                self.descend(rate, PRECISION / 2)
+                self.descend(rate, PRECISION)
             }
-            Phase::Hold { looks, .. } if looks >= self.hold && !behind && pipe.binding => {
+            Phase::Hold { looks } if looks >= self.hold && !behind && pipe.binding => {
                 (self.bad, self.step) = (None, PRECISION);
-                self.ascend(rate, true)
+                self.ascend(rate, lag, true)
             }
-            Phase::Hold { looks, behind: doubts } => {
-                let doubts = if behind { doubts + 1 } else { 0 };
-                self.phase = Phase::Hold { looks: looks.saturating_add(1), behind: doubts };
+            Phase::Hold { looks } => {
+                self.phase = Phase::Hold { looks: looks.saturating_add(1) };
                 rate
             }
         })

@@ -275,7 +275,7 @@ mod probe {
             Load::best_effort(8),
             Load::soft(6).from(80),
         ];
-        for s in ["optimistic", "adaptive"] {
+        for s in ["adaptive"] {
             let s = Shaped::By(s);
             show(&format!("3 {s:?}"), &run(s, &FOUR, 120, 1), 0, 0, 120);
             show(&format!("5 {s:?}"), &run(s, &JOIN, 180, 1), 2, 60, 180);
