@@ -26,8 +26,10 @@ pub enum Ignored {
 
 /// Who has paused for less than this part of the time is behind: one in so many.
 const PAUSE_PART: u64 = 50;
-/// A rate is learned from what was served between two pauses that are so far apart.
-const LEARN_MIN: Duration = Duration::from_millis(400);
+/// A longer pause says nothing of a stream's rate: it rests.
+const REST_MIN: Duration = Duration::from_secs(1);
+/// A rate is what was served in about this time.
+const LEARN: Duration = Duration::from_secs(16);
 const SECOND: u64 = 1_000_000_000;
 
 /// One stream's.
@@ -42,10 +44,10 @@ pub(crate) struct Claim {
     /// Pauses since the last look.
     paused: Duration,
     looked_at: Instant,
-    /// When it was last seen to have all that it wants, and what it had been served by then.
+    /// When its last pause ended, and what it had been served by then: it had all that it wants.
     content: Option<(Instant, u64)>,
-    /// Bytes per second that it wants: what it was served between such times.
-    demand: Option<u64>,
+    /// Nanoseconds between such times, and the bytes that it was served in them: its rate.
+    used: (u64, u64),
 }
 
 impl Claim {
@@ -57,20 +59,33 @@ impl Claim {
             paused: Duration::ZERO,
             looked_at: now,
             content: None,
-            demand: None,
+            used: (0, 0),
         }
     }
 
-    /// Its first request arrived, or its last one is over.
-    pub(crate) fn turned(&mut self, now: Instant, idle: bool) {
+    /// Its first request arrived, or its last one is over; it has been served so many bytes in all.
+    pub(crate) fn turned(&mut self, now: Instant, idle: bool, served: u64) {
         if idle {
             self.idle_since = Some(now);
         } else if let Some(since) = self.idle_since.take() {
             let pause = now.since(since);
             if pause >= PAUSE_MIN {
                 self.paused += pause;
-                self.paused_at = now;
+                self.learn(now, pause, served);
             }
+        }
+    }
+
+    /// It has all that it wants, as it had before: what it was served since is what it used.
+    fn learn(&mut self, now: Instant, pause: Duration, served: u64) {
+        self.paused_at = now;
+        let before = self.content.replace((now, served));
+        let Some((at, before)) = before.filter(|_| pause < REST_MIN) else { return };
+        let (span, bytes) = &mut self.used;
+        *span = span.saturating_add(now.since(at).as_nanos());
+        *bytes = bytes.saturating_add(served.saturating_sub(before));
+        if *span > LEARN.as_nanos() {
+            (*span, *bytes) = (*span / 2, *bytes / 2);
         }
     }
 
@@ -78,39 +93,25 @@ impl Claim {
     pub(crate) fn look(&mut self, now: Instant, served: u64) -> Standing {
         if let Some(since) = self.idle_since.filter(|since| now.since(*since) >= PAUSE_MIN) {
             self.paused += now.since(since);
-            (self.idle_since, self.paused_at) = (Some(now), now);
+            self.learn(now, now.since(since), served);
+            self.idle_since = Some(now);
         }
         let since = now.since(self.looked_at).as_nanos();
         let paused = core::mem::take(&mut self.paused).as_nanos();
         self.looked_at = now;
         let behind = paused.saturating_mul(PAUSE_PART) < since.max(1);
         if !behind {
-            self.learn(now, served);
             return Standing { behind, lag: Some(Duration::ZERO) };
         }
-        let lag = self.content.zip(self.demand).map(|((at, before), demand)| {
-            let played = u128::from(served - before) * u128::from(SECOND) / u128::from(demand);
+        let (span, bytes) = self.used;
+        let known = self.content.filter(|_| bytes > 0);
+        let lag = known.map(|(at, before)| {
+            let since = u128::from(served.saturating_sub(before));
+            let played = since * u128::from(span) / u128::from(bytes);
             let played = Duration::from_nanos(u64::try_from(played).unwrap_or(u64::MAX));
             now.since(at).saturating_sub(played)
         });
         Standing { behind, lag }
-    }
-
-    /// It has all that it wants, as it had before: so what it was served since is what it used.
-    fn learn(&mut self, now: Instant, served: u64) {
-        let Some((at, before)) = self.content else {
-            self.content = Some((now, served));
-            return;
-        };
-        let span = now.since(at);
-        if span < LEARN_MIN {
-            return;
-        }
-        let rate = u128::from(served - before) * u128::from(SECOND) / u128::from(span.as_nanos());
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        let demand = self.demand.map_or(rate, |demand| demand - demand / 4 + rate / 4);
-        self.demand = Some(demand).filter(|demand| *demand > 0);
-        self.content = Some((now, served));
     }
 
     /// Whether a report made now counts.

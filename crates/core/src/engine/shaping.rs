@@ -243,17 +243,18 @@ impl Shaping {
     }
 
     /// A soft real-time stream's first request has arrived, or its last one is over.
-    pub(super) fn turned(&mut self, now: Instant, id: StreamId, live: u32) {
-        if let Some(claim) = self.claims.get_mut(&id) {
-            claim.turned(now, live == 0);
+    pub(super) fn turned(&mut self, now: Instant, stream: &Stream) {
+        if let Some(claim) = self.claims.get_mut(&stream.id) {
+            claim.turned(now, stream.live == 0, served(stream));
         }
     }
 
     /// A stream is soft real-time from now on, or not.
-    pub(super) fn declared(&mut self, now: Instant, id: StreamId, class: Class, live: u32) {
-        if class == Class::SoftRealTime {
+    pub(super) fn declared(&mut self, now: Instant, stream: &Stream) {
+        let id = stream.id;
+        if stream.spec.contract.class == Class::SoftRealTime {
             let claim = self.claims.entry(id).or_insert_with(|| Claim::new(now));
-            claim.turned(now, live == 0);
+            claim.turned(now, stream.live == 0, served(stream));
         } else if self.claims.remove(&id).is_some() {
             self.ended(now, id);
         }
@@ -444,9 +445,8 @@ impl Way {
 }
 
 /// Bytes that a stream has been served.
-fn served(streams: &[Option<Stream>], id: StreamId) -> u64 {
-    let stream = streams.get(id.0 as usize).and_then(Option::as_ref);
-    stream.map_or(0, |stream| stream.counters.bytes_read + stream.counters.bytes_written)
+fn served(stream: &Stream) -> u64 {
+    stream.counters.bytes_read + stream.counters.bytes_written
 }
 
 /// Whether what a stream sends in a class needs tokens.
@@ -485,7 +485,8 @@ impl Engine {
         if shaping.look_at.is_some_and(|at| at <= self.now) {
             shaping.look_at = None;
             let streams = &self.streams;
-            shaping.look(self.now, |id| served(streams, id));
+            let stream = |id: StreamId| streams.get(id.0 as usize).and_then(Option::as_ref);
+            shaping.look(self.now, |id| stream(id).map_or(0, served));
         }
         while let Some(shaping) = &mut self.shaping {
             let due = shaping.reserved.peek().filter(|(at, _)| instant(*at) <= self.now);
