@@ -88,6 +88,7 @@ fn plan(number: u64) -> Plan {
         cost: CostParameters::default(),
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams: (0..streams)
             .map(|index| stream(&mut random, index, reserve_max, capacity))

@@ -17,11 +17,12 @@ pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "adaptive",
     doc: "finds the smallest cut that stops the misses, and gives back what is not needed",
     source: "docs/soft-real-time.md",
+    lends: true,
     build: Some(|_| Box::new(Adaptive::default())),
 };
 
 /// Looks that a report may clear the way for.
-const RESCUE_LOOKS: u32 = 2;
+const RESCUE_LOOKS: u32 = 5;
 /// Looks in which a stream must have caught up after a rescue or a test, or R is cut again.
 const RECOVERY_LOOKS: u32 = 8;
 /// Looks that make a rate a good one: if a stream pauses in each, or else falls no further behind.
@@ -31,6 +32,8 @@ const TEST_LOOKS: [u32; 2] = [2, 6];
 const LAG_TESTED: Duration = Duration::from_millis(150);
 /// Who is not further behind than this has caught up.
 const LAG_SMALL: Duration = Duration::from_millis(60);
+/// Who is further behind than this needs less of R at once.
+const LAG_LARGE: Duration = Duration::from_millis(400);
 /// While R is kept where it was found, streams fall behind by this before they catch up.
 const LAG_KEPT: Duration = Duration::from_millis(250);
 /// R is found when good and bad are this part of R apart. It is kept within this part of it.
@@ -62,12 +65,14 @@ struct Adaptive {
     phase: Phase,
     /// The next step into the unknown, in parts of R.
     step: u64,
+    /// The way was cleared, and nobody has caught up since: that is done once.
+    rescued: bool,
 }
 
 impl Default for Adaptive {
     fn default() -> Self {
         let phase = Phase::Recover { looks: 0 };
-        Self { good: None, bad: None, phase, step: PRECISION }
+        Self { good: None, bad: None, phase, step: PRECISION, rescued: false }
     }
 }
 
@@ -90,7 +95,7 @@ impl Adaptive {
         rate.plus(TokenRate::from_milli(step.max(1)))
     }
 
-    /// R is bad: back to the highest good one, or less by a part.
+    /// R is bad: back to the highest good one, or less by a part where none is known.
     fn descend(&mut self, rate: TokenRate, part: u64) -> TokenRate {
         self.bad = Some(rate);
         self.good = self.good.filter(|good| *good < rate);
@@ -117,8 +122,11 @@ impl Controller for Adaptive {
         if let (Phase::Rescue { .. }, Some(_)) = (self.phase, pipe.rate) {
             return pipe.rate;
         }
-        let then = self.descend(pipe.cut_from(), 2);
+        let then = self.descend(pipe.cut_from(), 4);
         self.step = PRECISION;
+        if core::mem::replace(&mut self.rescued, true) {
+            return Some(then);
+        }
         self.phase = Phase::Rescue { looks: 0, then };
         Some(TokenRate::ZERO)
     }
@@ -126,7 +134,9 @@ impl Controller for Adaptive {
     fn refilled(&mut self, _now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate> {
         let rate = pipe.rate?;
         let Standing { behind, lag } = standing;
+        let known = lag.is_some();
         let lag = lag.unwrap_or(Duration::MAX);
+        self.rescued &= behind;
         Some(match self.phase {
             Phase::Rescue { looks, then } if behind && looks + 1 < RESCUE_LOOKS => {
                 self.phase = Phase::Rescue { looks: looks + 1, then };
@@ -137,6 +147,9 @@ impl Controller for Adaptive {
                 then
             }
             Phase::Recover { .. } if !behind || lag <= LAG_SMALL => self.ascend(rate, lag),
+            Phase::Recover { looks } if looks > 0 && known && lag >= LAG_LARGE && pipe.binding => {
+                self.descend(rate, 4)
+            }
             Phase::Recover { looks } if looks < RECOVERY_LOOKS || !pipe.binding => {
                 self.phase = Phase::Recover { looks: looks.saturating_add(1) };
                 rate
@@ -145,7 +158,7 @@ impl Controller for Adaptive {
             Phase::Test { lag: before, .. }
                 if behind && lag.saturating_sub(before) >= LAG_TESTED =>
             {
-                self.descend(rate, PRECISION)
+                self.descend(rate, 4)
             }
             // A rate that holds nobody back is not tested by that.
             Phase::Test { .. } | Phase::Keep { .. } if !pipe.binding => rate,
