@@ -17,8 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SLACK: Duration = Duration::from_secs(2);
 /// Who has not: none of its reports count for this long, twice as long each time, up to a bound.
 const DISTRUST: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(3_600)];
-/// What its reports brought it is paid back at this part of what it had without them.
+/// What its reports brought it is paid back at this part of what it had without them, and a quarter
+/// more: that is not known to the byte.
 const PAID_BACK: u64 = 2;
+const INTEREST: u64 = 4;
 /// The longest time and the least rate of paying back, in bytes per second.
 const PAYS_MAX: Duration = Duration::from_secs(120);
 const PAYS_RATE_MIN: u64 = 64 << 10;
@@ -208,7 +210,8 @@ impl Claim {
         let due = u128::from(loan.before) * u128::from(span.as_nanos()) / u128::from(SECOND);
         let gained = had.saturating_sub(u64::try_from(due).unwrap_or(u64::MAX));
         let before = loan.before.max(PAYS_RATE_MIN);
-        let back = u128::from(gained) * u128::from(SECOND) / u128::from(before / PAID_BACK);
+        let owed = gained.saturating_add(gained / INTEREST);
+        let back = u128::from(owed) * u128::from(SECOND) / u128::from(before / PAID_BACK);
         let back = Duration::from_nanos(u64::try_from(back).unwrap_or(u64::MAX)).min(PAYS_MAX);
         let rate = before - before / PAID_BACK;
         self.debt = Some(Debt { since: now, served, rate, until: now + back });

@@ -34,8 +34,9 @@ const LAG_TESTED: Duration = Duration::from_millis(150);
 const LAG_SMALL: Duration = Duration::from_millis(60);
 /// Who is further behind than this needs less of R at once.
 const LAG_LARGE: Duration = Duration::from_millis(400);
-/// While R is kept where it was found, streams fall behind by this before they catch up.
-const LAG_KEPT: Duration = Duration::from_millis(250);
+/// While R is kept where it was found, streams catch up to within the first and fall behind by the
+/// second: a disk is busy while they are behind.
+const LAG_KEPT: [Duration; 2] = [Duration::from_millis(120), Duration::from_millis(350)];
 /// R is found when good and bad are this part of R apart. It is kept within this part of it.
 const PRECISION: u64 = 32;
 /// The largest step into the unknown, as a part of R.
@@ -148,7 +149,7 @@ impl Controller for Adaptive {
             }
             Phase::Recover { .. } if !behind || lag <= LAG_SMALL => self.ascend(rate, lag),
             Phase::Recover { looks } if looks > 0 && known && lag >= LAG_LARGE && pipe.binding => {
-                self.descend(rate, 4)
+                self.descend(rate, 8)
             }
             Phase::Recover { looks } if looks < RECOVERY_LOOKS || !pipe.binding => {
                 self.phase = Phase::Recover { looks: looks.saturating_add(1) };
@@ -158,7 +159,7 @@ impl Controller for Adaptive {
             Phase::Test { lag: before, .. }
                 if behind && lag.saturating_sub(before) >= LAG_TESTED =>
             {
-                self.descend(rate, 4)
+                self.descend(rate, 8)
             }
             // A rate that holds nobody back is not tested by that.
             Phase::Test { .. } | Phase::Keep { .. } if !pipe.binding => rate,
@@ -170,10 +171,10 @@ impl Controller for Adaptive {
                 }
                 self.ascend(rate, lag)
             }
-            Phase::Keep { level, more: true, .. } if behind && lag >= LAG_KEPT => {
+            Phase::Keep { level, more: true, .. } if behind && lag >= LAG_KEPT[1] => {
                 self.keep(level, false)
             }
-            Phase::Keep { level, more: false, .. } if !behind || lag <= LAG_SMALL => {
+            Phase::Keep { level, more: false, .. } if !behind || lag <= LAG_KEPT[0] => {
                 self.keep(level, true)
             }
             Phase::Keep { level, more, looks } if looks >= KEEP_LOOKS => {
