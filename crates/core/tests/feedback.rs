@@ -296,7 +296,7 @@ proptest! {
     ) {
         let controller = feedback::REGISTRY[controller].name;
         let config = FeedbackConfig { anti_cheat, ..shaped(controller) };
-        let mut world = World::new(config, "elevator", &[soft(), soft(), contract(0, 100)]);
+        let mut world = World::new(config, "fifo", &[soft(), soft(), contract(0, 100)]);
         let mut next = 10 * SECOND;
         let mut before = 0;
         for (stream, after) in reports {
