@@ -170,6 +170,7 @@ pub enum Change<'a> {
     SetProfile(&'a Profile),
     /// How long the scheduler may stay with one stream; for policies that have horizons.
     SetHorizon(Duration),
-    /// The client says that a request came too late for it.
+    /// The client says that a request came too late for it. Best effort is shaped in favour of
+    /// soft real-time streams that say so, if [`crate::Config::feedback`] names a controller.
     MissedDeadline(StreamId),
 }

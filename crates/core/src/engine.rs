@@ -8,6 +8,7 @@ use crate::contract::Class;
 use crate::cost::{self, CostModel, CostParameters, PieceShape, Trust};
 use crate::error::{ConfigError, Refusal};
 use crate::event::{Event, Events};
+use crate::feedback::FeedbackConfig;
 use crate::heap::IndexedHeap;
 use crate::ledger::{DeviceTime, Ledger};
 use crate::pieces::{Piece, PieceTable};
@@ -25,10 +26,14 @@ mod changes;
 mod charging;
 mod classes;
 mod guarantees;
+mod shaping;
 mod sole;
 
 use classes::Chosen;
 use guarantees::Guarantees;
+pub use shaping::BestEffort;
+pub(crate) use shaping::Direction;
+use shaping::Shaping;
 use sole::Sole;
 
 /// Work for so long is enough to have at a device: what a disk's queue or an elevator can choose from.
@@ -76,11 +81,13 @@ pub struct Config<'a> {
     pub period: Duration,
     /// Busy time is divided this often when more than one piece may be at the device.
     pub window: Duration,
+    /// How best effort is shaped when soft real time misses deadlines.
+    pub feedback: FeedbackConfig<'a>,
 }
 
 impl Default for Config<'_> {
     /// `disktime` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
-    /// period of 1 s and windows of 100 ms.
+    /// period of 1 s, windows of 100 ms and no feedback.
     fn default() -> Self {
         Self {
             policy: "disktime",
@@ -91,6 +98,7 @@ impl Default for Config<'_> {
             nominal_iops: 60,
             period: Duration::from_secs(1),
             window: Duration::from_millis(100),
+            feedback: FeedbackConfig::default(),
         }
     }
 }
@@ -169,6 +177,8 @@ pub struct Engine {
     hold: Option<Hold>,
     ledger: Ledger,
     usage_clock: UsageClock,
+    /// What best effort has to pass, if a controller is configured.
+    shaping: Option<Box<Shaping>>,
     /// The dearest charge or estimate so far: what one piece can block others for.
     dearest: Duration,
     /// What each class was charged.
@@ -233,6 +243,7 @@ impl Engine {
             hold: None,
             ledger: Ledger::new(config.window),
             usage_clock: UsageClock::default(),
+            shaping: Shaping::new(&config.feedback),
             dearest: Duration::ZERO,
             by_class: [Duration::ZERO; Rank::COUNT],
             departed: Duration::ZERO,
@@ -260,6 +271,9 @@ impl Engine {
         let idle = stream.queued == 0;
         stream.live += 1;
         stream.queued += 1;
+        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 1) {
+            shaping.turned(self.now, stream);
+        }
         let lane = &mut stream.lanes[rank];
         let first = lane.queue.len() == 0;
         lane.bytes += request.bytes;
@@ -333,6 +347,9 @@ impl Engine {
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
         stream.live -= 1;
         stream.counters.cancelled += 1;
+        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
+            shaping.turned(self.now, stream);
+        }
         Cancel::Gone
     }
 
@@ -348,6 +365,7 @@ impl Engine {
     /// What the device shall do next; `None` when it has enough, nobody is ready, or it is held.
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
+        self.gate_best_effort();
         if self.is_full() {
             if !self.work_waits() {
                 self.ledger.unsaturated();
@@ -368,6 +386,9 @@ impl Engine {
             Pick::Request(request) => {
                 let id = self.picked(chosen.pick).expect("policies name requests that are queued");
                 self.set_head(id, chosen.rank, Some(request));
+                if self.shaping.is_some() && !self.passes(id, chosen.rank) {
+                    return self.poll_dispatch(now);
+                }
                 return Some(self.dispatch(id, chosen));
             }
             Pick::Hold { stream, until } => {
@@ -397,7 +418,8 @@ impl Engine {
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1);
         let hold = self.hold.map(|hold| hold.until);
         let policy = self.policies[Rank::Best.at()].poll_timeout();
-        [parked, cut, hold, policy, self.guarantees.next()].into_iter().flatten().min()
+        let shaped = self.shaping.as_ref().and_then(|shaping| shaping.next());
+        [parked, cut, hold, policy, self.guarantees.next(), shaped].into_iter().flatten().min()
     }
 
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
@@ -467,6 +489,7 @@ impl Engine {
                 assert!(!still, "a stream that its limit let go is not held back at the same time");
             }
             self.open_gates();
+            self.shape();
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
@@ -502,6 +525,8 @@ impl Engine {
         self.in_flight += 1;
         self.sent += u128::from(head.estimate.as_nanos());
         self.dearest = self.dearest.max(head.estimate);
+        let shaping = self.shaping.as_mut();
+        let paid = shaping.and_then(|shaping| shaping.pay(self.now, stream, rank, &head));
         let piece = self.pieces.insert(Piece {
             request: head.request,
             stream: id,
@@ -511,6 +536,7 @@ impl Engine {
             estimate: head.estimate,
             modelled: head.modelled,
             shape: head.shape,
+            paid,
             dispatched_at: self.now,
         });
         let live = self.requests.live(head.request);
@@ -570,6 +596,9 @@ impl Engine {
         let live = self.requests.remove(piece.request);
         stream.live -= 1;
         stream.count(&live.request, live.outcome);
+        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
+            shaping.turned(self.now, stream);
+        }
         let wanted = live.outcome != Outcome::Cancelled;
         if let Some(deadline) = live.request.deadline.filter(|at| wanted && *at < self.now) {
             let late = self.now.since(deadline);
@@ -631,7 +660,10 @@ impl Engine {
             };
             let estimate = self.unit.unwrap_or(timed);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
-            Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape }
+            let first = live.bytes_sent == 0;
+            let grains = self.shaping.as_ref();
+            let grains = grains.map_or(0, |shaping| shaping.grains(kind, bytes, first, estimate));
+            Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape, grains }
         });
         stream.lanes[rank].head = head;
         if head.is_some() {
@@ -652,7 +684,8 @@ impl Config<'_> {
         field("streams_max", u64::from(limits.streams_max), u64::from(u32::MAX - 1))?;
         field("nominal_iops", u64::from(self.nominal_iops), 1_000_000_000)?;
         field("period", self.period.as_nanos(), Duration::from_secs(60).as_nanos())?;
-        field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())
+        field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())?;
+        self.feedback.check()
     }
 }
 

@@ -135,6 +135,8 @@ pub enum ConfigError {
     UnknownPolicy(alloc::string::String),
     /// No cost model of that name in [`crate::cost::REGISTRY`].
     UnknownCostModel(alloc::string::String),
+    /// No feedback controller of that name in [`crate::feedback::REGISTRY`].
+    UnknownController(alloc::string::String),
     /// A number that must be positive, or below a bound, is not.
     OutOfRange {
         /// Which one.
@@ -253,6 +255,11 @@ impl fmt::Display for ConfigError {
             Self::UnknownCostModel(name) => {
                 write!(f, "cost model `{name}` is not known; known are:")?;
                 crate::cost::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))
+            }
+            Self::UnknownController(name) => {
+                write!(f, "feedback `{name}` is not known; known are:")?;
+                let mut known = crate::feedback::REGISTRY.iter();
+                known.try_for_each(|known| write!(f, " {}", known.name))
             }
             Self::OutOfRange { field, value, min, max } => {
                 write!(f, "{field} = {value}: it must be {min} to {max}")

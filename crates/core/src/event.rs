@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use crate::claims::Ignored;
 use crate::contract::Contract;
 use crate::error::ChangeError;
 use crate::request::{RequestId, StreamId};
@@ -25,6 +26,8 @@ pub enum Event {
     },
     /// A client reported a missed deadline.
     MissedDeadline(StreamId),
+    /// That report moves nothing, where a feedback controller is configured.
+    ReportIgnored(StreamId, Ignored),
     /// A backlogged stream is further behind its reservation than the guarantee allows.
     PromiseBroken {
         /// Whose.

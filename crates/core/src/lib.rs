@@ -14,6 +14,7 @@ extern crate alloc;
 
 pub mod admission;
 mod bucket;
+mod claims;
 mod contract;
 pub mod cost;
 mod cycle;
@@ -21,6 +22,8 @@ mod depth;
 mod engine;
 mod error;
 mod event;
+pub mod feedback;
+mod filter;
 pub mod goal;
 mod heap;
 mod ledger;
@@ -38,9 +41,10 @@ mod time;
 mod usage;
 
 pub use bucket::TokenBucket;
+pub use claims::Ignored;
 pub use contract::{Access, Admission, Change, Class, Contract, Rate, StreamSpec};
 pub use depth::{DepthError, DepthLaw, DepthTerms};
-pub use engine::{Cancel, Completion, Config, Engine, Limits};
+pub use engine::{BestEffort, Cancel, Completion, Config, Engine, Limits};
 pub use error::{ChangeError, ConfigError, Refusal};
 pub use event::Event;
 pub use heap::IndexedHeap;

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::cost::PieceShape;
+use crate::engine::Direction;
 use crate::rank::Rank;
 use crate::request::{PieceId, RequestId, StreamId};
 use crate::time::{Duration, Instant};
@@ -20,6 +21,8 @@ pub(crate) struct Piece {
     pub(crate) estimate: Duration,
     pub(crate) modelled: Duration,
     pub(crate) shape: PieceShape,
+    /// It took tokens of best effort.
+    pub(crate) paid: Option<Direction>,
     pub(crate) dispatched_at: Instant,
 }
 

@@ -6,6 +6,7 @@ use crate::bucket::TokenBucket;
 use crate::contract::{Class, Contract, StreamSpec};
 use crate::cost::PieceShape;
 use crate::cycle::Cycle;
+use crate::engine::Direction;
 use crate::rank::{Gate, Lane, Lanes, Rank, Ranks};
 use crate::request::{RequestId, StreamId};
 use crate::share::Share;
@@ -31,6 +32,8 @@ pub struct Head {
     pub(crate) modelled: Duration,
     /// What the cost model saw of it.
     pub(crate) shape: PieceShape,
+    /// What it takes of best effort's tokens; 0 where nothing shapes.
+    pub(crate) grains: u64,
 }
 
 /// What happened to a stream's requests, and the disk time it was charged, since it was added.
@@ -71,6 +74,8 @@ pub(crate) struct InWindow {
     pub(crate) by_rank: [u64; Rank::COUNT],
     /// Estimates debited at dispatch, to be corrected.
     pub(crate) estimates: i64,
+    /// Of the modelled and the estimates, those for which tokens were taken, by direction.
+    pub(crate) paid: [(u64, i64); Direction::COUNT],
 }
 
 pub(crate) struct Stream {

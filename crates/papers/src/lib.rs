@@ -17,6 +17,7 @@ mod chart;
 mod experiment;
 pub mod insulation;
 pub mod live;
+mod mdn;
 pub mod page;
 mod plot;
 mod qbox;
@@ -45,7 +46,8 @@ pub struct Paper {
 }
 
 /// Every paper.
-pub static PAPERS: &[Paper] = &[zygaria::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER];
+pub static PAPERS: &[Paper] =
+    &[zygaria::PAPER, mdn::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER];
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

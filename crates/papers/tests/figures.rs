@@ -36,6 +36,18 @@ figures! {
     zygaria_9 "zygaria-9",
     zygaria_10 "zygaria-10",
     zygaria_11 "zygaria-11",
+    mdn_2a "mdn-2a",
+    mdn_2b "mdn-2b",
+    mdn_2c "mdn-2c",
+    mdn_3a "mdn-3a",
+    mdn_3b "mdn-3b",
+    mdn_4 "mdn-4",
+    mdn_5 "mdn-5",
+    mdn_6 "mdn-6",
+    mdn_7 "mdn-7",
+    mdn_8 "mdn-8",
+    mdn_adaptive "mdn-adaptive",
+    mdn_cheat "mdn-cheat",
     reward_example "reward-example",
     reward_t1 "reward-t1",
     reward_t2 "reward-t2",
@@ -101,6 +113,16 @@ fn qbox_16_misses_nothing_but_the_constant_total_at_queue_31() {
     let missed = report.checks.iter().filter(|check| !check.pass());
     let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
     assert_eq!(missed, ["qbox, disk queue 31: A + B off its mean at most, %"]);
+}
+
+/// `mdn_adaptive` is known to fail: only its totals, and by less than 1 % of some 17 MB/s.
+#[test]
+fn mdn_adaptive_misses_nothing_but_totals_and_these_by_little() {
+    let report = report("mdn-adaptive", 1);
+    for check in report.checks.iter().filter(|check| !check.pass()) {
+        let total = check.name.ends_with("total above the better published method, MB/s");
+        assert!(total && check.measured > -0.17, "{check:?}");
+    }
 }
 
 /// The published estimator's bias: a random stream that should have 70 % of two disks has more, since

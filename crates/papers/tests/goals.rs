@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
 use disktime_papers::sim::core::cost::CostParameters;
+use disktime_papers::sim::core::feedback::FeedbackConfig;
 use disktime_papers::sim::core::goal::{self, Costs, Demand, Goal, Ground};
 use disktime_papers::sim::core::{Access, Contract, Duration, Instant, Share};
 use disktime_papers::sim::model::{Device, preset};
@@ -54,6 +55,8 @@ fn got(costs: Costs, rate: u64, run: u32, hog: Pattern) -> f64 {
         policy: "disktime".to_owned(),
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         nominal_iops: 60,
         depth: 1,
         streams,

@@ -4,6 +4,7 @@
 
 use disktime_papers::sim::core::admission::{REQUEST, latency_bound};
 use disktime_papers::sim::core::cost::CostParameters;
+use disktime_papers::sim::core::feedback::FeedbackConfig;
 use disktime_papers::sim::core::{
     Access, Admission, Change, Class, Config, Contract, Duration, Engine, Instant, Profile, Rate,
     Share, StreamId, StreamSpec,
@@ -115,6 +116,8 @@ fn click(disk: &str, pace: Pace) -> (f64, f64) {
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams,
         changes: Vec::new(),

@@ -303,6 +303,7 @@ impl Ground {
             limits,
             headroom: device.headroom,
             cost: CostParameters { anchor: self.anchor, ..CostParameters::default() },
+            feedback: device.feedback,
             ..disktime_core::Config::default()
         };
         let mut engine = Engine::new(&config).map_err(|error| error.to_string())?;

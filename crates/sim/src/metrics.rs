@@ -1,6 +1,7 @@
 //! What is measured: windows of each stream's figures, and histograms over the whole run.
 
 use disktime_core::cost::Costs;
+use disktime_core::feedback::TokenRate;
 use disktime_core::{Completion, Duration, Engine, Instant, StreamCounters, StreamId, StreamView};
 use hdrhistogram::Histogram;
 
@@ -132,6 +133,8 @@ pub(crate) struct Metrics {
     pub(crate) windows: Vec<Window>,
     /// What the policy took requests to cost at the end of each window.
     pub(crate) costs: Vec<Costs>,
+    /// R for what reads at the end of each window.
+    pub(crate) best_effort: Vec<Option<TokenRate>>,
 }
 
 /// A finished request as the metrics see it.
@@ -153,6 +156,7 @@ impl Metrics {
             times: (0..streams).map(|_| [(); 3].map(|()| Times::new())).collect(),
             windows: Vec::new(),
             costs: Vec::new(),
+            best_effort: Vec::new(),
         }
     }
 
@@ -201,6 +205,7 @@ impl Metrics {
             *running = Running { last: Totals { charged }, done_at, ..Running::default() };
         }
         self.costs.extend(engine.costs());
+        self.best_effort.push(engine.best_effort().reads);
         self.index += 1;
         self.ends = self.ends + self.window;
     }

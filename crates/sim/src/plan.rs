@@ -1,6 +1,7 @@
 //! What to simulate, in the types of the parts that it is made of.
 
 use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{
     ChangeError, ConfigError, Contract, Duration, Instant, Profile, ProfileError, StreamId,
 };
@@ -21,12 +22,17 @@ pub struct Plan {
     pub cost: CostParameters,
     /// Requests per second that reservations are shares of, for policies that count requests.
     pub nominal_iops: u32,
+    /// How best effort is shaped for soft real time: players' misses are reported to it, and a load
+    /// that ends is soft real-time no longer.
+    pub feedback: FeedbackConfig<'static>,
     /// Pieces at the device at once.
     pub depth: u32,
     /// The streams; a stream's name in the engine is its place here.
     pub streams: Vec<StreamPlan>,
     /// Contracts that change while it runs, in order of time.
     pub changes: Vec<(Instant, StreamId, Contract)>,
+    /// Missed deadlines that streams report whether or not they have missed any, in order of time.
+    pub reports: Vec<(Instant, StreamId)>,
     /// How long.
     pub duration: Duration,
     /// How long a window of the metrics is.

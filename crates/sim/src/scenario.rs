@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use disktime_core::cost::{self, CostParameters};
+use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::{Config, Contract, Duration, Instant, Profile, Share, StreamId};
 use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
 use serde::{Deserialize, Deserializer};
@@ -53,6 +54,7 @@ pub struct Scenario {
     file: File,
     model: Model,
     capacity_bytes: u64,
+    feedback: FeedbackConfig<'static>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -84,6 +86,9 @@ struct General {
     random_estimate: Duration,
     #[serde(default = "nominal_iops")]
     nominal_iops: u32,
+    feedback: Option<String>,
+    feedback_token: Option<String>,
+    feedback_min: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -136,6 +141,26 @@ struct ChangeTable {
     limit: ShareText,
     #[serde(default = "weight")]
     weight: u32,
+}
+
+impl General {
+    /// How best effort is shaped; or which key is wrong, and why.
+    fn feedback(&self) -> Result<FeedbackConfig<'static>, (&'static str, String)> {
+        let mut config = FeedbackConfig::default();
+        if let Some(name) = &self.feedback {
+            let unknown = || disktime_core::ConfigError::UnknownController(name.clone());
+            let entry = feedback::find(name).ok_or_else(|| ("feedback", unknown().to_string()))?;
+            config.controller = entry.name;
+        }
+        if let Some(name) = &self.feedback_token {
+            let names = Token::NAMES.map(|(name, _)| name).join(", ");
+            let unknown = || format!("`{name}` is no token; there are: {names}");
+            config.token = Token::find(name).ok_or_else(|| ("feedback_token", unknown()))?;
+        }
+        config.rate_min = self.feedback_min.unwrap_or(config.rate_min);
+        config.check().map_err(|error| ("feedback_min", error.to_string()))?;
+        Ok(config)
+    }
 }
 
 impl StreamTable {
@@ -204,8 +229,12 @@ impl Scenario {
                 return value("change.stream", format!("`{}` is no stream's name", change.stream));
             }
         }
+        let feedback = match file.scenario.feedback() {
+            Ok(feedback) => feedback,
+            Err((key, reason)) => return value(&format!("scenario.{key}"), reason),
+        };
         let capacity_bytes = model.capacity_bytes();
-        Ok(Self { path: path.to_owned(), file, model, capacity_bytes })
+        Ok(Self { path: path.to_owned(), file, model, capacity_bytes, feedback })
     }
 
     /// The seeds to run.
@@ -243,6 +272,8 @@ impl Scenario {
                 ..CostParameters::default()
             },
             nominal_iops: general.nominal_iops,
+            feedback: self.feedback,
+            reports: Vec::new(),
             depth: self.file.device.queue_depth,
             streams: streams.collect::<Result<_, _>>()?,
             changes,

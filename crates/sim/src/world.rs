@@ -3,8 +3,9 @@
 //! At one instant, in this order: the device's completions, timeouts, changes, arrivals (by
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
+use disktime_core::feedback::TokenRate;
 use disktime_core::{
-    Change, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, IndexedHeap,
+    Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, IndexedHeap,
     Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec,
     StreamView, cost, policy,
 };
@@ -31,6 +32,10 @@ pub struct Outcome {
     /// What the policy took requests to cost at the end of each window; empty unless it works that
     /// out itself.
     pub costs: Vec<cost::Costs>,
+    /// When each stream's player missed.
+    pub misses: Vec<Vec<Instant>>,
+    /// R for what reads at the end of each window, in tokens per second; `None` for no limit.
+    pub best_effort: Vec<Option<TokenRate>>,
     /// Promises that did not hold.
     pub violations: Vec<Violation>,
     /// Loads that ended early, with the reason: a trace that could not be read on.
@@ -113,12 +118,16 @@ struct World {
     asks: IndexedHeap,
     changes: std::vec::IntoIter<(Instant, StreamId, Contract)>,
     next_change: Option<(Instant, StreamId, Contract)>,
+    reports: std::vec::IntoIter<(Instant, StreamId)>,
+    next_report: Option<(Instant, StreamId)>,
     free_ids: Vec<u32>,
     ids: u32,
     /// By request: as it was asked.
     asked: Vec<Request>,
     /// By piece: what is at the device.
     flights: Vec<Option<Flight>>,
+    /// When each stream's player missed.
+    misses: Vec<Vec<Instant>>,
     done: Vec<Done>,
     last_completion: Instant,
     metrics: Metrics,
@@ -169,6 +178,7 @@ impl World {
         let period = Config::default().period;
         let bounds = Bounds { depth: plan.depth, period, guarantee, timed };
         let mut changes = plan.changes.into_iter();
+        let mut reports = plan.reports.into_iter();
         let mut world = Self {
             now: Instant::ZERO,
             end: Instant::ZERO + plan.duration,
@@ -177,10 +187,13 @@ impl World {
             asks: IndexedHeap::default(),
             next_change: changes.next(),
             changes,
+            next_report: reports.next(),
+            reports,
             free_ids: Vec::new(),
             ids: 0,
             asked: Vec::new(),
             flights: Vec::new(),
+            misses: vec![Vec::new(); plan.streams.len()],
             done: Vec::new(),
             last_completion: Instant::ZERO,
             finished: 0,
@@ -229,6 +242,7 @@ impl World {
         let failures = (0..).zip(&self.streams).filter_map(failed).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
         let costs = std::mem::take(&mut self.metrics.costs);
+        let best_effort = std::mem::take(&mut self.metrics.best_effort);
         let (streams, windows) = self.metrics.summaries(names, &self.engine);
         let requests = streams.iter().map(|stream| stream.counters.completed).sum();
         Outcome {
@@ -236,6 +250,8 @@ impl World {
             windows,
             window,
             costs,
+            misses: self.misses,
+            best_effort,
             violations,
             failures,
             decisions: self.decisions,
@@ -255,7 +271,9 @@ impl World {
         let timeout = self.engine.poll_timeout().map_or(Instant::MAX, |at| at.max(soon));
         let change = self.next_change.map_or(Instant::MAX, |(at, _, _)| at);
         let steer = self.steering.as_ref().map_or(Instant::MAX, |steering| steering.until);
-        ask.min(done).min(timeout).min(change).min(steer).min(self.metrics.ends())
+        let report = self.next_report.map_or(Instant::MAX, |(at, _)| at);
+        let next = ask.min(done).min(timeout).min(change).min(steer).min(report);
+        next.min(self.metrics.ends())
     }
 
     /// Sets streams' depths, if a span is over: to what they are then.
@@ -300,7 +318,28 @@ impl World {
                 let taken = self.engine.handle_arrival(self.now, request);
                 taken.expect("queues are as long as loads can be outstanding");
             }
+            self.report(StreamId(stream));
             self.note_ask(stream as usize);
+        }
+    }
+
+    /// A soft real-time player says what it missed, and that it has ended.
+    fn report(&mut self, id: StreamId) {
+        let load = &mut self.streams[id.0 as usize];
+        while let Some(miss) = load.traffic.missed() {
+            self.misses[id.0 as usize].push(miss.at);
+            if load.contract.class == Class::SoftRealTime {
+                let reported = self.engine.handle_change(self.now, Change::MissedDeadline(id));
+                reported.expect("a stream of the plan exists");
+            }
+        }
+        if load.contract.class == Class::SoftRealTime && load.traffic.has_ended() {
+            load.contract.class = Class::BestEffort;
+            let contract = self.engine.stream(id).map(StreamView::contract).unwrap_or_default();
+            let contract = Contract { class: Class::BestEffort, ..contract };
+            let changed =
+                self.engine.handle_change(self.now, Change::SetContracts(&[(id, contract)]));
+            changed.expect("best effort is always admitted");
         }
     }
 
@@ -394,6 +433,11 @@ impl World {
     }
 
     fn change(&mut self) {
+        while let Some((_, id)) = self.next_report.filter(|(at, _)| *at <= self.now) {
+            self.next_report = self.reports.next();
+            let reported = self.engine.handle_change(self.now, Change::MissedDeadline(id));
+            reported.expect("a stream of the plan exists");
+        }
         while let Some((_, stream, contract)) =
             self.next_change.filter(|(at, _, _)| *at <= self.now)
         {
@@ -420,6 +464,7 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         cost_model: &plan.cost_model,
         cost: plan.cost,
         nominal_iops: plan.nominal_iops,
+        feedback: plan.feedback,
         limits,
         ..Config::default()
     };

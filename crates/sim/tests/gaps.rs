@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant};
 use disktime_sim::model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_sim::model::preset;
@@ -34,6 +35,8 @@ fn gaps_reach_over_windows_and_last_until_the_end() {
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams: vec![stream("all along", 0, 60_000), stream("for a while", 2_500, 4_000)],
         changes: Vec::new(),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant, Share};
 use disktime_sim::model::preset;
 use disktime_sim::workload::{Extent, Pace, Pattern, Source, Spec};
@@ -28,6 +29,8 @@ fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams: vec![
             stream("sequential", percent, Pattern::Runs { length: 1024 }, seed),

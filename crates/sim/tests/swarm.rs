@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_sim::core::cost::{self, CostParameters};
-use disktime_sim::core::{Contract, Duration, Instant, Share, policy};
+use disktime_sim::core::feedback::{self, FeedbackConfig};
+use disktime_sim::core::{Class, Contract, Duration, Instant, Share, StreamId, policy};
 use disktime_sim::model::preset;
 use disktime_sim::workload::{Arrivals, Extent, Pace, Pattern, Source, Spec};
 use disktime_sim::{Plan, StreamPlan, simulate};
@@ -58,6 +59,7 @@ fn stream(random: &mut Random, index: usize, reserve_max: u32, capacity: u64) ->
     let name = format!("stream-{index}");
     StreamPlan {
         contract: Contract {
+            class: if index == 1 { Class::SoftRealTime } else { Class::BestEffort },
             limit: limit.unwrap(),
             weight: 1 + random.below_32(1000),
             ..Contract::reserving(reserve)
@@ -83,15 +85,27 @@ fn plan(number: u64) -> Plan {
     // The checkers know the true disk time, which deeper only a model that learns comes near.
     let learns = cost::usual(policy, 2) == "learned";
     let depth = if learns && device.queue_depth() > 1 { 1 << random.below(6) } else { 1 };
+    let controllers = feedback::REGISTRY;
+    let controller = &controllers[usize::try_from(random.below(controllers.len() as u64)).unwrap()];
+    let streams: Vec<_> =
+        (0..streams).map(|index| stream(&mut random, index, reserve_max, capacity)).collect();
+    // Reports at any time, true or not.
+    let mut at = 0;
+    let reports = std::iter::from_fn(|| {
+        at += random.below(3_000);
+        let id = random.below_32(streams.len() as u64);
+        (at < 15_000).then_some((Instant::ZERO + Duration::from_millis(at), StreamId(id)))
+    });
+    let reports = reports.collect();
     Plan {
         policy: policy.to_owned(),
         cost_model: cost::usual(policy, depth).to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
+        feedback: FeedbackConfig { controller: controller.name, ..FeedbackConfig::default() },
+        reports,
         depth,
-        streams: (0..streams)
-            .map(|index| stream(&mut random, index, reserve_max, capacity))
-            .collect(),
+        streams,
         device,
         profile: None,
         changes: Vec::new(),

@@ -61,7 +61,11 @@ impl Engine {
         if slot >= self.streams.len() {
             self.streams.resize_with(slot + 1, || None);
         }
-        self.streams[slot] = Some(Stream::new(id, spec, self.period, self.now));
+        let stream = Stream::new(id, spec, self.period, self.now);
+        if let Some(shaping) = &mut self.shaping {
+            shaping.declared(self.now, &stream);
+        }
+        self.streams[slot] = Some(stream);
         self.grant(&plan);
         self.tell_changed(id);
         let contract = self.find(id)?.spec.contract;
@@ -87,6 +91,9 @@ impl Engine {
         self.guarantees.forget(id);
         self.sole.forget(id);
         self.cost.forget(id);
+        if let Some(shaping) = &mut self.shaping {
+            shaping.forget(self.now, id);
+        }
         for policy in &mut self.policies {
             policy.removed(self.now, id);
         }
@@ -104,8 +111,11 @@ impl Engine {
         let plan = self.plan(&Proposal { contracts, ..self.as_it_is() })?;
         let (period, now) = (self.period, self.now);
         for (id, contract) in contracts {
-            let stream = self.find(*id)?;
+            let stream = super::lookup(&mut self.streams, *id).expect("found above");
             stream.set_contract(*contract, period, now);
+            if let Some(shaping) = &mut self.shaping {
+                shaping.declared(now, stream);
+            }
             if contract.class != Class::GuaranteedRate && stream.cycle.take().is_some() {
                 self.guarantees.follow_cycle(*id, None);
             }
@@ -165,6 +175,7 @@ impl Engine {
     fn missed_deadline(&mut self, id: StreamId) -> Result<(), ChangeError> {
         self.find(id)?;
         self.events.push(Event::MissedDeadline(id));
+        self.report(id);
         self.tell_changed(id);
         Ok(())
     }

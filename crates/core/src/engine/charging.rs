@@ -39,6 +39,10 @@ impl Engine {
             let used = self.unit.unwrap_or(charge);
             stream.charge(used + lead, piece.estimate.as_tokens(), used, weight, self.now);
             stream.counters.charged += charge;
+            if let (Some(shaping), Some(way)) = (&mut self.shaping, piece.paid) {
+                let longer = charge.as_tokens() - piece.estimate.as_tokens();
+                shaping.correct(self.now, piece.stream, way, longer);
+            }
             self.dearest = self.dearest.max(charge);
             self.by_class[piece.rank.at()] += charge;
             if piece.on_slack {
@@ -52,6 +56,11 @@ impl Engine {
         window.modelled += modelled;
         window.by_rank[piece.rank.at()] += modelled;
         window.estimates += piece.estimate.as_tokens();
+        if let Some(way) = piece.paid {
+            let (paid, estimates) = &mut window.paid[way as usize];
+            *paid += modelled;
+            *estimates += piece.estimate.as_tokens();
+        }
         if shallow {
             // The depth was lowered while the window was open: it is divided as a deep one.
             let closing = self.ledger.close(self.now);
@@ -91,6 +100,9 @@ impl Engine {
             };
             stream.charge(each + lead, window.estimates, used, weight, self.now);
             stream.counters.charged += charge;
+            if let Some(shaping) = &mut self.shaping {
+                shaping.correct_window(self.now, *id, &window, charge);
+            }
             self.dearest = self.dearest.max(each);
             split(charge, window.by_rank, &mut self.by_class);
             self.refresh(*id);
@@ -124,6 +136,9 @@ impl Engine {
             self.ledger.held += held;
             self.ledger.charged += held;
             stream.counters.held += held;
+            if let Some(shaping) = &mut self.shaping {
+                shaping.held_idle(self.now, stream, held);
+            }
             let weight = self.usage_clock.weight(self.now);
             stream.charge(held + lead, 0, held, weight, self.now);
             stream.counters.charged += held;

@@ -95,6 +95,17 @@ impl Engine {
         Chosen { pick, rank, on_slack }
     }
 
+    /// Whether the request that was chosen may pass; a stream's oldest may need other tokens.
+    pub(super) fn passes(&mut self, id: StreamId, rank: Rank) -> bool {
+        self.refresh(id);
+        let lane = self.streams[id.0 as usize].as_ref().map(|stream| stream.lanes[rank].gate);
+        let passes = lane.is_some_and(|gate| gate != Gate::Shut);
+        if !passes {
+            self.tell_changed(id);
+        }
+        passes
+    }
+
     /// The stream that a pick serves.
     pub(super) fn picked(&self, pick: Pick) -> Option<StreamId> {
         match pick {
@@ -118,13 +129,16 @@ impl Engine {
         }
         for rank in stream.active {
             let lane = &stream.lanes[rank];
-            let (sequence, was) = (lane.head.map(|head| head.sequence), lane.gate);
-            let gate = match sequence {
-                Some(sequence) if wants && held_back.is_none() => {
+            let (head, was) = (lane.head, lane.gate);
+            let gate = match head {
+                Some(head) if wants && held_back.is_none() => {
+                    let shaping = self.shaping.as_mut();
+                    let held = shaping.is_some_and(|it| it.holds(self.now, stream, rank, &head));
                     match stream.guarantee(rank, self.now) {
+                        Ok(()) if held => Gate::Shut,
                         Ok(()) => Gate::Ready,
                         Err(until) => {
-                            self.guarantees.overdraw(rank, id, sequence, until);
+                            self.guarantees.overdraw(rank, id, head.sequence, until);
                             Gate::Overdrawn
                         }
                     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::runner;
 use crate::sim::core::Duration;
 use crate::sim::core::cost::{self, CostParameters};
+use crate::sim::core::feedback::FeedbackConfig;
 use crate::sim::core::policy::PolicyEntry;
 use crate::sim::{Outcome, Plan, Window, simulate};
 
@@ -147,6 +148,8 @@ impl Shared<'_> {
             cost_model: cost_model.to_owned(),
             cost,
             nominal_iops: 60,
+            feedback: FeedbackConfig::default(),
+            reports: Vec::new(),
             depth: self.device.depth(),
             streams: tenants.iter().map(|tenant| tenant.plan(self.device, self.seed)).collect(),
             changes: Vec::new(),

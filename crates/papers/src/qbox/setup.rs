@@ -5,6 +5,7 @@ use super::striped::{Ledger, STREAM_STEP, Striped, Took};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::Check;
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Share, StreamId};
 use disktime_sim::model::disk::{Disk, DiskSpec, Order, Overhead};
 use disktime_sim::model::elevator::Elevator;
@@ -333,6 +334,8 @@ pub(super) fn plan(
         cost_model: cost_model.to_owned(),
         cost: CostParameters { sequential: cost, random: cost, ..CostParameters::default() },
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: PENDING,
         streams,
         changes: Vec::new(),

@@ -6,6 +6,7 @@ use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Sample};
 use crate::live::{Cell, Extent, Live};
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant};
 use disktime_sim::model::Op;
 use disktime_sim::model::preset;
@@ -76,6 +77,8 @@ fn simulated(live: &Live, cell: &Cell, seed: u64) -> [f64; 2] {
         policy: cell.policy.to_owned(),
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         nominal_iops: 60,
         depth: live.depth,
         streams: streams.collect(),

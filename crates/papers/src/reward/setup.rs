@@ -3,6 +3,7 @@
 use crate::chart::Series;
 use crate::experiment::Check;
 use disktime_sim::core::cost::{CostParameters, Price};
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant, Share, TierTimes};
 use disktime_sim::model::Device;
 use disktime_sim::model::exponential::{Exponential, ExponentialSpec, Service};
@@ -170,6 +171,8 @@ pub(super) fn plan(
         cost_model: scheduler.cost_model.to_owned(),
         cost: scheduler.cost,
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: scheduler.depth,
         streams: (0..).zip(loads).map(|(index, load)| load.plan(index, seed)).collect(),
         changes: Vec::new(),

@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{
     Access, Admission, Change, Class, Config, Contract, Duration, Engine, Profile, Rate, StreamId,
     StreamSpec,
@@ -227,6 +228,8 @@ fn run(disk: &str, offers: &[Offer], profile: Option<Profile>, seed: u64) -> Out
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams,
         changes: Vec::new(),

@@ -3,6 +3,7 @@
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::Check;
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Access, Admission, Class, Contract, Duration, Profile, Rate, Share};
 use disktime_sim::model::{Device, preset};
 use disktime_sim::workload::{
@@ -147,6 +148,8 @@ fn run_placed(
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams: loads
             .iter()

@@ -4,6 +4,7 @@ use super::elevator::{Elevator, Order};
 use crate::chart::{Axis, Series};
 use crate::experiment::Check;
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Share};
 use disktime_sim::model::{Device, preset};
 use disktime_sim::workload::{Extent, Instant, Pace, Pattern, Phase, Phases, Spec};
@@ -171,6 +172,8 @@ fn plan(version: Version, loads: &[Load], seconds: u64, seed: u64) -> Plan {
         cost_model: "fixed".to_owned(),
         cost,
         nominal_iops,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         streams: loads.iter().map(|load| load.plan(capacity, seed)).collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::{Config as Engine, Duration, Share};
 use disktime_model::preset;
 use serde::Deserialize;
@@ -46,6 +47,8 @@ pub struct DeviceConfig {
     /// The longest swing of a stream's service about its due, for policies that have horizons; else
     /// the policy's own.
     pub horizon: Option<Duration>,
+    /// How best effort is shaped for soft real time that misses deadlines.
+    pub feedback: FeedbackConfig<'static>,
     /// Pieces at the device at once.
     pub queue_depth: u32,
     /// Share kept free by admission.
@@ -108,7 +111,7 @@ impl DeviceConfig {
         let files = (self.back_end.clone(), self.profile.clone());
         let looks = (self.quick_profile, self.queue_depth);
         let shares = (self.headroom, self.promotion);
-        (files, emulate, names, self.horizon, looks, shares)
+        (files, emulate, names, self.horizon, self.feedback, looks, shares)
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -157,6 +160,9 @@ pub(super) struct DeviceTable {
     slack: Option<String>,
     cost_model: Option<String>,
     horizon: Option<String>,
+    feedback: Option<String>,
+    feedback_token: Option<String>,
+    feedback_min: Option<u32>,
     queue_depth: Option<u32>,
     headroom: Option<String>,
     quick_profile: Option<bool>,
@@ -226,10 +232,45 @@ impl DeviceTable {
             policy,
             cost_model,
             horizon,
+            feedback: self.check_feedback()?,
             queue_depth,
             headroom,
             vdisks: Vec::new(),
         })
+    }
+
+    /// The controller, with the keys that mean nothing without one.
+    fn check_feedback(&self) -> Result<FeedbackConfig<'static>, ConfigError> {
+        let key = |key: &str| format!("device {}: {key}", self.name);
+        let mut config = FeedbackConfig::default();
+        if let Some(name) = &self.feedback {
+            let entry = feedback::find(name).ok_or_else(|| {
+                let error = disktime_core::ConfigError::UnknownController(name.clone());
+                value(&key("feedback"), name, error.to_string())
+            })?;
+            config.controller = entry.name;
+        }
+        let shapes = feedback::find(config.controller).is_some_and(|entry| entry.build.is_some());
+        let needs = || "only a `feedback` controller has it: name one, or leave it out".to_owned();
+        if let Some(name) = &self.feedback_token {
+            let bad = |why| value(&key("feedback_token"), name, why);
+            let names = || Token::NAMES.map(|(name, _)| name).join(", ");
+            let known = Token::find(name);
+            config.token =
+                known.ok_or_else(|| bad(format!("no such token; there are: {}", names())))?;
+            if !shapes {
+                return Err(bad(needs()));
+            }
+        }
+        if let Some(least) = self.feedback_min {
+            let bad = |why| value(&key("feedback_min"), &least.to_string(), why);
+            config.rate_min = least;
+            config.check().map_err(|error| bad(error.to_string()))?;
+            if !shapes {
+                return Err(bad(needs()));
+            }
+        }
+        Ok(config)
     }
 
     /// The back end, with the keys that belong to some kinds of it only.

@@ -123,6 +123,23 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ),
         ("headroom = \"5%\"", "horizon = \"0ms\"", "horizon = \"0ms\": a horizon is 1ms to 10s"),
         ("headroom = \"5%\"", "horizon = \"11s\"", "horizon = \"11s\": a horizon is 1ms to 10s"),
+        ("headroom = \"5%\"", "feedback = \"kind\"", "known are: none adaptive optimistic"),
+        (
+            "headroom = \"5%\"",
+            "feedback = \"adaptive\"\nfeedback_token = \"byte\"",
+            "feedback_token = \"byte\": no such token; there are: time, data, request",
+        ),
+        (
+            "headroom = \"5%\"",
+            "feedback_token = \"data\"",
+            "feedback_token = \"data\": only a `feedback` controller has it",
+        ),
+        (
+            "headroom = \"5%\"",
+            "feedback = \"adaptive\"\nfeedback_min = 0",
+            "feedback_min = \"0\": feedback.rate_min = 0: it must be 1 to 10000",
+        ),
+        ("headroom = \"5%\"", "feedback_min = 5", "only a `feedback` controller has it"),
         ("headroom = \"5%\"", "queue_depth = 2", "this device takes 1 to 1"),
         ("weight = 300", "zone = \"middle\"", "zone = \"middle\": a zone is `outer`"),
         ("emulate = \"deskstar-34gxp\"", "", "zone = \"inner\": device disk has no start and end"),
@@ -141,6 +158,16 @@ fn slack_in_rewards_order_is_a_policy() {
         let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", &keys, 1)).unwrap();
         assert_eq!(config.devices[0].policy, policy);
     }
+}
+
+#[test]
+fn a_controller_says_how_it_shapes() {
+    use disktime_core::feedback::{FeedbackConfig, Token};
+    let keys = "feedback = \"adaptive\"\nfeedback_token = \"data\"\nfeedback_min = 25";
+    let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
+    let (controller, token, rate_min) = ("adaptive", Token::Data, 25);
+    let expected = FeedbackConfig { controller, token, rate_min, ..FeedbackConfig::default() };
+    assert_eq!(config.devices[0].feedback, expected);
 }
 
 #[test]

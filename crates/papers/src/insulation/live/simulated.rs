@@ -1,6 +1,7 @@
 //! A live scene in virtual time: what the emulated disk is expected to give.
 
 use crate::sim::core::cost::CostParameters;
+use crate::sim::core::feedback::FeedbackConfig;
 use crate::sim::core::{Contract, Duration, Instant, Share};
 use crate::sim::model::preset;
 use crate::sim::workload::Source;
@@ -64,6 +65,8 @@ fn rates(scene: &Scene, streams: &[usize], policy: &str, cost_model: &str, seed:
         policy: policy.to_owned(),
         cost_model: cost_model.to_owned(),
         cost: CostParameters::default(),
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         nominal_iops: 60,
         depth: 1,
         streams: streams.iter().map(plan).collect(),

@@ -1,0 +1,249 @@
+//! Not a paper: what the product's own learned costs keep on devices whose insides nobody tells.
+//!
+//! Judged by throughput alone by share, as in `docs/black-box.md`: no stream is told what it costs,
+//! nor is the device.
+
+use crate::Paper;
+use crate::chart::{Axis, Marks, Panel, Series};
+use crate::experiment::{Check, Experiment, Sample};
+use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::{Contract, Duration, Instant, Share};
+use disktime_sim::model::{Device, preset};
+use disktime_sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
+use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+
+pub(crate) const PAPER: Paper = Paper {
+    id: "blackbox",
+    title: "Black boxes: shares over learned costs",
+    parameters,
+    experiments: &[FLASH, RAID],
+};
+
+const FLASH: Experiment = Experiment {
+    id: "blackbox-flash",
+    title: "Flash: reads, large reads and writes at 20/30/50",
+    note: "Bars of issue 6: mean 0.95, first percentile over 10 s 0.9. Where streams lose among each \
+           other they have turns; where they don't they mix, and all gain.",
+    measure: measure_flash,
+};
+
+const RAID: Experiment = Experiment {
+    id: "blackbox-raid",
+    title: "RAID 0 of two and four disks, queues of 1 and 31: a sequential and a random stream at 30/70",
+    note: "Bars: mean 0.94, first percentile over 30 s 0.9.",
+    measure: measure_raid,
+};
+
+/// Before this prices are still being found.
+const SETTLED: usize = 10;
+/// For throughput alone.
+const ALONE: u64 = 20;
+const SECOND: Duration = Duration::from_secs(1);
+/// A stream's place on its device.
+const REGION: u64 = 512 << 20;
+
+fn parameters() -> Vec<(&'static str, String)> {
+    vec![
+        ("policy", "disktime over learned costs, no profile".to_owned()),
+        ("counted", format!("from second {SETTLED} on; alone for {ALONE} s")),
+    ]
+}
+
+/// A stream that always has so many requests outstanding.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    percent: u32,
+    pattern: Pattern,
+    bytes: u64,
+    reads: bool,
+    outstanding: u32,
+}
+
+const fn load(
+    name: &'static str,
+    percent: u32,
+    pattern: Pattern,
+    kib: u64,
+    outstanding: u32,
+) -> Load {
+    Load { name, percent, pattern, bytes: kib << 10, reads: true, outstanding }
+}
+
+struct Case<'a> {
+    name: &'a str,
+    device: &'a dyn Fn(u64) -> Box<dyn Device>,
+    depth: u32,
+    loads: &'a [Load],
+    seconds: u64,
+    /// Of windows, in seconds.
+    window: usize,
+    mean: f64,
+    p01: f64,
+}
+
+fn measure_flash(seed: u64) -> Sample {
+    let generic = |seed| named("flash-generic", seed);
+    let pro = |seed| named("nvme-970pro", seed);
+    let writes = Load { reads: false, ..load("random 4 KiB writes", 50, Pattern::Random, 4, 32) };
+    let mixed = [
+        load("random 4 KiB", 20, Pattern::Random, 4, 32),
+        load("random 128 KiB", 30, Pattern::Random, 128, 16),
+        writes,
+    ];
+    let large = Load { reads: false, ..load("random 64 KiB writes", 50, Pattern::Random, 64, 16) };
+    let other = [mixed[0], load("sequential 128 KiB", 30, Pattern::Sequential, 128, 8), large];
+    let shallow = [
+        load("sequential 4 KiB, one at a time", 30, Pattern::Sequential, 4, 1),
+        load("random 4 KiB", 70, Pattern::Random, 4, 32),
+    ];
+    let case = Case {
+        name: "generic",
+        device: &generic,
+        depth: 64,
+        loads: &mixed,
+        seconds: 50,
+        window: 10,
+        mean: 0.95,
+        p01: 0.9,
+    };
+    judged(
+        &[
+            Case { name: "one at a time", loads: &shallow, depth: 32, seconds: 30, ..case },
+            Case { name: "970 PRO", device: &pro, loads: &other, ..case },
+            case,
+        ],
+        seed,
+    )
+}
+
+fn measure_raid(seed: u64) -> Sample {
+    let raid = |name, count| move |seed| -> Box<dyn Device> {
+        Box::new(preset::raid0(name, count, 64 << 10, seed))
+    };
+    let (two, four) = (raid("deskstar-34gxp", 2), raid("deskstar-34gxp", 4));
+    let (two_deep, four_deep) = (raid("nearline-7200", 2), raid("nearline-7200", 4));
+    let loads = |outstanding| {
+        [
+            load("sequential 128 KiB", 30, Pattern::Sequential, 128, outstanding),
+            load("random 4 KiB", 70, Pattern::Random, 4, outstanding),
+        ]
+    };
+    let (few, some, many) = (loads(4), loads(8), loads(16));
+    let (seconds, window, mean, p01) = (300, 30, 0.94, 0.9);
+    let case = |name, device, depth, loads| Case {
+        name,
+        device,
+        depth,
+        loads,
+        seconds,
+        window,
+        mean,
+        p01,
+    };
+    judged(
+        &[
+            case("two disks", &two, 2, &few),
+            case("four disks", &four, 4, &some),
+            case("two disks, queues of 31", &two_deep, 31, &many),
+            case("four disks, queues of 31", &four_deep, 31, &many),
+        ],
+        seed,
+    )
+}
+
+fn named(name: &str, seed: u64) -> Box<dyn Device> {
+    (preset::find(name).expect("a preset's name").build)(seed)
+}
+
+fn judged(cases: &[Case<'_>], seed: u64) -> Sample {
+    let (mut checks, mut panels, mut seconds, mut violations) = (Vec::new(), Vec::new(), 0, 0);
+    for case in cases {
+        let all: Vec<usize> = (0..case.loads.len()).collect();
+        let shared = case.run(&all, case.seconds, seed);
+        violations += shared.violations.len();
+        seconds += case.seconds;
+        let mut series = Vec::new();
+        for (stream, load) in case.loads.iter().enumerate() {
+            let alone = case.run(&[stream], ALONE, seed);
+            seconds += ALONE;
+            let due = mean(&rates(&alone, 0, 2)) * f64::from(load.percent) / 100.0;
+            let done = rates(&shared, stream, SETTLED);
+            let mut windows: Vec<f64> =
+                done.windows(case.window).map(|window| mean(window) / due).collect();
+            let at = |at: usize| (at + case.window + SETTLED) as f64;
+            series.push(Series::new(
+                load.name,
+                windows.iter().enumerate().map(|(index, window)| (at(index), *window)),
+            ));
+            windows.sort_by(f64::total_cmp);
+            let name = |what: &str| format!("{}: {}, insulation, {what}", case.name, load.name);
+            checks.push(Check::at_least(name("mean"), mean(&windows), case.mean));
+            let percentile = format!("first percentile of {} s", case.window);
+            checks.push(Check::at_least(name(&percentile), windows[windows.len() / 100], case.p01));
+        }
+        panels.push(Panel {
+            title: format!("Insulation over {} s: {}", case.window, case.name),
+            marks: Marks::Lines,
+            x: Axis::linear("time (s)"),
+            y: Axis::linear("by share and throughput alone"),
+            series,
+            level: Some(("its share".to_owned(), 1.0)),
+        });
+    }
+    let broken = "promises broken, as the simulator counts them";
+    checks.push(Check::near(broken, 0.0, f64::from(u32::try_from(violations).unwrap_or(u32::MAX)), 0.0));
+    Sample { seconds: seconds as f64, panels, checks }
+}
+
+impl Case<'_> {
+    /// Only these streams.
+    fn run(&self, streams: &[usize], seconds: u64, seed: u64) -> Outcome {
+        let device = (self.device)(seed);
+        let capacity = device.capacity_bytes();
+        let region = REGION.min(capacity / self.loads.len() as u64) >> 20 << 20;
+        let stream = |index: &usize| {
+            let load = self.loads[*index];
+            let start = region * *index as u64;
+            let extent = Extent { start, end: start + region };
+            let spec = Spec::reads(load.pattern, extent, load.bytes);
+            let spec = Spec { reads_permille: if load.reads { 1000 } else { 0 }, ..spec };
+            let pace = Pace::Closed { outstanding: load.outstanding, think: Duration::ZERO };
+            let traffic =
+                Phases::new(vec![Phase::always(spec, pace)], seed, load.name, Instant::ZERO);
+            let share = Share::from_percent(load.percent).expect("at most 100 %");
+            StreamPlan {
+                name: load.name.to_owned(),
+                contract: Contract { weight: load.percent, ..Contract::reserving(share) },
+                base: 0,
+                extent: None,
+                traffic: traffic.expect("the loads make sense").into(),
+            }
+        };
+        let plan = Plan {
+            streams: streams.iter().map(stream).collect(),
+            device,
+            profile: None,
+            policy: if streams.len() == 1 { "fifo" } else { "disktime" }.to_owned(),
+            cost_model: "learned".to_owned(),
+            cost: CostParameters::default(),
+            nominal_iops: 60,
+            depth: self.depth,
+            changes: Vec::new(),
+            duration: Duration::from_secs(seconds),
+            window: SECOND,
+            decisions: None,
+        };
+        simulate(plan).expect("the cases can be run")
+    }
+}
+
+/// Requests in each second from one on.
+fn rates(outcome: &Outcome, stream: usize, from: usize) -> Vec<f64> {
+    let windows = outcome.windows.iter().skip(stream).step_by(outcome.streams.len());
+    windows.skip(from).map(|window| window.requests as f64).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}

@@ -1,0 +1,75 @@
+//! Figure 3: four streams, of which one is soft real-time and reports misses.
+
+use super::setup::{self, FOUR, Shaped};
+use crate::experiment::{Check, Experiment, Sample};
+use disktime_sim::Outcome;
+
+const SECONDS: u64 = 120;
+const FROM: u64 = 5;
+
+pub(super) const OPTIMISTIC: Experiment = Experiment {
+    id: "mdn-3a",
+    title: "Four streams of 8 MB/s, one soft real-time, optimistic",
+    note: "A saw-tooth is R that rises and is cut again: cuts are counted over 2 minutes.",
+    measure: |seed| {
+        let (outcome, other) = (run("optimistic", seed), run("pessimistic", seed));
+        let more = (total(&outcome) / total(&other) - 1.0) * 100.0;
+        let more = Check {
+            name: "more than pessimistic, %".into(),
+            published: 8.6,
+            measured: more,
+            low: 3.0,
+            high: 12.0,
+        };
+        let checks = vec![
+            setup::within("all four together, MB/s", 15.85, total(&outcome), 7.0),
+            more,
+            Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
+            Check::at_least("times that R is cut", cuts(&outcome), 5.0),
+            setup::kept(&[&outcome]),
+        ];
+        sample(&outcome, "(a) Optimistic", checks)
+    },
+};
+
+pub(super) const PESSIMISTIC: Experiment = Experiment {
+    id: "mdn-3b",
+    title: "Four streams of 8 MB/s, one soft real-time, pessimistic",
+    note: "",
+    measure: |seed| {
+        let outcome = run("pessimistic", seed);
+        let checks = vec![
+            setup::within("all four together, MB/s", 14.48, total(&outcome), 7.0),
+            Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
+            Check::at_most("misses", setup::misses(&outcome, 0, 0, SECONDS), 5.0),
+            setup::kept(&[&outcome]),
+        ];
+        sample(&outcome, "(b) Pessimistic", checks)
+    },
+};
+
+fn run(controller: &'static str, seed: u64) -> Outcome {
+    setup::run(Shaped::By(controller), &FOUR, SECONDS, seed)
+}
+
+fn total(outcome: &Outcome) -> f64 {
+    setup::mean_mb(outcome, 0..4, FROM, SECONDS)
+}
+
+fn soft(outcome: &Outcome) -> f64 {
+    setup::mean_mb(outcome, [0], FROM, SECONDS)
+}
+
+/// How often R is lower than half a second before.
+fn cuts(outcome: &Outcome) -> f64 {
+    let rates = outcome.best_effort.windows(2).filter(|pair| match (pair[0], pair[1]) {
+        (Some(before), Some(after)) => after < before,
+        (None, Some(_)) => true,
+        _ => false,
+    });
+    rates.count() as f64
+}
+
+fn sample(outcome: &Outcome, title: &str, checks: Vec<Check>) -> Sample {
+    Sample { seconds: SECONDS as f64, panels: vec![setup::lines(outcome, title)], checks }
+}
