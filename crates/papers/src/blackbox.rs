@@ -4,9 +4,10 @@
 //! nor is the device.
 
 use crate::Paper;
-use crate::chart::{Axis, Marks, Panel, Series};
+use crate::chart::{Axis, Line, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant, Share};
 use disktime_sim::model::{Device, preset};
 use disktime_sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
@@ -70,6 +71,7 @@ const fn load(
     Load { name, percent, pattern, bytes: kib << 10, reads: true, outstanding }
 }
 
+#[derive(Clone, Copy)]
 struct Case<'a> {
     name: &'a str,
     device: &'a dyn Fn(u64) -> Box<dyn Device>,
@@ -118,8 +120,8 @@ fn measure_flash(seed: u64) -> Sample {
 }
 
 fn measure_raid(seed: u64) -> Sample {
-    let raid = |name, count| move |seed| -> Box<dyn Device> {
-        Box::new(preset::raid0(name, count, 64 << 10, seed))
+    let raid = |name, count| {
+        move |seed| -> Box<dyn Device> { Box::new(preset::raid0(name, count, 64 << 10, seed)) }
     };
     let (two, four) = (raid("deskstar-34gxp", 2), raid("deskstar-34gxp", 4));
     let (two_deep, four_deep) = (raid("nearline-7200", 2), raid("nearline-7200", 4));
@@ -188,11 +190,16 @@ fn judged(cases: &[Case<'_>], seed: u64) -> Sample {
             x: Axis::linear("time (s)"),
             y: Axis::linear("by share and throughput alone"),
             series,
-            level: Some(("its share".to_owned(), 1.0)),
+            level: Some(Line { name: "its share".to_owned(), at: 1.0 }),
         });
     }
     let broken = "promises broken, as the simulator counts them";
-    checks.push(Check::near(broken, 0.0, f64::from(u32::try_from(violations).unwrap_or(u32::MAX)), 0.0));
+    checks.push(Check::near(
+        broken,
+        0.0,
+        f64::from(u32::try_from(violations).unwrap_or(u32::MAX)),
+        0.0,
+    ));
     Sample { seconds: seconds as f64, panels, checks }
 }
 
@@ -227,6 +234,8 @@ impl Case<'_> {
             policy: if streams.len() == 1 { "fifo" } else { "disktime" }.to_owned(),
             cost_model: "learned".to_owned(),
             cost: CostParameters::default(),
+            feedback: FeedbackConfig::default(),
+            reports: Vec::new(),
             nominal_iops: 60,
             depth: self.depth,
             changes: Vec::new(),

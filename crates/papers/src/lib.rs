@@ -13,6 +13,7 @@
 //!
 //! Does not know: clocks, files, terminals.
 
+mod blackbox;
 mod chart;
 mod experiment;
 pub mod insulation;
@@ -47,7 +48,7 @@ pub struct Paper {
 
 /// Every paper.
 pub static PAPERS: &[Paper] =
-    &[zygaria::PAPER, mdn::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER];
+    &[zygaria::PAPER, mdn::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER, blackbox::PAPER];
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

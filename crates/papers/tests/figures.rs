@@ -58,6 +58,8 @@ figures! {
     reward_falling "reward-falling",
     reward_goal "reward-goal",
     reward_depth "reward-depth",
+    blackbox_flash "blackbox-flash",
+    blackbox_raid "blackbox-raid",
     reward_learned "reward-learned",
     ucsb_eq1 "ucsb-eq1",
     ucsb_5 "ucsb-5",
