@@ -95,26 +95,44 @@ fn figure_11_misses_nothing_but_the_start_overshoot() {
     assert_eq!(missed, [overshoot(2), overshoot(3)]);
 }
 
-/// `qbox_14` is known to fail, with a queue inside the disks and the published estimator alone.
-#[test]
-fn qbox_14_misses_nothing_but_the_dip_and_c_at_queue_31() {
-    let report = report("qbox-14", 1);
-    let missed = report.checks.iter().filter(|check| !check.pass());
-    let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
-    let expected = [
-        "qbox, disk queue 31: throughput of C off its mean at most, %",
-        "qbox, disk queue 31: A + B is lower where they are alike, by %",
-    ];
-    assert_eq!(missed, expected);
+/// Names of what a figure misses with the first seed.
+fn missed(id: &str) -> Vec<String> {
+    let report = report(id, 1);
+    report.checks.iter().filter(|check| !check.pass()).map(|check| check.name.clone()).collect()
 }
 
-/// `qbox_16` is known to fail: bounds are for the mean over three seeds (4.5), the first alone has 5.4.
+/// `qbox_14` is known to fail: with a queue inside the disks, and under turns there is no dip.
 #[test]
-fn qbox_16_misses_nothing_but_the_constant_total_at_queue_31() {
-    let report = report("qbox-16", 1);
-    let missed = report.checks.iter().filter(|check| !check.pass());
-    let missed: Vec<&str> = missed.map(|check| check.name.as_str()).collect();
-    assert_eq!(missed, ["qbox, disk queue 31: A + B off its mean at most, %"]);
+fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
+    assert_eq!(
+        missed("qbox-14"),
+        [
+            "qbox, disk queue 31: throughput of C off its mean at most, %",
+            "qbox, disk queue 31: A + B is lower where they are alike, by %",
+            "learned, disk queue 1: A + B is lower where they are alike, by %",
+        ]
+    );
+}
+
+/// `qbox_16` is known to fail: bounds are for the mean over three seeds.
+#[test]
+fn qbox_16_misses_nothing_but_constant_totals() {
+    assert_eq!(
+        missed("qbox-16"),
+        [
+            "qbox, disk queue 31: A + B off its mean at most, %",
+            "learned, disk queue 1: A + B off its mean at most, %",
+        ]
+    );
+}
+
+/// `blackbox_flash` is known to fail: in two first percentiles, by little.
+#[test]
+fn blackbox_flash_misses_nothing_but_first_percentiles_by_a_hundredth() {
+    for check in report("blackbox-flash", 1).checks.iter().filter(|check| !check.pass()) {
+        let percentile = check.name.ends_with("random 4 KiB, insulation, first percentile of 10 s");
+        assert!(percentile && check.measured > 0.88, "{check:?}");
+    }
 }
 
 /// `mdn_adaptive` is known to fail: only its totals, and by less than 1 % of some 17 MB/s.
