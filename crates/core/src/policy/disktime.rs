@@ -59,7 +59,7 @@ const REST: Duration = Duration::from_millis(20);
 /// Who mixes may be ahead by this however little its returns cost.
 const LITTLE: Duration = Duration::from_millis(5);
 /// Longest swing if none is configured: of a minute it is about half a point.
-const HORIZON: Duration = Duration::from_millis(350);
+const HORIZON: Duration = Duration::from_millis(420);
 
 /// Of the time of those who mix, at most one part in this is for prices.
 const ASK_PAUSE: u64 = 16;
