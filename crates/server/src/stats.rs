@@ -73,6 +73,7 @@ pub struct VdiskStats {
     pub(crate) connections: AtomicU64,
     pub(crate) cycles: AtomicU64,
     pub(crate) cycles_missed: AtomicU64,
+    pub(crate) misses: AtomicU64,
     /// From arrival to dispatch.
     pub queue_time: Histogram,
     /// From dispatch to completion.
@@ -110,6 +111,11 @@ impl VdiskStats {
         self.cycles_missed.load(Ordering::Relaxed)
     }
 
+    /// Missed deadlines that its clients have reported, of several within 10 ms one.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
     /// Clients connected now.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
@@ -117,18 +123,57 @@ impl VdiskStats {
 }
 
 /// One device's figures since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DeviceStats {
     /// For an emulated device: how much later than the model said a completion was handed on.
     pub timing_error: Histogram,
     /// Time that the shard's thread ran, as the system counts it.
     pub(crate) cpu_ns: AtomicU64,
+    /// Thousandths of a token per second; `u64::MAX` for no limit.
+    pub(crate) best_effort_reads: AtomicU64,
+    pub(crate) best_effort_writes: AtomicU64,
+    pub(crate) reports: AtomicU64,
+    pub(crate) reports_ignored: AtomicU64,
+}
+
+impl Default for DeviceStats {
+    fn default() -> Self {
+        Self {
+            timing_error: Histogram::default(),
+            cpu_ns: AtomicU64::new(0),
+            best_effort_reads: AtomicU64::new(u64::MAX),
+            best_effort_writes: AtomicU64::new(u64::MAX),
+            reports: AtomicU64::new(0),
+            reports_ignored: AtomicU64::new(0),
+        }
+    }
 }
 
 impl DeviceStats {
     /// CPU time of the shard's thread, as of its last wake-up.
     pub fn cpu(&self) -> Duration {
         Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
+    }
+
+    /// What best effort that reads may have, in thousandths of a token per second, as of the shard's
+    /// last wake-up; `None` while nothing is held back.
+    pub fn best_effort_reads(&self) -> Option<u64> {
+        Some(self.best_effort_reads.load(Ordering::Relaxed)).filter(|rate| *rate < u64::MAX)
+    }
+
+    /// The same of best effort that writes.
+    pub fn best_effort_writes(&self) -> Option<u64> {
+        Some(self.best_effort_writes.load(Ordering::Relaxed)).filter(|rate| *rate < u64::MAX)
+    }
+
+    /// Reported misses that counted.
+    pub fn reports(&self) -> u64 {
+        self.reports.load(Ordering::Relaxed)
+    }
+
+    /// Reported misses that did not: no soft real time, too soon, not behind.
+    pub fn reports_ignored(&self) -> u64 {
+        self.reports_ignored.load(Ordering::Relaxed)
     }
 }
 

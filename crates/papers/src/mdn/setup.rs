@@ -83,6 +83,7 @@ impl Load {
             bytes_per_second: self.rate * 100_000,
             buffer: BUFFER,
             outstanding: 1,
+            vbr_permille: 0,
         });
         // A finalizer of SplitMix64: a start is its seed, its place and this.
         let mut drawn = (seed << 8 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
