@@ -259,7 +259,7 @@ impl Engine {
         stream.live += 1;
         stream.queued += 1;
         if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 1) {
-            shaping.turned(self.now, stream.id, stream.live);
+            shaping.turned(self.now, stream);
         }
         let lane = &mut stream.lanes[rank];
         let first = lane.queue.len() == 0;
@@ -331,7 +331,7 @@ impl Engine {
         stream.live -= 1;
         stream.counters.cancelled += 1;
         if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
-            shaping.turned(self.now, id, stream.live);
+            shaping.turned(self.now, stream);
         }
         Cancel::Gone
     }
@@ -567,10 +567,10 @@ impl Engine {
         }
         let live = self.requests.remove(piece.request);
         stream.live -= 1;
-        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
-            shaping.turned(self.now, piece.stream, stream.live);
-        }
         stream.count(&live.request, live.outcome);
+        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
+            shaping.turned(self.now, stream);
+        }
         let wanted = live.outcome != Outcome::Cancelled;
         if let Some(deadline) = live.request.deadline.filter(|at| wanted && *at < self.now) {
             let late = self.now.since(deadline);

@@ -256,6 +256,9 @@ pub struct FeedbackEntry {
     pub doc: &'static str,
     /// Where it comes from.
     pub source: &'static str,
+    /// What reports bring is a loan: who has not had enough soon after them pays it back. Where a
+    /// controller does not clear the way for who reports, that would be too much to ask.
+    pub lends: bool,
     /// Makes one; `None` for no filter at all.
     pub build: Option<fn(&FeedbackConfig<'_>) -> Box<dyn Controller>>,
 }
@@ -264,6 +267,7 @@ const NONE: FeedbackEntry = FeedbackEntry {
     name: "none",
     doc: "best effort is not shaped; reports are events only",
     source: "-",
+    lends: false,
     build: None,
 };
 

@@ -6,6 +6,7 @@ mod rig;
 
 use std::collections::BTreeMap;
 
+use disktime_core::feedback::{self, FeedbackConfig};
 use disktime_core::policy::{self, PolicyEntry};
 use disktime_core::{
     Access, Admission, Cancel, Change, Class, Config, Contract, Dispatch, Duration, Engine, Kind,
@@ -28,6 +29,7 @@ enum Step {
     Profile(u64),
     Depth(u32),
     Headroom(u32),
+    Missed(u32),
     Wait(u64),
     Due,
 }
@@ -83,6 +85,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (1_u64..100_000_000).prop_map(Step::Profile),
         2 => (0..DEPTH_MAX + 2).prop_map(Step::Depth),
         1 => (0_u32..60).prop_map(Step::Headroom),
+        6 => (0..STREAMS).prop_map(Step::Missed),
         6 => (0..2 * SECOND).prop_map(Step::Wait),
         6 => Just(Step::Due),
     ]
@@ -121,9 +124,11 @@ struct World {
 }
 
 impl World {
-    fn new(&PolicyEntry { name: policy, holds, .. }: &PolicyEntry) -> Self {
+    fn new(&PolicyEntry { name: policy, holds, .. }: &PolicyEntry, controller: &str) -> Self {
         let limits = Limits { depth: 1, depth_max: DEPTH_MAX, requests_max: 60, streams_max: 5 };
-        let mut engine = Engine::new(&Config { policy, limits, ..Config::default() }).unwrap();
+        let feedback = FeedbackConfig { controller, ..FeedbackConfig::default() };
+        let config = Config { policy, limits, feedback, ..Config::default() };
+        let mut engine = Engine::new(&config).unwrap();
         let profile = profile(20_000_000);
         engine.handle_change(at(0), Change::SetProfile(&profile)).unwrap();
         let (requests, at_device) = (BTreeMap::new(), Vec::new());
@@ -163,6 +168,11 @@ impl World {
             Step::Headroom(percent) => {
                 let change = Change::SetHeadroom(rig::percent(*percent));
                 let _refused_or_not = self.engine.handle_change(at(self.now), change);
+            }
+            Step::Missed(stream) => {
+                let missed = Change::MissedDeadline(StreamId(*stream));
+                let known = self.engine.handle_change(at(self.now), missed).is_ok();
+                assert_eq!(known, self.streams.contains_key(stream));
             }
             Step::Wait(time) => self.now += time,
             Step::Due => {
@@ -252,7 +262,11 @@ impl World {
         }
         // Who leaves the device idle on purpose says until when.
         let until = self.engine.poll_timeout().filter(|_| self.holds);
+        let shaped = self.engine.best_effort();
+        let shaped = shaped.reads.is_some() || shaped.writes.is_some();
         let held = until.is_some_and(|until| until > at(self.now));
+        let until = self.engine.poll_timeout();
+        let held = held || (shaped && until.is_some_and(|until| until > at(self.now)));
         if self.at_device.len() < self.depth as usize && !held {
             for known in self.requests.values().filter(|it| !it.given_up && it.next < it.end) {
                 let limited = self.streams[&known.stream].limit < disktime_core::Share::FULL;
@@ -291,9 +305,13 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 300, ..ProptestConfig::with_cases(1000) })]
 
     #[test]
-    fn everything_taken_ends_once_whatever_the_classes(steps in prop::collection::vec(steps(), 1..200)) {
-        for entry in policy::REGISTRY {
-            let mut world = World::new(entry);
+    fn everything_taken_ends_once_whatever_the_classes(
+        steps in prop::collection::vec(steps(), 1..200),
+        skip in 0..feedback::REGISTRY.len(),
+    ) {
+        let controllers = feedback::REGISTRY.iter().map(|entry| entry.name);
+        for (entry, controller) in policy::REGISTRY.iter().zip(controllers.cycle().skip(skip)) {
+            let mut world = World::new(entry, controller);
             for step in &steps {
                 world.apply(step);
             }

@@ -4,6 +4,7 @@
 
 use crate::Paper;
 
+mod cheat;
 mod fig2;
 mod fig3;
 mod fig4;
@@ -29,5 +30,6 @@ pub(crate) const PAPER: Paper = Paper {
         fig7::EXPERIMENT,
         fig8::EXPERIMENT,
         reach::EXPERIMENT,
+        cheat::EXPERIMENT,
     ],
 };

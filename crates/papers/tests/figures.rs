@@ -47,6 +47,7 @@ figures! {
     mdn_7 "mdn-7",
     mdn_8 "mdn-8",
     mdn_adaptive "mdn-adaptive",
+    mdn_cheat "mdn-cheat",
     reward_example "reward-example",
     reward_t1 "reward-t1",
     reward_t2 "reward-t2",

@@ -117,6 +117,7 @@ fn click(disk: &str, pace: Pace) -> (f64, f64) {
         cost: CostParameters::default(),
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams,
         changes: Vec::new(),

@@ -31,6 +31,8 @@ pub struct Plan {
     pub streams: Vec<StreamPlan>,
     /// Contracts that change while it runs, in order of time.
     pub changes: Vec<(Instant, StreamId, Contract)>,
+    /// Missed deadlines that streams report whether or not they have missed any, in order of time.
+    pub reports: Vec<(Instant, StreamId)>,
     /// How long.
     pub duration: Duration,
     /// How long a window of the metrics is.

@@ -272,6 +272,7 @@ impl Scenario {
             },
             nominal_iops: general.nominal_iops,
             feedback: self.feedback,
+            reports: Vec::new(),
             depth: self.file.device.queue_depth,
             streams: streams.collect::<Result<_, _>>()?,
             changes,

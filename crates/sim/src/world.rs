@@ -96,6 +96,8 @@ struct World {
     asks: IndexedHeap,
     changes: std::vec::IntoIter<(Instant, StreamId, Contract)>,
     next_change: Option<(Instant, StreamId, Contract)>,
+    reports: std::vec::IntoIter<(Instant, StreamId)>,
+    next_report: Option<(Instant, StreamId)>,
     free_ids: Vec<u32>,
     ids: u32,
     /// By request: as it was asked.
@@ -139,6 +141,7 @@ impl World {
         let period = Config::default().period;
         let bounds = Bounds { depth: plan.depth, period, guarantee, timed };
         let mut changes = plan.changes.into_iter();
+        let mut reports = plan.reports.into_iter();
         let mut world = Self {
             now: Instant::ZERO,
             end: Instant::ZERO + plan.duration,
@@ -147,6 +150,8 @@ impl World {
             asks: IndexedHeap::default(),
             next_change: changes.next(),
             changes,
+            next_report: reports.next(),
+            reports,
             free_ids: Vec::new(),
             ids: 0,
             asked: Vec::new(),
@@ -226,7 +231,8 @@ impl World {
         let soon = self.now + Duration::from_nanos(1);
         let timeout = self.engine.poll_timeout().map_or(Instant::MAX, |at| at.max(soon));
         let change = self.next_change.map_or(Instant::MAX, |(at, _, _)| at);
-        ask.min(done).min(timeout).min(change).min(self.metrics.ends())
+        let report = self.next_report.map_or(Instant::MAX, |(at, _)| at);
+        ask.min(done).min(timeout).min(change).min(report).min(self.metrics.ends())
     }
 
     /// Lets every load ask that wants to by now.
@@ -371,6 +377,11 @@ impl World {
     }
 
     fn change(&mut self) {
+        while let Some((_, id)) = self.next_report.filter(|(at, _)| *at <= self.now) {
+            self.next_report = self.reports.next();
+            let reported = self.engine.handle_change(self.now, Change::MissedDeadline(id));
+            reported.expect("a stream of the plan exists");
+        }
         while let Some((_, stream, contract)) =
             self.next_change.filter(|(at, _, _)| *at <= self.now)
         {

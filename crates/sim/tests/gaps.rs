@@ -36,6 +36,7 @@ fn gaps_reach_over_windows_and_last_until_the_end() {
         cost: CostParameters::default(),
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams: vec![stream("all along", 0, 60_000), stream("for a while", 2_500, 4_000)],
         changes: Vec::new(),

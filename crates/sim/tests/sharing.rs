@@ -30,6 +30,7 @@ fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
         cost: CostParameters::default(),
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams: vec![
             stream("sequential", percent, Pattern::Runs { length: 1024 }, seed),

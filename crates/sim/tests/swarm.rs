@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant, Share, policy};
+use disktime_sim::core::feedback::{self, FeedbackConfig};
+use disktime_sim::core::{Class, Contract, Duration, Instant, Share, StreamId, policy};
 use disktime_sim::model::preset;
 use disktime_sim::workload::{Arrivals, Extent, Pace, Pattern, Source, Spec};
 use disktime_sim::{Plan, StreamPlan, simulate};
@@ -59,6 +59,7 @@ fn stream(random: &mut Random, index: usize, reserve_max: u32, capacity: u64) ->
     let name = format!("stream-{index}");
     StreamPlan {
         contract: Contract {
+            class: if index == 1 { Class::SoftRealTime } else { Class::BestEffort },
             limit: limit.unwrap(),
             weight: 1 + random.below_32(1000),
             ..Contract::reserving(reserve)
@@ -80,6 +81,18 @@ fn plan(number: u64) -> Plan {
     let reserve_max = 100 / u32::try_from(streams).unwrap();
     let capacity = device.capacity_bytes();
     let policies = policy::REGISTRY;
+    let controllers = feedback::REGISTRY;
+    let controller = &controllers[usize::try_from(random.below(controllers.len() as u64)).unwrap()];
+    let streams: Vec<_> =
+        (0..streams).map(|index| stream(&mut random, index, reserve_max, capacity)).collect();
+    // Reports at any time, true or not.
+    let mut at = 0;
+    let reports = std::iter::from_fn(|| {
+        at += random.below(3_000);
+        let id = random.below_32(streams.len() as u64);
+        (at < 15_000).then_some((Instant::ZERO + Duration::from_millis(at), StreamId(id)))
+    });
+    let reports = reports.collect();
     Plan {
         policy: policies[usize::try_from(random.below(policies.len() as u64)).unwrap()]
             .name
@@ -87,11 +100,10 @@ fn plan(number: u64) -> Plan {
         cost_model: "fixed".to_owned(),
         cost: CostParameters::default(),
         nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
+        feedback: FeedbackConfig { controller: controller.name, ..FeedbackConfig::default() },
+        reports,
         depth: 1,
-        streams: (0..streams)
-            .map(|index| stream(&mut random, index, reserve_max, capacity))
-            .collect(),
+        streams,
         device,
         profile: None,
         changes: Vec::new(),

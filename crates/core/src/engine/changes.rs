@@ -61,10 +61,11 @@ impl Engine {
         if slot >= self.streams.len() {
             self.streams.resize_with(slot + 1, || None);
         }
-        self.streams[slot] = Some(Stream::new(id, spec, self.period, self.now));
+        let stream = Stream::new(id, spec, self.period, self.now);
         if let Some(shaping) = &mut self.shaping {
-            shaping.declared(self.now, id, spec.contract.class, 0);
+            shaping.declared(self.now, &stream);
         }
+        self.streams[slot] = Some(stream);
         self.grant(&plan);
         self.tell_changed(id);
         let contract = self.find(id)?.spec.contract;
@@ -108,13 +109,11 @@ impl Engine {
         let plan = self.plan(&Proposal { contracts, ..self.as_it_is() })?;
         let (period, now) = (self.period, self.now);
         for (id, contract) in contracts {
-            let stream = self.find(*id)?;
+            let stream = super::lookup(&mut self.streams, *id).expect("found above");
             stream.set_contract(*contract, period, now);
-            let live = stream.live;
             if let Some(shaping) = &mut self.shaping {
-                shaping.declared(now, *id, contract.class, live);
+                shaping.declared(now, stream);
             }
-            let stream = self.find(*id)?;
             if contract.class != Class::GuaranteedRate && stream.cycle.take().is_some() {
                 self.guarantees.follow_cycle(*id, None);
             }

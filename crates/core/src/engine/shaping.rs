@@ -96,12 +96,13 @@ pub(super) struct Shaping {
     refill: Duration,
     report_interval: Duration,
     anti_cheat: bool,
+    lends: bool,
     ways: [Way; Direction::COUNT],
     /// Soft real-time streams.
     claims: BTreeMap<StreamId, Claim>,
     /// When controllers look next.
     look_at: Option<Instant>,
-    /// Streams that a filter holds back until their reservation lets them pass, in ns.
+    /// Streams held back until their reservation lets them pass, or what they pay back, in ns.
     reserved: IndexedHeap,
     reports: u64,
     ignored: u64,
@@ -135,6 +136,7 @@ impl Shaping {
             refill: config.refill,
             report_interval: config.report_interval,
             anti_cheat: config.anti_cheat,
+            lends: config.anti_cheat && entry.lends,
             ways: [way(), way()],
             claims: BTreeMap::new(),
             look_at: None,
@@ -175,6 +177,9 @@ impl Shaping {
         rank: Rank,
         head: &Head,
     ) -> bool {
+        if stream.spec.contract.class == Class::SoftRealTime {
+            return self.pays_back(now, stream);
+        }
         if !is_shaped(stream, rank) || head.grains == 0 {
             return false;
         }
@@ -190,6 +195,16 @@ impl Shaping {
         }
         way.wait(now, stream.id);
         true
+    }
+
+    /// Whether a soft real-time stream waits because its reports brought it what it did not need.
+    fn pays_back(&mut self, now: Instant, stream: &Stream) -> bool {
+        let claim = self.claims.get_mut(&stream.id);
+        let until = claim.and_then(|claim| claim.waits_until(now, served(stream)));
+        if let Some(until) = until {
+            self.reserved.set(stream.id.0, until.since(Instant::ZERO).as_tokens());
+        }
+        until.is_some()
     }
 
     /// A piece goes out. Answers which way it paid, if it had to.
@@ -243,17 +258,18 @@ impl Shaping {
     }
 
     /// A soft real-time stream's first request has arrived, or its last one is over.
-    pub(super) fn turned(&mut self, now: Instant, id: StreamId, live: u32) {
-        if let Some(claim) = self.claims.get_mut(&id) {
-            claim.turned(now, live == 0);
+    pub(super) fn turned(&mut self, now: Instant, stream: &Stream) {
+        if let Some(claim) = self.claims.get_mut(&stream.id) {
+            claim.turned(now, stream.live == 0, served(stream));
         }
     }
 
     /// A stream is soft real-time from now on, or not.
-    pub(super) fn declared(&mut self, now: Instant, id: StreamId, class: Class, live: u32) {
-        if class == Class::SoftRealTime {
+    pub(super) fn declared(&mut self, now: Instant, stream: &Stream) {
+        let id = stream.id;
+        if stream.spec.contract.class == Class::SoftRealTime {
             let claim = self.claims.entry(id).or_insert_with(|| Claim::new(now));
-            claim.turned(now, live == 0);
+            claim.turned(now, stream.live == 0, served(stream));
         } else if self.claims.remove(&id).is_some() {
             self.ended(now, id);
         }
@@ -286,9 +302,9 @@ impl Shaping {
     }
 
     /// A stream reports a missed deadline.
-    fn missed(&mut self, now: Instant, id: StreamId) -> Result<(), Ignored> {
+    fn missed(&mut self, now: Instant, id: StreamId, served: u64) -> Result<(), Ignored> {
         let claim = self.claims.get_mut(&id).ok_or(Ignored::OtherClass)?;
-        claim.report(now, self.report_interval, self.anti_cheat)?;
+        claim.report(now, served, self.report_interval, (self.anti_cheat, self.lends))?;
         for index in 0..Direction::COUNT {
             let way = &mut self.ways[index];
             let pipe = way.pipe(now, self.token);
@@ -303,9 +319,13 @@ impl Shaping {
 
     /// Controllers look at what they have done; what a stream has been served so far is told.
     fn look(&mut self, now: Instant, served: impl Fn(StreamId) -> u64) {
-        let mut worst: Option<(StreamId, Standing)> = None;
+        let (mut worst, mut done) = (None::<(StreamId, Standing)>, Vec::new());
         for (id, claim) in &mut self.claims {
             let standing = claim.look(now, served(*id));
+            if claim.is_gone(now) || claim.overdue(now, served(*id)) {
+                done.push(*id);
+                continue;
+            }
             let cut_for = self.ways.iter().any(|way| way.parts.contains_key(id));
             // An unknown lag is worse than any.
             let key = |it: Standing| (it.behind, it.lag.unwrap_or(Duration::MAX));
@@ -313,6 +333,7 @@ impl Shaping {
                 worst = Some((*id, standing));
             }
         }
+        done.into_iter().for_each(|id| self.ended(now, id));
         let standing = worst.map_or_else(Standing::default, |(_, standing)| standing);
         for index in 0..Direction::COUNT {
             let way = &mut self.ways[index];
@@ -444,9 +465,8 @@ impl Way {
 }
 
 /// Bytes that a stream has been served.
-fn served(streams: &[Option<Stream>], id: StreamId) -> u64 {
-    let stream = streams.get(id.0 as usize).and_then(Option::as_ref);
-    stream.map_or(0, |stream| stream.counters.bytes_read + stream.counters.bytes_written)
+fn served(stream: &Stream) -> u64 {
+    stream.counters.bytes_read + stream.counters.bytes_written
 }
 
 /// Whether what a stream sends in a class needs tokens.
@@ -470,7 +490,8 @@ impl Engine {
     /// A stream's client says that it missed a deadline.
     pub(super) fn report(&mut self, id: StreamId) {
         let Some(shaping) = &mut self.shaping else { return };
-        match shaping.missed(self.now, id) {
+        let stream = self.streams.get(id.0 as usize).and_then(Option::as_ref);
+        match shaping.missed(self.now, id, stream.map_or(0, served)) {
             Ok(()) => shaping.reports += 1,
             Err(why) => {
                 shaping.ignored += 1;
@@ -485,7 +506,8 @@ impl Engine {
         if shaping.look_at.is_some_and(|at| at <= self.now) {
             shaping.look_at = None;
             let streams = &self.streams;
-            shaping.look(self.now, |id| served(streams, id));
+            let stream = |id: StreamId| streams.get(id.0 as usize).and_then(Option::as_ref);
+            shaping.look(self.now, |id| stream(id).map_or(0, served));
         }
         while let Some(shaping) = &mut self.shaping {
             let due = shaping.reserved.peek().filter(|(at, _)| instant(*at) <= self.now);

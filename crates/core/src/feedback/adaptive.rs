@@ -17,28 +17,32 @@ pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "adaptive",
     doc: "finds the smallest cut that stops the misses, and gives back what is not needed",
     source: "docs/soft-real-time.md",
+    lends: true,
     build: Some(|_| Box::new(Adaptive::default())),
 };
 
 /// Looks that a report may clear the way for.
-const RESCUE_LOOKS: u32 = 2;
+const RESCUE_LOOKS: u32 = 5;
 /// Looks in which a stream must have caught up after a rescue or a test, or R is cut again.
 const RECOVERY_LOOKS: u32 = 8;
 /// Looks that make a rate a good one: if a stream pauses in each, or else falls no further behind.
 const TEST_LOOKS: [u32; 2] = [2, 6];
-/// For how many looks R is left alone when it is found: this long at first, up to that long.
-const HOLD_LOOKS: [u32; 2] = [16, 128];
 /// Further behind than at a test's start by this: the rate is bad. A turn of an elevator is about as
 /// long.
 const LAG_TESTED: Duration = Duration::from_millis(150);
 /// Who is not further behind than this has caught up.
-const LAG_SMALL: Duration = Duration::from_millis(100);
-/// Who is further behind than this while R is left alone needs more.
-const LAG_LARGE: Duration = Duration::from_millis(300);
-/// R is found when good and bad are this part of R apart; also the first step beyond it.
+const LAG_SMALL: Duration = Duration::from_millis(60);
+/// Who is further behind than this needs less of R at once.
+const LAG_LARGE: Duration = Duration::from_millis(400);
+/// While R is kept where it was found, streams catch up to within the first and fall behind by the
+/// second: a disk is busy while they are behind.
+const LAG_KEPT: [Duration; 2] = [Duration::from_millis(120), Duration::from_millis(350)];
+/// R is found when good and bad are this part of R apart. It is kept within this part of it.
 const PRECISION: u64 = 32;
 /// The largest step into the unknown, as a part of R.
 const STEP_MAX: u64 = 4;
+/// Looks in which what is kept must have turned, or it is moved.
+const KEEP_LOOKS: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
@@ -48,9 +52,10 @@ enum Phase {
     /// Until everybody has caught up.
     Recover { looks: u32 },
     /// Whether this rate is good.
-    Test { looks: u32, lag: Duration, probe: bool },
-    /// It was found.
-    Hold { looks: u32 },
+    Test { looks: u32, lag: Duration },
+    /// It was found: a little more, until streams are a little behind; a little less, until they have
+    /// caught up.
+    Keep { level: TokenRate, more: bool, looks: u32 },
 }
 
 struct Adaptive {
@@ -61,20 +66,20 @@ struct Adaptive {
     phase: Phase,
     /// The next step into the unknown, in parts of R.
     step: u64,
-    /// For how many looks R is left alone next time.
-    hold: u32,
+    /// The way was cleared, and nobody has caught up since: that is done once.
+    rescued: bool,
 }
 
 impl Default for Adaptive {
     fn default() -> Self {
         let phase = Phase::Recover { looks: 0 };
-        Self { good: None, bad: None, phase, step: PRECISION, hold: HOLD_LOOKS[0] }
+        Self { good: None, bad: None, phase, step: PRECISION, rescued: false }
     }
 }
 
 impl Adaptive {
     /// R is good: the next to try is half-way to the lowest bad one, or a step further that doubles.
-    fn ascend(&mut self, rate: TokenRate, lag: Duration, probe: bool) -> TokenRate {
+    fn ascend(&mut self, rate: TokenRate, lag: Duration) -> TokenRate {
         let milli = rate.as_milli();
         self.good = Some(rate);
         let step = match self.bad {
@@ -82,23 +87,29 @@ impl Adaptive {
             None => milli / self.step,
         };
         if self.bad.is_some() && step <= milli / PRECISION / 2 {
-            self.phase = Phase::Hold { looks: 0 };
-            return rate;
+            return self.keep(rate, true);
         }
         if self.bad.is_none() {
             self.step = (self.step / 2).max(STEP_MAX);
         }
-        self.phase = Phase::Test { looks: 0, lag, probe };
+        self.phase = Phase::Test { looks: 0, lag };
         rate.plus(TokenRate::from_milli(step.max(1)))
     }
 
-    /// R is bad: back to the highest good one, or less by a part.
+    /// R is bad: back to the highest good one, or less by a part where none is known.
     fn descend(&mut self, rate: TokenRate, part: u64) -> TokenRate {
         self.bad = Some(rate);
         self.good = self.good.filter(|good| *good < rate);
         self.phase = Phase::Recover { looks: 0 };
         let less = rate.minus(TokenRate::from_milli(rate.as_milli() / part));
         self.good.unwrap_or(less)
+    }
+
+    /// R is a little above or below a level.
+    fn keep(&mut self, level: TokenRate, more: bool) -> TokenRate {
+        self.phase = Phase::Keep { level, more, looks: 0 };
+        let little = TokenRate::from_milli(level.as_milli() / PRECISION);
+        if more { level.plus(little) } else { level.minus(little) }
     }
 
     /// What is known holds no longer.
@@ -112,8 +123,11 @@ impl Controller for Adaptive {
         if let (Phase::Rescue { .. }, Some(_)) = (self.phase, pipe.rate) {
             return pipe.rate;
         }
-        let then = self.descend(pipe.cut_from(), 2);
-        (self.step, self.hold) = (PRECISION, HOLD_LOOKS[0]);
+        let then = self.descend(pipe.cut_from(), 4);
+        self.step = PRECISION;
+        if core::mem::replace(&mut self.rescued, true) {
+            return Some(then);
+        }
         self.phase = Phase::Rescue { looks: 0, then };
         Some(TokenRate::ZERO)
     }
@@ -121,7 +135,9 @@ impl Controller for Adaptive {
     fn refilled(&mut self, _now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate> {
         let rate = pipe.rate?;
         let Standing { behind, lag } = standing;
+        let known = lag.is_some();
         let lag = lag.unwrap_or(Duration::MAX);
+        self.rescued &= behind;
         Some(match self.phase {
             Phase::Rescue { looks, then } if behind && looks + 1 < RESCUE_LOOKS => {
                 self.phase = Phase::Rescue { looks: looks + 1, then };
@@ -131,41 +147,42 @@ impl Controller for Adaptive {
                 self.phase = Phase::Recover { looks: 0 };
                 then
             }
-            Phase::Recover { .. } if !behind || lag <= LAG_SMALL => self.ascend(rate, lag, false),
+            Phase::Recover { .. } if !behind || lag <= LAG_SMALL => self.ascend(rate, lag),
+            Phase::Recover { looks } if looks > 0 && known && lag >= LAG_LARGE && pipe.binding => {
+                self.descend(rate, 8)
+            }
             Phase::Recover { looks } if looks < RECOVERY_LOOKS || !pipe.binding => {
                 self.phase = Phase::Recover { looks: looks.saturating_add(1) };
                 rate
             }
             Phase::Recover { .. } => self.descend(rate, PRECISION / 2),
-            Phase::Test { lag: before, probe, .. }
+            Phase::Test { lag: before, .. }
                 if behind && lag.saturating_sub(before) >= LAG_TESTED =>
             {
-                if probe {
-                    self.hold = (self.hold * 2).min(HOLD_LOOKS[1]);
-                }
-                self.descend(rate, PRECISION)
+                self.descend(rate, 8)
             }
             // A rate that holds nobody back is not tested by that.
-            Phase::Test { .. } if !pipe.binding => rate,
-            Phase::Test { looks, lag: before, probe } => {
+            Phase::Test { .. } | Phase::Keep { .. } if !pipe.binding => rate,
+            Phase::Test { looks, lag: before } => {
                 let looks = looks + 1;
                 if looks < TEST_LOOKS[usize::from(behind)] {
-                    self.phase = Phase::Test { looks, lag: before, probe };
+                    self.phase = Phase::Test { looks, lag: before };
                     return Some(rate);
                 }
-                self.hold = if self.bad.is_none() { HOLD_LOOKS[0] } else { self.hold };
-                self.ascend(rate, lag, false)
+                self.ascend(rate, lag)
             }
-            Phase::Hold { .. } if behind && lag >= LAG_LARGE => {
-                self.good = None;
-                self.descend(rate, PRECISION)
+            Phase::Keep { level, more: true, .. } if behind && lag >= LAG_KEPT[1] => {
+                self.keep(level, false)
             }
-            Phase::Hold { looks } if looks >= self.hold && !behind && pipe.binding => {
-                (self.bad, self.step) = (None, PRECISION);
-                self.ascend(rate, lag, true)
+            Phase::Keep { level, more: false, .. } if !behind || lag <= LAG_KEPT[0] => {
+                self.keep(level, true)
             }
-            Phase::Hold { looks } => {
-                self.phase = Phase::Hold { looks: looks.saturating_add(1) };
+            Phase::Keep { level, more, looks } if looks >= KEEP_LOOKS => {
+                let little = TokenRate::from_milli(level.as_milli() / PRECISION);
+                self.keep(if more { level.plus(little) } else { level.minus(little) }, more)
+            }
+            Phase::Keep { level, more, looks } => {
+                self.phase = Phase::Keep { level, more, looks: looks + 1 };
                 rate
             }
         })

@@ -9,6 +9,7 @@ pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "fixed",
     doc: "best effort is shaped to `rate_start`, whatever is reported",
     source: "mdn, section 6, figure 2",
+    lends: false,
     build: Some(|_| Box::new(Fixed)),
 };
 

@@ -10,6 +10,7 @@ pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "optimistic",
     doc: "each report cuts by 24 %; 1 token/s comes back every half second",
     source: "mdn, section 5",
+    lends: false,
     build: Some(|config| {
         let creep = TokenRate::from_milli(u64::from(config.creep_milli));
         Box::new(Optimistic { cut: config.cut, creep })

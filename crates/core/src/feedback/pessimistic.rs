@@ -10,6 +10,7 @@ pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "pessimistic",
     doc: "each report cuts by 24 %; a stream's part comes back when it ends",
     source: "mdn, section 5",
+    lends: false,
     build: Some(|config| Box::new(Pessimistic { cut: config.cut })),
 };
 

@@ -147,6 +147,7 @@ impl Shared<'_> {
             cost,
             nominal_iops: 60,
             feedback: FeedbackConfig::default(),
+            reports: Vec::new(),
             depth: self.device.depth(),
             streams: tenants.iter().map(|tenant| tenant.plan(self.device, self.seed)).collect(),
             changes: Vec::new(),

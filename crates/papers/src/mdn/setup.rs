@@ -15,7 +15,7 @@ const DISK: &str = "st340810a";
 const REQUEST_BYTES: u64 = 128 << 10;
 /// Where the streams' files begin, in GB, lost: spread over the disk, as the file system spreads
 /// directories. Chosen so that two streams have their 20 MB/s, three about 17.4 and four about 16.8.
-const FILES_GB: [u64; 5] = [10, 2, 32, 36, 20];
+pub(super) const FILES_GB: [u64; 5] = [10, 2, 32, 36, 20];
 /// Figure 7's two: closer to the spindle, since its 11 + 9 MB/s are too much where 10 + 10 fit.
 pub(super) const INNER_GB: [u64; 5] = [28, 38, 0, 0, 0];
 const FILE_BYTES: u64 = 1_900_000_000 / REQUEST_BYTES * REQUEST_BYTES;
@@ -50,8 +50,8 @@ pub(super) fn parameters() -> Vec<(&'static str, String)> {
 /// A stream of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Tenths of MB/s.
-    rate: u64,
+    /// MB/s; 0 for as fast as it goes.
+    mb: u64,
     soft: bool,
     start: u64,
     stop: Option<u64>,
@@ -60,7 +60,7 @@ pub(super) struct Load {
 impl Load {
     /// Best effort at so many MB/s.
     pub(super) const fn best_effort(mb: u64) -> Self {
-        Self { rate: mb * 10, soft: false, start: 0, stop: None }
+        Self { mb, soft: false, start: 0, stop: None }
     }
 
     /// Soft real-time at so many MB/s.
@@ -79,12 +79,16 @@ impl Load {
     fn plan(&self, index: usize, gb: u64, seed: u64) -> StreamPlan {
         let start = gb * 1_000_000_000 / REQUEST_BYTES * REQUEST_BYTES;
         let extent = Extent { start, end: start + FILE_BYTES };
-        let pace = Pace::Player(Playback {
-            bytes_per_second: self.rate * 100_000,
-            buffer: BUFFER,
-            outstanding: 1,
-            vbr_permille: 0,
-        });
+        let bytes_per_second = self.mb * 1_000_000;
+        let pace = match self.mb {
+            0 => Pace::Closed { outstanding: 1, think: Duration::ZERO },
+            _ => Pace::Player(Playback {
+                bytes_per_second,
+                buffer: BUFFER,
+                outstanding: 1,
+                vbr_permille: 0,
+            }),
+        };
         // A finalizer of SplitMix64: a start is its seed, its place and this.
         let mut drawn = (seed << 8 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -144,12 +148,23 @@ pub(super) fn run_in(
     seconds: u64,
     seed: u64,
 ) -> Outcome {
+    simulate(plan(files_gb, shaped, loads, seconds, seed)).expect("the paper's plans can be run")
+}
+
+/// What [`run_in`] runs.
+pub(super) fn plan(
+    files_gb: &[u64; 5],
+    shaped: Shaped,
+    loads: &[Load],
+    seconds: u64,
+    seed: u64,
+) -> Plan {
     let feedback = match shaped {
         Shaped::By(name) => feedback(name),
         Shaped::At(rate_start) => FeedbackConfig { rate_start, ..feedback("fixed") },
     };
     let streams = loads.iter().zip(files_gb).enumerate();
-    let plan = Plan {
+    Plan {
         device: (preset::find(DISK).expect("the paper's disk is a preset").build)(seed),
         profile: None,
         policy: "elevator".to_owned(),
@@ -157,14 +172,14 @@ pub(super) fn run_in(
         cost: CostParameters::default(),
         nominal_iops: 60,
         feedback,
+        reports: Vec::new(),
         depth: 1,
         streams: streams.map(|(index, (load, gb))| load.plan(index, *gb, seed)).collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),
         window: WINDOW,
         decisions: None,
-    };
-    simulate(plan).expect("the paper's plans can be run")
+    }
 }
 
 /// MB/s of streams together from one second to another.
@@ -237,57 +252,4 @@ pub(super) fn within(name: &str, published: f64, measured: f64, percent: f64) ->
 pub(super) fn kept(outcomes: &[&Outcome]) -> Check {
     let broken: usize = outcomes.iter().map(|outcome| outcome.violations.len()).sum();
     Check::near("promises broken, as the simulator counts them", 0.0, broken as f64, 0.0)
-}
-
-#[cfg(test)]
-mod probe {
-    use super::*;
-    #[test]
-    #[ignore]
-    fn probe() {
-        let show = |title: &str, o: &Outcome, soft: usize, from: u64, to: u64| {
-            let n = o.streams.len();
-            let v: Vec<String> =
-                (0..n).map(|s| format!("{:.2}", mean_mb(o, [s], from, to))).collect();
-            let m: Vec<String> = o.misses[soft]
-                .iter()
-                .take(12)
-                .map(|m| format!("{:.1}", m.as_nanos() as f64 / 1e9))
-                .collect();
-            let r: Vec<String> = o
-                .best_effort
-                .iter()
-                .step_by(1)
-                .map(|r| r.map_or("-".into(), |r| format!("{:.0}", r.as_f64())))
-                .collect();
-            println!(
-                "{title}: total {:.2} {v:?} soft {:.2} misses {} {m:?}\n    R {}",
-                mean_mb(o, 0..n, from, to),
-                mean_mb(o, [soft], from + 5, to),
-                o.misses[soft].len(),
-                r.join(" ")
-            );
-        };
-        let seven = [Load::best_effort(11), Load::soft(9).from(40).until(140)];
-        let eight = [
-            Load::soft(8),
-            Load::best_effort(8),
-            Load::best_effort(8),
-            Load::best_effort(8),
-            Load::soft(6).from(80),
-        ];
-        for s in ["adaptive"] {
-            let s = Shaped::By(s);
-            show(&format!("3 {s:?}"), &run(s, &FOUR, 120, 1), 0, 0, 120);
-            show(&format!("5 {s:?}"), &run(s, &JOIN, 180, 1), 2, 60, 180);
-            let o = run(s, &ENDS, 180, 1);
-            show(&format!("6 {s:?}"), &o, 0, 0, 90);
-            println!("   back {}", back_after(&o, &[1, 2], 16.0, 90));
-            let o = run_in(&INNER_GB, s, &seven, 180, 1);
-            show(&format!("7 {s:?}"), &o, 1, 40, 140);
-            let o = run(s, &eight, 160, 1);
-            show(&format!("8 {s:?}"), &o, 0, 80, 160);
-            show(&format!("8 {s:?}"), &o, 4, 80, 160);
-        }
-    }
 }

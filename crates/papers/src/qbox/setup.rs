@@ -330,6 +330,7 @@ pub(super) fn plan(
         cost: CostParameters { sequential: cost, random: cost, ..CostParameters::default() },
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: PENDING,
         streams,
         changes: Vec::new(),

@@ -137,6 +137,7 @@ pub(super) fn run(
         cost: scheduler.cost,
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: scheduler.depth,
         streams: (0..).zip(loads).map(|(index, load)| load.plan(index, seed)).collect(),
         changes: Vec::new(),

@@ -229,6 +229,7 @@ fn run(disk: &str, offers: &[Offer], profile: Option<Profile>, seed: u64) -> Out
         cost: CostParameters::default(),
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams,
         changes: Vec::new(),

@@ -150,6 +150,7 @@ fn run_placed(
         cost: CostParameters::default(),
         nominal_iops: 60,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         depth: 1,
         streams: loads
             .iter()

@@ -173,6 +173,7 @@ fn plan(version: Version, loads: &[Load], seconds: u64, seed: u64) -> Plan {
         cost,
         nominal_iops,
         feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
         streams: loads.iter().map(|load| load.plan(capacity, seed)).collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),
