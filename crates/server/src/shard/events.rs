@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use disktime_core::feedback::TokenRate;
-use disktime_core::{BestEffort, Change, Class, Contract, Duration, Event, Instant, StreamId};
+use disktime_core::{BestEffort, Change, Duration, Event, Instant, StreamId};
 
 use super::Shard;
 use crate::clock;
@@ -82,11 +82,8 @@ impl Shard {
 
     /// A virtual disk's last client is gone: what was cut for its misses comes back.
     pub(super) fn abandoned(&mut self, stream: StreamId) {
-        let contract = self.engine.stream(stream).map(|view| view.contract());
-        let Some(contract) = contract.filter(|it| it.class == Class::SoftRealTime) else { return };
-        // No longer soft real-time, and so again: whoever comes next has no history.
-        for class in [Class::BestEffort, Class::SoftRealTime] {
-            self.set_contracts(&[(stream, Contract { class, ..contract })]);
+        if let Err(error) = self.engine.handle_change(clock::now(), Change::NoClient(stream)) {
+            tracing::error!(%error, "a virtual disk has no stream");
         }
         self.publish_best_effort();
     }
