@@ -7,6 +7,7 @@ mod black_box;
 mod device;
 mod durability;
 mod live_changes;
+mod misses;
 mod placement;
 mod recording;
 mod replay;
