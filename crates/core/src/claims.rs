@@ -7,7 +7,7 @@ use crate::feedback::Standing;
 use crate::time::{Duration, Instant};
 
 /// A shorter time without a request is the client's turn-around, not a pause.
-const PAUSE_MIN: Duration = Duration::from_micros(250);
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Who reports has been behind for this long.
 const BEHIND_MIN: Duration = Duration::from_millis(250);
 
@@ -183,7 +183,8 @@ impl Claim {
         if self.reported.is_some_and(|at| now.since(at) < interval) {
             return Err(Ignored::TooSoon);
         }
-        if proof && (self.idle_since.is_some() || now.since(self.paused_at) < BEHIND_MIN) {
+        let pauses = self.idle_since.is_some_and(|since| now.since(since) >= PAUSE_MIN);
+        if proof && (pauses || now.since(self.paused_at) < BEHIND_MIN) {
             return Err(Ignored::NotBehind);
         }
         self.reported = Some(now);

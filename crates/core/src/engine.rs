@@ -230,7 +230,7 @@ impl Engine {
             hold: None,
             ledger: Ledger::new(config.window),
             usage_clock: UsageClock::default(),
-            shaping: Shaping::new(&config.feedback).expect("checked above"),
+            shaping: Shaping::new(&config.feedback),
             dearest: Duration::ZERO,
             by_class: [Duration::ZERO; Rank::COUNT],
             departed: Duration::ZERO,

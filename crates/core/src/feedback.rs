@@ -9,6 +9,7 @@
 //! Source: mdn, sections 3 to 5.
 
 use alloc::boxed::Box;
+use alloc::string::ToString;
 
 use crate::error::ConfigError;
 use crate::share::Share;
@@ -168,8 +169,11 @@ impl FeedbackConfig<'_> {
     /// Says what is wrong with its numbers, if anything.
     ///
     /// # Errors
-    /// The first field out of range, with the range.
+    /// An unknown controller, or the first field out of range, with the range.
     pub fn check(&self) -> Result<(), ConfigError> {
+        if find(self.controller).is_none() {
+            return Err(ConfigError::UnknownController(self.controller.to_string()));
+        }
         let field = |field, value, min, max| {
             let fits = (min..=max).contains(&value);
             if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min, max }) }
@@ -248,6 +252,9 @@ pub trait Controller: Send {
     ) -> Option<TokenRate>;
 }
 
+/// Makes a controller.
+pub type Build = fn(&FeedbackConfig<'_>) -> Box<dyn Controller>;
+
 /// A controller that can be configured by name.
 pub struct FeedbackEntry {
     /// Its name in configurations.
@@ -260,7 +267,7 @@ pub struct FeedbackEntry {
     /// controller does not clear the way for who reports, that would be too much to ask.
     pub lends: bool,
     /// Makes one; `None` for no filter at all.
-    pub build: Option<fn(&FeedbackConfig<'_>) -> Box<dyn Controller>>,
+    pub build: Option<Build>,
 }
 
 const NONE: FeedbackEntry = FeedbackEntry {

@@ -77,7 +77,7 @@ impl World {
                 let sent = self.engine.poll_dispatch(at(self.now));
                 self.at_device = sent.map(|sent| (sent, self.now + SERVICE));
             }
-            let due = self.engine.poll_timeout().map_or(until, |due| due.as_nanos());
+            let due = self.engine.poll_timeout().map_or(until, disktime_core::Instant::as_nanos);
             let over = self.at_device.as_ref().map_or(until, |(_, over)| *over);
             self.now = due.max(self.now + 1).min(over).min(until);
             self.engine.handle_timeout(at(self.now));
@@ -316,7 +316,7 @@ proptest! {
     ) {
         let controller = feedback::REGISTRY[controller].name;
         let config = FeedbackConfig { anti_cheat, ..shaped(controller) };
-        let mut world = World::new(config, "elevator", &[soft(), soft(), contract(0, 100)]);
+        let mut world = World::new(config, "fifo", &[soft(), soft(), contract(0, 100)]);
         let mut next = 10 * SECOND;
         let mut before = 0;
         for (stream, after) in reports {

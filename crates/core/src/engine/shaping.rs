@@ -8,13 +8,11 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{Engine, instant};
 use crate::claims::{Claim, Ignored};
 use crate::contract::{Class, Contract};
-use crate::error::ConfigError;
 use crate::event::Event;
 use crate::feedback::{self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate};
 use crate::filter::{Filter, Observed};
@@ -110,10 +108,12 @@ pub(super) struct Shaping {
 
 impl Shaping {
     /// None if nothing shapes.
-    pub(super) fn new(config: &FeedbackConfig<'_>) -> Result<Option<Box<Self>>, ConfigError> {
-        let entry = feedback::find(config.controller)
-            .ok_or_else(|| ConfigError::UnknownController(config.controller.to_string()))?;
-        let Some(build) = entry.build else { return Ok(None) };
+    ///
+    /// # Panics
+    /// If the configuration is one that [`FeedbackConfig::check`] refuses.
+    pub(super) fn new(config: &FeedbackConfig<'_>) -> Option<Box<Self>> {
+        let entry = feedback::find(config.controller).expect("the configuration was checked");
+        let build = entry.build?;
         let way = || {
             let mut filter = Filter::new(config);
             filter
@@ -129,7 +129,7 @@ impl Shaping {
                 parts: BTreeMap::new(),
             }
         };
-        Ok(Some(Box::new(Self {
+        Some(Box::new(Self {
             token: config.token,
             least: config.least(),
             most: TokenRate::per_second(config.rate_max),
@@ -143,7 +143,7 @@ impl Shaping {
             reserved: IndexedHeap::default(),
             reports: 0,
             ignored: 0,
-        })))
+        }))
     }
 
     /// When it wants the engine to look.
@@ -539,10 +539,8 @@ impl Engine {
     /// out what there is to who waits. O(streams) when it begins, O(log streams) for a burst.
     pub(super) fn gate_best_effort(&mut self) {
         let Some(shaping) = &mut self.shaping else { return };
-        let begun = shaping
-            .ways
-            .iter_mut()
-            .fold(false, |begun, way| core::mem::take(&mut way.regate) || begun);
+        let [reads, writes] = &mut shaping.ways;
+        let begun = core::mem::take(&mut reads.regate) | core::mem::take(&mut writes.regate);
         for index in 0..if begun { self.streams.len() } else { 0 } {
             let ready = |stream: &&Stream| {
                 let ready = |rank| stream.lanes[rank].gate == Gate::Ready;

@@ -149,7 +149,7 @@ impl Controller for Adaptive {
             }
             Phase::Recover { .. } if !behind || lag <= LAG_SMALL => self.ascend(rate, lag),
             Phase::Recover { looks } if looks > 0 && known && lag >= LAG_LARGE && pipe.binding => {
-                self.descend(rate, 8)
+                self.descend(rate, 4)
             }
             Phase::Recover { looks } if looks < RECOVERY_LOOKS || !pipe.binding => {
                 self.phase = Phase::Recover { looks: looks.saturating_add(1) };
@@ -159,7 +159,7 @@ impl Controller for Adaptive {
             Phase::Test { lag: before, .. }
                 if behind && lag.saturating_sub(before) >= LAG_TESTED =>
             {
-                self.descend(rate, 8)
+                self.descend(rate, 4)
             }
             // A rate that holds nobody back is not tested by that.
             Phase::Test { .. } | Phase::Keep { .. } if !pipe.binding => rate,
