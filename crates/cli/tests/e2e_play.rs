@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 #![allow(clippy::cast_precision_loss, reason = "bytes of a minute")]
 #![allow(clippy::disallowed_methods, reason = "the daemon lives in real time")]
+#![allow(clippy::print_stdout, reason = "the figures, for whoever runs it by hand")]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
