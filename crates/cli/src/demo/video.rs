@@ -18,6 +18,9 @@ use crate::table;
 
 /// The emulated disk: that of the paper on missed deadlines.
 const PRESET: &str = "st340810a";
+/// The paper's too. Under `disktime`, whose turns are longer than a tenth of the buffer, the controller
+/// takes longer to find what the player needs: some runs miss once or twice after the first seconds.
+const POLICY: &str = "elevator";
 /// Virtual disks that best effort reads from, one after another.
 const STORMS: usize = 3;
 /// What the player plays, in bytes per second, and its buffer.
@@ -40,6 +43,7 @@ const TICK: Duration = Duration::from_secs(4);
 struct Report {
     device: &'static str,
     scene: &'static str,
+    policy: &'static str,
     feedback: &'static str,
     /// In bytes per second.
     rate: u64,
@@ -92,9 +96,9 @@ pub(super) fn run(
         }
     }
     let pass = heard.misses_late == 0;
-    let (device, scene) = (PRESET, "video");
+    let (device, scene, policy) = (PRESET, "video", POLICY);
     let phases = [silent, heard];
-    let report = Report { device, scene, feedback: "adaptive", rate: RATE, phases, pass };
+    let report = Report { device, scene, policy, feedback: "adaptive", rate: RATE, phases, pass };
     if json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -227,6 +231,7 @@ misses = "unix:{directory}/misses.sock"
 name = "disk"
 back_end = "file:{directory}"
 emulate = "{PRESET}"
+policy = "{POLICY}"
 feedback = "adaptive"
 
 [[vdisk]]
