@@ -111,6 +111,16 @@ fn qbox_16_misses_nothing_but_the_constant_total_at_queue_31() {
     assert_eq!(missed, ["qbox, disk queue 31: A + B off its mean at most, %"]);
 }
 
+/// `mdn_adaptive` is known to fail: only its totals, and by less than 1 % of some 17 MB/s.
+#[test]
+fn mdn_adaptive_misses_nothing_but_totals_and_these_by_little() {
+    let report = report("mdn-adaptive", 1);
+    for check in report.checks.iter().filter(|check| !check.pass()) {
+        let total = check.name.ends_with("total above the better published method, MB/s");
+        assert!(total && check.measured > -0.17, "{check:?}");
+    }
+}
+
 /// The published estimator's bias: a random stream that should have 70 % of two disks has more, since
 /// the ratio of its two costs comes out too low.
 #[test]
