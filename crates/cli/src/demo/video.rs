@@ -18,8 +18,8 @@ use crate::table;
 
 /// The emulated disk: that of the paper on missed deadlines.
 const PRESET: &str = "st340810a";
-/// The paper's too. Under `disktime`, whose turns are longer than a tenth of the buffer, the controller
-/// takes longer to find what the player needs: some runs miss once or twice after the first seconds.
+/// The paper's too, and its tokens. With these, with tokens of disk time, and under `disktime`, the
+/// controller searches for 10 to 15 s, in which the player misses two or three times.
 const POLICY: &str = "elevator";
 /// Virtual disks that best effort reads from, one after another.
 const STORMS: usize = 3;
@@ -166,9 +166,8 @@ impl Scene<'_> {
         let span = (at - last.0).as_secs_f64().max(1e-9);
         self.server.refresh();
         let held = self.server.devices()[0].best_effort_reads();
-        // A token is 5 ms of disk time.
         let held = held.map_or("not held back".to_owned(), |milli| {
-            format!("held to {:.0} % of the disk", float(milli) / 1e3 * 0.5)
+            format!("held to {:.0} requests/s", float(milli) / 1e3)
         });
         (self.say)(&format!(
             "{:.0} s: player {:.2} MB/s, {} misses; best effort {:.2} MB/s, {held}",
@@ -233,6 +232,7 @@ back_end = "file:{directory}"
 emulate = "{PRESET}"
 policy = "{POLICY}"
 feedback = "adaptive"
+feedback_token = "request"
 
 [[vdisk]]
 name = "video"
