@@ -9,8 +9,10 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod demo;
 mod device;
+mod miss;
 mod paper;
 mod plan;
+mod play;
 mod serve;
 mod sim;
 mod table;
@@ -32,6 +34,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Serve the virtual disks of a configuration over NBD
     Serve(serve::Arguments),
+    /// Play or record at a constant rate, and report what is late
+    Play(play::Arguments),
+    /// Report a missed deadline of a virtual disk
+    Miss(miss::Arguments),
     /// Reproduce the papers' figures and check them
     Paper(paper::Arguments),
     /// Run a scenario in virtual time
@@ -63,6 +69,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Play(arguments) => play::run(&arguments),
+        Command::Miss(arguments) => miss::run(&arguments),
         Command::Paper(arguments) => paper::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Device(arguments) => device::run(&arguments),

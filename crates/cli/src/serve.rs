@@ -21,6 +21,7 @@ Examples:
 A configuration:
   [server]
   nbd = [\"unix:/tmp/disktime.sock\"]
+  misses = \"unix:/tmp/misses.sock\"    # where programs report missed deadlines
   state = \"/var/lib/disktime\"         # where layouts of block devices and exports are recorded
 
   [[device]]
@@ -45,7 +46,8 @@ A configuration:
   name = \"camera\"
   device = \"disk\"
   size = \"8GiB\"
-  class = \"guaranteed-rate\"           # or guaranteed-latency, best-effort, background
+  class = \"guaranteed-rate\"           # or guaranteed-latency, soft-real-time, best-effort,
+                                      # background
   rate = \"2MB/s\"                      # also: cycle, admission, access; of a latency: latency";
 
 /// Serves the virtual disks of a configuration over NBD until SIGTERM.

@@ -5,16 +5,19 @@
 //! - [`Connection`] and [`list`]: one call at a time, or several requests outstanding.
 //! - [`ProfileTarget`]: a device or an export, to be profiled.
 //! - [`Load`]: what [`workload`] generates, sent from a thread of its own and measured.
+//! - [`MissReports`]: missed deadlines, told to the daemon.
 //!
 //! Does not know: which server answers, contracts, devices, disk time. Whatever a server sends or
 //! leaves out ends in an error with a type; every wait but a running load's has a deadline.
 
+mod aligned;
 mod clock;
 mod connection;
 mod error;
 mod handshake;
 mod inflight;
 mod load;
+mod misses;
 mod profile;
 mod socket;
 mod uri;
@@ -29,6 +32,7 @@ pub use disktime_workload::{Duration, Instant};
 pub use error::{ConnectError, ConnectionError, RequestError};
 pub use handshake::{Options, Transmission, list, list_with};
 pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};
+pub use misses::{MissError, MissReports};
 pub use profile::{ProfileError, ProfileTarget};
 pub use rustix::io::Errno;
 pub use uri::{Address, PORT_DEFAULT, Uri, UriError};

@@ -5,9 +5,12 @@
 
 mod counters;
 mod driver;
+mod file;
 mod outbox;
 mod report;
+mod tally;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -20,9 +23,11 @@ pub use self::report::{Latency, LoadReport};
 
 use self::counters::Shared;
 use self::driver::{Driver, Ended};
+use self::file::FileDriver;
 use crate::OUTSTANDING_MAX;
 use crate::error::ConnectError;
 use crate::handshake::{self, Options};
+use crate::misses::MissReports;
 use crate::uri::Uri;
 
 /// Longest operation of a load in bytes: what servers take without a word about block sizes.
@@ -90,6 +95,20 @@ pub enum LoadError {
         /// As asked.
         permille: u16,
     },
+    /// The system does not open the file.
+    #[error("{}: {errno}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        errno: Errno,
+    },
+    /// A directory, a pipe, a terminal.
+    #[error("{}: neither a file nor a block device", path.display())]
+    NoFile {
+        /// What.
+        path: PathBuf,
+    },
     /// The system has no thread or no descriptor to give.
     #[error("starting a load: {0}")]
     System(Errno),
@@ -109,6 +128,18 @@ impl Load {
     /// # Errors
     /// What is wrong with the load, or why there is no connection.
     pub fn start(uri: &Uri, spec: LoadSpec) -> Result<Self, LoadError> {
+        Self::start_reporting(uri, spec, None)
+    }
+
+    /// As [`start`](Self::start); what a player misses is reported.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start). A report that can't be sent is counted, and is no error.
+    pub fn start_reporting(
+        uri: &Uri,
+        spec: LoadSpec,
+        reports: Option<MissReports>,
+    ) -> Result<Self, LoadError> {
         spec.workload.check()?;
         spec.pace.check()?;
         if let Some(outstanding) = spec.pace.outstanding_max()
@@ -121,10 +152,44 @@ impl Load {
 
         let shared = Arc::new(Shared::new().map_err(LoadError::System)?);
         let name = spec.name.clone();
-        let driver = Driver::new(opened, spec, Arc::clone(&shared))?;
+        let driver = Driver::new(opened, spec, Arc::clone(&shared), reports)?;
+        Self::spawn(name, shared, move || driver.run())
+    }
+
+    /// Starts on a file or block device instead of an export, through direct I/O if it takes that.
+    /// The options' timeout means nothing there: stopping waits for what is outstanding.
+    ///
+    /// # Errors
+    /// What is wrong with the load, or why the file can't be used.
+    pub fn start_on_file(
+        path: &Path,
+        spec: LoadSpec,
+        reports: Option<MissReports>,
+    ) -> Result<Self, LoadError> {
+        spec.workload.check()?;
+        spec.pace.check()?;
+        let shared = Arc::new(Shared::new().map_err(LoadError::System)?);
+        let name = spec.name.clone();
+        let driver = FileDriver::new(path, spec, Arc::clone(&shared), reports)?;
+        Self::spawn(name, shared, move || driver.run())
+    }
+
+    /// The bytes of a file or block device.
+    ///
+    /// # Errors
+    /// Why it can't be used.
+    pub fn file_bytes(path: &Path) -> Result<u64, LoadError> {
+        file::size(path)
+    }
+
+    fn spawn(
+        name: String,
+        shared: Arc<Shared>,
+        run: impl FnOnce() -> Ended + Send + 'static,
+    ) -> Result<Self, LoadError> {
         let thread = std::thread::Builder::new()
             .name(format!("load-{name}").replace('\0', ""))
-            .spawn(move || driver.run())
+            .spawn(run)
             .map_err(|error| {
                 LoadError::System(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
             })?;

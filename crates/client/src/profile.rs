@@ -20,6 +20,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
+use crate::aligned::Buffer;
 use crate::clock;
 use crate::connection::Connection;
 use crate::error::{ConnectError, RequestError};
@@ -179,7 +180,8 @@ impl ProfileTarget {
         if size == 0 {
             return Err(ProfileError::Empty { name });
         }
-        Ok(Self { name, size, writes, device, buffer: Buffer::new() })
+        let longest = usize::try_from(REQUEST_BYTES_MAX).unwrap_or(1 << 20);
+        Ok(Self { name, size, writes, device, buffer: Buffer::new(longest) })
     }
 
     /// Size in bytes.
@@ -264,31 +266,6 @@ fn wait_until(at: Instant) {
             std::hint::spin_loop();
         }
     }
-}
-
-/// Bytes where direct I/O wants them.
-#[derive(Debug)]
-struct Buffer {
-    room: Vec<u8>,
-    start: usize,
-}
-
-impl Buffer {
-    fn new() -> Self {
-        let (align, length) = (page(), usize::try_from(REQUEST_BYTES_MAX).unwrap_or(1 << 20));
-        // Not zeroes, which a device might not store.
-        let room: Vec<u8> = (1..=251).cycle().take(length + align).collect();
-        let start = room.as_ptr().align_offset(align);
-        Self { room, start }
-    }
-
-    fn bytes(&mut self, length: usize) -> &mut [u8] {
-        &mut self.room[self.start..self.start + length]
-    }
-}
-
-fn page() -> usize {
-    usize::try_from(BLOCK_BYTES).unwrap_or(4096)
 }
 
 impl ProfileError {

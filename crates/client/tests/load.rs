@@ -4,10 +4,12 @@
 
 mod support;
 
-use disktime_client::workload::{Arrivals, Extent, Pace, Pattern, SizeWeight, Spec, SpecError};
+use disktime_client::workload::{
+    Arrivals, Extent, Pace, Pattern, Playback, SizeWeight, Spec, SpecError,
+};
 use disktime_client::{
     BlockSizes, Command, ConnectionError, Counters, Duration, Load, LoadError, LoadReport,
-    LoadSpec, NbdError, OUTSTANDING_MAX, Options, ProtocolError, TransmissionFlags,
+    LoadSpec, MissReports, NbdError, OUTSTANDING_MAX, Options, ProtocolError, TransmissionFlags,
 };
 use support::{Conduct, TestServer, impatient};
 
@@ -186,6 +188,51 @@ fn a_load_that_is_dropped_hangs_up() {
     drop(Load::start(&server.uri, mixed()).unwrap());
     let last = server.taken.iter().find(|header| header.command == Command::Disconnect);
     assert!(last.is_some());
+}
+
+/// A player that asks for more than any file gives misses, and each miss is a datagram.
+#[test]
+fn a_player_on_a_file_reports_its_misses() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, socket) = (directory.path().join("movie"), directory.path().join("misses"));
+    std::fs::write(&file, vec![1; SIZE]).unwrap();
+    let daemon = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    let playback = Playback {
+        bytes_per_second: 1 << 50,
+        buffer: Duration::from_micros(100),
+        outstanding: 2,
+        vbr_permille: 0,
+    };
+    let extent = Extent { start: 0, end: SIZE as u64 };
+    for (reads_permille, bytes) in [(1000, 4096), (1000, 1000), (0, 4096)] {
+        let reads = Spec::reads(Pattern::Sequential, extent, bytes);
+        let workload = Spec { reads_permille, ..reads };
+        let spec = LoadSpec { workload, pace: Pace::Player(playback), ..mixed() };
+        let reports = MissReports::new(&socket, "video").unwrap();
+        let load = Load::start_on_file(&file, spec, Some(reports)).unwrap();
+        let mut name = [0; 9];
+        let got = daemon.recv(&mut name).unwrap();
+        assert_eq!(&name[..got], b"video");
+        let report = load.stop();
+        let counters = report.counters;
+        assert!(counters.misses > 0 && counters.stalled_ns >= counters.stalled_ns_max);
+        assert_eq!((counters.failed, report.unanswered, report.lost), (0, 0, None));
+        while daemon.set_nonblocking(true).is_ok() && daemon.recv(&mut name).is_ok() {}
+        daemon.set_nonblocking(false).unwrap();
+    }
+    let spec = |bytes: u64, end: u64| LoadSpec {
+        workload: Spec::reads(Pattern::Sequential, Extent { start: 0, end }, bytes),
+        ..mixed()
+    };
+    let refused = |path: &std::path::Path, spec| Load::start_on_file(path, spec, None).err();
+    let past = Extent { start: 0, end: 2 << 20 };
+    let past = LoadError::PastEnd { extent: past, export_bytes: 1 << 20 };
+    assert_eq!(refused(&file, spec(4096, 2 << 20)), Some(past));
+    let path = directory.path().to_owned();
+    assert_eq!(refused(&path, spec(4096, 4096)), Some(LoadError::NoFile { path: path.clone() }));
+    let path = path.join("none");
+    let missing = LoadError::File { path: path.clone(), errno: disktime_client::Errno::NOENT };
+    assert_eq!(refused(&path, spec(4096, 4096)), Some(missing));
 }
 
 #[test]

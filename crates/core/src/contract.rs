@@ -173,4 +173,7 @@ pub enum Change<'a> {
     /// The client says that a request came too late for it. Best effort is shaped in favour of
     /// soft real-time streams that say so, if [`crate::Config::feedback`] names a controller.
     MissedDeadline(StreamId),
+    /// A stream has no client any more: what best effort gave up for its misses comes back at once.
+    /// What is known of the stream stays, so that who returns is no stranger.
+    NoClient(StreamId),
 }

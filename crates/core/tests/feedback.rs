@@ -201,6 +201,26 @@ fn who_rests_for_long_gives_back_too() {
 }
 
 #[test]
+fn who_has_no_client_any_more_gives_back_at_once_and_is_remembered() {
+    let mut world = World::new(shaped("pessimistic"), "fifo", &[soft(), contract(0, 100)]);
+    world.run(2 * SECOND);
+    world.report(0);
+    assert!(world.rate().is_some());
+    let gone = |world: &mut World| {
+        world.engine.handle_change(at(world.now), Change::NoClient(StreamId(0))).unwrap();
+        world.rate()
+    };
+    assert_eq!(gone(&mut world), None);
+    let before = world.engine.best_effort();
+    world.report(0);
+    let after = world.engine.best_effort();
+    assert_eq!((after.reports, after.ignored), (before.reports, before.ignored + 1), "too soon");
+    assert_eq!(gone(&mut world), None, "it has nothing to give back");
+    let unknown = world.engine.handle_change(at(world.now), Change::NoClient(StreamId(9)));
+    assert_eq!(unknown, Err(disktime_core::ChangeError::UnknownStream(StreamId(9))));
+}
+
+#[test]
 fn reads_and_writes_pass_apart() {
     let contracts = [soft(), contract(0, 100), contract(0, 100)];
     let config = FeedbackConfig { rate_start: 20, ..shaped("fixed") };

@@ -22,7 +22,7 @@ pub use quantity::{parse_rate, parse_size, parse_span};
 pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// The longest name of a device or virtual disk in bytes.
-const NAME_MAX: usize = 64;
+pub(crate) const NAME_MAX: usize = 64;
 
 /// Why a configuration can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +58,8 @@ pub enum ConfigError {
 pub struct Config {
     /// Where NBD clients connect.
     pub listen: Vec<Listen>,
+    /// The Unix datagram socket where programs report missed deadlines.
+    pub misses: Option<PathBuf>,
     /// The directory where layouts are recorded; else each lies beside its device's file.
     pub state: Option<PathBuf>,
     /// The devices, each with its virtual disks.
@@ -78,6 +80,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct ServerTable {
     nbd: Vec<String>,
+    misses: Option<String>,
     state: Option<PathBuf>,
 }
 
@@ -108,6 +111,8 @@ impl Config {
             let reason = "name at least one `unix:PATH` or `tcp:ADDRESS:PORT`".to_owned();
             return Err(value("server.nbd", "[]", reason));
         }
+        let misses = file.server.misses.as_deref();
+        let misses = misses.map(|text| misses_path(text, &listen)).transpose()?;
         let mut devices =
             file.device.iter().map(DeviceTable::check).collect::<Result<Vec<_>, _>>()?;
         unique("device", devices.iter().map(|device| device.name.as_str()))?;
@@ -127,7 +132,7 @@ impl Config {
             device.vdisks.push(vdisk);
         }
         devices.iter().try_for_each(DeviceConfig::check)?;
-        Ok(Self { listen, state: file.server.state, devices })
+        Ok(Self { listen, misses, state: file.server.state, devices })
     }
 
     /// All virtual disks with their devices.
@@ -135,6 +140,18 @@ impl Config {
         self.devices
             .iter()
             .flat_map(|device| device.vdisks.iter().map(move |vdisk| (device, vdisk)))
+    }
+}
+
+/// A Unix socket's path, and not that of a listener.
+fn misses_path(text: &str, listen: &[Listen]) -> Result<PathBuf, ConfigError> {
+    let wrong = |reason: &str| Err(value("server.misses", text, reason.to_owned()));
+    match text.parse() {
+        Ok(path) if listen.contains(&path) => wrong("a listener's path: choose another"),
+        Ok(Listen::Unix(path)) => Ok(path),
+        Ok(Listen::Tcp(_)) | Err(_) => {
+            wrong("a Unix datagram socket is `unix:PATH`; there is no other kind")
+        }
     }
 }
 

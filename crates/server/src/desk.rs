@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 
 use disktime_core::{Duration, Instant};
@@ -69,16 +70,7 @@ impl Listener {
     pub(crate) fn bind(listen: &Listen) -> io::Result<Self> {
         match listen {
             Listen::Unix(path) => {
-                if std::os::unix::net::UnixStream::connect(path).is_ok() {
-                    return Err(io::ErrorKind::AddrInUse.into());
-                }
-                match std::fs::symlink_metadata(path) {
-                    Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => {
-                        std::fs::remove_file(path)?;
-                    }
-                    Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-                    Err(_) => {}
-                }
+                take_place(path, std::os::unix::net::UnixStream::connect(path).map(drop))?;
                 let listener = UnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
                 Ok(Self::Unix(listener, path.clone()))
@@ -117,6 +109,22 @@ impl AsFd for Listener {
             Self::Unix(listener, _) => listener.as_fd(),
             Self::Tcp(listener) => listener.as_fd(),
         }
+    }
+}
+
+/// Makes room for a socket at a path: what a dead server left is removed, anything else is not.
+/// `found` is what connecting there said.
+pub(crate) fn take_place(path: &Path, found: io::Result<()>) -> io::Result<()> {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        // One of another kind answers with another error.
+        Ok(()) | Err(_) => Err(io::ErrorKind::AddrInUse.into()),
     }
 }
 

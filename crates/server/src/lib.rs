@@ -20,11 +20,13 @@ pub mod layout;
 pub mod probe;
 pub mod profile;
 mod record;
+mod reports;
 pub mod ring;
 mod server;
 mod shard;
 mod stats;
 
 pub use config::{Config, ConfigError};
+pub use reports::ReportStats;
 pub use server::{ReloadError, Server, StartError, VdiskView};
 pub use stats::{DeviceStats, Histogram, VdiskStats};

@@ -20,6 +20,7 @@ use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::layout::{LayoutError, RecordError};
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
+use crate::reports::{ReportDesk, ReportSocket, ReportStats};
 use crate::shard::{Message, Parts, Shard, ShardHandle, Vdisk, wake};
 use crate::stats::{DeviceStats, VdiskStats};
 
@@ -131,6 +132,7 @@ pub struct Server {
     devices: Vec<Arc<DeviceStats>>,
     vdisks: Vec<VdiskView>,
     closing: Arc<OwnedFd>,
+    reports: Arc<ReportStats>,
     desk: Option<JoinHandle<io::Result<()>>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     recorders: Vec<JoinHandle<io::Result<()>>>,
@@ -160,6 +162,11 @@ impl Server {
         };
         let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let listen = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let misses = config.misses.as_deref().map(|path| {
+            let failed = |source| StartError::Listen { listen: Listen::Unix(path.into()), source };
+            ReportSocket::bind(path).map_err(failed)
+        });
+        let misses = misses.transpose()?;
         let mut server = Self {
             config,
             listen,
@@ -168,6 +175,7 @@ impl Server {
             devices: Vec::new(),
             vdisks: Vec::new(),
             closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
+            reports: Arc::default(),
             desk: None,
             threads: Vec::new(),
             recorders: Vec::new(),
@@ -177,6 +185,13 @@ impl Server {
             let faults = faults.iter().filter(|(at, _)| *at == index);
             let faults = faults.map(|(_, fault)| fault.clone()).collect();
             server.start_shard(index, device, faults, &mut catalog)?;
+        }
+        if let Some(socket) = misses {
+            let vdisk = |entry: &Entry| (entry.info.name.clone(), entry.shard, entry.vdisk);
+            let vdisks = catalog.0.iter().map(vdisk);
+            let (closing, stats) = (Arc::clone(&server.closing), Arc::clone(&server.reports));
+            let desk = ReportDesk::new(socket, vdisks, server.shards.clone(), closing, stats);
+            server.threads.push(thread("reports", move || desk.run())?);
         }
         let desk = Desk {
             listeners,
@@ -269,6 +284,12 @@ impl Server {
         self.grounds.iter().map(Ground::anchor)
     }
 
+    /// What came in over the socket for missed deadlines.
+    #[must_use]
+    pub fn reports(&self) -> &ReportStats {
+        &self.reports
+    }
+
     /// Makes shards publish their CPU time.
     pub fn refresh(&self) {
         self.shards.iter().for_each(ShardHandle::wake);
@@ -352,6 +373,9 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
     }
     if old.listen != new.listen {
         return differs("server.nbd".to_owned());
+    }
+    if old.misses != new.misses {
+        return differs("server.misses".to_owned());
     }
     let names = |config: &Config| {
         config.devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>()

@@ -60,6 +60,8 @@ pub enum Message {
     },
     /// Contracts to hold from now on, by place on the device.
     Contracts(Vec<(StreamId, Contract)>),
+    /// A client of a virtual disk, by place on the device, reports a missed deadline.
+    Missed(StreamId),
     /// Take no more requests, finish those taken, and end.
     Drain,
 }
@@ -301,12 +303,14 @@ impl Shard {
         self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         // Cycles end also while no request does.
         (0..).map(StreamId).take(self.vdisks.len()).for_each(|stream| self.publish_cycles(stream));
+        self.publish_best_effort();
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Client { socket, vdisk, session, unread } => {
                     self.welcome(socket, vdisk, session, &unread);
                 }
                 Message::Contracts(contracts) => self.set_contracts(&contracts),
+                Message::Missed(stream) => self.reported(stream),
                 Message::Drain => self.drain(),
             }
         }

@@ -70,11 +70,12 @@ pub struct VdiskStats {
     pub(crate) failed: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) charged_ns: AtomicU64,
-    pub(crate) hits: AtomicU64,
-    pub(crate) misses: AtomicU64,
+    pub(crate) fast: AtomicU64,
+    pub(crate) slow: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) cycles: AtomicU64,
     pub(crate) cycles_missed: AtomicU64,
+    pub(crate) misses: AtomicU64,
     /// From arrival to dispatch.
     pub queue_time: Histogram,
     /// From dispatch to completion.
@@ -105,7 +106,7 @@ impl VdiskStats {
     /// Of tiers: pieces read or written on the fast one alone, and those that the slow one had part
     /// in.
     pub fn hits_and_misses(&self) -> [u64; 2] {
-        [&self.hits, &self.misses].map(|figure| figure.load(Ordering::Relaxed))
+        [&self.fast, &self.slow].map(|figure| figure.load(Ordering::Relaxed))
     }
 
     /// Cycles of a guaranteed rate that began with work waiting and are over.
@@ -118,6 +119,11 @@ impl VdiskStats {
         self.cycles_missed.load(Ordering::Relaxed)
     }
 
+    /// Missed deadlines that its clients have reported, of several within 10 ms one.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
     /// Clients connected now.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
@@ -125,7 +131,7 @@ impl VdiskStats {
 }
 
 /// One device's figures since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DeviceStats {
     /// For an emulated device: how much later than the model said a completion was handed on.
     pub timing_error: Histogram,
@@ -133,6 +139,25 @@ pub struct DeviceStats {
     pub(crate) moved: AtomicU64,
     /// Time that the shard's thread ran, as the system counts it.
     pub(crate) cpu_ns: AtomicU64,
+    /// Thousandths of a token per second; `u64::MAX` for no limit.
+    pub(crate) best_effort_reads: AtomicU64,
+    pub(crate) best_effort_writes: AtomicU64,
+    pub(crate) reports: AtomicU64,
+    pub(crate) reports_ignored: AtomicU64,
+}
+
+impl Default for DeviceStats {
+    fn default() -> Self {
+        Self {
+            timing_error: Histogram::default(),
+            moved: AtomicU64::new(0),
+            cpu_ns: AtomicU64::new(0),
+            best_effort_reads: AtomicU64::new(u64::MAX),
+            best_effort_writes: AtomicU64::new(u64::MAX),
+            reports: AtomicU64::new(0),
+            reports_ignored: AtomicU64::new(0),
+        }
+    }
 }
 
 impl DeviceStats {
@@ -144,6 +169,27 @@ impl DeviceStats {
     /// CPU time of the shard's thread, as of its last wake-up.
     pub fn cpu(&self) -> Duration {
         Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
+    }
+
+    /// What best effort that reads may have, in thousandths of a token per second, as of the shard's
+    /// last wake-up; `None` while nothing is held back.
+    pub fn best_effort_reads(&self) -> Option<u64> {
+        Some(self.best_effort_reads.load(Ordering::Relaxed)).filter(|rate| *rate < u64::MAX)
+    }
+
+    /// The same of best effort that writes.
+    pub fn best_effort_writes(&self) -> Option<u64> {
+        Some(self.best_effort_writes.load(Ordering::Relaxed)).filter(|rate| *rate < u64::MAX)
+    }
+
+    /// Reported misses that counted.
+    pub fn reports(&self) -> u64 {
+        self.reports.load(Ordering::Relaxed)
+    }
+
+    /// Reported misses that did not: no soft real time, too soon, not behind.
+    pub fn reports_ignored(&self) -> u64 {
+        self.reports_ignored.load(Ordering::Relaxed)
     }
 }
 

@@ -152,7 +152,7 @@ fn a_daemon_looks_before_it_serves() {
 #[test]
 fn a_daemon_that_cannot_look_serves_all_the_same() {
     for (back_end, lines, size) in [
-        ("file:DIRECTORY/full", "queue_depth = 8", "32MiB"),
+        ("file:DIRECTORY/full", "queue_depth = 8\ncost_model = \"fixed\"", "32MiB"),
         ("file:DIRECTORY/full", "queue_depth = 8\nquick_profile = false", "32MiB"),
         ("file:DIRECTORY/hollow", "quick_profile = true", "32MiB"),
         ("memory", "quick_profile = true", "1MiB"),

@@ -34,7 +34,7 @@ pub use disktime_core::{Duration, Instant, Kind};
 pub use generator::Generator;
 pub use pace::{Arrivals, Cycles, Pace, Playback, Spans};
 pub use phases::{Phase, PhaseError, Phases};
-pub use player::Miss;
+pub use player::{Miss, Stalls};
 pub use replay::{OpenTrace, PastEnd, Repeat, Replay, ReplayPace, ReplaySpec};
 pub use source::Source;
 pub use spec::{Extent, IoOp, Pattern, SizeWeight, Spec, SpecError};

@@ -109,6 +109,11 @@ pub struct Playback {
     /// How many operations may be outstanding, at least one; in files 1 if left out.
     #[serde(default = "one")]
     pub outstanding: u32,
+    /// A variable bit rate: a second's worth of bytes plays in a second more or less this part of it
+    /// at most, in thousandths, up to 900. Which does how much is a fixed table, and 16 of them play in
+    /// 16 seconds. In files `vbr = "50%"`; 0 if left out.
+    #[serde(rename = "vbr", default, deserialize_with = "quantity::permille")]
+    pub vbr_permille: u16,
 }
 
 /// What asks for a cycle's worth of whole operations at the start of every cycle, however many are
@@ -187,6 +192,9 @@ impl Pace {
     pub fn check_with(&self, spec: &Spec) -> Result<(), SpecError> {
         self.check()?;
         let Self::Player(playback) = self else { return Ok(()) };
+        if playback.vbr_permille > Playback::VBR_MAX {
+            return Err(SpecError::Vbr { permille: playback.vbr_permille });
+        }
         if !matches!(spec.reads_permille, 0 | 1000) {
             return Err(SpecError::PlayerMixed { permille: spec.reads_permille });
         }
@@ -196,7 +204,32 @@ impl Pace {
     }
 }
 
+/// By what part of [`Playback::vbr_permille`] a second's worth of bytes plays longer, in thousandths,
+/// one after another; together by nothing.
+const VARIES: [i64; 16] =
+    [0, 300, -500, 800, -1000, 600, -200, 1000, -700, 100, -900, 500, 900, -400, -800, 300];
+
 impl Playback {
+    /// The largest variation of the bit rate, in thousandths.
+    pub const VBR_MAX: u16 = 900;
+
+    /// How long the first so many bytes play, in ns by [`bytes_per_second`](Self::bytes_per_second).
+    pub(crate) fn playing_time(&self, bytes: u64) -> u128 {
+        const SECOND: u128 = 1_000_000_000;
+        let rate = self.bytes_per_second;
+        // A second's worth plays in 0.1 to 1.9 s.
+        let span = |second: usize| {
+            let millionths = VARIES[second % VARIES.len()] * i64::from(self.vbr_permille);
+            SECOND.saturating_add_signed(i128::from(millionths) * 1000)
+        };
+        let (seconds, rest) = (bytes / rate, bytes % rate);
+        let table = VARIES.len() as u64;
+        let at = usize::try_from(seconds % table).unwrap_or(0);
+        let whole = u128::from(seconds - seconds % table) * SECOND;
+        let whole = whole + (0..at).map(span).sum::<u128>();
+        whole * u128::from(rate) + u128::from(rest) * span(at)
+    }
+
     /// Bytes that the buffer holds, rounded down.
     pub(crate) fn capacity(&self) -> u64 {
         let product = u128::from(self.bytes_per_second) * u128::from(self.buffer.as_nanos());

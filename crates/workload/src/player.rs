@@ -7,6 +7,17 @@ use crate::spec::IoOp;
 use disktime_core::{Duration, Instant, Kind};
 use std::collections::VecDeque;
 
+/// How a player has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stalls {
+    /// How often it has missed.
+    pub misses: u64,
+    /// For how long it has stood still, up to now.
+    pub total: Duration,
+    /// The longest of these times: how late data came at worst.
+    pub longest: Duration,
+}
+
 /// A player needed data that was not there, or a recorder had no room for what it recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Miss {
@@ -25,6 +36,8 @@ pub(crate) struct Misses {
     pub(crate) count: u64,
     /// Time in which it stood still.
     pub(crate) stalled: Duration,
+    /// The longest of these times.
+    pub(crate) longest: Duration,
     kept: VecDeque<Miss>,
 }
 
@@ -105,6 +118,11 @@ impl Player {
         [self.issue_at, miss_at].into_iter().flatten().min()
     }
 
+    /// For how long it has stood still by now, if it does.
+    pub(crate) fn standing(&self, now: Instant) -> Duration {
+        if self.stalled { now.since(self.since) } else { Duration::ZERO }
+    }
+
     /// Whether an operation may be issued now.
     pub(crate) fn poll(&mut self, now: Instant, misses: &mut Misses) -> bool {
         self.look(now, misses);
@@ -132,7 +150,9 @@ impl Player {
             self.window.pop_front();
         }
         if self.stalled && self.done > before {
-            misses.stalled += now.since(self.since);
+            let stalled = now.since(self.since);
+            misses.stalled += stalled;
+            misses.longest = misses.longest.max(stalled);
             (self.since, self.stalled) = (now, false);
         }
         self.room_since = now;
@@ -162,8 +182,9 @@ impl Player {
         if self.stalled {
             return None;
         }
-        let way = u128::from(place - self.origin) * 1_000_000_000;
-        let nanos = way.div_ceil(u128::from(self.playback.bytes_per_second));
+        let playback = &self.playback;
+        let way = playback.playing_time(place) - playback.playing_time(self.origin);
+        let nanos = way.div_ceil(u128::from(playback.bytes_per_second));
         Some(self.since + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 }

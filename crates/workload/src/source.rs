@@ -5,7 +5,7 @@
 use crate::batches::Batches;
 use crate::generator::Generator;
 use crate::pace::{Arrivals, Pace, Spans};
-use crate::player::{Miss, Misses, Player};
+use crate::player::{Miss, Misses, Player, Stalls};
 use crate::random;
 use crate::spec::{IoOp, Spec, SpecError};
 use disktime_core::{Duration, Instant};
@@ -167,6 +167,17 @@ impl Source {
     #[must_use]
     pub fn misses(&self) -> u64 {
         self.misses.count
+    }
+
+    /// How a player has done by now, with a stall that still lasts.
+    #[must_use]
+    pub fn stalls(&self, now: Instant) -> Stalls {
+        let Misses { count: misses, stalled, longest, .. } = self.misses;
+        let standing = match &self.timing {
+            Timing::Player(player) => player.standing(now),
+            _ => Duration::ZERO,
+        };
+        Stalls { misses, total: stalled + standing, longest: longest.max(standing) }
     }
 
     /// For how long a player has stood still, without a stall that still lasts.

@@ -216,6 +216,11 @@ pub enum SpecError {
         /// Reads among a thousand.
         permille: u16,
     },
+    /// A player whose bit rate varies by more than is possible.
+    Vbr {
+        /// As given, in thousandths.
+        permille: u16,
+    },
     /// A player's buffer doesn't hold two of the largest operations: it would miss each one.
     BufferShort {
         /// What the buffer holds: rate times time.
@@ -258,6 +263,9 @@ impl fmt::Display for SpecError {
             Self::CycleZero => f.write_str("cycle: 0 ns; at least 1 is needed"),
             Self::PlayerMixed { permille } => {
                 write!(f, "reads: {permille} of a thousand; a player takes only 0 or 1000")
+            }
+            Self::Vbr { permille } => {
+                write!(f, "vbr: {permille} of a thousand; 0 to 900 are possible")
             }
             Self::BufferShort { bytes, needed } => write!(
                 f,

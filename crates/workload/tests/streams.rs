@@ -134,7 +134,7 @@ fn cycles_are_an_open_load() {
 fn player(outstanding: u32) -> Pace {
     let buffer = ms(1000);
     // A thousand operations of 4096 bytes each second.
-    Pace::Player(Playback { bytes_per_second: 4_096_000, buffer, outstanding })
+    Pace::Player(Playback { bytes_per_second: 4_096_000, buffer, outstanding, vbr_permille: 0 })
 }
 
 #[test]
@@ -151,6 +151,27 @@ fn a_player_alone_fills_its_buffer_and_then_keeps_its_rate() {
         assert_eq!(issued.len(), 1000 + 9_999);
         let late = &issued[1000..];
         assert!(late.windows(2).all(|pair| pair[1].0.since(pair[0].0) == ms(1)));
+    }
+}
+
+#[test]
+fn a_variable_bit_rate_varies_by_second_and_is_kept_over_sixteen() {
+    let Pace::Player(playback) = player(1) else { unreachable!() };
+    let pace = Pace::Player(Playback { vbr_permille: 500, ..playback });
+    let mut stream = stream(spec(Pattern::Sequential), pace);
+    let (issued, missed) = serve(&mut stream, Duration::from_micros(100), after(33_000));
+    assert_eq!(missed, []);
+    // From the buffer's second on a sixteenth part of the table a second.
+    let within = |from: u64, to: u64| {
+        issued.iter().filter(|(at, _)| (after(from)..after(to)).contains(at)).count()
+    };
+    let second = |at: u64| within(1000 * at, 1000 * (at + 1));
+    let seconds: Vec<_> = (1..17).map(second).collect();
+    let (least, most) = (*seconds.iter().min().unwrap(), *seconds.iter().max().unwrap());
+    assert!((660..=760).contains(&least) && (1400..=2001).contains(&most), "{seconds:?}");
+    for start in [1_000, 5_500, 16_900] {
+        let whole = within(start, start + 16_000);
+        assert!((15_999..=16_001).contains(&whole), "{whole}");
     }
 }
 
@@ -360,11 +381,15 @@ fn what_is_wrong_with_paces() {
         Source::new(spec, pace, 1, "load", START).expect_err("there is a fault").to_string()
     };
     let reads = spec(Pattern::Random);
-    let playback = Playback { bytes_per_second: 8000, buffer: ms(1000), outstanding: 1 };
+    let playback =
+        Playback { bytes_per_second: 8000, buffer: ms(1000), outstanding: 1, vbr_permille: 0 };
     assert_eq!(
         wrong(reads.clone(), Pace::Player(playback)),
         "buffer: 8000 bytes at this rate; at least 8192, two of the largest operations, are needed"
     );
+    let wild = Playback { vbr_permille: 901, ..playback };
+    let wild = Pace::Player(wild).check_with(&spec(Pattern::Sequential));
+    assert_eq!(wild, Err(SpecError::Vbr { permille: 901 }));
     let nothing = Playback { bytes_per_second: 0, ..playback };
     assert_eq!(
         wrong(reads.clone(), Pace::Player(nothing)),
@@ -573,7 +598,8 @@ fn scenario_files_say_phases() {
     let sizes: Vec<_> = phases[1].spec.sizes.iter().map(|size| (size.bytes, size.weight)).collect();
     assert_eq!(sizes, [(4096, 3), (128 << 10, 1)]);
     assert_eq!(phases[1].spec.reads_permille, 1000);
-    let playback = Playback { bytes_per_second: 8_000_000, buffer: ms(1000), outstanding: 1 };
+    let playback =
+        Playback { bytes_per_second: 8_000_000, buffer: ms(1000), outstanding: 1, vbr_permille: 0 };
     assert_eq!(phases[1].pace, Pace::Player(playback));
     assert_eq!((phases[1].start, phases[1].stop), (ms(60_000), None));
     assert!(Stream::new(&StreamSpec::Phases(phases), 1, "load", START).is_ok());
@@ -662,7 +688,7 @@ proptest! {
         writes: bool,
     ) {
         let spec = Spec { reads_permille: if writes { 0 } else { 1000 }, ..spec(Pattern::Sequential) };
-        let playback = Playback { bytes_per_second: 4_096_000, buffer: ms(100), outstanding };
+        let playback = Playback { bytes_per_second: 4_096_000, buffer: ms(100), outstanding, vbr_permille: 0 };
         let mut stream = stream(spec, Pace::Player(playback));
         let (mut now, mut bytes, mut misses) = (START, 0_u64, 0);
         let mut in_flight: Vec<IoOp> = Vec::new();

@@ -8,6 +8,7 @@ mod device;
 mod durability;
 mod insulation;
 mod live_changes;
+mod misses;
 mod placement;
 mod plan;
 mod recording;

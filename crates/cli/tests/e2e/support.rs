@@ -155,6 +155,13 @@ impl Daemon {
         line
     }
 
+    /// The next line that the daemon says.
+    pub fn error_line(&mut self) -> String {
+        let mut line = String::new();
+        self.errors.read_line(&mut line).unwrap();
+        line
+    }
+
     pub fn signal(&self, signal: &str) {
         words(&["kill", &format!("-{signal}"), &self.child.id().to_string()]);
     }

@@ -23,6 +23,14 @@ pub struct Counters {
     pub latency_ns_sum: u64,
     /// The longest of them, in nanoseconds.
     pub latency_ns_max: u64,
+    /// Deadlines that a player has missed.
+    pub misses: u64,
+    /// Of these, not reported although they should have been.
+    pub unreported: u64,
+    /// For how long a player has stood still, in nanoseconds.
+    pub stalled_ns: u64,
+    /// The longest of these times, in nanoseconds: how late data came at worst.
+    pub stalled_ns_max: u64,
 }
 
 /// The driver writes its counters once a turn; readers may see one turn's numbers half written, so
@@ -36,6 +44,10 @@ pub(super) struct Shared {
     bytes_written: AtomicU64,
     latency_ns_sum: AtomicU64,
     latency_ns_max: AtomicU64,
+    misses: AtomicU64,
+    unreported: AtomicU64,
+    stalled_ns: AtomicU64,
+    stalled_ns_max: AtomicU64,
     stopping: AtomicBool,
     /// Readable once the load shall stop.
     wake: OwnedFd,
@@ -51,6 +63,10 @@ impl Shared {
             bytes_written: AtomicU64::new(0),
             latency_ns_sum: AtomicU64::new(0),
             latency_ns_max: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            unreported: AtomicU64::new(0),
+            stalled_ns: AtomicU64::new(0),
+            stalled_ns_max: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
@@ -65,6 +81,10 @@ impl Shared {
         store(&self.bytes_written, counters.bytes_written);
         store(&self.latency_ns_sum, counters.latency_ns_sum);
         store(&self.latency_ns_max, counters.latency_ns_max);
+        store(&self.misses, counters.misses);
+        store(&self.unreported, counters.unreported);
+        store(&self.stalled_ns, counters.stalled_ns);
+        store(&self.stalled_ns_max, counters.stalled_ns_max);
     }
 
     pub(super) fn counters(&self) -> Counters {
@@ -77,6 +97,10 @@ impl Shared {
             bytes_written: load(&self.bytes_written),
             latency_ns_sum: load(&self.latency_ns_sum),
             latency_ns_max: load(&self.latency_ns_max),
+            misses: load(&self.misses),
+            unreported: load(&self.unreported),
+            stalled_ns: load(&self.stalled_ns),
+            stalled_ns_max: load(&self.stalled_ns_max),
         }
     }
 

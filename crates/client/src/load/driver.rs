@@ -11,24 +11,23 @@ use disktime_nbd::{
 };
 use disktime_workload::{Duration, Instant, IoOp, Kind, Pace, Source, SpecError};
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::LoadSpec;
 use super::counters::{Counters, Shared};
 use super::outbox::Outbox;
+use super::tally::Tally;
 use crate::error::ConnectionError;
 use crate::handshake::Opened;
 use crate::inflight::InFlight;
+use crate::misses::MissReports;
 use crate::socket::{Deadline, Socket};
 use crate::{OUTSTANDING_MAX, clock};
 
 /// Bytes of input taken at once: a socket holds about as many, and the processor's cache more.
 const INPUT_BYTES: usize = 256 << 10;
-/// Longest latency that the histogram tells apart, in nanoseconds: an hour.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// How late the system may end a wait, in nanoseconds. Its default is 50,000, which an open loop's
 /// latencies would show.
-const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not zero");
+pub(super) const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not zero");
 
 pub(super) struct Driver {
     socket: Socket,
@@ -44,9 +43,7 @@ pub(super) struct Driver {
     input: Box<[u8]>,
     /// The input buffer was filled, so more is likely there.
     more: bool,
-    counters: Counters,
-    latencies: Histogram<u64>,
-    started: Instant,
+    tally: Tally,
 }
 
 /// What is left of a load.
@@ -66,6 +63,7 @@ impl Driver {
         opened: Opened,
         spec: LoadSpec,
         shared: Arc<Shared>,
+        reports: Option<MissReports>,
     ) -> Result<Self, SpecError> {
         let LoadSpec { name, workload, pace, seed, options } = spec;
         let writes = workload.reads_permille < 1000;
@@ -84,10 +82,7 @@ impl Driver {
             outbox: Outbox::new(payload_bytes_max, seed),
             input: vec![0; INPUT_BYTES].into(),
             more: false,
-            counters: Counters::default(),
-            latencies: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
-                .expect("the bounds are constants that the histogram takes"),
-            started,
+            tally: Tally::new(started, reports),
         })
     }
 
@@ -95,23 +90,18 @@ impl Driver {
         // Without it waits are less exact, which is no reason to stop.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
         let served = self.serve();
-        let elapsed = clock::now().since(self.started);
+        let elapsed = self.tally.elapsed();
         let result = served.and_then(|()| self.drain());
-        self.shared.publish(&self.counters);
-        Ended {
-            counters: self.counters,
-            latencies: self.latencies,
-            elapsed,
-            cpu: thread_cpu(),
-            lost: result.err(),
-        }
+        self.shared.publish(&self.tally.counters);
+        self.tally.end(elapsed, result.err())
     }
 
     fn serve(&mut self) -> Result<(), ConnectionError> {
         while !self.shared.stopping() {
             let now = clock::now();
             self.issue(now);
-            self.shared.publish(&self.counters);
+            self.tally.look(now, &mut self.source);
+            self.shared.publish(&self.tally.counters);
             // Without room, only a reply helps.
             let next = self.source.next_at().filter(|_| !self.inflight.is_full());
             let timeout = next.map_or(Duration::MAX, |at| at.since(now));
@@ -145,7 +135,7 @@ impl Driver {
             let cookie = self.inflight.insert(asked, (since, op)).expect("there is room");
             let payload_bytes = if command == Command::Write { length as usize } else { 0 };
             self.outbox.push(&header(cookie, command, offset, length), payload_bytes);
-            self.counters.issued += 1;
+            self.tally.counters.issued += 1;
         }
     }
 
@@ -181,24 +171,14 @@ impl Driver {
     }
 
     fn done(&mut self, cookie: u64, result: Result<(), NbdError>, now: Instant) {
-        let (asked, (since, op)) =
+        let (_, (since, op)) =
             self.inflight.remove(cookie).expect("the parser only answers cookies in flight");
         self.source.completed(now, &op);
         if result.is_err() {
-            self.counters.failed += 1;
+            self.tally.failed();
             return;
         }
-        let latency_ns = now.since(since).as_nanos();
-        self.latencies.saturating_record(latency_ns);
-        let counters = &mut self.counters;
-        counters.completed += 1;
-        counters.latency_ns_sum = counters.latency_ns_sum.saturating_add(latency_ns);
-        counters.latency_ns_max = counters.latency_ns_max.max(latency_ns);
-        match asked.command {
-            Command::Read => counters.bytes_read += u64::from(asked.length),
-            Command::Write => counters.bytes_written += u64::from(asked.length),
-            _ => {}
-        }
+        self.tally.succeeded(&op, now.since(since));
     }
 }
 
@@ -222,10 +202,4 @@ fn command(kind: Kind) -> Command {
         Kind::Zeroes => Command::WriteZeroes,
         Kind::Cache => Command::Cache,
     }
-}
-
-fn thread_cpu() -> Duration {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
-    let nanos = |value: i64| Duration::from_nanos(u64::try_from(value).unwrap_or(0));
-    Duration::from_secs(u64::try_from(spent.tv_sec).unwrap_or(0)) + nanos(spent.tv_nsec)
 }

@@ -32,6 +32,7 @@ impl Engine {
                 Ok(())
             }
             Change::MissedDeadline(id) => self.missed_deadline(id),
+            Change::NoClient(id) => self.no_client(id),
         };
         if let Err(error) = changed {
             self.events.push(Event::Refused(error));
@@ -177,6 +178,14 @@ impl Engine {
         self.events.push(Event::MissedDeadline(id));
         self.report(id);
         self.tell_changed(id);
+        Ok(())
+    }
+
+    fn no_client(&mut self, id: StreamId) -> Result<(), ChangeError> {
+        self.find(id)?;
+        if let Some(shaping) = &mut self.shaping {
+            shaping.ended(self.now, id);
+        }
         Ok(())
     }
 

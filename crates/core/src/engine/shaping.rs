@@ -290,7 +290,7 @@ impl Shaping {
     }
 
     /// What was cut for it comes back.
-    fn ended(&mut self, now: Instant, id: StreamId) {
+    pub(super) fn ended(&mut self, now: Instant, id: StreamId) {
         for index in 0..Direction::COUNT {
             let way = &mut self.ways[index];
             let Some(part) = way.parts.remove(&id) else { continue };

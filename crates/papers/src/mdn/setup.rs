@@ -82,7 +82,12 @@ impl Load {
         let bytes_per_second = self.mb * 1_000_000;
         let pace = match self.mb {
             0 => Pace::Closed { outstanding: 1, think: Duration::ZERO },
-            _ => Pace::Player(Playback { bytes_per_second, buffer: BUFFER, outstanding: 1 }),
+            _ => Pace::Player(Playback {
+                bytes_per_second,
+                buffer: BUFFER,
+                outstanding: 1,
+                vbr_permille: 0,
+            }),
         };
         // A finalizer of SplitMix64: a start is its seed, its place and this.
         let mut drawn = (seed << 8 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -84,7 +84,8 @@ impl Load {
     /// Best effort that reads at a constant rate and buffers a second, from `start` on.
     pub(super) fn player(bytes_per_second: u64, start: u64) -> Self {
         let buffer = Duration::from_secs(1);
-        let pace = Pace::Player(Playback { bytes_per_second, buffer, outstanding: 1 });
+        let pace =
+            Pace::Player(Playback { bytes_per_second, buffer, outstanding: 1, vbr_permille: 0 });
         Self { contract: Contract::default(), pace, start }
     }
 

@@ -71,6 +71,21 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("\"1GiB\"", "\"100GiB\"", "the largest free extent has 20525137920: make it smaller"),
         ("reserve = \"70%\"", "reserves = \"70%\"", "unknown field `reserves`"),
         ("headroom", "head_room", "unknown field `head_room`"),
+        (
+            "[server]",
+            "[server]\nmisses = \"unix:\"",
+            "server.misses = \"unix:\": a Unix datagram socket",
+        ),
+        (
+            "[server]",
+            "[server]\nmisses = \"tcp:127.0.0.1:1\"",
+            "a Unix datagram socket is `unix:PATH`",
+        ),
+        (
+            "[server]",
+            "[server]\nmisses = \"unix:/run/disktime.sock\"",
+            "a listener's path: choose another",
+        ),
         ("\"memory\"", "\"tape\"", "back_end = \"tape\": `tape` is no back end: use `memory`"),
         ("\"memory\"", "\"raid0:/a\"", "back_end = \"raid0:/a\": raid0 has 2 to 32 paths"),
         ("\"memory\"", "\"raid0:/a,/b,/a\"", "/a is named twice"),

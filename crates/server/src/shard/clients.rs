@@ -48,7 +48,11 @@ impl Shard {
         }
         if self.clients[client as usize].is_over() {
             let connection = self.clients.remove(client as usize);
-            subtract(&self.vdisks[connection.vdisk as usize].stats.connections, 1);
+            let stats = &self.vdisks[connection.vdisk as usize].stats;
+            subtract(&stats.connections, 1);
+            if stats.connections() == 0 {
+                self.abandoned(StreamId(connection.vdisk));
+            }
             connection.dispose(&mut self.pool);
         }
     }

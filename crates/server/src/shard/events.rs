@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use disktime_core::{Duration, Event, Instant, StreamId};
+use disktime_core::feedback::TokenRate;
+use disktime_core::{BestEffort, Change, Duration, Event, Instant, StreamId};
 
 use super::Shard;
 use crate::clock;
+use crate::stats::add;
 
 /// Missed cycles of one virtual disk are told at most this often, with their number.
 const QUIET: Duration = Duration::from_secs(10);
@@ -66,6 +68,35 @@ impl Shard {
         (vdisk.misses.untold, vdisk.misses.owed, vdisk.misses.done) = (0, 0, 0);
         let vdisk = vdisk.name.as_str();
         tracing::warn!(vdisk, cycles, owed, done, "cycles of its rate were not kept (bytes)");
+    }
+
+    /// A client says that it missed a deadline.
+    pub(super) fn reported(&mut self, stream: StreamId) {
+        add(&self.vdisks[stream.0 as usize].stats.misses, 1);
+        if let Err(error) = self.engine.handle_change(clock::now(), Change::MissedDeadline(stream))
+        {
+            tracing::error!(%error, "a virtual disk has no stream");
+        }
+        self.publish_best_effort();
+    }
+
+    /// A virtual disk's last client is gone: what was cut for its misses comes back.
+    pub(super) fn abandoned(&mut self, stream: StreamId) {
+        if let Err(error) = self.engine.handle_change(clock::now(), Change::NoClient(stream)) {
+            tracing::error!(%error, "a virtual disk has no stream");
+        }
+        self.publish_best_effort();
+    }
+
+    /// Publishes what best effort may have, and what came of reports.
+    pub(super) fn publish_best_effort(&mut self) {
+        let BestEffort { reads, writes, reports, ignored } = self.engine.best_effort();
+        let stats = &self.stats;
+        let milli = |rate: Option<TokenRate>| rate.map_or(u64::MAX, TokenRate::as_milli);
+        stats.best_effort_reads.store(milli(reads), Ordering::Relaxed);
+        stats.best_effort_writes.store(milli(writes), Ordering::Relaxed);
+        stats.reports.store(reports, Ordering::Relaxed);
+        stats.reports_ignored.store(ignored, Ordering::Relaxed);
     }
 
     /// Publishes how a virtual disk's cycles were kept.

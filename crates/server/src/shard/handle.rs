@@ -39,6 +39,15 @@ impl ShardHandle {
         self.wake();
     }
 
+    /// Sends a message and wakes the shard, unless too many are waiting; whether it was sent.
+    pub fn try_tell(&self, message: Message) -> bool {
+        let sent = self.messages.try_send(message).is_ok();
+        if sent {
+            self.wake();
+        }
+        sent
+    }
+
     /// Makes the shard look around.
     pub fn wake(&self) {
         wake(&self.wakeup);

@@ -35,7 +35,7 @@ impl Shard {
         if matches!(op.kind, Kind::Read | Kind::Write) && !self.parts.is_empty() {
             let stats = &self.vdisks[vdisk as usize].stats;
             let hit = self.parts.iter().all(|(tier, _)| *tier == Tier::Fast);
-            add(if hit { &stats.hits } else { &stats.misses }, 1);
+            add(if hit { &stats.fast } else { &stats.slow }, 1);
         }
         let flight = Flight {
             operation: dispatch.request.0,
