@@ -80,7 +80,7 @@ pub struct Arguments {
     /// Requests at the device at once [default: 1, or the configuration's `queue_depth`]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Option<u32>,
-    /// How long the scheduler stays with one stream [default: 420ms, or the device's `horizon`]
+    /// How long the scheduler stays with one stream [default: 350ms, or the device's `horizon`]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     stay: Option<Duration>,
     /// A recorded trace in place of a goal

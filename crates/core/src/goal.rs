@@ -27,7 +27,7 @@ use crate::share::Share;
 use crate::time::Duration;
 
 /// How long policy `disktime` stays with one stream while others wait, unless a device says so.
-pub const STAY: Duration = Duration::from_millis(420);
+pub const STAY: Duration = Duration::from_millis(350);
 /// The longest request that can be asked for, in bytes.
 pub const REQUEST_MAX: u64 = 1 << 30;
 /// The highest rate, in requests or bytes per second.

@@ -59,7 +59,7 @@ const REST: Duration = Duration::from_millis(20);
 /// Who mixes may be ahead by this however little its returns cost.
 const LITTLE: Duration = Duration::from_millis(5);
 /// Longest swing if none is configured: of a minute it is about half a point.
-const HORIZON: Duration = Duration::from_millis(420);
+const HORIZON: Duration = Duration::from_millis(350);
 
 /// Of the time of those who mix, at most one part in this is for prices.
 const ASK_PAUSE: u64 = 16;
@@ -398,7 +398,8 @@ impl Disktime {
         if streams.get(id).is_some_and(|view| view.in_flight() > 0) {
             return Some(Pick::Hold { stream: id, until: now + REST });
         }
-        let cost = if curious { REST.as_tokens() } else { returns.cost() };
+        let looks = curious && self.costs == Trust::Learned;
+        let cost = if looks { REST.as_tokens() } else { returns.cost() };
         let patience = think.patience(cost)?;
         let until = idle_since + Duration::from_nanos(patience.unsigned_abs());
         (until > now).then_some(Pick::Hold { stream: id, until })
