@@ -24,9 +24,8 @@ const OUTSTANDING: u32 = 4;
 /// Size of each stream's part of the disk, in bytes (2 GiB).
 const SIZE: u64 = 2 << 30;
 const REQUEST: u64 = 128 << 10;
-/// What passes before the measurement, and its length, in seconds: whole cycles from the middle of one
-/// on. At its edges pieces of one more or less would count as the rate's.
-const SETTLE: u64 = 10;
+/// What passes before the measurement, and its length, in seconds.
+const SETTLE: u64 = 8;
 const MEASURED: u64 = 16;
 /// How far live throughput may be from the simulated.
 const TOLERANCE: f64 = 0.07;
