@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use disktime_client::workload::{self, Cycles, Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
 use disktime_papers::sim;
-use disktime_server::{Config, Server};
+use disktime_server::{Config, Server, clock};
 
 const PRESET: &str = "st318437lw";
 /// Of the guaranteed stream, in bytes per second, and its cycle in seconds.
@@ -70,7 +70,8 @@ fn live(directory: &Path, does: Does) -> Vec<f64> {
     let server = Server::start(config(directory, does)).unwrap();
     let loads: Vec<_> = (0..=OTHERS as usize).map(|place| load(&server, place, does)).collect();
     let bytes = || server.vdisks().iter().map(|disk| disk.stats.bytes()).collect::<Vec<_>>();
-    sleep(Duration::from_secs(SETTLE));
+    sleep(Duration::from_secs(SETTLE - CYCLE));
+    sleep(until_cycle());
     let (begin, first) = (Instant::now(), bytes());
     sleep(Duration::from_secs(MEASURED));
     let (last, seconds) = (bytes(), begin.elapsed().as_secs_f64());
@@ -80,6 +81,13 @@ fn live(directory: &Path, does: Does) -> Vec<f64> {
         assert!(report.lost.is_none() && report.counters.failed == 0, "{report:?}");
     }
     last.iter().zip(first).map(|(last, first)| (last - first) as f64 / seconds).collect()
+}
+
+/// Until the next cycle begins, at a multiple of its length by the clock of server and loads. A
+/// cycle's bytes come anywhere in it, so that only whole cycles tell a rate.
+fn until_cycle() -> Duration {
+    let cycle = CYCLE * 1_000_000_000;
+    Duration::from_nanos(cycle - clock::now().as_nanos() % cycle)
 }
 
 fn load(server: &Server, place: usize, does: Does) -> Load {

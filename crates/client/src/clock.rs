@@ -1,16 +1,13 @@
-//! The client's one clock: monotonic nanoseconds since the process first asked.
-
-use std::sync::OnceLock;
+//! The client's one clock: the system's monotonic one, in nanoseconds. It is the server's too, so
+//! that on one machine a load's cycles and the scheduler's begin together.
 
 use disktime_workload::Instant;
-
-static EPOCH: OnceLock<std::time::Instant> = OnceLock::new();
+use rustix::time::{ClockId, clock_gettime};
 
 /// Now, on a scale that all threads share.
-#[expect(clippy::disallowed_methods, reason = "the one place where the client reads a clock")]
 pub(crate) fn now() -> Instant {
-    let now = std::time::Instant::now();
-    let epoch = EPOCH.get_or_init(|| now);
-    let nanos = now.saturating_duration_since(*epoch).as_nanos();
-    Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    let now = clock_gettime(ClockId::Monotonic);
+    // Both count up from a start: neither part is negative.
+    let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    Instant::from_nanos(seconds * 1_000_000_000 + nanos)
 }
