@@ -402,6 +402,9 @@ impl Disktime {
                 return Some(self.go_on_with(next));
             }
         }
+        if ready {
+            return Some(Pick::Stream(id));
+        }
         if self.costs == Trust::Stated || self.tags.iter().all(IndexedHeap::is_empty) {
             return None;
         }
