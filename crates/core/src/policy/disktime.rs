@@ -388,10 +388,7 @@ impl Disktime {
         if tag >= until && !curious {
             return None;
         }
-        if ready && (curious || !mixes || self.depth > 1) {
-            return Some(Pick::Stream(id));
-        }
-        if mixes && !curious {
+        if mixes && !curious && (self.depth == 1 || !ready) {
             let first = self.furthest_behind(true);
             let next = [first.and_then(|first| self.nearest(first, streams)), first];
             if let Some(next) = next.into_iter().flatten().find(|next| !self.is_ahead(*next)) {
