@@ -308,7 +308,8 @@ impl Disktime {
     fn switch_to(&mut self, now: Instant, id: StreamId) -> Pick {
         if self.current != Some(id) {
             self.end_stay(now);
-            self.account(id).begin_stay(now);
+            let depth = self.depth;
+            self.account(id).begin_stay(now, depth);
         }
         self.go_on_with(id)
     }
@@ -321,17 +322,24 @@ impl Disktime {
 
     /// Others get the device.
     fn end_stay(&mut self, now: Instant) {
-        let (horizon, depth) = (self.horizon, self.depth);
+        let depth = self.depth;
         let Some(id) = self.current.take().filter(|id| self.get(*id).is_some()) else { return };
         let account = self.account(id);
-        let before = account.swing;
         account.watched = false;
-        if account.end_stay(horizon, depth) {
-            let Account { swing, member, .. } = *account;
-            if member {
-                self.swings.swap(before, swing);
-            }
+        if account.end_stay(depth) {
+            self.fit_swing(id);
             self.sort_out(now, id);
+        }
+    }
+
+    fn fit_swing(&mut self, id: StreamId) {
+        let horizon = self.horizon;
+        let account = self.account(id);
+        let before = account.swing;
+        account.fit_swing(horizon);
+        let Account { swing, member, .. } = *account;
+        if member {
+            self.swings.swap(before, swing);
         }
     }
 
@@ -346,6 +354,7 @@ impl Disktime {
         self.party.change();
         self.tags[usize::from(!mixes)].remove(id.0);
         self.account(id).mixes = mixes;
+        self.fit_swing(id);
         if listed {
             self.list(id);
         }
@@ -506,18 +515,20 @@ impl Disktime {
     }
 
     /// One piece at a time: of those who mix, whose next request is nearest to where the device is.
-    /// None is passed over who is behind by as much as who has the device may be ahead.
+    /// Nobody is passed over for those who are less behind by twice as much as who has the device
+    /// may be ahead.
     fn nearest(&self, first: StreamId, streams: Streams<'_>) -> Option<StreamId> {
-        let now = self.time.now();
-        let late = self.get(first)?.tag < now.saturating_sub(self.reach);
-        if self.depth > 1 || late {
+        if self.depth > 1 {
             return None;
         }
+        let reach = self.reach;
+        let late = self.get(first)?.tag.saturating_add(reach.saturating_mul(2));
+        let most = self.time.now().saturating_add(reach).min(late);
         let distance = |id: &StreamId| {
             let head = streams.get(*id).and_then(StreamView::head);
             head.map_or(u64::MAX, |head| head.offset.abs_diff(self.position))
         };
-        let near = self.tags[1].some(CHOICE, now.saturating_add(self.reach));
+        let near = self.tags[1].some(CHOICE, most);
         near.map(StreamId).min_by_key(distance)
     }
 

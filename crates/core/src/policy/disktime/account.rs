@@ -18,6 +18,9 @@ const LOSS: i128 = 100;
 /// and a window may vary by one part in this.
 const VARIATION: i128 = 16;
 
+/// By so many pieces service may swing of who mixes: two ahead of its due among equals.
+const PIECES: i64 = 4;
+
 /// A learned price is good for so long at first, and at most.
 const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
 /// Who is found to lose by mixing has turns for so long at first, and at most.
@@ -75,6 +78,8 @@ pub(super) struct Account {
     /// Others' pieces beside its own are no gain: it keeps the device full alone or, one piece at a
     /// time, goes on where it was.
     fills: bool,
+    /// What it will have used when its next stay counts.
+    learned_at: i64,
     /// Where its last piece ended, and whether that one began where the one before did.
     pub(super) end: u64,
     pub(super) goes_on: bool,
@@ -112,6 +117,7 @@ impl Account {
             trust: TRUST[0],
             peak: 0,
             fills: false,
+            learned_at: 0,
             end: 0,
             goes_on: false,
             watched: false,
@@ -131,8 +137,14 @@ impl Account {
         i64::from(self.reserve.ppm()) * (PARTS / i64::from(Share::PARTS))
     }
 
-    pub(super) fn begin_stay(&mut self, now: Instant) {
-        self.returns.begin(now);
+    pub(super) fn begin_stay(&mut self, now: Instant, depth: u32) {
+        // One piece at a time those who mix begin a stay with every other piece: what it takes to
+        // learn is a part of their time, as of others'.
+        let counts = depth > 1 || !self.mixes || self.used >= self.learned_at;
+        self.returns.begin(now, counts);
+        if counts {
+            self.learned_at = self.used + Returns::CURIOUS.as_tokens();
+        }
         self.peak = 0;
         if self.costs == Trust::Learned && now >= self.trusted_until {
             self.looks_until = now + Self::LOOK;
@@ -189,7 +201,7 @@ impl Account {
     }
 
     /// Answers whether anything was learned.
-    pub(super) fn end_stay(&mut self, horizon: Duration, depth: u32) -> bool {
+    pub(super) fn end_stay(&mut self, depth: u32) -> bool {
         if !self.returns.end() {
             return false;
         }
@@ -200,7 +212,6 @@ impl Account {
         if self.returns.explores() {
             self.mixed = Mean::default();
         }
-        self.fit_swing(horizon);
         true
     }
 
@@ -227,7 +238,8 @@ impl Account {
     }
 
     /// The swing that suits it: [`LOSS`] goes to returns if a window then varies by no more than
-    /// [`VARIATION`]; at least the swing at which both are alike; at most the horizon.
+    /// [`VARIATION`]; at least the swing at which both are alike; at most the horizon. Who mixes
+    /// loses nothing to returns: it has the swing for what is nearest to go first.
     pub(super) fn fit_swing(&mut self, horizon: Duration) {
         if self.costs == Trust::Stated {
             return;
@@ -239,7 +251,9 @@ impl Account {
         let both = share * rest / parts * window / parts;
         let loses_little = cost * rest / parts * LOSS;
         let swing = loses_little.min(both / VARIATION).max((cost * both).isqrt());
-        self.swing = i64::try_from(swing).unwrap_or(i64::MAX).min(horizon.as_tokens());
+        let swing = i64::try_from(swing).unwrap_or(i64::MAX).min(horizon.as_tokens());
+        let pieces = self.returns.usual().filter(|_| self.mixes && self.costs == Trust::None);
+        self.swing = swing.min(pieces.map_or(i64::MAX, |usual| usual.saturating_mul(PIECES)));
     }
 }
 
