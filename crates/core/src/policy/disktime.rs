@@ -308,8 +308,7 @@ impl Disktime {
     fn switch_to(&mut self, now: Instant, id: StreamId) -> Pick {
         if self.current != Some(id) {
             self.end_stay(now);
-            let depth = self.depth;
-            self.account(id).begin_stay(now, depth);
+            self.account(id).begin_stay(now);
         }
         self.go_on_with(id)
     }

@@ -78,8 +78,6 @@ pub(super) struct Account {
     /// Others' pieces beside its own are no gain: it keeps the device full alone or, one piece at a
     /// time, goes on where it was.
     fills: bool,
-    /// What it will have used when its next stay counts.
-    learned_at: i64,
     /// Where its last piece ended, and whether that one began where the one before did.
     pub(super) end: u64,
     pub(super) goes_on: bool,
@@ -117,7 +115,6 @@ impl Account {
             trust: TRUST[0],
             peak: 0,
             fills: false,
-            learned_at: 0,
             end: 0,
             goes_on: false,
             watched: false,
@@ -137,14 +134,8 @@ impl Account {
         i64::from(self.reserve.ppm()) * (PARTS / i64::from(Share::PARTS))
     }
 
-    pub(super) fn begin_stay(&mut self, now: Instant, depth: u32) {
-        // One piece at a time those who mix begin a stay with every other piece: what it takes to
-        // learn is a part of their time, as of others'.
-        let counts = depth > 1 || !self.mixes || self.used >= self.learned_at;
-        self.returns.begin(now, counts);
-        if counts {
-            self.learned_at = self.used + Returns::CURIOUS.as_tokens();
-        }
+    pub(super) fn begin_stay(&mut self, now: Instant) {
+        self.returns.begin(now);
         self.peak = 0;
         if self.costs == Trust::Learned && now >= self.trusted_until {
             self.looks_until = now + Self::LOOK;

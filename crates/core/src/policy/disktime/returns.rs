@@ -56,10 +56,10 @@ impl Returns {
     /// How long the device stays with a stream to learn.
     pub(super) const CURIOUS: Duration = Duration::from_nanos(2 * SETTLING.as_nanos());
 
-    /// The stream gets the device. Whether that counts as another stay is for [`EXPLORE`].
-    pub(super) fn begin(&mut self, now: Instant, counts: bool) {
+    /// The stream gets the device.
+    pub(super) fn begin(&mut self, now: Instant) {
         self.began = now;
-        self.stays = self.stays.wrapping_add(u32::from(counts));
+        self.stays = self.stays.wrapping_add(1);
     }
 
     /// One of its pieces took so long.
@@ -137,7 +137,7 @@ mod tests {
         let mut returns = Returns::default();
         for stay in 0..300 {
             let mut now = Instant::from_nanos(stay * 1_000_000_000);
-            returns.begin(now, true);
+            returns.begin(now);
             for piece in 0..200 {
                 let took = if piece == first { MS + seek } else { MS };
                 now = now + Duration::from_nanos(took.unsigned_abs());
@@ -161,7 +161,7 @@ mod tests {
     fn what_was_not_seen_is_taken_to_be_worth_staying() {
         let mut returns = Returns::default();
         assert_eq!(returns.cost(), UNSEEN);
-        returns.begin(Instant::ZERO, true);
+        returns.begin(Instant::ZERO);
         assert!(returns.is_curious(Instant::ZERO));
         assert!(!returns.end(), "nothing was learned");
         assert_eq!(returns.usual(), None);
