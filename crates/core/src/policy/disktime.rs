@@ -331,6 +331,7 @@ impl Disktime {
         }
     }
 
+    /// The swing that suits a stream by what is known of it now.
     fn fit_swing(&mut self, id: StreamId) {
         let horizon = self.horizon;
         let account = self.account(id);
