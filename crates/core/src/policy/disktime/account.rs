@@ -18,6 +18,9 @@ const LOSS: i128 = 100;
 /// and a window may vary by one part in this.
 const VARIATION: i128 = 16;
 
+/// By so many pieces service may swing of who mixes: two ahead of its due among equals.
+const PIECES: i64 = 4;
+
 /// A learned price is good for so long at first, and at most.
 const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
 /// Who is found to lose by mixing has turns for so long at first, and at most.
@@ -72,8 +75,12 @@ pub(super) struct Account {
     trust: Duration,
     /// Most of its pieces at the device in this stay.
     pub(super) peak: u32,
-    /// It keeps the device full alone.
+    /// Others' pieces beside its own are no gain: it keeps the device full alone or, one piece at a
+    /// time, goes on where it was.
     fills: bool,
+    /// Where its last piece ended, and whether that one began where the one before did.
+    pub(super) end: u64,
+    pub(super) goes_on: bool,
     /// In this stay it has the device for itself.
     pub(super) watched: bool,
     pub(super) costs: Trust,
@@ -108,6 +115,8 @@ impl Account {
             trust: TRUST[0],
             peak: 0,
             fills: false,
+            end: 0,
+            goes_on: false,
             watched: false,
             costs,
         }
@@ -183,15 +192,17 @@ impl Account {
     }
 
     /// Answers whether anything was learned.
-    pub(super) fn end_stay(&mut self, horizon: Duration, depth: u32) -> bool {
+    pub(super) fn end_stay(&mut self, depth: u32) -> bool {
         if !self.returns.end() {
             return false;
         }
-        self.fills = self.peak.saturating_mul(4) >= depth.saturating_mul(3);
+        self.fills = match depth {
+            1 => self.goes_on,
+            depth => self.peak.saturating_mul(4) >= depth.saturating_mul(3),
+        };
         if self.returns.explores() {
             self.mixed = Mean::default();
         }
-        self.fit_swing(horizon);
         true
     }
 
@@ -204,8 +215,8 @@ impl Account {
         }
     }
 
-    /// Whether it loses nothing if others' pieces are at the device with its own. Who keeps the
-    /// device full alone has nothing to gain, if only completions tell what pieces cost.
+    /// Whether it loses nothing if others' pieces are at the device with its own, or between them.
+    /// Who fills the device has nothing to gain, if only completions tell what pieces cost.
     pub(super) fn gains_from_mixing(&self, now: Instant) -> bool {
         match self.costs {
             Trust::Stated => return true,
@@ -218,7 +229,8 @@ impl Account {
     }
 
     /// The swing that suits it: [`LOSS`] goes to returns if a window then varies by no more than
-    /// [`VARIATION`]; at least the swing at which both are alike; at most the horizon.
+    /// [`VARIATION`]; at least the swing at which both are alike; at most the horizon. Who mixes
+    /// loses nothing to returns: it has the swing for what is nearest to go first.
     pub(super) fn fit_swing(&mut self, horizon: Duration) {
         if self.costs == Trust::Stated {
             return;
@@ -230,7 +242,9 @@ impl Account {
         let both = share * rest / parts * window / parts;
         let loses_little = cost * rest / parts * LOSS;
         let swing = loses_little.min(both / VARIATION).max((cost * both).isqrt());
-        self.swing = i64::try_from(swing).unwrap_or(i64::MAX).min(horizon.as_tokens());
+        let swing = i64::try_from(swing).unwrap_or(i64::MAX).min(horizon.as_tokens());
+        let pieces = self.returns.usual().filter(|_| self.mixes && self.costs == Trust::None);
+        self.swing = swing.min(pieces.map_or(i64::MAX, |usual| usual.saturating_mul(PIECES)));
     }
 }
 
@@ -300,12 +314,38 @@ impl Swings {
     }
 
     /// How much of its swing a stream may have ahead of its due. Among equals half, as it falls
-    /// behind by the other half while they have the device; beside streams that need none all of
-    /// it. The others count by their mean, each as much as its swing.
+    /// behind by the other half while they have the device; beside streams that need less what
+    /// they leave of it. The others count by their mean, each as much as its swing.
     pub(super) fn horizon(&self, swing: i64) -> i64 {
-        let square = i128::from(swing).pow(2);
-        let others = (self.squares - square) / i128::from((self.sum - swing).max(1));
-        let horizon = square / (i128::from(swing) + others).max(1);
+        let rest = i128::from((self.sum - swing).max(1));
+        let swing = i128::from(swing);
+        let squares = self.squares - swing.pow(2);
+        let both = swing + squares / rest;
+        let horizon = swing.pow(2).max(swing * both - squares) / both.max(1);
         i64::try_from(horizon).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn horizon(own: i64, others: &[i64]) -> i64 {
+        let mut swings = Swings::default();
+        swings.swap(0, own);
+        others.iter().for_each(|other| swings.swap(0, *other));
+        swings.horizon(own)
+    }
+
+    /// With 301 for the first, swings of 350 were used up to 301 only: returns cost a sixth more.
+    #[test]
+    fn two_streams_horizons_together_are_the_larger_swing() {
+        assert_eq!((horizon(350, &[]), horizon(350, &[0])), (350, 350));
+        assert_eq!((horizon(350, &[350]), horizon(350, &[350; 9])), (175, 175));
+        let (large, small) = (horizon(350, &[75]), horizon(75, &[350]));
+        assert_eq!((large, small), (336, 13), "and a rounding");
+        // Many that need little are ahead together: what they leave is less, at least a part.
+        assert_eq!(horizon(350, &[45; 10]), 310);
+        assert_eq!(horizon(45, &[350, 45, 45, 45, 45, 45, 45, 45, 45, 45]), 8);
     }
 }
