@@ -5,9 +5,9 @@
 
 use disktime_core::feedback::TokenRate;
 use disktime_core::{
-    Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, Event, IndexedHeap,
-    Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec,
-    StreamView, cost, policy,
+    Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, Event,
+    IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId,
+    StreamSpec, StreamView, cost, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;

@@ -5,9 +5,7 @@
 
 use alloc::boxed::Box;
 
-use super::{
-    Basis, Certainty, CostEntry, CostModel, CostParameters, PieceShape, Trust, fixed,
-};
+use super::{Basis, Certainty, CostEntry, CostModel, CostParameters, PieceShape, Trust, fixed};
 use crate::time::Duration;
 
 const MIB: u128 = 1 << 20;

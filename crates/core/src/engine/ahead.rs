@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn only_costs_that_compare_count() {
-        for (trust, enough) in [(Trust::None, false), (Trust::Stated, true), (Trust::Learned, true)] {
+        for (trust, enough) in [(Trust::None, false), (Trust::Stated, true), (Trust::Learned, true)]
+        {
             let mut ahead = Ahead::new(trust);
             assert_eq!(ahead.is_enough(u128::MAX), trust == Trust::Learned);
             ahead.asked(Instant::ZERO, StreamId(0), Duration::from_millis(40));
