@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::contract::Class;
-use crate::cost::{self, CostModel, CostParameters, PieceKind, PieceShape, Trust};
+use crate::cost::{self, CostModel, CostParameters, PieceKind, PieceShape};
 use crate::error::{ConfigError, Refusal};
 use crate::event::{Event, Events};
 use crate::feedback::FeedbackConfig;

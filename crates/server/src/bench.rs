@@ -75,7 +75,7 @@ fn measure(seconds: f64, mut call: impl FnMut()) -> f64 {
 /// Pieces at the device where costs are learned.
 const DEEP: u32 = 32;
 /// Pieces of a window of 100 ms when windows are measured.
-const WINDOW_PIECES: u64 = 32;
+const WINDOW_PIECES: u32 = 32;
 
 /// What a cost model takes of policy `disktime`'s time, with 32 pieces at the device.
 #[derive(Clone, Debug)]
@@ -106,14 +106,13 @@ pub fn costs(
     for vdisks in vdisks {
         for cost_model in ["fixed", "learned"] {
             progress(cost_model, *vdisks);
-            let mut each = |step| -> Result<f64, Box<dyn std::error::Error>> {
+            let each = |step| -> Result<f64, Box<dyn std::error::Error>> {
                 let mut load = DeepLoad::new(cost_model, *vdisks, step)?;
                 Ok(measure(seconds / 2.0, || load.decide()))
             };
             let ns_per_decision = each(Duration::from_micros(1))?;
-            let windows = each(Duration::from_nanos(100_000_000 / WINDOW_PIECES))?;
-            #[expect(clippy::cast_precision_loss, reason = "32")]
-            let ns_per_window = (windows - ns_per_decision) * WINDOW_PIECES as f64;
+            let windows = each(Duration::from_nanos(100_000_000 / u64::from(WINDOW_PIECES)))?;
+            let ns_per_window = (windows - ns_per_decision) * f64::from(WINDOW_PIECES);
             figures.push(CostFigure {
                 cost_model,
                 vdisks: *vdisks,

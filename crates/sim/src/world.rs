@@ -249,10 +249,10 @@ impl World {
             stream.traffic.failure().map(|error| (StreamId(id), error.to_string()))
         };
         let failures = (0..).zip(&self.streams).filter_map(failed).collect();
-        let names = self.streams.into_iter().map(|stream| stream.name).collect();
-        let costs = std::mem::take(&mut self.metrics.costs);
         let ids = (0..).map(StreamId).take(self.streams.len());
         let estimates = ids.map(|id| self.engine.estimates(id)).collect();
+        let names = self.streams.into_iter().map(|stream| stream.name).collect();
+        let costs = std::mem::take(&mut self.metrics.costs);
         let best_effort = std::mem::take(&mut self.metrics.best_effort);
         let (streams, windows) = self.metrics.summaries(names, &self.engine);
         let requests = streams.iter().map(|stream| stream.counters.completed).sum();

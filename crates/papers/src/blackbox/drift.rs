@@ -28,14 +28,14 @@ pub(super) const DRIFT: Experiment = Experiment {
 /// When the device changes,
 const CHANGE: u64 = 50;
 /// from when on streams are judged,
-const JUDGED: u64 = CHANGE + 30;
+const JUDGED: usize = 80;
 /// and until when.
 const END: u64 = 110;
 /// For throughput alone, and before that is steady.
 const ALONE: u64 = 8;
 const WARM: usize = 2;
 /// Of windows in the figure.
-const WINDOW: u64 = 5;
+const WINDOW: usize = 5;
 const BEFORE: Duration = Duration::from_micros(600);
 const AFTER: Duration = Duration::from_micros(1200);
 const DEPTH: u32 = 64;
@@ -74,13 +74,13 @@ fn measure(seed: u64) -> Sample {
         let run = |prices| shared(spells, prices, seed);
         let learned = run(None);
         let [stale, oracle] = alone.map(|alone| run(Some(alone)));
-        let insulation = |outcome, stream| insulation(outcome, stream, spells, &alone);
+        let insulation = |outcome: &Outcome, stream| insulation(outcome, stream, spells, &alone);
         let mut series = Vec::new();
         let mut worst = 0.0_f64;
         for (stream, load) in loads().iter().enumerate() {
-            let seen = |outcome| insulation(outcome, stream);
+            let seen = |outcome: &Outcome| insulation(outcome, stream);
             let [learned, stale, oracle] = [&learned, &stale, &oracle].map(seen);
-            let after = |of: &[Option<f64>]| mean_of(&of[JUDGED as usize..]);
+            let after = |of: &[Option<f64>]| mean_of(&of[JUDGED..]);
             let points = |of: &[Option<f64>]| (after(of) - after(&oracle)).abs() * 100.0;
             let check = format!("{name}: {}, from the oracle's insulation, points", load.name);
             checks.push(Check::deviation(check, points(&learned), 7.0));
@@ -119,8 +119,7 @@ fn shared(spells: Spells, alone: Option<[f64; 3]>, seed: u64) -> Outcome {
     let prices = alone.map(|alone| {
         let mut prices = CostParameters::default().prices;
         for (price, rate) in prices.iter_mut().zip(alone) {
-            let each = Duration::from_nanos((1e9 / rate) as u64);
-            *price = Price { each, per_mib: Duration::ZERO };
+            *price = Price { each: price_of(rate), per_mib: Duration::ZERO };
         }
         CostParameters { prices, ..CostParameters::default() }
     });
@@ -178,6 +177,15 @@ fn stream(index: usize, (on, off): (u64, u64), seconds: u64, seed: u64) -> Strea
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "of thousands of requests per second: some microseconds"
+)]
+fn price_of(rate: f64) -> Duration {
+    Duration::from_nanos((1e9 / rate).round() as u64)
+}
+
 /// In each second that it is on.
 fn insulation(
     outcome: &Outcome,
@@ -194,7 +202,7 @@ fn insulation(
 }
 
 fn windows(insulation: &[Option<f64>]) -> impl Iterator<Item = (f64, f64)> {
-    let windows = (0..).zip(insulation.chunks(WINDOW as usize));
+    let windows = (0..).zip(insulation.chunks(WINDOW));
     windows.map(|(at, window)| (((at + 1) * WINDOW) as f64, mean_of(window)))
 }
 
