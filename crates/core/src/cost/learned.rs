@@ -98,7 +98,7 @@ struct Known {
     spread: i128,
     /// The mean error of the last few spans.
     drift: i128,
-    /// Spans that had pieces of each kind.
+    /// Spans of which each kind was an eighth or more.
     spans: [u32; KINDS],
     /// Factors as they were told last; 0 for those that nobody was told.
     told: [i128; KINDS],
@@ -254,7 +254,7 @@ impl Known {
         let error = error.abs().min(ONE);
         self.spread += (error - self.spread) * self.took.min(SPREAD) / (2 * SPREAD);
         for (spans, part) in self.spans.iter_mut().zip(self.reckoned) {
-            *spans = spans.saturating_add(u32::from(part > 0));
+            *spans = spans.saturating_add(u32::from(part * 8 >= sum && part > 0));
         }
         (self.took, self.pieces) = (0, 0);
     }
