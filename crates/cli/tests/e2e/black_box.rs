@@ -147,7 +147,7 @@ fn an_export_that_is_read_only_is_looked_at_and_served() {
     let mut data = vec![1; 4096];
     client.read(65_536, &mut data).unwrap();
     assert!(data.iter().all(|byte| *byte == 0));
-    assert!(client.write(0, &data).is_err());
+    assert!(client.write(0, &data, false).is_err());
     daemon.signal("USR1");
     // Had the look failed, it would have been told first.
     let header = daemon.error_line();
