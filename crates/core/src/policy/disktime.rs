@@ -543,13 +543,6 @@ impl Policy for Disktime {
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
         self.dearest = self.dearest.max(piece.charge.as_tokens());
         let current = self.current == Some(stream.id());
-        let (costs, epoch) = (self.costs, self.party.epoch);
-        let account = self.account(stream.id());
-        if current && account.watched && account.mixes && costs == Trust::Learned {
-            // It is ahead by this, and the others catch up among those who mix.
-            account.trial(epoch).reckoned += i128::from(piece.modelled.as_nanos());
-            self.party.looked(piece.charge);
-        }
         self.account(stream.id()).piece_done(now, piece, current);
         self.note(now, stream);
         self.sort_out(now, stream.id());

@@ -46,11 +46,6 @@ impl Party {
         BARS.iter().find(|(windows, _)| *windows == self.windows).map(|(_, bar)| *bar)
     }
 
-    /// One of those who mix had the device to itself for so long, for its price to be seen.
-    pub(super) fn looked(&mut self, busy: Duration) {
-        self.busy += i128::from(busy.as_nanos());
-    }
-
     /// What that much by its price is of a part of the time, in 64ths.
     pub(super) fn of_due(&self, reckoned: i128, share: i64, shares: i64) -> i128 {
         let due = self.busy * i128::from(share) / i128::from(shares.max(1));
