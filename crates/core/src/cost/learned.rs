@@ -54,7 +54,9 @@ const SPREAD: i128 = 250_000_000;
 /// twice the usual spread.
 const TOLD: u32 = 8;
 const TOLD_BY: i128 = ONE / 4;
-/// No piece counts for longer.
+/// A piece counts for no longer than this and than eight such pieces,
+const STALL: i128 = 100_000_000;
+/// nor than this.
 const LONG: i128 = 1_000_000_000_000;
 const MIB: i128 = 1 << 20;
 
@@ -147,8 +149,10 @@ impl CostModel for Learned {
         let told = if self.anchored { ONE } else { 0 };
         let new = || Known { told: [told; KINDS], ..Known::new(self.usual) };
         let known = self.streams[slot].get_or_insert_with(new);
-        known.took += i128::from(seen.took.as_nanos()).min(LONG);
-        known.reckoned[kind] += (listed * known.factors[kind] / ONE).clamp(1, LONG);
+        let reckoned = (listed * known.factors[kind] / ONE).clamp(1, LONG);
+        // A device that stalls, or a clock that jumps, says nothing of costs.
+        known.took += i128::from(seen.took.as_nanos()).min(STALL.max(8 * reckoned)).min(LONG);
+        known.reckoned[kind] += reckoned;
         known.pieces += 1;
         // It ends with a number of pieces, not when one took long: that would choose what is seen. A
         // queue that picks what is near leaves the rest for later: it must have turned over.
@@ -457,6 +461,16 @@ mod tests {
             assert!(now.as_nanos().abs_diff(truth.as_nanos()) < truth.as_nanos() / 5, "{now:?}");
             near(&mut model, read(0), truth, 50);
         }
+    }
+
+    /// It was 5 h: the price of each piece for minutes after.
+    #[test]
+    fn a_clock_that_jumps_is_no_price() {
+        let mut model = model();
+        see(&mut model, read(0), MS, 5000);
+        see(&mut model, read(0), Duration::from_secs(5 * 3600), 1);
+        see(&mut model, read(0), MS, 1000);
+        near(&mut model, read(0), MS, 20);
     }
 
     #[test]
