@@ -7,15 +7,17 @@ use std::process::ExitCode;
 use anyhow::Context;
 use disktime_server::{Config, Server, VdiskView};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::BadInput;
+use crate::costs::{self, CostRow};
 
 const EXAMPLES: &str = "\
 Examples:
   disktime serve --config disktime.toml
   kill -HUP PID      read the configuration again and change contracts live
+  kill -USR1 PID     show on stderr what pieces are learned to cost (one document with --json)
   kill -TERM PID     finish the requests taken, then end
 
 A configuration:
@@ -71,15 +73,26 @@ struct Vdisk<'a> {
     uris: &'a [String],
 }
 
+#[derive(Serialize)]
+struct Costs<'a> {
+    name: &'a str,
+    device: &'a str,
+    costs: Vec<CostRow>,
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = read(arguments)?;
     // Before any thread starts: a signal must not end the process half-way.
     let mut signals =
-        Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals can't be handled")?;
+        Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals can't be handled")?;
     let mut server = Server::start(config)?;
     announce(&server, arguments.json)?;
     for signal in &mut signals {
+        if signal == SIGUSR1 {
+            show_costs(&server, arguments.json)?;
+            continue;
+        }
         if signal != SIGHUP {
             break;
         }
@@ -112,6 +125,30 @@ fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
     let width = disks.iter().map(|disk| disk.name.len()).max().unwrap_or(0);
     let line = |disk: &VdiskView| format!("{:width$}  {}\n", disk.name, disk.uris.join("  "));
     tell(&disks.iter().map(line).collect::<String>());
+    Ok(())
+}
+
+/// What each virtual disk's pieces cost, as far as that is learned: on stderr, since stdout has had its
+/// document.
+fn show_costs(server: &Server, json: bool) -> anyhow::Result<()> {
+    let disks = server.vdisks().iter().zip(server.estimates());
+    let costs = disks.map(|(VdiskView { name, device, .. }, estimates)| Costs {
+        name,
+        device,
+        costs: estimates.iter().map(CostRow::from).collect(),
+    });
+    let costs: Vec<_> = costs.collect();
+    if json {
+        eprintln!("{}", serde_json::to_string(&costs)?);
+        return Ok(());
+    }
+    let rows = costs.iter().map(|disk| (disk.name, disk.costs.as_slice()));
+    match costs::table("virtual disk", rows) {
+        Some(table) => eprintln!("{table}"),
+        None => {
+            eprintln!("disktime: no costs are known: no device learns them, or nothing was sent")
+        }
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use clap::Subcommand;
 use disktime_papers::sim::{self, Outcome, Scenario, Summary};
 use serde::Serialize;
 
+use crate::costs::{self, CostRow};
 use crate::{BadInput, table};
 use progress::Progress;
 
@@ -97,6 +98,9 @@ struct StreamRow {
     /// Cycles of a guaranteed rate that began with work waiting, and those of them not kept.
     cycles: u64,
     cycles_missed: u64,
+    /// What its pieces were taken to cost at the end, by kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    costs: Vec<CostRow>,
 }
 
 #[derive(Serialize)]
@@ -173,11 +177,15 @@ impl Run {
             due: decision.due,
             candidates: decision.candidates.iter().map(CandidateRow::from).collect(),
         });
+        let streams = outcome.streams.iter().zip(&outcome.estimates).map(|(stream, estimates)| {
+            let costs = estimates.iter().map(CostRow::from).collect();
+            StreamRow { costs, ..StreamRow::new(stream, seconds) }
+        });
         Self {
             seed,
             seconds,
             requests: outcome.requests,
-            streams: outcome.streams.iter().map(|stream| StreamRow::new(stream, seconds)).collect(),
+            streams: streams.collect(),
             violations: outcome.violations.iter().map(|found| format!("{found:?}")).collect(),
             decisions: decisions.collect(),
         }
@@ -206,6 +214,7 @@ impl StreamRow {
             response_us_p999: quantile(response, 0.999),
             cycles: counters.cycles,
             cycles_missed: counters.cycles_missed,
+            costs: Vec::new(),
         }
     }
 }
@@ -243,6 +252,10 @@ fn print(run: &Run) {
         ]);
     }
     println!("{table}");
+    let costs = run.streams.iter().map(|stream| (stream.name.as_str(), stream.costs.as_slice()));
+    if let Some(table) = costs::table("stream", costs) {
+        println!("{table}");
+    }
     for StreamRow { name, cycles, cycles_missed, .. } in &run.streams {
         if *cycles > 0 {
             println!("{name}: {cycles_missed} of {cycles} cycles missed");

@@ -3,6 +3,7 @@
 //! A cost model supplies modelled costs; the engine charges, the policy orders.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use crate::request::{Kind, StreamId};
 use crate::time::Duration;
@@ -43,6 +44,15 @@ pub trait CostModel: Send {
     }
     /// What requests are taken to cost, of the streams seen, if it learns that.
     fn costs(&self) -> Option<Costs> {
+        None
+    }
+    /// How sure its cost of such a piece is; `None` if it knows nothing of costs.
+    fn certainty(&self, _piece: &PieceShape) -> Option<Certainty> {
+        None
+    }
+    /// Whether what such a piece is taken to cost has moved beyond chance since that was told last:
+    /// told now.
+    fn moved(&mut self, _piece: &PieceShape) -> Option<Moved> {
         None
     }
     /// The stream is gone; its id may come back for another.
@@ -87,6 +97,153 @@ pub struct Costs {
     pub random: Duration,
     /// Of how many observations they are, since they were worked out last; 0 if nothing could be.
     pub observations: u32,
+}
+
+/// Kinds of pieces that have prices of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PieceKind {
+    /// Reads that continue the one before; also what moves no data.
+    SequentialRead,
+    /// Reads anywhere.
+    RandomRead,
+    /// Writes that continue the one before.
+    SequentialWrite,
+    /// Writes anywhere.
+    RandomWrite,
+    /// Flushes.
+    Flush,
+}
+
+impl PieceKind {
+    /// Every kind; a kind's place here is its number.
+    pub const ALL: [Self; 5] = [
+        Self::SequentialRead,
+        Self::RandomRead,
+        Self::SequentialWrite,
+        Self::RandomWrite,
+        Self::Flush,
+    ];
+
+    /// What kind of piece it is: one that starts fewer than 100 sectors from its predecessor is
+    /// sequential (zygaria §3).
+    #[must_use]
+    pub fn of(piece: &PieceShape) -> Self {
+        let near = piece.distance_sectors.is_some_and(|sectors| sectors < SEQUENTIAL_SECTORS);
+        match (piece.kind, near) {
+            (Kind::Flush, _) => Self::Flush,
+            (Kind::Trim | Kind::Cache, _) | (Kind::Read, true) => Self::SequentialRead,
+            (Kind::Read, false) => Self::RandomRead,
+            (Kind::Write | Kind::Zeroes, true) => Self::SequentialWrite,
+            (Kind::Write | Kind::Zeroes, false) => Self::RandomWrite,
+        }
+    }
+
+    /// Its name in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SequentialRead => "sequential-read",
+            Self::RandomRead => "random-read",
+            Self::SequentialWrite => "sequential-write",
+            Self::RandomWrite => "random-write",
+            Self::Flush => "flush",
+        }
+    }
+
+    /// Some piece of this kind.
+    fn shape(self, stream: StreamId, bytes: u64) -> PieceShape {
+        let (kind, near) = match self {
+            Self::SequentialRead => (Kind::Read, true),
+            Self::RandomRead => (Kind::Read, false),
+            Self::SequentialWrite => (Kind::Write, true),
+            Self::RandomWrite => (Kind::Write, false),
+            Self::Flush => (Kind::Flush, false),
+        };
+        PieceShape { stream, kind, bytes, distance_sectors: near.then_some(0) }
+    }
+}
+
+/// Where a cost comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Basis {
+    /// Somebody said it, and it stays so.
+    Stated,
+    /// Nobody has measured the device, and nobody has seen it.
+    Guessed,
+    /// By the device's price list, or by what others' pieces took by it; not seen of this stream.
+    Anchored,
+    /// Seen of this stream.
+    Learned,
+}
+
+impl Basis {
+    /// Its name in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stated => "stated",
+            Self::Guessed => "guessed",
+            Self::Anchored => "anchored",
+            Self::Learned => "learned",
+        }
+    }
+}
+
+/// How sure a cost is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Certainty {
+    /// Where it comes from.
+    pub basis: Basis,
+    /// By how much what was seen differs from it, more or less, on average, in thousandths of it;
+    /// `None` before that was seen. The mean of many observations is surer.
+    pub spread_permille: Option<u32>,
+    /// How far it is above what the device's price list says (below: negative), in thousandths of
+    /// that; `None` without a list.
+    pub drift_permille: Option<i64>,
+}
+
+/// What a stream's pieces of one kind are taken to cost, and how sure that is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Estimate {
+    /// Of which kind.
+    pub kind: PieceKind,
+    /// Of which length, in bytes: that of the stream's last such piece.
+    pub bytes: u64,
+    /// Its disk time.
+    pub cost: Duration,
+    /// How sure that is.
+    pub certainty: Certainty,
+}
+
+/// A cost that has moved beyond chance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// What it was when that was told last; at first what the device's price list says.
+    pub before: Duration,
+    /// What it is now.
+    pub now: Duration,
+    /// What the device's price list says, if there is one.
+    pub listed: Option<Duration>,
+}
+
+/// Sectors to the piece before from which on a piece is not sequential.
+const SEQUENTIAL_SECTORS: u64 = 100;
+
+/// What a stream's pieces of each kind that it has sent are taken to cost; `lengths` are those of the
+/// last ones, by kind. Nothing of a model that knows nothing of costs.
+pub(crate) fn estimates(
+    model: &mut dyn CostModel,
+    stream: StreamId,
+    lengths: &[Option<u64>; PieceKind::ALL.len()],
+) -> Vec<Estimate> {
+    let kinds = PieceKind::ALL.into_iter().zip(lengths);
+    let estimate = |(kind, bytes): (PieceKind, &Option<u64>)| {
+        let shape = kind.shape(stream, (*bytes)?);
+        let certainty = model.certainty(&shape)?;
+        let cost = model.estimate(&shape);
+        Some(Estimate { kind, bytes: shape.bytes, cost, certainty })
+    };
+    kinds.filter_map(estimate).collect()
 }
 
 /// Numbers that a cost model may be given.

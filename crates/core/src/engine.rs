@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::contract::Class;
-use crate::cost::{self, CostModel, CostParameters, PieceShape, Trust};
+use crate::cost::{self, CostModel, CostParameters, PieceKind, PieceShape};
 use crate::error::{ConfigError, Refusal};
 use crate::event::{Event, Events};
 use crate::feedback::FeedbackConfig;
@@ -22,6 +22,7 @@ use crate::time::{Duration, Instant};
 use crate::usage::UsageClock;
 
 mod admit;
+mod ahead;
 mod changes;
 mod charging;
 mod classes;
@@ -29,15 +30,13 @@ mod guarantees;
 mod shaping;
 mod sole;
 
+use ahead::Ahead;
 use classes::Chosen;
 use guarantees::Guarantees;
 pub use shaping::BestEffort;
 pub(crate) use shaping::Direction;
 use shaping::Shaping;
 use sole::Sole;
-
-/// Work for so long is enough to have at a device: what a disk's queue or an elevator can choose from.
-const AHEAD: Duration = Duration::from_millis(200);
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -166,8 +165,8 @@ pub struct Engine {
     in_flight: u32,
     /// What they were debited, in ns.
     sent: u128,
-    /// Costs are learned from what comes back.
-    learns: bool,
+    /// How much that may be.
+    ahead: Ahead,
     sole: Sole,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
@@ -223,7 +222,7 @@ impl Engine {
         config.check().expect("the caller's bounds are in range");
         Self {
             between: policy.gives_turns(cost.trust()),
-            learns: cost.trust() == Trust::Learned,
+            ahead: Ahead::new(cost.trust()),
             policies: classes::policies(policy),
             cost,
             limits: config.limits,
@@ -269,6 +268,9 @@ impl Engine {
         }
         let rank = stream.lane_of(request.class);
         let idle = stream.queued == 0;
+        if let Some(bound) = stream.spec.contract.latency {
+            self.ahead.asked(self.now, request.stream, bound);
+        }
         stream.live += 1;
         stream.queued += 1;
         if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 1) {
@@ -490,6 +492,7 @@ impl Engine {
             }
             self.open_gates();
             self.shape();
+            self.ahead.passed(self.now, &self.streams);
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
@@ -498,12 +501,11 @@ impl Engine {
         }
     }
 
-    /// Whether the device has enough: as many pieces as it may have, or work for so long. More would
+    /// Whether the device has enough: as many pieces as it may have, or as much work. More would
     /// not make it faster, and whoever is next would wait for it.
     fn is_full(&self) -> bool {
-        let enough =
-            self.learns && self.limits.depth > 1 && self.sent >= u128::from(AHEAD.as_nanos());
-        self.in_flight >= self.limits.depth || (enough && self.in_flight > 0)
+        let work = self.limits.depth > 1 && self.in_flight > 0 && self.ahead.is_enough(self.sent);
+        self.in_flight >= self.limits.depth || work
     }
 
     /// Sends the next piece of a ready stream.
@@ -516,6 +518,7 @@ impl Engine {
         lane.bytes -= head.bytes;
         stream.pieces += 1;
         stream.debit(head.estimate, self.usage_clock.weight(self.now), self.now);
+        stream.lengths[PieceKind::of(&head.shape) as usize] = Some(head.bytes);
         if head.bytes > 0 {
             stream.last_end = Some(head.offset + head.bytes);
             stream.last_start = head.offset;

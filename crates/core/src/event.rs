@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use crate::claims::Ignored;
 use crate::contract::Contract;
+use crate::cost::PieceKind;
 use crate::error::ChangeError;
 use crate::request::{RequestId, StreamId};
 use crate::time::Duration;
@@ -48,6 +49,22 @@ pub enum Event {
     Cut(StreamId),
     /// A stream that was cut has its rank again.
     Restored(StreamId),
+    /// What a stream's pieces of a kind were learned to cost has moved beyond chance; told of each
+    /// stream every 10 s at most.
+    CostMoved {
+        /// Whose.
+        stream: StreamId,
+        /// Of which kind,
+        kind: PieceKind,
+        /// and length.
+        bytes: u64,
+        /// When that was told last; at first by the device's price list.
+        before: Duration,
+        /// Now.
+        now: Duration,
+        /// By the device's price list, if there is one.
+        listed: Option<Duration>,
+    },
 }
 
 /// Events not fetched yet; the oldest are dropped.

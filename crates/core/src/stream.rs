@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use crate::bucket::TokenBucket;
 use crate::contract::{Class, Contract, StreamSpec};
-use crate::cost::PieceShape;
+use crate::cost::{PieceKind, PieceShape};
 use crate::cycle::Cycle;
 use crate::engine::Direction;
 use crate::rank::{Gate, Lane, Lanes, Rank, Ranks};
@@ -107,6 +107,10 @@ pub(crate) struct Stream {
     pub(crate) usual: Option<Duration>,
     /// When a cost model that learns found out its price last.
     pub(crate) priced_at: Option<Instant>,
+    /// When it was told last that the price has moved.
+    pub(crate) moved_at: Option<Instant>,
+    /// Lengths of the last pieces of each kind that went out.
+    pub(crate) lengths: [Option<u64>; PieceKind::ALL.len()],
     accounts: Accounts,
 }
 
@@ -192,6 +196,8 @@ impl Stream {
             misses: 0,
             usual: None,
             priced_at: None,
+            moved_at: None,
+            lengths: [None; PieceKind::ALL.len()],
             accounts: Accounts::new(spec.contract, period, now),
         }
     }

@@ -58,6 +58,17 @@ pub struct FlashSpec {
     pub write_buffer_bytes: u64,
     /// How many operations it holds.
     pub queue_depth: u32,
+    /// What becomes of it, if anything does.
+    pub later: Option<Later>,
+}
+
+/// A drive that changes: worn, or throttled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Later {
+    /// From this on, on the device's own timeline,
+    pub after: Duration,
+    /// programming a page takes so long.
+    pub program: Duration,
 }
 
 /// Time that the firmware takes. It works on any number of operations at once.
@@ -249,9 +260,16 @@ impl Flash {
         let page = self.map.finish_page();
         let die = self.map.die_of(page);
         let moved = self.move_on_channel(from, die, self.spec.page_bytes);
-        let die = &mut self.dies[die];
-        die.until = moved.max(die.until) + self.spec.program;
-        die.until
+        let begin = moved.max(self.dies[die].until);
+        let until = begin + self.programming(begin);
+        self.dies[die].until = until;
+        until
+    }
+
+    /// What programming a page takes that begins then.
+    fn programming(&self, begin: Instant) -> Duration {
+        let later = self.spec.later.filter(|later| begin.since(Instant::ZERO) >= later.after);
+        later.map_or(self.spec.program, |later| later.program)
     }
 
     /// Pays for a page that the host has programmed: its part of collecting the emptiest line.
@@ -285,8 +303,9 @@ impl Flash {
         if last.is_some() {
             // Host and collection fill pages of their own.
             let page = self.map.finish_copy();
-            let die = &mut self.dies[self.map.die_of(page)];
-            die.until = copied.max(die.until) + self.spec.program;
+            let die = self.map.die_of(page);
+            let begin = copied.max(self.dies[die].until);
+            self.dies[die].until = begin + self.programming(begin);
         }
         if self.map.reclaim() {
             for die in &mut self.dies {

@@ -13,11 +13,13 @@ use disktime_sim::model::{Device, preset};
 use disktime_sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
 
+mod drift;
+
 pub(crate) const PAPER: Paper = Paper {
     id: "blackbox",
     title: "Black boxes: shares over learned costs",
     parameters,
-    experiments: &[FLASH, RAID],
+    experiments: &[FLASH, RAID, drift::DRIFT],
 };
 
 const FLASH: Experiment = Experiment {

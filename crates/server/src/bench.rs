@@ -1,8 +1,10 @@
 //! How fast the engine decides, on the clock that shards use.
 
+use std::collections::VecDeque;
+
 use disktime_core::{
-    Change, Config, Contract, Engine, Instant, Kind, Limits, Outcome, PieceId, Request, RequestId,
-    Share, StreamId, StreamSpec,
+    Change, Config, Contract, Duration, Engine, Instant, Kind, Limits, Outcome, PieceId, Request,
+    RequestId, Share, StreamId, StreamSpec,
 };
 
 use crate::clock;
@@ -67,6 +69,117 @@ fn measure(seconds: f64, mut call: impl FnMut()) -> f64 {
         if spent >= seconds * 1e9 {
             return spent / f64::from(calls);
         }
+    }
+}
+
+/// Pieces at the device where costs are learned.
+const DEEP: u32 = 32;
+/// Pieces of a window of 100 ms when windows are measured.
+const WINDOW_PIECES: u32 = 32;
+
+/// What a cost model takes of policy `disktime`'s time, with 32 pieces at the device.
+#[derive(Clone, Debug)]
+pub struct CostFigure {
+    /// The cost model's name.
+    pub cost_model: &'static str,
+    /// Virtual disks, each with a reservation, a weight and a backlog.
+    pub vdisks: u32,
+    /// CPU time in ns of an arrival, a dispatch and a completion.
+    pub ns_per_decision: f64,
+    /// CPU time in ns by which 32 decisions with a window's end among them are dearer than 32 without
+    /// one.
+    pub ns_per_window: f64,
+}
+
+/// Measures cost models `fixed` and `learned` with each number of virtual disks, for at least
+/// `seconds` of CPU time each, in virtual time: a decision takes a microsecond of it, or so much that
+/// a window ends after 32 of them. `progress` is told before each.
+///
+/// # Errors
+/// If the engine can't be made with so many virtual disks.
+pub fn costs(
+    vdisks: &[u32],
+    seconds: f64,
+    mut progress: impl FnMut(&str, u32),
+) -> Result<Vec<CostFigure>, Box<dyn std::error::Error>> {
+    let mut figures = Vec::new();
+    for vdisks in vdisks {
+        for cost_model in ["fixed", "learned"] {
+            progress(cost_model, *vdisks);
+            let each = |step| -> Result<f64, Box<dyn std::error::Error>> {
+                let mut load = DeepLoad::new(cost_model, *vdisks, step)?;
+                Ok(measure(seconds / 2.0, || load.decide()))
+            };
+            let ns_per_decision = each(Duration::from_micros(1))?;
+            let windows = each(Duration::from_nanos(100_000_000 / u64::from(WINDOW_PIECES)))?;
+            let ns_per_window = (windows - ns_per_decision) * f64::from(WINDOW_PIECES);
+            figures.push(CostFigure {
+                cost_model,
+                vdisks: *vdisks,
+                ns_per_decision,
+                ns_per_window,
+            });
+        }
+    }
+    Ok(figures)
+}
+
+/// A device that holds many pieces, in virtual time.
+struct DeepLoad {
+    engine: Engine,
+    now: Instant,
+    /// What a piece takes.
+    step: Duration,
+    /// At the device, the oldest first.
+    pieces: VecDeque<PieceId>,
+    next_offset: u64,
+}
+
+impl DeepLoad {
+    fn new(
+        cost_model: &'static str,
+        vdisks: u32,
+        step: Duration,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let limits = Limits {
+            depth: DEEP,
+            requests_max: vdisks * DEEP,
+            streams_max: vdisks,
+            ..Limits::default()
+        };
+        let mut engine = Engine::new(&Config { cost_model, limits, ..Config::default() })?;
+        let reserve = Share::from_ppm(Share::PARTS / vdisks).ok_or("a part of the whole")?;
+        for stream in 0..vdisks {
+            let contract = Contract { weight: 1 + stream % 100, ..Contract::reserving(reserve) };
+            let spec = StreamSpec { contract, ..StreamSpec::default() };
+            engine.handle_change(Instant::ZERO, Change::AddStream(StreamId(stream), spec))?;
+        }
+        for id in 0..vdisks * DEEP {
+            engine.handle_arrival(Instant::ZERO, request(id, id % vdisks, u64::from(id) << 20))?;
+        }
+        let pieces = VecDeque::new();
+        let mut load = Self { engine, now: Instant::ZERO, step, pieces, next_offset: 0 };
+        load.fill();
+        Ok(load)
+    }
+
+    /// The oldest piece comes back, its request is asked anew, and all goes out that may.
+    fn decide(&mut self) {
+        self.now = self.now + self.step;
+        let oldest = self.pieces.pop_front().expect("there always is one, by `fill`");
+        let done = self.engine.handle_completion(self.now, oldest, Outcome::Done);
+        let done = done.expect("requests go out whole");
+        self.next_offset += 1 << 20;
+        let next = request(done.request.0, done.stream.0, self.next_offset);
+        self.engine.handle_arrival(self.now, next).expect("its place has just become free");
+        self.fill();
+    }
+
+    fn fill(&mut self) {
+        while let Some(dispatch) = self.engine.poll_dispatch(self.now) {
+            self.pieces.push_back(dispatch.piece);
+        }
+        assert!(!self.pieces.is_empty(), "everyone has work, and nothing is at the device");
     }
 }
 
@@ -137,6 +250,14 @@ fn request(id: u32, stream: u32, offset: u64) -> Request {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn both_cost_models_are_measured_in_one_run() {
+        let figures = super::costs(&[1, 3], 0.0, |_, _| {}).unwrap();
+        let names: Vec<_> = figures.iter().map(|figure| figure.cost_model).collect();
+        assert_eq!(names, ["fixed", "learned", "fixed", "learned"]);
+        assert!(figures.iter().all(|figure| figure.ns_per_decision > 0.0));
+    }
+
     #[test]
     fn every_policy_is_measured() {
         let figures = super::sched(&[3], 0.0, |_, _| {}).unwrap();

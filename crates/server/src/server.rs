@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use disktime_core::StreamId;
-use disktime_core::cost::PriceList;
+use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -26,6 +28,9 @@ use crate::stats::{DeviceStats, VdiskStats};
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;
+
+/// How long a shard may take to say what it knows.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the daemon could not start.
 #[derive(Debug, thiserror::Error)]
@@ -284,6 +289,21 @@ impl Server {
         self.grounds.iter().map(Ground::anchor)
     }
 
+    /// What each virtual disk's pieces are taken to cost now, by kind, in the order of
+    /// [`vdisks`](Self::vdisks): of those kinds that it has sent, where the device's cost model knows.
+    /// Nothing of a device that does not answer within a second.
+    #[must_use]
+    pub fn estimates(&self) -> Vec<Vec<Estimate>> {
+        let (answers, devices) = (self.shards.iter().map(ask_estimates), &self.config.devices);
+        // All are asked before the first one is waited for.
+        let answers: Vec<_> = answers.collect();
+        let of_device = |(answer, device): (Receiver<Vec<Vec<Estimate>>>, &DeviceConfig)| {
+            let nothing = || vec![Vec::new(); device.vdisks.len()];
+            answer.recv_timeout(PATIENCE).unwrap_or_else(|_| nothing())
+        };
+        answers.into_iter().zip(devices).flat_map(of_device).collect()
+    }
+
     /// What came in over the socket for missed deadlines.
     #[must_use]
     pub fn reports(&self) -> &ReportStats {
@@ -346,6 +366,14 @@ impl Drop for Server {
             tracing::error!(%error, "a thread had failed");
         }
     }
+}
+
+/// Where the answer will come.
+fn ask_estimates(shard: &ShardHandle) -> Receiver<Vec<Vec<Estimate>>> {
+    let (answer, estimates) = crossbeam_channel::bounded(1);
+    // One that has no room for the question will not answer.
+    shard.try_tell(Message::Estimates(answer));
+    estimates
 }
 
 fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) -> ExportInfo {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
+use disktime_core::cost::Estimate;
 use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId};
 use disktime_model::Op;
 use disktime_model::tiered::Tier;
@@ -62,6 +63,9 @@ pub enum Message {
     Contracts(Vec<(StreamId, Contract)>),
     /// A client of a virtual disk, by place on the device, reports a missed deadline.
     Missed(StreamId),
+    /// Say what each virtual disk's pieces are taken to cost, by place on the device, where the
+    /// answer has room.
+    Estimates(Sender<Vec<Vec<Estimate>>>),
     /// Take no more requests, finish those taken, and end.
     Drain,
 }
@@ -311,6 +315,13 @@ impl Shard {
                 }
                 Message::Contracts(contracts) => self.set_contracts(&contracts),
                 Message::Missed(stream) => self.reported(stream),
+                Message::Estimates(answer) => {
+                    let streams = (0..).map(StreamId).take(self.vdisks.len());
+                    let estimates = streams.map(|stream| self.engine.estimates(stream));
+                    if answer.try_send(estimates.collect()).is_err() {
+                        tracing::debug!("nobody waits for estimates any more");
+                    }
+                }
                 Message::Drain => self.drain(),
             }
         }

@@ -5,9 +5,9 @@
 
 use disktime_core::feedback::TokenRate;
 use disktime_core::{
-    Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, IndexedHeap,
-    Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId, StreamSpec,
-    StreamView, cost, policy,
+    Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, Event,
+    IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId,
+    StreamSpec, StreamView, cost, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -32,6 +32,11 @@ pub struct Outcome {
     /// What the policy took requests to cost at the end of each window; empty unless it works that
     /// out itself.
     pub costs: Vec<cost::Costs>,
+    /// What each stream's pieces were taken to cost at the end, by kind; empty if the cost model
+    /// knows nothing of that.
+    pub estimates: Vec<Vec<cost::Estimate>>,
+    /// Costs that moved beyond chance, as the engine told of them, with the end of the window.
+    pub moves: Vec<(Instant, Event)>,
     /// When each stream's player missed.
     pub misses: Vec<Vec<Instant>>,
     /// R for what reads at the end of each window, in tokens per second; `None` for no limit.
@@ -136,6 +141,7 @@ struct World {
     checks: Checks,
     log: Option<(Instant, Instant)>,
     decisions: Vec<Decision>,
+    moves: Vec<(Instant, Event)>,
     steering: Option<Steering>,
 }
 
@@ -202,6 +208,7 @@ impl World {
             streams: plan.streams,
             log: plan.decisions,
             decisions: Vec::new(),
+            moves: Vec::new(),
             steering: None,
         };
         (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
@@ -226,10 +233,12 @@ impl World {
             self.change();
             depths.extend(self.steer());
             while self.metrics.ends() <= self.now {
+                self.hear();
                 self.metrics.close(&self.engine);
             }
         }
         while self.metrics.ends() <= self.end {
+            self.hear();
             self.metrics.close(&self.engine);
         }
         self.engine.assert_conserved();
@@ -240,6 +249,8 @@ impl World {
             stream.traffic.failure().map(|error| (StreamId(id), error.to_string()))
         };
         let failures = (0..).zip(&self.streams).filter_map(failed).collect();
+        let ids = (0..).map(StreamId).take(self.streams.len());
+        let estimates = ids.map(|id| self.engine.estimates(id)).collect();
         let names = self.streams.into_iter().map(|stream| stream.name).collect();
         let costs = std::mem::take(&mut self.metrics.costs);
         let best_effort = std::mem::take(&mut self.metrics.best_effort);
@@ -250,6 +261,8 @@ impl World {
             windows,
             window,
             costs,
+            estimates,
+            moves: self.moves,
             misses: self.misses,
             best_effort,
             violations,
@@ -257,6 +270,14 @@ impl World {
             decisions: self.decisions,
             requests,
         }
+    }
+
+    /// Takes what the engine has to tell; what else it tells shows in other figures.
+    fn hear(&mut self) {
+        let ends = self.metrics.ends();
+        let told = std::iter::from_fn(|| self.engine.poll_event());
+        let moved = told.filter(|event| matches!(event, Event::CostMoved { .. }));
+        self.moves.extend(moved.map(|event| (ends, event)));
     }
 
     /// When the next thing happens.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use disktime_server::bench::{SchedFigure, sched};
+use disktime_server::bench::{self, CostFigure, SchedFigure, sched};
 use serde::Serialize;
 
 use crate::table;
@@ -11,9 +11,11 @@ use crate::table;
 const EXAMPLES: &str = "\
 Examples:
   disktime bench sched
-  disktime bench sched --vdisks 10,1000 --seconds 2 --json";
+  disktime bench sched --vdisks 10,1000 --seconds 2 --json
+  disktime bench sched --costs";
 
-/// Decisions (arrival, dispatch, completion) per second of CPU time, for every policy.
+/// Decisions (arrival, dispatch, completion) per second of CPU time, for every policy; or what
+/// learning costs takes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
@@ -24,9 +26,20 @@ pub(super) struct Arguments {
     /// CPU seconds for each figure
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Measure cost models `fixed` and `learned` instead: policy `disktime`, 32 pieces at the device
+    #[arg(long)]
+    costs: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Serialize)]
+struct CostRow {
+    cost_model: &'static str,
+    vdisks: u32,
+    ns_per_decision: f64,
+    ns_per_window: f64,
 }
 
 #[derive(Serialize)]
@@ -48,7 +61,10 @@ impl From<SchedFigure> for SchedRow {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let Arguments { vdisks, seconds, json } = arguments;
+    let Arguments { vdisks, seconds, costs, json } = arguments;
+    if *costs {
+        return run_costs(vdisks, *seconds, *json);
+    }
     let progress =
         |policy: &str, vdisks| eprintln!("measuring {policy} with {vdisks} virtual disks");
     let figures = sched(vdisks, *seconds, progress).map_err(|error| anyhow!("{error}"))?;
@@ -64,6 +80,28 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let (decision, wake) =
             (format!("{:.0}", row.ns_per_decision), format!("{:.0}", row.ns_per_wake));
         table.add_row([row.policy.to_owned(), row.vdisks.to_string(), millions, decision, wake]);
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_costs(vdisks: &[u32], seconds: f64, json: bool) -> anyhow::Result<ExitCode> {
+    let progress =
+        |model: &str, vdisks| eprintln!("measuring costs `{model}` with {vdisks} virtual disks");
+    let figures = bench::costs(vdisks, seconds, progress).map_err(|error| anyhow!("{error}"))?;
+    let rows = figures.into_iter().map(|figure| {
+        let CostFigure { cost_model, vdisks, ns_per_decision, ns_per_window } = figure;
+        CostRow { cost_model, vdisks, ns_per_decision, ns_per_window }
+    });
+    let rows: Vec<CostRow> = rows.collect();
+    if json {
+        println!("{}", serde_json::to_string(&rows)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = table::new(&["costs", "virtual disks", "ns/decision", "ns/window"], 1..4);
+    for CostRow { cost_model, vdisks, ns_per_decision, ns_per_window } in rows {
+        let (decision, window) = (format!("{ns_per_decision:.0}"), format!("{ns_per_window:.0}"));
+        table.add_row([cost_model.to_owned(), vdisks.to_string(), decision, window]);
     }
     println!("{table}");
     Ok(ExitCode::SUCCESS)

@@ -134,6 +134,29 @@ fn nbdkit_is_a_device() {
     assert!(daemon.end("TERM").1);
 }
 
+/// A look at the device, and prices that are learned, take no write.
+#[test]
+fn an_export_that_is_read_only_is_looked_at_and_served() {
+    needs!("an_export_that_is_read_only_is_looked_at_and_served", "nbdkit");
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("box.sock");
+    let arguments = ["-r", "-f", "-U", socket.to_str().unwrap(), "memory", "64M"];
+    let _served = Served::start("nbdkit", &arguments, &socket);
+    let mut daemon = Daemon::start_configured(directory, BOXED);
+    let mut client = connect(&daemon, "first");
+    let mut data = vec![1; 4096];
+    client.read(65_536, &mut data).unwrap();
+    assert!(data.iter().all(|byte| *byte == 0));
+    assert!(client.write(0, &data, false).is_err());
+    daemon.signal("USR1");
+    // Had the look failed, it would have been told first.
+    let header = daemon.error_line();
+    assert!(header.contains("costs us"), "{header}");
+    let row = daemon.error_line();
+    assert!(row.contains("first") && row.contains("anchored"), "{row}");
+    assert!(daemon.end("TERM").1);
+}
+
 #[test]
 fn qemu_nbd_is_a_device() {
     needs!("qemu_nbd_is_a_device", "qemu-nbd", "nbdcopy", "qemu-io");

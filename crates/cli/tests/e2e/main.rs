@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 mod black_box;
+mod costs;
 mod device;
 mod durability;
 mod insulation;

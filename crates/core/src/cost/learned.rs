@@ -19,9 +19,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{
-    CostEntry, CostModel, CostParameters, Costs, PieceShape, Price, PriceList, SeenAlone, Trust,
+    Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, PieceKind, PieceShape,
+    Price, PriceList, SeenAlone, Trust,
 };
-use crate::request::{Kind, StreamId};
+use crate::request::StreamId;
 use crate::time::Duration;
 
 pub(super) const ENTRY: CostEntry = CostEntry {
@@ -32,13 +33,11 @@ pub(super) const ENTRY: CostEntry = CostEntry {
 };
 
 /// Reads and writes, sequential and random; flushes.
-const KINDS: usize = 5;
+const KINDS: usize = PieceKind::ALL.len();
 /// A factor of 1.
 const ONE: i128 = 1 << 16;
 /// A factor is at least 2^-10 and at most 2^24.
 const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
-/// A piece that starts fewer sectors than this from its predecessor is sequential (zygaria §3).
-const SEQUENTIAL_SECTORS: u64 = 100;
 /// The beginning of a stretch alone: the device still works for those before, or seeks back, or
 /// answers from its caches. It is over after the first of these at the earliest, and after the second
 /// in any case.
@@ -51,7 +50,13 @@ const PIECES: u32 = 4;
 const MEMORY: i128 = 8_000_000_000;
 /// Spreads are means over half as much again.
 const SPREAD: i128 = 250_000_000;
-/// No piece counts for longer.
+/// A kind's factor is told of once that many spans had such pieces, if it has moved by a quarter and by
+/// twice the usual spread.
+const TOLD: u32 = 8;
+const TOLD_BY: i128 = ONE / 4;
+/// A piece counts for no longer than this and than eight such pieces,
+const STALL: i128 = 100_000_000;
+/// nor than this.
 const LONG: i128 = 1_000_000_000_000;
 const MIB: i128 = 1 << 20;
 
@@ -70,6 +75,8 @@ const GUESS: PriceList = {
 
 struct Learned {
     list: [Price; KINDS],
+    /// Somebody has measured it.
+    anchored: bool,
     streams: Vec<Option<Known>>,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
@@ -93,12 +100,17 @@ struct Known {
     spread: i128,
     /// The mean error of the last few spans.
     drift: i128,
+    /// Spans of which each kind was an eighth or more.
+    spans: [u32; KINDS],
+    /// Factors as they were told last; 0 for those that nobody was told.
+    told: [i128; KINDS],
 }
 
 impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
-        Self { list, streams: Vec::new(), usual: [ONE; KINDS], mean: [0; KINDS], spans: 0 }
+        let (anchored, usual) = (parameters.anchor.is_some(), [ONE; KINDS]);
+        Self { list, anchored, streams: Vec::new(), usual, mean: [0; KINDS], spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -134,9 +146,13 @@ impl CostModel for Learned {
         if slot >= self.streams.len() {
             self.streams.resize(slot + 1, None);
         }
-        let known = self.streams[slot].get_or_insert_with(|| Known::new(self.usual));
-        known.took += i128::from(seen.took.as_nanos()).min(LONG);
-        known.reckoned[kind] += (listed * known.factors[kind] / ONE).clamp(1, LONG);
+        let told = if self.anchored { ONE } else { 0 };
+        let new = || Known { told: [told; KINDS], ..Known::new(self.usual) };
+        let known = self.streams[slot].get_or_insert_with(new);
+        let reckoned = (listed * known.factors[kind] / ONE).clamp(1, LONG);
+        // A device that stalls, or a clock that jumps, says nothing of costs.
+        known.took += i128::from(seen.took.as_nanos()).min(STALL.max(8 * reckoned)).min(LONG);
+        known.reckoned[kind] += reckoned;
         known.pieces += 1;
         // It ends with a number of pieces, not when one took long: that would choose what is seen. A
         // queue that picks what is near leaves the rest for later: it must have turned over.
@@ -157,6 +173,42 @@ impl CostModel for Learned {
         true
     }
 
+    fn certainty(&self, piece: &PieceShape) -> Option<Certainty> {
+        let kind = kind(piece);
+        let known = self.known(piece.stream);
+        let factor = known.map_or(&self.usual, |known| &known.factors)[kind];
+        let seen = known.filter(|known| known.spans[kind] > 0);
+        let basis = match (seen, self.anchored) {
+            (Some(_), _) => Basis::Learned,
+            (None, true) => Basis::Anchored,
+            (None, false) => Basis::Guessed,
+        };
+        let spread = seen.map(|known| u32::try_from(known.spread * 1000 / ONE).unwrap_or(u32::MAX));
+        let drift = i64::try_from((factor - ONE) * 1000 / ONE).unwrap_or(i64::MAX);
+        let drift_permille = self.anchored.then_some(drift);
+        Some(Certainty { basis, spread_permille: spread, drift_permille })
+    }
+
+    fn moved(&mut self, piece: &PieceShape) -> Option<Moved> {
+        let kind = kind(piece);
+        let listed = self.listed(piece, kind);
+        let known = self.streams.get_mut(piece.stream.0 as usize)?.as_mut()?;
+        if known.spans[kind] < TOLD {
+            return None;
+        }
+        let now = known.factors[kind];
+        let before = core::mem::replace(&mut known.told[kind], now);
+        let least = before.min(now);
+        if before == 0 || (now - before).abs() <= least * TOLD_BY.max(2 * known.spread) / ONE {
+            // Small steps add up.
+            known.told[kind] = if before == 0 { now } else { before };
+            return None;
+        }
+        let cost = |factor: i128| nanos(listed * factor / ONE);
+        let listed = self.anchored.then(|| cost(ONE));
+        Some(Moved { before: cost(before), now: cost(now), listed })
+    }
+
     fn forget(&mut self, stream: StreamId) {
         if let Some(known) = self.streams.get_mut(stream.0 as usize) {
             *known = None;
@@ -171,6 +223,7 @@ impl CostModel for Learned {
     /// What was learned by the old list is forgotten.
     fn anchor(&mut self, list: &PriceList) {
         self.list = prices(list);
+        self.anchored = true;
         self.streams.clear();
         self.usual = [ONE; KINDS];
     }
@@ -179,7 +232,8 @@ impl CostModel for Learned {
 impl Known {
     fn new(factors: [i128; KINDS]) -> Self {
         let (reckoned, pieces) = ([0; KINDS], 0);
-        Self { factors, took: 0, reckoned, pieces, weight: 0, spread: 0, drift: 0 }
+        let (spans, told) = ([0; KINDS], [0; KINDS]);
+        Self { factors, took: 0, reckoned, pieces, weight: 0, spread: 0, drift: 0, spans, told }
     }
 
     /// A span is over.
@@ -203,6 +257,9 @@ impl Known {
         }
         let error = error.abs().min(ONE);
         self.spread += (error - self.spread) * self.took.min(SPREAD) / (2 * SPREAD);
+        for (spans, part) in self.spans.iter_mut().zip(self.reckoned) {
+            *spans = spans.saturating_add(u32::from(part * 8 >= sum && part > 0));
+        }
         (self.took, self.pieces) = (0, 0);
     }
 }
@@ -212,16 +269,8 @@ fn prices(list: &PriceList) -> [Price; KINDS] {
     [sequential_read, random_read, sequential_write, random_write, random_write]
 }
 
-/// What kind of piece it is; what moves no data is like a sequential read.
 fn kind(piece: &PieceShape) -> usize {
-    let near = piece.distance_sectors.is_some_and(|sectors| sectors < SEQUENTIAL_SECTORS);
-    match (piece.kind, near) {
-        (Kind::Flush, _) => 4,
-        (Kind::Trim | Kind::Cache, _) | (Kind::Read, true) => 0,
-        (Kind::Read, false) => 1,
-        (Kind::Write | Kind::Zeroes, true) => 2,
-        (Kind::Write | Kind::Zeroes, false) => 3,
-    }
+    PieceKind::of(piece) as usize
 }
 
 fn nanos(nanos: i128) -> Duration {
@@ -231,6 +280,7 @@ fn nanos(nanos: i128) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Kind;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -348,6 +398,79 @@ mod tests {
         near(&mut model, read(0), ms(12), 50);
         model.anchor(&list);
         assert_eq!(model.estimate(&read(0)), Duration::from_micros(2), "what was measured counts");
+    }
+
+    fn flat(us: u64) -> PriceList {
+        let each = Price { each: Duration::from_micros(us), per_mib: Duration::ZERO };
+        let [sequential_read, random_read, sequential_write, random_write] = [each; 4];
+        PriceList { sequential_read, random_read, sequential_write, random_write }
+    }
+
+    #[test]
+    fn an_estimate_says_where_it_comes_from_and_how_sure_it_is() {
+        let mut model = model();
+        let none = |basis| Certainty { basis, spread_permille: None, drift_permille: None };
+        assert_eq!(model.certainty(&read(0)), Some(none(Basis::Guessed)));
+        model.anchor(&flat(1000));
+        let listed = Certainty { drift_permille: Some(0), ..none(Basis::Anchored) };
+        assert_eq!(model.certainty(&read(0)), Some(listed));
+        // Twice as dear as listed, give or take a half, in spells of spans.
+        for turn in 0..4000 {
+            see(&mut model, read(0), if turn % 2 == 0 { ms(1) } else { ms(3) }, 60);
+        }
+        let certainty = model.certainty(&read(0)).unwrap();
+        assert_eq!(certainty.basis, Basis::Learned);
+        let spread = certainty.spread_permille.unwrap();
+        assert!((300..=600).contains(&spread), "{spread}");
+        let drift = certainty.drift_permille.unwrap();
+        assert!((800..=1200).contains(&drift), "{drift}");
+        let write = model.certainty(&piece(0, Kind::Write, None)).unwrap();
+        assert_eq!((write.basis, write.spread_permille), (Basis::Anchored, None));
+    }
+
+    #[test]
+    fn a_cost_that_moves_beyond_chance_is_told_once_with_both_figures() {
+        let mut model = model();
+        // What was guessed was nobody's word.
+        see(&mut model, read(0), ms(5), 1000);
+        assert_eq!(model.moved(&read(0)), None);
+        see(&mut model, read(0), ms(10), 1000);
+        let Moved { before, now, listed } = model.moved(&read(0)).unwrap();
+        assert!(before.as_nanos().abs_diff(5_000_000) < 500_000, "{before:?}");
+        assert!(now.as_nanos().abs_diff(10_000_000) < 1_000_000, "{now:?}");
+        assert_eq!((listed, model.moved(&read(0))), (None, None));
+        // By a tenth: nothing.
+        see(&mut model, read(0), ms(11), 5000);
+        assert_eq!(model.moved(&read(0)), None);
+    }
+
+    /// A device ten times slower, or faster, than its price list.
+    #[test]
+    fn a_price_list_that_is_wrong_by_ten_is_told_and_corrected() {
+        for truth in [Duration::from_micros(100), ms(10)] {
+            let mut model = model();
+            model.anchor(&flat(1000));
+            let mut told = None;
+            for _ in 0..100_000 {
+                if see(&mut model, read(0), truth, 1) > 0 {
+                    told = told.or(model.moved(&read(0)));
+                }
+            }
+            let Moved { before, now, listed } = told.unwrap();
+            assert_eq!((before, listed), (MS, Some(MS)));
+            assert!(now.as_nanos().abs_diff(truth.as_nanos()) < truth.as_nanos() / 5, "{now:?}");
+            near(&mut model, read(0), truth, 50);
+        }
+    }
+
+    /// It was 5 h: the price of each piece for minutes after.
+    #[test]
+    fn a_clock_that_jumps_is_no_price() {
+        let mut model = model();
+        see(&mut model, read(0), MS, 5000);
+        see(&mut model, read(0), Duration::from_secs(5 * 3600), 1);
+        see(&mut model, read(0), MS, 1000);
+        near(&mut model, read(0), MS, 20);
     }
 
     #[test]

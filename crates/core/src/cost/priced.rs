@@ -5,7 +5,7 @@
 
 use alloc::boxed::Box;
 
-use super::{CostEntry, CostModel, CostParameters, PieceShape, Trust, fixed};
+use super::{Basis, Certainty, CostEntry, CostModel, CostParameters, PieceShape, Trust, fixed};
 use crate::time::Duration;
 
 const MIB: u128 = 1 << 20;
@@ -39,6 +39,10 @@ impl CostModel for Priced {
     fn trust(&self) -> Trust {
         Trust::Stated
     }
+
+    fn certainty(&self, _piece: &PieceShape) -> Option<Certainty> {
+        Some(Certainty { basis: Basis::Stated, spread_permille: None, drift_permille: None })
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +71,8 @@ mod tests {
         assert_eq!(model.estimate(&piece(2, 1 << 20)), Duration::from_micros(4010));
         assert_eq!(model.estimate(&piece(2, 4096)), Duration::from_nanos(25_625));
         assert_eq!(model.estimate(&piece(2, 0)), Duration::from_micros(10), "a flush");
+        let certainty = model.certainty(&piece(2, 0)).expect("it was told");
+        assert_eq!((certainty.basis, certainty.drift_permille), (Basis::Stated, None));
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Engine {
         self.departed += gone.counters.charged;
         self.guarantees.forget(id);
         self.sole.forget(id);
+        self.ahead.forget(id);
         self.cost.forget(id);
         if let Some(shaping) = &mut self.shaping {
             shaping.forget(self.now, id);
@@ -114,6 +115,10 @@ impl Engine {
         for (id, contract) in contracts {
             let stream = super::lookup(&mut self.streams, *id).expect("found above");
             stream.set_contract(*contract, period, now);
+            self.ahead.forget(*id);
+            if let Some(bound) = contract.latency.filter(|_| stream.live > 0) {
+                self.ahead.asked(now, *id, bound);
+            }
             if let Some(shaping) = &mut self.shaping {
                 shaping.declared(now, stream);
             }

@@ -1,10 +1,16 @@
 //! Who has the device to itself: then what its pieces take can be seen.
 
+use alloc::vec::Vec;
+
 use super::Engine;
-use crate::cost::SeenAlone;
+use crate::cost::{self, Estimate, Moved, PieceKind, PieceShape, SeenAlone};
+use crate::event::Event;
 use crate::pieces::Piece;
 use crate::request::StreamId;
 use crate::time::{Duration, Instant};
+
+/// That a stream's price has moved is told at most this often.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// The stream that sent the last piece, and since when only its pieces are at the device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,8 +56,7 @@ impl Engine {
             let seen = SeenAlone { piece: piece.shape, took, since, pieces, in_flight };
             self.sole.pieces = pieces.saturating_add(1);
             if self.cost.seen_alone(&seen) {
-                let stream = self.streams[piece.stream.0 as usize].as_mut();
-                stream.expect("streams outlive pieces").priced_at = Some(self.now);
+                self.priced(piece);
             }
         } else if let Some(last) = last {
             let stream =
@@ -63,5 +68,30 @@ impl Engine {
             }
         }
         between
+    }
+
+    /// A stream's price was found, or found anew. Tells if it has moved beyond chance, of each stream
+    /// now and then.
+    fn priced(&mut self, piece: &Piece) {
+        let stream = self.streams[piece.stream.0 as usize].as_mut();
+        let stream = stream.expect("streams outlive pieces");
+        stream.priced_at = Some(self.now);
+        if stream.moved_at.is_some_and(|at| self.now.since(at) < QUIET) {
+            return;
+        }
+        let PieceShape { bytes, .. } = piece.shape;
+        if let Some(Moved { before, now, listed }) = self.cost.moved(&piece.shape) {
+            stream.moved_at = Some(self.now);
+            let (stream, kind) = (piece.stream, PieceKind::of(&piece.shape));
+            self.events.push(Event::CostMoved { stream, kind, bytes, before, now, listed });
+        }
+    }
+
+    /// What each kind of a stream's pieces is taken to cost, of those that it has sent; nothing if
+    /// the cost model knows nothing of that.
+    pub fn estimates(&mut self, stream: StreamId) -> Vec<Estimate> {
+        let known = self.streams.get(stream.0 as usize).and_then(Option::as_ref);
+        let lengths = known.map(|known| known.lengths).unwrap_or_default();
+        cost::estimates(&mut *self.cost, stream, &lengths)
     }
 }

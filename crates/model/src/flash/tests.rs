@@ -25,6 +25,7 @@ fn spec() -> FlashSpec {
         },
         write_buffer_bytes: 64 << 10,
         queue_depth: 64,
+        later: None,
     }
 }
 
@@ -85,6 +86,23 @@ fn a_full_buffer_waits_for_the_dies() {
     let rate = (count * 4096) as f64 / client.now.since(Instant::ZERO).as_secs_f64();
     let programs = 4.0 * 16384.0 / 600e-6;
     assert!((0.9..=1.02).contains(&(rate / programs)), "{rate} of {programs}");
+}
+
+#[test]
+fn a_drive_that_is_worn_from_a_time_on_programs_more_slowly_from_then() {
+    let later = Some(Later { after: Duration::from_secs(1), program: Duration::from_micros(1200) });
+    let mut client = Client::new(FlashSpec { later, ..spec() });
+    let mut written = |until: u64| {
+        let (begin, mut count) = (client.now, 0_u64);
+        while client.now < Instant::ZERO + Duration::from_millis(until) {
+            client.run(Kind::Write, count % 4000 * 4096, 4096);
+            count += 1;
+        }
+        count as f64 / client.now.since(begin).as_secs_f64()
+    };
+    let before = written(1000);
+    let after = written(3000);
+    assert!((1.9..2.3).contains(&(before / after)), "{before} {after}");
 }
 
 #[test]

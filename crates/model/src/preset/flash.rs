@@ -33,6 +33,7 @@ pub fn flash_generic() -> FlashSpec {
         },
         write_buffer_bytes: 1 << 20,
         queue_depth: 1024,
+        later: None,
     }
 }
 
@@ -64,5 +65,6 @@ pub fn nvme_970pro() -> FlashSpec {
         },
         write_buffer_bytes: 1 << 20,
         queue_depth: 1024,
+        later: None,
     }
 }

@@ -53,6 +53,24 @@ impl Shard {
                     // As loud as the cut that it ends.
                     tracing::warn!(vdisk, "its rate is kept again");
                 }
+                Event::CostMoved { stream: StreamId(at), kind, bytes, before, now, listed } => {
+                    let vdisk = self.vdisks[at as usize].name.as_str();
+                    let [before, now] = [before, now].map(Duration::as_nanos);
+                    let (kind, listed) = (kind.name(), listed.map(Duration::as_nanos));
+                    let leaves = |listed: &u64| is_far(now, *listed) && !is_far(before, *listed);
+                    if let Some(listed) = listed.filter(leaves) {
+                        tracing::warn!(
+                            vdisk,
+                            kind,
+                            bytes,
+                            now,
+                            listed,
+                            "the device is not as its price list says; what it costs is learned (ns)"
+                        );
+                    } else {
+                        tracing::info!(vdisk, kind, bytes, now, before, "costs have changed (ns)");
+                    }
+                }
                 event => tracing::debug!(?event, "engine"),
             }
         }
@@ -108,9 +126,21 @@ impl Shard {
     }
 }
 
+/// Whether a cost is so far off the price list that the list is hardly of this device: by half or twice.
+fn is_far(now: u64, listed: u64) -> bool {
+    now / 2 >= listed || listed / 2 >= now
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_that_is_off_by_two_is_not_of_this_device() {
+        for (now, far) in [(1000, false), (1999, false), (2000, true), (501, false), (500, true)] {
+            assert_eq!(is_far(now, 1000), far, "{now}");
+        }
+    }
 
     #[test]
     fn many_misses_are_told_seldom_and_none_is_forgotten() {

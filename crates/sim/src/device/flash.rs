@@ -1,7 +1,7 @@
 //! A flash drive as a file describes it.
 
 use disktime_core::Duration;
-use disktime_model::flash::{Firmware, FlashSpec};
+use disktime_model::flash::{Firmware, FlashSpec, Later};
 use disktime_model::preset::Parameters;
 use serde::Deserialize;
 
@@ -32,6 +32,15 @@ pub struct FlashTable {
     firmware: Option<FirmwareTable>,
     write_buffer: Option<String>,
     queue_depth: Option<i64>,
+    later: Option<LaterTable>,
+}
+
+/// What becomes of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaterTable {
+    after: String,
+    program: String,
 }
 
 /// Whether a read waits for a program or an erase to end.
@@ -100,6 +109,13 @@ impl FlashTable {
         }
         if let Some(text) = &self.program {
             spec.program = place.time("program", text, SOME)?;
+        }
+        if let Some(LaterTable { after, program }) = &self.later {
+            let place = place.table("later");
+            spec.later = Some(Later {
+                after: place.time("after", after, Duration::ZERO)?,
+                program: place.time("program", program, SOME)?,
+            });
         }
         if let Some(text) = &self.erase {
             spec.erase = place.time("erase", text, Duration::ZERO)?;

@@ -38,6 +38,7 @@ pages_per_block = 4
 suspend = "never"
 firmware = { read = "10us", write = "5us" }
 write_buffer = "64KiB"
+later = { after = "5ms", program = "2ms" }
 "#;
 
 const RAID: &str = r#"
@@ -168,6 +169,8 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (FLASH, "\"64KiB\"", "\"8KiB\"", "write_buffer: 8192B; at least a page of 16384B"),
         (FLASH, "16MiB", "900TB", "capacity: 1125000000000000B with the spare; at most"),
         (FLASH, "\"10us\"", "\"10\"", "firmware.read: `10`; a time is a whole number and a unit"),
+        (FLASH, "\"5ms\"", "\"99h\"", "later.after: `99h`; 0 ns to 1h is needed"),
+        (FLASH, "\"2ms\"", "\"0ms\"", "later.program: `0ms`; 1 ns to 1h is needed"),
         (RAID, "64KiB", "0B", "chunk: `0B`; a multiple of 512B from 512B"),
         (RAID, "64KiB", "64GiB", "chunk: `64GiB`; 512B to the smallest member's 20"),
         (RAID, "deskstar-34gxp", "nodisk", "members[0].preset: `nodisk`; not known; there are: "),

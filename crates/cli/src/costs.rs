@@ -1,0 +1,68 @@
+//! What pieces are taken to cost, as tables and JSON show it.
+
+use comfy_table::Table;
+use disktime_papers::sim::core::cost::{Certainty, Estimate};
+use serde::Serialize;
+
+use crate::table;
+
+/// What a stream's pieces of one kind are taken to cost.
+#[derive(Serialize)]
+pub struct CostRow {
+    kind: &'static str,
+    /// Of a piece of that many bytes.
+    bytes: u64,
+    cost_ns: u64,
+    /// By how much what was seen differs from it on average; null before it was seen.
+    plus_minus_percent: Option<f64>,
+    /// How far it is above what the device's price list says; null without a list.
+    drift_percent: Option<f64>,
+    basis: &'static str,
+}
+
+impl From<&Estimate> for CostRow {
+    fn from(estimate: &Estimate) -> Self {
+        let Estimate { kind, bytes, cost, certainty } = *estimate;
+        let Certainty { basis, spread_permille, drift_permille } = certainty;
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let drift_percent = drift_permille.map(|permille| permille as f64 / 10.0);
+        Self {
+            kind: kind.name(),
+            bytes,
+            cost_ns: cost.as_nanos(),
+            plus_minus_percent: spread_permille.map(|permille| f64::from(permille) / 10.0),
+            drift_percent,
+            basis: basis.name(),
+        }
+    }
+}
+
+/// A line for each kind that each owner has sent; `None` if there is nothing to show.
+pub fn table<'a>(
+    owner: &str,
+    rows: impl IntoIterator<Item = (&'a str, &'a [CostRow])>,
+) -> Option<Table> {
+    let header = [owner, "kind", "bytes", "costs us", "± %", "drift %", "known"];
+    let mut table = table::new(&header, 2..6);
+    for (name, costs) in rows {
+        for CostRow { kind, bytes, cost_ns, plus_minus_percent, drift_percent, basis } in costs {
+            #[expect(clippy::cast_precision_loss, reason = "for display")]
+            let micros = *cost_ns as f64 / 1e3;
+            let percent = |value: Option<f64>, sign: bool| match value {
+                Some(value) if sign => format!("{value:+.1}"),
+                Some(value) => format!("{value:.1}"),
+                None => "-".to_owned(),
+            };
+            table.add_row([
+                name.to_owned(),
+                (*kind).to_owned(),
+                bytes.to_string(),
+                format!("{micros:.1}"),
+                percent(*plus_minus_percent, false),
+                percent(*drift_percent, true),
+                (*basis).to_owned(),
+            ]);
+        }
+    }
+    (table.row_count() > 0).then_some(table)
+}

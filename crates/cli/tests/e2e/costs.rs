@@ -1,0 +1,76 @@
+//! What pieces cost, as a running daemon and a simulation show it.
+
+use std::path::Path;
+use std::process::Command;
+
+use disktime_client::{Connection, Uri};
+
+use crate::support::{DISKS, Daemon, run};
+
+/// Nothing was sent, then reads of 4 KiB; `mem` is at depth 1 and learns nothing.
+#[test]
+fn a_daemon_that_is_asked_shows_what_it_knows_of_costs() {
+    let mut daemon = Daemon::start(DISKS);
+    daemon.signal("USR1");
+    let said = daemon.error_line();
+    assert!(said.contains("no costs are known"), "{said}");
+    for disk in ["mem", "file"] {
+        let mut client = Connection::open(&daemon.uri(disk).parse::<Uri>().unwrap()).unwrap();
+        let mut data = vec![0; 4096];
+        (0..20).for_each(|at| client.read(at * 65_536, &mut data).unwrap());
+    }
+    daemon.signal("USR1");
+    let header = daemon.error_line();
+    assert!(header.contains("costs us") && header.contains("drift %"), "{header}");
+    let row = daemon.error_line();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words[..3], ["file", "random-read", "4096"], "{row}");
+    assert!(words[3].parse::<f64>().unwrap() > 0.0, "{row}");
+    assert!(daemon.end("TERM").1);
+}
+
+#[test]
+fn a_simulation_shows_what_was_learned() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("flash.toml");
+    let text = r#"
+[scenario]
+duration = "5s"
+[device]
+queue_depth = 32
+[device.model]
+kind = "flash"
+capacity = "8GiB"
+channels = 2
+dies_per_channel = 2
+later = { after = "3s", program = "1200us" }
+[[stream]]
+name = "reads"
+reserve = "30%"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "1GiB" }, sizes = "64KiB" }
+pace = { closed = { outstanding = 16 } }
+[[stream]]
+name = "writes"
+reserve = "70%"
+[[stream.phases]]
+spec = { pattern = "random", extent = { end = "1GiB" }, sizes = "64KiB", reads = "0%" }
+pace = { closed = { outstanding = 16 } }
+"#;
+    std::fs::write(&path, text).unwrap();
+    let sim = |arguments: &[&str], path: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        run(command.args(["sim", "run"]).arg(path).args(arguments))
+    };
+    let runs: serde_json::Value = serde_json::from_str(&sim(&["--json"], &path)).unwrap();
+    for (stream, kind) in [(0, "random-read"), (1, "random-write")] {
+        let costs = runs[0]["streams"][stream]["costs"].as_array().unwrap();
+        assert_eq!(costs.len(), 1, "{costs:?}");
+        assert_eq!((&costs[0]["kind"], &costs[0]["basis"]), (&kind.into(), &"learned".into()));
+        assert!(costs[0]["cost_ns"].as_u64().unwrap() > 1000, "{costs:?}");
+        assert!(costs[0]["plus_minus_percent"].is_number(), "{costs:?}");
+        assert!(costs[0]["drift_percent"].is_null(), "no profile, no drift: {costs:?}");
+    }
+    let text = sim(&[], &path);
+    assert!(text.contains("drift %") && text.contains("random-write"), "{text}");
+}

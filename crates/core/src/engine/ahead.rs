@@ -1,0 +1,102 @@
+//! How much work may be at the device at once.
+//!
+//! Enough for its best throughput: what a queue or an elevator can choose from. Not so much that a
+//! latency bound can't be kept: what is there already is in the way of whoever comes.
+//!
+//! Does not know: in which order a device does what it has; hence only a part of a bound.
+
+use crate::cost::Trust;
+use crate::heap::IndexedHeap;
+use crate::request::StreamId;
+use crate::stream::Stream;
+use crate::time::{Duration, Instant};
+
+/// Work for so long is enough for a disk's queue or an elevator to choose from.
+const AHEAD: Duration = Duration::from_millis(200);
+/// Of the tightest bound of those who want to run so much may be at the device: one part in this. The
+/// rest is for what goes out before a request's turn comes, for itself, and for a device that lets
+/// others go first.
+const PART: u128 = 4;
+/// Who had work within this wants to run: its next request must not find the device full.
+const WANTS: Duration = Duration::from_secs(1);
+
+/// What may be at the device.
+pub(super) struct Ahead {
+    trust: Trust,
+    /// Streams with a latency bound that want to run, by their bound in ns,
+    bounds: IndexedHeap,
+    /// and by when to look whether they still do.
+    looks: IndexedHeap,
+}
+
+impl Ahead {
+    pub(super) fn new(trust: Trust) -> Self {
+        Self { trust, bounds: IndexedHeap::default(), looks: IndexedHeap::default() }
+    }
+
+    /// A stream with a bound has work.
+    pub(super) fn asked(&mut self, now: Instant, id: StreamId, bound: Duration) {
+        self.bounds.set(id.0, bound.as_tokens());
+        self.looks.set(id.0, (now + WANTS).as_nanos().cast_signed());
+    }
+
+    pub(super) fn forget(&mut self, id: StreamId) {
+        self.bounds.remove(id.0);
+        self.looks.remove(id.0);
+    }
+
+    /// Time has passed: who had no work for long does not count.
+    pub(super) fn passed(&mut self, now: Instant, streams: &[Option<Stream>]) {
+        let nanos = |at: Instant| at.as_nanos().cast_signed();
+        let (due, next) = (nanos(now), nanos(now + WANTS));
+        while let Some((_, id)) = self.looks.peek().filter(|(at, _)| *at <= due) {
+            let stream = streams.get(id as usize).and_then(Option::as_ref);
+            if stream.is_some_and(|stream| stream.live > 0) && next > due {
+                self.looks.set(id, next);
+            } else {
+                self.forget(StreamId(id));
+            }
+        }
+    }
+
+    /// Whether that much is enough, in ns. Costs that don't compare say nothing of time.
+    pub(super) fn is_enough(&self, sent: u128) -> bool {
+        let bound = self.bounds.peek().map(|(bound, _)| u128::from(bound.unsigned_abs()) / PART);
+        let learned = (self.trust == Trust::Learned).then_some(u128::from(AHEAD.as_nanos()));
+        let most = bound.filter(|_| self.trust != Trust::None).into_iter().chain(learned).min();
+        most.is_some_and(|most| sent >= most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u128 = 1_000_000;
+
+    #[test]
+    fn the_tightest_bound_of_those_who_want_to_run_counts() {
+        let mut ahead = Ahead::new(Trust::Learned);
+        assert!(!ahead.is_enough(199 * MS) && ahead.is_enough(200 * MS));
+        let second = |count| Instant::ZERO + Duration::from_secs(count);
+        ahead.asked(second(0), StreamId(1), Duration::from_millis(40));
+        ahead.asked(second(0), StreamId(2), Duration::from_secs(4));
+        assert!(!ahead.is_enough(9 * MS) && ahead.is_enough(10 * MS));
+        ahead.forget(StreamId(1));
+        assert!(!ahead.is_enough(199 * MS) && ahead.is_enough(200 * MS));
+        ahead.asked(second(0), StreamId(1), Duration::from_millis(40));
+        ahead.passed(second(1), &[]);
+        assert!(!ahead.is_enough(199 * MS), "who is gone for a second does not want to run");
+    }
+
+    #[test]
+    fn only_costs_that_compare_count() {
+        for (trust, enough) in [(Trust::None, false), (Trust::Stated, true), (Trust::Learned, true)]
+        {
+            let mut ahead = Ahead::new(trust);
+            assert_eq!(ahead.is_enough(u128::MAX), trust == Trust::Learned);
+            ahead.asked(Instant::ZERO, StreamId(0), Duration::from_millis(40));
+            assert_eq!(ahead.is_enough(10 * MS), enough);
+        }
+    }
+}
