@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::contract::Contract;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
@@ -73,8 +73,6 @@ impl Policy for Proportional {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.order.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
     }
@@ -98,11 +96,5 @@ impl Policy for Proportional {
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.order.set(stream, None);
         *self.tag(stream) = 0;
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

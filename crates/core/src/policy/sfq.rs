@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::contract::Contract;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
@@ -101,8 +101,6 @@ impl Policy for Sfq {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
         let Some((_, id)) = self.order.first() else { return Pick::Nothing };
         let head = streams.get(id).and_then(StreamView::head);
@@ -142,11 +140,5 @@ impl Policy for Sfq {
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.order.set(stream, None);
         *self.tag(stream) = 0;
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }
