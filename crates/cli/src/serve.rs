@@ -33,6 +33,8 @@ A configuration:
                                       #   \"nbd://HOST:PORT/EXPORT\"   (also: connections)
                                       #   \"nbd+unix:///EXPORT?socket=PATH\"
   emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
+  feedback = \"adaptive\"              # misses shape best effort; also: feedback_token, feedback_min,
+                                      #   and feedback_rate of \"fixed\"
   profile = \"disk.json\"               # from `disktime device profile`; promises and goals need one
 
   [[vdisk]]
