@@ -218,5 +218,4 @@ impl Policy for Argon {
         self.last = self.last.filter(|last| *last != stream);
         *self.piece(stream) = Mean::default();
     }
-
-    /// The engine knows until when it holds.}
+}

@@ -356,5 +356,4 @@ impl Policy for Bfq {
         *self.habits(stream) = Habits::default();
         self.turn = self.turn.filter(|turn| turn.stream != stream);
     }
-
-    /// The engine knows until when it holds.}
+}
