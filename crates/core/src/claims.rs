@@ -379,7 +379,9 @@ mod tests {
     fn a_rest_says_nothing_of_the_rate_however_often_it_is_looked_at() {
         let mut player = Player::new();
         player.plays(0, 300);
-        (1..10).for_each(|half| drop(player.claim.look(at(half * 500), player.served)));
+        for half in 1..10 {
+            player.claim.look(at(half * 500), player.served);
+        }
         player.plays(5_000, 5_300);
         player.claim.look(at(5_300), player.served);
         let lag = player.hurries(5_300, 5_800, 20_000).lag;
