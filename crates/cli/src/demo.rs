@@ -30,8 +30,8 @@ Examples:
 
 Exits with 0 if each virtual disk got its reserved share of disk time within 2 points and, over 10s or
 longer, did what that share of its speed alone is: 97 % of it, of less than 30 % reserved 90 %. In the
-scene `recorder`, if every camera got its rate in every cycle; in `video`, if no data were late after
-the first 5 s in which misses were reported.";
+scene `recorder`, if every camera got its rate in every cycle; in `video`, if data were late at most
+three times, all in the first 5 s in which misses were reported.";
 
 /// What is shown.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -28,13 +28,15 @@ A configuration:
 
   [[device]]
   name = \"disk\"
-  back_end = \"file:/srv/disktime\"     # a directory, an image, a block device; or one of
+  back_end = \"file:/srv/disktime/\"    # a directory, an image, a block device; or one of
                                       #   \"memory\"
                                       #   \"raid0:/dev/sdx,/dev/sdy\"   (also: chunk)
                                       #   \"tiered:/dev/nvme0n1,/dev/sdx\"   (fast, slow; also: promotion)
                                       #   \"nbd://HOST:PORT/EXPORT\"   (also: connections)
                                       #   \"nbd+unix:///EXPORT?socket=PATH\"
   emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
+  feedback = \"adaptive\"              # misses shape best effort; also: feedback_token, feedback_min,
+                                      #   and feedback_rate of \"fixed\"
   profile = \"disk.json\"               # from `disktime device profile`; promises and goals need one
 
   [[vdisk]]

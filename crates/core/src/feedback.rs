@@ -239,7 +239,8 @@ pub struct Standing {
 pub trait Controller: Send {
     /// A report counts.
     fn missed(&mut self, now: Instant, pipe: Pipe) -> Option<TokenRate>;
-    /// A refill has passed; called while R has an effect.
+    /// A refill has passed, or, if it clears the way, who was behind has caught up; called while R has
+    /// an effect.
     fn refilled(&mut self, now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate>;
     /// A stream for which R was cut is done with soft real time: `part` is what the cuts for it came
     /// to, `others` what those for others did.
@@ -263,8 +264,8 @@ pub struct FeedbackEntry {
     pub doc: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// What reports bring is a loan: who has not had enough soon after them pays it back. Where a
-    /// controller does not clear the way for who reports, that would be too much to ask.
+    /// It clears the way for who reports. So what reports bring is a loan: who has not had enough soon
+    /// after them pays it back, which would be too much to ask under the others.
     pub lends: bool,
     /// Makes one; `None` for no filter at all.
     pub build: Option<Build>,

@@ -89,8 +89,8 @@ pub trait Policy: Send {
     /// A request joined the stream's queue; its place is `stream.queued()`, from 1.
     fn arrived(&mut self, now: Instant, stream: StreamView<'_>, request: &Request);
     /// A request left the stream's queue: all of it went out, or it was cancelled. Another call
-    /// with the view follows.
-    fn left(&mut self, now: Instant, stream: StreamId, request: RequestId);
+    /// with the view follows, which is all that most policies need.
+    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
     /// There is room at the device: who goes? Must name a ready stream if there is one, or hold.
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick;
     /// A piece went out; the view shows what is next.
@@ -102,9 +102,11 @@ pub trait Policy: Send {
     /// The stream is gone; its id may come back for another.
     fn removed(&mut self, now: Instant, stream: StreamId);
     /// The time named by [`poll_timeout`](Self::poll_timeout) has come.
-    fn timeout(&mut self, now: Instant);
+    fn timeout(&mut self, _now: Instant) {}
     /// When the policy wants [`timeout`](Self::timeout), if at all.
-    fn poll_timeout(&self) -> Option<Instant>;
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
     /// Whether it gives the device to one stream at a time where that is worth it, so that the time
     /// between completions tells what pieces cost. Asked once, and told what costs are worth.
     fn gives_turns(&mut self, _costs: Trust) -> bool {

@@ -5,7 +5,7 @@ mod rig;
 use std::collections::BTreeSet;
 
 use disktime_core::policy::{Pick, PieceDone, Policy};
-use disktime_core::{Change, Instant, Request, RequestId, StreamId, StreamView, Streams};
+use disktime_core::{Change, Instant, Request, StreamId, StreamView, Streams};
 use rig::{MS, Rig, at, contract};
 
 /// Waits for more of stream 0 for a while after each of its pieces; else the lowest id goes.
@@ -49,8 +49,6 @@ impl Policy for Anticipation {
         self.ready.first().map_or(Pick::Nothing, |id| Pick::Stream(StreamId(*id)))
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.place(stream);
     }
@@ -69,13 +67,6 @@ impl Policy for Anticipation {
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.ready.remove(&stream.0);
         self.until = None;
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    /// The engine knows until when it holds.
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }
 

@@ -136,16 +136,6 @@ fn blackbox_flash_misses_nothing_but_first_percentiles_by_a_hundredth() {
     }
 }
 
-/// `mdn_adaptive` is known to fail: only its totals, and by less than 1 % of some 17 MB/s.
-#[test]
-fn mdn_adaptive_misses_nothing_but_totals_and_these_by_little() {
-    let report = report("mdn-adaptive", 1);
-    for check in report.checks.iter().filter(|check| !check.pass()) {
-        let total = check.name.ends_with("total above the better published method, MB/s");
-        assert!(total && check.measured > -0.17, "{check:?}");
-    }
-}
-
 /// The published estimator's bias: a random stream that should have 70 % of two disks has more, since
 /// the ratio of its two costs comes out too low.
 #[test]

@@ -303,6 +303,7 @@ impl Ground {
             limits,
             headroom: device.headroom,
             cost: CostParameters { anchor: self.anchor, ..CostParameters::default() },
+            nominal_iops: device.nominal_iops,
             feedback: device.feedback,
             ..disktime_core::Config::default()
         };

@@ -89,6 +89,7 @@ struct General {
     feedback: Option<String>,
     feedback_token: Option<String>,
     feedback_min: Option<u32>,
+    feedback_rate: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -159,6 +160,13 @@ impl General {
         }
         config.rate_min = self.feedback_min.unwrap_or(config.rate_min);
         config.check().map_err(|error| ("feedback_min", error.to_string()))?;
+        match (config.controller, self.feedback_rate) {
+            ("fixed", Some(rate)) => config.rate_start = rate,
+            ("fixed", None) => return Err(("feedback", "`fixed` needs a `feedback_rate`".into())),
+            (_, Some(_)) => return Err(("feedback_rate", "only `fixed` has a rate".into())),
+            _ => {}
+        }
+        config.check().map_err(|error| ("feedback_rate", error.to_string()))?;
         Ok(config)
     }
 }

@@ -76,6 +76,28 @@ fn each_error_names_file_key_and_what_is_allowed() {
         ("\"20s\"", "\"20\"", "s.toml: "),
         ("deskstar-34gxp", "deskstar", "s.toml: device.preset: `deskstar`; not known; there are: "),
         ("seeds = [1, 2]", "seeds = []", "scenario.seeds: none"),
+        ("seeds", "feedback = \"kind\"\nseeds", "scenario.feedback: feedback `kind` is not known"),
+        (
+            "seeds",
+            "feedback_token = \"byte\"\nseeds",
+            "scenario.feedback_token: `byte` is no token",
+        ),
+        (
+            "seeds",
+            "feedback_min = 0\nseeds",
+            "scenario.feedback_min: feedback.rate_min = 0: it must",
+        ),
+        (
+            "seeds",
+            "feedback = \"fixed\"\nseeds",
+            "scenario.feedback: `fixed` needs a `feedback_rate`",
+        ),
+        ("seeds", "feedback_rate = 50\nseeds", "scenario.feedback_rate: only `fixed` has a rate"),
+        (
+            "seeds",
+            "feedback = \"fixed\"\nfeedback_rate = 9\nseeds",
+            "scenario.feedback_rate: feedback.rate_start = 9: it must be 10 to 1000000",
+        ),
         ("stream = \"sequential\"", "stream = \"nobody\"", "`nobody` is no stream's name"),
         ("base = \"9GiB\"", "base = \"12GiB\"", "stream random: extent: base + end is"),
     ] {

@@ -13,6 +13,7 @@ use disktime_papers::insulation::{
 };
 use disktime_papers::page::File;
 use disktime_papers::sim::core::policy::{self, PolicyEntry};
+use serde::Serialize;
 
 use crate::paper::machine;
 use crate::{BadInput, table};
@@ -79,7 +80,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let rows = insulation::run(&policies, &cells, settings, |progress| ticker.tell(progress));
     eprintln!("{} rows in {:.0} s", rows.len(), ticker.begun.elapsed().as_secs_f64());
     if let Some(dir) = &arguments.out {
-        write(dir, &rows, arguments.command())?;
+        let origin = Origin { command: arguments.command(), machine: machine() };
+        write(dir, insulation::files(&rows, &origin), "insulation.json", &rows)?;
     }
     if arguments.json {
         println!("{}", serde_json::to_string(&rows)?);
@@ -147,11 +149,10 @@ fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {
     })
 }
 
-fn write(dir: &Path, rows: &[Row], command: String) -> anyhow::Result<()> {
-    let origin = Origin { command, machine: machine() };
-    let json = serde_json::to_string_pretty(rows)? + "\n";
-    let json = File { name: "insulation.json".to_owned(), text: json };
-    for File { name, text } in insulation::files(rows, &origin).into_iter().chain([json]) {
+/// Writes a page with its drawing, and the rows under that name.
+fn write(dir: &Path, page: [File; 2], json: &str, rows: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(rows)? + "\n";
+    for File { name, text } in page.into_iter().chain([File { name: json.to_owned(), text }]) {
         let path = dir.join(name);
         std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }

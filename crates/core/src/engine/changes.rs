@@ -189,7 +189,7 @@ impl Engine {
     fn no_client(&mut self, id: StreamId) -> Result<(), ChangeError> {
         self.find(id)?;
         if let Some(shaping) = &mut self.shaping {
-            shaping.ended(self.now, id);
+            shaping.left(self.now, id);
         }
         Ok(())
     }

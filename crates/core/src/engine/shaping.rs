@@ -95,6 +95,8 @@ pub(super) struct Shaping {
     report_interval: Duration,
     anti_cheat: bool,
     lends: bool,
+    /// The controller clears the way, and looks as soon as that has been enough.
+    clears: bool,
     ways: [Way; Direction::COUNT],
     /// Soft real-time streams.
     claims: BTreeMap<StreamId, Claim>,
@@ -137,6 +139,7 @@ impl Shaping {
             report_interval: config.report_interval,
             anti_cheat: config.anti_cheat,
             lends: config.anti_cheat && entry.lends,
+            clears: entry.lends,
             ways: [way(), way()],
             claims: BTreeMap::new(),
             look_at: None,
@@ -259,9 +262,18 @@ impl Shaping {
 
     /// A soft real-time stream's first request has arrived, or its last one is over.
     pub(super) fn turned(&mut self, now: Instant, stream: &Stream) {
-        if let Some(claim) = self.claims.get_mut(&stream.id) {
-            claim.turned(now, stream.live == 0, served(stream));
+        let Some(claim) = self.claims.get_mut(&stream.id) else { return };
+        if claim.turned(now, stream.live == 0, served(stream)) && self.clears {
+            self.look_at = self.look_at.map(|at| at.min(now));
         }
+    }
+
+    /// A stream has no client any more.
+    pub(super) fn left(&mut self, now: Instant, id: StreamId) {
+        if let Some(claim) = self.claims.get_mut(&id) {
+            claim.left();
+        }
+        self.ended(now, id);
     }
 
     /// A stream is soft real-time from now on, or not.
@@ -290,7 +302,7 @@ impl Shaping {
     }
 
     /// What was cut for it comes back.
-    pub(super) fn ended(&mut self, now: Instant, id: StreamId) {
+    fn ended(&mut self, now: Instant, id: StreamId) {
         for index in 0..Direction::COUNT {
             let way = &mut self.ways[index];
             let Some(part) = way.parts.remove(&id) else { continue };

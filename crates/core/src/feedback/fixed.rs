@@ -7,7 +7,7 @@ use crate::time::Instant;
 
 pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
     name: "fixed",
-    doc: "best effort is shaped to `rate_start`, whatever is reported",
+    doc: "best effort is shaped to a stated rate, whatever is reported",
     source: "mdn, section 6, figure 2",
     lends: false,
     build: Some(|_| Box::new(Fixed)),

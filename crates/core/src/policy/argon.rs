@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use super::round_robin::Ring;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
@@ -142,8 +142,6 @@ impl Policy for Argon {
         self.place(stream);
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         if let Some(turn) = self.turn {
             match self.goes_on(turn, now, streams) {
@@ -219,12 +217,5 @@ impl Policy for Argon {
         self.turn = self.turn.filter(|turn| turn.stream != stream);
         self.last = self.last.filter(|last| *last != stream);
         *self.piece(stream) = Mean::default();
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    /// The engine knows until when it holds.
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

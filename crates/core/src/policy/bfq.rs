@@ -26,7 +26,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{Head, StreamView, Streams};
 use crate::time::{Duration, Instant};
 
@@ -302,8 +302,6 @@ impl Policy for Bfq {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         if let Some(turn) = self.turn {
             let Some(stream) = streams.get(turn.stream) else { return Pick::Nothing };
@@ -357,12 +355,5 @@ impl Policy for Bfq {
         self.turns.remove(stream);
         *self.habits(stream) = Habits::default();
         self.turn = self.turn.filter(|turn| turn.stream != stream);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    /// The engine knows until when it holds.
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use super::edf::{Order, deadline_of};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::contract::Class;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
@@ -106,8 +106,6 @@ impl Policy for Cello {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let interval = now.as_nanos() / INTERVAL.as_nanos();
         if interval > self.interval {
@@ -150,11 +148,5 @@ impl Policy for Cello {
         for order in &mut self.classes {
             order.set(stream, None);
         }
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

@@ -162,10 +162,4 @@ impl Policy for Deadline {
     fn changed(&mut self, _now: Instant, _stream: StreamView<'_>) {}
 
     fn removed(&mut self, _now: Instant, _stream: StreamId) {}
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
 }

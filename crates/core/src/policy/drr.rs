@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
@@ -124,8 +124,6 @@ impl Policy for Drr {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
         let mut in_vain = 0;
         while let Some(id) = self.ring.front().copied() {
@@ -178,11 +176,5 @@ impl Policy for Drr {
         *self.account(stream) = Account::default();
         self.granted &= self.ring.front() != Some(&stream);
         self.ring.retain(|id| *id != stream);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

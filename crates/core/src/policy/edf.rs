@@ -12,7 +12,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{Head, StreamView, Streams};
 use crate::time::Instant;
 
@@ -107,8 +107,6 @@ impl Policy for Ranked {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.order.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
     }
@@ -127,11 +125,5 @@ impl Policy for Ranked {
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.order.set(stream, None);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

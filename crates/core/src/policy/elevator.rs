@@ -111,10 +111,4 @@ impl Policy for Elevator {
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.streams.remove(&stream);
     }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
 }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::heap::IndexedHeap;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
@@ -43,8 +43,6 @@ impl Policy for Fifo {
         self.0.peek().map_or(Pick::Nothing, |(_, id)| Pick::Stream(StreamId(id)))
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.place(stream);
     }
@@ -59,11 +57,5 @@ impl Policy for Fifo {
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.0.remove(stream.0);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

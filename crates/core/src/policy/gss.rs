@@ -17,7 +17,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
@@ -83,8 +83,6 @@ impl Policy for Gss {
         self.place(stream);
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
         // Whoever is not ready when the sweep reaches it has had its turn.
         while self.sweep.pop_if(|id| !streams.get(*id).is_some_and(StreamView::ready)).is_some() {}
@@ -110,11 +108,5 @@ impl Policy for Gss {
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.groups[group_of(stream)].remove(&stream);
         self.sweep.retain(|id| *id != stream);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

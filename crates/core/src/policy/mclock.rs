@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::contract::Contract;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::share::Share;
 use crate::stream::{Head, StreamView, Streams};
 use crate::time::Instant;
@@ -180,8 +180,6 @@ impl Policy for MClock {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         self.note_weight_min();
         let now = Tag::from(now.as_nanos());
@@ -228,11 +226,5 @@ impl Policy for MClock {
         self.weighted.set(stream, None);
         *self.tags(stream) = Tags::default();
         self.last = self.last.filter(|last| last.stream != stream);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

@@ -8,12 +8,11 @@
 //! Nothing about time: whose pieces are dear is paid for by whose are cheap. A pick is O(log n).
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use super::edf::Order;
+use super::sfq::{Tag, Tags};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::contract::Contract;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
@@ -25,84 +24,39 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     keeps_reservations: false,
     reorders: false,
     holds: false,
-    build: || Box::new(Proportional::new()),
+    build: || Box::new(Proportional(Tags::new())),
 };
 
 /// A piece of a stream of weight 1; 2^128 of them never go out.
 const PIECE: Tag = Contract::WEIGHT_MAX as Tag * 1_000_000;
 
-type Tag = u128;
-
-struct Proportional {
-    /// Ready streams by the start tag of their next piece.
-    order: Order<Tag>,
-    /// Each stream's last finish tag; its next start tag while it is ready.
-    tags: Vec<Tag>,
-    virtual_time: Tag,
-}
-
-impl Proportional {
-    const fn new() -> Self {
-        Self { order: Order::new(), tags: Vec::new(), virtual_time: 0 }
-    }
-
-    fn tag(&mut self, id: StreamId) -> &mut Tag {
-        let slot = id.0 as usize;
-        if slot >= self.tags.len() {
-            self.tags.resize(slot + 1, 0);
-        }
-        &mut self.tags[slot]
-    }
-
-    fn place(&mut self, stream: StreamView<'_>) {
-        let (id, now) = (stream.id(), self.virtual_time);
-        let returns = stream.ready() && !self.order.contains(id);
-        let tag = self.tag(id);
-        if returns {
-            *tag = now.max(*tag);
-        }
-        let tag = *tag;
-        self.order.set(id, stream.ready().then_some(tag));
-    }
-}
+struct Proportional(Tags);
 
 impl Policy for Proportional {
     fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
         if stream.queued() == 1 {
-            self.place(stream);
+            self.0.place(stream);
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
-        self.order.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
+        self.0.order.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
     }
 
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
-        let tag = self.tag(stream.id());
-        let start = *tag;
-        *tag = start + PIECE / Tag::from(stream.contract().weight);
-        self.virtual_time = start.max(self.virtual_time);
-        self.place(stream);
+        self.0.goes(stream.id(), PIECE / Tag::from(stream.contract().weight));
+        self.0.place(stream);
     }
 
     fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
-        self.place(stream);
+        self.0.place(stream);
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
+        self.0.place(stream);
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
-        self.order.set(stream, None);
-        *self.tag(stream) = 0;
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.0.remove(stream);
     }
 }

@@ -215,8 +215,6 @@ impl Policy for QBox {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         let Some((_, id)) = self.deadlines.first() else { return Pick::Nothing };
         self.picked = self.get(id).and_then(|account| account.head).map(|sort| (id, sort));
@@ -261,12 +259,6 @@ impl Policy for QBox {
             *account = None;
         }
         self.work_out_rates();
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     fn costs(&self) -> Option<Costs> {

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::served::AtDevice;
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
@@ -139,8 +139,6 @@ impl Policy for Reward {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.ready.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
     }
@@ -182,11 +180,5 @@ impl Policy for Reward {
         if let Some(served) = &mut self.served {
             served.forget(stream);
         }
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

@@ -127,10 +127,4 @@ impl Policy for RoundRobin {
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.ring.remove(stream);
     }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
 }

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 
 use super::edf::{Order, deadline_of};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
 
@@ -68,8 +68,6 @@ impl Policy for ScanEdf {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
         while let Some((key, id)) = self.next() {
             let truth = streams.get(id).and_then(key_of);
@@ -98,11 +96,5 @@ impl Policy for ScanEdf {
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.order.set(stream, None);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

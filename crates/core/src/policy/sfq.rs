@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::contract::Contract;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::stream::{StreamView, Streams};
 use crate::time::{Duration, Instant};
 
@@ -40,14 +40,58 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 /// Virtual time: ns of disk time at the largest weight; 128 bits hold 10^18 years of the smallest.
-type Tag = u128;
+pub(super) type Tag = u128;
+
+/// Streams by their tags, whatever a piece costs.
+pub(super) struct Tags {
+    /// Ready streams by the start tag of their next piece.
+    pub(super) order: Order<Tag>,
+    /// Each stream's last finish tag; its next start tag while it is ready.
+    finish: Vec<Tag>,
+    pub(super) virtual_time: Tag,
+}
+
+impl Tags {
+    pub(super) const fn new() -> Self {
+        Self { order: Order::new(), finish: Vec::new(), virtual_time: 0 }
+    }
+
+    fn finish(&mut self, id: StreamId) -> &mut Tag {
+        let slot = id.0 as usize;
+        if slot >= self.finish.len() {
+            self.finish.resize(slot + 1, 0);
+        }
+        &mut self.finish[slot]
+    }
+
+    pub(super) fn place(&mut self, stream: StreamView<'_>) {
+        let (id, now) = (stream.id(), self.virtual_time);
+        let returns = stream.ready() && !self.order.contains(id);
+        let tag = self.finish(id);
+        if returns {
+            *tag = now.max(*tag);
+        }
+        let tag = *tag;
+        self.order.set(id, stream.ready().then_some(tag));
+    }
+
+    /// A piece that costs that goes out; answers its finish tag.
+    pub(super) fn goes(&mut self, id: StreamId, cost: Tag) -> Tag {
+        let tag = self.finish(id);
+        let start = *tag;
+        *tag = start + cost;
+        self.virtual_time = start.max(self.virtual_time);
+        start + cost
+    }
+
+    pub(super) fn remove(&mut self, id: StreamId) {
+        self.order.set(id, None);
+        *self.finish(id) = 0;
+    }
+}
 
 struct Sfq {
-    /// Ready streams by the start tag of their next piece.
-    order: Order<Tag>,
-    /// Each stream's last finish tag; its next start tag while it is ready.
-    tags: Vec<Tag>,
-    virtual_time: Tag,
+    tags: Tags,
     /// The largest finish tag of what went out.
     finish_max: Tag,
     /// Pieces at the device.
@@ -64,47 +108,19 @@ fn span(stream: StreamView<'_>, time: Duration) -> Tag {
 
 impl Sfq {
     const fn new() -> Self {
-        Self {
-            order: Order::new(),
-            tags: Vec::new(),
-            virtual_time: 0,
-            finish_max: 0,
-            out: 0,
-            picked: None,
-        }
-    }
-
-    fn tag(&mut self, id: StreamId) -> &mut Tag {
-        let slot = id.0 as usize;
-        if slot >= self.tags.len() {
-            self.tags.resize(slot + 1, 0);
-        }
-        &mut self.tags[slot]
-    }
-
-    fn place(&mut self, stream: StreamView<'_>) {
-        let (id, now) = (stream.id(), self.virtual_time);
-        let returns = stream.ready() && !self.order.contains(id);
-        let tag = self.tag(id);
-        if returns {
-            *tag = now.max(*tag);
-        }
-        let tag = *tag;
-        self.order.set(id, stream.ready().then_some(tag));
+        Self { tags: Tags::new(), finish_max: 0, out: 0, picked: None }
     }
 }
 
 impl Policy for Sfq {
     fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
         if stream.queued() == 1 {
-            self.place(stream);
+            self.tags.place(stream);
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
-        let Some((_, id)) = self.order.first() else { return Pick::Nothing };
+        let Some((_, id)) = self.tags.order.first() else { return Pick::Nothing };
         let head = streams.get(id).and_then(StreamView::head);
         self.picked = head.map(|head| (id, head.estimate));
         Pick::Stream(id)
@@ -113,40 +129,31 @@ impl Policy for Sfq {
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.out += 1;
         if let Some((id, estimate)) = self.picked.take().filter(|(id, _)| *id == stream.id()) {
-            let start = *self.tag(id);
-            let finish = start + span(stream, estimate);
-            *self.tag(id) = finish;
-            self.virtual_time = start.max(self.virtual_time);
+            let finish = self.tags.goes(id, span(stream, estimate));
             self.finish_max = finish.max(self.finish_max);
         }
-        self.place(stream);
+        self.tags.place(stream);
     }
 
     fn completed(&mut self, _now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
         self.out -= 1;
         let (more, less) = (span(stream, piece.charge), span(stream, piece.estimate));
-        let now = self.virtual_time;
-        let finish = (*self.tag(stream.id()) + more).saturating_sub(less).max(now);
-        *self.tag(stream.id()) = finish;
-        self.finish_max = self.finish_max.max(finish);
-        self.place(stream);
-        if self.out == 0 && self.order.is_empty() {
-            self.virtual_time = self.virtual_time.max(self.finish_max);
+        let now = self.tags.virtual_time;
+        let finish = self.tags.finish(stream.id());
+        *finish = (*finish + more).saturating_sub(less).max(now);
+        let finish = *finish;
+        self.finish_max = finish.max(self.finish_max);
+        self.tags.place(stream);
+        if self.out == 0 && self.tags.order.is_empty() {
+            self.tags.virtual_time = now.max(self.finish_max);
         }
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
+        self.tags.place(stream);
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
-        self.order.set(stream, None);
-        *self.tag(stream) = 0;
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.tags.remove(stream);
     }
 }

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use super::reward::Reward;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::heap::IndexedHeap;
-use crate::request::{Request, RequestId, StreamId};
+use crate::request::{Request, StreamId};
 use crate::share::Share;
 use crate::stream::{StreamView, Streams};
 use crate::time::Instant;
@@ -105,8 +105,6 @@ impl Policy for Zygaria {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn dispatched(&mut self, now: Instant, stream: StreamView<'_>) {
         if let Some(reward) = &mut self.reward {
             reward.dispatched(now, stream);
@@ -135,11 +133,5 @@ impl Policy for Zygaria {
         self.changed = self.changed.filter(|changed| *changed != stream);
         self.deadlines.remove(stream.0);
         self.usage.remove(stream.0);
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use disktime_core::feedback::{self, FeedbackConfig, Token};
+use disktime_core::policy::{self, Currency, PolicyEntry};
 use disktime_core::{Config as Engine, Duration, Share};
 use disktime_model::preset;
 use serde::Deserialize;
@@ -19,6 +20,10 @@ const MEMORY_MAX: u64 = 1 << 40;
 
 /// The shortest and the longest that a horizon may be.
 const HORIZONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+/// What a device may be taken for, in requests per second; the core's bounds.
+const NOMINAL_IOPS: RangeInclusive<u32> = 1..=1_000_000_000;
+/// The controller that has a rate of its own.
+const FIXED: &str = "fixed";
 /// The cost model that goes on from what a quick profile has found.
 const LEARNER: &str = "learned";
 /// Connections to one server.
@@ -42,6 +47,8 @@ pub struct DeviceConfig {
     pub profile: Option<PathBuf>,
     /// A name in the core's registry of policies.
     pub policy: String,
+    /// Requests per second that the whole device is taken for, by policies that count requests.
+    pub nominal_iops: u32,
     /// A name in the core's registry of cost models.
     pub cost_model: String,
     /// The longest swing of a stream's service about its due, for policies that have horizons; else
@@ -111,7 +118,8 @@ impl DeviceConfig {
         let files = (self.back_end.clone(), self.profile.clone());
         let looks = (self.quick_profile, self.queue_depth);
         let shares = (self.headroom, self.promotion);
-        (files, emulate, names, self.horizon, self.feedback, looks, shares)
+        let orders = (self.horizon, self.nominal_iops, self.feedback);
+        (files, emulate, names, orders, looks, shares)
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -158,11 +166,13 @@ pub(super) struct DeviceTable {
     profile: Option<PathBuf>,
     policy: Option<String>,
     slack: Option<String>,
+    nominal_iops: Option<u32>,
     cost_model: Option<String>,
     horizon: Option<String>,
     feedback: Option<String>,
     feedback_token: Option<String>,
     feedback_min: Option<u32>,
+    feedback_rate: Option<u32>,
     queue_depth: Option<u32>,
     headroom: Option<String>,
     quick_profile: Option<bool>,
@@ -182,10 +192,11 @@ impl DeviceTable {
             return Err(value(&key("promotion"), text, why.to_owned()));
         }
         let policy = self.policy.clone().unwrap_or_else(|| Engine::default().policy.to_owned());
-        if disktime_core::policy::find(&policy).is_none() {
+        let entry = policy::find(&policy).ok_or_else(|| {
             let error = disktime_core::ConfigError::UnknownPolicy(policy.clone());
-            return Err(value(&key("policy"), &policy, error.to_string()));
-        }
+            value(&key("policy"), &policy, error.to_string())
+        })?;
+        let nominal_iops = self.check_nominal_iops(entry)?;
         let policy = match self.slack.as_deref() {
             None => policy,
             Some(text) => {
@@ -230,6 +241,7 @@ impl DeviceTable {
             promotion,
             profile: self.profile.clone(),
             policy,
+            nominal_iops,
             cost_model,
             horizon,
             feedback: self.check_feedback()?,
@@ -237,6 +249,27 @@ impl DeviceTable {
             headroom,
             vdisks: Vec::new(),
         })
+    }
+
+    /// What a policy that counts requests takes the device for.
+    fn check_nominal_iops(&self, policy: &PolicyEntry) -> Result<u32, ConfigError> {
+        let Some(count) = self.nominal_iops else { return Ok(Engine::default().nominal_iops) };
+        let key = format!("device {}: nominal_iops", self.name);
+        let bad = |why| Err(value(&key, &count.to_string(), why));
+        let counts = |entry: &&PolicyEntry| entry.currency == Currency::Requests;
+        if !counts(&policy) {
+            let counting = policy::REGISTRY.iter().filter(counts);
+            let counting = counting.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+            let name = policy.name;
+            return bad(format!(
+                "policy {name} counts disk time, only {counting} count requests: leave it out"
+            ));
+        }
+        if !NOMINAL_IOPS.contains(&count) {
+            let (min, max) = (NOMINAL_IOPS.start(), NOMINAL_IOPS.end());
+            return bad(format!("a device does {min} to {max} requests a second"));
+        }
+        Ok(count)
     }
 
     /// The controller, with the keys that mean nothing without one.
@@ -269,6 +302,20 @@ impl DeviceTable {
             if !shapes {
                 return Err(bad(needs()));
             }
+        }
+        if let Some(rate) = self.feedback_rate {
+            let bad = |why| value(&key("feedback_rate"), &rate.to_string(), why);
+            if config.controller != FIXED {
+                let why = "only controller `fixed` has a rate, the others find it: leave it out";
+                return Err(bad(why.to_owned()));
+            }
+            config.rate_start = rate;
+            config.check().map_err(|error| {
+                bad(format!("{error}; `feedback_min` is the least that can be stated"))
+            })?;
+        } else if config.controller == FIXED {
+            let why = "state `feedback_rate`, in tokens per second: it does nothing without";
+            return Err(value(&key("feedback"), FIXED, why.to_owned()));
         }
         Ok(config)
     }

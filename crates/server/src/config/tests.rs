@@ -155,6 +155,32 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
             "feedback_min = \"0\": feedback.rate_min = 0: it must be 1 to 10000",
         ),
         ("headroom = \"5%\"", "feedback_min = 5", "only a `feedback` controller has it"),
+        (
+            "headroom = \"5%\"",
+            "feedback = \"fixed\"",
+            "feedback = \"fixed\": state `feedback_rate`, in tokens per second",
+        ),
+        (
+            "headroom = \"5%\"",
+            "feedback = \"adaptive\"\nfeedback_rate = 50",
+            "feedback_rate = \"50\": only controller `fixed` has a rate",
+        ),
+        ("headroom = \"5%\"", "feedback_rate = 50", "only controller `fixed` has a rate"),
+        (
+            "headroom = \"5%\"",
+            "feedback = \"fixed\"\nfeedback_min = 20\nfeedback_rate = 19",
+            "feedback_rate = \"19\": feedback.rate_start = 19: it must be 20 to 1000000; `feedback_min`",
+        ),
+        (
+            "headroom = \"5%\"",
+            "nominal_iops = 90",
+            "nominal_iops = \"90\": policy disktime counts disk time, only zygaria-iops, mclock",
+        ),
+        (
+            "headroom = \"5%\"",
+            "policy = \"mclock\"\nnominal_iops = 0",
+            "nominal_iops = \"0\": a device does 1 to 1000000000 requests a second",
+        ),
         ("headroom = \"5%\"", "queue_depth = 2", "this device takes 1 to 1"),
         ("weight = 300", "zone = \"middle\"", "zone = \"middle\": a zone is `outer`"),
         ("emulate = \"deskstar-34gxp\"", "", "zone = \"inner\": device disk has no start and end"),
@@ -183,6 +209,23 @@ fn a_controller_says_how_it_shapes() {
     let (controller, token, rate_min) = ("adaptive", Token::Data, 25);
     let expected = FeedbackConfig { controller, token, rate_min, ..FeedbackConfig::default() };
     assert_eq!(config.devices[0].feedback, expected);
+    let keys = "feedback = \"fixed\"\nfeedback_rate = 50";
+    let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
+    let (controller, rate_start) = ("fixed", 50);
+    let expected = FeedbackConfig { controller, rate_start, ..FeedbackConfig::default() };
+    assert_eq!(config.devices[0].feedback, expected);
+}
+
+#[test]
+fn a_policy_that_counts_requests_is_told_how_many_there_are() {
+    let device = |keys: &str| {
+        let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
+        config.devices[0].clone()
+    };
+    let usual = device("policy = \"zygaria-iops\"");
+    let told = device("policy = \"zygaria-iops\"\nnominal_iops = 90");
+    assert_eq!((usual.nominal_iops, told.nominal_iops), (60, 90));
+    assert!(usual.settings() != told.settings(), "it takes a restart");
 }
 
 #[test]

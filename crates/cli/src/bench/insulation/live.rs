@@ -10,7 +10,6 @@ use disktime_papers::insulation::live::{
     self, Contender, LiveDevice, LiveMiss, LiveRow, LiveSettings, Scene, World,
 };
 use disktime_papers::insulation::{Cell, OWN, Origin};
-use disktime_papers::page::File;
 use disktime_papers::sim::core::policy::PolicyEntry;
 use disktime_server::config::parse_size;
 
@@ -123,7 +122,8 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
     }
     eprintln!("{} rows in {:.0} s", rows.len(), world.now().as_secs_f64());
     if let Some(dir) = asked.out {
-        write(dir, &rows, options.command(asked))?;
+        let origin = Origin { command: options.command(asked), machine: hardware() };
+        super::write(dir, live::live_files(&rows, &origin), "insulation-live.json", &rows)?;
     }
     if asked.json {
         println!("{}", serde_json::to_string(&rows)?);
@@ -264,18 +264,6 @@ fn emulated(cells: &[Cell]) -> Result<Vec<Scene>, BadInput> {
         Scene::emulated(cell).map_err(|error| BadInput(format!("--live --cell `{cell}`: {error}")))
     };
     cells.into_iter().map(scene).collect()
-}
-
-fn write(dir: &Path, rows: &[LiveRow], command: String) -> anyhow::Result<()> {
-    let origin = Origin { command, machine: hardware() };
-    let json = serde_json::to_string_pretty(rows)? + "\n";
-    let json = File { name: "insulation-live.json".to_owned(), text: json };
-    for File { name, text } in live::live_files(rows, &origin).into_iter().chain([json]) {
-        let path = dir.join(name);
-        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-    }
-    eprintln!("wrote {}", dir.display());
-    Ok(())
 }
 
 fn print_rows(rows: &[LiveRow]) {
