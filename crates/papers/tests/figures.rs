@@ -82,6 +82,8 @@ figures! {
     qbox_4_7 "qbox-4.7",
     blackbox_flash "blackbox-flash",
     blackbox_raid "blackbox-raid",
+    blackbox_parity "blackbox-parity",
+    blackbox_cached "blackbox-cached",
 }
 
 /// `zygaria_11` is known to fail: what it misses must stay all that it misses.
