@@ -41,6 +41,11 @@ pub trait CostModel: Send {
     fn seen_alone(&mut self, _seen: &SeenAlone) -> bool {
         false
     }
+    /// What a write takes in the long run, as fast as it reaches the medium and not its cache, if that
+    /// is known: from a price list, or what its stream's writes are seen to take.
+    fn long_run(&self, _piece: &PieceShape) -> Option<Duration> {
+        None
+    }
     /// What requests are taken to cost, of the streams seen, if it learns that.
     fn costs(&self) -> Option<Costs> {
         None

@@ -28,6 +28,7 @@ mod classes;
 mod guarantees;
 mod shaping;
 mod sole;
+mod written;
 
 use classes::Chosen;
 use guarantees::Guarantees;
@@ -35,6 +36,8 @@ pub use shaping::BestEffort;
 pub(crate) use shaping::Direction;
 use shaping::Shaping;
 use sole::Sole;
+use written::Written;
+pub(crate) use written::Wrote;
 
 /// Work for so long is enough to have at a device: what a disk's queue or an elevator can choose from.
 const AHEAD: Duration = Duration::from_millis(200);
@@ -169,6 +172,7 @@ pub struct Engine {
     /// Costs are learned from what comes back.
     learns: bool,
     sole: Sole,
+    written: Written,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
     guarantees: Guarantees,
@@ -185,6 +189,8 @@ pub struct Engine {
     by_class: [Duration; Rank::COUNT],
     /// What streams that were removed had been charged.
     departed: Duration,
+    /// Of what streams paid for each other, what those that were removed leave one-sided, in ns.
+    departed_passed: i128,
     /// Requests for streams that do not exist.
     refused_unknown: u64,
     events: Events,
@@ -237,6 +243,7 @@ impl Engine {
             in_flight: 0,
             sent: 0,
             sole: Sole::default(),
+            written: Written::default(),
             ready: [0; Rank::COUNT],
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
@@ -247,6 +254,7 @@ impl Engine {
             dearest: Duration::ZERO,
             by_class: [Duration::ZERO; Rank::COUNT],
             departed: Duration::ZERO,
+            departed_passed: 0,
             refused_unknown: 0,
             events: Events::default(),
         }
@@ -311,8 +319,8 @@ impl Engine {
         let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
         self.in_flight -= 1;
         self.sent -= u128::from(piece.estimate.as_nanos());
-        let between = self.learn(&piece);
-        let charge = self.settle(&piece);
+        let (between, owed) = self.learn(&piece);
+        let charge = self.settle(&piece, owed);
         let completion = self.finish(&piece, outcome);
         self.refresh(piece.stream);
         let done = PieceDone {

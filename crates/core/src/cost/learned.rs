@@ -70,6 +70,8 @@ const GUESS: PriceList = {
 
 struct Learned {
     list: [Price; KINDS],
+    /// The list was measured, not guessed.
+    anchored: bool,
     streams: Vec<Option<Known>>,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
@@ -98,7 +100,9 @@ struct Known {
 impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
-        Self { list, streams: Vec::new(), usual: [ONE; KINDS], mean: [0; KINDS], spans: 0 }
+        let anchored = parameters.anchor.is_some();
+        let (streams, usual, mean) = (Vec::new(), [ONE; KINDS], [0; KINDS]);
+        Self { list, anchored, streams, usual, mean, spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -157,6 +161,15 @@ impl CostModel for Learned {
         true
     }
 
+    /// The list's price, if it was measured, unless more was seen: less may be a cache's.
+    fn long_run(&self, piece: &PieceShape) -> Option<Duration> {
+        let kind = kind(piece);
+        let listed = self.listed(piece, kind);
+        let seen = self.known(piece.stream).filter(|known| known.weight > 0);
+        let seen = seen.map(|known| listed * known.factors[kind] / ONE);
+        seen.max(self.anchored.then_some(listed)).map(nanos)
+    }
+
     fn forget(&mut self, stream: StreamId) {
         if let Some(known) = self.streams.get_mut(stream.0 as usize) {
             *known = None;
@@ -171,6 +184,7 @@ impl CostModel for Learned {
     /// What was learned by the old list is forgotten.
     fn anchor(&mut self, list: &PriceList) {
         self.list = prices(list);
+        self.anchored = true;
         self.streams.clear();
         self.usual = [ONE; KINDS];
     }

@@ -16,9 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 fn measure(seed: u64) -> Sample {
     let raid = |level, name| {
-        move |seed| -> Box<dyn Device> {
-            Box::new(preset::parity(level, name, 4, 64 << 10, seed))
-        }
+        move |seed| -> Box<dyn Device> { Box::new(preset::parity(level, name, 4, 64 << 10, seed)) }
     };
     let (five, four) = (raid(Level::Five, "deskstar-34gxp"), raid(Level::Four, "deskstar-34gxp"));
     let deep = raid(Level::Five, "nearline-7200");
@@ -30,10 +28,7 @@ fn measure(seed: u64) -> Sample {
     };
     let writes = |outstanding| {
         let small = load("random 4 KiB writes", 50, Pattern::Random, 4, outstanding);
-        [
-            load("random 4 KiB", 50, Pattern::Random, 4, outstanding),
-            Load { reads: false, ..small },
-        ]
+        [load("random 4 KiB", 50, Pattern::Random, 4, outstanding), Load { reads: false, ..small }]
     };
     let (reads, writes, many) = (reads(8), writes(8), writes(16));
     let case = |name, device, depth, loads| Case {
