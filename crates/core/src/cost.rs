@@ -81,6 +81,8 @@ pub struct SeenAlone {
     pub pieces: u32,
     /// Its pieces that were at the device, this one included.
     pub in_flight: u32,
+    /// How long the device may be busy with what it had before.
+    pub settling: Duration,
 }
 
 /// What requests cost the device, as worked out while it runs.

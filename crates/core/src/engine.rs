@@ -16,6 +16,7 @@ use crate::policy::{self, Currency, Pick, PieceDone, Policy};
 use crate::rank::{Gate, Rank};
 use crate::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 use crate::requests::{RequestTable, State};
+use crate::settling::Settling;
 use crate::share::Share;
 use crate::stream::{Head, Stream, StreamView};
 use crate::time::{Duration, Instant};
@@ -173,6 +174,7 @@ pub struct Engine {
     learns: bool,
     sole: Sole,
     written: Written,
+    settling: Settling,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
     guarantees: Guarantees,
@@ -244,6 +246,7 @@ impl Engine {
             sent: 0,
             sole: Sole::default(),
             written: Written::default(),
+            settling: Settling::default(),
             ready: [0; Rank::COUNT],
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
@@ -319,6 +322,8 @@ impl Engine {
         let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
         self.in_flight -= 1;
         self.sent -= u128::from(piece.estimate.as_nanos());
+        let response = self.now.since(piece.dispatched_at);
+        self.settling.seen(self.now, response);
         let (between, owed) = self.learn(&piece);
         let charge = self.settle(&piece, owed);
         let completion = self.finish(&piece, outcome);
@@ -329,7 +334,8 @@ impl Engine {
             charge,
             modelled: piece.modelled,
             between,
-            response: self.now.since(piece.dispatched_at),
+            response,
+            settling: self.settling.time(),
         };
         let stream =
             self.streams[piece.stream.0 as usize].as_ref().expect("streams outlive pieces");

@@ -128,15 +128,6 @@ fn qbox_16_misses_nothing_but_constant_totals() {
     );
 }
 
-/// `blackbox_flash` is known to fail: in two first percentiles, by little.
-#[test]
-fn blackbox_flash_misses_nothing_but_first_percentiles_by_a_hundredth() {
-    for check in report("blackbox-flash", 1).checks.iter().filter(|check| !check.pass()) {
-        let percentile = check.name.ends_with("random 4 KiB, insulation, first percentile of 10 s");
-        assert!(percentile && check.measured > 0.88, "{check:?}");
-    }
-}
-
 /// `mdn_adaptive` is known to fail: only its totals, and by less than 1 % of some 17 MB/s.
 #[test]
 fn mdn_adaptive_misses_nothing_but_totals_and_these_by_little() {

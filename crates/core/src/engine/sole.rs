@@ -51,7 +51,8 @@ impl Engine {
             let took = self.now.since(self.ledger.last_completion().max(released).max(since));
             let took = Duration::from_nanos(took.as_nanos().saturating_sub(others.as_nanos()));
             let (since, in_flight) = (self.now.since(since), self.in_flight + 1);
-            let seen = SeenAlone { piece: piece.shape, took, since, pieces, in_flight };
+            let (piece, settling) = (piece.shape, self.settling.time());
+            let seen = SeenAlone { piece, took, since, pieces, in_flight, settling };
             self.sole.pieces = pieces.saturating_add(1);
             if self.cost.seen_alone(&seen) {
                 let stream = self.streams[piece.stream.0 as usize].as_mut();

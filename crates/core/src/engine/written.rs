@@ -6,13 +6,12 @@
 //! - A flush is for its asker's own writes, unless others have written more since the last one: then
 //!   each of them pays his part of the time it took, by what his writes are reckoned to take. With
 //!   nothing written since the last one it is its asker's.
-//! - A write that took less than it does in the long run *owes* the rest. While somebody owes, what
-//!   others' pieces take longer than their price is his, until it is paid. What nobody needs to wait for
-//!   is paid by waiting.
+//! - A write that took less than it does in the long run *owes* the rest: a buffer took it. While
+//!   somebody owes, the device works for two, and he pays half of the time of others' pieces until all
+//!   of it is paid. Time in which nobody waits for the device pays as well.
 //!
-//! The second takes prices that compare with what pieces take: a cost model that learns. Both take
-//! that a piece's time is seen (depth 1, turns): where streams mix windows are divided by prices, and
-//! who loses by that has turns.
+//! The second takes a cost model that learns. Both take that a piece's time is seen (depth 1, turns):
+//! where streams mix windows are divided by prices, and who loses by that has turns.
 //!
 //! Nothing is charged twice or not at all: what one stream pays another does not. Guaranteed rates
 //! neither pay nor owe: beside them nothing stays in a cache (decision 3).
@@ -41,12 +40,10 @@ pub(super) struct Written {
     writers: Vec<StreamId>,
     /// Who owes; the first pays.
     debtors: VecDeque<StreamId>,
-    /// Until when time counts as waited for.
+    /// Until when debts are worked out.
     at: Instant,
-    /// Whose pieces come back now, one after the other; by how much they take longer than their
-    /// prices, and what others have paid of it.
+    /// Whose pieces come back now, one after the other, and what others have paid of their time.
     waiter: Option<StreamId>,
-    lag: i64,
     paid: Duration,
     /// The most that was paid for others in one such spell, or one flush.
     most: Duration,
@@ -84,55 +81,42 @@ impl Written {
         }
     }
 
-    /// How much of the time that a piece took is beyond its price, in the sum over its stream's last
-    /// ones, but for one of them: chance does that.
-    fn excess(&mut self, stream: StreamId, took: Duration, price: Duration) -> Duration {
+    /// Others have paid for a piece of that stream.
+    fn note_paid(&mut self, stream: StreamId, paid: Duration) {
         if self.waiter.replace(stream) != Some(stream) {
-            // A return is the stream's own.
-            (self.lag, self.paid) = (0, Duration::ZERO);
-            return Duration::ZERO;
+            self.paid = Duration::ZERO;
         }
-        let bound = OWED_MAX.cast_signed();
-        let longer = took.as_tokens().saturating_sub(price.as_tokens());
-        self.lag = self.lag.saturating_add(longer).clamp(-bound, bound);
-        let beyond = self.lag.saturating_sub(price.as_tokens()).clamp(0, took.as_tokens());
-        Duration::from_nanos(beyond.unsigned_abs())
-    }
-
-    fn note_paid(&mut self, paid: Duration) {
-        self.lag -= paid.as_tokens();
         self.paid += paid;
         self.most = self.most.max(self.paid);
     }
 }
 
 impl Engine {
-    /// How much of the time since the last completion is the first debtor's, when this piece comes
-    /// back whose stream has the device to itself. Takes it off what he owes.
+    /// How much of the time that a piece took is the first debtor's, when it comes back while its
+    /// stream has the device to itself. Takes it off what he owes.
     pub(super) fn take_owed(
         &mut self,
         piece: &Piece,
         took: Duration,
     ) -> Option<(StreamId, Duration)> {
-        let waited = self.now.since(self.written.at);
+        let since = self.now.since(self.written.at);
         self.written.at = self.now;
+        let spell = self.written.waiter.take();
         let id = *self.written.debtors.front()?;
-        let priced = self.find_stream(piece.stream)?.priced_at.is_some();
-        let writes = matches!(piece.shape.kind, Kind::Write | Kind::Zeroes);
-        if id == piece.stream && writes {
+        if id == piece.stream && writes(piece) {
             return None;
         }
+        self.written.waiter = spell;
         let debtor = self.streams[id.0 as usize].as_mut().expect("it is forgotten if it goes");
-        if id == piece.stream || !priced || !concerns(piece) {
-            self.written.settle(debtor, waited);
+        let idle = Duration::from_nanos(since.as_nanos().saturating_sub(took.as_nanos()));
+        let left = debtor.wrote.owed.saturating_sub(idle.as_nanos());
+        let half = Duration::from_nanos((took.as_nanos() / 2).min(left));
+        self.written.settle(debtor, idle + half);
+        if id == piece.stream || half == Duration::ZERO || !concerns(piece) {
             return None;
         }
-        let excess = self.written.excess(piece.stream, took, piece.modelled);
-        let excess = excess.min(Duration::from_nanos(debtor.wrote.owed));
-        let by = if excess > Duration::ZERO { excess } else { waited };
-        self.written.settle(debtor, by);
-        self.written.note_paid(excess);
-        (excess > Duration::ZERO).then_some((id, excess))
+        self.written.note_paid(piece.stream, half);
+        Some((id, half))
     }
 
     /// A piece was charged by itself: what of it others pay. `owed` is what they owe of it.
@@ -153,7 +137,7 @@ impl Engine {
             passed = part.min(charge);
             self.pay_for_another(debtor, passed);
         }
-        if matches!(piece.shape.kind, Kind::Write | Kind::Zeroes) {
+        if writes(piece) {
             let paid = Duration::from_nanos(charge.as_nanos() - passed.as_nanos());
             self.note_written(piece, Some(paid));
         }
@@ -246,6 +230,10 @@ impl Engine {
     fn find_stream(&self, id: StreamId) -> Option<&Stream> {
         self.streams.get(id.0 as usize)?.as_ref()
     }
+}
+
+fn writes(piece: &Piece) -> bool {
+    matches!(piece.shape.kind, Kind::Write | Kind::Zeroes)
 }
 
 /// Guaranteed classes are apart.
