@@ -42,6 +42,11 @@ pub trait CostModel: Send {
     fn seen_alone(&mut self, _seen: &SeenAlone) -> bool {
         false
     }
+    /// What a write takes in the long run, as fast as it reaches the medium and not its cache, if that
+    /// is known: from a price list, or what its stream's writes are seen to take.
+    fn long_run(&self, _piece: &PieceShape) -> Option<Duration> {
+        None
+    }
     /// What requests are taken to cost, of the streams seen, if it learns that.
     fn costs(&self) -> Option<Costs> {
         None
@@ -86,6 +91,8 @@ pub struct SeenAlone {
     pub pieces: u32,
     /// Its pieces that were at the device, this one included.
     pub in_flight: u32,
+    /// How long the device may be busy with what it had before.
+    pub settling: Duration,
 }
 
 /// What requests cost the device, as worked out while it runs.

@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::contract::Class;
-use crate::cost::{self, CostModel, CostParameters, PieceKind, PieceShape};
+use crate::cost::{self, CostModel, CostParameters, PieceKind, PieceShape, Trust};
 use crate::error::{ConfigError, Refusal};
 use crate::event::{Event, Events};
 use crate::feedback::FeedbackConfig;
@@ -16,6 +16,7 @@ use crate::policy::{self, Currency, Pick, PieceDone, Policy};
 use crate::rank::{Gate, Rank};
 use crate::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 use crate::requests::{RequestTable, State};
+use crate::settling::Settling;
 use crate::share::Share;
 use crate::stream::{Head, Stream, StreamView};
 use crate::time::{Duration, Instant};
@@ -29,6 +30,7 @@ mod classes;
 mod guarantees;
 mod shaping;
 mod sole;
+mod written;
 
 use ahead::Ahead;
 use classes::Chosen;
@@ -37,6 +39,8 @@ pub use shaping::BestEffort;
 pub(crate) use shaping::Direction;
 use shaping::Shaping;
 use sole::Sole;
+use written::Written;
+pub(crate) use written::Wrote;
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -167,7 +171,11 @@ pub struct Engine {
     sent: u128,
     /// How much that may be.
     ahead: Ahead,
+    /// Costs are learned from what comes back.
+    learns: bool,
     sole: Sole,
+    written: Written,
+    settling: Settling,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
     guarantees: Guarantees,
@@ -184,6 +192,8 @@ pub struct Engine {
     by_class: [Duration; Rank::COUNT],
     /// What streams that were removed had been charged.
     departed: Duration,
+    /// Of what streams paid for each other, what those that were removed leave one-sided, in ns.
+    departed_passed: i128,
     /// Requests for streams that do not exist.
     refused_unknown: u64,
     events: Events,
@@ -223,6 +233,7 @@ impl Engine {
         Self {
             between: policy.gives_turns(cost.trust()),
             ahead: Ahead::new(cost.trust()),
+            learns: cost.trust() == Trust::Learned,
             policies: classes::policies(policy),
             cost,
             limits: config.limits,
@@ -236,6 +247,8 @@ impl Engine {
             in_flight: 0,
             sent: 0,
             sole: Sole::default(),
+            written: Written::default(),
+            settling: Settling::default(),
             ready: [0; Rank::COUNT],
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
@@ -246,6 +259,7 @@ impl Engine {
             dearest: Duration::ZERO,
             by_class: [Duration::ZERO; Rank::COUNT],
             departed: Duration::ZERO,
+            departed_passed: 0,
             refused_unknown: 0,
             events: Events::default(),
         }
@@ -313,8 +327,10 @@ impl Engine {
         let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
         self.in_flight -= 1;
         self.sent -= u128::from(piece.estimate.as_nanos());
-        let between = self.learn(&piece);
-        let charge = self.settle(&piece);
+        let response = self.now.since(piece.dispatched_at);
+        self.settling.seen(self.now, response);
+        let (between, owed) = self.learn(&piece);
+        let charge = self.settle(&piece, owed);
         let completion = self.finish(&piece, outcome);
         self.refresh(piece.stream);
         let done = PieceDone {
@@ -323,7 +339,8 @@ impl Engine {
             charge,
             modelled: piece.modelled,
             between,
-            response: self.now.since(piece.dispatched_at),
+            response,
+            settling: self.settling.time(),
         };
         let stream =
             self.streams[piece.stream.0 as usize].as_ref().expect("streams outlive pieces");

@@ -34,6 +34,7 @@ mod rank;
 mod request;
 mod requests;
 mod served;
+mod settling;
 mod share;
 mod stream;
 mod tiers;

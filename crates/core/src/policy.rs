@@ -68,6 +68,8 @@ pub struct PieceDone {
     pub between: Duration,
     /// From dispatch to completion.
     pub response: Duration,
+    /// How long the device may be busy with what it had before, as of now.
+    pub settling: Duration,
 }
 
 /// Some busy time of the device, and what streams did in it.

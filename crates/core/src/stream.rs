@@ -6,7 +6,7 @@ use crate::bucket::TokenBucket;
 use crate::contract::{Class, Contract, StreamSpec};
 use crate::cost::{PieceKind, PieceShape};
 use crate::cycle::Cycle;
-use crate::engine::Direction;
+use crate::engine::{Direction, Wrote};
 use crate::rank::{Gate, Lane, Lanes, Rank, Ranks};
 use crate::request::{RequestId, StreamId};
 use crate::share::Share;
@@ -59,6 +59,10 @@ pub struct StreamCounters {
     pub charged: Duration,
     /// Of the charged, time that the device was held idle for it.
     pub held: Duration,
+    /// Of the charged, time of others' pieces that went into its writes.
+    pub afterwards: Duration,
+    /// Time of its own pieces that went into others' writes: they were charged for it.
+    pub relieved: Duration,
     /// Cycles of a guaranteed rate that began with work waiting and are over.
     pub cycles: u64,
     /// Of these, not kept: less was done than waited, up to what was granted.
@@ -111,6 +115,8 @@ pub(crate) struct Stream {
     pub(crate) moved_at: Option<Instant>,
     /// Lengths of the last pieces of each kind that went out.
     pub(crate) lengths: [Option<u64>; PieceKind::ALL.len()],
+    /// What it has written that may not be on the medium.
+    pub(crate) wrote: Wrote,
     accounts: Accounts,
 }
 
@@ -198,6 +204,7 @@ impl Stream {
             priced_at: None,
             moved_at: None,
             lengths: [None; PieceKind::ALL.len()],
+            wrote: Wrote::default(),
             accounts: Accounts::new(spec.contract, period, now),
         }
     }

@@ -1,7 +1,8 @@
 //! Devices behind one device: requests go to some of them in parts and are done when all parts are.
 //!
 //! A part that finds its member full waits in front of it, first come, first served, and goes in
-//! when the member has completed something, at that very time.
+//! when the member has completed something, at that very time. A request may have more parts that
+//! begin when its first ones are done.
 //!
 //! Does not know: which part goes where.
 
@@ -10,10 +11,12 @@ use disktime_core::Instant;
 use std::collections::VecDeque;
 
 /// A request that is split, by its slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Whole {
     tag: u64,
     parts_left: u32,
+    /// What begins when these are done, each with its member.
+    then: Vec<(usize, Op)>,
 }
 
 struct Member {
@@ -31,6 +34,8 @@ pub(crate) struct Members {
     done: Vec<Completion>,
     /// Kept to save the allocation.
     collected: Vec<Completion>,
+    /// Slots whose next parts begin: empty but within a step.
+    continuing: Vec<usize>,
     inside: usize,
     queue_depth: u32,
     now: Instant,
@@ -49,6 +54,7 @@ impl Members {
             free_slots: Vec::new(),
             done: Vec::new(),
             collected: Vec::new(),
+            continuing: Vec::new(),
             inside: 0,
             queue_depth,
             now: Instant::ZERO,
@@ -74,14 +80,36 @@ impl Members {
         tag: u64,
         parts: impl Iterator<Item = (usize, Op)>,
     ) {
+        self.submit_in_turn(now, tag, parts, Vec::new());
+    }
+
+    /// The same, and when all these parts are done, at that very time, `then` begins.
+    pub(crate) fn submit_in_turn(
+        &mut self,
+        now: Instant,
+        tag: u64,
+        parts: impl Iterator<Item = (usize, Op)>,
+        then: Vec<(usize, Op)>,
+    ) {
         self.run_until(now);
         assert!(self.inside < self.queue_depth as usize, "above the queue depth");
         self.inside += 1;
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.wholes.push(Whole { tag, parts_left: 0 });
-            self.wholes.len() - 1
-        });
-        self.wholes[slot] = Whole { tag, parts_left: 0 };
+        let whole = Whole { tag, parts_left: 0, then };
+        let slot = match self.free_slots.pop() {
+            Some(slot) => {
+                self.wholes[slot] = whole;
+                slot
+            }
+            None => {
+                self.wholes.push(whole);
+                self.wholes.len() - 1
+            }
+        };
+        self.begin(now, slot, parts);
+    }
+
+    /// These parts of a request go to their members.
+    fn begin(&mut self, now: Instant, slot: usize, parts: impl Iterator<Item = (usize, Op)>) {
         let name = u64::try_from(slot).expect("slots are below the queue depth");
         for (index, part) in parts {
             self.wholes[slot].parts_left += 1;
@@ -125,12 +153,21 @@ impl Members {
                     let slot = usize::try_from(name).expect("a slot that submit gave");
                     let whole = &mut self.wholes[slot];
                     whole.parts_left -= 1;
-                    if whole.parts_left == 0 {
+                    if whole.parts_left > 0 {
+                        continue;
+                    }
+                    if whole.then.is_empty() {
                         self.done.push(Completion { tag: whole.tag, at });
                         self.free_slots.push(slot);
+                    } else {
+                        self.continuing.push(slot);
                     }
                 }
                 member.feed(at);
+            }
+            while let Some(slot) = self.continuing.pop() {
+                let then = std::mem::take(&mut self.wholes[slot].then);
+                self.begin(at, slot, then.into_iter());
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::disk::{Disk, DiskSpec};
 use crate::exponential::{Exponential, ExponentialSpec, Service};
 use crate::flash::{Flash, FlashSpec};
+use crate::parity::{Level, Parity};
 use crate::raid0::Raid0;
 use crate::tiered::{HitRatio, Tiered};
 use disktime_core::Duration;
@@ -109,6 +110,12 @@ pub const PRESETS: &[Preset] = &[
         parameters: Parameters::Other,
     },
     Preset {
+        name: "raid5-nearline",
+        doc: "RAID 5 over four nearline disks, chunks of 64 KiB",
+        build: |seed| Box::new(parity(Level::Five, "nearline-7200", 4, 64 << 10, seed)),
+        parameters: Parameters::Other,
+    },
+    Preset {
         name: "st318437lw",
         doc: "Seagate ST318437LW, 18 GB, 7200 rpm: 40 MB/s outer (paper ucsb)",
         build: |seed| Box::new(Disk::new(st318437lw(), seed)),
@@ -159,11 +166,23 @@ pub fn exponential(mean: Duration) -> ExponentialSpec {
 /// If there is no such preset, or as [`Raid0::new`].
 #[must_use]
 pub fn raid0(name: &str, count: u64, chunk_bytes: u64, seed: u64) -> Raid0 {
+    Raid0::new(members(name, count, seed), chunk_bytes)
+}
+
+/// RAID 4 or 5 over `count` devices of a preset, each with a seed of its own.
+///
+/// # Panics
+/// If there is no such preset, or as [`Parity::new`].
+#[must_use]
+pub fn parity(level: Level, name: &str, count: u64, chunk_bytes: u64, seed: u64) -> Parity {
+    Parity::new(level, members(name, count, seed), chunk_bytes)
+}
+
+fn members(name: &str, count: u64, seed: u64) -> Vec<Box<dyn Device>> {
     let preset = find(name).expect("a preset's name");
     // Apart, so that neighbouring seeds share no member.
-    let member =
-        |index| (preset.build)(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index));
-    Raid0::new((0..count).map(member).collect(), chunk_bytes)
+    let first = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (0..count).map(|index| (preset.build)(first.wrapping_add(index))).collect()
 }
 
 /// The generic flash drive in front of the nearline disk, with drawn hits per million.

@@ -46,8 +46,10 @@ struct Seen {
     arrived: u64,
     dispatched: u64,
     completed: u64,
-    /// True device time it got.
+    /// True device time it got, and what of others' time its writes took.
     service_ns: i64,
+    /// The latter, as counted so far.
+    afterwards_ns: i64,
     /// Lowest of (owed - service) since it is backlogged, in ns.
     lowest_owed: Option<i64>,
     worst_lag_ns: i64,
@@ -92,6 +94,7 @@ impl Checks {
             dispatched: 0,
             completed: 0,
             service_ns: 0,
+            afterwards_ns: 0,
             lowest_owed: None,
             worst_lag_ns: 0,
             lowest_over: 0,
@@ -136,7 +139,7 @@ impl Checks {
 
     /// A piece came back.
     pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, back: Back) {
-        let Back { service, bytes, over } = back;
+        let Back { service, relieved, bytes, over } = back;
         let began = now - service;
         self.dearest_ns = self.dearest_ns.max(service.as_tokens());
         self.busy_ns += service.as_nanos();
@@ -148,11 +151,19 @@ impl Checks {
         seen.measure_lag(began);
         let over = seen.over_ns(began);
         seen.lowest_over = seen.lowest_over.min(over);
-        seen.service_ns += service.as_tokens();
-        seen.worst_over_ns = seen.worst_over_ns.max(seen.over_ns(now) - seen.lowest_over);
-        if let Some(lowest) = &mut seen.lowest_owed {
-            let owed = owed_ns(seen.contract, now) - seen.service_ns;
-            *lowest = (*lowest).min(owed);
+        seen.served(now, service.as_tokens() - relieved.as_tokens());
+    }
+
+    /// Others' pieces have gone into a stream's writes for so long by now, at its charge.
+    pub(crate) fn afterwards(&mut self, now: Instant, stream: StreamId, afterwards: Duration) {
+        let seen = &mut self.seen[stream.0 as usize];
+        let more = afterwards.as_tokens() - seen.afterwards_ns;
+        if more > 0 {
+            seen.afterwards_ns += more;
+            seen.measure_lag(now);
+            let over = seen.over_ns(now);
+            seen.lowest_over = seen.lowest_over.min(over);
+            seen.served(now, more);
         }
     }
 
@@ -334,12 +345,23 @@ impl Ahead {
 pub(crate) struct Back {
     /// How long the device worked on it.
     pub(crate) service: Duration,
+    /// The part of this that went into others' writes, and was charged to them.
+    pub(crate) relieved: Duration,
     pub(crate) bytes: u64,
     /// Its request is over.
     pub(crate) over: bool,
 }
 
 impl Seen {
+    fn served(&mut self, now: Instant, nanos: i64) {
+        self.service_ns += nanos;
+        self.worst_over_ns = self.worst_over_ns.max(self.over_ns(now) - self.lowest_over);
+        if let Some(lowest) = &mut self.lowest_owed {
+            let owed = owed_ns(self.contract, now) - self.service_ns;
+            *lowest = (*lowest).min(owed);
+        }
+    }
+
     fn end(&mut self, now: Instant) {
         self.measure_lag(now);
         if let Some(cycles) = &mut self.cycles {
@@ -438,7 +460,8 @@ mod tests {
             }
             checks.arrived(at(start), STREAM, BYTES);
             checks.dispatched(at(start), STREAM, BYTES, true);
-            let back = Back { service, bytes: BYTES, over: true };
+            let relieved = Duration::ZERO;
+            let back = Back { service, relieved, bytes: BYTES, over: true };
             checks.completed(at(start) + service, STREAM, back);
             counters.arrived += 1;
             counters.completed += 1;
@@ -526,7 +549,8 @@ mod tests {
         for turn in 0..30 {
             let now = at(5_000 + 30 * turn);
             checks.dispatched(now, STREAM, BYTES, true);
-            let back = Back { service: Duration::from_millis(3), bytes: BYTES, over: true };
+            let (service, relieved) = (Duration::from_millis(3), Duration::ZERO);
+            let back = Back { service, relieved, bytes: BYTES, over: true };
             checks.completed(now + Duration::from_millis(3), STREAM, back);
         }
         checks.seen[0].end(at(6_000));

@@ -15,6 +15,7 @@ use disktime_model::Device;
 use disktime_model::disk::{Disk, DiskSpec};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_model::flash::{Flash, FlashSpec};
+use disktime_model::parity::{Level, Parity};
 use disktime_model::preset::{self, Preset};
 use disktime_model::raid0::Raid0;
 use disktime_model::tiered::{Cached, HitRatio, Placement, Tiered};
@@ -38,7 +39,9 @@ pub enum DeviceSpec {
     /// A flash drive.
     Flash(Box<FlashTable>),
     /// A stripe set.
-    Raid0(Raid0Table),
+    Raid0(StripesTable),
+    /// A stripe set with parity.
+    Parity(Level, StripesTable),
     /// A fast device beside a slow one.
     Tiered(Box<TieredTable>),
     /// A server with drawn or constant service times.
@@ -52,10 +55,10 @@ pub struct PresetTable {
     preset: String,
 }
 
-/// A stripe set.
+/// A stripe set, with parity or without.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Raid0Table {
+pub struct StripesTable {
     members: Vec<Member>,
     chunk: String,
 }
@@ -115,6 +118,7 @@ pub(crate) enum Model {
     Disk(Box<DiskSpec>),
     Flash(Box<FlashSpec>),
     Raid0 { members: Vec<Model>, chunk_bytes: u64 },
+    Parity { level: Level, members: Vec<Model>, chunk_bytes: u64 },
     Tiered { fast: Box<Model>, slow: Box<Model>, rule: Rule },
     Exponential(ExponentialSpec),
 }
@@ -147,7 +151,14 @@ impl DeviceSpec {
             Self::Preset(table) => find(place, "preset", &table.preset).map(Model::Preset),
             Self::Disk(table) => table.check(place).map(|spec| Model::Disk(Box::new(spec))),
             Self::Flash(table) => table.check(place).map(|spec| Model::Flash(Box::new(spec))),
-            Self::Raid0(table) => table.check(place),
+            Self::Raid0(table) => {
+                let (members, chunk_bytes) = table.check(place, 1)?;
+                Ok(Model::Raid0 { members, chunk_bytes })
+            }
+            Self::Parity(level, table) => {
+                let (members, chunk_bytes) = table.check(place, Parity::MEMBERS_MIN)?;
+                Ok(Model::Parity { level: *level, members, chunk_bytes })
+            }
             Self::Tiered(table) => table.check(place),
             Self::Exponential(table) => table.check(place).map(Model::Exponential),
         }
@@ -163,11 +174,12 @@ fn find(place: &Place, key: &str, name: &str) -> Result<&'static Preset, DeviceE
     })
 }
 
-impl Raid0Table {
-    fn check(&self, place: &Place) -> Result<Model, DeviceError> {
+impl StripesTable {
+    /// The members, at least so many, and a chunk's bytes.
+    fn check(&self, place: &Place, least: usize) -> Result<(Vec<Model>, u64), DeviceError> {
         let count = self.members.len();
-        if !(1..=64).contains(&count) {
-            return Err(place.error("members", count, "1 to 64 of them are needed"));
+        if !(least..=64).contains(&count) {
+            return Err(place.error("members", count, format!("{least} to 64 of them are needed")));
         }
         let chunk_bytes = place.size("chunk", &self.chunk, 512)?;
         let checked = self.members.iter().enumerate();
@@ -183,7 +195,7 @@ impl Raid0Table {
             let value = format_args!("{count} of {smallest}B or more").to_string();
             return Err(place.error("members", value, "up to 1000TB together are needed"));
         }
-        Ok(Model::Raid0 { members, chunk_bytes })
+        Ok((members, chunk_bytes))
     }
 }
 
@@ -234,11 +246,10 @@ impl Model {
             Self::Disk(spec) => Box::new(Disk::new(spec.as_ref().clone(), seed)),
             Self::Flash(spec) => Box::new(Flash::new(**spec)),
             Self::Raid0 { members, chunk_bytes } => {
-                // As the presets do it, so that a described one is the same device.
-                let first = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                let members = (0..).zip(members);
-                let built = members.map(|(index, it)| it.build(first.wrapping_add(index)));
-                Box::new(Raid0::new(built.collect(), *chunk_bytes))
+                Box::new(Raid0::new(build_members(members, seed), *chunk_bytes))
+            }
+            Self::Parity { level, members, chunk_bytes } => {
+                Box::new(Parity::new(*level, build_members(members, seed), *chunk_bytes))
             }
             Self::Tiered { fast, slow, rule } => {
                 let placement: Box<dyn Placement> = match *rule {
@@ -258,6 +269,12 @@ impl Model {
     }
 }
 
+/// As the presets do it, so that a described set is the same device.
+fn build_members(members: &[Model], seed: u64) -> Vec<Box<dyn Device>> {
+    let first = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (0..).zip(members).map(|(index, it)| it.build(first.wrapping_add(index))).collect()
+}
+
 /// By hand, since what serde derives for a tag forgets where in the table an error is.
 impl<'de> Deserialize<'de> for DeviceSpec {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -272,7 +289,13 @@ impl DeviceSpec {
             Some("preset") => PresetTable::deserialize(table).map(Self::Preset),
             Some("disk") => DiskTable::deserialize(table).map(|it| Self::Disk(Box::new(it))),
             Some("flash") => FlashTable::deserialize(table).map(|it| Self::Flash(Box::new(it))),
-            Some("raid0") => Raid0Table::deserialize(table).map(Self::Raid0),
+            Some("raid0") => StripesTable::deserialize(table).map(Self::Raid0),
+            Some("raid4") => {
+                StripesTable::deserialize(table).map(|it| Self::Parity(Level::Four, it))
+            }
+            Some("raid5") => {
+                StripesTable::deserialize(table).map(|it| Self::Parity(Level::Five, it))
+            }
             Some("tiered") => TieredTable::deserialize(table).map(|it| Self::Tiered(Box::new(it))),
             Some("exponential") => ExponentialTable::deserialize(table).map(Self::Exponential),
             _ => Err(toml::de::Error::custom(format!("kind: {kind} is not known; {KINDS}"))),
@@ -280,7 +303,7 @@ impl DeviceSpec {
     }
 }
 
-const KINDS: &str = "there are: preset, disk, flash, raid0, tiered, exponential";
+const KINDS: &str = "there are: preset, disk, flash, raid0, raid4, raid5, tiered, exponential";
 
 impl<'de> Deserialize<'de> for Member {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

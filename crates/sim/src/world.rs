@@ -426,14 +426,28 @@ impl World {
             let began = self.last_completion.max(flight.released);
             self.last_completion = at;
             let truth = at.since(began);
+            let before = self.relieved(flight.stream);
             let over = self.engine.handle_completion(at, flight.piece, End::Done);
-            let back = Back { service: truth, bytes: flight.bytes, over: over.is_some() };
+            let relieved = self.relieved(flight.stream);
+            let relieved = Duration::from_nanos(relieved.as_nanos() - before.as_nanos());
+            let (bytes, is_over) = (flight.bytes, over.is_some());
+            let back = Back { service: truth, relieved, bytes, over: is_over };
             self.checks.completed(at, flight.stream, back);
+            if relieved > Duration::ZERO {
+                for stream in self.engine.streams() {
+                    self.checks.afterwards(at, stream.id(), stream.counters().afterwards);
+                }
+            }
             if let Some(completion) = over {
                 self.finish(at, completion, &flight, truth);
             }
         }
         self.done = done;
+    }
+
+    /// Time of its pieces that others were charged.
+    fn relieved(&self, stream: StreamId) -> Duration {
+        self.engine.stream(stream).map_or(Duration::ZERO, |view| view.counters().relieved)
     }
 
     fn finish(&mut self, at: Instant, completion: Completion, flight: &Flight, truth: Duration) {

@@ -34,14 +34,16 @@ pub(super) const ENTRY: CostEntry = CostEntry {
 
 /// Reads and writes, sequential and random; flushes.
 const KINDS: usize = PieceKind::ALL.len();
+/// The writes of these.
+const WRITES: core::ops::Range<usize> = 2..4;
 /// A factor of 1.
 const ONE: i128 = 1 << 16;
 /// A factor is at least 2^-10 and at most 2^24.
 const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
-/// The beginning of a stretch alone: the device still works for those before, or seeks back, or
-/// answers from its caches. It is over after the first of these at the earliest, and after the second
-/// in any case.
-const SETTLING: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+/// In the beginning of a stretch alone the device still works for those before, or seeks back, or
+/// answers from its caches. That is over when it has settled at the earliest, and after this in any
+/// case; of writes not before, as its buffer takes the first ones.
+const SETTLED: Duration = Duration::from_millis(250);
 /// Of settled stretches so much is one observation, at least and at most,
 const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
 /// if it has at least this many pieces.
@@ -75,7 +77,7 @@ const GUESS: PriceList = {
 
 struct Learned {
     list: [Price; KINDS],
-    /// Somebody has measured it.
+    /// The list was measured, not guessed.
     anchored: bool,
     streams: Vec<Option<Known>>,
     /// Factors of streams that were not seen yet.
@@ -109,8 +111,9 @@ struct Known {
 impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
-        let (anchored, usual) = (parameters.anchor.is_some(), [ONE; KINDS]);
-        Self { list, anchored, streams: Vec::new(), usual, mean: [0; KINDS], spans: 0 }
+        let anchored = parameters.anchor.is_some();
+        let (streams, usual, mean) = (Vec::new(), [ONE; KINDS], [0; KINDS]);
+        Self { list, anchored, streams, usual, mean, spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -137,11 +140,12 @@ impl CostModel for Learned {
     }
 
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
-        let [early, settled] = SETTLING.map(|after| seen.since >= after);
+        let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
+        let first = if WRITES.contains(&kind) { SETTLED } else { seen.settling };
+        let [early, settled] = [first, SETTLED].map(|after| seen.since >= after);
         if !early || (seen.pieces < seen.in_flight && !settled) {
             return false;
         }
-        let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
         let listed = self.listed(&seen.piece, kind);
         if slot >= self.streams.len() {
             self.streams.resize(slot + 1, None);
@@ -207,6 +211,15 @@ impl CostModel for Learned {
         let cost = |factor: i128| nanos(listed * factor / ONE);
         let listed = self.anchored.then(|| cost(ONE));
         Some(Moved { before: cost(before), now: cost(now), listed })
+    }
+
+    /// As seen, or before that by the list if it was measured.
+    fn long_run(&self, piece: &PieceShape) -> Option<Duration> {
+        let kind = kind(piece);
+        let listed = self.listed(piece, kind);
+        let seen = self.known(piece.stream).filter(|known| known.spans[kind] > 0);
+        let seen = seen.map(|known| listed * known.factors[kind] / ONE);
+        seen.or(self.anchored.then_some(listed)).map(nanos)
     }
 
     fn forget(&mut self, stream: StreamId) {
@@ -296,9 +309,14 @@ mod tests {
         piece(stream, Kind::Read, None)
     }
 
+    /// A piece that came back when the device had settled.
+    fn alone(piece: PieceShape, took: Duration) -> SeenAlone {
+        SeenAlone { piece, took, since: SETTLED, pieces: 0, in_flight: 1, settling: ms(50) }
+    }
+
     /// So many pieces, each alone for that long. Answers how often a price was found.
     fn see(model: &mut Learned, piece: PieceShape, took: Duration, count: u32) -> usize {
-        let seen = |pieces| SeenAlone { piece, took, since: SETTLING[0], pieces, in_flight: 1 };
+        let seen = |pieces| SeenAlone { pieces, ..alone(piece, took) };
         (0..count).filter(|at| model.seen_alone(&seen(*at + 1))).count()
     }
 
@@ -334,15 +352,33 @@ mod tests {
     fn the_beginning_of_a_stretch_says_nothing() {
         let mut model = model();
         let before = model.estimate(&read(0));
-        let early = Duration::from_nanos(SETTLING[0].as_nanos() - 1);
+        let settled = alone(read(0), MS);
+        let early = Duration::from_nanos(settled.settling.as_nanos() - 1);
         for pieces in 0..1000 {
-            let seen = SeenAlone { piece: read(0), took: MS, since: early, pieces, in_flight: 1 };
-            assert!(!model.seen_alone(&seen));
+            assert!(!model.seen_alone(&SeenAlone { since: early, pieces, ..settled }));
             // A queue of 32 that has not turned over.
-            let seen = SeenAlone { since: SETTLING[0], pieces: pieces % 32, in_flight: 32, ..seen };
+            let (since, pieces) = (settled.settling, pieces % 32);
+            let seen = SeenAlone { since, pieces, in_flight: 32, ..settled };
             assert!(!model.seen_alone(&seen));
         }
         assert_eq!(model.estimate(&read(0)), before);
+    }
+
+    /// A buffer takes writes at first: that is not what they cost.
+    #[test]
+    fn the_first_quarter_of_a_second_of_writes_says_nothing() {
+        let mut model = model();
+        let write = piece(0, Kind::Write, None);
+        assert_eq!(model.long_run(&write), None, "no list, and nothing seen");
+        see(&mut model, read(0), MS, 1000);
+        let early = Duration::from_nanos(SETTLED.as_nanos() - 1);
+        let quick = SeenAlone { since: early, pieces: 1, ..alone(write, MS) };
+        assert!((0..1000).all(|_| !model.seen_alone(&quick)));
+        assert_eq!(model.long_run(&write), None, "reads say nothing of writes");
+        see(&mut model, write, ms(4), 1000);
+        let long_run = model.long_run(&write);
+        assert_eq!(long_run, Some(model.estimate(&write)));
+        near(&mut model, write, ms(4), 10);
     }
 
     #[test]

@@ -89,9 +89,12 @@ impl Engine {
         }
         let gone = self.streams[id.0 as usize].take().expect("found above");
         self.departed += gone.counters.charged;
+        self.departed_passed += i128::from(gone.counters.relieved.as_nanos());
+        self.departed_passed -= i128::from(gone.counters.afterwards.as_nanos());
         self.guarantees.forget(id);
         self.sole.forget(id);
         self.ahead.forget(id);
+        self.written.forget(&gone);
         self.cost.forget(id);
         if let Some(shaping) = &mut self.shaping {
             shaping.forget(self.now, id);

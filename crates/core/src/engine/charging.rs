@@ -8,7 +8,7 @@ use crate::pieces::Piece;
 use crate::policy::Window;
 use crate::rank::{Gate, Lane, Rank};
 use crate::request::StreamId;
-use crate::stream::Stream;
+use crate::stream::{Stream, StreamCounters};
 use crate::time::{Duration, Instant};
 
 /// A device that does nothing for longer than this, and than eight such pieces take, has stalled:
@@ -17,39 +17,46 @@ const STALL: Duration = Duration::from_millis(100);
 
 impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
-    /// was debited, until the window closes.
-    pub(super) fn settle(&mut self, piece: &Piece) -> Duration {
-        let in_turn = self.between && self.policies[Rank::Best.at()].in_turn();
+    /// was debited, until the window closes. Others pay what is theirs of it (`written.rs`), of which
+    /// `owed` is known.
+    pub(super) fn settle(&mut self, piece: &Piece, owed: Option<(StreamId, Duration)>) -> Duration {
+        let in_turn = self.in_turn();
         if in_turn && self.limits.depth > 1 && self.ledger.pieces() > 0 {
             // The window was of those who mixed before the turn.
             let closing = self.ledger.close(self.ledger.last_completion());
             self.divide(closing);
         }
         let modelled = piece.modelled.as_nanos();
-        let lead = self.lead();
-        let stream =
-            self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
         let shallow = self.limits.depth == 1 && self.in_flight == 0;
         if (shallow || in_turn) && self.ledger.pieces() == 0 {
             let long = STALL.max(Duration::from_nanos(piece.estimate.as_nanos().saturating_mul(8)));
             let most = if shallow { Duration::from_nanos(u64::MAX) } else { long };
-            let charge = self.ledger.completed_alone(self.now, most);
+            let took = self.ledger.completed_alone(self.now, most);
+            let passed = self.pass_on(piece, took, owed);
+            let charge = Duration::from_nanos(took.as_nanos() - passed.as_nanos());
+            let lead = self.lead();
+            let stream =
+                self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
             stream.learn_usual(charge);
             let weight = self.usage_clock.weight(self.now);
             let used = self.unit.unwrap_or(charge);
             stream.charge(used + lead, piece.estimate.as_tokens(), used, weight, self.now);
             stream.counters.charged += charge;
+            stream.counters.relieved += passed;
             if let (Some(shaping), Some(way)) = (&mut self.shaping, piece.paid) {
                 let longer = charge.as_tokens() - piece.estimate.as_tokens();
                 shaping.correct(self.now, piece.stream, way, longer);
             }
-            self.dearest = self.dearest.max(charge);
+            self.dearest = self.dearest.max(took);
             self.by_class[piece.rank.at()] += charge;
             if piece.on_slack {
-                self.guarantees.correct_slack(piece.estimate, charge);
+                self.guarantees.correct_slack(piece.estimate, took);
             }
             return charge;
         }
+        self.note_in_window(piece);
+        let stream =
+            self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
         let window = &mut stream.in_window;
         self.ledger.completed(self.now, piece.stream, modelled, window.pieces == 0);
         window.pieces += 1;
@@ -67,6 +74,15 @@ impl Engine {
             self.divide(closing);
         }
         piece.estimate
+    }
+
+    fn in_turn(&self) -> bool {
+        self.between && self.policies[Rank::Best.at()].in_turn()
+    }
+
+    /// Whether a piece that comes back now is charged the time that it took.
+    pub(super) fn charges_alone(&self) -> bool {
+        self.in_turn() || (self.limits.depth == 1 && self.in_flight == 0)
     }
 
     /// The device has nothing to do. Answers whether that closed a window.
@@ -163,10 +179,11 @@ impl Engine {
     }
 
     /// By how much more than *u* and (depth + 1) of the dearest pieces a backlogged stream's disk time
-    /// may be behind its reservation: because the policy gives turns.
+    /// may be behind its reservation: because the policy gives turns, or because others paid for their
+    /// writes while it was served.
     #[must_use]
     pub fn lead(&self) -> Duration {
-        self.policies[Rank::Best.at()].lead()
+        self.policies[Rank::Best.at()].lead() + self.written.lead(self.streams.len())
     }
 
     /// What requests are taken to cost, if the policy works that out or the cost model learns it.
@@ -217,6 +234,11 @@ impl Engine {
         let charged = streams().map(|stream| stream.counters.charged.as_nanos()).sum::<u64>();
         let total = self.ledger.charged.as_nanos();
         assert_eq!(charged + self.departed.as_nanos(), total, "all charges are on an account");
+        let passed = streams().map(|stream| {
+            let StreamCounters { afterwards, relieved, .. } = stream.counters;
+            i128::from(afterwards.as_nanos()) - i128::from(relieved.as_nanos())
+        });
+        assert_eq!(passed.sum::<i128>(), self.departed_passed, "who is relieved, another pays for");
         let pieces = streams().map(|stream| stream.pieces).sum::<u32>();
         assert_eq!(pieces, self.in_flight, "pieces are conserved");
         assert_eq!(self.pieces.len(), self.in_flight as usize, "pieces are conserved");

@@ -46,14 +46,19 @@ impl Sole {
 
 impl Engine {
     /// A piece came back: the cost model may learn from it. Answers the time since the completion
-    /// before it, or since the device was idle.
-    pub(super) fn learn(&mut self, piece: &Piece) -> Duration {
+    /// before it, or since the device was idle, and what of it somebody owes for his writes.
+    pub(super) fn learn(&mut self, piece: &Piece) -> (Duration, Option<(StreamId, Duration)>) {
         let Sole { stream: last, since, released, pieces } = self.sole;
         let between = self.now.since(self.ledger.last_completion().max(released));
+        let seen = self.learns && self.charges_alone();
+        let owed = if seen { self.take_owed(piece, between) } else { None };
+        let others = owed.map_or(Duration::ZERO, |(_, part)| part);
         if let Some(since) = since.filter(|_| last == Some(piece.stream)) {
             let took = self.now.since(self.ledger.last_completion().max(released).max(since));
+            let took = Duration::from_nanos(took.as_nanos().saturating_sub(others.as_nanos()));
             let (since, in_flight) = (self.now.since(since), self.in_flight + 1);
-            let seen = SeenAlone { piece: piece.shape, took, since, pieces, in_flight };
+            let (shape, settling) = (piece.shape, self.settling.time());
+            let seen = SeenAlone { piece: shape, took, since, pieces, in_flight, settling };
             self.sole.pieces = pieces.saturating_add(1);
             if self.cost.seen_alone(&seen) {
                 self.priced(piece);
@@ -67,7 +72,7 @@ impl Engine {
                 (self.sole.since, self.sole.pieces) = (Some(self.now), 0);
             }
         }
-        between
+        (between, owed)
     }
 
     /// A stream's price was found, or found anew. Tells if it has moved beyond chance, of each stream

@@ -47,6 +47,12 @@ chunk = "64KiB"
 members = ["deskstar-34gxp", { kind = "exponential", mean = "5ms" }]
 "#;
 
+const PARITY: &str = r#"
+kind = "raid5"
+chunk = "64KiB"
+members = ["deskstar-34gxp", "deskstar-34gxp", { kind = "exponential", mean = "5ms" }]
+"#;
+
 const TIERED: &str = r#"
 kind = "tiered"
 fast = { kind = "exponential", mean = "100us", service = "constant", queue_depth = 8 }
@@ -120,6 +126,8 @@ fn compositions_of_presets_are_the_presets_composed_of_them() {
     let raid = "kind = \"raid0\"\nchunk = \"64KiB\"\nmembers = [\"nearline-7200\", \
                 \"nearline-7200\", \"nearline-7200\", \"nearline-7200\"]";
     same(raid, preset::find("raid0-nearline").expect("a preset"));
+    let parity = raid.replace("raid0", "raid5");
+    same(&parity, preset::find("raid5-nearline").expect("a preset"));
     let tiered = "kind = \"tiered\"\nfast = \"flash-generic\"\nslow = \"nearline-7200\"\n\
                   hits = { ratio = \"50%\" }";
     same(tiered, preset::find("tiered").expect("a preset"));
@@ -133,6 +141,10 @@ fn numbers_reach_the_device() {
     assert_eq!(capacity(DISK), 8_000_000 / 512 * 512);
     assert_eq!(capacity(&DISK.replace("capacity = \"8MB\"\n", "")), 2 * 100 * 90 * 512);
     assert_eq!(capacity(FLASH), 16 << 20);
+    // The smallest member counts, and a third of it all is parity.
+    let disk = capacity("kind = \"preset\"\npreset = \"deskstar-34gxp\"");
+    assert_eq!(capacity(PARITY), disk / (64 << 10) * (64 << 10) * 2);
+    assert_eq!(capacity(&PARITY.replace("raid5", "raid4")), capacity(PARITY));
     assert_eq!(capacity(TIERED), capacity("kind = \"preset\"\npreset = \"deskstar-34gxp\""));
     let faster = "kind = \"disk\"\nbased_on = \"deskstar-34gxp\"\nrpm = 15000";
     let Ok(Model::Disk(disk)) = spec(faster).check() else { panic!("a disk") };
@@ -175,6 +187,9 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (RAID, "64KiB", "64GiB", "chunk: `64GiB`; 512B to the smallest member's 20"),
         (RAID, "deskstar-34gxp", "nodisk", "members[0].preset: `nodisk`; not known; there are: "),
         (RAID, "5ms", "5", "members[1].mean: `5`; a time is"),
+        (PARITY, "\"deskstar-34gxp\", ", "", "members: 2; 3 to 64 of them are needed"),
+        (PARITY, "64KiB", "100B", "chunk: `100B`; a multiple of 512B from 512B"),
+        (PARITY, "5ms", "0ms", "members[2].mean: `0ms`; 1 ns to 1h is needed"),
         (TIERED, "100us", "0us", "fast.mean: `0us`; 1 ns to 1h is needed"),
         (TIERED, "64KiB", "100B", "hits.lru.line: `100B`; a multiple of 512B"),
         (TIERED, "1GiB", "1KiB", "hits.lru.size: `1KiB`; a multiple of 65536B"),
@@ -202,6 +217,8 @@ fn unknown_keys_and_kinds_are_refused() {
         ),
         (FLASH.replace("spare", "spares"), "unknown field `spares`"),
         (RAID.replace("chunk", "chunks"), "unknown field `chunks`"),
+        (PARITY.replace("chunk", "stripe"), "unknown field `stripe`"),
+        (PARITY.replace("raid5", "raid6"), "kind: \"raid6\" is not known; there are: "),
         (DISK.replace("7200", "\"fast\""), "in `rpm`"),
         (RAID.replace("mean = \"5ms\"", "mean = 5"), "in `mean`"),
         (RAID.replace("members = [", "members = [1, "), "a preset's name, or a table with `kind`"),
@@ -253,7 +270,7 @@ fn any_value() -> impl Strategy<Value = String> {
 fn any_description() -> impl Strategy<Value = String> {
     let change = (any::<prop::sample::Index>(), any_value(), 0..8_u32);
     let changes = proptest::collection::vec(change, 0..4);
-    (proptest::sample::select(vec![DISK, FLASH, RAID, TIERED]), changes).prop_map(
+    (proptest::sample::select(vec![DISK, FLASH, RAID, PARITY, TIERED]), changes).prop_map(
         |(text, changes)| {
             let mut text = text.to_owned();
             for (index, value, how) in changes {

@@ -209,7 +209,7 @@ impl Account {
     pub(super) fn piece_done(&mut self, now: Instant, piece: &PieceDone, current: bool) {
         self.idle_since = now;
         if current && self.watched {
-            self.returns.piece(now, piece.charge.as_tokens());
+            self.returns.piece(now, piece.charge.as_tokens(), piece.settling);
         } else if self.mixes {
             self.mixed.add(piece.charge.as_tokens());
         }

@@ -1,13 +1,13 @@
 //! What it costs a stream to have the device again after others had it.
 //!
 //! A seek back is not always in the first piece: a drive may first answer from its cache, or write
-//! out what others left in it. So the first 50 ms of a stay are compared with what comes after in
-//! this and earlier stays: the excess of their time over that of as many usual pieces is the cost.
+//! out what others left in it. So the beginning of a stay, for as long as the device may take to
+//! settle (50 ms on a disk), is compared with what comes after in this and earlier stays: the excess
+//! of its time over that of as many usual pieces is the cost.
 
+use crate::settling::Settling;
 use crate::time::{Duration, Instant};
 
-/// How long after the beginning of a stay the device may still be busy with the return.
-const SETTLING: Duration = Duration::from_millis(50);
 /// Of older stays each sum forgets one part in this, whenever it grows.
 const MEMORY: i64 = 32;
 /// What a return is taken to cost until it was seen: optimistic, or a device that never stays with a
@@ -54,7 +54,7 @@ pub(super) struct Returns {
 
 impl Returns {
     /// How long the device stays with a stream to learn.
-    pub(super) const CURIOUS: Duration = Duration::from_nanos(2 * SETTLING.as_nanos());
+    pub(super) const CURIOUS: Duration = Duration::from_nanos(2 * Settling::MOST.as_nanos());
 
     /// The stream gets the device.
     pub(super) fn begin(&mut self, now: Instant) {
@@ -62,9 +62,9 @@ impl Returns {
         self.stays = self.stays.wrapping_add(1);
     }
 
-    /// One of its pieces took so long.
-    pub(super) fn piece(&mut self, now: Instant, took: i64) {
-        let settled = now.since(self.began) > SETTLING && self.pieces > 0;
+    /// One of its pieces took so long; the return may still be in what comes back within `settling`.
+    pub(super) fn piece(&mut self, now: Instant, took: i64, settling: Duration) {
+        let settled = now.since(self.began) > settling && self.pieces > 0;
         if settled && self.before.is_none() {
             self.before = Some((self.nanos, self.pieces));
         }
@@ -141,7 +141,7 @@ mod tests {
             for piece in 0..200 {
                 let took = if piece == first { MS + seek } else { MS };
                 now = now + Duration::from_nanos(took.unsigned_abs());
-                returns.piece(now, took);
+                returns.piece(now, took, Settling::MOST);
             }
             returns.end();
         }

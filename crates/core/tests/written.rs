@@ -1,0 +1,208 @@
+//! Who pays for writes that were acknowledged before they were on the medium.
+
+mod rig;
+
+use disktime_core::cost::{CostParameters, Price, PriceList};
+use disktime_core::{Change, Config, Duration, Engine, Kind, Request, StreamCounters, StreamId};
+use rig::{MS, Rig, contract, read};
+
+fn write(id: u32, stream: u32, bytes: u64) -> Request {
+    Request { kind: Kind::Write, ..read(id, stream, bytes) }
+}
+
+fn flush(id: u32, stream: u32) -> Request {
+    Request { kind: Kind::Flush, offset: 0, bytes: 0, ..read(id, stream, 0) }
+}
+
+fn rig(depth: u32, streams: u32) -> Rig {
+    let mut rig = Rig::new(depth);
+    (0..streams).for_each(|stream| rig.add(stream, contract(20, 100)));
+    rig
+}
+
+/// A request by itself, for that long. Answers when it is over.
+fn serve(rig: &mut Rig, now: u64, request: Request, takes: u64) -> u64 {
+    rig.request(now, request);
+    let piece = rig.go_one(now).piece;
+    assert!(rig.done(now + takes, piece).is_some(), "it is over");
+    now + takes
+}
+
+fn counters(rig: &Rig, stream: u32) -> StreamCounters {
+    rig.view(stream).counters()
+}
+
+#[test]
+fn a_flush_is_paid_by_those_whose_writes_it_brings_to_the_medium() {
+    let mut rig = rig(1, 3);
+    let mut now = serve(&mut rig, 0, write(1, 0, 30_000), MS);
+    now = serve(&mut rig, now, write(2, 2, 10_000), MS);
+    now = serve(&mut rig, now, flush(3, 1), 8 * MS);
+    assert_eq!([0, 1, 2].map(|id| rig.charged(id)), [7 * MS, 0, 3 * MS], "three parts and one");
+    assert_eq!(counters(&rig, 1).relieved, Duration::from_millis(8));
+    assert_eq!(counters(&rig, 0).afterwards, Duration::from_millis(6));
+    // Nothing is unwritten now: the next one is its asker's.
+    serve(&mut rig, now, flush(4, 1), 2 * MS);
+    assert_eq!([0, 1, 2].map(|id| rig.charged(id)), [7 * MS, 2 * MS, 3 * MS]);
+}
+
+/// A database that writes its log and flushes, beside somebody who writes a little: what its flushes
+/// take is its own.
+#[test]
+fn who_wrote_as_much_as_the_others_pays_for_its_own_flush() {
+    let mut rig = rig(1, 3);
+    let mut now = serve(&mut rig, 0, write(1, 0, 10_000), MS);
+    now = serve(&mut rig, now, write(2, 2, 10_000), MS);
+    now = serve(&mut rig, now, write(3, 1, 20_000), MS);
+    now = serve(&mut rig, now, flush(4, 1), 8 * MS);
+    assert_eq!([0, 1, 2].map(|id| rig.charged(id)), [MS, 9 * MS, MS]);
+    now = serve(&mut rig, now, write(5, 0, 20_001), MS);
+    now = serve(&mut rig, now, write(6, 1, 20_000), MS);
+    serve(&mut rig, now, flush(7, 1), 4 * MS);
+    assert!(counters(&rig, 1).relieved > Duration::from_millis(2), "who wrote more pays his half");
+}
+
+#[test]
+fn a_flush_storm_costs_the_one_who_storms_but_what_others_wrote() {
+    let mut rig = rig(1, 2);
+    let (mut now, mut id) = (0, 0);
+    for _ in 0..100 {
+        now = serve(&mut rig, now, write(id, 0, 20_000), MS / 10);
+        for takes in [10 * MS, MS / 10, MS / 10] {
+            id += 1;
+            now = serve(&mut rig, now, flush(id, 1), takes);
+        }
+        id += 1;
+    }
+    assert_eq!(rig.charged(0), 100 * (10 * MS + MS / 10), "all that its writes took");
+    assert_eq!(rig.charged(1), 100 * MS / 5, "and the flushes that had nothing to do");
+}
+
+#[test]
+fn a_writer_that_is_gone_pays_nothing() {
+    let mut rig = rig(1, 3);
+    let mut now = serve(&mut rig, 0, write(1, 0, 30_000), MS);
+    now = serve(&mut rig, now, write(2, 2, 10_000), MS);
+    rig.change(now, Change::RemoveStream(StreamId(0)));
+    rig.add(0, contract(10, 100));
+    now = serve(&mut rig, now, flush(3, 1), 8 * MS);
+    assert_eq!([0, 1, 2].map(|id| rig.charged(id)), [0, 0, 9 * MS]);
+    now = serve(&mut rig, now, write(4, 2, 10_000), MS);
+    rig.change(now, Change::RemoveStream(StreamId(2)));
+    serve(&mut rig, now, flush(5, 1), 8 * MS);
+    assert_eq!(rig.charged(1), 8 * MS);
+}
+
+/// Windows are divided by prices: there a flush has one like other pieces.
+#[test]
+fn among_others_pieces_a_flush_has_its_price() {
+    let mut rig = rig(4, 2);
+    rig.request(0, write(1, 0, 30_000));
+    rig.request(0, flush(2, 1));
+    for (piece, ms) in rig.go(0).into_iter().zip([5, 10]) {
+        rig.done(ms * MS, piece.piece);
+    }
+    rig.go(10 * MS);
+    assert_eq!(counters(&rig, 1).relieved, Duration::ZERO);
+    // And then everything is on the medium.
+    rig.request(20 * MS, flush(3, 1));
+    let piece = rig.go_one(20 * MS).piece;
+    rig.done(30 * MS, piece);
+    assert_eq!(counters(&rig, 0).afterwards, Duration::ZERO);
+}
+
+fn learning(anchor: Option<PriceList>) -> Rig {
+    let cost = CostParameters { anchor, ..CostParameters::default() };
+    let config = Config { policy: "fifo", cost_model: "learned", cost, ..Config::default() };
+    let mut rig = Rig { engine: Engine::new(&config).expect("registered names") };
+    (0..3).for_each(|stream| rig.add(stream, contract(30, 100)));
+    rig
+}
+
+/// Reads and writes of 1 ms.
+fn list() -> PriceList {
+    let price = Price { each: Duration::from_millis(1), per_mib: Duration::ZERO };
+    PriceList {
+        sequential_read: price,
+        random_read: price,
+        sequential_write: price,
+        random_write: price,
+    }
+}
+
+/// So many requests of a stream, each for that long.
+fn spell(rig: &mut Rig, now: u64, request: Request, count: u64, takes: u64) -> u64 {
+    (0..count).fold(now, |now, place| {
+        let offset = (place * 7 + 1) << 30;
+        serve(rig, now, Request { offset, ..request }, takes)
+    })
+}
+
+/// A buffer takes 100 writes of 1 ms in a tenth of that, and brings them to the medium while another
+/// stream reads.
+#[test]
+fn who_owes_for_writes_pays_half_of_what_others_take_until_it_is_paid() {
+    let mut rig = learning(Some(list()));
+    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 100, MS / 10);
+    assert_eq!(rig.charged(1), 10 * MS);
+    now = spell(&mut rig, now, read(1, 0, 4096), 200, 2 * MS);
+    assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 90 * MS);
+    assert_eq!((rig.charged(0), rig.charged(1)), (310 * MS, 100 * MS));
+    assert_eq!(counters(&rig, 0).relieved.as_nanos(), 90 * MS);
+    spell(&mut rig, now, read(1, 0, 4096), 10, 2 * MS);
+    assert_eq!(rig.charged(0), 330 * MS, "and then it is theirs");
+}
+
+#[test]
+fn debts_are_paid_one_after_the_other_and_by_their_owners_writes_too() {
+    let mut rig = learning(Some(list()));
+    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 100, MS / 10);
+    now = spell(&mut rig, now, write(3, 2, 4096), 100, MS / 10);
+    // The second one's writes took 10 ms, half of it the first one's.
+    assert_eq!((rig.charged(1), rig.charged(2)), (15 * MS, 5 * MS));
+    // Its own writes, when the buffer is full.
+    now = spell(&mut rig, now, write(2, 1, 4096), 20, 2 * MS);
+    assert_eq!(rig.charged(1), 55 * MS);
+    spell(&mut rig, now, read(1, 0, 4096), 200, 4 * MS);
+    let paid = [1, 2].map(|id| counters(&rig, id).afterwards.as_nanos());
+    assert_eq!(paid, [70 * MS, 95 * MS], "90 - 20, and 100 - 5");
+}
+
+#[test]
+fn idle_time_pays_and_flushes_do() {
+    let mut rig = learning(Some(list()));
+    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 100, MS / 10);
+    now = spell(&mut rig, now + 90 * MS, read(1, 0, 4096), 10, MS);
+    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO, "the device had time for it");
+    now = spell(&mut rig, now, write(2, 1, 4096), 100, MS / 10);
+    now = serve(&mut rig, now, flush(4, 1), 90 * MS);
+    spell(&mut rig, now, read(1, 0, 4096), 10, MS);
+    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO, "it is on the medium");
+}
+
+#[test]
+fn without_a_price_nobody_owes() {
+    let mut rig = learning(None);
+    let now = spell(&mut rig, 0, write(2, 1, 4096), 100, MS / 10);
+    spell(&mut rig, now, read(1, 0, 4096), 20, 2 * MS);
+    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO);
+}
+
+/// A list that is ten times too dear: once writes were seen for longer than a buffer lasts they owe
+/// nothing; and before that a second at most.
+#[test]
+fn a_list_that_is_too_dear_is_believed_until_writes_are_seen() {
+    let mut rig = learning(Some(list()));
+    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 2400, MS / 10);
+    now = spell(&mut rig, now, read(1, 0, 4096), 30_000, MS / 10);
+    assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 1000 * MS);
+    for _ in 0..5 {
+        now = spell(&mut rig, now, write(2, 1, 4096), 20_000, MS / 10);
+        now = spell(&mut rig, now, read(1, 0, 4096), 20_000, MS / 10);
+    }
+    let before = counters(&rig, 1).afterwards;
+    now = spell(&mut rig, now, write(2, 1, 4096), 20_000, MS / 10);
+    spell(&mut rig, now, read(1, 0, 4096), 20_000, MS / 10);
+    let more = counters(&rig, 1).afterwards.as_nanos() - before.as_nanos();
+    assert!(more < 20 * MS, "of 2 s: {more}");
+}

@@ -1,0 +1,116 @@
+//! Devices that acknowledge writes before they are on the medium: who wrote pays for them.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+
+use disktime_sim::core::cost::{self, CostParameters};
+use disktime_sim::core::feedback::FeedbackConfig;
+use disktime_sim::core::{Contract, Duration, Instant, Share};
+use disktime_sim::model::disk::Disk;
+use disktime_sim::model::flash::{Flash, FlashSpec};
+use disktime_sim::model::{Device, preset};
+use disktime_sim::workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+
+/// A drive that takes in 256 MiB at the speed of its link, and then what its dies program.
+fn buffering() -> Box<dyn Device> {
+    let spec = preset::flash_generic();
+    Box::new(Flash::new(FlashSpec { write_buffer_bytes: 256 << 20, ..spec }))
+}
+
+/// A disk that takes in 64 MiB.
+fn caching() -> Box<dyn Device> {
+    Box::new(Disk::new(preset::nearline_7200(), 1))
+}
+
+fn stream(name: &str, percent: u32, spec: Spec, outstanding: u32) -> StreamPlan {
+    let pace = Pace::Closed { outstanding, think: Duration::ZERO };
+    StreamPlan {
+        name: name.to_owned(),
+        contract: Contract {
+            weight: percent,
+            ..Contract::reserving(Share::from_percent(percent).unwrap())
+        },
+        base: 0,
+        extent: None,
+        traffic: Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into(),
+    }
+}
+
+fn run(device: Box<dyn Device>, depth: u32, seconds: u64, streams: Vec<StreamPlan>) -> Outcome {
+    let outcome = simulate(Plan {
+        device,
+        profile: None,
+        policy: "disktime".to_owned(),
+        cost_model: cost::usual("disktime", depth).to_owned(),
+        cost: CostParameters::default(),
+        nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
+        depth,
+        streams,
+        changes: Vec::new(),
+        duration: Duration::from_secs(seconds),
+        window: Duration::from_secs(1),
+        decisions: None,
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.violations, []);
+    outcome
+}
+
+/// Requests in each second of a run's second half.
+fn rate(outcome: &Outcome, stream: usize) -> f64 {
+    let windows = outcome.windows.iter().skip(stream).step_by(outcome.streams.len());
+    let rates: Vec<f64> =
+        windows.map(|window| f64::from(u32::try_from(window.requests).unwrap())).collect();
+    let half = &rates[rates.len() / 2..];
+    half.iter().sum::<f64>() / f64::from(u32::try_from(half.len()).unwrap())
+}
+
+fn extent(gib: u64) -> Extent {
+    Extent { start: gib << 30, end: (gib + 4) << 30 }
+}
+
+fn reads(pattern: Pattern, bytes: u64) -> Spec {
+    Spec::reads(pattern, extent(0), bytes)
+}
+
+fn writes(pattern: Pattern, bytes: u64) -> Spec {
+    Spec { reads_permille: 0, ..Spec::reads(pattern, extent(8), bytes) }
+}
+
+/// The buffer is written out for a third of a second after the writer's turn: that is its time, not
+/// the reader's.
+#[test]
+fn a_reader_beside_one_who_fills_a_large_buffer_has_its_share() {
+    let reader = || stream("reader", 50, reads(Pattern::Random, 4096), 128);
+    let writer = || stream("writer", 50, writes(Pattern::Sequential, 128 << 10), 32);
+    let alone = rate(&run(buffering(), 64, 4, vec![reader()]), 0);
+    let writer_alone = rate(&run(buffering(), 64, 8, vec![writer()]), 0);
+    let both = run(buffering(), 64, 30, vec![reader(), writer()]);
+    let insulation = [rate(&both, 0) / alone, rate(&both, 1) / writer_alone].map(|it| it * 2.0);
+    println!("insulation {insulation:?}, paid {:?}", both.streams[1].counters.afterwards);
+    assert!(insulation[0] >= 0.9, "{insulation:?}");
+    assert!(insulation[1] >= 0.9, "{insulation:?}");
+}
+
+/// One writes all the time, one flushes after each of its few writes, one reads: the reader has its
+/// share, and who flushes pays for no more than it wrote.
+#[test]
+fn a_flush_storm_beside_a_writer_is_the_writers() {
+    let storm = Spec { flush_after: Some(1), ..writes(Pattern::Random, 4096) };
+    let reader = || stream("reader", 40, reads(Pattern::Random, 4096), 4);
+    let alone = rate(&run(caching(), 1, 60, vec![reader()]), 0);
+    let streams = vec![
+        reader(),
+        stream("writer", 40, writes(Pattern::Random, 4096), 32),
+        stream("storm", 20, storm, 1),
+    ];
+    let all = run(caching(), 1, 240, streams);
+    let insulation = rate(&all, 0) / alone / 0.4;
+    let [_, writer, storm] = &all.streams[..] else { panic!("three") };
+    println!("insulation {insulation}, {:?}, {:?}", writer.counters, storm.counters);
+    assert!(insulation >= 0.9, "{insulation}");
+    let relieved = storm.counters.relieved;
+    assert!(relieved > Duration::from_secs(1), "{relieved:?}");
+    assert_eq!(writer.counters.afterwards, relieved);
+}
