@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn it_is_four_of_the_pieces_held_longest_and_no_longer_than_a_disk_takes() {
-        let at = |ms| Instant::from_nanos(ms * 1_000_000);
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
         let mut settling = Settling::default();
         assert_eq!(settling.time(), Settling::MOST, "it may be a disk");
         settling.seen(at(1), Duration::from_micros(80));
