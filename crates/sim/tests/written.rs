@@ -86,7 +86,6 @@ fn beside_a_buffer(mib: u64) -> [f64; 2] {
     let writer_alone = rate(&run(buffering(mib), 64, 8, vec![writer()]), 0);
     let both = run(buffering(mib), 64, 30, vec![reader(), writer()]);
     let insulation = [rate(&both, 0) / alone, rate(&both, 1) / writer_alone].map(|it| it * 2.0);
-    println!("{mib} MiB: {insulation:?}, paid {:?}", both.streams[1].counters.afterwards);
     insulation
 }
 
@@ -121,7 +120,6 @@ fn a_flush_storm_beside_a_writer_is_the_writers() {
     let all = run(caching(), 1, 240, streams);
     let insulation = rate(&all, 0) / alone / 0.4;
     let [_, writer, storm] = &all.streams[..] else { panic!("three") };
-    println!("insulation {insulation}, {:?}, {:?}", writer.counters, storm.counters);
     assert!(insulation >= 0.9, "{insulation}");
     let relieved = storm.counters.relieved;
     assert!(relieved > Duration::from_secs(1), "{relieved:?}");
