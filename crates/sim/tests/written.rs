@@ -85,8 +85,7 @@ fn beside_a_buffer(mib: u64) -> [f64; 2] {
     let alone = rate(&run(buffering(mib), 64, 4, vec![reader()]), 0);
     let writer_alone = rate(&run(buffering(mib), 64, 8, vec![writer()]), 0);
     let both = run(buffering(mib), 64, 30, vec![reader(), writer()]);
-    let insulation = [rate(&both, 0) / alone, rate(&both, 1) / writer_alone].map(|it| it * 2.0);
-    insulation
+    [rate(&both, 0) / alone, rate(&both, 1) / writer_alone].map(|it| it * 2.0)
 }
 
 /// The buffer is written out after the writer's turn: that is its time, not the reader's.
