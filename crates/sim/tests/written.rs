@@ -10,10 +10,10 @@ use disktime_sim::model::{Device, preset};
 use disktime_sim::workload::{Extent, Pace, Pattern, Source, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
 
-/// A drive that takes in 256 MiB at the speed of its link, and then what its dies program.
-fn buffering() -> Box<dyn Device> {
+/// A drive that takes in so many MiB at the speed of its link, and then what its dies program.
+fn buffering(mib: u64) -> Box<dyn Device> {
     let spec = preset::flash_generic();
-    Box::new(Flash::new(FlashSpec { write_buffer_bytes: 256 << 20, ..spec }))
+    Box::new(Flash::new(FlashSpec { write_buffer_bytes: mib << 20, ..spec }))
 }
 
 /// A disk that takes in 64 MiB.
@@ -78,19 +78,37 @@ fn writes(pattern: Pattern, bytes: u64) -> Spec {
     Spec { reads_permille: 0, ..Spec::reads(pattern, extent(8), bytes) }
 }
 
-/// The buffer is written out for a third of a second after the writer's turn: that is its time, not
-/// the reader's.
-#[test]
-fn a_reader_beside_one_who_fills_a_large_buffer_has_its_share() {
+/// Insulation of a reader and a writer, half each.
+fn beside_a_buffer(mib: u64) -> [f64; 2] {
     let reader = || stream("reader", 50, reads(Pattern::Random, 4096), 128);
     let writer = || stream("writer", 50, writes(Pattern::Sequential, 128 << 10), 32);
-    let alone = rate(&run(buffering(), 64, 4, vec![reader()]), 0);
-    let writer_alone = rate(&run(buffering(), 64, 8, vec![writer()]), 0);
-    let both = run(buffering(), 64, 30, vec![reader(), writer()]);
-    let insulation = [rate(&both, 0) / alone, rate(&both, 1) / writer_alone].map(|it| it * 2.0);
-    println!("insulation {insulation:?}, paid {:?}", both.streams[1].counters.afterwards);
-    assert!(insulation[0] >= 0.9, "{insulation:?}");
-    assert!(insulation[1] >= 0.9, "{insulation:?}");
+    let alone = rate(&run(buffering(mib), 64, 4, vec![reader()]), 0);
+    let writer_alone = rate(&run(buffering(mib), 64, 8, vec![writer()]), 0);
+    let both = run(buffering(mib), 64, 30, vec![reader(), writer()]);
+    [rate(&both, 0) / alone, rate(&both, 1) / writer_alone].map(|it| it * 2.0)
+}
+
+/// The buffer is written out after the writer's turn: that is its time, not the reader's.
+#[test]
+fn a_reader_beside_one_who_fills_a_buffer_has_its_share() {
+    for mib in [1, 16, 64] {
+        let insulation = beside_a_buffer(mib);
+        assert!(insulation.iter().all(|it| *it >= 0.9), "{mib} MiB: {insulation:?}");
+    }
+}
+
+/// The same for one that is written out for a third of a second.
+#[test]
+fn a_reader_beside_one_who_fills_a_large_buffer_has_its_share() {
+    let insulation = beside_a_buffer(256);
+    assert!(insulation.iter().all(|it| *it >= 0.9), "{insulation:?}");
+}
+
+/// The one above is known to fail: by no more than that.
+#[test]
+fn beside_a_large_buffer_a_reader_has_most_of_its_share() {
+    let insulation = beside_a_buffer(256);
+    assert!(insulation[0] > 0.6 && insulation[1] >= 0.9, "{insulation:?}");
 }
 
 /// One writes all the time, one flushes after each of its few writes, one reads: the reader has its
@@ -108,7 +126,6 @@ fn a_flush_storm_beside_a_writer_is_the_writers() {
     let all = run(caching(), 1, 240, streams);
     let insulation = rate(&all, 0) / alone / 0.4;
     let [_, writer, storm] = &all.streams[..] else { panic!("three") };
-    println!("insulation {insulation}, {:?}, {:?}", writer.counters, storm.counters);
     assert!(insulation >= 0.9, "{insulation}");
     let relieved = storm.counters.relieved;
     assert!(relieved > Duration::from_secs(1), "{relieved:?}");

@@ -34,15 +34,13 @@ pub(super) const ENTRY: CostEntry = CostEntry {
 
 /// Reads and writes, sequential and random; flushes.
 const KINDS: usize = PieceKind::ALL.len();
-/// The writes of these.
-const WRITES: core::ops::Range<usize> = 2..4;
 /// A factor of 1.
 const ONE: i128 = 1 << 16;
 /// A factor is at least 2^-10 and at most 2^24.
 const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
 /// In the beginning of a stretch alone the device still works for those before, or seeks back, or
 /// answers from its caches. That is over when it has settled at the earliest, and after this in any
-/// case; of writes not before, as its buffer takes the first ones.
+/// case.
 const SETTLED: Duration = Duration::from_millis(250);
 /// Of settled stretches so much is one observation, at least and at most,
 const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
@@ -141,8 +139,7 @@ impl CostModel for Learned {
 
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
-        let first = if WRITES.contains(&kind) { SETTLED } else { seen.settling };
-        let [early, settled] = [first, SETTLED].map(|after| seen.since >= after);
+        let [early, settled] = [seen.settling, SETTLED].map(|after| seen.since >= after);
         if !early || (seen.pieces < seen.in_flight && !settled) {
             return false;
         }
@@ -364,21 +361,19 @@ mod tests {
         assert_eq!(model.estimate(&read(0)), before);
     }
 
-    /// A buffer takes writes at first: that is not what they cost.
     #[test]
-    fn the_first_quarter_of_a_second_of_writes_says_nothing() {
+    fn in_the_long_run_a_write_takes_what_the_list_says_until_it_is_seen() {
         let mut model = model();
         let write = piece(0, Kind::Write, None);
         assert_eq!(model.long_run(&write), None, "no list, and nothing seen");
         see(&mut model, read(0), MS, 1000);
-        let early = Duration::from_nanos(SETTLED.as_nanos() - 1);
-        let quick = SeenAlone { since: early, pieces: 1, ..alone(write, MS) };
-        assert!((0..1000).all(|_| !model.seen_alone(&quick)));
         assert_eq!(model.long_run(&write), None, "reads say nothing of writes");
         see(&mut model, write, ms(4), 1000);
-        let long_run = model.long_run(&write);
-        assert_eq!(long_run, Some(model.estimate(&write)));
+        let seen = model.long_run(&write);
+        assert_eq!(seen, Some(model.estimate(&write)));
         near(&mut model, write, ms(4), 10);
+        model.anchor(&GUESS);
+        assert!(model.long_run(&write) < seen, "a list that was measured");
     }
 
     #[test]
