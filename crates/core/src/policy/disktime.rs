@@ -63,8 +63,8 @@ const LITTLE: Duration = Duration::from_millis(5);
 /// Longest swing if none is configured: of a minute it is about half a point.
 const HORIZON: Duration = Duration::from_millis(350);
 
-/// Of so many that are furthest behind the nearest goes. Of ten that jump about all over a disk it
-/// makes four tenths more than their order, of 64 half as much again.
+/// Of so many that are furthest behind the nearest goes. Ten that jump about all over a disk do a
+/// third more by that than in their order, 64 not quite half as much again.
 const CHOICE: usize = 12;
 
 /// Of the time of those who mix, at most one part in this is for prices.
