@@ -136,6 +136,15 @@ fn blackbox_flash_misses_nothing_but_first_percentiles_by_a_hundredth() {
     }
 }
 
+/// `blackbox_drift` is known to fail: where streams are on and off, their turns come late for them.
+#[test]
+fn blackbox_drift_misses_nothing_but_on_off_reads_by_their_turns() {
+    for check in report("blackbox-drift", 1).checks.iter().filter(|check| !check.pass()) {
+        let turns = check.name.starts_with("on and off: random") && !check.name.contains("writes");
+        assert!(turns && check.measured < 20.0, "{check:?}");
+    }
+}
+
 /// `mdn_adaptive` is known to fail: only its totals, and by less than 1 % of some 17 MB/s.
 #[test]
 fn mdn_adaptive_misses_nothing_but_totals_and_these_by_little() {
