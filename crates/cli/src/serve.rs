@@ -145,12 +145,9 @@ fn show_costs(server: &Server, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let rows = costs.iter().map(|disk| (disk.name, disk.costs.as_slice()));
-    match costs::table("virtual disk", rows) {
-        Some(table) => eprintln!("{table}"),
-        None => {
-            eprintln!("disktime: no costs are known: no device learns them, or nothing was sent")
-        }
-    }
+    let none = "disktime: no costs are known: no device learns them, or nothing was sent";
+    let table = costs::table("virtual disk", rows);
+    eprintln!("{}", table.map_or_else(|| none.to_owned(), |table| table.to_string()));
     Ok(())
 }
 

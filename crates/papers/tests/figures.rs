@@ -129,6 +129,15 @@ fn qbox_16_misses_nothing_but_constant_totals() {
     );
 }
 
+/// `blackbox_drift` is known to fail: where streams are on and off, their turns come late for them.
+#[test]
+fn blackbox_drift_misses_nothing_but_on_off_reads_by_their_turns() {
+    for check in report("blackbox-drift", 1).checks.iter().filter(|check| !check.pass()) {
+        let turns = check.name.starts_with("on and off: random") && !check.name.contains("writes");
+        assert!(turns && check.measured < 20.0, "{check:?}");
+    }
+}
+
 /// The published estimator's bias: a random stream that should have 70 % of two disks has more, since
 /// the ratio of its two costs comes out too low.
 #[test]

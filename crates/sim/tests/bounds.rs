@@ -110,7 +110,7 @@ fn keeps(case: &Case, bound: Duration, pays: f64) {
     let (free_p99, free) = run(case, NONE);
     let (p99, paid) = run(case, bound);
     let bound = bound.as_secs_f64() * 1e3;
-    println!(
+    eprintln!(
         "{}: bound {bound} ms: p99 {free_p99:.2} -> {p99:.2} ms; others {free:.2} -> {paid:.2} MB/s",
         case.name
     );

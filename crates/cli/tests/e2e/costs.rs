@@ -65,11 +65,12 @@ pace = { closed = { outstanding = 16 } }
     let runs: serde_json::Value = serde_json::from_str(&sim(&["--json"], &path)).unwrap();
     for (stream, kind) in [(0, "random-read"), (1, "random-write")] {
         let costs = runs[0]["streams"][stream]["costs"].as_array().unwrap();
-        assert_eq!(costs.len(), 1, "{costs:?}");
-        assert_eq!((&costs[0]["kind"], &costs[0]["basis"]), (&kind.into(), &"learned".into()));
-        assert!(costs[0]["cost_ns"].as_u64().unwrap() > 1000, "{costs:?}");
-        assert!(costs[0]["plus_minus_percent"].is_number(), "{costs:?}");
-        assert!(costs[0]["drift_percent"].is_null(), "no profile, no drift: {costs:?}");
+        // Now and then a random request lands behind the one before: that is another kind.
+        let cost = costs.iter().find(|cost| cost["kind"] == kind).unwrap();
+        assert_eq!(cost["basis"], "learned", "{costs:?}");
+        assert!(cost["cost_ns"].as_u64().unwrap() > 1000, "{costs:?}");
+        assert!(cost["plus_minus_percent"].is_number(), "{costs:?}");
+        assert!(cost["drift_percent"].is_null(), "no profile, no drift: {costs:?}");
     }
     let text = sim(&[], &path);
     assert!(text.contains("drift %") && text.contains("random-write"), "{text}");

@@ -501,7 +501,7 @@ mod tests {
         see(&mut model, read(0), MS, 5000);
         see(&mut model, read(0), Duration::from_secs(5 * 3600), 1);
         see(&mut model, read(0), MS, 1000);
-        near(&mut model, read(0), MS, 20);
+        near(&mut model, read(0), MS, 10);
     }
 
     #[test]
