@@ -37,7 +37,7 @@ const LAG_SMALL: Duration = Duration::from_millis(60);
 const LAG_LARGE: Duration = Duration::from_millis(400);
 /// While R is kept where it was found, streams catch up to within the first and fall behind by the
 /// second: a disk is busy while they are behind.
-const LAG_KEPT: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
+const LAG_KEPT: [Duration; 2] = [Duration::from_millis(120), Duration::from_millis(350)];
 /// The first step into the unknown, and how what is kept is moved, as a part of R.
 const STEP_MIN: u64 = 32;
 /// The largest step into the unknown, as a part of R.
