@@ -77,7 +77,7 @@ struct Adaptive {
 
 impl Default for Adaptive {
     fn default() -> Self {
-        let phase = Phase::Recover { looks: 0, next: TokenRate::ZERO };
+        let phase = Phase::Test { looks: 0, lag: Duration::ZERO };
         Self { good: None, bad: None, phase, step: STEP_MIN, rescued: false }
     }
 }
@@ -137,11 +137,6 @@ impl Adaptive {
         self.phase = Phase::Keep { level, more, looks: 0 };
         let little = TokenRate::from_milli(level.as_milli() / SWING);
         if more { level.plus(little) } else { level.minus(little) }
-    }
-
-    /// What is known holds no longer.
-    fn forget(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -228,8 +223,12 @@ impl Controller for Adaptive {
         part: TokenRate,
         others: TokenRate,
     ) -> Option<TokenRate> {
-        self.forget();
-        pipe.rate.filter(|_| others > TokenRate::ZERO).map(|rate| rate.plus(part))
+        *self = Self::default();
+        let rate = pipe.rate.filter(|_| others > TokenRate::ZERO).map(|rate| rate.plus(part));
+        if let Some(next) = rate {
+            self.phase = Phase::Recover { looks: 0, next };
+        }
+        rate
     }
 }
 
@@ -351,5 +350,8 @@ mod tests {
         assert_eq!((plant.controller.good, plant.controller.bad), (None, None));
         let left = plant.controller.ended(plant.now, pipe, part, TokenRate::per_second(1));
         assert_eq!(left, pipe.rate.map(|rate| rate.plus(part)));
+        plant.rate = left;
+        plant.look();
+        assert_eq!(plant.rate, left, "it is tested once the others have caught up");
     }
 }
