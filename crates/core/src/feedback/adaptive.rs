@@ -147,11 +147,11 @@ impl Controller for Adaptive {
         }
         (self.good, self.step) = (None, STEP_MIN);
         let bad = pipe.cut_from();
-        let recovering = self.descend(bad);
-        if core::mem::replace(&mut self.rescued, true) {
-            return Some(recovering);
-        }
         let next = less(bad, STEP_MAX);
+        (self.bad, self.phase) = (Some(bad), Phase::Recover { looks: 0, next });
+        if core::mem::replace(&mut self.rescued, true) {
+            return Some(next);
+        }
         self.phase = Phase::Rescue { looks: 0, next };
         Some(TokenRate::ZERO)
     }
@@ -167,7 +167,12 @@ impl Controller for Adaptive {
                 self.phase = Phase::Rescue { looks: looks + 1, next };
                 rate
             }
-            Phase::Rescue { next, .. } if behind => self.recover(next),
+            Phase::Rescue { next, .. } if behind && known => self.recover(next),
+            // Who has not paused with the way cleared may never: no more than a report asks for.
+            Phase::Rescue { next, .. } if behind => {
+                self.phase = Phase::Recover { looks: 0, next };
+                next
+            }
             Phase::Recover { next, .. } | Phase::Rescue { next, .. }
                 if !behind || lag <= LAG_SMALL =>
             {
@@ -183,7 +188,12 @@ impl Controller for Adaptive {
                 self.phase = Phase::Recover { looks: looks.saturating_add(1), next };
                 rate
             }
-            Phase::Recover { .. } | Phase::Rescue { .. } => self.descend(rate),
+            Phase::Recover { .. } | Phase::Rescue { .. } if known => self.descend(rate),
+            Phase::Recover { .. } | Phase::Rescue { .. } => {
+                let next = less(rate, STEP_MIN / 2);
+                self.phase = Phase::Recover { looks: 0, next };
+                next
+            }
             Phase::Test { lag: before, .. }
                 if behind && lag.saturating_sub(before) >= LAG_TESTED =>
             {
