@@ -37,7 +37,7 @@ const LAG_SMALL: Duration = Duration::from_millis(60);
 const LAG_LARGE: Duration = Duration::from_millis(400);
 /// While R is kept where it was found, streams catch up to within the first and fall behind by the
 /// second: a disk is busy while they are behind.
-const LAG_KEPT: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
+const LAG_KEPT: [Duration; 2] = [Duration::from_millis(120), Duration::from_millis(350)];
 /// The first step into the unknown, and how what is kept is moved, as a part of R.
 const STEP_MIN: u64 = 32;
 /// The largest step into the unknown, as a part of R.
@@ -77,7 +77,7 @@ struct Adaptive {
 
 impl Default for Adaptive {
     fn default() -> Self {
-        let phase = Phase::Recover { looks: 0, next: TokenRate::ZERO };
+        let phase = Phase::Test { looks: 0, lag: Duration::ZERO };
         Self { good: None, bad: None, phase, step: STEP_MIN, rescued: false }
     }
 }
@@ -138,11 +138,6 @@ impl Adaptive {
         let little = TokenRate::from_milli(level.as_milli() / SWING);
         if more { level.plus(little) } else { level.minus(little) }
     }
-
-    /// What is known holds no longer.
-    fn forget(&mut self) {
-        *self = Self::default();
-    }
 }
 
 impl Controller for Adaptive {
@@ -152,11 +147,11 @@ impl Controller for Adaptive {
         }
         (self.good, self.step) = (None, STEP_MIN);
         let bad = pipe.cut_from();
-        let recovering = self.descend(bad);
-        if core::mem::replace(&mut self.rescued, true) {
-            return Some(recovering);
-        }
         let next = less(bad, STEP_MAX);
+        (self.bad, self.phase) = (Some(bad), Phase::Recover { looks: 0, next });
+        if core::mem::replace(&mut self.rescued, true) {
+            return Some(next);
+        }
         self.phase = Phase::Rescue { looks: 0, next };
         Some(TokenRate::ZERO)
     }
@@ -172,7 +167,12 @@ impl Controller for Adaptive {
                 self.phase = Phase::Rescue { looks: looks + 1, next };
                 rate
             }
-            Phase::Rescue { next, .. } if behind => self.recover(next),
+            Phase::Rescue { next, .. } if behind && known => self.recover(next),
+            // Who has not paused with the way cleared may never: no more than a report asks for.
+            Phase::Rescue { next, .. } if behind => {
+                self.phase = Phase::Recover { looks: 0, next };
+                next
+            }
             Phase::Recover { next, .. } | Phase::Rescue { next, .. }
                 if !behind || lag <= LAG_SMALL =>
             {
@@ -188,7 +188,12 @@ impl Controller for Adaptive {
                 self.phase = Phase::Recover { looks: looks.saturating_add(1), next };
                 rate
             }
-            Phase::Recover { .. } | Phase::Rescue { .. } => self.descend(rate),
+            Phase::Recover { .. } | Phase::Rescue { .. } if known => self.descend(rate),
+            Phase::Recover { .. } | Phase::Rescue { .. } => {
+                let next = less(rate, STEP_MIN / 2);
+                self.phase = Phase::Recover { looks: 0, next };
+                next
+            }
             Phase::Test { lag: before, .. }
                 if behind && lag.saturating_sub(before) >= LAG_TESTED =>
             {
@@ -228,8 +233,12 @@ impl Controller for Adaptive {
         part: TokenRate,
         others: TokenRate,
     ) -> Option<TokenRate> {
-        self.forget();
-        pipe.rate.filter(|_| others > TokenRate::ZERO).map(|rate| rate.plus(part))
+        *self = Self::default();
+        let rate = pipe.rate.filter(|_| others > TokenRate::ZERO).map(|rate| rate.plus(part));
+        if let Some(next) = rate {
+            self.phase = Phase::Recover { looks: 0, next };
+        }
+        rate
     }
 }
 
@@ -351,5 +360,8 @@ mod tests {
         assert_eq!((plant.controller.good, plant.controller.bad), (None, None));
         let left = plant.controller.ended(plant.now, pipe, part, TokenRate::per_second(1));
         assert_eq!(left, pipe.rate.map(|rate| rate.plus(part)));
+        plant.rate = left;
+        plant.look();
+        assert_eq!(plant.rate, left, "it is tested once the others have caught up");
     }
 }
