@@ -18,6 +18,7 @@ use crate::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, Strea
 use crate::requests::{RequestTable, State};
 use crate::share::Share;
 use crate::stream::{Head, Stream, StreamView};
+use crate::tiers::Tier;
 use crate::time::{Duration, Instant};
 use crate::usage::UsageClock;
 
@@ -34,7 +35,7 @@ use guarantees::Guarantees;
 pub use shaping::BestEffort;
 pub(crate) use shaping::Direction;
 use shaping::Shaping;
-use sole::Sole;
+use sole::{Sole, TierEnds};
 
 /// Work for so long is enough to have at a device: what a disk's queue or an elevator can choose from.
 const AHEAD: Duration = Duration::from_millis(200);
@@ -169,6 +170,7 @@ pub struct Engine {
     /// Costs are learned from what comes back.
     learns: bool,
     sole: Sole,
+    tiers: TierEnds,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
     guarantees: Guarantees,
@@ -237,6 +239,7 @@ impl Engine {
             in_flight: 0,
             sent: 0,
             sole: Sole::default(),
+            tiers: TierEnds::default(),
             ready: [0; Rank::COUNT],
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
@@ -307,11 +310,26 @@ impl Engine {
         piece: PieceId,
         outcome: Outcome,
     ) -> Option<Completion> {
+        self.handle_completion_on(now, piece, outcome, None)
+    }
+
+    /// As [`handle_completion`](Self::handle_completion), of a piece that one tier of the device has
+    /// served. What pieces cost is then learned by tier, whoever else has pieces there.
+    ///
+    /// # Panics
+    /// As [`handle_completion`](Self::handle_completion).
+    pub fn handle_completion_on(
+        &mut self,
+        now: Instant,
+        piece: PieceId,
+        outcome: Outcome,
+        tier: Option<Tier>,
+    ) -> Option<Completion> {
         self.observe(now);
         let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
         self.in_flight -= 1;
         self.sent -= u128::from(piece.estimate.as_nanos());
-        let between = self.learn(&piece);
+        let between = self.learn(&piece, tier);
         let charge = self.settle(&piece);
         let completion = self.finish(&piece, outcome);
         self.refresh(piece.stream);

@@ -6,7 +6,7 @@
 //! Does not know: which part goes where.
 
 use crate::device::{Completion, Device, Op};
-use disktime_core::Instant;
+use disktime_core::{Instant, Tier};
 use std::collections::VecDeque;
 
 /// A request that is split, by its slot.
@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 struct Whole {
     tag: u64,
     parts_left: u32,
+    tier: Option<Tier>,
 }
 
 struct Member {
@@ -67,21 +68,23 @@ impl Members {
         self.members[index].device.capacity_bytes()
     }
 
-    /// Begins a request at `now`: its parts, each with its member.
+    /// Begins a request at `now`: its parts, each with its member, and the tier that they are all
+    /// on.
     pub(crate) fn submit(
         &mut self,
         now: Instant,
         tag: u64,
+        tier: Option<Tier>,
         parts: impl Iterator<Item = (usize, Op)>,
     ) {
         self.run_until(now);
         assert!(self.inside < self.queue_depth as usize, "above the queue depth");
         self.inside += 1;
         let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.wholes.push(Whole { tag, parts_left: 0 });
+            self.wholes.push(Whole { tag, parts_left: 0, tier });
             self.wholes.len() - 1
         });
-        self.wholes[slot] = Whole { tag, parts_left: 0 };
+        self.wholes[slot] = Whole { tag, parts_left: 0, tier };
         let name = u64::try_from(slot).expect("slots are below the queue depth");
         for (index, part) in parts {
             self.wholes[slot].parts_left += 1;
@@ -126,7 +129,8 @@ impl Members {
                     let whole = &mut self.wholes[slot];
                     whole.parts_left -= 1;
                     if whole.parts_left == 0 {
-                        self.done.push(Completion { tag: whole.tag, at });
+                        let Whole { tag, tier, .. } = *whole;
+                        self.done.push(Completion { tag, at, tier });
                         self.free_slots.push(slot);
                     }
                 }

@@ -393,7 +393,7 @@ impl World {
     fn collect(&mut self) {
         self.device.advance(self.now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
-        for Done { tag, at } in done.drain(..) {
+        for Done { tag, at, tier } in done.drain(..) {
             let slot = usize::try_from(tag).expect("tags are pieces' slots");
             let mut flight = self.flights[slot].take().expect("a piece completes once");
             if std::mem::take(&mut flight.flush) {
@@ -405,7 +405,7 @@ impl World {
             let began = self.last_completion.max(flight.released);
             self.last_completion = at;
             let truth = at.since(began);
-            let over = self.engine.handle_completion(at, flight.piece, End::Done);
+            let over = self.engine.handle_completion_on(at, flight.piece, End::Done, tier);
             let back = Back { service: truth, bytes: flight.bytes, over: over.is_some() };
             self.checks.completed(at, flight.stream, back);
             if let Some(completion) = over {

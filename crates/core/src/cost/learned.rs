@@ -19,10 +19,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{
-    CostEntry, CostModel, CostParameters, Costs, PieceShape, Price, PriceList, SeenAlone, Trust,
+    CostEntry, CostModel, CostParameters, Costs, OnTier, PieceShape, Price, PriceList, SeenAlone,
+    SeenOnTier, Trust,
 };
 use crate::request::{Kind, StreamId};
 use crate::time::Duration;
+
+mod tiers;
+
+use tiers::OnTiers;
 
 pub(super) const ENTRY: CostEntry = CostEntry {
     name: "learned",
@@ -71,6 +76,8 @@ const GUESS: PriceList = {
 struct Learned {
     list: [Price; KINDS],
     streams: Vec<Option<Known>>,
+    /// What streams' pieces took of each tier, on a device that tells.
+    on_tiers: Vec<Option<OnTiers>>,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
     /// Of each kind, what a piece took by the factors of its time: a mean over the last ones.
@@ -98,7 +105,8 @@ struct Known {
 impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
-        Self { list, streams: Vec::new(), usual: [ONE; KINDS], mean: [0; KINDS], spans: 0 }
+        let (streams, on_tiers) = (Vec::new(), Vec::new());
+        Self { list, streams, on_tiers, usual: [ONE; KINDS], mean: [0; KINDS], spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -106,6 +114,17 @@ impl Learned {
         let Price { each, per_mib } = self.list[kind];
         let by_length = i128::from(shape.bytes) * i128::from(per_mib.as_nanos()) / MIB;
         (by_length + i128::from(each.as_nanos())).max(1)
+    }
+
+    fn on_tiers(&self, stream: StreamId) -> Option<&OnTiers> {
+        self.on_tiers.get(stream.0 as usize)?.as_ref()
+    }
+
+    /// A span told what pieces of a kind take.
+    fn note(&mut self, kind: usize, took: i128) {
+        let mean = &mut self.mean[kind];
+        *mean = if *mean == 0 { took } else { *mean + (took - *mean) / 8 };
+        self.spans = self.spans.saturating_add(1);
     }
 
     fn known(&self, stream: StreamId) -> Option<&Known> {
@@ -116,8 +135,12 @@ impl Learned {
 impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let kind = kind(piece);
+        let listed = self.listed(piece, kind);
+        if let Some(cost) = self.on_tiers(piece.stream).and_then(|tiers| tiers.cost(kind, listed)) {
+            return nanos(cost);
+        }
         let factors = self.known(piece.stream).map_or(&self.usual, |known| &known.factors);
-        nanos(self.listed(piece, kind) * factors[kind] / ONE)
+        nanos(listed * factors[kind] / ONE)
     }
 
     fn trust(&self) -> Trust {
@@ -125,8 +148,7 @@ impl CostModel for Learned {
     }
 
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
-        let [early, settled] = SETTLING.map(|after| seen.since >= after);
-        if !early || (seen.pieces < seen.in_flight && !settled) {
+        if !seen.has_settled() {
             return false;
         }
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
@@ -150,16 +172,37 @@ impl CostModel for Learned {
         let main = (0..KINDS).max_by_key(|kind| known.reckoned[*kind]).unwrap_or(0);
         self.usual[main] += (known.factors[main] - self.usual[main]) / 4;
         let took = listed * known.factors[kind] / ONE;
-        let mean = &mut self.mean[kind];
-        *mean = if *mean == 0 { took } else { *mean + (took - *mean) / 8 };
-        self.spans = self.spans.saturating_add(1);
         known.reckoned = [0; KINDS];
+        self.note(kind, took);
         true
+    }
+
+    fn seen_on_tier(&mut self, seen: &SeenOnTier) -> OnTier {
+        let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
+        let listed = self.listed(&seen.piece, kind);
+        if slot >= self.on_tiers.len() {
+            self.on_tiers.resize(slot + 1, None);
+        }
+        let on_tiers = self.on_tiers[slot].get_or_insert_default();
+        let alone = seen.alone.map(|alone| alone.has_settled());
+        let took = i128::from(seen.took.as_nanos());
+        let over = on_tiers.seen(kind, listed, (seen.tier, took), alone);
+        let crowded = on_tiers.is_crowded();
+        let Some(cost) = on_tiers.cost(kind, listed) else { return OnTier::Unknown };
+        if over {
+            self.usual[kind] += (cost * ONE / listed - self.usual[kind]) / 4;
+            self.usual[kind] = self.usual[kind].clamp(FACTORS[0], FACTORS[1]);
+            self.note(kind, cost);
+        }
+        if crowded { OnTier::Crowded } else { OnTier::Known }
     }
 
     fn forget(&mut self, stream: StreamId) {
         if let Some(known) = self.streams.get_mut(stream.0 as usize) {
             *known = None;
+        }
+        if let Some(on_tiers) = self.on_tiers.get_mut(stream.0 as usize) {
+            *on_tiers = None;
         }
     }
 
@@ -172,7 +215,16 @@ impl CostModel for Learned {
     fn anchor(&mut self, list: &PriceList) {
         self.list = prices(list);
         self.streams.clear();
+        self.on_tiers.clear();
         self.usual = [ONE; KINDS];
+    }
+}
+
+impl SeenAlone {
+    /// Whether the device no longer works for those before.
+    fn has_settled(&self) -> bool {
+        let [early, settled] = SETTLING.map(|after| self.since >= after);
+        early && (self.pieces >= self.in_flight || settled)
     }
 }
 

@@ -1,9 +1,11 @@
-//! Who has the device to itself: then what its pieces take can be seen.
+//! Who has the device to itself: then what its pieces take can be seen. On a device that tells
+//! which tier served a piece it is seen always.
 
 use super::Engine;
-use crate::cost::SeenAlone;
+use crate::cost::{OnTier, SeenAlone, SeenOnTier};
 use crate::pieces::Piece;
 use crate::request::StreamId;
+use crate::tiers::Tier;
 use crate::time::{Duration, Instant};
 
 /// The stream that sent the last piece, and since when only its pieces are at the device.
@@ -38,18 +40,37 @@ impl Sole {
     }
 }
 
+/// When each tier last finished a piece.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TierEnds([Instant; Tier::COUNT]);
+
 impl Engine {
+    /// What a tier took for a piece that came back is told to the cost model.
+    fn learn_on(&mut self, piece: &Piece, tier: Tier, alone: Option<SeenAlone>) {
+        let before = core::mem::replace(&mut self.tiers.0[tier as usize], self.now);
+        let took = self.now.since(before.max(piece.dispatched_at));
+        let told = self.cost.seen_on_tier(&SeenOnTier { piece: piece.shape, tier, took, alone });
+        let stream = self.streams[piece.stream.0 as usize].as_mut();
+        let stream = stream.expect("streams outlive pieces");
+        if told != OnTier::Unknown {
+            (stream.priced_at, stream.priced_by_tier) = (Some(self.now), true);
+        }
+        stream.crowded += u32::from(told == OnTier::Crowded);
+    }
+
     /// A piece came back: the cost model may learn from it. Answers the time since the completion
     /// before it, or since the device was idle.
-    pub(super) fn learn(&mut self, piece: &Piece) -> Duration {
+    pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) -> Duration {
         let Sole { stream: last, since, released, pieces } = self.sole;
         let between = self.now.since(self.ledger.last_completion().max(released));
+        let mut alone = None;
         if let Some(since) = since.filter(|_| last == Some(piece.stream)) {
             let took = self.now.since(self.ledger.last_completion().max(released).max(since));
             let (since, in_flight) = (self.now.since(since), self.in_flight + 1);
             let seen = SeenAlone { piece: piece.shape, took, since, pieces, in_flight };
             self.sole.pieces = pieces.saturating_add(1);
-            if self.cost.seen_alone(&seen) {
+            alone = Some(seen);
+            if tier.is_none() && self.cost.seen_alone(&seen) {
                 let stream = self.streams[piece.stream.0 as usize].as_mut();
                 stream.expect("streams outlive pieces").priced_at = Some(self.now);
             }
@@ -61,6 +82,9 @@ impl Engine {
             if self.in_flight > 0 && stream.pieces - own == self.in_flight {
                 (self.sole.since, self.sole.pieces) = (Some(self.now), 0);
             }
+        }
+        if let Some(tier) = tier {
+            self.learn_on(piece, tier, alone);
         }
         between
     }

@@ -13,12 +13,15 @@ use super::{ConfigError, VdiskConfig, check_name, parse_size, share, value};
 use crate::backend::{BackEndKind, check_chunk};
 use crate::emulate::Emulate;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
+use crate::shard::Depths;
 
 /// All virtual disks of one memory back end together, in bytes.
 const MEMORY_MAX: u64 = 1 << 40;
 
 /// The shortest and the longest that a horizon may be.
 const HORIZONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+/// The least and the most that a device's response may be to shrink depths.
+const LATENCIES: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_secs(10);
 /// The cost model that goes on from what a quick profile has found.
 const LEARNER: &str = "learned";
 /// Connections to one server.
@@ -51,6 +54,8 @@ pub struct DeviceConfig {
     pub feedback: FeedbackConfig<'static>,
     /// Pieces at the device at once.
     pub queue_depth: u32,
+    /// The response of the device above which a virtual disk's part of these shrinks, if it shall.
+    pub depth_latency: Option<Duration>,
     /// Share kept free by admission.
     pub headroom: Share,
     /// Whether to look at it for a moment before serving, to know what requests cost about.
@@ -84,6 +89,12 @@ impl DeviceConfig {
         matches!(self.back_end, BackEndKind::Tiered { .. }) && self.promotion != Share::ZERO
     }
 
+    /// Laws for its virtual disks' depths, if they go by latency.
+    pub(crate) fn depths(&self) -> Option<Depths> {
+        let weights = self.vdisks.iter().map(|vdisk| vdisk.contract.weight);
+        Some(Depths::new(self.depth_latency?, self.queue_depth, weights))
+    }
+
     /// Room for virtual disks as far as the configuration alone says.
     pub(crate) fn room(&self) -> u64 {
         let memory = self.back_end == BackEndKind::Memory;
@@ -109,7 +120,7 @@ impl DeviceConfig {
         let emulate = self.emulate.map(Emulate::name);
         let names = (self.policy.clone(), self.cost_model.clone());
         let files = (self.back_end.clone(), self.profile.clone());
-        let looks = (self.quick_profile, self.queue_depth);
+        let looks = (self.quick_profile, self.queue_depth, self.depth_latency);
         let shares = (self.headroom, self.promotion);
         (files, emulate, names, self.horizon, self.feedback, looks, shares)
     }
@@ -164,6 +175,7 @@ pub(super) struct DeviceTable {
     feedback_token: Option<String>,
     feedback_min: Option<u32>,
     queue_depth: Option<u32>,
+    depth_latency: Option<String>,
     headroom: Option<String>,
     quick_profile: Option<bool>,
 }
@@ -207,6 +219,11 @@ impl DeviceTable {
                 format!("this device takes 1 to {most}"),
             ));
         }
+        let depth_latency = self.depth_latency.as_deref().map(|text| {
+            let latency = depth_latency(text, queue_depth);
+            latency.map_err(|why| value(&key("depth_latency"), text, why))
+        });
+        let depth_latency = depth_latency.transpose()?;
         let usual = disktime_core::cost::usual(&policy, queue_depth);
         let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
         if disktime_core::cost::find(&cost_model).is_none() {
@@ -234,6 +251,7 @@ impl DeviceTable {
             horizon,
             feedback: self.check_feedback()?,
             queue_depth,
+            depth_latency,
             headroom,
             vdisks: Vec::new(),
         })
@@ -338,4 +356,15 @@ fn horizon(text: &str) -> Result<Duration, String> {
     let why = || format!("a horizon is {min:?} to {max:?}; leave it out for the policy's own");
     parse_span(text)
         .and_then(|horizon| Some(horizon).filter(|it| HORIZONS.contains(it)).ok_or_else(why))
+}
+
+fn depth_latency(text: &str, queue_depth: u32) -> Result<Duration, String> {
+    let (min, max) = (LATENCIES.start(), LATENCIES.end());
+    let why = || format!("the device may take {min:?} to {max:?} before depths shrink");
+    let latency = parse_span(text)
+        .and_then(|latency| Some(latency).filter(|it| LATENCIES.contains(it)).ok_or_else(why))?;
+    if queue_depth == 1 {
+        return Err("with a queue_depth of 1 no depth can shrink: raise it, or leave this out".into());
+    }
+    Ok(latency)
 }
