@@ -59,6 +59,8 @@ figures! {
     reward_goal "reward-goal",
     reward_depth "reward-depth",
     reward_learned "reward-learned",
+    reward_learned_loop "reward-learned-loop",
+    reward_insulated "reward-insulated",
     ucsb_eq1 "ucsb-eq1",
     ucsb_5 "ucsb-5",
     ucsb_6 "ucsb-6",

@@ -255,6 +255,7 @@ impl Shard {
     fn turn(&mut self) {
         self.engine.handle_timeout(clock::now());
         self.steer();
+        self.hurry_errand();
         loop {
             self.collect_emulated();
             self.pump();
@@ -289,7 +290,8 @@ impl Shard {
     fn wait(&mut self) -> io::Result<()> {
         let emulated = self.emulator.as_ref().and_then(Emulator::next);
         let steer = self.depths.as_ref().and_then(Depths::next);
-        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer];
+        let errand = self.errand_waits_until();
+        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer, errand];
         let next = next.into_iter().flatten().min();
         let left = next.map(|next| next.since(clock::now()));
         let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.spun);

@@ -44,6 +44,13 @@ impl Sole {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TierEnds([Instant; Tier::COUNT]);
 
+impl TierEnds {
+    /// Whether the device tells which tier serves a piece.
+    pub(super) fn are_told(&self) -> bool {
+        self.0.iter().any(|end| *end > Instant::ZERO)
+    }
+}
+
 impl Engine {
     /// What a tier took for a piece that came back is told to the cost model.
     fn learn_on(&mut self, piece: &Piece, tier: Tier, alone: Option<SeenAlone>) {

@@ -438,8 +438,7 @@ impl Disktime {
         if current.is_some_and(|account| account.watched) {
             return None;
         }
-        let due =
-            |account: &Account| account.ready && account.mixes && account.wants_look(now);
+        let due = |account: &Account| account.ready && account.mixes && account.wants_look(now);
         let due = |account: &&Option<Account>| account.as_ref().is_some_and(due);
         self.ask_at = now + Returns::CURIOUS;
         let slot = self.accounts.iter().position(|account| due(&account))?;

@@ -41,6 +41,8 @@ pub struct DeviceConfig {
     /// Of tiers, the most disk time that moving extents between them may take, as a share; zero if
     /// none are moved.
     pub promotion: Share,
+    /// Of tiers, whether everything is to go back to the slow one.
+    pub empties_fast: bool,
     /// A file that says what it does, as `disktime device profile` saves it.
     pub profile: Option<PathBuf>,
     /// A name in the core's registry of policies.
@@ -121,7 +123,7 @@ impl DeviceConfig {
         let names = (self.policy.clone(), self.cost_model.clone());
         let files = (self.back_end.clone(), self.profile.clone());
         let looks = (self.quick_profile, self.queue_depth, self.depth_latency);
-        let shares = (self.headroom, self.promotion);
+        let shares = (self.headroom, self.promotion, self.empties_fast);
         (files, emulate, names, self.horizon, self.feedback, looks, shares)
     }
 
@@ -165,6 +167,7 @@ pub(super) struct DeviceTable {
     chunk: Option<String>,
     connections: Option<u32>,
     promotion: Option<String>,
+    empty_fast: Option<bool>,
     emulate: Option<String>,
     profile: Option<PathBuf>,
     policy: Option<String>,
@@ -192,6 +195,10 @@ impl DeviceTable {
         if let Some(text) = self.promotion.as_deref().filter(|_| !tiers) {
             let why = "only a `tiered:` back end promotes extents: leave it out";
             return Err(value(&key("promotion"), text, why.to_owned()));
+        }
+        let empties_fast = self.empty_fast.unwrap_or(false);
+        if let (true, Some(why)) = (empties_fast, cannot_empty(tiers, promotion)) {
+            return Err(value(&key("empty_fast"), "true", why.to_owned()));
         }
         let policy = self.policy.clone().unwrap_or_else(|| Engine::default().policy.to_owned());
         if disktime_core::policy::find(&policy).is_none() {
@@ -245,6 +252,7 @@ impl DeviceTable {
             back_end,
             emulate,
             promotion,
+            empties_fast,
             profile: self.profile.clone(),
             policy,
             cost_model,
@@ -319,6 +327,17 @@ impl DeviceTable {
     }
 }
 
+/// Why the fast tier can't be emptied.
+fn cannot_empty(tiers: bool, promotion: Share) -> Option<&'static str> {
+    if !tiers {
+        Some("only a `tiered:` back end has a fast tier: leave it out")
+    } else if promotion == Share::ZERO {
+        Some("moving needs time, and `promotion` gives it none: leave that out")
+    } else {
+        None
+    }
+}
+
 /// What to emulate: a preset, or one for each of the tiers.
 fn emulate(text: &str, tiers: bool) -> Result<Emulate, String> {
     let find = |name: &str| {
@@ -364,7 +383,9 @@ fn depth_latency(text: &str, queue_depth: u32) -> Result<Duration, String> {
     let latency = parse_span(text)
         .and_then(|latency| Some(latency).filter(|it| LATENCIES.contains(it)).ok_or_else(why))?;
     if queue_depth == 1 {
-        return Err("with a queue_depth of 1 no depth can shrink: raise it, or leave this out".into());
+        return Err(
+            "with a queue_depth of 1 no depth can shrink: raise it, or leave this out".into()
+        );
     }
     Ok(latency)
 }

@@ -102,6 +102,16 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ),
         (
             "\"memory\"",
+            "\"memory\"\nempty_fast = true",
+            "empty_fast = \"true\": only a `tiered:` back end has a fast tier",
+        ),
+        (
+            "\"memory\"\nemulate = \"deskstar-34gxp\"",
+            "\"tiered:/a,/b\"\nempty_fast = true\npromotion = \"0%\"",
+            "empty_fast = \"true\": moving needs time, and `promotion` gives it none",
+        ),
+        (
+            "\"memory\"",
             "\"raid0:/a,/b\"\nchunk = \"6000B\"",
             "a chunk is 4KiB to 64MiB in steps of",
         ),

@@ -33,11 +33,7 @@ impl Depths {
     ///
     /// # Panics
     /// If the threshold or the device's depth is zero, or a weight out of 1 to 10000.
-    pub(crate) fn new(
-        threshold: Duration,
-        depth: u32,
-        weights: impl Iterator<Item = u32>,
-    ) -> Self {
+    pub(crate) fn new(threshold: Duration, depth: u32, weights: impl Iterator<Item = u32>) -> Self {
         let laws = weights.map(|weight| (weight, law(threshold, depth, weight))).collect();
         Self { threshold, depth, laws, until: None }
     }

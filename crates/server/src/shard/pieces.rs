@@ -5,6 +5,7 @@ use disktime_model::Op;
 use disktime_model::tiered::Tier;
 use disktime_nbd::NbdError;
 
+use super::errands::NOBODY;
 use super::{Flight, Shard, name};
 use crate::backend::{Io, Job, Step};
 use crate::buffers::ALIGN;
@@ -27,6 +28,9 @@ impl Shard {
         job.at = place.start + within.expect("requests are at most 4 GiB");
         (job.fua, job.no_hole) = (work.fua(), work.no_hole());
         job.buffer = work.buffer.clone();
+        if let Some(mover) = self.mover.as_mut().filter(|_| work.client == NOBODY) {
+            mover.sent(dispatch.offset + dispatch.bytes, clock::now());
+        }
         let key = name(self.flights.vacant_key());
         let timed = self.emulator.is_none();
         let Dispatch { offset, bytes, .. } = *dispatch;

@@ -6,12 +6,12 @@
 //! whoever has pieces beside it. So nobody needs the device to himself, while the other tier idles.
 //!
 //! A kind of pieces costs by the tier that it takes longer, all kinds scaled alike to the sum.
-//! Single services vary a hundredfold, so these are means over many seconds; a second that is off
-//! them by half and more begins them anew.
+//! Single services vary a hundredfold, so these are means over a minute of a tier's time; a second
+//! that is off them by half, or eight by a quarter, begin them anew.
 //!
 //! What pieces take among others' is what they take alone only where a tier serves in order without
 //! seeks. So a stream has no price before it was alone, and it is told when its pieces take longer
-//! among others' than then, by an eighth and what chance may do: it is to have turns.
+//! among others' than then, twice as long and what chance may do: it is to have turns.
 //!
 //! Does not know: hits that fall because others have what the fast tier has room for.
 
@@ -24,18 +24,23 @@ const SPAN: i128 = 1_000_000_000;
 const PIECES: u32 = 64;
 const PIECES_MOST: u32 = 4096;
 /// Of what is kept half is forgotten when it is so much time, or so many pieces.
-const MEMORY: i128 = 16_000_000_000;
-const MEMORY_PIECES: u32 = 16 * PIECES_MOST;
+const MEMORY: i128 = 64 * SPAN;
+const MEMORY_PIECES: u32 = 64 * PIECES_MOST;
+/// So many spans are one of a second kind, in which less shows.
+const SPANS: u32 = 8;
+/// A span that is off by so many 16ths begins the price anew, and such a one: chance hardly does that.
+const CHANGES: [i128; 2] = [8, 4];
 /// Of time alone.
 const MEMORY_ALONE: i128 = 2 * SPAN;
 /// So many pieces alone are enough for a first price, or so much time.
 const FIRST_PIECES: u32 = 16;
 const FIRST: i128 = 100_000_000;
-/// Who takes longer among others by so many 64ths loses,
-const LOSS: i128 = 8;
+/// Who takes so many 64ths longer among others loses: a turn leaves the other tier idle, which is
+/// half of the device,
+const LOSS: i128 = 64;
 /// and what chance may do: so many 64ths, by the root of the pieces seen. One service is off its mean
 /// by as much where services are exponential.
-const CHANCE: u32 = 3 * 64;
+const CHANCE: u32 = 4 * 64;
 
 /// What is known of a stream.
 #[derive(Clone, Default)]
@@ -43,6 +48,9 @@ pub(super) struct OnTiers {
     kept: Sums,
     /// The last second or so.
     open: Sums,
+    /// The last few.
+    recent: Sums,
+    spans: u32,
     /// While it had the device to itself.
     alone: Sums,
     /// Among others, since that was judged.
@@ -83,10 +91,19 @@ impl OnTiers {
             return false;
         }
         let span = core::mem::take(&mut self.open);
-        if self.kept.differs(&span) && span.busier().1 >= PIECES {
-            self.kept = Sums::default();
+        self.recent.add(&span);
+        self.spans += 1;
+        if self.kept.differs(&span, CHANGES[0]) {
+            (self.kept, self.recent, self.spans) = (Sums::default(), span, 1);
         }
         self.kept.remember(&span, MEMORY);
+        if self.spans == SPANS {
+            let recent = core::mem::take(&mut self.recent);
+            self.spans = 0;
+            if self.kept.differs(&recent, CHANGES[1]) {
+                self.kept = recent;
+            }
+        }
         true
     }
 
@@ -99,7 +116,9 @@ impl OnTiers {
         let ((took, pieces), (alone, seen)) = (among.busier(), self.alone.busier());
         let chance: u32 = [pieces, seen].iter().map(|seen| CHANCE / seen.isqrt().max(1)).sum();
         let [took, alone] = [took * self.alone.reckoned(), alone * among.reckoned()];
-        seen > 0 && took * 64 > alone * (64 + LOSS + i128::from(chance))
+        crate::tune(2) == 0
+            && seen >= PIECES
+            && took * 64 > alone * (64 + LOSS + i128::from(chance))
     }
 
     /// What a piece of that kind costs, if the stream was seen for long enough.
@@ -149,11 +168,13 @@ impl Sums {
         (took >= SPAN && pieces >= PIECES) || self.count() >= PIECES_MOST
     }
 
-    /// Whether pieces took longer or less by half, as they were reckoned.
-    fn differs(&self, other: &Self) -> bool {
+    /// Whether pieces took longer or less by so many 16ths, as they were reckoned.
+    fn differs(&self, other: &Self, parts: i128) -> bool {
+        let (took, pieces) = other.busier();
         let mine = self.busier().0 * other.reckoned();
-        let others = other.busier().0 * self.reckoned();
-        2 * others > 3 * mine || 3 * others < 2 * mine
+        let others = took * self.reckoned();
+        let far = 16 * others > (16 + parts) * mine || (16 + parts) * others < 16 * mine;
+        far && pieces >= PIECES
     }
 
     /// Adds more, and forgets half of what is too much.
@@ -240,7 +261,7 @@ mod tests {
 
     #[test]
     fn who_takes_longer_among_others_is_told() {
-        for (among, expected) in [(MS, 0), (5 * MS / 4, 0), (5 * MS / 2, 2), (7 * MS, 7)] {
+        for (among, expected) in [(MS, 0), (2 * MS, 0), (4 * MS, 4), (7 * MS, 7)] {
             let mut stream = OnTiers::default();
             let mut see = |count, took, alone| {
                 let see = |_: &i32| {

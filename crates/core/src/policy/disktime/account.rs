@@ -234,6 +234,11 @@ impl Account {
         if self.costs == Trust::Stated {
             return;
         }
+        if self.mixes && self.priced_by_tier && crate::tune(1) == 0 {
+            // Others go beside it: it has no returns.
+            self.swing = 0;
+            return;
+        }
         let cost = i128::from(self.returns.cost());
         let (share, parts) = (i128::from(self.share.min(PARTS)), i128::from(PARTS));
         let rest = parts - share;
