@@ -517,11 +517,12 @@ impl Engine {
     }
 
     /// Whether the device has enough: as many pieces as it may have, or work for so long. More would
-    /// not make it faster, and whoever is next would wait for it.
+    /// not make it faster, and whoever is next would wait for it. Work for one tier is none for the
+    /// other, and which will serve a piece is not told beforehand.
     fn is_full(&self) -> bool {
         let enough = self.learns
             && self.limits.depth > 1
-            && (crate::tune(0) == 1 || !self.tiers.are_told())
+            && !self.tiers.are_told()
             && self.sent >= u128::from(AHEAD.as_nanos());
         self.in_flight >= self.limits.depth || (enough && self.in_flight > 0)
     }

@@ -53,10 +53,5 @@ pub use profile::{Positioning, Profile, ProfileError, Transfer, Zone};
 pub use request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 pub use share::{ParseShareError, Share};
 pub use stream::{Head, StreamCounters, StreamView, Streams};
-pub static TUNE: [core::sync::atomic::AtomicI64; 8] =
-    [const { core::sync::atomic::AtomicI64::new(0) }; 8];
-pub fn tune(i: usize) -> i64 {
-    TUNE[i].load(core::sync::atomic::Ordering::Relaxed)
-}
 pub use tiers::{Tier, TierTimes};
 pub use time::{Duration, Instant};

@@ -116,9 +116,7 @@ impl OnTiers {
         let ((took, pieces), (alone, seen)) = (among.busier(), self.alone.busier());
         let chance: u32 = [pieces, seen].iter().map(|seen| CHANCE / seen.isqrt().max(1)).sum();
         let [took, alone] = [took * self.alone.reckoned(), alone * among.reckoned()];
-        crate::tune(2) == 0
-            && seen >= PIECES
-            && took * 64 > alone * (64 + LOSS + i128::from(chance))
+        seen >= PIECES && took * 64 > alone * (64 + LOSS + i128::from(chance))
     }
 
     /// What a piece of that kind costs, if the stream was seen for long enough.

@@ -234,7 +234,7 @@ impl Account {
         if self.costs == Trust::Stated {
             return;
         }
-        if self.mixes && self.priced_by_tier && crate::tune(1) == 0 {
+        if self.mixes && self.priced_by_tier {
             // Others go beside it: it has no returns.
             self.swing = 0;
             return;
