@@ -40,5 +40,6 @@ pub(crate) const PAPER: Paper = Paper {
         learned::EXPERIMENT,
         learned::LOOP,
         insulated::EXPERIMENT,
+        insulated::DISK,
     ],
 };

@@ -61,6 +61,7 @@ figures! {
     reward_learned "reward-learned",
     reward_learned_loop "reward-learned-loop",
     reward_insulated "reward-insulated",
+    reward_insulated_disk "reward-insulated-disk",
     ucsb_eq1 "ucsb-eq1",
     ucsb_5 "ucsb-5",
     ucsb_6 "ucsb-6",
@@ -134,6 +135,24 @@ fn blackbox_flash_misses_nothing_but_first_percentiles_by_a_hundredth() {
     for check in report("blackbox-flash", 1).checks.iter().filter(|check| !check.pass()) {
         let percentile = check.name.ends_with("random 4 KiB, insulation, first percentile of 10 s");
         assert!(percentile && check.measured > 0.88, "{check:?}");
+    }
+}
+
+/// `reward_learned` is known to fail: bounds are for the mean over three seeds, which keeps them.
+#[test]
+fn reward_learned_misses_nothing_but_the_worst_of_four_by_little() {
+    for check in report("reward-learned", 1).checks.iter().filter(|check| !check.pass()) {
+        let worst = check.name.ends_with("the others' insulation, the worst of four");
+        assert!(worst && check.measured > 0.92, "{check:?}");
+    }
+}
+
+/// `reward_insulated_disk` is known to fail: for those who hit, by the turns of who always hits.
+#[test]
+fn reward_insulated_disk_misses_nothing_but_insulation_of_those_who_hit() {
+    for check in report("reward-insulated-disk", 1).checks.iter().filter(|check| !check.pass()) {
+        let hits = !check.name.starts_with("hits 0.1") && check.name.contains("insulation");
+        assert!(hits && check.measured > 0.65, "{check:?}");
     }
 }
 
