@@ -98,7 +98,7 @@ fn measure(array: &Array, seed: u64) -> Sample {
         let first = windows[windows.len() / 100];
         checks.push(Check::at_least(of("insulation, first percentile of 10 s"), first, 0.9));
         let got = mine.iter().map(|window| window.charged.as_secs_f64()).sum::<f64>() / charged;
-        checks.push(Check::deviation(of("share, points off"), (got - share) * 100.0, 3.0));
+        checks.push(Check::deviation(of("share, points off"), ((got - share) * 100.0).abs(), 3.0));
     }
     checks.push(setup::kept(&[&shared]));
     let panel = Panel {

@@ -216,21 +216,7 @@ impl DeviceTable {
             .as_deref()
             .map(|text| horizon(text).map_err(|why| value(&key("horizon"), text, why)));
         let horizon = horizon.transpose()?;
-        let most = emulate.map_or(1024, Emulate::queue_depth);
-        let queue_depth = self.queue_depth.unwrap_or(1);
-        if !(1..=most).contains(&queue_depth) {
-            let text = queue_depth.to_string();
-            return Err(value(
-                &key("queue_depth"),
-                &text,
-                format!("this device takes 1 to {most}"),
-            ));
-        }
-        let depth_latency = self.depth_latency.as_deref().map(|text| {
-            let latency = depth_latency(text, queue_depth);
-            latency.map_err(|why| value(&key("depth_latency"), text, why))
-        });
-        let depth_latency = depth_latency.transpose()?;
+        let (queue_depth, depth_latency) = self.check_depth(emulate)?;
         let usual = disktime_core::cost::usual(&policy, queue_depth);
         let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
         if disktime_core::cost::find(&cost_model).is_none() {
@@ -263,6 +249,29 @@ impl DeviceTable {
             headroom,
             vdisks: Vec::new(),
         })
+    }
+
+    /// How many pieces at the device, and whether streams' parts of them go by latency.
+    fn check_depth(
+        &self,
+        emulate: Option<Emulate>,
+    ) -> Result<(u32, Option<Duration>), ConfigError> {
+        let key = |key: &str| format!("device {}: {key}", self.name);
+        let most = emulate.map_or(1024, Emulate::queue_depth);
+        let queue_depth = self.queue_depth.unwrap_or(1);
+        if !(1..=most).contains(&queue_depth) {
+            let text = queue_depth.to_string();
+            return Err(value(
+                &key("queue_depth"),
+                &text,
+                format!("this device takes 1 to {most}"),
+            ));
+        }
+        let depth_latency = self.depth_latency.as_deref().map(|text| {
+            let latency = depth_latency(text, queue_depth);
+            latency.map_err(|why| value(&key("depth_latency"), text, why))
+        });
+        Ok((queue_depth, depth_latency.transpose()?))
     }
 
     /// The controller, with the keys that mean nothing without one.
