@@ -248,7 +248,7 @@ mod tests {
     fn hits_that_fall_are_noticed_within_two_seconds_of_the_tier() {
         let mut stream = OnTiers::default();
         (0..100).for_each(|_| see(&mut stream, 1, 10));
-        assert_eq!(cost(&stream, 1), 1000);
+        assert!((cost(&stream, 1) - 1000).abs() < 10, "{}", cost(&stream, 1));
         see(&mut stream, 1, 90);
         let fallen = cost(&stream, 1);
         assert!((8000..10_001).contains(&fallen), "{fallen}");
