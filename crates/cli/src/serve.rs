@@ -31,7 +31,8 @@ A configuration:
   back_end = \"file:/srv/disktime/\"    # a directory, an image, a block device; or one of
                                       #   \"memory\"
                                       #   \"raid0:/dev/sdx,/dev/sdy\"   (also: chunk)
-                                      #   \"tiered:/dev/nvme0n1,/dev/sdx\"   (fast, slow; also: promotion)
+                                      #   \"tiered:/dev/nvme0n1,/dev/sdx\"   (fast, slow; also: promotion,
+                                      #    empty_fast)
                                       #   \"nbd://HOST:PORT/EXPORT\"   (also: connections)
                                       #   \"nbd+unix:///EXPORT?socket=PATH\"
   emulate = \"deskstar-34gxp\"          # leave out for the device's own speed

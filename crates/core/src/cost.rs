@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::request::{Kind, StreamId};
+use crate::tiers::Tier;
 use crate::time::Duration;
 
 mod fixed;
@@ -46,6 +47,11 @@ pub trait CostModel: Send {
     /// is known: from a price list, or what its stream's writes are seen to take.
     fn long_run(&self, _piece: &PieceShape) -> Option<Duration> {
         None
+    }
+    /// A piece is over, and one tier of the device served it, beside others' pieces or not. Answers
+    /// what that tells of the stream.
+    fn seen_on_tier(&mut self, _seen: &SeenOnTier) -> OnTier {
+        OnTier::Unknown
     }
     /// What requests are taken to cost, of the streams seen, if it learns that.
     fn costs(&self) -> Option<Costs> {
@@ -93,6 +99,31 @@ pub struct SeenAlone {
     pub in_flight: u32,
     /// How long the device may be busy with what it had before.
     pub settling: Duration,
+}
+
+/// A piece that is over, on a device that tells which tier served it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenOnTier {
+    /// What it was.
+    pub piece: PieceShape,
+    /// Who served it.
+    pub tier: Tier,
+    /// The time since that tier's previous completion, or since this piece's release: exact where a
+    /// tier serves in order.
+    pub took: Duration,
+    /// The same piece, if its stream had the device to itself.
+    pub alone: Option<SeenAlone>,
+}
+
+/// What is known of a stream on a device that tells which tier served a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnTier {
+    /// Too little.
+    Unknown,
+    /// Its price, whoever has pieces beside its own.
+    Known,
+    /// And that its pieces take longer among others' than they do alone.
+    Crowded,
 }
 
 /// What requests cost the device, as worked out while it runs.

@@ -19,6 +19,7 @@ use crate::requests::{RequestTable, State};
 use crate::settling::Settling;
 use crate::share::Share;
 use crate::stream::{Head, Stream, StreamView};
+use crate::tiers::Tier;
 use crate::time::{Duration, Instant};
 use crate::usage::UsageClock;
 
@@ -38,7 +39,7 @@ use guarantees::Guarantees;
 pub use shaping::BestEffort;
 pub(crate) use shaping::Direction;
 use shaping::Shaping;
-use sole::Sole;
+use sole::{Sole, TierEnds};
 use written::Written;
 pub(crate) use written::Wrote;
 
@@ -176,6 +177,7 @@ pub struct Engine {
     sole: Sole,
     written: Written,
     settling: Settling,
+    tiers: TierEnds,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
     guarantees: Guarantees,
@@ -249,6 +251,7 @@ impl Engine {
             sole: Sole::default(),
             written: Written::default(),
             settling: Settling::default(),
+            tiers: TierEnds::default(),
             ready: [0; Rank::COUNT],
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
@@ -323,13 +326,28 @@ impl Engine {
         piece: PieceId,
         outcome: Outcome,
     ) -> Option<Completion> {
+        self.handle_completion_on(now, piece, outcome, None)
+    }
+
+    /// As [`handle_completion`](Self::handle_completion), of a piece that one tier of the device has
+    /// served. What pieces cost is then learned by tier, whoever else has pieces there.
+    ///
+    /// # Panics
+    /// As [`handle_completion`](Self::handle_completion).
+    pub fn handle_completion_on(
+        &mut self,
+        now: Instant,
+        piece: PieceId,
+        outcome: Outcome,
+        tier: Option<Tier>,
+    ) -> Option<Completion> {
         self.observe(now);
         let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
         self.in_flight -= 1;
         self.sent -= u128::from(piece.estimate.as_nanos());
         let response = self.now.since(piece.dispatched_at);
         self.settling.seen(self.now, response);
-        let (between, owed) = self.learn(&piece);
+        let (between, owed) = self.learn(&piece, tier);
         let charge = self.settle(&piece, owed);
         let completion = self.finish(&piece, outcome);
         self.refresh(piece.stream);
@@ -519,10 +537,11 @@ impl Engine {
     }
 
     /// Whether the device has enough: as many pieces as it may have, or as much work. More would
-    /// not make it faster, and whoever is next would wait for it.
+    /// not make it faster, and whoever is next would wait for it. Work for one tier is none for the
+    /// other, and which will serve a piece is not told beforehand.
     fn is_full(&self) -> bool {
-        let work = self.limits.depth > 1 && self.in_flight > 0 && self.ahead.is_enough(self.sent);
-        self.in_flight >= self.limits.depth || work
+        let counts = self.limits.depth > 1 && self.in_flight > 0 && !self.tiers.are_told();
+        self.in_flight >= self.limits.depth || (counts && self.ahead.is_enough(self.sent))
     }
 
     /// Sends the next piece of a ready stream.

@@ -54,5 +54,5 @@ pub use profile::{Positioning, Profile, ProfileError, Transfer, Zone};
 pub use request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
 pub use share::{ParseShareError, Share};
 pub use stream::{Head, StreamCounters, StreamView, Streams};
-pub use tiers::TierTimes;
+pub use tiers::{Tier, TierTimes};
 pub use time::{Duration, Instant};

@@ -117,6 +117,10 @@ pub(crate) struct Stream {
     pub(crate) lengths: [Option<u64>; PieceKind::ALL.len()],
     /// What it has written that may not be on the medium.
     pub(crate) wrote: Wrote,
+    /// That is by what its pieces take of the device's tiers, beside others' too.
+    pub(crate) priced_by_tier: bool,
+    /// How often its pieces were found to take longer among others' than alone.
+    pub(crate) crowded: u32,
     accounts: Accounts,
 }
 
@@ -205,6 +209,8 @@ impl Stream {
             moved_at: None,
             lengths: [None; PieceKind::ALL.len()],
             wrote: Wrote::default(),
+            priced_by_tier: false,
+            crowded: 0,
             accounts: Accounts::new(spec.contract, period, now),
         }
     }
@@ -456,6 +462,19 @@ impl<'a> StreamView<'a> {
     #[must_use]
     pub fn priced_at(self) -> Option<Instant> {
         self.stream.priced_at
+    }
+
+    /// Whether its price is what its pieces take of the device's tiers: then it is seen among
+    /// others' pieces as well as alone.
+    #[must_use]
+    pub fn priced_by_tier(self) -> bool {
+        self.stream.priced_by_tier
+    }
+
+    /// How often its pieces were found to take longer among others' than alone, by tier.
+    #[must_use]
+    pub fn crowded(self) -> u32 {
+        self.stream.crowded
     }
 
     /// The level of its reserve bucket in ns of disk time, as of the last change.

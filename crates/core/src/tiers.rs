@@ -4,10 +4,32 @@
 //! Two tiers side by side work at once, so that is what the busier of them takes: a part h of the
 //! requests keeps the fast tier, 1 - h the slow one.
 //!
-//! Does not know: how a hit ratio was measured, or for how long it will hold.
+//! Does not know: how a hit ratio was measured, or for how long it will hold. What requests take of
+//! each tier is learned in `cost/learned/tiers.rs`.
 
 use crate::share::Share;
 use crate::time::Duration;
+
+/// A half of a device that has a fast and a slow one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tier {
+    /// The fast one: a hit.
+    Fast,
+    /// The slow one.
+    Slow,
+}
+
+impl Tier {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 2;
+
+    /// The one that all parts of a piece are on; `None` without parts, or on both.
+    #[must_use]
+    pub fn of_all(mut parts: impl Iterator<Item = Self>) -> Option<Self> {
+        let first = parts.next()?;
+        parts.all(|tier| tier == first).then_some(first)
+    }
+}
 
 /// What both tiers take for a request, on average.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +84,14 @@ mod tests {
         assert_eq!(slow.cost(odd), Duration::from_nanos(1), "rounded up");
         let longest = TierTimes { fast: Duration::from_nanos(u64::MAX), ..slow };
         assert_eq!(longest.cost(Share::FULL), longest.fast);
+    }
+
+    #[test]
+    fn a_piece_is_on_a_tier_if_all_of_it_is() {
+        let all = |parts: &[Tier]| Tier::of_all(parts.iter().copied());
+        assert_eq!(all(&[Tier::Slow, Tier::Slow]), Some(Tier::Slow));
+        assert_eq!(all(&[Tier::Fast]), Some(Tier::Fast));
+        assert_eq!((all(&[Tier::Fast, Tier::Slow]), all(&[])), (None, None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The contract between a timing model and who drives it.
 
-use disktime_core::{Instant, Kind};
+use disktime_core::{Instant, Kind, Tier};
 
 /// A request as a device sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,16 @@ pub struct Completion {
     pub tag: u64,
     /// When it finished, on the device's own timeline.
     pub at: Instant,
+    /// Which tier served all of it, if the device has tiers.
+    pub tier: Option<Tier>,
+}
+
+impl Completion {
+    /// Of a device without tiers.
+    #[must_use]
+    pub fn new(tag: u64, at: Instant) -> Self {
+        Self { tag, at, tier: None }
+    }
 }
 
 /// A device that accepts operations and says when each is done.

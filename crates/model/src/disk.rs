@@ -120,7 +120,7 @@ impl Device for Disk {
         if self.accepts(&waiting) {
             let at = self.accept(now.max(self.written.bus_until), extent);
             self.written.bus_until = at;
-            self.accepted.push_back(Completion { tag, at });
+            self.accepted.push_back(Completion::new(tag, at));
         } else if self.serving.is_some() {
             self.queue.push(waiting);
         } else {
@@ -253,7 +253,7 @@ impl Disk {
             Kind::Flush => self.flush(picked).max(hit),
             Kind::Trim => hit,
         };
-        self.serving = Some(Completion { tag: waiting.tag, at });
+        self.serving = Some(Completion::new(waiting.tag, at));
     }
 
     fn read(&mut self, picked: Instant, waiting: &Waiting) -> Instant {

@@ -7,7 +7,7 @@
 //! Does not know: which part goes where.
 
 use crate::device::{Completion, Device, Op};
-use disktime_core::Instant;
+use disktime_core::{Instant, Tier};
 use std::collections::VecDeque;
 
 /// A request that is split, by its slot.
@@ -17,6 +17,7 @@ struct Whole {
     parts_left: u32,
     /// What begins when these are done, each with its member.
     then: Vec<(usize, Op)>,
+    tier: Option<Tier>,
 }
 
 struct Member {
@@ -73,28 +74,30 @@ impl Members {
         self.members[index].device.capacity_bytes()
     }
 
-    /// Begins a request at `now`: its parts, each with its member.
+    /// Begins a request at `now`: its parts, each with its member, and the tier that they are all
+    /// on.
     pub(crate) fn submit(
         &mut self,
         now: Instant,
         tag: u64,
+        tier: Option<Tier>,
         parts: impl Iterator<Item = (usize, Op)>,
     ) {
-        self.submit_in_turn(now, tag, parts, Vec::new());
+        self.submit_in_turn(now, (tag, tier), parts, Vec::new());
     }
 
     /// The same, and when all these parts are done, at that very time, `then` begins.
     pub(crate) fn submit_in_turn(
         &mut self,
         now: Instant,
-        tag: u64,
+        (tag, tier): (u64, Option<Tier>),
         parts: impl Iterator<Item = (usize, Op)>,
         then: Vec<(usize, Op)>,
     ) {
         self.run_until(now);
         assert!(self.inside < self.queue_depth as usize, "above the queue depth");
         self.inside += 1;
-        let whole = Whole { tag, parts_left: 0, then };
+        let whole = Whole { tag, parts_left: 0, then, tier };
         let slot = match self.free_slots.pop() {
             Some(slot) => {
                 self.wholes[slot] = whole;
@@ -157,7 +160,7 @@ impl Members {
                         continue;
                     }
                     if whole.then.is_empty() {
-                        self.done.push(Completion { tag: whole.tag, at });
+                        self.done.push(Completion { tag: whole.tag, at, tier: whole.tier });
                         self.free_slots.push(slot);
                     } else {
                         self.continuing.push(slot);

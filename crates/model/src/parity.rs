@@ -167,7 +167,7 @@ impl Device for Parity {
             assert!(end.is_some_and(|end| end <= self.capacity_bytes), "{op:?} is past the end");
         }
         let Parts { first, then } = self.parts(op);
-        self.members.submit_in_turn(now, tag, first.into_iter(), then);
+        self.members.submit_in_turn(now, (tag, None), first.into_iter(), then);
     }
 
     fn next_completion(&self) -> Option<Instant> {

@@ -31,7 +31,7 @@ impl Pending {
     pub(crate) fn drain(&mut self, now: Instant, done: &mut Vec<Completion>) {
         while self.next().is_some_and(|at| at <= now) {
             if let Some(Reverse((at, _, tag))) = self.heap.pop() {
-                done.push(Completion { tag, at });
+                done.push(Completion::new(tag, at));
             }
         }
     }

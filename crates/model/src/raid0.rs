@@ -76,7 +76,7 @@ impl Device for Raid0 {
         }
         let mut parts: Vec<(usize, Op)> = Vec::with_capacity(self.members.count());
         parts.extend((0..self.members.count()).filter_map(|i| Some((i, self.part(op, i)?))));
-        self.members.submit(now, tag, parts.into_iter());
+        self.members.submit(now, tag, None, parts.into_iter());
     }
 
     fn next_completion(&self) -> Option<Instant> {

@@ -9,19 +9,11 @@
 
 use crate::device::{Completion, Device, Op};
 use crate::members::Members;
+pub use disktime_core::Tier;
 use disktime_core::{Instant, Kind};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
-
-/// Which device serves a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tier {
-    /// The fast one: a hit.
-    Fast,
-    /// The slow one.
-    Slow,
-}
 
 /// Decides which tier serves a request; called once each, in order of submission.
 pub trait Placement: Send {
@@ -161,7 +153,8 @@ impl Tiered {
             (_, Tier::Fast) => [Some((FAST, self.on_fast(op))), None],
             (_, Tier::Slow) => [Some((SLOW, op)), None],
         };
-        self.members.submit(now, tag, parts.into_iter().flatten());
+        let tier = (op.kind != Kind::Flush).then_some(tier);
+        self.members.submit(now, tag, tier, parts.into_iter().flatten());
     }
 
     /// As [`Device::submit`], in parts that the caller has placed, each at its place on its tier;
@@ -173,9 +166,11 @@ impl Tiered {
         &mut self,
         now: Instant,
         tag: u64,
-        parts: impl IntoIterator<Item = (Tier, Op)>,
+        parts: impl IntoIterator<Item = (Tier, Op), IntoIter: Clone>,
     ) {
-        let parts = parts.into_iter().map(|(tier, op)| {
+        let parts = parts.into_iter();
+        let tier = Tier::of_all(parts.clone().map(|(tier, _)| tier));
+        let parts = parts.map(|(tier, op)| {
             let member = if tier == Tier::Fast { FAST } else { SLOW };
             assert!(op.bytes > 0 || op.kind == Kind::Flush, "{op:?} is empty");
             (member, op)
@@ -186,7 +181,7 @@ impl Tiered {
             let inside = end.is_some_and(|end| end <= capacities[member]);
             assert!(inside || op.kind == Kind::Flush, "{op:?} is past the end of its tier");
         });
-        self.members.submit(now, tag, parts);
+        self.members.submit(now, tag, tier, parts);
     }
 
     /// The fast tier's size in bytes.

@@ -81,7 +81,7 @@ fn each_operation_completes_once_in_order_and_later_than_submitted() {
         tags.sort_unstable();
         assert!(tags.into_iter().eq(0..2000));
         assert!(done.windows(2).all(|pair| pair[0].at <= pair[1].at));
-        for Completion { tag, at } in done {
+        for Completion { tag, at, .. } in done {
             assert!(at > submitted[usize::try_from(tag).unwrap()], "{tag} at {at:?}");
         }
         assert_eq!(device.next_completion(), None);
@@ -100,7 +100,7 @@ fn nothing_completes_before_its_announced_time() {
         device.advance(at - Duration::from_nanos(1), &mut done);
         assert!(done.is_empty());
         device.advance(at, &mut done);
-        assert_eq!(done, [Completion { tag: 7, at }]);
+        assert_eq!((done.len(), done[0].tag, done[0].at), (1, 7, at));
     });
 }
 
@@ -128,7 +128,7 @@ fn the_first_and_the_last_byte_are_there() {
             now = device.next_completion().expect("an operation is inside");
             let mut done = Vec::new();
             device.advance(now, &mut done);
-            assert_eq!(done, [Completion { tag: offset, at: now }]);
+            assert_eq!((done.len(), done[0].tag, done[0].at), (1, offset, now));
         }
     });
 }

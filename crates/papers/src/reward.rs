@@ -10,6 +10,7 @@ mod falling;
 mod fig2;
 mod fig3;
 mod goal;
+mod insulated;
 mod learned;
 mod live;
 mod looping;
@@ -37,5 +38,8 @@ pub(crate) const PAPER: Paper = Paper {
         goal::EXPERIMENT,
         depth::EXPERIMENT,
         learned::EXPERIMENT,
+        learned::LOOP,
+        insulated::EXPERIMENT,
+        insulated::DISK,
     ],
 };

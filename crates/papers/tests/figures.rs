@@ -59,6 +59,9 @@ figures! {
     reward_goal "reward-goal",
     reward_depth "reward-depth",
     reward_learned "reward-learned",
+    reward_learned_loop "reward-learned-loop",
+    reward_insulated "reward-insulated",
+    reward_insulated_disk "reward-insulated-disk",
     ucsb_eq1 "ucsb-eq1",
     ucsb_5 "ucsb-5",
     ucsb_6 "ucsb-6",
@@ -135,6 +138,24 @@ fn blackbox_drift_misses_nothing_but_on_off_reads_by_their_turns() {
     for check in report("blackbox-drift", 1).checks.iter().filter(|check| !check.pass()) {
         let turns = check.name.starts_with("on and off: random") && !check.name.contains("writes");
         assert!(turns && check.measured < 20.0, "{check:?}");
+    }
+}
+
+/// `reward_learned` is known to fail: bounds are for the mean over three seeds, which keeps them.
+#[test]
+fn reward_learned_misses_nothing_but_the_worst_of_four_by_little() {
+    for check in report("reward-learned", 1).checks.iter().filter(|check| !check.pass()) {
+        let worst = check.name.ends_with("the others' insulation, the worst of four");
+        assert!(worst && check.measured > 0.92, "{check:?}");
+    }
+}
+
+/// `reward_insulated_disk` is known to fail: for those who hit, by the turns of who always hits.
+#[test]
+fn reward_insulated_disk_misses_nothing_but_insulation_of_those_who_hit() {
+    for check in report("reward-insulated-disk", 1).checks.iter().filter(|check| !check.pass()) {
+        let hits = !check.name.starts_with("hits 0.1") && check.name.contains("insulation");
+        assert!(hits && check.measured > 0.65, "{check:?}");
     }
 }
 

@@ -86,6 +86,7 @@ impl Opened {
                     let error = RecordError::NoState(slow.clone());
                     return Err(StartError::Record { device: device.name.clone(), error });
                 }
+                let tiers = if device.empties_fast { tiers.emptying() } else { tiers };
                 let record = Record::of(slow, &device.name, state);
                 let record = record.naming(device.back_end.identity());
                 Self::placed(device, tiers.size(), record, |extents| {
@@ -330,6 +331,8 @@ impl Ground {
             let contract = Contract {
                 limit: device.promotion,
                 class: Class::Background,
+                // What has waited for long is best effort: see the shard's errands.
+                weight: 1,
                 ..Contract::default()
             };
             // A piece at a time: each copies what the one before has left.

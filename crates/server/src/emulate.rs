@@ -118,7 +118,7 @@ impl Emulator {
             Model::One(device) => device.advance(now, &mut self.done),
             Model::Tiers(device) => device.advance(now, &mut self.done),
         }
-        for Completion { tag, at } in self.done.drain(..) {
+        for Completion { tag, at, .. } in self.done.drain(..) {
             each(u32::try_from(tag).expect("tags are pieces' names"), at);
         }
     }

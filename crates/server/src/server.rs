@@ -246,13 +246,23 @@ impl Server {
         self.shards.push(handle);
         self.grounds.push(ground);
         let emulate = device.emulate;
+        let depths = device.depths();
         let (started, start) = crossbeam_channel::bounded(1);
         let run = move || {
             set_timer_slack();
             let emulator = emulate.map(|emulate| Emulator::new(emulate, EMULATOR_SEED));
             let back_end = back_end.on_shard(faults);
-            let parts =
-                Parts { engine, back_end, emulator, vdisks, mover, stats, messages, wakeup };
+            let parts = Parts {
+                engine,
+                back_end,
+                emulator,
+                vdisks,
+                mover,
+                depths,
+                stats,
+                messages,
+                wakeup,
+            };
             let shard = Shard::new(parts);
             let (outcome, shard) = match shard {
                 Ok(shard) => (Ok(()), Some(shard)),

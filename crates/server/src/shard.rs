@@ -28,11 +28,13 @@ use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::{DeviceStats, VdiskStats};
 
 mod clients;
+mod depths;
 mod errands;
 mod events;
 mod handle;
 mod pieces;
 
+pub(crate) use depths::Depths;
 use errands::Mover;
 pub use handle::{ShardHandle, wake};
 
@@ -110,6 +112,8 @@ pub struct Parts {
     pub vdisks: Vec<Vdisk>,
     /// If the back end may have errands, what they are charged to: the stream after the last.
     pub mover: Option<Vdisk>,
+    /// Depths by latency, where they are asked for.
+    pub(crate) depths: Option<Depths>,
     /// Live figures.
     pub stats: Arc<DeviceStats>,
     /// What other threads say; each message is followed by a count on the wake-up.
@@ -140,6 +144,8 @@ struct Flight {
     timed: bool,
     /// It ends with a flush, still to come.
     flush: bool,
+    /// All of it is on this tier.
+    tier: Option<Tier>,
 }
 
 /// One device's thread.
@@ -157,6 +163,7 @@ pub struct Shard {
     operations: Slab<Work>,
     flights: Slab<Flight>,
     mover: Option<Mover>,
+    depths: Option<Depths>,
     /// Kept to save the allocation.
     parts: Vec<(Tier, Op)>,
     /// Flights with nothing left to wait for.
@@ -199,6 +206,7 @@ impl Shard {
             operations,
             flights: Slab::new(),
             mover,
+            depths: parts.depths,
             parts: Vec::new(),
             landed: VecDeque::new(),
             touched: Vec::new(),
@@ -250,6 +258,8 @@ impl Shard {
     /// Everything that follows from what has come in.
     fn turn(&mut self) {
         self.engine.handle_timeout(clock::now());
+        self.steer();
+        self.hurry_errand();
         loop {
             self.collect_emulated();
             self.pump();
@@ -283,7 +293,9 @@ impl Shard {
     /// are heard in between.
     fn wait(&mut self) -> io::Result<()> {
         let emulated = self.emulator.as_ref().and_then(Emulator::next);
-        let next = [self.engine.poll_timeout(), emulated, self.drain_until];
+        let steer = self.depths.as_ref().and_then(Depths::next);
+        let errand = self.errand_waits_until();
+        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer, errand];
         let next = next.into_iter().flatten().min();
         let left = next.map(|next| next.since(clock::now()));
         let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.spun);
@@ -328,6 +340,9 @@ impl Shard {
     }
 
     fn set_contracts(&mut self, contracts: &[(StreamId, Contract)]) {
+        if let Some(depths) = &mut self.depths {
+            contracts.iter().for_each(|(stream, contract)| depths.weigh(*stream, contract.weight));
+        }
         let change = Change::SetContracts(contracts);
         if let Err(error) = self.engine.handle_change(clock::now(), change) {
             tracing::error!(%error, "contracts were checked, but the engine refused them");

@@ -76,6 +76,7 @@ pub struct VdiskStats {
     pub(crate) cycles: AtomicU64,
     pub(crate) cycles_missed: AtomicU64,
     pub(crate) misses: AtomicU64,
+    pub(crate) depth: AtomicU64,
     /// From arrival to dispatch.
     pub queue_time: Histogram,
     /// From dispatch to completion.
@@ -107,6 +108,12 @@ impl VdiskStats {
     /// in.
     pub fn hits_and_misses(&self) -> [u64; 2] {
         [&self.fast, &self.slow].map(|figure| figure.load(Ordering::Relaxed))
+    }
+
+    /// How many of its pieces the device may hold, where that goes by latency and a span is over.
+    #[must_use]
+    pub fn depth(&self) -> Option<u64> {
+        Some(self.depth.load(Ordering::Relaxed)).filter(|depth| *depth > 0)
     }
 
     /// Cycles of a guaranteed rate that began with work waiting and are over.

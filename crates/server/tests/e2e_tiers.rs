@@ -102,6 +102,80 @@ fn what_is_asked_for_often_becomes_fast_and_stays_so() {
     server.shutdown().unwrap();
 }
 
+/// Clients that never pause leave no time to background work: what they have made hot moves all the
+/// same, in a part of what nobody has reserved.
+#[test]
+fn a_device_that_is_never_idle_moves_what_is_hot() {
+    let directory = tempfile::tempdir().unwrap();
+    tiers(directory.path());
+    let path = directory.path().display();
+    let text = format!(
+        r#"
+[server]
+nbd = ["unix:{path}/nbd.sock"]
+[[device]]
+name = "d"
+back_end = "tiered:{path}/fast,{path}/slow"
+emulate = "exp-ssd,exp"
+promotion = "100%"
+[[vdisk]]
+name = "v"
+device = "d"
+size = "16MiB"
+weight = 1
+"#
+    );
+    let server = Server::start(Config::parse(&text).unwrap()).unwrap();
+    let vdisk = &server.vdisks()[0];
+    let device = &server.devices()[0];
+    let moved = || device.moved();
+    let asks = || {
+        let (mut client, mut data) = (connect(vdisk), vec![0; 4096]);
+        let all = (0..1500).all(|round| {
+            client.read(round % 3 * 5 * MIB, &mut data).unwrap();
+            moved() == 0
+        });
+        assert!(!all, "nothing has moved");
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(asks);
+        }
+    });
+    server.shutdown().unwrap();
+}
+
+/// Depths by latency: who meets the slow tier's queue holds back.
+#[test]
+fn a_virtual_disk_that_waits_at_the_device_has_less_there() {
+    let directory = tempfile::tempdir().unwrap();
+    tiers(directory.path());
+    let path = directory.path().display();
+    let device = format!(
+        "back_end = \"tiered:{path}/fast,{path}/slow\"\nemulate = \"exp-ssd,exp\"\n\
+         promotion = \"0%\"\nqueue_depth = 32\ndepth_latency = \"40ms\""
+    );
+    let server = start_on(directory.path(), &device).unwrap();
+    let vdisk = &server.vdisks()[0];
+    assert_eq!(vdisk.stats.depth(), None, "no span is over");
+    let asks = || {
+        let (mut client, mut data) = (connect(vdisk), vec![0; 4096]);
+        for round in 0..400_u64 {
+            client.read(round % 4000 * 4096, &mut data).unwrap();
+            if vdisk.stats.depth().is_some_and(|depth| depth < 16) {
+                return;
+            }
+        }
+        panic!("it had {:?}", vdisk.stats.depth());
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(asks);
+        }
+    });
+    server.shutdown().unwrap();
+}
+
 /// An image becomes the slow tier with all it has; alone it is not served any more.
 #[test]
 fn an_image_becomes_a_tier_and_is_recorded_as_one() {

@@ -209,6 +209,37 @@ fn a_restart_finds_what_was_promoted_where_it_is() {
     assert_eq!(home, [0; 200], "the slow tier has it as it was");
 }
 
+/// To take a fast tier away: everything goes home, whatever is asked for, and nothing comes back.
+#[test]
+fn a_fast_tier_is_emptied_if_that_is_asked_for() {
+    let mut rig = rig();
+    for extent in [2, 3, 4] {
+        heat(&mut rig, extent, 4);
+    }
+    rig.write(1, 2 * MIB + 100, &[8; 200]).unwrap();
+    assert_eq!(on_fast(&rig), [2, 3, 4]);
+    let directory = rig.directory.path().to_owned();
+    rig.back_end = open_nothing();
+    let mut again = Rig::new(|_| {
+        let [fast, slow] = paths(&directory);
+        let tiers = TwoTiers::open(&fast, &slow, None).unwrap();
+        assert_eq!(tiers.promoted(), 3);
+        let back_end = tiers.emptying().on_shard(&[(0, MIB), (MIB, (EXTENTS - 1) * MIB)], true);
+        (Box::new(back_end), None)
+    });
+    heat(&mut again, 5, 8);
+    assert_eq!((on_fast(&again), again.moved), (vec![], 3));
+    assert_eq!(again.read(1, 2 * MIB + 100, 200).unwrap(), [8; 200]);
+    heat(&mut again, 5, 8);
+    assert_eq!(again.moved, 3, "nothing is promoted");
+    let mut home = [1; 200];
+    let [fast, slow] = paths(&directory);
+    File::open(&slow).unwrap().read_exact_at(&mut home, 3 * MIB + 100).unwrap();
+    assert_eq!(home, [8; 200]);
+    again.back_end = open_nothing();
+    assert_eq!(TwoTiers::open(&fast, &slow, None).unwrap().promoted(), 0);
+}
+
 /// The last piece of an errand fails before it reaches the tiers: the extent stays, its data are
 /// read and written, and it is moved when it is hot again.
 #[test]

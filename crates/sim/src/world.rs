@@ -414,7 +414,7 @@ impl World {
     fn collect(&mut self) {
         self.device.advance(self.now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
-        for Done { tag, at } in done.drain(..) {
+        for Done { tag, at, tier } in done.drain(..) {
             let slot = usize::try_from(tag).expect("tags are pieces' slots");
             let mut flight = self.flights[slot].take().expect("a piece completes once");
             if std::mem::take(&mut flight.flush) {
@@ -427,7 +427,7 @@ impl World {
             self.last_completion = at;
             let truth = at.since(began);
             let before = self.relieved(flight.stream);
-            let over = self.engine.handle_completion(at, flight.piece, End::Done);
+            let over = self.engine.handle_completion_on(at, flight.piece, End::Done, tier);
             let relieved = self.relieved(flight.stream);
             let relieved = Duration::from_nanos(relieved.as_nanos() - before.as_nanos());
             let (bytes, is_over) = (flight.bytes, over.is_some());

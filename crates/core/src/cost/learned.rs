@@ -19,11 +19,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{
-    Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, PieceKind, PieceShape,
-    Price, PriceList, SeenAlone, Trust,
+    Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, OnTier, PieceKind,
+    PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust,
 };
 use crate::request::StreamId;
 use crate::time::Duration;
+
+mod tiers;
+
+use tiers::OnTiers;
 
 pub(super) const ENTRY: CostEntry = CostEntry {
     name: "learned",
@@ -78,6 +82,8 @@ struct Learned {
     /// The list was measured, not guessed.
     anchored: bool,
     streams: Vec<Option<Known>>,
+    /// What streams' pieces took of each tier, on a device that tells.
+    on_tiers: Vec<Option<OnTiers>>,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
     /// Of each kind, what a piece took by the factors of its time: a mean over the last ones.
@@ -110,8 +116,9 @@ impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
         let anchored = parameters.anchor.is_some();
-        let (streams, usual, mean) = (Vec::new(), [ONE; KINDS], [0; KINDS]);
-        Self { list, anchored, streams, usual, mean, spans: 0 }
+        let (streams, on_tiers) = (Vec::new(), Vec::new());
+        let (usual, mean) = ([ONE; KINDS], [0; KINDS]);
+        Self { list, anchored, streams, on_tiers, usual, mean, spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -119,6 +126,17 @@ impl Learned {
         let Price { each, per_mib } = self.list[kind];
         let by_length = i128::from(shape.bytes) * i128::from(per_mib.as_nanos()) / MIB;
         (by_length + i128::from(each.as_nanos())).max(1)
+    }
+
+    fn on_tiers(&self, stream: StreamId) -> Option<&OnTiers> {
+        self.on_tiers.get(stream.0 as usize)?.as_ref()
+    }
+
+    /// A span told what pieces of a kind take.
+    fn note(&mut self, kind: usize, took: i128) {
+        let mean = &mut self.mean[kind];
+        *mean = if *mean == 0 { took } else { *mean + (took - *mean) / 8 };
+        self.spans = self.spans.saturating_add(1);
     }
 
     fn known(&self, stream: StreamId) -> Option<&Known> {
@@ -129,8 +147,12 @@ impl Learned {
 impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let kind = kind(piece);
+        let listed = self.listed(piece, kind);
+        if let Some(cost) = self.on_tiers(piece.stream).and_then(|tiers| tiers.cost(kind, listed)) {
+            return nanos(cost);
+        }
         let factors = self.known(piece.stream).map_or(&self.usual, |known| &known.factors);
-        nanos(self.listed(piece, kind) * factors[kind] / ONE)
+        nanos(listed * factors[kind] / ONE)
     }
 
     fn trust(&self) -> Trust {
@@ -138,11 +160,10 @@ impl CostModel for Learned {
     }
 
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
-        let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
-        let [early, settled] = [seen.settling, SETTLED].map(|after| seen.since >= after);
-        if !early || (seen.pieces < seen.in_flight && !settled) {
+        if !seen.has_settled() {
             return false;
         }
+        let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
         let listed = self.listed(&seen.piece, kind);
         if slot >= self.streams.len() {
             self.streams.resize(slot + 1, None);
@@ -167,10 +188,8 @@ impl CostModel for Learned {
         let main = (0..KINDS).max_by_key(|kind| known.reckoned[*kind]).unwrap_or(0);
         self.usual[main] += (known.factors[main] - self.usual[main]) / 4;
         let took = listed * known.factors[kind] / ONE;
-        let mean = &mut self.mean[kind];
-        *mean = if *mean == 0 { took } else { *mean + (took - *mean) / 8 };
-        self.spans = self.spans.saturating_add(1);
         known.reckoned = [0; KINDS];
+        self.note(kind, took);
         true
     }
 
@@ -219,9 +238,32 @@ impl CostModel for Learned {
         seen.or(self.anchored.then_some(listed)).map(nanos)
     }
 
+    fn seen_on_tier(&mut self, seen: &SeenOnTier) -> OnTier {
+        let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
+        let listed = self.listed(&seen.piece, kind);
+        if slot >= self.on_tiers.len() {
+            self.on_tiers.resize(slot + 1, None);
+        }
+        let on_tiers = self.on_tiers[slot].get_or_insert_default();
+        let alone = seen.alone.map(|alone| alone.has_settled());
+        let took = i128::from(seen.took.as_nanos());
+        let over = on_tiers.seen(kind, listed, (seen.tier, took), alone);
+        let crowded = on_tiers.is_crowded();
+        let Some(cost) = on_tiers.cost(kind, listed) else { return OnTier::Unknown };
+        if over {
+            self.usual[kind] += (cost * ONE / listed - self.usual[kind]) / 4;
+            self.usual[kind] = self.usual[kind].clamp(FACTORS[0], FACTORS[1]);
+            self.note(kind, cost);
+        }
+        if crowded { OnTier::Crowded } else { OnTier::Known }
+    }
+
     fn forget(&mut self, stream: StreamId) {
         if let Some(known) = self.streams.get_mut(stream.0 as usize) {
             *known = None;
+        }
+        if let Some(on_tiers) = self.on_tiers.get_mut(stream.0 as usize) {
+            *on_tiers = None;
         }
     }
 
@@ -235,7 +277,16 @@ impl CostModel for Learned {
         self.list = prices(list);
         self.anchored = true;
         self.streams.clear();
+        self.on_tiers.clear();
         self.usual = [ONE; KINDS];
+    }
+}
+
+impl SeenAlone {
+    /// Whether the device no longer works for those before.
+    fn has_settled(&self) -> bool {
+        let [early, settled] = [self.settling, SETTLED].map(|after| self.since >= after);
+        early && (self.pieces >= self.in_flight || settled)
     }
 }
 

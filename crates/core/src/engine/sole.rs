@@ -1,12 +1,14 @@
-//! Who has the device to itself: then what its pieces take can be seen.
+//! Who has the device to itself: then what its pieces take can be seen. On a device that tells
+//! which tier served a piece it is seen always.
 
 use alloc::vec::Vec;
 
 use super::Engine;
-use crate::cost::{self, Estimate, Moved, PieceKind, PieceShape, SeenAlone};
+use crate::cost::{self, Estimate, Moved, OnTier, PieceKind, PieceShape, SeenAlone, SeenOnTier};
 use crate::event::Event;
 use crate::pieces::Piece;
 use crate::request::StreamId;
+use crate::tiers::Tier;
 use crate::time::{Duration, Instant};
 
 /// That a stream's price has moved is told at most this often.
@@ -44,15 +46,44 @@ impl Sole {
     }
 }
 
+/// When each tier last finished a piece.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TierEnds([Instant; Tier::COUNT]);
+
+impl TierEnds {
+    /// Whether the device tells which tier serves a piece.
+    pub(super) fn are_told(&self) -> bool {
+        self.0.iter().any(|end| *end > Instant::ZERO)
+    }
+}
+
 impl Engine {
+    /// What a tier took for a piece that came back is told to the cost model.
+    fn learn_on(&mut self, piece: &Piece, tier: Tier, alone: Option<SeenAlone>) {
+        let before = core::mem::replace(&mut self.tiers.0[tier as usize], self.now);
+        let took = self.now.since(before.max(piece.dispatched_at));
+        let told = self.cost.seen_on_tier(&SeenOnTier { piece: piece.shape, tier, took, alone });
+        let stream = self.streams[piece.stream.0 as usize].as_mut();
+        let stream = stream.expect("streams outlive pieces");
+        if told != OnTier::Unknown {
+            (stream.priced_at, stream.priced_by_tier) = (Some(self.now), true);
+        }
+        stream.crowded += u32::from(told == OnTier::Crowded);
+    }
+
     /// A piece came back: the cost model may learn from it. Answers the time since the completion
     /// before it, or since the device was idle, and what of it somebody owes for his writes.
-    pub(super) fn learn(&mut self, piece: &Piece) -> (Duration, Option<(StreamId, Duration)>) {
+    pub(super) fn learn(
+        &mut self,
+        piece: &Piece,
+        tier: Option<Tier>,
+    ) -> (Duration, Option<(StreamId, Duration)>) {
         let Sole { stream: last, since, released, pieces } = self.sole;
         let between = self.now.since(self.ledger.last_completion().max(released));
         let seen = self.learns && self.charges_alone();
         let owed = if seen { self.take_owed(piece, between) } else { None };
         let others = owed.map_or(Duration::ZERO, |(_, part)| part);
+        let mut alone = None;
         if let Some(since) = since.filter(|_| last == Some(piece.stream)) {
             let took = self.now.since(self.ledger.last_completion().max(released).max(since));
             let took = Duration::from_nanos(took.as_nanos().saturating_sub(others.as_nanos()));
@@ -60,7 +91,8 @@ impl Engine {
             let (shape, settling) = (piece.shape, self.settling.time());
             let seen = SeenAlone { piece: shape, took, since, pieces, in_flight, settling };
             self.sole.pieces = pieces.saturating_add(1);
-            if self.cost.seen_alone(&seen) {
+            alone = Some(seen);
+            if tier.is_none() && self.cost.seen_alone(&seen) {
                 self.priced(piece);
             }
         } else if let Some(last) = last {
@@ -71,6 +103,9 @@ impl Engine {
             if self.in_flight > 0 && stream.pieces - own == self.in_flight {
                 (self.sole.since, self.sole.pieces) = (Some(self.now), 0);
             }
+        }
+        if let Some(tier) = tier {
+            self.learn_on(piece, tier, alone);
         }
         (between, owed)
     }

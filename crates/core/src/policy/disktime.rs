@@ -157,6 +157,10 @@ impl Disktime {
         let account = self.accounts[slot(id)].get_or_insert_with(new);
         self.stale |= account.follow(view.contract());
         account.priced_at = view.priced_at();
+        account.priced_by_tier = view.priced_by_tier();
+        if core::mem::replace(&mut account.crowded, view.crowded()) != view.crowded() {
+            account.part(now);
+        }
         let used = view.used() - account.used;
         let was = core::mem::replace(&mut account.ready, view.ready());
         let Account { ready, member, share, .. } = *account;
@@ -453,8 +457,7 @@ impl Disktime {
         if current.is_some_and(|account| account.watched) {
             return None;
         }
-        let due =
-            |account: &Account| account.ready && account.mixes && now >= account.trusted_until;
+        let due = |account: &Account| account.ready && account.mixes && account.wants_look(now);
         let due = |account: &&Option<Account>| account.as_ref().is_some_and(due);
         self.ask_at = now + Returns::CURIOUS;
         let slot = self.accounts.iter().position(|account| due(&account))?;
@@ -466,7 +469,10 @@ impl Disktime {
     /// A window is over: if it was of those who mix, they may be judged.
     fn judge(&mut self, now: Instant, window: &Window<'_>) {
         let mixes = |id: &StreamId| self.get(*id).is_some_and(|account| account.mixes);
-        if window.streams.len() < 2 || !window.streams.iter().all(mixes) {
+        // By tier, prices are of these very windows.
+        let by_tier = |id: &StreamId| self.get(*id).is_some_and(|account| account.priced_by_tier);
+        let few = window.streams.len() < 2 || window.streams.iter().any(by_tier);
+        if few || !window.streams.iter().all(mixes) {
             return;
         }
         let epoch = self.party.epoch;

@@ -54,7 +54,7 @@ impl Client {
         self.now = self.disk.next_completion().unwrap();
         let mut done = Vec::new();
         self.disk.advance(self.now, &mut done);
-        assert_eq!(done, [Completion { tag: 0, at: self.now }]);
+        assert_eq!(done, [Completion::new(0, self.now)]);
         self.now.since(begin)
     }
 

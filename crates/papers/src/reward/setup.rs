@@ -87,7 +87,7 @@ impl Load {
         Self { name, weight, reserve, bytes: REGION_BYTES, reads: vec![(0, 1000)] }
     }
 
-    fn plan(&self, index: u64, seed: u64) -> StreamPlan {
+    pub(super) fn plan(&self, index: u64, seed: u64) -> StreamPlan {
         let start = index * REGION_BYTES;
         let extent = Extent { start, end: start + self.bytes };
         let stops = self.reads.iter().skip(1).map(|(from, _)| Some(*from)).chain([None]);

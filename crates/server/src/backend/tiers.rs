@@ -82,6 +82,8 @@ pub struct Tiers {
     heat: Heat,
     /// The disk whose jobs are errands' pieces, if there are errands.
     mover: Option<u32>,
+    /// All that is promoted goes back, and nothing is.
+    empties: bool,
     /// The hottest extent of the slow tier that was seen since one was last promoted.
     hottest: Option<u32>,
     /// The slot from which on to look for the coldest.
@@ -109,6 +111,7 @@ impl Tiers {
             map,
             heat,
             mover,
+            empties: false,
             hottest: None,
             hand: 0,
             under: Slab::new(),
@@ -190,6 +193,9 @@ impl Tiers {
     /// is worth more to the hottest.
     fn plan(&mut self) -> Option<Errand> {
         self.mover.filter(|_| self.unsure.is_none())?;
+        if self.empties {
+            return self.plan_the_way_back();
+        }
         let hot = self.hottest.take()?;
         let heat = self.heat.of(hot);
         if heat < HOT || self.map.slot(hot).is_some() {
@@ -209,6 +215,22 @@ impl Tiers {
         }
         self.hottest = Some(hot);
         Some(Errand::new(self.map.extent(slot)?, slot, Tier::Slow))
+    }
+
+    /// The next extent that is promoted goes back.
+    fn plan_the_way_back(&mut self) -> Option<Errand> {
+        let count = self.map.slots();
+        let slots = (0..count).map(|step| (self.hand + step) % count);
+        let found = slots.filter_map(|slot| Some((self.map.extent(slot)?, slot))).next();
+        let Some((extent, slot)) = found else {
+            tracing::info!("the fast tier is empty: all data are on the slow one");
+            self.empties = false;
+            self.mover = None;
+            return None;
+        };
+        // If that fails the others come first.
+        self.hand = (slot + 1) % count;
+        Some(Errand::new(extent, slot, Tier::Slow))
     }
 
     /// Goes on with the errand's piece as far as it goes without waiting.

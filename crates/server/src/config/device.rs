@@ -14,6 +14,7 @@ use super::{ConfigError, VdiskConfig, check_name, parse_size, share, value};
 use crate::backend::{BackEndKind, check_chunk};
 use crate::emulate::Emulate;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
+use crate::shard::Depths;
 
 /// All virtual disks of one memory back end together, in bytes.
 const MEMORY_MAX: u64 = 1 << 40;
@@ -24,6 +25,8 @@ const HORIZONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::
 const NOMINAL_IOPS: RangeInclusive<u32> = 1..=1_000_000_000;
 /// The controller that has a rate of its own.
 const FIXED: &str = "fixed";
+/// The least and the most that a device's response may be to shrink depths.
+const LATENCIES: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_secs(10);
 /// The cost model that goes on from what a quick profile has found.
 const LEARNER: &str = "learned";
 /// Connections to one server.
@@ -43,6 +46,8 @@ pub struct DeviceConfig {
     /// Of tiers, the most disk time that moving extents between them may take, as a share; zero if
     /// none are moved.
     pub promotion: Share,
+    /// Of tiers, whether everything is to go back to the slow one.
+    pub empties_fast: bool,
     /// A file that says what it does, as `disktime device profile` saves it.
     pub profile: Option<PathBuf>,
     /// A name in the core's registry of policies.
@@ -58,6 +63,8 @@ pub struct DeviceConfig {
     pub feedback: FeedbackConfig<'static>,
     /// Pieces at the device at once.
     pub queue_depth: u32,
+    /// The response of the device above which a virtual disk's part of these shrinks, if it shall.
+    pub depth_latency: Option<Duration>,
     /// Share kept free by admission.
     pub headroom: Share,
     /// Whether to look at it for a moment before serving, to know what requests cost about.
@@ -91,6 +98,12 @@ impl DeviceConfig {
         matches!(self.back_end, BackEndKind::Tiered { .. }) && self.promotion != Share::ZERO
     }
 
+    /// Laws for its virtual disks' depths, if they go by latency.
+    pub(crate) fn depths(&self) -> Option<Depths> {
+        let weights = self.vdisks.iter().map(|vdisk| vdisk.contract.weight);
+        Some(Depths::new(self.depth_latency?, self.queue_depth, weights))
+    }
+
     /// Room for virtual disks as far as the configuration alone says.
     pub(crate) fn room(&self) -> u64 {
         let memory = self.back_end == BackEndKind::Memory;
@@ -116,8 +129,8 @@ impl DeviceConfig {
         let emulate = self.emulate.map(Emulate::name);
         let names = (self.policy.clone(), self.cost_model.clone());
         let files = (self.back_end.clone(), self.profile.clone());
-        let looks = (self.quick_profile, self.queue_depth);
-        let shares = (self.headroom, self.promotion);
+        let looks = (self.quick_profile, self.queue_depth, self.depth_latency);
+        let shares = (self.headroom, self.promotion, self.empties_fast);
         let orders = (self.horizon, self.nominal_iops, self.feedback);
         (files, emulate, names, orders, looks, shares)
     }
@@ -162,6 +175,7 @@ pub(super) struct DeviceTable {
     chunk: Option<String>,
     connections: Option<u32>,
     promotion: Option<String>,
+    empty_fast: Option<bool>,
     emulate: Option<String>,
     profile: Option<PathBuf>,
     policy: Option<String>,
@@ -174,6 +188,7 @@ pub(super) struct DeviceTable {
     feedback_min: Option<u32>,
     feedback_rate: Option<u32>,
     queue_depth: Option<u32>,
+    depth_latency: Option<String>,
     headroom: Option<String>,
     quick_profile: Option<bool>,
 }
@@ -190,6 +205,10 @@ impl DeviceTable {
         if let Some(text) = self.promotion.as_deref().filter(|_| !tiers) {
             let why = "only a `tiered:` back end promotes extents: leave it out";
             return Err(value(&key("promotion"), text, why.to_owned()));
+        }
+        let empties_fast = self.empty_fast.unwrap_or(false);
+        if let (true, Some(why)) = (empties_fast, cannot_empty(tiers, promotion)) {
+            return Err(value(&key("empty_fast"), "true", why.to_owned()));
         }
         let policy = self.policy.clone().unwrap_or_else(|| Engine::default().policy.to_owned());
         let entry = policy::find(&policy).ok_or_else(|| {
@@ -208,16 +227,7 @@ impl DeviceTable {
             .as_deref()
             .map(|text| horizon(text).map_err(|why| value(&key("horizon"), text, why)));
         let horizon = horizon.transpose()?;
-        let most = emulate.map_or(1024, Emulate::queue_depth);
-        let queue_depth = self.queue_depth.unwrap_or(1);
-        if !(1..=most).contains(&queue_depth) {
-            let text = queue_depth.to_string();
-            return Err(value(
-                &key("queue_depth"),
-                &text,
-                format!("this device takes 1 to {most}"),
-            ));
-        }
+        let (queue_depth, depth_latency) = self.check_depth(emulate)?;
         let usual = disktime_core::cost::usual(&policy, queue_depth);
         let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
         if disktime_core::cost::find(&cost_model).is_none() {
@@ -239,6 +249,7 @@ impl DeviceTable {
             back_end,
             emulate,
             promotion,
+            empties_fast,
             profile: self.profile.clone(),
             policy,
             nominal_iops,
@@ -246,6 +257,7 @@ impl DeviceTable {
             horizon,
             feedback: self.check_feedback()?,
             queue_depth,
+            depth_latency,
             headroom,
             vdisks: Vec::new(),
         })
@@ -270,6 +282,29 @@ impl DeviceTable {
             return bad(format!("a device does {min} to {max} requests a second"));
         }
         Ok(count)
+    }
+
+    /// How many pieces at the device, and whether streams' parts of them go by latency.
+    fn check_depth(
+        &self,
+        emulate: Option<Emulate>,
+    ) -> Result<(u32, Option<Duration>), ConfigError> {
+        let key = |key: &str| format!("device {}: {key}", self.name);
+        let most = emulate.map_or(1024, Emulate::queue_depth);
+        let queue_depth = self.queue_depth.unwrap_or(1);
+        if !(1..=most).contains(&queue_depth) {
+            let text = queue_depth.to_string();
+            return Err(value(
+                &key("queue_depth"),
+                &text,
+                format!("this device takes 1 to {most}"),
+            ));
+        }
+        let depth_latency = self.depth_latency.as_deref().map(|text| {
+            let latency = depth_latency(text, queue_depth);
+            latency.map_err(|why| value(&key("depth_latency"), text, why))
+        });
+        Ok((queue_depth, depth_latency.transpose()?))
     }
 
     /// The controller, with the keys that mean nothing without one.
@@ -348,6 +383,17 @@ impl DeviceTable {
     }
 }
 
+/// Why the fast tier can't be emptied.
+fn cannot_empty(tiers: bool, promotion: Share) -> Option<&'static str> {
+    if !tiers {
+        Some("only a `tiered:` back end has a fast tier: leave it out")
+    } else if promotion == Share::ZERO {
+        Some("moving needs time, and `promotion` gives it none: leave that out")
+    } else {
+        None
+    }
+}
+
 /// What to emulate: a preset, or one for each of the tiers.
 fn emulate(text: &str, tiers: bool) -> Result<Emulate, String> {
     let find = |name: &str| {
@@ -385,4 +431,17 @@ fn horizon(text: &str) -> Result<Duration, String> {
     let why = || format!("a horizon is {min:?} to {max:?}; leave it out for the policy's own");
     parse_span(text)
         .and_then(|horizon| Some(horizon).filter(|it| HORIZONS.contains(it)).ok_or_else(why))
+}
+
+fn depth_latency(text: &str, queue_depth: u32) -> Result<Duration, String> {
+    let (min, max) = (LATENCIES.start(), LATENCIES.end());
+    let why = || format!("the device may take {min:?} to {max:?} before depths shrink");
+    let latency = parse_span(text)
+        .and_then(|latency| Some(latency).filter(|it| LATENCIES.contains(it)).ok_or_else(why))?;
+    if queue_depth == 1 {
+        return Err(
+            "with a queue_depth of 1 no depth can shrink: raise it, or leave this out".into()
+        );
+    }
+    Ok(latency)
 }

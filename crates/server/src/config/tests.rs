@@ -102,6 +102,16 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ),
         (
             "\"memory\"",
+            "\"memory\"\nempty_fast = true",
+            "empty_fast = \"true\": only a `tiered:` back end has a fast tier",
+        ),
+        (
+            "\"memory\"\nemulate = \"deskstar-34gxp\"",
+            "\"tiered:/a,/b\"\nempty_fast = true\npromotion = \"0%\"",
+            "empty_fast = \"true\": moving needs time, and `promotion` gives it none",
+        ),
+        (
+            "\"memory\"",
             "\"raid0:/a,/b\"\nchunk = \"6000B\"",
             "a chunk is 4KiB to 64MiB in steps of",
         ),
@@ -135,6 +145,21 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
             "headroom = \"5%\"",
             "horizon = \"350\"",
             "device disk: horizon = \"350\": a time is a whole number and a unit",
+        ),
+        (
+            "headroom = \"5%\"",
+            "depth_latency = \"40ms\"",
+            "depth_latency = \"40ms\": with a queue_depth of 1 no depth can shrink",
+        ),
+        (
+            "headroom = \"5%\"",
+            "queue_depth = 2\ndepth_latency = \"11s\"",
+            "depth_latency = \"11s\": the device may take 10µs to 10s",
+        ),
+        (
+            "headroom = \"5%\"",
+            "queue_depth = 2\ndepth_latency = \"40\"",
+            "depth_latency = \"40\": a time is a whole number and a unit",
         ),
         ("headroom = \"5%\"", "horizon = \"0ms\"", "horizon = \"0ms\": a horizon is 1ms to 10s"),
         ("headroom = \"5%\"", "horizon = \"11s\"", "horizon = \"11s\": a horizon is 1ms to 10s"),

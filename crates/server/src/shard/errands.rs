@@ -1,7 +1,12 @@
 //! What the back end itself wants done, as requests of a stream of its own: a request at a time, of a
-//! class that goes when nobody else wants the device.
+//! class that goes when nobody else wants the device. What has waited for long goes on as best effort
+//! of the least weight: a small part of what nobody has reserved, so that it ends some day.
 
-use disktime_core::{Kind, Outcome, Request, RequestId, StreamId};
+use std::ops::Range;
+
+use disktime_core::{
+    Cancel, Class, Duration, Instant, Kind, Outcome, Request, RequestId, StreamId,
+};
 use disktime_nbd::{Checked, Command, Operation};
 use slab::Slab;
 
@@ -13,11 +18,20 @@ use crate::stats::add;
 /// No client.
 pub(super) const NOBODY: u32 = u32::MAX;
 
+/// For so long an errand waits until nobody else wants the device.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Where errands are charged, and their place among the operations, which stays taken.
 pub(super) struct Mover {
     stream: StreamId,
     operation: u32,
     out: bool,
+    /// What was not sent yet.
+    left: Range<u64>,
+    /// Nothing was since then.
+    since: Instant,
+    /// It goes on as best effort.
+    hurries: bool,
 }
 
 impl Mover {
@@ -28,7 +42,27 @@ impl Mover {
         let asked = Asked { checked, command: Command::Cache };
         let (kind, client) = (Kind::Cache, NOBODY);
         let work = Work { client, vdisk, asked, kind, buffer: None, error: None, arrived: true };
-        Self { stream: StreamId(vdisk), operation: name(operations.insert(work)), out: false }
+        let operation = name(operations.insert(work));
+        let (left, since) = (0..0, Instant::ZERO);
+        Self { stream: StreamId(vdisk), operation, out: false, left, since, hurries: false }
+    }
+
+    fn request(&self, class: Option<Class>) -> Request {
+        Request {
+            id: RequestId(self.operation),
+            stream: self.stream,
+            kind: Kind::Cache,
+            offset: self.left.start,
+            bytes: self.left.end - self.left.start,
+            fua: false,
+            class,
+            deadline: None,
+        }
+    }
+
+    /// One of its pieces goes out.
+    pub(super) fn sent(&mut self, until: u64, now: Instant) {
+        (self.left.start, self.since) = (until, now);
     }
 }
 
@@ -43,22 +77,36 @@ impl Shard {
         let work = &mut self.operations[mover.operation as usize];
         work.asked.checked.offset = extent.start;
         work.error = None;
-        let request = Request {
-            id: RequestId(mover.operation),
-            stream: mover.stream,
-            kind: work.kind,
-            offset: extent.start,
-            bytes: extent.end - extent.start,
-            fua: false,
-            class: None,
-            deadline: None,
-        };
-        let taken = self.engine.handle_arrival(clock::now(), request);
+        let now = clock::now();
+        (mover.left, mover.since, mover.hurries) = (extent, now, false);
+        let taken = self.engine.handle_arrival(now, mover.request(None));
         mover.out = taken.is_ok();
         if let Err(refusal) = taken {
             tracing::warn!(%refusal, "an errand of the back end was refused");
         }
         mover.out
+    }
+
+    /// When an errand will have waited for long.
+    pub(super) fn errand_waits_until(&self) -> Option<Instant> {
+        let mover = self.mover.as_ref().filter(|_| self.drain_until.is_none())?;
+        let waits = mover.out && !mover.hurries && !mover.left.is_empty();
+        let at_device = self.engine.stream(mover.stream).is_none_or(|view| view.in_flight() > 0);
+        (waits && !at_device).then(|| mover.since + PATIENCE)
+    }
+
+    /// Has an errand that has waited for long go on as best effort.
+    pub(super) fn hurry_errand(&mut self) {
+        let now = clock::now();
+        if self.errand_waits_until().is_none_or(|until| until > now) {
+            return;
+        }
+        let Some(mover) = &mut self.mover else { return };
+        mover.hurries = true;
+        let request = mover.request(Some(Class::BestEffort));
+        if self.engine.handle_cancel(now, request.id) == Cancel::Gone {
+            mover.out = self.engine.handle_arrival(now, request).is_ok();
+        }
     }
 
     /// Whether this was an errand, which is over now.

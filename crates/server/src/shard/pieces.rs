@@ -5,6 +5,7 @@ use disktime_model::Op;
 use disktime_model::tiered::Tier;
 use disktime_nbd::NbdError;
 
+use super::errands::NOBODY;
 use super::{Flight, Shard, name};
 use crate::backend::{Io, Job, Step};
 use crate::buffers::ALIGN;
@@ -27,14 +28,18 @@ impl Shard {
         job.at = place.start + within.expect("requests are at most 4 GiB");
         (job.fua, job.no_hole) = (work.fua(), work.no_hole());
         job.buffer = work.buffer.clone();
+        if let Some(mover) = self.mover.as_mut().filter(|_| work.client == NOBODY) {
+            mover.sent(dispatch.offset + dispatch.bytes, clock::now());
+        }
         let key = name(self.flights.vacant_key());
         let timed = self.emulator.is_none();
         let Dispatch { offset, bytes, .. } = *dispatch;
         let op = Op { kind: job.kind, offset, bytes, fua: job.fua };
         self.emulate(key, op);
+        let tier = Tier::of_all(self.parts.iter().map(|(tier, _)| *tier));
         if matches!(op.kind, Kind::Read | Kind::Write) && !self.parts.is_empty() {
             let stats = &self.vdisks[vdisk as usize].stats;
-            let hit = self.parts.iter().all(|(tier, _)| *tier == Tier::Fast);
+            let hit = tier == Some(Tier::Fast);
             add(if hit { &stats.fast } else { &stats.slow }, 1);
         }
         let flight = Flight {
@@ -44,6 +49,7 @@ impl Shard {
             result: None,
             timed,
             flush: dispatch.flush,
+            tier,
         };
         self.flights.insert(flight);
         self.begin(key);
@@ -117,6 +123,7 @@ impl Shard {
     fn flush(&mut self, key: u32) {
         let flight = &mut self.flights[key as usize];
         flight.flush = false;
+        flight.tier = None;
         flight.result = None;
         flight.timed = self.emulator.is_none();
         if let Some(buffer) = flight.job.buffer.take() {
@@ -142,7 +149,8 @@ impl Shard {
         let work = &mut self.operations[flight.operation as usize];
         work.error = work.error.or(result.err());
         let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
-        let completion = self.engine.handle_completion(clock::now(), flight.piece, outcome);
+        let (now, piece) = (clock::now(), flight.piece);
+        let completion = self.engine.handle_completion_on(now, piece, outcome, flight.tier);
         if let Some(completion) = completion {
             self.complete(&completion);
         }
@@ -158,6 +166,8 @@ impl Shard {
         add(&stats.bytes, bytes);
         stats.queue_time.record(completion.queue_time.as_nanos());
         stats.service_time.record(completion.service_time.as_nanos());
+        self.answered(completion.stream, completion.service_time);
+        let stats = &self.vdisks[completion.stream.0 as usize].stats;
         let view = self.engine.stream(completion.stream).expect("streams outlive their requests");
         let charged = view.counters().charged.as_nanos();
         stats.charged_ns.store(charged, std::sync::atomic::Ordering::Relaxed);

@@ -67,6 +67,10 @@ pub(super) struct Account {
     pub(super) belongs: bool,
     /// When its price was seen last.
     pub(super) priced_at: Option<Instant>,
+    /// And is seen with every piece.
+    pub(super) priced_by_tier: bool,
+    /// How often it was found to lose among others then.
+    pub(super) crowded: u32,
     /// This stay is for seeing its price, until then at most.
     looks_until: Instant,
     /// Not to be learned from before then.
@@ -110,6 +114,8 @@ impl Account {
             doubt: DOUBTS[0],
             belongs: false,
             priced_at: None,
+            priced_by_tier: false,
+            crowded: 0,
             looks_until: Instant::ZERO,
             trusted_until: Instant::ZERO,
             trust: TRUST[0],
@@ -137,12 +143,17 @@ impl Account {
     pub(super) fn begin_stay(&mut self, now: Instant) {
         self.returns.begin(now);
         self.peak = 0;
-        if self.costs == Trust::Learned && now >= self.trusted_until {
+        if self.costs == Trust::Learned && self.wants_look(now) {
             self.looks_until = now + Self::LOOK;
             self.trusted_until = now + self.trust;
             self.trust = (self.trust + self.trust).min(TRUST[1]);
         }
         self.watched = self.costs != Trust::Stated && (!self.mixes || self.is_curious(now));
+    }
+
+    /// Whether its price was not seen for long.
+    pub(super) fn wants_look(&self, now: Instant) -> bool {
+        now >= self.trusted_until && !self.priced_by_tier
     }
 
     /// Whether this stay is to go on for the sake of learning.
@@ -233,6 +244,11 @@ impl Account {
     /// loses nothing to returns: it has the swing for what is nearest to go first.
     pub(super) fn fit_swing(&mut self, horizon: Duration) {
         if self.costs == Trust::Stated {
+            return;
+        }
+        if self.mixes && self.priced_by_tier {
+            // Others go beside it: it has no returns.
+            self.swing = 0;
             return;
         }
         let cost = i128::from(self.returns.cost());

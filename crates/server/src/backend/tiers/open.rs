@@ -17,6 +17,7 @@ pub struct TwoTiers {
     map: Map,
     direct: bool,
     frees: bool,
+    empties: bool,
     /// One of them is a block device.
     pub block_device: bool,
 }
@@ -53,7 +54,21 @@ impl TwoTiers {
         let block_device = first.block_device || second.block_device;
         let ((fast, one, can), (slow, other, too)) = (first.into_parts(), second.into_parts());
         let frees = !block_device && can && too;
-        Ok(Self { fast, slow, map, direct: one || other, frees, block_device })
+        let direct = one || other;
+        Ok(Self { fast, slow, map, direct, frees, empties: false, block_device })
+    }
+
+    /// Nothing is promoted: what is on the fast tier goes back, so that it can be taken away.
+    #[must_use]
+    pub fn emptying(self) -> Self {
+        Self { empties: true, ..self }
+    }
+
+    /// Extents that are on the fast tier.
+    #[must_use]
+    pub fn promoted(&self) -> u32 {
+        let slots = 0..self.map.slots();
+        slots.map(|slot| u32::from(self.map.extent(slot).is_some())).sum()
     }
 
     /// The device's size in bytes: whole extents of the slow tier.
@@ -77,7 +92,8 @@ impl TwoTiers {
             disks.push(Disk::new(0, self.direct, 0, self.size()));
         }
         let abilities = self.abilities();
-        let tiers = Tiers::new(self.fast, self.slow, self.map, promotes.then_some(last));
+        let mut tiers = Tiers::new(self.fast, self.slow, self.map, promotes.then_some(last));
+        tiers.empties = self.empties;
         BlockBackEnd::new(vec![tiers], disks, abilities)
     }
 }

@@ -1,0 +1,293 @@
+//! What a stream's pieces take of each tier, on a device that tells which one served a piece.
+//!
+//! Two tiers side by side work at once, so a stream's pieces cost together what the busier of them
+//! takes for them: [`TierTimes::cost`](crate::TierTimes::cost), learned. A tier's time for a piece is
+//! that since its previous completion, which is the piece's own where the tier serves in order,
+//! whoever has pieces beside it. So nobody needs the device to himself, while the other tier idles.
+//!
+//! A kind of pieces costs by the tier that it takes longer, all kinds scaled alike to the sum.
+//! Single services vary a hundredfold, so these are means over a minute of a tier's time; a second
+//! that is off them by half, or eight by a quarter, begin them anew.
+//!
+//! What pieces take among others' is what they take alone only where a tier serves in order without
+//! seeks. So a stream has no price before it was alone, and it is told when its pieces take longer
+//! among others' than then, twice as long and what chance may do: it is to have turns.
+//!
+//! Does not know: hits that fall because others have what the fast tier has room for.
+
+use super::{KINDS, LONG};
+use crate::tiers::Tier;
+
+/// A span is over after so much time of the tier that it took more of, with so many pieces there; or
+/// after so many pieces.
+const SPAN: i128 = 1_000_000_000;
+const PIECES: u32 = 64;
+const PIECES_MOST: u32 = 4096;
+/// Of what is kept half is forgotten when it is so much time, or so many pieces.
+const MEMORY: i128 = 64 * SPAN;
+const MEMORY_PIECES: u32 = 64 * PIECES_MOST;
+/// So many spans are one of a second kind, in which less shows.
+const SPANS: u32 = 8;
+/// A span that is off by so many 16ths begins the price anew, and such a one: chance hardly does that.
+const CHANGES: [i128; 2] = [8, 4];
+/// Of time alone.
+const MEMORY_ALONE: i128 = 2 * SPAN;
+/// So many pieces alone are enough for a first price, or so much time.
+const FIRST_PIECES: u32 = 16;
+const FIRST: i128 = 100_000_000;
+/// Who takes so many 64ths longer among others loses: a turn leaves the other tier idle, which is
+/// half of the device,
+const LOSS: i128 = 64;
+/// and what chance may do: so many 64ths, by the root of the pieces seen. One service is off its mean
+/// by as much where services are exponential.
+const CHANCE: u32 = 4 * 64;
+
+/// What is known of a stream.
+#[derive(Clone, Default)]
+pub(super) struct OnTiers {
+    kept: Sums,
+    /// The last second or so.
+    open: Sums,
+    /// The last few.
+    recent: Sums,
+    spans: u32,
+    /// While it had the device to itself.
+    alone: Sums,
+    /// Among others, since that was judged.
+    among: Sums,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// What its pieces of each kind take by the list, in ns.
+    listed: [i128; KINDS],
+    /// What each tier took for them.
+    took: [[i128; KINDS]; Tier::COUNT],
+    /// How many each tier served.
+    pieces: [u32; Tier::COUNT],
+}
+
+impl OnTiers {
+    /// A tier took so long for a piece of that kind, among others' pieces or (if that is known)
+    /// alone, long enough or not to say what it takes then. Answers whether a span is over.
+    pub(super) fn seen(
+        &mut self,
+        kind: usize,
+        listed: i128,
+        (tier, took): (Tier, i128),
+        alone: Option<bool>,
+    ) -> bool {
+        let mut piece = Sums::default();
+        piece.listed[kind] = listed.clamp(1, LONG);
+        piece.took[tier as usize][kind] = took.clamp(0, LONG);
+        piece.pieces[tier as usize] = 1;
+        match alone {
+            None => self.among.add(&piece),
+            Some(true) => self.alone.remember(&piece, MEMORY_ALONE),
+            Some(false) => {}
+        }
+        self.open.add(&piece);
+        if !self.open.is_span() {
+            return false;
+        }
+        let span = core::mem::take(&mut self.open);
+        self.recent.add(&span);
+        self.spans += 1;
+        if self.kept.differs(&span, CHANGES[0]) {
+            (self.kept, self.recent, self.spans) = (Sums::default(), span, 1);
+        }
+        self.kept.remember(&span, MEMORY);
+        if self.spans == SPANS {
+            let recent = core::mem::take(&mut self.recent);
+            self.spans = 0;
+            if self.kept.differs(&recent, CHANGES[1]) {
+                self.kept = recent;
+            }
+        }
+        true
+    }
+
+    /// Whether its pieces were found to take longer among others' than alone.
+    pub(super) fn is_crowded(&mut self) -> bool {
+        if !self.among.is_span() {
+            return false;
+        }
+        let among = core::mem::take(&mut self.among);
+        let ((took, pieces), (alone, seen)) = (among.busier(), self.alone.busier());
+        let chance: u32 = [pieces, seen].iter().map(|seen| CHANCE / seen.isqrt().max(1)).sum();
+        let [took, alone] = [took * self.alone.reckoned(), alone * among.reckoned()];
+        seen >= PIECES && took * 64 > alone * (64 + LOSS + i128::from(chance))
+    }
+
+    /// What a piece of that kind costs, if the stream was seen for long enough.
+    pub(super) fn cost(&self, kind: usize, listed: i128) -> Option<i128> {
+        let mut sums = self.kept;
+        sums.add(&self.open);
+        let (alone, pieces) = self.alone.busier();
+        if self.kept.reckoned() == 0 && pieces < FIRST_PIECES && alone < FIRST {
+            return None;
+        }
+        let (took, _) = sums.busier();
+        let (own, reckoned) = match sums.listed[kind] {
+            0 => (took, sums.reckoned()),
+            reckoned => (sums.longer(kind), reckoned),
+        };
+        let all = (0..KINDS).map(|kind| sums.longer(kind)).sum::<i128>();
+        let known = sums.listed[kind] > 0;
+        let cost = (listed * own / reckoned.max(1)).min(i128::from(u64::MAX));
+        Some(if known { cost * took / all.max(1) } else { cost })
+    }
+}
+
+impl Sums {
+    /// What the busier tier took, and of how many pieces.
+    fn busier(&self) -> (i128, u32) {
+        let took = self.took.iter().map(|kinds| kinds.iter().sum());
+        took.zip(self.pieces).max().unwrap_or_default()
+    }
+
+    /// What pieces of a kind took of the tier that took longer for them.
+    fn longer(&self, kind: usize) -> i128 {
+        self.took.iter().map(|kinds| kinds[kind]).max().unwrap_or(0)
+    }
+
+    /// What its pieces take by the list.
+    fn reckoned(&self) -> i128 {
+        self.listed.iter().sum()
+    }
+
+    fn count(&self) -> u32 {
+        self.pieces.iter().sum()
+    }
+
+    /// Whether they are enough to be compared.
+    fn is_span(&self) -> bool {
+        let (took, pieces) = self.busier();
+        (took >= SPAN && pieces >= PIECES) || self.count() >= PIECES_MOST
+    }
+
+    /// Whether pieces took longer or less by so many 16ths, as they were reckoned.
+    fn differs(&self, other: &Self, parts: i128) -> bool {
+        let (took, pieces) = other.busier();
+        let mine = self.busier().0 * other.reckoned();
+        let others = took * self.reckoned();
+        let far = 16 * others > (16 + parts) * mine || (16 + parts) * others < 16 * mine;
+        far && pieces >= PIECES
+    }
+
+    /// Adds more, and forgets half of what is too much.
+    fn remember(&mut self, more: &Self, memory: i128) {
+        self.add(more);
+        if self.busier().0 > memory || self.count() > MEMORY_PIECES {
+            self.halve();
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let sums = self.listed.iter_mut().chain(self.took.iter_mut().flatten());
+        for (sum, more) in sums.zip(other.listed.iter().chain(other.took.iter().flatten())) {
+            *sum += more;
+        }
+        for (sum, more) in self.pieces.iter_mut().zip(other.pieces) {
+            *sum += more;
+        }
+    }
+
+    fn halve(&mut self) {
+        let sums = self.listed.iter_mut().chain(self.took.iter_mut().flatten());
+        sums.for_each(|sum| *sum /= 2);
+        self.pieces.iter_mut().for_each(|sum| *sum /= 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i128 = 1_000_000;
+
+    /// A thousand pieces, of which so many percent take 10 ms of the slow tier, the others a fifth of
+    /// one of the fast.
+    fn see(stream: &mut OnTiers, kind: usize, misses: u32) {
+        for piece in 0..1000 {
+            let (tier, took) =
+                if piece % 100 < misses { (Tier::Slow, 10 * MS) } else { (Tier::Fast, MS / 5) };
+            stream.seen(kind, MS, (tier, took), Some(true));
+        }
+    }
+
+    fn cost(stream: &OnTiers, kind: usize) -> i128 {
+        stream.cost(kind, MS).unwrap() / 1000
+    }
+
+    #[test]
+    fn a_price_is_what_the_busier_tier_takes() {
+        for (misses, micros) in [(0, 200), (1, 198), (10, 1000), (80, 8000)] {
+            let mut stream = OnTiers::default();
+            assert_eq!(stream.cost(1, MS), None, "nothing was seen");
+            (0..20).for_each(|_| see(&mut stream, 1, misses));
+            assert!((cost(&stream, 1) - micros).abs() <= 1 + micros / 20, "{misses} %");
+            assert_eq!(cost(&stream, 1), cost(&stream, 3), "of a kind that was not seen");
+        }
+    }
+
+    #[test]
+    fn kinds_on_different_tiers_cost_together_what_the_busier_takes() {
+        let mut stream = OnTiers::default();
+        // A second of the fast tier within ten of the slow one.
+        for _ in 0..1000 {
+            stream.seen(0, MS, (Tier::Fast, MS), Some(true));
+            stream.seen(1, MS, (Tier::Slow, 10 * MS), Some(true));
+        }
+        let [cheap, dear] = [0, 1].map(|kind| cost(&stream, kind));
+        assert!((cheap + dear - 10_000).abs() < 100, "{cheap} and {dear}");
+        assert!((dear / cheap).abs_diff(10) <= 1, "{cheap} and {dear}");
+    }
+
+    #[test]
+    fn hits_that_fall_are_noticed_within_two_seconds_of_the_tier() {
+        let mut stream = OnTiers::default();
+        (0..100).for_each(|_| see(&mut stream, 1, 10));
+        assert!((cost(&stream, 1) - 1000).abs() < 10, "{}", cost(&stream, 1));
+        see(&mut stream, 1, 90);
+        let fallen = cost(&stream, 1);
+        assert!((8000..10_001).contains(&fallen), "{fallen}");
+        (0..4).for_each(|_| see(&mut stream, 1, 0));
+        (0..4).for_each(|_| see(&mut stream, 1, 0));
+        assert!(cost(&stream, 1) < 250, "{}", cost(&stream, 1));
+    }
+
+    #[test]
+    fn who_takes_longer_among_others_is_told() {
+        for (among, expected) in [(MS, 0), (2 * MS, 0), (4 * MS, 4), (7 * MS, 7)] {
+            let mut stream = OnTiers::default();
+            let mut see = |count, took, alone| {
+                let see = |_: &i32| {
+                    stream.seen(1, MS, (Tier::Slow, took), alone);
+                    stream.is_crowded()
+                };
+                (0..count).filter(see).count()
+            };
+            assert_eq!(see(1000, 100 * MS, Some(false)), 0, "the beginning of a stay says nothing");
+            assert_eq!(see(200, MS, Some(true)), 0);
+            let crowded = see(1000, among, None);
+            assert!(crowded.abs_diff(expected) <= 1, "{crowded} times at {among} ns");
+        }
+    }
+
+    #[test]
+    fn extremes_stay_finite() {
+        let mut stream = OnTiers::default();
+        for took in [0, i128::from(u64::MAX), 0] {
+            for _ in 0..10_000 {
+                stream.seen(3, i128::from(u64::MAX), (Tier::Slow, took), None);
+                stream.seen(4, 0, (Tier::Fast, took), Some(true));
+                stream.is_crowded();
+            }
+            for kind in 0..KINDS {
+                let cost = stream.cost(kind, i128::from(u64::MAX)).unwrap();
+                assert!((0..=i128::from(u64::MAX) * LONG).contains(&cost));
+            }
+        }
+    }
+}
