@@ -152,13 +152,13 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
             "depth_latency = \"40ms\": with a queue_depth of 1 no depth can shrink",
         ),
         (
-            "headroom = \"5%\"",
-            "queue_depth = 2\ndepth_latency = \"11s\"",
+            "\"deskstar-34gxp\"",
+            "\"nearline-7200\"\nqueue_depth = 2\ndepth_latency = \"11s\"",
             "depth_latency = \"11s\": the device may take 10µs to 10s",
         ),
         (
-            "headroom = \"5%\"",
-            "queue_depth = 2\ndepth_latency = \"40\"",
+            "\"deskstar-34gxp\"",
+            "\"nearline-7200\"\nqueue_depth = 2\ndepth_latency = \"40\"",
             "depth_latency = \"40\": a time is a whole number and a unit",
         ),
         ("headroom = \"5%\"", "horizon = \"0ms\"", "horizon = \"0ms\": a horizon is 1ms to 10s"),
