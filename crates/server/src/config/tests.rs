@@ -56,9 +56,17 @@ fn a_good_one_says_what_it_says() {
     assert_eq!(uris, ["nbd+unix:///a?socket=/run/disktime.sock", "nbd://127.0.0.1:10809/a"]);
 }
 
+/// With one text in place of another the configuration is refused, and the error says so.
+fn says(cases: &[(&str, &str, &str)]) {
+    for (from, to, says) in cases {
+        let error = error(from, to);
+        assert!(error.contains(says), "{to}: {error}");
+    }
+}
+
 #[test]
 fn each_error_names_the_key_the_value_and_what_is_allowed() {
-    for (from, to, says) in [
+    says(&[
         ("\"70%\"", "\"30\"", "vdisk a: reserve = \"30\": a share is 0% to 100%"),
         ("\"70%\"", "\"-5%\"", "vdisk a: reserve = \"-5%\": a share is 0% to 100%"),
         ("\"70%\"", "\"90%\"", "reservations come to 102.5000%, 95% may be reserved"),
@@ -129,6 +137,15 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("device = \"disk\"", "device = \"dusk\"", "no such device; there are: disk"),
         ("127.0.0.1", "0.0.0.0", "only loopback addresses"),
         ("unix:/run/disktime.sock", "/run/disktime.sock", "a listener is `unix:PATH`"),
+    ]);
+    let none = Config::parse("[server]\nnbd = []").expect_err("no listener").to_string();
+    assert!(none.contains("at least one"), "{none}");
+}
+
+/// Of the keys that say in which order requests go, and what they count.
+#[test]
+fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
+    says(&[
         ("headroom = \"5%\"", "policy = \"best\"", "known are: disktime zygaria"),
         ("headroom = \"5%\"", "cost_model = \"best\"", "known are: fixed"),
         (
@@ -209,12 +226,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("headroom = \"5%\"", "queue_depth = 2", "this device takes 1 to 1"),
         ("weight = 300", "zone = \"middle\"", "zone = \"middle\": a zone is `outer`"),
         ("emulate = \"deskstar-34gxp\"", "", "zone = \"inner\": device disk has no start and end"),
-    ] {
-        let error = error(from, to);
-        assert!(error.contains(says), "{to}: {error}");
-    }
-    let none = Config::parse("[server]\nnbd = []").expect_err("no listener").to_string();
-    assert!(none.contains("at least one"), "{none}");
+    ]);
 }
 
 #[test]
