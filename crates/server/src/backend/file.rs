@@ -39,25 +39,12 @@ pub struct OneFile {
 
 impl BlockBackEnd<Files> {
     /// Opens or makes `NAME.raw` in the directory for each virtual disk; a file that is too short
-    /// is made longer, none is made shorter. A directory that is not there is made if its path ends
-    /// with `/`: without one it may as well be a file's, mistyped. Blocks; not to be called on a
-    /// shard.
+    /// is made longer, none is made shorter. Blocks; not to be called on a shard.
     ///
     /// # Errors
-    /// If there is no such directory, or a file can't be made or opened.
+    /// If the directory or a file can't be made or opened.
     pub fn open(directory: &Path, disks: &[(&str, u64)]) -> io::Result<Self> {
-        if directory.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            std::fs::create_dir_all(directory)?;
-        } else if !directory.is_dir() {
-            let path = directory.display();
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                format!(
-                    "there is no directory, regular file or block device {path}: make one, or \
-                     name `{path}/` for a directory that is made"
-                ),
-            ));
-        }
+        std::fs::create_dir_all(directory)?;
         let (mut media, mut all) = (Vec::new(), Vec::new());
         for (at, (name, bytes)) in disks.iter().enumerate() {
             let (files, direct) = Files::own(&directory.join(format!("{name}.raw")), *bytes)?;

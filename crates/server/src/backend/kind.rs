@@ -22,7 +22,7 @@ pub enum BackEndKind {
     /// Contents in this process's memory, gone when it ends.
     Memory,
     /// Extents of a regular file or block device; or one raw file per virtual disk in a directory,
-    /// which is made if its path ends with `/`.
+    /// which is made if nothing is there.
     File(PathBuf),
     /// Extents of regular files or block devices that take turns, a chunk each.
     Raid0 {

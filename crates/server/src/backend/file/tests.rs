@@ -76,23 +76,6 @@ fn a_file_has_one_server() {
     assert!(OneFile::open(&directory.path().join("new")).unwrap().is_none());
 }
 
-/// A mistyped path of an image made a directory, and new virtual disks in it.
-#[test]
-fn a_directory_is_made_only_if_its_path_says_so() {
-    let directory = tempfile::tempdir().unwrap();
-    let image = directory.path().join("disk.img");
-    let error = FileBackEnd::open(&image, &[("a", 4096)]).err().unwrap().to_string();
-    assert!(error.contains("disk.img: make one, or name `") && error.contains("img/`"), "{error}");
-    assert!(!image.exists());
-    let named = directory.path().join("new/disks/");
-    FileBackEnd::open(&named, &[("a", 4096)]).unwrap();
-    assert_eq!(std::fs::metadata(named.join("a.raw")).unwrap().len(), 4096);
-    FileBackEnd::open(&directory.path().join("new"), &[("b", 4096)]).unwrap();
-    std::os::unix::net::UnixListener::bind(directory.path().join("socket")).unwrap();
-    let error = FileBackEnd::open(&directory.path().join("socket"), &[]).err().unwrap();
-    assert!(error.to_string().contains("no directory"), "{error}");
-}
-
 /// A block device's metadata say that it has 0 bytes. So the hole that is punched past the end, to
 /// see whether that can be, was made in its first block, and took the first virtual disk's data.
 #[test]

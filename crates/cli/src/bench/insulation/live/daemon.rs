@@ -120,7 +120,7 @@ fn config(
 ) -> String {
     let at = directory.display();
     let back_end = match medium {
-        None => format!("file:{at}/disks/"),
+        None => format!("file:{at}/disks"),
         Some(Medium::File(file)) => format!("file:{}", file.display()),
         Some(Medium::Boxed(_)) => format!("nbd+unix:///{EXPORT}?socket={at}/box.sock"),
     };
