@@ -232,10 +232,11 @@ impl Engine {
         cost: Box<dyn CostModel>,
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
+        let learns = cost.trust() == Trust::Learned;
         Self {
             between: policy.gives_turns(cost.trust()),
             ahead: Ahead::new(cost.trust()),
-            learns: cost.trust() == Trust::Learned,
+            learns,
             policies: classes::policies(policy),
             cost,
             limits: config.limits,
@@ -256,7 +257,7 @@ impl Engine {
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
             hold: None,
-            ledger: Ledger::new(config.window),
+            ledger: Ledger::new(config.window, learns),
             usage_clock: UsageClock::default(),
             shaping: Shaping::new(&config.feedback),
             dearest: Duration::ZERO,
@@ -439,6 +440,9 @@ impl Engine {
                 assert!(!self.work_waits(), "a policy names a ready stream if there is one");
                 self.release_hold();
             }
+        }
+        if self.has_tokens() {
+            return self.poll_dispatch(now);
         }
         self.ledger.unsaturated();
         // The charges of a window that ends here may let a stream go that its limit held back.

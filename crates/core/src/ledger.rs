@@ -12,6 +12,15 @@ use alloc::vec::Vec;
 use crate::request::StreamId;
 use crate::time::{Duration, Instant};
 
+/// A device that does nothing for longer than this, and than eight times what is likely, has stalled:
+/// the rest is nobody's.
+const STALL: Duration = Duration::from_millis(100);
+
+/// The longest that a device takes for what is likely to take that long, unless it has stalled.
+pub(crate) fn longest(likely: Duration) -> Duration {
+    STALL.max(Duration::from_nanos(likely.as_nanos().saturating_mul(8)))
+}
+
 /// Sums of disk time since the engine was made.
 ///
 /// `charged = busy - spare - open + held`, always: open is busy time that no window has divided
@@ -93,6 +102,8 @@ impl ChargeRate {
 
 pub(crate) struct Ledger {
     window: Duration,
+    /// What is likely is learned, so that what takes far longer is a stall.
+    sees_stalls: bool,
     /// Since when the device is busy.
     busy_since: Option<Instant>,
     /// Busy periods that have ended.
@@ -114,9 +125,10 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(window: Duration) -> Self {
+    pub(crate) fn new(window: Duration, sees_stalls: bool) -> Self {
         Self {
             window,
+            sees_stalls,
             busy_since: None,
             busy_ended: Duration::ZERO,
             mark: Instant::ZERO,
@@ -212,11 +224,13 @@ impl Ledger {
         charge
     }
 
-    /// Closes the window at `end`.
+    /// Closes the window at `end`. What the device has stalled in it is spare.
     pub(crate) fn close(&mut self, end: Instant) -> Closing {
         assert!(self.pieces > 0, "a window without completions carries over");
         let busy = end.since(self.mark).as_nanos();
-        let divide = if self.saturated { busy } else { busy.min(self.modelled) };
+        let likely = self.rate.of(Duration::from_nanos(self.modelled));
+        let most = if self.sees_stalls { longest(likely).as_nanos() } else { busy };
+        let divide = busy.min(if self.saturated { most } else { most.min(self.modelled) });
         self.rate.note(divide, self.modelled);
         self.divided += Duration::from_nanos(busy);
         self.spare += Duration::from_nanos(busy - divide);

@@ -123,6 +123,7 @@ impl Placement for Cached {
 pub struct Tiered {
     members: Members,
     placement: Box<dyn Placement>,
+    tells: bool,
 }
 
 const FAST: usize = 0;
@@ -136,7 +137,13 @@ impl Tiered {
         slow: Box<dyn Device>,
         placement: Box<dyn Placement>,
     ) -> Self {
-        Self { members: Members::new(vec![fast, slow]), placement }
+        Self { members: Members::new(vec![fast, slow]), placement, tells: true }
+    }
+
+    /// The same as a black box: it does not tell which tier served a request.
+    #[must_use]
+    pub fn untold(self) -> Self {
+        Self { tells: false, ..self }
     }
 
     /// As [`Device::submit`], with the tier given by the caller, who may know the stream.
@@ -153,7 +160,7 @@ impl Tiered {
             (_, Tier::Fast) => [Some((FAST, self.on_fast(op))), None],
             (_, Tier::Slow) => [Some((SLOW, op)), None],
         };
-        let tier = (op.kind != Kind::Flush).then_some(tier);
+        let tier = (op.kind != Kind::Flush && self.tells).then_some(tier);
         self.members.submit(now, tag, tier, parts.into_iter().flatten());
     }
 
@@ -169,7 +176,7 @@ impl Tiered {
         parts: impl IntoIterator<Item = (Tier, Op), IntoIter: Clone>,
     ) {
         let parts = parts.into_iter();
-        let tier = Tier::of_all(parts.clone().map(|(tier, _)| tier));
+        let tier = Tier::of_all(parts.clone().map(|(tier, _)| tier)).filter(|_| self.tells);
         let parts = parts.map(|(tier, op)| {
             let member = if tier == Tier::Fast { FAST } else { SLOW };
             assert!(op.bytes > 0 || op.kind == Kind::Flush, "{op:?} is empty");

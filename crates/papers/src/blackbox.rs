@@ -21,7 +21,7 @@ pub(crate) const PAPER: Paper = Paper {
     id: "blackbox",
     title: "Black boxes: shares over learned costs",
     parameters,
-    experiments: &[FLASH, RAID, parity::EXPERIMENT, cached::EXPERIMENT, drift::DRIFT],
+    experiments: &[FLASH, RAID, drift::DRIFT, parity::EXPERIMENT, cached::EXPERIMENT],
 };
 
 const FLASH: Experiment = Experiment {

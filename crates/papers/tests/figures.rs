@@ -107,7 +107,7 @@ fn missed(id: &str) -> Vec<String> {
     report.checks.iter().filter(|check| !check.pass()).map(|check| check.name.clone()).collect()
 }
 
-/// `qbox_14` is known to fail: with a queue inside the disks, and under turns there is no dip.
+/// `qbox_14` is known to fail: with a queue inside the disks there is no dip.
 #[test]
 fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
     assert_eq!(
@@ -115,7 +115,6 @@ fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
         [
             "qbox, disk queue 31: throughput of C off its mean at most, %",
             "qbox, disk queue 31: A + B is lower where they are alike, by %",
-            "learned, disk queue 1: A + B is lower where they are alike, by %",
         ]
     );
 }
@@ -137,7 +136,7 @@ fn qbox_16_misses_nothing_but_constant_totals() {
 fn blackbox_drift_misses_nothing_but_on_off_reads_by_their_turns() {
     for check in report("blackbox-drift", 1).checks.iter().filter(|check| !check.pass()) {
         let turns = check.name.starts_with("on and off: random") && !check.name.contains("writes");
-        assert!(turns && check.measured < 20.0, "{check:?}");
+        assert!(turns && check.measured < 25.0, "{check:?}");
     }
 }
 

@@ -3,17 +3,13 @@
 use super::{Engine, Hold};
 use crate::cost::Costs;
 use crate::event::Event;
-use crate::ledger::Closing;
+use crate::ledger::{Closing, longest};
 use crate::pieces::Piece;
 use crate::policy::Window;
 use crate::rank::{Gate, Lane, Rank};
 use crate::request::StreamId;
 use crate::stream::{Stream, StreamCounters};
 use crate::time::{Duration, Instant};
-
-/// A device that does nothing for longer than this, and than eight such pieces take, has stalled:
-/// that is nobody's doing. At depth 1 the piece that it works on is known, and charged.
-const STALL: Duration = Duration::from_millis(100);
 
 impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
@@ -29,8 +25,7 @@ impl Engine {
         let modelled = piece.modelled.as_nanos();
         let shallow = self.limits.depth == 1 && self.in_flight == 0;
         if (shallow || in_turn) && self.ledger.pieces() == 0 {
-            let long = STALL.max(Duration::from_nanos(piece.estimate.as_nanos().saturating_mul(8)));
-            let most = if shallow { Duration::from_nanos(u64::MAX) } else { long };
+            let most = if shallow { Duration::MAX } else { longest(piece.estimate) };
             let took = self.ledger.completed_alone(self.now, most);
             let passed = self.pass_on(piece, took, owed);
             let charge = Duration::from_nanos(took.as_nanos() - passed.as_nanos());

@@ -530,6 +530,12 @@ impl Engine {
         self.hand_out();
     }
 
+    /// Whether there are tokens for who waits: he began to wait since they were handed out.
+    pub(super) fn has_tokens(&self) -> bool {
+        let handed = |way: &Way| !way.waiting.is_empty() && way.filter.hands_at() <= self.now;
+        self.shaping.as_ref().is_some_and(|shaping| shaping.ways.iter().any(handed))
+    }
+
     /// Hands bursts to who waits, in turn; to everybody where there is no limit any more.
     fn hand_out(&mut self) {
         for index in 0..Direction::COUNT {
