@@ -58,7 +58,8 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 const CREDIT: i64 = 1_000_000_000;
 /// A stream that asks again within this was not idle, unless it is for longer as a rule.
 const REST: Duration = Duration::from_millis(20);
-/// Who mixes may be ahead by this however little its returns cost.
+/// Who mixes may be ahead by this however little its returns cost. Where prices are stated it is of
+/// virtual time: all together are ahead by no more.
 const LITTLE: Duration = Duration::from_millis(5);
 /// Longest swing if none is configured: of a minute it is about half a point.
 const HORIZON: Duration = Duration::from_millis(350);
@@ -366,6 +367,10 @@ impl Disktime {
 
     /// How far a stream's tag may be ahead of V.
     fn reach(&self, id: StreamId) -> i64 {
+        if self.costs == Trust::Stated {
+            // Pieces in runs, as alone: one by one they would be in each other's way.
+            return LITTLE.as_tokens();
+        }
         self.get(id).map_or(0, |account| step(self.swings.horizon(account.swing), account.share))
     }
 
@@ -646,7 +651,7 @@ impl Policy for Disktime {
         let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
         let pieces = self.dearest.saturating_mul(i64::from(self.depth));
         let stay = if self.deep_costs == Trust::Learned { Account::LOOK } else { Returns::CURIOUS };
-        let each = pieces.saturating_add((stay + REST).as_tokens());
+        let each = pieces.saturating_add((stay + REST + LITTLE).as_tokens());
         let swings = self.swings.most().saturating_add(2 * CREDIT);
         let lead = each.saturating_mul(known).saturating_add(swings);
         Duration::from_nanos(lead.unsigned_abs())
