@@ -12,7 +12,9 @@ use disktime_papers::sim::core::goal::{self, Bound, Costs, Demand, Fitting, Goal
 use disktime_papers::sim::core::{Access, Share};
 use disktime_server::Config;
 use disktime_server::broker::{self, Answer, Broker, CONFIDENCE, Standing};
-use disktime_server::config::{REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size};
+use disktime_server::config::{
+    QueueDepth, REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size,
+};
 use disktime_server::profile::{self, DeviceProfile, Method};
 
 use crate::BadInput;
@@ -77,7 +79,8 @@ pub struct Arguments {
     /// Which part of the batches costs hold for
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "95%")]
     confidence: Share,
-    /// Requests at the device at once [default: 1, or the configuration's `queue_depth`]
+    /// Requests at the device at once [default: the configuration's `queue_depth`, or as many as the
+    /// profile found it fastest with]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Option<u32>,
     /// How long the scheduler stays with one stream [default: 350ms, or the device's `horizon`]
@@ -150,14 +153,15 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
         let Standing { device, profile, .. } = &standing;
         return Ok(Device {
             profile: profile.clone(),
-            depth: depth.unwrap_or(device.queue_depth),
+            depth: depth.unwrap_or_else(|| device.queue_depth.by(profile)),
             stay: stay.or(device.horizon).unwrap_or(goal::STAY),
             standing: Some(standing),
         });
     }
     let path = arguments.profile.as_deref().unwrap_or(Path::new(""));
     let profile = profile::load(path, None).map_err(|error| error.to_string())?;
-    let (depth, stay) = (depth.unwrap_or(1), stay.unwrap_or(goal::STAY));
+    let depth = depth.unwrap_or_else(|| QueueDepth::AUTO.by(&profile));
+    let stay = stay.unwrap_or(goal::STAY);
     Ok(Device { profile, depth, stay, standing: None })
 }
 

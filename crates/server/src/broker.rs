@@ -49,7 +49,7 @@ impl<'a> Broker<'a> {
     #[must_use]
     pub fn of(profile: &'a DeviceProfile, device: &DeviceConfig) -> Self {
         let stay = device.horizon.unwrap_or(goal::STAY);
-        Self { profile, depth: device.queue_depth, stay, confidence: CONFIDENCE }
+        Self { profile, depth: device.queue_depth.by(profile), stay, confidence: CONFIDENCE }
     }
 
     /// What a goal takes by each method that the profile allows, the surest first.

@@ -16,7 +16,7 @@ mod listen;
 mod quantity;
 mod vdisk;
 
-pub use device::DeviceConfig;
+pub use device::{DeviceConfig, QueueDepth};
 pub use listen::Listen;
 pub use quantity::{parse_rate, parse_size, parse_span};
 pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
@@ -113,8 +113,12 @@ impl Config {
         }
         let misses = file.server.misses.as_deref();
         let misses = misses.map(|text| misses_path(text, &listen)).transpose()?;
-        let mut devices =
-            file.device.iter().map(DeviceTable::check).collect::<Result<Vec<_>, _>>()?;
+        let promised = |device: &DeviceTable| {
+            let mut disks = file.vdisk.iter().filter(|vdisk| vdisk.device == device.name);
+            disks.any(VdiskTable::is_guaranteed)
+        };
+        let devices = file.device.iter().map(|device| device.check(promised(device)));
+        let mut devices = devices.collect::<Result<Vec<_>, _>>()?;
         unique("device", devices.iter().map(|device| device.name.as_str()))?;
         unique("vdisk", file.vdisk.iter().map(|vdisk| vdisk.name.as_str()))?;
         for table in &file.vdisk {

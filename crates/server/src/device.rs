@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use disktime_client::workload::profiler::QUICK_BUDGET;
+use disktime_client::workload::profiler::{Priced, QUICK_BUDGET};
 use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{
     Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
@@ -45,6 +45,8 @@ pub(crate) struct Ground {
     profile: Option<DeviceProfile>,
     /// What requests cost by a quick look, where there is no profile.
     anchor: Option<PriceList>,
+    /// Pieces at the device at once.
+    depth: u32,
 }
 
 /// A back end between its opening and its shard's thread, which it stays on.
@@ -111,7 +113,7 @@ impl Opened {
             let found = profile::load(path, opened.ground.size);
             let found = found
                 .map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
-            opened.ground.profile = Some(found);
+            opened.ground.know(device, found);
         }
         Ok(opened)
     }
@@ -184,9 +186,10 @@ impl Opened {
         }
         let name = &device.name;
         match self.price(device) {
-            Ok(Some(prices)) => {
-                tracing::info!(device = name, ?prices, "quick profile");
-                self.ground.anchor = Some(prices);
+            Ok(Some(Priced { prices, speeds, .. })) => {
+                let depth = device.queue_depth.on(Some(&speeds));
+                tracing::info!(device = name, depth, ?prices, "quick profile");
+                (self.ground.anchor, self.ground.depth) = (Some(prices), depth);
             }
             Ok(None) => {
                 tracing::info!(
@@ -201,7 +204,7 @@ impl Opened {
     }
 
     /// `None` if there is nothing to look at.
-    fn price(&mut self, device: &DeviceConfig) -> Result<Option<PriceList>, ProbeError> {
+    fn price(&mut self, device: &DeviceConfig) -> Result<Option<Priced>, ProbeError> {
         let hollow = matches!(&self.storage, Storage::File(back_end) if back_end.is_hollow());
         // What tiers cost depends on what lies where.
         if (hollow && device.emulate.is_none()) || matches!(&self.storage, Storage::Tiered(..)) {
@@ -213,7 +216,7 @@ impl Opened {
         let spaces: Vec<Space> = spaces.collect();
         let options = ProbeOptions {
             writes: false,
-            depth_max: device.queue_depth,
+            depth_max: device.queue_depth.most(),
             budget: QUICK_BUDGET,
             thorough: false,
             patience: QUICK_PATIENCE,
@@ -237,7 +240,7 @@ impl Opened {
             let panicked = |_| ProbeError::System(std::io::Error::other("the probe panicked"));
             thread.join().map_err(panicked)?
         })?;
-        Ok(Some(priced.prices))
+        Ok(Some(priced))
     }
 
     /// First byte and size of each virtual disk.
@@ -274,7 +277,20 @@ impl Ground {
             let extent = layout.iter().find(|extent| extent.name == vdisk.name);
             extent.expect("every virtual disk was placed").start
         };
-        Self { bases: device.vdisks.iter().map(base).collect(), size, profile: None, anchor: None }
+        let (bases, depth) =
+            (device.vdisks.iter().map(base).collect(), device.queue_depth.on(None));
+        Self { bases, size, profile: None, anchor: None, depth }
+    }
+
+    /// What the device does is known.
+    fn know(&mut self, device: &DeviceConfig, profile: DeviceProfile) {
+        self.depth = device.queue_depth.by(&profile);
+        self.profile = Some(profile);
+    }
+
+    /// Pieces at the device at once.
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
     }
 
     /// What requests cost by a quick look.
@@ -293,8 +309,8 @@ impl Ground {
         let shard = u32::try_from(CONNECTIONS_MAX).expect("a small constant");
         let queue_max = REQUESTS_MAX * connections;
         let limits = Limits {
-            depth: device.queue_depth,
-            depth_max: device.queue_depth.max(Limits::default().depth_max),
+            depth: self.depth,
+            depth_max: self.depth.max(Limits::default().depth_max),
             requests_max: REQUESTS_MAX * shard,
             ..Limits::default()
         };
@@ -352,8 +368,8 @@ impl Ground {
 /// An engine that has admitted a device's contracts by its profile, wherever its virtual disks lie.
 pub(crate) fn admitted(device: &DeviceConfig, profile: &DeviceProfile) -> Result<Engine, String> {
     let bases = vec![0; device.vdisks.len()];
-    let profile = Some(profile.clone());
-    Ground { bases, size: None, profile, anchor: None }.engine(device)
+    let (depth, profile) = (device.queue_depth.by(profile), Some(profile.clone()));
+    Ground { bases, size: None, profile, anchor: None, depth }.engine(device)
 }
 
 /// What the engine says, with virtual disks' names for its streams' numbers.

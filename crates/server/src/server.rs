@@ -246,7 +246,7 @@ impl Server {
         self.shards.push(handle);
         self.grounds.push(ground);
         let emulate = device.emulate;
-        let depths = device.depths();
+        let depths = device.depths(ground.depth());
         let (started, start) = crossbeam_channel::bounded(1);
         let run = move || {
             set_timer_slack();
@@ -297,6 +297,11 @@ impl Server {
     /// What a quick look at its start has found of each device, as in the configuration.
     pub fn quick_prices(&self) -> impl Iterator<Item = Option<&PriceList>> {
         self.grounds.iter().map(Ground::anchor)
+    }
+
+    /// How many pieces each device has at once, as in the configuration.
+    pub fn queue_depths(&self) -> impl Iterator<Item = u32> {
+        self.grounds.iter().map(Ground::depth)
     }
 
     /// What each virtual disk's pieces are taken to cost now, by kind, in the order of

@@ -111,8 +111,8 @@ fn an_emulated_device_is_priced_as_it_is_emulated() {
     assert!(sequential < Duration::from_millis(1), "{sequential:?}");
 }
 
-/// A daemon on these devices; how long its start took, and what it has found.
-fn started(devices: &str) -> (Duration, Vec<Option<PriceList>>) {
+/// A daemon on these devices; how long its start took, what it has found, and how deep they go.
+fn started(devices: &str) -> (Duration, Vec<Option<PriceList>>, Vec<u32>) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nbd.sock");
     std::fs::write(directory.path().join("full"), vec![7; 64 << 20]).unwrap();
@@ -124,8 +124,9 @@ fn started(devices: &str) -> (Duration, Vec<Option<PriceList>>) {
     let server = Server::start(Config::parse(&text).unwrap()).unwrap();
     let took = clock::now().since(begun);
     let prices = server.quick_prices().map(Option::<&PriceList>::copied).collect();
+    let depths = server.queue_depths().collect();
     server.shutdown().unwrap();
-    (took, prices)
+    (took, prices, depths)
 }
 
 fn device(back_end: &str, lines: &str, size: &str) -> String {
@@ -138,13 +139,33 @@ fn device(back_end: &str, lines: &str, size: &str) -> String {
 #[test]
 fn a_daemon_looks_before_it_serves() {
     let disk = device("memory", "emulate = \"deskstar-34gxp\"\nquick_profile = true", "1GiB");
-    let (took, prices) = started(&disk);
+    let (took, prices, _) = started(&disk);
     assert!(took < Duration::from_secs(4), "{took:?}");
     let random = prices[0].unwrap().random_read.of(4096);
     assert!((3..20).contains(&(random.as_nanos() / 1_000_000)), "{random:?}");
     let file = device("file:DIRECTORY/full", "queue_depth = 8\nquick_profile = true", "32MiB");
-    let (took, prices) = started(&file);
+    let (took, prices, _) = started(&file);
     assert!(took < Duration::from_secs(4) && prices[0].is_some(), "{took:?} {prices:?}");
+}
+
+/// As deep as makes it fast: flash of 32 dies wants many at once, whatever it could take.
+#[test]
+fn a_daemon_finds_how_deep_its_devices_go() {
+    let flash = device("memory", "emulate = \"flash-generic\"", "1GiB");
+    let (took, prices, depths) = started(&flash);
+    assert!(took < Duration::from_secs(4) && prices[0].is_some(), "{took:?} {prices:?}");
+    assert!((16..=256).contains(&depths[0]), "{depths:?}");
+    // What nobody can look at may be anything.
+    for (back_end, lines) in [
+        ("file:DIRECTORY/hollow", ""),
+        ("file:DIRECTORY/full", "quick_profile = false"),
+        ("tiered:DIRECTORY/full,DIRECTORY/hollow", ""),
+    ] {
+        let (_, prices, depths) = started(&device(back_end, lines, "32MiB"));
+        assert_eq!((prices[0], depths[0]), (None, 32), "{back_end} {lines}");
+    }
+    let (_, _, depths) = started(&device("memory", "", "32MiB"));
+    assert_eq!(depths, [1]);
 }
 
 /// Without a learner nobody looks; at what holds nothing there is nothing to see; and what can't be
@@ -157,7 +178,7 @@ fn a_daemon_that_cannot_look_serves_all_the_same() {
         ("file:DIRECTORY/hollow", "quick_profile = true", "32MiB"),
         ("memory", "quick_profile = true", "1MiB"),
     ] {
-        let (took, prices) = started(&device(back_end, lines, size));
+        let (took, prices, _) = started(&device(back_end, lines, size));
         assert_eq!(prices, [None], "{back_end} {lines} {size}");
         assert!(took < Duration::from_secs(1), "{took:?}");
     }

@@ -40,6 +40,7 @@ fn measure(seed: u64) -> Sample {
         window: 30,
         mean: REPORTED,
         p01: REPORTED,
+        points: None,
     };
     judged(
         &[

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use disktime_client::workload::profiler::Speeds;
 use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::policy::{self, Currency, PolicyEntry};
 use disktime_core::{Config as Engine, Duration, Share};
@@ -14,6 +15,7 @@ use super::{ConfigError, VdiskConfig, check_name, parse_size, share, value};
 use crate::backend::{BackEndKind, check_chunk};
 use crate::emulate::Emulate;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
+use crate::profile::DeviceProfile;
 use crate::shard::Depths;
 
 /// All virtual disks of one memory back end together, in bytes.
@@ -29,10 +31,59 @@ const FIXED: &str = "fixed";
 const LATENCIES: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration::from_secs(10);
 /// The cost model that goes on from what a quick profile has found.
 const LEARNER: &str = "learned";
+/// Pieces at a device at once.
+const DEPTH_MAX: u32 = 1024;
 /// Connections to one server.
 const CONNECTIONS_MAX: u32 = 16;
 /// What moving extents between tiers may take at most, unless `promotion` says otherwise: 10 %.
 const PROMOTION: Share = Share::from_percent(10).expect("a part of the whole");
+
+/// Pieces at the device at once where nobody says so and nothing can be found out.
+const DEPTH_UNKNOWN: u32 = 32;
+
+/// How many pieces a device has at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueDepth {
+    /// So many.
+    Is(u32),
+    /// As few as make it about as fast as any more, and at most so many.
+    Auto(u32),
+}
+
+impl QueueDepth {
+    /// With no other bound than the engine's.
+    pub const AUTO: Self = Self::Auto(DEPTH_MAX);
+
+    /// The most it can come to.
+    #[must_use]
+    pub fn most(self) -> u32 {
+        match self {
+            Self::Is(depth) | Self::Auto(depth) => depth,
+        }
+    }
+
+    /// What it is on a device that is so fast; on one of which that is not known 32, or the most.
+    #[must_use]
+    pub fn on(self, speeds: Option<&Speeds>) -> u32 {
+        match (self, speeds) {
+            (Self::Is(depth), _) => depth,
+            (Self::Auto(most), None) => most.min(DEPTH_UNKNOWN),
+            (Self::Auto(most), Some(speeds)) => {
+                let depths = speeds.works.iter().map(|work| work.best_depth);
+                depths.max().unwrap_or(1).clamp(1, most)
+            }
+        }
+    }
+
+    /// What it is on a device of that profile: one without speeds is of one piece at a time.
+    #[must_use]
+    pub fn by(self, profile: &DeviceProfile) -> u32 {
+        match self {
+            Self::Auto(_) if profile.speeds.is_none() => 1,
+            _ => self.on(profile.speeds.as_ref()),
+        }
+    }
+}
 
 /// A device and its virtual disks.
 #[derive(Clone, Debug)]
@@ -62,7 +113,7 @@ pub struct DeviceConfig {
     /// How best effort is shaped for soft real time that misses deadlines.
     pub feedback: FeedbackConfig<'static>,
     /// Pieces at the device at once.
-    pub queue_depth: u32,
+    pub queue_depth: QueueDepth,
     /// The response of the device above which a virtual disk's part of these shrinks, if it shall.
     pub depth_latency: Option<Duration>,
     /// Share kept free by admission.
@@ -98,10 +149,10 @@ impl DeviceConfig {
         matches!(self.back_end, BackEndKind::Tiered { .. }) && self.promotion != Share::ZERO
     }
 
-    /// Laws for its virtual disks' depths, if they go by latency.
-    pub(crate) fn depths(&self) -> Option<Depths> {
+    /// Laws for its virtual disks' parts of so many pieces at the device, if they go by latency.
+    pub(crate) fn depths(&self, depth: u32) -> Option<Depths> {
         let weights = self.vdisks.iter().map(|vdisk| vdisk.contract.weight);
-        Some(Depths::new(self.depth_latency?, self.queue_depth, weights))
+        Some(Depths::new(self.depth_latency?, depth, weights))
     }
 
     /// Room for virtual disks as far as the configuration alone says.
@@ -167,10 +218,18 @@ impl DeviceConfig {
     }
 }
 
+/// What `queue_depth` says.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum DepthText {
+    Count(i64),
+    Word(String),
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeviceTable {
-    name: String,
+    pub(super) name: String,
     back_end: String,
     chunk: Option<String>,
     connections: Option<u32>,
@@ -187,14 +246,16 @@ pub(super) struct DeviceTable {
     feedback_token: Option<String>,
     feedback_min: Option<u32>,
     feedback_rate: Option<u32>,
-    queue_depth: Option<u32>,
+    queue_depth: Option<DepthText>,
     depth_latency: Option<String>,
     headroom: Option<String>,
     quick_profile: Option<bool>,
 }
 
 impl DeviceTable {
-    pub(super) fn check(&self) -> Result<DeviceConfig, ConfigError> {
+    /// The device, without its virtual disks; `promised` says whether some of them are of guaranteed
+    /// classes.
+    pub(super) fn check(&self, promised: bool) -> Result<DeviceConfig, ConfigError> {
         let key = |key: &str| format!("device {}: {key}", self.name);
         check_name("device", &self.name)?;
         let back_end = self.check_back_end()?;
@@ -227,8 +288,11 @@ impl DeviceTable {
             .as_deref()
             .map(|text| horizon(text).map_err(|why| value(&key("horizon"), text, why)));
         let horizon = horizon.transpose()?;
-        let (queue_depth, depth_latency) = self.check_depth(emulate)?;
-        let usual = disktime_core::cost::usual(&policy, queue_depth);
+        // Memory has no time of its own to be found out.
+        let timed = back_end != BackEndKind::Memory || emulate.is_some();
+        let queue_depth = self.check_depth(emulate, &policy, timed && !promised)?;
+        let depth_latency = self.check_depth_latency(queue_depth)?;
+        let usual = disktime_core::cost::usual(&policy, queue_depth.most());
         let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
         if disktime_core::cost::find(&cost_model).is_none() {
             let error = disktime_core::ConfigError::UnknownCostModel(cost_model.clone());
@@ -240,8 +304,6 @@ impl DeviceTable {
                 format!("profile = \"{}\" says more: leave one of both out", profile.display());
             return Err(value(&key("quick_profile"), "true", reason));
         }
-        // Memory has no time of its own to be found out.
-        let timed = back_end != BackEndKind::Memory || emulate.is_some();
         let looks = self.profile.is_none() && timed && cost_model == LEARNER;
         Ok(DeviceConfig {
             name: self.name.clone(),
@@ -284,27 +346,42 @@ impl DeviceTable {
         Ok(count)
     }
 
-    /// How many pieces at the device, and whether streams' parts of them go by latency.
+    /// How many pieces at the device. It is found out where costs are learned, of a device that has
+    /// time and has made no promise: promises are kept one piece at a time.
     fn check_depth(
         &self,
         emulate: Option<Emulate>,
-    ) -> Result<(u32, Option<Duration>), ConfigError> {
-        let key = |key: &str| format!("device {}: {key}", self.name);
-        let most = emulate.map_or(1024, Emulate::queue_depth);
-        let queue_depth = self.queue_depth.unwrap_or(1);
-        if !(1..=most).contains(&queue_depth) {
-            let text = queue_depth.to_string();
-            return Err(value(
-                &key("queue_depth"),
-                &text,
-                format!("this device takes 1 to {most}"),
-            ));
+        policy: &str,
+        open: bool,
+    ) -> Result<QueueDepth, ConfigError> {
+        let most = emulate.map_or(DEPTH_MAX, Emulate::queue_depth);
+        let bad = |text: &str| {
+            let why = format!("this device takes 1 to {most}, or `auto`");
+            Err(value(&format!("device {}: queue_depth", self.name), text, why))
+        };
+        match &self.queue_depth {
+            Some(DepthText::Count(count)) => match u32::try_from(*count) {
+                Ok(depth) if (1..=most).contains(&depth) => Ok(QueueDepth::Is(depth)),
+                _ => bad(&count.to_string()),
+            },
+            Some(DepthText::Word(word)) if word != "auto" => bad(word),
+            _ => {
+                let usual = disktime_core::cost::usual(policy, most);
+                let learns = self.cost_model.as_deref().unwrap_or(usual) == LEARNER;
+                let auto = open && learns && usual == LEARNER;
+                Ok(if auto { QueueDepth::Auto(most) } else { QueueDepth::Is(1) })
+            }
         }
-        let depth_latency = self.depth_latency.as_deref().map(|text| {
-            let latency = depth_latency(text, queue_depth);
-            latency.map_err(|why| value(&key("depth_latency"), text, why))
+    }
+
+    /// Whether streams' parts of the pieces at the device go by latency.
+    fn check_depth_latency(&self, depth: QueueDepth) -> Result<Option<Duration>, ConfigError> {
+        let latency = self.depth_latency.as_deref().map(|text| {
+            let latency = depth_latency(text, depth.most());
+            let key = || format!("device {}: depth_latency", self.name);
+            latency.map_err(|why| value(&key(), text, why))
         });
-        Ok((queue_depth, depth_latency.transpose()?))
+        latency.transpose()
     }
 
     /// The controller, with the keys that mean nothing without one.

@@ -44,7 +44,7 @@ fn a_good_one_says_what_it_says() {
     let device = &config.devices[0];
     let layout = device.lay_out(device.room(), &[]).unwrap();
     assert_eq!(layout.iter().map(|extent| extent.start).collect::<Vec<_>>(), [0, 18_550 << 20]);
-    assert_eq!((device.policy.as_str(), device.queue_depth), ("disktime", 1));
+    assert_eq!((device.policy.as_str(), device.queue_depth), ("disktime", QueueDepth::Is(1)));
     assert_eq!(device.horizon, None);
     let contract = device.vdisks[1].contract;
     assert_eq!(
@@ -223,10 +223,44 @@ fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
             "policy = \"mclock\"\nnominal_iops = 0",
             "nominal_iops = \"0\": a device does 1 to 1000000000 requests a second",
         ),
-        ("headroom = \"5%\"", "queue_depth = 2", "this device takes 1 to 1"),
+        ("headroom = \"5%\"", "queue_depth = 2", "queue_depth = \"2\": this device takes 1 to 1"),
+        ("headroom = \"5%\"", "queue_depth = -1", "queue_depth = \"-1\": this device takes"),
+        ("headroom = \"5%\"", "queue_depth = \"deep\"", "this device takes 1 to 1, or `auto`"),
         ("weight = 300", "zone = \"middle\"", "zone = \"middle\": a zone is `outer`"),
         ("emulate = \"deskstar-34gxp\"", "", "zone = \"inner\": device disk has no start and end"),
     ]);
+}
+
+/// How deep its device goes if no number says so.
+fn depth_of(back_end: &str, lines: &str, vdisk: &str) -> QueueDepth {
+    let text = format!(
+        "[server]\nnbd = [\"unix:/x\"]\n[[device]]\nname = \"d\"\nback_end = \"{back_end}\"\n{lines}\n\
+         [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1GiB\"\n{vdisk}\n"
+    );
+    let config = Config::parse(&text).unwrap();
+    config.devices[0].queue_depth
+}
+
+#[test]
+fn a_queue_depth_is_found_out_where_costs_are_learned_and_nothing_is_promised() {
+    use QueueDepth::{Auto, Is};
+    let file = "file:/srv";
+    assert_eq!(depth_of(file, "", ""), Auto(1024));
+    assert_eq!(depth_of(file, "queue_depth = \"auto\"", "class = \"background\""), Auto(1024));
+    assert_eq!(depth_of(file, "cost_model = \"learned\"", "reserve = \"5%\""), Auto(1024));
+    assert_eq!(depth_of("memory", "emulate = \"nearline-7200\"", ""), Auto(32));
+    let promise = "class = \"guaranteed-rate\"\nrate = \"1MB/s\"\nadmission = \"best-effort\"";
+    for (back_end, lines, vdisk) in [
+        (file, "", promise),
+        (file, "policy = \"zygaria\"", ""),
+        (file, "cost_model = \"fixed\"", ""),
+        ("memory", "", ""),
+        ("memory", "emulate = \"deskstar-34gxp\"", ""),
+    ] {
+        assert_eq!(depth_of(back_end, lines, vdisk), Is(1), "{back_end} {lines} {vdisk}");
+    }
+    assert_eq!(depth_of(file, "queue_depth = 9", promise), Is(9), "whoever says so");
+    assert_eq!((Auto(1024).on(None), Auto(8).on(None), Is(7).on(None)), (32, 8, 7));
 }
 
 #[test]

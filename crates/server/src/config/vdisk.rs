@@ -117,6 +117,11 @@ pub(super) struct VdiskTable {
 }
 
 impl VdiskTable {
+    /// Whether its class is one with promises.
+    pub(super) fn is_guaranteed(&self) -> bool {
+        self.class.as_deref().is_some_and(|class| class.starts_with("guaranteed-"))
+    }
+
     pub(super) fn check(&self) -> Result<VdiskConfig, ConfigError> {
         check_name("vdisk", &self.name)?;
         let size = parse_size(&self.size).map_err(|why| self.wrong("size", &self.size, why))?;

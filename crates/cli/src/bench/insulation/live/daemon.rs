@@ -153,6 +153,8 @@ fn config(
 
 #[cfg(test)]
 mod tests {
+    use disktime_server::config::QueueDepth;
+
     use super::*;
 
     fn of(scene: &Scene, medium: Option<Medium>, tuning: &Tuning) -> Result<Daemon, ConfigError> {
@@ -166,7 +168,7 @@ mod tests {
         let daemon = of(scene, Some(Medium::File("/t/image".into())), &tuning);
         let daemon = daemon.expect("it can be used");
         let device = &daemon.config.devices[0];
-        assert_eq!((device.queue_depth, device.cost_model.as_str()), (16, "fixed"));
+        assert_eq!((device.queue_depth, device.cost_model.as_str()), (QueueDepth::Is(16), "fixed"));
         let contracts = device.vdisks.iter().map(|disk| disk.contract);
         let shares = contracts.map(|it| (it.reserve.ppm(), it.weight)).collect::<Vec<_>>();
         assert_eq!(shares, [(700_000, 700), (300_000, 300)]);
@@ -180,7 +182,7 @@ mod tests {
         let scene = Scene::emulated(cell.cells().next().expect("one")).expect("can be live");
         let tuning = Tuning { cost_model: None, depth: 32 };
         let daemon = of(&scene, None, &tuning).expect("it can be used");
-        assert_eq!(daemon.config.devices[0].queue_depth, 1);
+        assert_eq!(daemon.config.devices[0].queue_depth, QueueDepth::Is(1));
         let scene = Scene::on_box(LiveDevice::Nbdkit, 3 << 30);
         let medium = Medium::Boxed(super::super::servers::BoxKind::Nbdkit(3 << 30));
         let daemon = of(&scene, Some(medium), &tuning).expect("it can be used");
