@@ -326,6 +326,16 @@ pub struct PriceList {
     pub random_write: Price,
 }
 
+impl PriceList {
+    /// Whether its prices of writes are their own: those of writes that were not measured are those
+    /// of reads.
+    #[must_use]
+    pub fn writes_measured(&self) -> bool {
+        let reads = (self.sequential_read, self.random_read);
+        (self.sequential_write, self.random_write) != reads
+    }
+}
+
 impl Default for CostParameters {
     /// 300 µs and 20 ms (zygaria §3), and no prices.
     fn default() -> Self {

@@ -119,11 +119,11 @@ fn learning(anchor: Option<PriceList>) -> Rig {
     rig
 }
 
-/// Reads and writes of 1 ms.
+/// Reads and writes of 1 ms; equal prices would say that writes were not measured.
 fn list() -> PriceList {
     let price = Price { each: Duration::from_millis(1), per_mib: Duration::ZERO };
     PriceList {
-        sequential_read: price,
+        sequential_read: Price { each: Duration::from_micros(999), ..price },
         random_read: price,
         sequential_write: price,
         random_write: price,

@@ -244,9 +244,9 @@ impl Server {
         let mover = device.promotes().then(Vdisk::mover);
         self.devices.push(Arc::clone(&stats));
         self.shards.push(handle);
-        self.grounds.push(ground);
         let emulate = device.emulate;
         let depths = device.depths(ground.depth());
+        self.grounds.push(ground);
         let (started, start) = crossbeam_channel::bounded(1);
         let run = move || {
             set_timer_slack();

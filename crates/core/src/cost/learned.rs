@@ -79,8 +79,8 @@ const GUESS: PriceList = {
 
 struct Learned {
     list: [Price; KINDS],
-    /// The list was measured, not guessed.
-    anchored: bool,
+    /// Kinds that the list has measured, not guessed.
+    anchored: [bool; KINDS],
     streams: Vec<Option<Known>>,
     /// What streams' pieces took of each tier, on a device that tells.
     on_tiers: Vec<Option<OnTiers>>,
@@ -115,7 +115,7 @@ struct Known {
 impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
-        let anchored = parameters.anchor.is_some();
+        let anchored = parameters.anchor.as_ref().map_or([false; KINDS], measured);
         let (streams, on_tiers) = (Vec::new(), Vec::new());
         let (usual, mean) = ([ONE; KINDS], [0; KINDS]);
         Self { list, anchored, streams, on_tiers, usual, mean, spans: 0 }
@@ -168,8 +168,8 @@ impl CostModel for Learned {
         if slot >= self.streams.len() {
             self.streams.resize(slot + 1, None);
         }
-        let told = if self.anchored { ONE } else { 0 };
-        let new = || Known { told: [told; KINDS], ..Known::new(self.usual) };
+        let told = self.anchored.map(|anchored| if anchored { ONE } else { 0 });
+        let new = || Known { told, ..Known::new(self.usual) };
         let known = self.streams[slot].get_or_insert_with(new);
         let reckoned = (listed * known.factors[kind] / ONE).clamp(1, LONG);
         // A device that stalls, or a clock that jumps, says nothing of costs.
@@ -198,14 +198,14 @@ impl CostModel for Learned {
         let known = self.known(piece.stream);
         let factor = known.map_or(&self.usual, |known| &known.factors)[kind];
         let seen = known.filter(|known| known.spans[kind] > 0);
-        let basis = match (seen, self.anchored) {
+        let basis = match (seen, self.anchored[kind]) {
             (Some(_), _) => Basis::Learned,
             (None, true) => Basis::Anchored,
             (None, false) => Basis::Guessed,
         };
         let spread = seen.map(|known| u32::try_from(known.spread * 1000 / ONE).unwrap_or(u32::MAX));
         let drift = i64::try_from((factor - ONE) * 1000 / ONE).unwrap_or(i64::MAX);
-        let drift_permille = self.anchored.then_some(drift);
+        let drift_permille = self.anchored[kind].then_some(drift);
         Some(Certainty { basis, spread_permille: spread, drift_permille })
     }
 
@@ -225,7 +225,7 @@ impl CostModel for Learned {
             return None;
         }
         let cost = |factor: i128| nanos(listed * factor / ONE);
-        let listed = self.anchored.then(|| cost(ONE));
+        let listed = self.anchored[kind].then(|| cost(ONE));
         Some(Moved { before: cost(before), now: cost(now), listed })
     }
 
@@ -235,7 +235,7 @@ impl CostModel for Learned {
         let listed = self.listed(piece, kind);
         let seen = self.known(piece.stream).filter(|known| known.spans[kind] > 0);
         let seen = seen.map(|known| listed * known.factors[kind] / ONE);
-        seen.or(self.anchored.then_some(listed)).map(nanos)
+        seen.or(self.anchored[kind].then_some(listed)).map(nanos)
     }
 
     fn seen_on_tier(&mut self, seen: &SeenOnTier) -> OnTier {
@@ -275,7 +275,7 @@ impl CostModel for Learned {
     /// What was learned by the old list is forgotten.
     fn anchor(&mut self, list: &PriceList) {
         self.list = prices(list);
-        self.anchored = true;
+        self.anchored = measured(list);
         self.streams.clear();
         self.on_tiers.clear();
         self.usual = [ONE; KINDS];
@@ -328,6 +328,12 @@ impl Known {
 fn prices(list: &PriceList) -> [Price; KINDS] {
     let PriceList { sequential_read, random_read, sequential_write, random_write } = *list;
     [sequential_read, random_read, sequential_write, random_write, random_write]
+}
+
+/// Reads are; writes that were not are priced as reads.
+fn measured(list: &PriceList) -> [bool; KINDS] {
+    let writes = list.writes_measured();
+    [true, true, writes, writes, writes]
 }
 
 fn kind(piece: &PieceShape) -> usize {
@@ -423,8 +429,13 @@ mod tests {
         let seen = model.long_run(&write);
         assert_eq!(seen, Some(model.estimate(&write)));
         near(&mut model, write, ms(4), 10);
-        model.anchor(&GUESS);
+        model.anchor(&flat(100));
         assert!(model.long_run(&write) < seen, "a list that was measured");
+        let unmeasured = PriceList { random_write: flat(100).random_read, ..flat(100) };
+        model.anchor(&unmeasured);
+        assert_eq!(model.long_run(&write), None, "a quick look, which writes nothing");
+        assert_eq!(model.certainty(&write).map(|of| of.basis), Some(Basis::Guessed));
+        assert_eq!(model.certainty(&read(0)).map(|of| of.basis), Some(Basis::Anchored));
     }
 
     #[test]
@@ -484,7 +495,9 @@ mod tests {
 
     fn flat(us: u64) -> PriceList {
         let each = Price { each: Duration::from_micros(us), per_mib: Duration::ZERO };
-        let [sequential_read, random_read, sequential_write, random_write] = [each; 4];
+        let [sequential_read, random_read, sequential_write] = [each; 3];
+        // A list that has measured writes.
+        let random_write = Price { per_mib: Duration::from_nanos(1), ..each };
         PriceList { sequential_read, random_read, sequential_write, random_write }
     }
 
