@@ -159,7 +159,7 @@ fn a_daemon_finds_how_deep_its_devices_go() {
     for (back_end, lines) in [
         ("file:DIRECTORY/hollow", ""),
         ("file:DIRECTORY/full", "quick_profile = false"),
-        ("tiered:DIRECTORY/full,DIRECTORY/hollow", ""),
+        ("tiered:DIRECTORY/hollow,DIRECTORY/full", ""),
     ] {
         let (_, prices, depths) = started(&device(back_end, lines, "32MiB"));
         assert_eq!((prices[0], depths[0]), (None, 32), "{back_end} {lines}");
