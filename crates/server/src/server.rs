@@ -440,6 +440,13 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
                 new.name
             ));
         }
+        if old.queue_depth.is_auto() != new.queue_depth.is_auto() {
+            return differs(format!(
+                "the queue_depth of device {}, which is 1 beside guaranteed classes unless it is \
+                 stated,",
+                new.name
+            ));
+        }
         if old.settings() != new.settings() {
             return differs(format!("a setting of device {}", new.name));
         }

@@ -107,7 +107,8 @@ fn a_goal_is_a_share() {
     near(&planned.json("--profile @disk.json --iops 20")["share"], 0.32);
     near(&planned.json("--profile @disk.json --iops 20 --depth 4 --confidence 50")["share"], 0.16);
     // Runs of 64 · 4 KiB: 20 ms at the confidence and 63 · .2 ms for 256 KiB.
-    let plan = planned.json("--profile @disk.json --bandwidth 2621440B/s --run 64 --request 4KiB --depth 1");
+    let plan = planned
+        .json("--profile @disk.json --bandwidth 2621440B/s --run 64 --request 4KiB --depth 1");
     near(&plan["answers"][1]["share"], 10.0 * (10.0 + 63.0 * 0.2) / 1e3);
     near(&plan["answers"][2]["share"], 10.0 * (12.167 + 64.0 * 0.2) / 1e3);
     // c/s + a piece of 10·2 ms ahead: 20 ms / .25 + 20 ms.
@@ -194,7 +195,8 @@ fn a_trace_is_a_share() {
     near(&prices["share_worst"], 1.18);
     near(&prices["share_mean"], 0.118 * 29.0 / 20.0);
     assert_eq!(plan["fits"], true);
-    let (said, code) = planned.say("--profile @disk.json --trace @trace.csv --percentile 99 --depth 1");
+    let (said, code) =
+        planned.say("--profile @disk.json --trace @trace.csv --percentile 99 --depth 1");
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("0 % writes, 90 % in sequence") && said.contains("118.0%"), "{said}");
     let (said, code) = planned.say("--profile @disk.json --trace @trace.csv --stream 7");

@@ -54,6 +54,11 @@ impl QueueDepth {
     /// With no other bound than the engine's.
     pub const AUTO: Self = Self::Auto(DEPTH_MAX);
 
+    /// Whether it is found out.
+    pub(crate) fn is_auto(self) -> bool {
+        matches!(self, Self::Auto(_))
+    }
+
     /// The most it can come to.
     #[must_use]
     pub fn most(self) -> u32 {
