@@ -41,12 +41,16 @@ const PROMOTION: Share = Share::from_percent(10).expect("a part of the whole");
 /// Pieces at the device at once where nobody says so and nothing can be found out.
 const DEPTH_UNKNOWN: u32 = 32;
 
+/// How much longer pieces may take than at the depth at which the device is fastest, in thousandths:
+/// for the last tenth depths double, and who asks for little waits behind all of it.
+const SLOWER_PERMILLE: u64 = 100;
+
 /// How many pieces a device has at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueDepth {
     /// So many.
     Is(u32),
-    /// As few as make it about as fast as any more, and at most so many.
+    /// As few as make it fast, within a tenth, and at most so many.
     Auto(u32),
 }
 
@@ -74,7 +78,7 @@ impl QueueDepth {
             (Self::Is(depth), _) => depth,
             (Self::Auto(most), None) => most.min(DEPTH_UNKNOWN),
             (Self::Auto(most), Some(speeds)) => {
-                let depths = speeds.works.iter().map(|work| work.best_depth);
+                let depths = speeds.works.iter().map(|work| work.shallowest(SLOWER_PERMILLE));
                 depths.max().unwrap_or(1).clamp(1, most)
             }
         }

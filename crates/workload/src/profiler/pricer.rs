@@ -1,7 +1,8 @@
 //! What requests of each kind cost on any device: the price list, and what it rests on.
 //!
 //! Kinds are measured one after the other, alone: random and sequential reads, and writes if they
-//! are allowed. First the depth is doubled until throughput grows no more; then requests of three
+//! are allowed. First the depth is doubled while there is time for it, however little that brings (a
+//! busy machine may hold one up); then requests of three
 //! sizes run at the best depth, and a price is fitted through what they take from one completion to
 //! the next. At last, if there is time for it, kinds and streams take turns (what that takes beyond
 //! their prices is switching), and some places are read twice (what that saves is a cache's).
@@ -43,15 +44,13 @@ const SIZES: [u64; 3] = [BLOCK_BYTES, REQUEST_BYTES_MAX, 64 << 10];
 const RANDOM_BYTES: u64 = BLOCK_BYTES;
 const SEQUENTIAL_BYTES: u64 = 64 << 10;
 /// Depths that the time for them is laid out for.
-const DEPTHS: u64 = 7;
+const DEPTHS: u64 = 9;
 /// Sizes with one outstanding have one part of so many of the size's time.
 const SHALLOW: u64 = 4;
 /// Part of a kind's time that goes to depths, in per cent.
 const DEPTHS_PERCENT: u64 = 40;
 /// Part of the whole that goes to kinds, if there is more to find out.
 const KINDS_PERCENT: u64 = 85;
-/// Twice as many outstanding that are not by so much faster: twice so, and it goes no deeper.
-const GROWTH: f64 = 1.05;
 /// As fast as the fastest.
 const AS_FAST: f64 = 0.97;
 /// Enough requests for a figure.
@@ -400,7 +399,7 @@ impl Pricer {
                 let percent = self.slice().as_nanos() / 100 * (100 - DEPTHS_PERCENT);
                 // As many as are outstanding complete before any counts.
                 let warm_up = fastest(&cells).saturating_mul(2 * u64::from(depth));
-                if deeper && grows(&cells) && left.as_nanos() > percent.saturating_add(warm_up) {
+                if deeper && left.as_nanos() > percent.saturating_add(warm_up) {
                     Stage::Depths { work, cells }
                 } else {
                     let best = best(&cells);
@@ -544,13 +543,6 @@ fn fastest(cells: &[Cell]) -> u64 {
 fn in_time(cells: &[Cell], limit: Duration) -> u32 {
     let requests = limit.as_nanos() / 2 / fastest(cells).max(1);
     u32::try_from(requests.max(1)).unwrap_or(u32::MAX)
-}
-
-/// Whether deeper queues may be faster still: not if two doublings brought little.
-fn grows(cells: &[Cell]) -> bool {
-    let Some(before) = cells.len().checked_sub(2).filter(|before| *before > 0) else { return true };
-    let (before, after) = (fastest(&cells[..before]), fastest(&cells[before..]));
-    float(before) >= float(after) * GROWTH
 }
 
 /// The fewest outstanding with which it is about as fast as with any.

@@ -167,6 +167,18 @@ impl Caches {
 }
 
 impl WorkSpeed {
+    /// The fewest outstanding with which requests of the size that depths were compared with take at
+    /// most so many thousandths more than at the best depth. More make others wait for little.
+    #[must_use]
+    pub fn shallowest(&self, permille: u64) -> u32 {
+        let Some(first) = self.cells.first() else { return self.best_depth };
+        let compared = || self.cells.iter().filter(|cell| cell.bytes == first.bytes);
+        let of = |cell: &Cell| u128::from(cell.each.as_nanos()) * 1_000;
+        let fastest = compared().map(of).min().unwrap_or(0) / 1_000;
+        let fast = |cell: &&Cell| of(cell) <= fastest * u128::from(1_000 + permille);
+        compared().filter(fast).map(|cell| cell.depth).min().unwrap_or(self.best_depth)
+    }
+
     /// What requests of about so many bytes take with at most `depth` outstanding, by what they take
     /// at the best depth, in thousandths: at least 1000. By the size that was measured nearest to
     /// this one; between two depths by the shallower, as if twice as many were twice as fast.

@@ -120,6 +120,27 @@ fn priced() -> Found {
 }
 
 #[test]
+fn the_last_tenth_is_not_worth_its_depth() {
+    let cell = |bytes, depth, each| Cell {
+        bytes,
+        depth,
+        requests: 9,
+        each: Duration::from_nanos(each),
+        batches: None,
+    };
+    let ladder = [(1, 80), (2, 41), (4, 22), (8, 12), (16, 11), (32, 10)];
+    let mut cells: Vec<Cell> = ladder.map(|(depth, each)| cell(4096, depth, each)).into();
+    // Other sizes say nothing of it.
+    cells.push(cell(65_536, 1, 2));
+    let work = Work::RandomRead;
+    let speed = WorkSpeed { work, best_depth: 32, parallelism_permille: 8_000, cells };
+    let found = [0, 99, 100, 200, 10_000].map(|permille| speed.shallowest(permille));
+    assert_eq!(found, [32, 32, 16, 8, 1]);
+    let unknown = WorkSpeed { cells: Vec::new(), ..speed };
+    assert_eq!(unknown.shallowest(100), 32);
+}
+
+#[test]
 fn prices_are_read_as_they_were_written() {
     let text = toml::to_string(&priced()).unwrap();
     let read: Found = toml::from_str(&text).unwrap();
