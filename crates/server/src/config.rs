@@ -113,11 +113,11 @@ impl Config {
         }
         let misses = file.server.misses.as_deref();
         let misses = misses.map(|text| misses_path(text, &listen)).transpose()?;
-        let promised = |device: &DeviceTable| {
+        let real_time = |device: &DeviceTable| {
             let mut disks = file.vdisk.iter().filter(|vdisk| vdisk.device == device.name);
-            disks.any(VdiskTable::is_guaranteed)
+            disks.any(VdiskTable::is_real_time)
         };
-        let devices = file.device.iter().map(|device| device.check(promised(device)));
+        let devices = file.device.iter().map(|device| device.check(real_time(device)));
         let mut devices = devices.collect::<Result<Vec<_>, _>>()?;
         unique("device", devices.iter().map(|device| device.name.as_str()))?;
         unique("vdisk", file.vdisk.iter().map(|vdisk| vdisk.name.as_str()))?;

@@ -442,7 +442,7 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
         }
         if old.queue_depth.is_auto() != new.queue_depth.is_auto() {
             return differs(format!(
-                "the queue_depth of device {}, which is 1 beside guaranteed classes unless it is \
+                "the queue_depth of device {}, which is 1 beside real-time classes unless it is \
                  stated,",
                 new.name
             ));

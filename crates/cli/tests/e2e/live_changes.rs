@@ -22,7 +22,7 @@ fn contracts_change_whole_or_not_at_all() {
     assert!(daemon.end("TERM").1);
 }
 
-/// A depth that was found out is no depth for promises.
+/// A depth that was found out is no depth for deadlines.
 #[test]
 fn who_comes_to_make_promises_is_told_why_it_takes_a_restart() {
     let deep = DISKS.replace("queue_depth = 8\n", "");
@@ -30,7 +30,7 @@ fn who_comes_to_make_promises_is_told_why_it_takes_a_restart() {
     let rate = "class = \"guaranteed-rate\"\nrate = \"1MB/s\"\nadmission = \"best-effort\"";
     let promises = format!("{}{rate}\n", deep.trim_end().trim_end_matches("reserve = \"50%\""));
     let said = daemon.reload(&promises);
-    assert!(said.contains("queue_depth of device disk, which is 1 beside guaranteed"), "{said}");
+    assert!(said.contains("queue_depth of device disk, which is 1 beside real-time"), "{said}");
     let said = daemon
         .reload(&promises.replace("back_end = \"file", "queue_depth = 32\nback_end = \"file"));
     assert!(said.contains("nothing changed"), "a found depth is not a stated one: {said}");

@@ -262,9 +262,8 @@ pub(super) struct DeviceTable {
 }
 
 impl DeviceTable {
-    /// The device, without its virtual disks; `promised` says whether some of them are of guaranteed
-    /// classes.
-    pub(super) fn check(&self, promised: bool) -> Result<DeviceConfig, ConfigError> {
+    /// The device, without its virtual disks; `real_time` says whether some of them have deadlines.
+    pub(super) fn check(&self, real_time: bool) -> Result<DeviceConfig, ConfigError> {
         let key = |key: &str| format!("device {}: {key}", self.name);
         check_name("device", &self.name)?;
         let back_end = self.check_back_end()?;
@@ -299,7 +298,7 @@ impl DeviceTable {
         let horizon = horizon.transpose()?;
         // Memory has no time of its own to be found out.
         let timed = back_end != BackEndKind::Memory || emulate.is_some();
-        let queue_depth = self.check_depth(emulate, &policy, timed && !promised)?;
+        let queue_depth = self.check_depth(emulate, &policy, timed && !real_time)?;
         let depth_latency = self.check_depth_latency(queue_depth)?;
         let usual = disktime_core::cost::usual(&policy, queue_depth.most());
         let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
@@ -356,7 +355,7 @@ impl DeviceTable {
     }
 
     /// How many pieces at the device. It is found out where costs are learned, of a device that has
-    /// time and has made no promise: promises are kept one piece at a time.
+    /// time and no virtual disk with deadlines: those are kept best one piece at a time.
     fn check_depth(
         &self,
         emulate: Option<Emulate>,

@@ -242,7 +242,7 @@ fn depth_of(back_end: &str, lines: &str, vdisk: &str) -> QueueDepth {
 }
 
 #[test]
-fn a_queue_depth_is_found_out_where_costs_are_learned_and_nothing_is_promised() {
+fn a_queue_depth_is_found_out_where_costs_are_learned_and_there_are_no_deadlines() {
     use QueueDepth::{Auto, Is};
     let file = "file:/srv";
     assert_eq!(depth_of(file, "", ""), Auto(1024));
@@ -252,6 +252,7 @@ fn a_queue_depth_is_found_out_where_costs_are_learned_and_nothing_is_promised() 
     let promise = "class = \"guaranteed-rate\"\nrate = \"1MB/s\"\nadmission = \"best-effort\"";
     for (back_end, lines, vdisk) in [
         (file, "", promise),
+        (file, "", "class = \"soft-real-time\""),
         (file, "policy = \"zygaria\"", ""),
         (file, "cost_model = \"fixed\"", ""),
         ("memory", "", ""),

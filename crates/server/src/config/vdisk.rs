@@ -117,9 +117,10 @@ pub(super) struct VdiskTable {
 }
 
 impl VdiskTable {
-    /// Whether its class is one with promises.
-    pub(super) fn is_guaranteed(&self) -> bool {
-        self.class.as_deref().is_some_and(|class| class.starts_with("guaranteed-"))
+    /// Whether its class is one with deadlines.
+    pub(super) fn is_real_time(&self) -> bool {
+        let deadlines = |class: &str| class.starts_with("guaranteed-") || class == "soft-real-time";
+        self.class.as_deref().is_some_and(deadlines)
     }
 
     pub(super) fn check(&self) -> Result<VdiskConfig, ConfigError> {
