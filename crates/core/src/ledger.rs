@@ -224,6 +224,27 @@ impl Ledger {
         charge
     }
 
+    /// For how long the device has had work and nothing came back.
+    pub(crate) fn silent(&self, now: Instant) -> Duration {
+        self.busy_since.map_or(Duration::ZERO, |since| now.since(since.max(self.last_completion)))
+    }
+
+    /// The device did nothing for so long before it went on: that is spare, and as if it had not been.
+    pub(crate) fn skip(&mut self, now: Instant, stall: Duration) {
+        let likely = self.silent(now).as_nanos() - stall.as_nanos();
+        self.last_completion = now - Duration::from_nanos(likely);
+        self.mark = self.mark + stall;
+        self.cut_at = self.cut_at + stall;
+        self.divided += stall;
+        self.spare += stall;
+    }
+
+    /// Closes the window that is over: where stalls are seen with its last completion, as a silence may
+    /// become one.
+    pub(crate) fn cut(&mut self, now: Instant) -> Closing {
+        self.close(if self.sees_stalls { self.last_completion } else { now })
+    }
+
     /// Closes the window at `end`. What the device has stalled in it is spare.
     pub(crate) fn close(&mut self, end: Instant) -> Closing {
         assert!(self.pieces > 0, "a window without completions carries over");

@@ -18,6 +18,8 @@ mod fig7;
 mod fig8;
 mod overhead;
 mod pauses;
+#[cfg(test)]
+mod probe;
 mod setup;
 mod striped;
 
