@@ -540,7 +540,7 @@ impl Engine {
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
-            let closing = self.ledger.cut(self.now);
+            let closing = self.ledger.close(self.now);
             self.divide(closing);
         }
     }

@@ -229,20 +229,18 @@ impl Ledger {
         self.busy_since.map_or(Duration::ZERO, |since| now.since(since.max(self.last_completion)))
     }
 
-    /// The device did nothing for so long before it went on: that is spare, and as if it had not been.
-    pub(crate) fn skip(&mut self, now: Instant, stall: Duration) {
-        let likely = self.silent(now).as_nanos() - stall.as_nanos();
-        self.last_completion = now - Duration::from_nanos(likely);
-        self.mark = self.mark + stall;
-        self.cut_at = self.cut_at + stall;
-        self.divided += stall;
-        self.spare += stall;
-    }
-
-    /// Closes the window that is over: where stalls are seen with its last completion, as a silence may
-    /// become one.
-    pub(crate) fn cut(&mut self, now: Instant) -> Closing {
-        self.close(if self.sees_stalls { self.last_completion } else { now })
+    /// The device did nothing before it went on with a piece that is likely to take so long. What no
+    /// window has divided of that is spare; all of it is as if it had not been. Answers how long it was.
+    pub(crate) fn skip_stall(&mut self, now: Instant, likely: Duration) -> Duration {
+        let stalled = self.silent(now).saturating_sub(likely);
+        self.last_completion = now - likely;
+        let open = self.last_completion.since(self.mark);
+        let spare = Duration::from_nanos(open.as_nanos().min(stalled.as_nanos()));
+        self.mark = self.mark + spare;
+        self.cut_at = self.cut_at + spare;
+        self.divided += spare;
+        self.spare += spare;
+        stalled
     }
 
     /// Closes the window at `end`. What the device has stalled in it is spare.

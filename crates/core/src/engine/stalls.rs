@@ -17,7 +17,6 @@ use super::Engine;
 use crate::ledger::longest;
 use crate::pieces::Piece;
 use crate::request::{Kind, StreamId};
-use crate::time::Duration;
 
 /// So many stalls are remembered.
 const LAST: usize = 8;
@@ -63,9 +62,8 @@ impl Engine {
             return;
         }
         if reads && self.stalls.meets(piece.stream) {
-            let by = Duration::from_nanos(silent.as_nanos() - piece.estimate.as_nanos());
-            self.ledger.skip(self.now, by);
-            self.sole.skip(by);
+            let stall = self.ledger.skip_stall(self.now, piece.estimate);
+            self.sole.skip(stall);
         }
     }
 }
