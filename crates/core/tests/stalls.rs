@@ -3,7 +3,9 @@
 
 mod rig;
 
-use disktime_core::{Change, Config, Contract, Engine, Kind, Limits, Request, StreamId, StreamSpec};
+use disktime_core::{
+    Change, Config, Contract, Engine, Kind, Limits, Request, StreamId, StreamSpec,
+};
 use rig::{MS, Rig, percent, read};
 
 /// Streams of equal shares in turns, over learned costs.
@@ -91,5 +93,8 @@ fn slow_pieces_are_no_stalls_for_long() {
     }
     assert_eq!(charged, 400 * MS);
     let estimates = rig.engine.estimates(StreamId(0));
-    assert!(estimates.iter().any(|it| it.cost.as_nanos().abs_diff(400 * MS) < 40 * MS), "{estimates:?}");
+    assert!(
+        estimates.iter().any(|it| it.cost.as_nanos().abs_diff(400 * MS) < 40 * MS),
+        "{estimates:?}"
+    );
 }

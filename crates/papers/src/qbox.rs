@@ -18,8 +18,6 @@ mod fig7;
 mod fig8;
 mod overhead;
 mod pauses;
-#[cfg(test)]
-mod probe;
 mod setup;
 mod striped;
 

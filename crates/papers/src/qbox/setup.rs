@@ -384,7 +384,7 @@ fn streams(set: &Set, capacity: u64, seed: u64) -> Vec<StreamPlan> {
 
 impl Run {
     /// What the disks did in these seconds, by stream.
-    pub(super) fn took(&self, from: u64, to: u64) -> Vec<Took> {
+    fn took(&self, from: u64, to: u64) -> Vec<Took> {
         let ledger = self.ledger.lock().expect("nobody panics with it");
         let spans = ledger.iter().take(as_index(to)).skip(as_index(from));
         let mut sums = vec![Took::default(); self.outcome.streams.len()];
