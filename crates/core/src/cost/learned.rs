@@ -7,11 +7,9 @@
 //! itself keeps the mix constant.
 //!
 //! Prices start from the device's list (four kinds, each with a part by length), or from a guess.
-//! Each stream has a factor for every kind. What a span took by what it was reckoned to take moves
-//! the factors of the kinds in it, in proportion to their part of it: the smallest change that
-//! explains what was seen. Factors are means over seconds of such time, and less if the last few
-//! spans differ from the mean by more than chance lets them. A stream that was not seen yet has the factors of
-//! those that were.
+//! Each stream has a factor for every kind: those that explain best what the spans of the last seconds
+//! took (`fit`), and of fewer if the last few spans differ from what was reckoned by more than chance
+//! lets them. A stream that was not seen yet has the factors of those that were.
 //!
 //! Does not know: when streams are alone, or what to do about prices that are not known.
 
