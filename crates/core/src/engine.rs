@@ -31,6 +31,7 @@ mod classes;
 mod guarantees;
 mod shaping;
 mod sole;
+mod stalls;
 mod written;
 
 use ahead::Ahead;
@@ -40,6 +41,7 @@ pub use shaping::BestEffort;
 pub(crate) use shaping::Direction;
 use shaping::Shaping;
 use sole::{Sole, TierEnds};
+use stalls::Stalls;
 use written::Written;
 pub(crate) use written::Wrote;
 
@@ -175,6 +177,7 @@ pub struct Engine {
     /// Costs are learned from what comes back.
     learns: bool,
     sole: Sole,
+    stalls: Stalls,
     written: Written,
     settling: Settling,
     tiers: TierEnds,
@@ -250,6 +253,7 @@ impl Engine {
             in_flight: 0,
             sent: 0,
             sole: Sole::default(),
+            stalls: Stalls::default(),
             written: Written::default(),
             settling: Settling::default(),
             tiers: TierEnds::default(),
@@ -348,6 +352,7 @@ impl Engine {
         self.sent -= u128::from(piece.estimate.as_nanos());
         let response = self.now.since(piece.dispatched_at);
         self.settling.seen(self.now, response);
+        self.skip_stall(&piece);
         let (between, owed) = self.learn(&piece, tier);
         let charge = self.settle(&piece, owed);
         let completion = self.finish(&piece, outcome);
@@ -565,6 +570,7 @@ impl Engine {
         }
         self.ledger.dispatched(self.now);
         self.sole.dispatched(id, self.in_flight == 0, self.now);
+        self.stalls.dispatched(head.shape.kind);
         self.in_flight += 1;
         self.sent += u128::from(head.estimate.as_nanos());
         self.dearest = self.dearest.max(head.estimate);

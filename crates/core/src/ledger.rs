@@ -224,6 +224,25 @@ impl Ledger {
         charge
     }
 
+    /// For how long the device has had work and nothing came back.
+    pub(crate) fn silent(&self, now: Instant) -> Duration {
+        self.busy_since.map_or(Duration::ZERO, |since| now.since(since.max(self.last_completion)))
+    }
+
+    /// The device did nothing before it went on with a piece that is likely to take so long. What no
+    /// window has divided of that is spare; all of it is as if it had not been. Answers how long it was.
+    pub(crate) fn skip_stall(&mut self, now: Instant, likely: Duration) -> Duration {
+        let stalled = self.silent(now).saturating_sub(likely);
+        self.last_completion = now - likely;
+        let open = self.last_completion.since(self.mark);
+        let spare = Duration::from_nanos(open.as_nanos().min(stalled.as_nanos()));
+        self.mark = self.mark + spare;
+        self.cut_at = self.cut_at + spare;
+        self.divided += spare;
+        self.spare += spare;
+        stalled
+    }
+
     /// Closes the window at `end`. What the device has stalled in it is spare.
     pub(crate) fn close(&mut self, end: Instant) -> Closing {
         assert!(self.pieces > 0, "a window without completions carries over");

@@ -1,16 +1,25 @@
-//! Every figure at full length with one seed, and what holds for all of them.
+//! Every figure at full length, all but a few with one seed, and what holds for all of them.
 
 use disktime_papers::{Check, Report, find, run};
 use std::num::NonZero;
 
-fn report(id: &str, threads: usize) -> Report {
+/// Bounds are for the mean over three seeds. One is enough for most, but not where streams have turns
+/// of half a second and are judged by 20 s: there a share varies by two points for it.
+const THREE_SEEDS: &[&str] = &["qbox-13"];
+
+fn report_over(id: &str, seeds: u32, threads: usize) -> Report {
     let experiment = find(id).expect("a registered id");
+    let seeds = NonZero::new(seeds).expect("some seeds");
     let threads = NonZero::new(threads).expect("some threads");
-    run(&[experiment], NonZero::<u32>::MIN, threads, |_, _| {}).remove(0)
+    run(&[experiment], seeds, threads, |_, _| {}).remove(0)
+}
+
+fn report(id: &str, threads: usize) -> Report {
+    report_over(id, 1, threads)
 }
 
 fn holds(id: &str) {
-    let report = report(id, 1);
+    let report = report_over(id, if THREE_SEEDS.contains(&id) { 3 } else { 1 }, 1);
     let missed: Vec<&Check> = report.checks.iter().filter(|check| !check.pass()).collect();
     assert!(missed.is_empty(), "{id}: {missed:#?}");
 }
@@ -107,7 +116,9 @@ fn missed(id: &str) -> Vec<String> {
     report.checks.iter().filter(|check| !check.pass()).map(|check| check.name.clone()).collect()
 }
 
-/// `qbox_14` is known to fail: with a queue inside the disks there is no dip.
+/// `qbox_14` is known to fail: with a queue inside the disks the published estimator's ratio of costs
+/// is 50 beside one sequential stream and 65 to 74 beside two, which hides the dip. What is missed must
+/// stay QBox's.
 #[test]
 fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
     assert_eq!(

@@ -7,11 +7,9 @@
 //! itself keeps the mix constant.
 //!
 //! Prices start from the device's list (four kinds, each with a part by length), or from a guess.
-//! Each stream has a factor for every kind. What a span took by what it was reckoned to take moves
-//! the factors of the kinds in it, in proportion to their part of it: the smallest change that
-//! explains what was seen. Factors are means over seconds of such time, and less if the last few
-//! spans differ from the mean by more than chance lets them. A stream that was not seen yet has the factors of
-//! those that were.
+//! Each stream has a factor for every kind: those that explain best what the spans of the last seconds
+//! took (`fit`), and of fewer if the last few spans differ from what was reckoned by more than chance
+//! lets them. A stream that was not seen yet has the factors of those that were.
 //!
 //! Does not know: when streams are alone, or what to do about prices that are not known.
 
@@ -25,8 +23,10 @@ use super::{
 use crate::request::StreamId;
 use crate::time::Duration;
 
+mod fit;
 mod tiers;
 
+use fit::Fit;
 use tiers::OnTiers;
 
 pub(super) const ENTRY: CostEntry = CostEntry {
@@ -54,6 +54,8 @@ const PIECES: u32 = 4;
 const MEMORY: i128 = 8_000_000_000;
 /// Spreads are means over half as much again.
 const SPREAD: i128 = 250_000_000;
+/// What a kind is taken to cost is told as a mean of so many pieces.
+const MEAN: i128 = 256;
 /// A kind's factor is told of once that many spans had such pieces, if it has moved by a quarter and by
 /// twice the usual spread.
 const TOLD: u32 = 8;
@@ -86,7 +88,7 @@ struct Learned {
     on_tiers: Vec<Option<OnTiers>>,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
-    /// Of each kind, what a piece took by the factors of its time: a mean over the last ones.
+    /// Of each kind, what a piece was taken to cost: a mean over the last ones, whosever.
     mean: [i128; KINDS],
     /// Spans so far.
     spans: u32,
@@ -95,13 +97,11 @@ struct Learned {
 /// What is known of a stream.
 #[derive(Clone, Copy)]
 struct Known {
-    factors: [i128; KINDS],
+    fit: Fit,
     /// The open span: what it took, and what its pieces of each kind were reckoned to take.
     took: i128,
     reckoned: [i128; KINDS],
     pieces: u32,
-    /// Time alone, as reckoned, that the factors are a mean of.
-    weight: i128,
     /// By how much spans differ from what was reckoned, in parts of [`ONE`].
     spread: i128,
     /// The mean error of the last few spans.
@@ -132,13 +132,6 @@ impl Learned {
         self.on_tiers.get(stream.0 as usize)?.as_ref()
     }
 
-    /// A span told what pieces of a kind take.
-    fn note(&mut self, kind: usize, took: i128) {
-        let mean = &mut self.mean[kind];
-        *mean = if *mean == 0 { took } else { *mean + (took - *mean) / 8 };
-        self.spans = self.spans.saturating_add(1);
-    }
-
     fn known(&self, stream: StreamId) -> Option<&Known> {
         self.streams.get(stream.0 as usize)?.as_ref()
     }
@@ -148,11 +141,12 @@ impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let kind = kind(piece);
         let listed = self.listed(piece, kind);
-        if let Some(cost) = self.on_tiers(piece.stream).and_then(|tiers| tiers.cost(kind, listed)) {
-            return nanos(cost);
-        }
-        let factors = self.known(piece.stream).map_or(&self.usual, |known| &known.factors);
-        nanos(listed * factors[kind] / ONE)
+        let by_tier = self.on_tiers(piece.stream).and_then(|tiers| tiers.cost(kind, listed));
+        let factors = self.known(piece.stream).map_or(&self.usual, |known| &known.fit.factors);
+        let cost = by_tier.unwrap_or(listed * factors[kind] / ONE);
+        let mean = &mut self.mean[kind];
+        *mean = if *mean == 0 { cost } else { *mean + (cost - *mean) / MEAN };
+        nanos(cost)
     }
 
     fn trust(&self) -> Trust {
@@ -171,7 +165,7 @@ impl CostModel for Learned {
         let told = self.anchored.map(|anchored| if anchored { ONE } else { 0 });
         let new = || Known { told, ..Known::new(self.usual) };
         let known = self.streams[slot].get_or_insert_with(new);
-        let reckoned = (listed * known.factors[kind] / ONE).clamp(1, LONG);
+        let reckoned = (listed * known.fit.factors[kind] / ONE).clamp(1, LONG);
         // A device that stalls, or a clock that jumps, says nothing of costs.
         known.took += i128::from(seen.took.as_nanos()).min(STALL.max(8 * reckoned)).min(LONG);
         known.reckoned[kind] += reckoned;
@@ -186,17 +180,16 @@ impl CostModel for Learned {
         }
         known.close();
         let main = (0..KINDS).max_by_key(|kind| known.reckoned[*kind]).unwrap_or(0);
-        self.usual[main] += (known.factors[main] - self.usual[main]) / 4;
-        let took = listed * known.factors[kind] / ONE;
+        self.usual[main] += (known.fit.factors[main] - self.usual[main]) / 4;
         known.reckoned = [0; KINDS];
-        self.note(kind, took);
+        self.spans = self.spans.saturating_add(1);
         true
     }
 
     fn certainty(&self, piece: &PieceShape) -> Option<Certainty> {
         let kind = kind(piece);
         let known = self.known(piece.stream);
-        let factor = known.map_or(&self.usual, |known| &known.factors)[kind];
+        let factor = known.map_or(&self.usual, |known| &known.fit.factors)[kind];
         let seen = known.filter(|known| known.spans[kind] > 0);
         let basis = match (seen, self.anchored[kind]) {
             (Some(_), _) => Basis::Learned,
@@ -216,7 +209,7 @@ impl CostModel for Learned {
         if known.spans[kind] < TOLD {
             return None;
         }
-        let now = known.factors[kind];
+        let now = known.fit.factors[kind];
         let before = core::mem::replace(&mut known.told[kind], now);
         let least = before.min(now);
         if before == 0 || (now - before).abs() <= least * TOLD_BY.max(2 * known.spread) / ONE {
@@ -234,7 +227,7 @@ impl CostModel for Learned {
         let kind = kind(piece);
         let listed = self.listed(piece, kind);
         let seen = self.known(piece.stream).filter(|known| known.spans[kind] > 0);
-        let seen = seen.map(|known| listed * known.factors[kind] / ONE);
+        let seen = seen.map(|known| listed * known.fit.factors[kind] / ONE);
         seen.or(self.anchored[kind].then_some(listed)).map(nanos)
     }
 
@@ -253,7 +246,7 @@ impl CostModel for Learned {
         if over {
             self.usual[kind] += (cost * ONE / listed - self.usual[kind]) / 4;
             self.usual[kind] = self.usual[kind].clamp(FACTORS[0], FACTORS[1]);
-            self.note(kind, cost);
+            self.spans = self.spans.saturating_add(1);
         }
         if crowded { OnTier::Crowded } else { OnTier::Known }
     }
@@ -294,28 +287,23 @@ impl Known {
     fn new(factors: [i128; KINDS]) -> Self {
         let (reckoned, pieces) = ([0; KINDS], 0);
         let (spans, told) = ([0; KINDS], [0; KINDS]);
-        Self { factors, took: 0, reckoned, pieces, weight: 0, spread: 0, drift: 0, spans, told }
+        let fit = Fit::new(factors);
+        Self { fit, took: 0, reckoned, pieces, spread: 0, drift: 0, spans, told }
     }
 
     /// A span is over.
     fn close(&mut self) {
         let sum = self.reckoned.iter().sum::<i128>();
-        let squares = self.reckoned.iter().map(|part| part.pow(2)).sum::<i128>().max(1);
         let error = ((self.took - sum) * ONE / sum.max(1)).min(FACTORS[1]);
         self.drift += (error.clamp(-ONE, ONE) - self.drift) / 4;
         if self.drift.abs() > self.spread * 3 / 2 + ONE / 32 {
             // Chance alone does that once in a thousand spans.
             let far = self.drift.abs() > ONE / 4;
-            self.weight = self.weight.min(if far { 0 } else { 3 * sum });
+            self.fit.forget(if far { 0 } else { 3 * sum });
             self.drift = 0;
         }
-        self.weight = (self.weight + sum).clamp(1, MEMORY);
-        for (factor, part) in self.factors.iter_mut().zip(self.reckoned) {
-            // The change of this kind's part that makes the sum right, as a part of it.
-            let change = error * (part * ONE * sum / squares) / ONE * sum / self.weight;
-            let [least, most] = FACTORS;
-            *factor = (*factor + *factor * change.max(1 - ONE) / ONE).clamp(least, most);
-        }
+        self.fit.forget((MEMORY - sum).max(0));
+        self.fit.add(&self.reckoned, sum.max(1), error);
         let error = error.abs().min(ONE);
         self.spread += (error - self.spread) * self.took.min(SPREAD) / (2 * SPREAD);
         for (spans, part) in self.spans.iter_mut().zip(self.reckoned) {

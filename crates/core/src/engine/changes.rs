@@ -93,6 +93,7 @@ impl Engine {
         self.departed_passed -= i128::from(gone.counters.afterwards.as_nanos());
         self.guarantees.forget(id);
         self.sole.forget(id);
+        self.stalls.forget(id);
         self.ahead.forget(id);
         self.written.forget(&gone);
         self.cost.forget(id);

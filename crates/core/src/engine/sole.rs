@@ -39,6 +39,11 @@ impl Sole {
         }
     }
 
+    /// The device did nothing for so long.
+    pub(super) fn skip(&mut self, stall: Duration) {
+        self.since = self.since.map(|since| since + stall);
+    }
+
     pub(super) fn forget(&mut self, stream: StreamId) {
         if self.stream == Some(stream) {
             *self = Self::default();

@@ -300,13 +300,18 @@ pub(super) fn run(set: &Set, under: Under, seed: u64) -> Run {
     let device = if set.pauses { Box::new(Pauses::new(device, seed)) } else { device };
     let streams = streams(set, device.capacity_bytes(), seed);
     let mut plan = plan(under, device, streams, set.seconds);
+    let mut before: Vec<u32> = set.loads.iter().map(|load| load.percent).collect();
     let shares = set.changes.iter().flat_map(|(second, shares)| {
         let at = Instant::ZERO + Duration::from_secs(*second);
-        // Those that fall go first: the sum never passes 100 %.
-        let mut streams: Vec<(StreamId, u32)> =
-            (0..).map(StreamId).zip(shares.iter().copied()).collect();
-        streams.sort_by_key(|(_, percent)| *percent);
-        streams.into_iter().map(move |(id, percent)| (at, id, Load::contract(percent)))
+        let mut streams: Vec<(StreamId, u32, u32)> = (0..)
+            .map(StreamId)
+            .zip(std::mem::replace(&mut before, shares.clone()))
+            .zip(shares)
+            .map(|((id, before), percent)| (id, before, *percent))
+            .collect();
+        // Those that fall go first: a sum above 100 % would be refused.
+        streams.sort_by_key(|(_, before, percent)| percent > before);
+        streams.into_iter().map(move |(id, _, percent)| (at, id, Load::contract(percent)))
     });
     plan.changes = shares.collect();
     let outcome = simulate(plan).expect("the paper's plans can be run");

@@ -1,0 +1,174 @@
+//! What pieces of each kind take, from spans of unlike mixes: least squares.
+//!
+//! A span says what its pieces took together. Where its kinds come in ever the same proportion that is
+//! all there is to know, and all of them move alike; where the proportion varies, if only because some
+//! come in bursts, what spans took follows the kind that is dearer than reckoned.
+//!
+//! Factors are those for which the squares of what spans differ by, as parts of what they were reckoned
+//! to take, are least, older ones fading; of those that explain them as well the nearest to what was
+//! known. Everything is kept in parts of what is reckoned now: small numbers, whatever a piece takes.
+//!
+//! Does not know: streams, lists, or what a kind is.
+
+use super::{FACTORS, KINDS, ONE, SPANS};
+
+/// What is known counts as much as this part of a span of each kind.
+const KNOWN: i128 = ONE * ONE / 1024;
+/// Of equations that a few spans leave nearly alike the next ones solve the rest.
+const SWEEPS: usize = 8;
+/// By so much a span moves a factor at most.
+const STEP: [i128; 2] = [-ONE * 3 / 4, FACTORS[1]];
+
+#[derive(Clone, Copy)]
+pub(super) struct Fit {
+    /// What pieces of each kind take, in parts of [`ONE`] of the list.
+    pub(super) factors: [i128; KINDS],
+    /// Sums over spans: of the products of kinds' parts, and of kinds' parts and what spans differed by,
+    /// in parts of [`ONE`] squared.
+    products: [[i128; KINDS]; KINDS],
+    rest: [i128; KINDS],
+    /// How long the spans of these were reckoned to take.
+    weight: i128,
+}
+
+impl Fit {
+    pub(super) fn new(factors: [i128; KINDS]) -> Self {
+        Self { factors, products: [[0; KINDS]; KINDS], rest: [0; KINDS], weight: 0 }
+    }
+
+    /// Earlier spans count as so much time at most.
+    pub(super) fn forget(&mut self, most: i128) {
+        if self.weight > most {
+            let (part, whole) = (most, self.weight);
+            self.scale(|sum| sum * part / whole);
+            self.weight = most;
+        }
+    }
+
+    /// A span was reckoned to take `sum`, of which each kind had a part, and differed from it by so
+    /// many parts of [`ONE`].
+    pub(super) fn add(&mut self, reckoned: &[i128; KINDS], sum: i128, error: i128) {
+        let parts = reckoned.map(|part| part * ONE / sum);
+        let weight = sum * ONE / i128::from(SPANS[0].as_nanos());
+        self.weight += sum;
+        for (kind, part) in parts.into_iter().enumerate() {
+            self.rest[kind] += part * error / ONE * weight;
+            for (product, other) in self.products[kind].iter_mut().zip(parts) {
+                *product += part * other / ONE * weight;
+            }
+        }
+        let steps = self.solve();
+        self.apply(&parts, steps);
+    }
+
+    /// By what part of it each factor is to move.
+    fn solve(&self) -> [i128; KINDS] {
+        let mut steps = [0; KINDS];
+        for _ in 0..SWEEPS {
+            for kind in (0..KINDS).filter(|kind| self.products[*kind][*kind] > 0) {
+                let own = self.products[kind][kind] + KNOWN;
+                let left =
+                    self.rest[kind] - self.explained(kind, &steps) - KNOWN * steps[kind] / ONE;
+                steps[kind] = (steps[kind] + left * ONE / own).clamp(STEP[0], STEP[1]);
+            }
+        }
+        steps
+    }
+
+    /// What of a kind's rest such steps explain.
+    fn explained(&self, kind: usize, steps: &[i128; KINDS]) -> i128 {
+        let products = self.products[kind].iter().zip(steps);
+        products.map(|(product, step)| product * step).sum::<i128>() / ONE
+    }
+
+    /// Moves factors; sums are as if they had been so, and spans as long as this one is by them.
+    fn apply(&mut self, parts: &[i128; KINDS], steps: [i128; KINDS]) {
+        let mut ratios = [ONE; KINDS];
+        for ((factor, step), ratio) in self.factors.iter_mut().zip(steps).zip(&mut ratios) {
+            let [least, most] = FACTORS;
+            let moved = (*factor + *factor * step / ONE).clamp(least, most);
+            *ratio = moved * ONE / *factor;
+            *factor = moved;
+        }
+        let steps = ratios.map(|ratio| ratio - ONE);
+        let explained: [i128; KINDS] = core::array::from_fn(|kind| self.explained(kind, &steps));
+        let longer = parts.iter().zip(ratios).map(|(part, ratio)| part * ratio).sum::<i128>() / ONE;
+        let longer = longer.max(1);
+        for kind in 0..KINDS {
+            self.rest[kind] =
+                (self.rest[kind] - explained[kind]) * ratios[kind] / longer * ONE / longer;
+            for (product, ratio) in self.products[kind].iter_mut().zip(ratios) {
+                *product = *product * ratio / longer * ratios[kind] / longer;
+            }
+        }
+    }
+
+    fn scale(&mut self, by: impl Fn(i128) -> i128) {
+        let sums = self.rest.iter_mut().chain(self.products.iter_mut().flatten());
+        sums.for_each(|sum| *sum = by(*sum));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: i128 = 1000;
+
+    /// A span of so many pieces of two kinds that are listed with 36 and 116 us, and what they took.
+    fn see(fit: &mut Fit, counts: [i128; 2], took: i128) {
+        let mut reckoned = [0; KINDS];
+        for (kind, listed) in [36 * US, 116 * US].into_iter().enumerate() {
+            reckoned[kind] = counts[kind] * listed * fit.factors[kind] / ONE;
+        }
+        let sum = reckoned.iter().sum::<i128>();
+        fit.forget(8_000_000_000 - sum);
+        fit.add(&reckoned, sum, (took - sum) * ONE / sum);
+    }
+
+    fn costs(fit: &Fit) -> [i128; 2] {
+        [36 * fit.factors[0] / ONE, 116 * fit.factors[1] / ONE]
+    }
+
+    /// A disk's 25 random reads per 475 in sequence, by a list of something else: moved in proportion
+    /// to their parts, kinds had 156 and 364 us after a minute, for 66 and 3000.
+    #[test]
+    fn kinds_that_come_in_bursts_are_told_apart() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        for span in 0..100 {
+            // A window of 400 over a cycle of 500.
+            let random = [25, 25, 25, 25, 0, 12, 25, 20, 25, 5][span % 10];
+            let noise = 90 + (span as i128 * 7) % 21;
+            see(
+                &mut fit,
+                [400 - random, random],
+                ((400 - random) * 66 + random * 3000) * US * noise / 100,
+            );
+        }
+        let [sequential, random] = costs(&fit);
+        assert!((62..=70).contains(&sequential), "{sequential} us");
+        assert!((2700..=3300).contains(&random), "{random} us");
+    }
+
+    /// Nothing says which of them is dear.
+    #[test]
+    fn kinds_in_ever_the_same_proportion_explain_their_sum() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        for _ in 0..100 {
+            see(&mut fit, [100, 10], 20_000 * US);
+        }
+        let [sequential, random] = costs(&fit);
+        assert!(
+            (100 * sequential + 10 * random).abs_diff(20_000) < 200,
+            "{sequential} and {random} us"
+        );
+    }
+
+    #[test]
+    fn a_kind_that_did_not_come_stays() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        see(&mut fit, [400, 0], 40_000 * US);
+        assert_eq!(fit.factors[1..], [ONE; KINDS - 1]);
+        assert!(costs(&fit)[0].abs_diff(100) <= 1, "{:?}", costs(&fit));
+    }
+}

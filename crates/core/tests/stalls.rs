@@ -1,0 +1,100 @@
+//! A device that stops for a while: that time is nobody's, and no price.
+#![allow(clippy::unwrap_used, reason = "the tests choose ids and numbers that exist")]
+
+mod rig;
+
+use disktime_core::{
+    Change, Config, Contract, Engine, Kind, Limits, Request, StreamId, StreamSpec,
+};
+use rig::{MS, Rig, percent, read};
+
+/// Streams of equal shares in turns, over learned costs.
+fn rig(streams: u32) -> Rig {
+    let limits = Limits { depth: 4, ..Limits::default() };
+    let config = Config { cost_model: "learned", limits, ..Config::default() };
+    let mut rig = Rig { engine: Engine::new(&config).unwrap() };
+    for id in 0..streams {
+        let contract = Contract::reserving(percent(100 / streams));
+        let spec = StreamSpec { contract, ..StreamSpec::default() };
+        rig.change(0, Change::AddStream(StreamId(id), spec));
+    }
+    rig
+}
+
+/// A request alone, that takes so long; answers when it is over and what was charged for it.
+fn serve(rig: &mut Rig, mut now: u64, request: Request, takes: u64) -> (u64, u64) {
+    let (stream, before) = (request.stream.0, rig.charged(request.stream.0));
+    rig.request(now, request);
+    let piece = loop {
+        match rig.go(now).first() {
+            Some(dispatch) => break dispatch.piece,
+            // The device waits for the one that had it.
+            None => now += 10 * MS,
+        }
+    };
+    assert!(rig.done(now + takes, piece).is_some());
+    (now + takes, rig.charged(stream) - before)
+}
+
+/// What a stall of that stream's piece costs it after pieces of 1 ms.
+fn stalls(rig: &mut Rig, now: &mut u64, stream: u32, kind: Kind) -> u64 {
+    for id in 0..100 {
+        (*now, _) = serve(rig, *now, read(id, stream, 4096), MS);
+    }
+    let bytes = if kind == Kind::Flush { 0 } else { 4096 };
+    let request = Request { kind, bytes, ..read(200, stream, bytes) };
+    let (end, charged) = serve(rig, *now, request, 700 * MS);
+    *now = end;
+    charged
+}
+
+#[test]
+fn a_stall_is_nobodys_from_its_beginning_if_others_meet_as_many() {
+    let (mut rig, mut now) = (rig(2), 0);
+    for _ in 0..8 {
+        for stream in [0, 1] {
+            let charged = stalls(&mut rig, &mut now, stream, Kind::Read);
+            assert!(charged < 2 * MS, "{charged} ns");
+        }
+    }
+    assert!(rig.time().spare.as_nanos() > 16 * 690 * MS, "{:?}", rig.time());
+}
+
+/// Else who knows where a device stalls, or has the only bad sectors there, had that time for free.
+#[test]
+fn who_meets_more_stalls_than_all_others_pays_for_them() {
+    let (mut rig, mut now) = (rig(2), 0);
+    assert!(stalls(&mut rig, &mut now, 0, Kind::Read) < 2 * MS, "nobody has met one");
+    for _ in 0..8 {
+        let charged = stalls(&mut rig, &mut now, 0, Kind::Read);
+        assert!(charged >= 100 * MS, "{charged} ns");
+    }
+    let charged = stalls(&mut rig, &mut now, 1, Kind::Read);
+    assert!(charged < 2 * MS, "the other has met none: {charged} ns");
+}
+
+/// They take that long in their own right.
+#[test]
+fn flushes_and_writes_do_not_stall() {
+    for kind in [Kind::Flush, Kind::Write, Kind::Zeroes, Kind::Trim] {
+        let (mut rig, mut now) = (rig(2), 0);
+        let charged = stalls(&mut rig, &mut now, 0, kind);
+        assert!(charged >= 100 * MS, "{kind:?}: {charged} ns");
+    }
+}
+
+/// A device whose every piece takes that long does not stall: it is slow, and its price is learned.
+#[test]
+fn slow_pieces_are_no_stalls_for_long() {
+    let (mut rig, mut now) = (rig(1), 0);
+    let mut charged = 0;
+    for id in 0..200 {
+        (now, charged) = serve(&mut rig, now, read(id, 0, 4096), 400 * MS);
+    }
+    assert_eq!(charged, 400 * MS);
+    let estimates = rig.engine.estimates(StreamId(0));
+    assert!(
+        estimates.iter().any(|it| it.cost.as_nanos().abs_diff(400 * MS) < 40 * MS),
+        "{estimates:?}"
+    );
+}
