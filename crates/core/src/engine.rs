@@ -399,6 +399,8 @@ impl Engine {
     /// The time that [`poll_timeout`](Self::poll_timeout) named has come, or not yet.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.observe(now);
+        // Also what has become due at this very time: a look that a completion has called for.
+        self.shape();
         let policy = &mut self.policies[Rank::Best.at()];
         if policy.poll_timeout().is_some_and(|at| at <= self.now) {
             policy.timeout(self.now);

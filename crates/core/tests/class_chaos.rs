@@ -262,15 +262,20 @@ impl World {
         }
         // Who leaves the device idle on purpose says until when.
         let until = self.engine.poll_timeout().filter(|_| self.holds);
-        let shaped = self.engine.best_effort();
-        let shaped = shaped.reads.is_some() || shaped.writes.is_some();
+        let effort = self.engine.best_effort();
+        let shaped = effort.reads.is_some() || effort.writes.is_some();
         let held = until.is_some_and(|until| until > at(self.now));
         let until = self.engine.poll_timeout();
-        let held = held || (shaped && until.is_some_and(|until| until > at(self.now)));
+        let later = until.is_some_and(|until| until > at(self.now));
+        let held = held || (shaped && later);
         if self.at_device.len() < self.depth as usize && !held {
             for known in self.requests.values().filter(|it| !it.given_up && it.next < it.end) {
-                let limited = self.streams[&known.stream].limit < disktime_core::Share::FULL;
-                assert!(limited, "stream {} waits while there is room", known.stream);
+                let Contract { limit, class, .. } = self.streams[&known.stream];
+                let limited = limit < disktime_core::Share::FULL;
+                // Who reported what it did not need pays that back, also when nobody is shaped any more.
+                let pays_back = class == Class::SoftRealTime && effort.reports > 0 && later;
+                let why = limited || pays_back;
+                assert!(why, "stream {} waits while there is room", known.stream);
             }
         }
     }
