@@ -37,7 +37,7 @@ mod party;
 mod returns;
 mod virtual_time;
 
-use account::{Account, Swings, Trial};
+use account::{Account, Swings, Think};
 use party::Party;
 use returns::Returns;
 use virtual_time::{PARTS, VirtualTime, step};
@@ -199,7 +199,7 @@ impl Disktime {
         if view.in_flight() == 0 && account.idle_since > Instant::ZERO {
             let idle = now.since(account.idle_since);
             account.think.add(idle);
-            account.trial(epoch).idle += idle.as_tokens();
+            account.trial(epoch).idle += i128::from(idle.min(Think::LONG).as_tokens());
         }
         if !account.member || (account.mixes && costs != Trust::None) {
             let turns = if account.member && costs == Trust::Learned { waits } else { 0 };
@@ -476,39 +476,45 @@ impl Disktime {
         let mixes = |id: &StreamId| self.get(*id).is_some_and(|account| account.mixes);
         // By tier, prices are of these very windows.
         let by_tier = |id: &StreamId| self.get(*id).is_some_and(|account| account.priced_by_tier);
-        let few = window.streams.len() < 2 || window.streams.iter().any(by_tier);
-        if few || !window.streams.iter().all(mixes) {
+        // Of runs longer than a window those count in which others waited.
+        let waits = |id: u32| !window.streams.contains(&StreamId(id));
+        let few = window.streams.len() < 2 && !self.tags[1].some(2, i64::MAX).any(waits);
+        if few || window.streams.iter().any(by_tier) || !window.streams.iter().all(mixes) {
             return;
         }
         let epoch = self.party.epoch;
+        let sum = window.streams.iter().map(|id| (window.modelled)(*id).as_nanos());
+        let sum = i128::from(sum.sum::<u64>());
         for id in window.streams {
-            let modelled = (window.modelled)(*id).as_nanos();
-            self.account(*id).trial(epoch).reckoned += i128::from(modelled);
+            self.account(*id).trial(epoch).window(window.busy, (window.modelled)(*id), sum);
         }
-        let Some(bar) = self.party.window(window.busy) else { return };
-        let party = &mut self.party;
+        if !self.party.window(window.busy) {
+            return;
+        }
         let mut guests: Vec<_> =
             self.accounts.iter_mut().flatten().filter(|account| account.took_part(epoch)).collect();
-        let shares = guests.iter().map(|account| account.share).sum();
         let reckoned = guests.iter_mut().map(|account| account.trial(epoch).reckoned).sum();
-        let loses = |account: &mut Account| {
-            let Trial { reckoned, idle, .. } = *account.trial(epoch);
-            party.wanted(idle) && party.of_due(reckoned, account.share, shares) < bar
-        };
-        let losers: Vec<bool> = guests.iter_mut().map(|account| loses(account)).collect();
+        let losers: Vec<bool> =
+            guests.iter_mut().map(|account| account.trial(epoch).loses()).collect();
         if losers.contains(&true) {
+            let belong = |belongs: bool| guests.iter().any(|account| account.belongs == belongs);
+            let (old, new) = (belong(true), belong(false));
+            if !new {
+                // They did well before: some price must have changed.
+                guests.into_iter().for_each(|account| account.surprises(now));
+                self.party.begin();
+                return;
+            }
             // Those who get on with each other stay: whoever came last goes.
-            let old = |old: bool| guests.iter().any(|account| account.belongs == old);
-            let came = old(true) && old(false);
             for (account, loses) in guests.into_iter().zip(losers) {
-                if (came && !account.belongs) || (!came && loses) {
+                if if old { !account.belongs } else { loses } {
                     account.part(now);
                 }
             }
             self.sort_all_out(now);
             return;
         }
-        let Some(changed) = party.passes(reckoned) else { return };
+        let Some(changed) = self.party.passes(reckoned) else { return };
         for account in guests {
             account.fits();
             if changed {

@@ -21,8 +21,7 @@ pub(super) const DRIFT: Experiment = Experiment {
     title: "Flash whose writes become twice as dear half-way: learned costs beside an oracle's",
     note: "The bar of issue 6: 30 s after the change every stream is within 7 points of the \
            insulation that an oracle gives it, with streams that are always backlogged and with \
-           streams that are on and off. Missed by the latter's reads: learned prices are as exact, \
-           but give turns where the oracle's streams mix.",
+           streams that are on and off.",
     measure,
 };
 

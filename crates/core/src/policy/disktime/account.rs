@@ -1,6 +1,7 @@
 //! What the policy knows of a stream: its share and tag, what its returns cost, and the swing that
 //! suits it.
 
+use super::party::Trial;
 use super::returns::Returns;
 use super::virtual_time::PARTS;
 use crate::contract::Contract;
@@ -25,16 +26,6 @@ const PIECES: i64 = 4;
 const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
 /// Who is found to lose by mixing has turns for so long at first, and at most.
 const DOUBTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(960)];
-
-/// How a stream did among others.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Trial {
-    epoch: u32,
-    /// What its pieces take by its price, in ns.
-    pub(super) reckoned: i128,
-    /// How long it had no work.
-    pub(super) idle: i64,
-}
 
 #[derive(Clone, Copy)]
 pub(super) struct Account {
@@ -176,6 +167,12 @@ impl Account {
         self.trusted_until = self.trusted_until.min(now + self.trust);
     }
 
+    /// It did well among others, and does no more.
+    pub(super) fn surprises(&mut self, now: Instant) {
+        self.belongs = false;
+        self.doubt_price(now);
+    }
+
     /// It loses among others: it has turns of its own for a while.
     pub(super) fn part(&mut self, now: Instant) {
         self.belongs = false;
@@ -287,7 +284,7 @@ impl Think {
     const UNSEEN: i64 = 1_000_000;
 
     /// A long absence says no more than that.
-    const LONG: Duration = Duration::from_millis(100);
+    pub(super) const LONG: Duration = Duration::from_millis(100);
 
     pub(super) fn add(&mut self, think: Duration) {
         self.0.add(think.min(Self::LONG).as_tokens());
