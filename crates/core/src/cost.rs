@@ -106,11 +106,15 @@ pub struct SeenAlone {
 pub struct SeenOnTier {
     /// What it was.
     pub piece: PieceShape,
+    /// First byte, where streams have different ones.
+    pub offset: u64,
     /// Who served it.
     pub tier: Tier,
     /// The time since that tier's previous completion, or since this piece's release: exact where a
     /// tier serves in order.
     pub took: Duration,
+    /// From its release to its end.
+    pub response: Duration,
     /// The same piece, if its stream had the device to itself.
     pub alone: Option<SeenAlone>,
 }

@@ -574,6 +574,7 @@ impl Engine {
             request: head.request,
             stream: id,
             rank,
+            offset: head.offset,
             bytes: head.bytes,
             on_slack,
             estimate: head.estimate,

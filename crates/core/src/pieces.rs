@@ -14,6 +14,7 @@ pub(crate) struct Piece {
     pub(crate) request: RequestId,
     pub(crate) stream: StreamId,
     pub(crate) rank: Rank,
+    pub(crate) offset: u64,
     pub(crate) bytes: u64,
     /// It went ahead of guaranteed rates, on the slack register.
     pub(crate) on_slack: bool,

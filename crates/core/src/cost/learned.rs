@@ -22,12 +22,14 @@ use super::{
     Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, OnTier, PieceKind,
     PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust,
 };
-use crate::request::StreamId;
+use crate::request::{Kind, StreamId};
 use crate::time::Duration;
 
+mod reuse;
 mod tiers;
 
-use tiers::OnTiers;
+use reuse::Reuse;
+use tiers::{OnTiers, Served};
 
 pub(super) const ENTRY: CostEntry = CostEntry {
     name: "learned",
@@ -84,6 +86,8 @@ struct Learned {
     streams: Vec<Option<Known>>,
     /// What streams' pieces took of each tier, on a device that tells.
     on_tiers: Vec<Option<OnTiers>>,
+    /// What would hit there if each were alone.
+    reuse: Reuse,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
     /// Of each kind, what a piece took by the factors of its time: a mean over the last ones.
@@ -118,7 +122,8 @@ impl Learned {
         let anchored = parameters.anchor.is_some();
         let (streams, on_tiers) = (Vec::new(), Vec::new());
         let (usual, mean) = ([ONE; KINDS], [0; KINDS]);
-        Self { list, anchored, streams, on_tiers, usual, mean, spans: 0 }
+        let reuse = Reuse::default();
+        Self { list, anchored, streams, on_tiers, reuse, usual, mean, spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -148,7 +153,9 @@ impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let kind = kind(piece);
         let listed = self.listed(piece, kind);
-        if let Some(cost) = self.on_tiers(piece.stream).and_then(|tiers| tiers.cost(kind, listed)) {
+        let hits = self.reuse.hits_alone(piece.stream);
+        let tiers = self.on_tiers(piece.stream);
+        if let Some(cost) = tiers.and_then(|tiers| tiers.cost(kind, listed, hits)) {
             return nanos(cost);
         }
         let factors = self.known(piece.stream).map_or(&self.usual, |known| &known.factors);
@@ -246,10 +253,15 @@ impl CostModel for Learned {
         }
         let on_tiers = self.on_tiers[slot].get_or_insert_default();
         let alone = seen.alone.map(|alone| alone.has_settled());
-        let took = i128::from(seen.took.as_nanos());
-        let over = on_tiers.seen(kind, listed, (seen.tier, took), alone);
+        let [took, response] = [seen.took, seen.response].map(|time| i128::from(time.as_nanos()));
+        let served = Served { tier: seen.tier, listed, took, response };
+        let over = on_tiers.seen(kind, served, alone);
         let crowded = on_tiers.is_crowded();
-        let Some(cost) = on_tiers.cost(kind, listed) else { return OnTier::Unknown };
+        if matches!(seen.piece.kind, Kind::Read | Kind::Cache) {
+            self.reuse.seen(seen.piece.stream, seen.offset, seen.tier);
+        }
+        let hits = self.reuse.hits_alone(seen.piece.stream);
+        let Some(cost) = on_tiers.cost(kind, listed, hits) else { return OnTier::Unknown };
         if over {
             self.usual[kind] += (cost * ONE / listed - self.usual[kind]) / 4;
             self.usual[kind] = self.usual[kind].clamp(FACTORS[0], FACTORS[1]);
@@ -265,6 +277,7 @@ impl CostModel for Learned {
         if let Some(on_tiers) = self.on_tiers.get_mut(stream.0 as usize) {
             *on_tiers = None;
         }
+        self.reuse.forget(stream);
     }
 
     fn costs(&self) -> Option<Costs> {
@@ -278,6 +291,7 @@ impl CostModel for Learned {
         self.anchored = true;
         self.streams.clear();
         self.on_tiers.clear();
+        self.reuse = Reuse::default();
         self.usual = [ONE; KINDS];
     }
 }
@@ -341,7 +355,6 @@ fn nanos(nanos: i128) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Kind;
 
     const MS: Duration = Duration::from_millis(1);
 
