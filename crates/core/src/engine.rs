@@ -574,12 +574,12 @@ impl Engine {
             request: head.request,
             stream: id,
             rank,
-            offset: head.offset,
             bytes: head.bytes,
             on_slack,
             estimate: head.estimate,
             modelled: head.modelled,
             shape: head.shape,
+            used: self.cost.sent(&head.shape, head.offset),
             paid,
             dispatched_at: self.now,
         });

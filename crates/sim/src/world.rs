@@ -134,7 +134,7 @@ struct World {
     /// When each stream's player missed.
     misses: Vec<Vec<Instant>>,
     done: Vec<Done>,
-    last_completion: Instant,
+    last_completions: [Instant; 3],
     metrics: Metrics,
     /// Requests completed.
     finished: u64,
@@ -201,7 +201,7 @@ impl World {
             flights: Vec::new(),
             misses: vec![Vec::new(); plan.streams.len()],
             done: Vec::new(),
-            last_completion: Instant::ZERO,
+            last_completions: [Instant::ZERO; 3],
             finished: 0,
             metrics: Metrics::new(plan.window, plan.streams.len()),
             checks: Checks::new(bounds, &contracts),
@@ -423,8 +423,8 @@ impl World {
                 self.device.submit(self.now, tag, op);
                 continue;
             }
-            let began = self.last_completion.max(flight.released);
-            self.last_completion = at;
+            let last = &mut self.last_completions[tier.map_or(0, |tier| 1 + tier as usize)];
+            let began = std::mem::replace(last, at).max(flight.released);
             let truth = at.since(began);
             let before = self.relieved(flight.stream);
             let over = self.engine.handle_completion_on(at, flight.piece, End::Done, tier);

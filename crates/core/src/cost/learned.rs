@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 
 use super::{
     Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, OnTier, PieceKind,
-    PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust,
+    PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust, Used,
 };
 use crate::request::{Kind, StreamId};
 use crate::time::Duration;
@@ -257,9 +257,7 @@ impl CostModel for Learned {
         let served = Served { tier: seen.tier, listed, took, response };
         let over = on_tiers.seen(kind, served, alone);
         let crowded = on_tiers.is_crowded();
-        if matches!(seen.piece.kind, Kind::Read | Kind::Cache) {
-            self.reuse.seen(seen.piece.stream, seen.offset, seen.tier);
-        }
+        self.reuse.seen(seen);
         let hits = self.reuse.hits_alone(seen.piece.stream);
         let Some(cost) = on_tiers.cost(kind, listed, hits) else { return OnTier::Unknown };
         if over {
@@ -268,6 +266,12 @@ impl CostModel for Learned {
             self.note(kind, cost);
         }
         if crowded { OnTier::Crowded } else { OnTier::Known }
+    }
+
+    /// Where tiers are told, reads.
+    fn sent(&mut self, piece: &PieceShape, offset: u64) -> Option<Used> {
+        let reads = piece.kind == Kind::Read && !self.on_tiers.is_empty();
+        reads.then(|| self.reuse.sent(piece.stream, offset)).flatten()
     }
 
     fn forget(&mut self, stream: StreamId) {

@@ -63,8 +63,8 @@ impl Engine {
         let before = core::mem::replace(&mut self.tiers.0[tier as usize], self.now);
         let took = self.now.since(before.max(piece.dispatched_at));
         let response = self.now.since(piece.dispatched_at);
-        let (shape, offset) = (piece.shape, piece.offset);
-        let seen = SeenOnTier { piece: shape, offset, tier, took, response, alone };
+        let (shape, used) = (piece.shape, piece.used);
+        let seen = SeenOnTier { piece: shape, used, tier, took, response, alone };
         let told = self.cost.seen_on_tier(&seen);
         let stream = self.streams[piece.stream.0 as usize].as_mut();
         let stream = stream.expect("streams outlive pieces");

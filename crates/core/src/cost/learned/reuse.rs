@@ -21,6 +21,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::ONE;
+use crate::cost::{SeenOnTier, Used};
 use crate::request::StreamId;
 use crate::tiers::Tier;
 
@@ -43,8 +44,8 @@ const AGAIN: u32 = 64;
 const WRONG: u32 = 4;
 
 pub(super) struct Reuse {
-    /// When each block was used last.
-    last: BTreeMap<(StreamId, u64), Last>,
+    /// When each block was used last: in pieces of all, and of its stream.
+    last: BTreeMap<(StreamId, u64), [u64; 2]>,
     /// Of 2^this blocks one is in the sample.
     rarely: u32,
     /// Pieces so far.
@@ -52,13 +53,6 @@ pub(super) struct Reuse {
     hits: Intervals,
     misses: Intervals,
     streams: Vec<Option<Own>>,
-}
-
-/// In pieces of all, and of its stream.
-#[derive(Clone, Copy)]
-struct Last {
-    of_all: u64,
-    own: u64,
 }
 
 #[derive(Clone)]
@@ -79,37 +73,49 @@ impl Default for Reuse {
 }
 
 impl Reuse {
-    /// A tier served a stream's piece that begins there.
-    pub(super) fn seen(&mut self, stream: StreamId, offset: u64, tier: Tier) {
+    /// A stream's piece goes out that begins there. Answers when its block was used before, if that
+    /// is in the sample.
+    pub(super) fn sent(&mut self, stream: StreamId, offset: u64) -> Option<Used> {
         let slot = stream.0 as usize;
         if slot >= self.streams.len() {
             self.streams.resize(slot + 1, None);
         }
         let own = self.streams[slot].get_or_insert_with(Own::new);
         (self.at, own.at) = (self.at + 1, own.at + 1);
-        let (now, key) = (Last { of_all: self.at, own: own.at }, (stream, offset / BLOCK));
-        if is_sampled(key.1, self.rarely) {
-            let before = self.last.insert(key, now);
-            own.intervals.add(before.map(|before| now.own - before.own));
-            if own.intervals.sum > OWN {
-                own.intervals.halve();
-            }
-            let of_all = before.map(|before| now.of_all - before.of_all);
-            let all = if tier == Tier::Fast { &mut self.hits } else { &mut self.misses };
-            all.add(of_all);
-            if self.hits.sum + self.misses.sum > ALL {
-                self.hits.halve();
-                self.misses.halve();
-            }
-            if let Some(until) = own.until.checked_sub(1) {
-                own.until = until;
-            } else {
-                own.until = AGAIN;
-                let hits = self.work_out(slot);
-                self.streams[slot].as_mut().expect("it is there").hits = hits;
-            }
-        }
+        let (now, block) = ([self.at, own.at], offset / BLOCK);
+        let used = is_sampled(block, self.rarely).then(|| {
+            let before = self.last.insert((stream, block), now);
+            let since = |of: usize| before.map(|before| now[of] - before[of]);
+            Used { of_all: since(0), own: since(1) }
+        });
         self.bound();
+        used
+    }
+
+    /// A tier served a piece.
+    pub(super) fn seen(&mut self, seen: &SeenOnTier) {
+        let slot = seen.piece.stream.0 as usize;
+        let (Some(used), Some(Some(own))) = (seen.used, self.streams.get_mut(slot)) else { return };
+        own.intervals.add(used.own);
+        if own.intervals.sum > OWN {
+            own.intervals.halve();
+        }
+        let fast = seen.tier == Tier::Fast;
+        let all = if fast { &mut self.hits } else { &mut self.misses };
+        all.add(used.of_all);
+        if self.hits.sum + self.misses.sum > ALL {
+            self.hits.halve();
+            self.misses.halve();
+        }
+        if let Some(until) = own.until.checked_sub(1) {
+            own.until = until;
+            return;
+        }
+        own.until = AGAIN;
+        let hits = self.work_out(slot);
+        if let Some(own) = &mut self.streams[slot] {
+            own.hits = hits;
+        }
     }
 
     /// The part of a stream's pieces that would hit if it were alone, of [`ONE`].
@@ -151,7 +157,7 @@ impl Reuse {
             self.last.retain(|(_, block), _| is_sampled(*block, rarely));
         } else if self.at.is_multiple_of(FAR) {
             let (now, far) = (self.at, FAR << self.rarely.min(16));
-            self.last.retain(|_, last| now - last.of_all < far);
+            self.last.retain(|_, [of_all, _]| now - *of_all < far);
             if self.last.len() < BLOCKS / 4 {
                 self.rarely = self.rarely.saturating_sub(1);
             }
@@ -258,6 +264,18 @@ fn width(bucket: usize) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::PieceShape;
+    use crate::request::Kind;
+    use crate::time::Duration;
+
+    /// A stream's piece is served at once.
+    fn see(reuse: &mut Reuse, stream: u32, block: u64, tier: Tier) {
+        let (stream, kind) = (StreamId(stream), Kind::Read);
+        let piece = PieceShape { stream, kind, bytes: BLOCK, distance_sectors: None };
+        let [took, response] = [Duration::from_millis(1); 2];
+        let used = reuse.sent(stream, block * BLOCK);
+        reuse.seen(&SeenOnTier { piece, used, tier, took, response, alone: None });
+    }
 
     /// Pieces of two streams, uniform over so many blocks each, on a cache that drops what was used
     /// longest ago: what each would hit alone, and hit.
@@ -280,7 +298,7 @@ mod tests {
                 used.remove(&oldest);
             }
             let tier = if before.is_some() { Tier::Fast } else { Tier::Slow };
-            reuse.seen(StreamId(u32::try_from(stream).unwrap()), block * BLOCK, tier);
+            see(&mut reuse, u32::try_from(stream).unwrap(), block, tier);
             hit[stream][usize::from(before.is_some())] += 1;
         }
         [0, 1].map(|stream: u32| {
@@ -318,8 +336,8 @@ mod tests {
         let mut reuse = Reuse::default();
         for at in 0..200_000_u64 {
             let tier = if at % 3 == 0 { Tier::Slow } else { Tier::Fast };
-            reuse.seen(StreamId(0), at * at % 1009 * BLOCK, tier);
-            reuse.seen(StreamId(1), at * BLOCK, tier);
+            see(&mut reuse, 0, at * at % 1009, tier);
+            see(&mut reuse, 1, at, tier);
         }
         assert_eq!([0, 1].map(|stream| reuse.hits_alone(StreamId(stream))), [None, None]);
         assert!(reuse.last.len() <= BLOCKS);
