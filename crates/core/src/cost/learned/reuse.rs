@@ -35,11 +35,13 @@ const FAR: u64 = 1 << 22;
 const BUCKETS: usize = 128;
 /// What is kept of a stream, and of all: half is forgotten when it is more.
 const OWN: u32 = 2048;
-const ALL: u32 = 1 << 16;
-/// So many say something.
-const ENOUGH: u32 = 256;
+const ALL: u32 = 8192;
+/// So many hits and misses, or of a stream, say something.
+const ENOUGH: u32 = 64;
 /// What would hit alone is worked out anew after so many.
 const AGAIN: u32 = 64;
+/// So often it stands while no span divides hits from misses: the span has moved, perhaps.
+const STANDS: u32 = 32;
 /// A span divides hits from misses if it is wrong in one of so many of either.
 const WRONG: u32 = 4;
 
@@ -63,6 +65,8 @@ struct Own {
     /// out anew.
     hits: Option<i128>,
     until: u32,
+    /// How often that could not be done since.
+    stands: u32,
 }
 
 impl Default for Reuse {
@@ -114,7 +118,10 @@ impl Reuse {
         own.until = AGAIN;
         let hits = self.work_out(slot);
         if let Some(own) = &mut self.streams[slot] {
-            own.hits = hits;
+            own.stands = if hits.is_some() { 0 } else { own.stands.saturating_add(1) };
+            if own.stands == 0 || own.stands > STANDS {
+                own.hits = hits;
+            }
         }
     }
 
@@ -167,7 +174,7 @@ impl Reuse {
 
 impl Own {
     fn new() -> Self {
-        Self { at: 0, intervals: Intervals::default(), hits: None, until: AGAIN }
+        Self { at: 0, intervals: Intervals::default(), hits: None, until: AGAIN, stands: 0 }
     }
 }
 

@@ -22,7 +22,7 @@ const VARIATION: i128 = 16;
 const PIECES: i64 = 4;
 
 /// By so much virtual time service may swing of who mixes on tiers.
-const RUN: Duration = Duration::from_millis(200);
+const RUN: Duration = Duration::from_millis(20);
 
 /// A learned price is good for so long at first, and at most.
 const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
