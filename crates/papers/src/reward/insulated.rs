@@ -78,14 +78,12 @@ impl Array {
 fn measure(array: &Array, seed: u64) -> Sample {
     let all: Vec<usize> = (0..TENANTS.len()).collect();
     let shared = array.run(&all, "disktime", COUNTED[1], seed);
-    dbg(&shared, "shared");
     let counted = || shared.windows.iter().filter(|it| u64::from(it.index) >= COUNTED[0]);
     let charged: f64 = counted().map(|window| window.charged.as_secs_f64()).sum();
     let (mut checks, mut series) = (Vec::new(), Vec::new());
     for (stream, (name, _, percent)) in TENANTS.into_iter().enumerate() {
         let of = |what: &str| format!("{name}: {what}");
         let alone = array.run(&[stream], "fifo", ALONE[1], seed);
-        dbg(&alone, name);
         let share = f64::from(percent) / 100.0;
         let due = setup::iops(&alone, 0, ALONE[0], ALONE[1]) * share;
         let mine: Vec<_> = counted().filter(|it| it.stream.0 as usize == stream).collect();
@@ -113,16 +111,4 @@ fn measure(array: &Array, seed: u64) -> Sample {
     };
     let seconds = COUNTED[1] + TENANTS.len() as u64 * ALONE[1];
     Sample { seconds: seconds as f64, panels: vec![panel], checks }
-}
-
-pub(super) fn dbg(outcome: &Outcome, name: &str) {
-    let n = outcome.streams.len();
-    for v in &outcome.violations { eprintln!("{name} violation {v:?}"); }
-    for s in 0..n {
-        let e: Vec<_> = outcome.estimates.get(s).map(|e| e.iter().map(|e| (e.kind.name(), e.cost)).collect()).unwrap_or_default();
-        eprintln!("{name} stream {s}: est {e:?}");
-    }
-    for w in outcome.windows.iter().filter(|w| [3, 10, 30, 31, 50,51, 60, 100, 101, 200,201, 400, 500].contains(&w.index)) {
-        eprintln!("{name} w{} s{} req {} charged {:?} service {:?}", w.index, w.stream.0, w.requests, w.charged, w.service_mean);
-    }
 }

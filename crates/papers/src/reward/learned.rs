@@ -58,7 +58,6 @@ fn measure(seed: u64) -> Sample {
 
 fn measure_loop(seed: u64) -> Sample {
     let starts = Starts::ours("disktime, learned", COST_MODEL, seed);
-    for o in &starts.outcomes { super::insulated::dbg(o, "loop"); }
     let [apart, kept] = [
         Check::deviation(
             "ten minutes: A's share, warm for A less warm for B, points",

@@ -75,7 +75,11 @@ struct Asked {
 /// An operation on the ring.
 enum Under {
     /// On an extent; with the bytes that it changes.
-    Extent { name: Name, extent: u32, changes: Option<Range<u64>> },
+    Extent {
+        name: Name,
+        extent: u32,
+        changes: Option<Range<u64>>,
+    },
     /// Of a flush.
     Sync(Name),
     /// The errand's.

@@ -225,7 +225,8 @@ impl Sums {
             return;
         }
         for (tier, part) in [(Tier::Fast, hits), (Tier::Slow, ONE - hits)] {
-            let [listed, took] = [&mut self.listed, &mut self.took].map(|of| &mut of[tier as usize][kind]);
+            let [listed, took] =
+                [&mut self.listed, &mut self.took].map(|of| &mut of[tier as usize][kind]);
             let before = core::mem::replace(listed, reckoned * part / ONE);
             *took = *took * *listed / before;
         }

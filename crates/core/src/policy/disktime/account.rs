@@ -21,9 +21,6 @@ const VARIATION: i128 = 16;
 /// By so many pieces service may swing of who mixes: two ahead of its due among equals.
 const PIECES: i64 = 4;
 
-/// By so much virtual time service may swing of who mixes on tiers.
-const RUN: Duration = Duration::from_millis(20);
-
 /// A learned price is good for so long at first, and at most.
 const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
 /// Who is found to lose by mixing has turns for so long at first, and at most.
@@ -250,9 +247,8 @@ impl Account {
             return;
         }
         if self.mixes && self.priced_by_tier {
-            // Others go beside it: it has no returns, but pieces in runs are less in their way.
-            let run = i128::from(RUN.as_tokens()) * i128::from(self.share) / i128::from(PARTS);
-            self.swing = i64::try_from(run).unwrap_or(0);
+            // Others go beside it: it has no returns.
+            self.swing = 0;
             return;
         }
         let cost = i128::from(self.returns.cost());
