@@ -15,7 +15,7 @@
 //! A stream is told when its pieces take longer of a tier that has as many of them as then, twice as
 //! long and what chance may do: it is to have turns.
 //!
-//! Does not know: hits that fall because others have what the fast tier has room for.
+//! Does not know: what would hit alone ([`super::reuse`] does).
 
 use super::{KINDS, LONG, ONE};
 use crate::cost::PieceKind;
