@@ -288,20 +288,27 @@ fn restart_finds(directory: &Path, block: &[u8], data: &[u8]) {
     again.back_end = open_nothing();
 }
 
+/// As [`heat`], without an operation that moves one block.
+fn heat_two_blocks(rig: &mut Rig, extent: u64, times: u32) {
+    for _ in 0..times {
+        rig.read(1, (extent - 1) * MIB, 2 * BLOCK).unwrap();
+    }
+    rig.rest();
+}
+
 /// A write of the map fails, there and back: who writes to the extent waits until one has not, and
 /// everything is where it was written.
 #[test]
 fn an_entry_that_could_not_be_written_is_tried_again() {
     let mut rig = failing(3);
     rig.write(1, 2 * MIB, &[5; 8192]).unwrap();
-    heat(&mut rig, 3, 6);
+    heat_two_blocks(&mut rig, 3, 6);
     assert_eq!((on_fast(&rig), rig.moved), (vec![], 0));
     assert_eq!(rig.read(1, 2 * MIB, 8192).unwrap(), [5; 8192], "reads don't wait");
-    assert_eq!(on_fast(&rig), []);
     rig.write(1, 2 * MIB, &[6; 8192]).unwrap();
     assert_eq!(on_fast(&rig), [3], "the entry was written, then this was");
     assert_eq!(rig.read(1, 2 * MIB, 8192).unwrap(), [6; 8192]);
-    heat(&mut rig, 4, 6);
+    heat_two_blocks(&mut rig, 4, 6);
     assert_eq!((on_fast(&rig), rig.moved), (vec![3, 4], 1), "extents move again");
 }
 
@@ -313,12 +320,12 @@ fn an_entry_that_is_never_written_fails_writes_alone() {
     let directory = rig.directory.path().to_owned();
     rig.write(1, 2 * MIB, &[5; 8192]).unwrap();
     let before = entries(&directory);
-    heat(&mut rig, 3, 6);
+    heat_two_blocks(&mut rig, 3, 6);
     for _ in 0..2 {
         assert_eq!(rig.write(1, 2 * MIB, &[6; 8192]), Err(DeviceError(libc::EIO)));
         assert_eq!(rig.read(1, 2 * MIB, 8192).unwrap(), [5; 8192]);
     }
-    heat(&mut rig, 4, 8);
+    heat_two_blocks(&mut rig, 4, 8);
     assert_eq!((on_fast(&rig), rig.moved), (vec![], 0), "nothing moves");
     rig.write(1, 3 * MIB, &[7; 8192]).unwrap();
     assert_eq!(rig.read(1, 3 * MIB, 8192).unwrap(), [7; 8192]);
