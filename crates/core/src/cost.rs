@@ -66,6 +66,11 @@ pub trait CostModel: Send {
     fn moved(&mut self, _piece: &PieceShape) -> Option<Moved> {
         None
     }
+    /// A piece goes out that begins at that byte of the device. Answers what it wants to be told when
+    /// the piece comes back.
+    fn sent(&mut self, _piece: &PieceShape, _offset: u64) -> Option<Used> {
+        None
+    }
     /// The stream is gone; its id may come back for another.
     fn forget(&mut self, _stream: StreamId) {}
     /// The device's price list has been measured, or measured again.
@@ -106,13 +111,26 @@ pub struct SeenAlone {
 pub struct SeenOnTier {
     /// What it was.
     pub piece: PieceShape,
+    /// What [`CostModel::sent`] answered.
+    pub used: Option<Used>,
     /// Who served it.
     pub tier: Tier,
     /// The time since that tier's previous completion, or since this piece's release: exact where a
     /// tier serves in order.
     pub took: Duration,
+    /// From its release to its end.
+    pub response: Duration,
     /// The same piece, if its stream had the device to itself.
     pub alone: Option<SeenAlone>,
+}
+
+/// That a piece's block was asked for before, and how many pieces ago.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// Of all streams; `None` if it was not.
+    pub of_all: Option<u64>,
+    /// Of its own.
+    pub own: Option<u64>,
 }
 
 /// What is known of a stream on a device that tells which tier served a piece.

@@ -587,6 +587,7 @@ impl Engine {
             estimate: head.estimate,
             modelled: head.modelled,
             shape: head.shape,
+            used: self.cost.sent(&head.shape, head.offset),
             paid,
             dispatched_at: self.now,
         });

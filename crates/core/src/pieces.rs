@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::cost::PieceShape;
+use crate::cost::{PieceShape, Used};
 use crate::engine::Direction;
 use crate::rank::Rank;
 use crate::request::{PieceId, RequestId, StreamId};
@@ -21,6 +21,7 @@ pub(crate) struct Piece {
     pub(crate) estimate: Duration,
     pub(crate) modelled: Duration,
     pub(crate) shape: PieceShape,
+    pub(crate) used: Option<Used>,
     /// It took tokens of best effort.
     pub(crate) paid: Option<Direction>,
     pub(crate) dispatched_at: Instant,

@@ -161,12 +161,13 @@ fn reward_learned_misses_nothing_but_the_worst_of_four_by_little() {
     }
 }
 
-/// `reward_insulated_disk` is known to fail: for those who hit, by the turns of who always hits.
+/// `reward_insulated_disk` is known to fail: for two of three whose pieces mix on the disk.
 #[test]
-fn reward_insulated_disk_misses_nothing_but_insulation_of_those_who_hit() {
+fn reward_insulated_disk_misses_nothing_but_insulation_on_the_disk() {
     for check in report("reward-insulated-disk", 1).checks.iter().filter(|check| !check.pass()) {
-        let hits = !check.name.starts_with("hits 0.1") && check.name.contains("insulation");
-        assert!(hits && check.measured > 0.65, "{check:?}");
+        let on_disk = ["hits 0.9: insulation", "hits 0.5: insulation"];
+        let on_disk = on_disk.iter().any(|name| check.name.starts_with(name));
+        assert!(on_disk && check.measured > 0.84, "{check:?}");
     }
 }
 

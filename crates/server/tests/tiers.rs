@@ -12,7 +12,7 @@ use std::time::Duration;
 use disktime_core::Kind;
 use disktime_model::Op;
 use disktime_model::tiered::Tier;
-use disktime_server::backend::faulty::{Fault, Faulty};
+use disktime_server::backend::faulty::{Fault, Faulty, OwnFault};
 use disktime_server::backend::{BackEnd, DeviceError, TwoTiers};
 use rig::{BLOCK, Random, Rig, got, size};
 use tempfile::TempDir;
@@ -260,6 +260,81 @@ fn an_errand_that_fails_leaves_all_as_it_was() {
         heat(&mut rig, extent, 5);
     }
     assert_eq!(on_fast(&rig), [1, 2, 4], "its slot was given back");
+}
+
+/// A rig whose first so many writes of the map are said to fail: all that moves a block.
+fn failing(times: u32) -> Rig {
+    let fault = OwnFault { bytes: 4096, times, error: DeviceError(libc::EIO) };
+    Rig::new(|directory| {
+        create(directory);
+        (Box::new(Faulty::new(open(directory), Vec::new()).with_own(fault)), None)
+    })
+}
+
+/// The block of the map that has the first slots' entries.
+fn entries(directory: &Path) -> Vec<u8> {
+    let mut block = vec![0; size(BLOCK)];
+    let [fast, _] = paths(directory);
+    File::open(fast).unwrap().read_exact_at(&mut block, BLOCK).unwrap();
+    block
+}
+
+/// A restart finds these bytes, with this block in the map.
+fn restart_finds(directory: &Path, block: &[u8], data: &[u8]) {
+    let [fast, _] = paths(directory);
+    File::options().write(true).open(fast).unwrap().write_all_at(block, BLOCK).unwrap();
+    let mut again = Rig::new(|_| (open(directory), None));
+    assert_eq!(again.read(1, 2 * MIB, data.len() as u64).unwrap(), data);
+    again.back_end = open_nothing();
+}
+
+/// As [`heat`], without an operation that moves one block.
+fn heat_two_blocks(rig: &mut Rig, extent: u64, times: u32) {
+    for _ in 0..times {
+        rig.read(1, (extent - 1) * MIB, 2 * BLOCK).unwrap();
+    }
+    rig.rest();
+}
+
+/// A write of the map fails, there and back: who writes to the extent waits until one has not, and
+/// everything is where it was written.
+#[test]
+fn an_entry_that_could_not_be_written_is_tried_again() {
+    let mut rig = failing(3);
+    rig.write(1, 2 * MIB, &[5; 8192]).unwrap();
+    heat_two_blocks(&mut rig, 3, 6);
+    assert_eq!((on_fast(&rig), rig.moved), (vec![], 0));
+    assert_eq!(rig.read(1, 2 * MIB, 8192).unwrap(), [5; 8192], "reads don't wait");
+    rig.write(1, 2 * MIB, &[6; 8192]).unwrap();
+    assert_eq!(on_fast(&rig), [3], "the entry was written, then this was");
+    assert_eq!(rig.read(1, 2 * MIB, 8192).unwrap(), [6; 8192]);
+    heat_two_blocks(&mut rig, 4, 6);
+    assert_eq!((on_fast(&rig), rig.moved), (vec![3, 4], 1), "extents move again");
+}
+
+/// Each of many writes of the map fails: who writes is told, who reads is served, the others go on,
+/// and a restart finds all, whether or not the entry has reached the device.
+#[test]
+fn an_entry_that_is_never_written_fails_writes_alone() {
+    let mut rig = failing(u32::MAX);
+    let directory = rig.directory.path().to_owned();
+    rig.write(1, 2 * MIB, &[5; 8192]).unwrap();
+    let before = entries(&directory);
+    heat_two_blocks(&mut rig, 3, 6);
+    for _ in 0..2 {
+        assert_eq!(rig.write(1, 2 * MIB, &[6; 8192]), Err(DeviceError(libc::EIO)));
+        assert_eq!(rig.read(1, 2 * MIB, 8192).unwrap(), [5; 8192]);
+    }
+    heat_two_blocks(&mut rig, 4, 8);
+    assert_eq!((on_fast(&rig), rig.moved), (vec![], 0), "nothing moves");
+    rig.write(1, 3 * MIB, &[7; 8192]).unwrap();
+    assert_eq!(rig.read(1, 3 * MIB, 8192).unwrap(), [7; 8192]);
+    let after = entries(&directory);
+    assert_ne!(before, after);
+    rig.back_end = open_nothing();
+    for block in [before, after] {
+        restart_finds(&directory, &block, &[5; 8192]);
+    }
 }
 
 /// The slow tier loses its end behind our back: what is there can't be read, nor moved.

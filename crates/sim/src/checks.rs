@@ -48,6 +48,8 @@ struct Seen {
     completed: u64,
     /// True device time it got, and what of others' time its writes took.
     service_ns: i64,
+    /// The same, where tiers work side by side, of the tiers.
+    of_tiers_ns: i64,
     /// The latter, as counted so far.
     afterwards_ns: i64,
     /// Lowest of (owed - service) since it is backlogged, in ns.
@@ -94,6 +96,7 @@ impl Checks {
             dispatched: 0,
             completed: 0,
             service_ns: 0,
+            of_tiers_ns: 0,
             afterwards_ns: 0,
             lowest_owed: None,
             worst_lag_ns: 0,
@@ -139,7 +142,7 @@ impl Checks {
 
     /// A piece came back.
     pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, back: Back) {
-        let Back { service, relieved, bytes, over } = back;
+        let Back { service, of_tier, relieved, bytes, over } = back;
         let began = now - service;
         self.dearest_ns = self.dearest_ns.max(service.as_tokens());
         self.busy_ns += service.as_nanos();
@@ -151,7 +154,8 @@ impl Checks {
         seen.measure_lag(began);
         let over = seen.over_ns(began);
         seen.lowest_over = seen.lowest_over.min(over);
-        seen.served(now, service.as_tokens() - relieved.as_tokens());
+        let [service, of_tier] = [service, of_tier].map(|it| it.as_tokens() - relieved.as_tokens());
+        seen.served(now, service, of_tier);
     }
 
     /// Others' pieces have gone into a stream's writes for so long by now, at its charge.
@@ -163,7 +167,7 @@ impl Checks {
             seen.measure_lag(now);
             let over = seen.over_ns(now);
             seen.lowest_over = seen.lowest_over.min(over);
-            seen.served(now, more);
+            seen.served(now, more, more);
         }
     }
 
@@ -345,6 +349,8 @@ impl Ahead {
 pub(crate) struct Back {
     /// How long the device worked on it.
     pub(crate) service: Duration,
+    /// And the tier that served it, if the device tells.
+    pub(crate) of_tier: Duration,
     /// The part of this that went into others' writes, and was charged to them.
     pub(crate) relieved: Duration,
     pub(crate) bytes: u64,
@@ -353,11 +359,12 @@ pub(crate) struct Back {
 }
 
 impl Seen {
-    fn served(&mut self, now: Instant, nanos: i64) {
-        self.service_ns += nanos;
+    fn served(&mut self, now: Instant, service: i64, of_tier: i64) {
+        self.service_ns += service;
+        self.of_tiers_ns += of_tier;
         self.worst_over_ns = self.worst_over_ns.max(self.over_ns(now) - self.lowest_over);
         if let Some(lowest) = &mut self.lowest_owed {
-            let owed = owed_ns(self.contract, now) - self.service_ns;
+            let owed = owed_ns(self.contract, now) - self.of_tiers_ns;
             *lowest = (*lowest).min(owed);
         }
     }
@@ -385,7 +392,7 @@ impl Seen {
     }
 
     fn owed_ns(&self, now: Instant) -> i64 {
-        owed_ns(self.contract, now) - self.service_ns
+        owed_ns(self.contract, now) - self.of_tiers_ns
     }
 
     fn over_ns(&self, now: Instant) -> i64 {
@@ -461,7 +468,7 @@ mod tests {
             checks.arrived(at(start), STREAM, BYTES);
             checks.dispatched(at(start), STREAM, BYTES, true);
             let relieved = Duration::ZERO;
-            let back = Back { service, relieved, bytes: BYTES, over: true };
+            let back = Back { service, of_tier: service, relieved, bytes: BYTES, over: true };
             checks.completed(at(start) + service, STREAM, back);
             counters.arrived += 1;
             counters.completed += 1;
@@ -550,7 +557,7 @@ mod tests {
             let now = at(5_000 + 30 * turn);
             checks.dispatched(now, STREAM, BYTES, true);
             let (service, relieved) = (Duration::from_millis(3), Duration::ZERO);
-            let back = Back { service, relieved, bytes: BYTES, over: true };
+            let back = Back { service, of_tier: service, relieved, bytes: BYTES, over: true };
             checks.completed(now + Duration::from_millis(3), STREAM, back);
         }
         checks.seen[0].end(at(6_000));

@@ -135,6 +135,8 @@ struct World {
     misses: Vec<Vec<Instant>>,
     done: Vec<Done>,
     last_completion: Instant,
+    /// Of each tier.
+    on_tiers: [Instant; 2],
     metrics: Metrics,
     /// Requests completed.
     finished: u64,
@@ -202,6 +204,7 @@ impl World {
             misses: vec![Vec::new(); plan.streams.len()],
             done: Vec::new(),
             last_completion: Instant::ZERO,
+            on_tiers: [Instant::ZERO; 2],
             finished: 0,
             metrics: Metrics::new(plan.window, plan.streams.len()),
             checks: Checks::new(bounds, &contracts),
@@ -423,15 +426,16 @@ impl World {
                 self.device.submit(self.now, tag, op);
                 continue;
             }
-            let began = self.last_completion.max(flight.released);
-            self.last_completion = at;
-            let truth = at.since(began);
+            let since =
+                |last: &mut Instant| at.since(std::mem::replace(last, at).max(flight.released));
+            let service = since(&mut self.last_completion);
+            let of_tier = tier.map_or(service, |tier| since(&mut self.on_tiers[tier as usize]));
             let before = self.relieved(flight.stream);
             let over = self.engine.handle_completion_on(at, flight.piece, End::Done, tier);
             let relieved = self.relieved(flight.stream);
             let relieved = Duration::from_nanos(relieved.as_nanos() - before.as_nanos());
             let (bytes, is_over) = (flight.bytes, over.is_some());
-            let back = Back { service: truth, relieved, bytes, over: is_over };
+            let back = Back { service, of_tier, relieved, bytes, over: is_over };
             self.checks.completed(at, flight.stream, back);
             if relieved > Duration::ZERO {
                 for stream in self.engine.streams() {
@@ -439,7 +443,7 @@ impl World {
                 }
             }
             if let Some(completion) = over {
-                self.finish(at, completion, &flight, truth);
+                self.finish(at, completion, &flight, service);
             }
         }
         self.done = done;

@@ -18,16 +18,18 @@ use alloc::vec::Vec;
 
 use super::{
     Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, OnTier, PieceKind,
-    PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust,
+    PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust, Used,
 };
-use crate::request::StreamId;
+use crate::request::{Kind, StreamId};
 use crate::time::Duration;
 
 mod fit;
+mod reuse;
 mod tiers;
 
 use fit::Fit;
-use tiers::OnTiers;
+use reuse::Reuse;
+use tiers::{OnTiers, Served};
 
 pub(super) const ENTRY: CostEntry = CostEntry {
     name: "learned",
@@ -86,6 +88,8 @@ struct Learned {
     streams: Vec<Option<Known>>,
     /// What streams' pieces took of each tier, on a device that tells.
     on_tiers: Vec<Option<OnTiers>>,
+    /// What would hit there if each were alone.
+    reuse: Reuse,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
     /// Of each kind, what a piece was taken to cost: a mean over the last ones, whosever.
@@ -118,7 +122,8 @@ impl Learned {
         let anchored = parameters.anchor.as_ref().map_or([false; KINDS], measured);
         let (streams, on_tiers) = (Vec::new(), Vec::new());
         let (usual, mean) = ([ONE; KINDS], [0; KINDS]);
-        Self { list, anchored, streams, on_tiers, usual, mean, spans: 0 }
+        let reuse = Reuse::default();
+        Self { list, anchored, streams, on_tiers, reuse, usual, mean, spans: 0 }
     }
 
     /// By the list, in ns; rounded down.
@@ -141,7 +146,9 @@ impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let kind = kind(piece);
         let listed = self.listed(piece, kind);
-        let by_tier = self.on_tiers(piece.stream).and_then(|tiers| tiers.cost(kind, listed));
+        let hits = self.reuse.hits_alone(piece.stream);
+        let tiers = self.on_tiers(piece.stream);
+        let by_tier = tiers.and_then(|tiers| tiers.cost(kind, listed, hits));
         let factors = self.known(piece.stream).map_or(&self.usual, |known| &known.fit.factors);
         let cost = by_tier.unwrap_or(listed * factors[kind] / ONE);
         let mean = &mut self.mean[kind];
@@ -239,16 +246,25 @@ impl CostModel for Learned {
         }
         let on_tiers = self.on_tiers[slot].get_or_insert_default();
         let alone = seen.alone.map(|alone| alone.has_settled());
-        let took = i128::from(seen.took.as_nanos());
-        let over = on_tiers.seen(kind, listed, (seen.tier, took), alone);
+        let [took, response] = [seen.took, seen.response].map(|time| i128::from(time.as_nanos()));
+        let served = Served { tier: seen.tier, listed, took, response };
+        let over = on_tiers.seen(kind, served, alone);
         let crowded = on_tiers.is_crowded();
-        let Some(cost) = on_tiers.cost(kind, listed) else { return OnTier::Unknown };
+        self.reuse.seen(seen);
+        let hits = self.reuse.hits_alone(seen.piece.stream);
+        let Some(cost) = on_tiers.cost(kind, listed, hits) else { return OnTier::Unknown };
         if over {
             self.usual[kind] += (cost * ONE / listed - self.usual[kind]) / 4;
             self.usual[kind] = self.usual[kind].clamp(FACTORS[0], FACTORS[1]);
             self.spans = self.spans.saturating_add(1);
         }
         if crowded { OnTier::Crowded } else { OnTier::Known }
+    }
+
+    /// Where tiers are told, reads.
+    fn sent(&mut self, piece: &PieceShape, offset: u64) -> Option<Used> {
+        let reads = piece.kind == Kind::Read && !self.on_tiers.is_empty();
+        reads.then(|| self.reuse.sent(piece.stream, offset)).flatten()
     }
 
     fn forget(&mut self, stream: StreamId) {
@@ -258,6 +274,7 @@ impl CostModel for Learned {
         if let Some(on_tiers) = self.on_tiers.get_mut(stream.0 as usize) {
             *on_tiers = None;
         }
+        self.reuse.forget(stream);
     }
 
     fn costs(&self) -> Option<Costs> {
@@ -271,6 +288,7 @@ impl CostModel for Learned {
         self.anchored = measured(list);
         self.streams.clear();
         self.on_tiers.clear();
+        self.reuse = Reuse::default();
         self.usual = [ONE; KINDS];
     }
 }
@@ -335,7 +353,6 @@ fn nanos(nanos: i128) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Kind;
 
     const MS: Duration = Duration::from_millis(1);
 

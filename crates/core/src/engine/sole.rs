@@ -67,7 +67,10 @@ impl Engine {
     fn learn_on(&mut self, piece: &Piece, tier: Tier, alone: Option<SeenAlone>) {
         let before = core::mem::replace(&mut self.tiers.0[tier as usize], self.now);
         let took = self.now.since(before.max(piece.dispatched_at));
-        let told = self.cost.seen_on_tier(&SeenOnTier { piece: piece.shape, tier, took, alone });
+        let response = self.now.since(piece.dispatched_at);
+        let (shape, used) = (piece.shape, piece.used);
+        let seen = SeenOnTier { piece: shape, used, tier, took, response, alone };
+        let told = self.cost.seen_on_tier(&seen);
         let stream = self.streams[piece.stream.0 as usize].as_mut();
         let stream = stream.expect("streams outlive pieces");
         if told != OnTier::Unknown {

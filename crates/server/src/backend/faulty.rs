@@ -33,18 +33,38 @@ impl Fault {
     }
 }
 
+/// Operations that the back end [hears](BackEnd::heard) of and that are said to have failed: they were
+/// carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnFault {
+    /// Those that moved so many bytes,
+    pub bytes: i32,
+    /// the first so many of them,
+    pub times: u32,
+    /// fail with this error.
+    pub error: DeviceError,
+}
+
 /// Another back end, with faults.
 pub struct Faulty {
     inner: Box<dyn BackEnd>,
     /// With the jobs of each so far.
     faults: Vec<(Fault, u32)>,
+    own: Option<OwnFault>,
 }
 
 impl Faulty {
     /// Wraps a back end.
     #[must_use]
     pub fn new(inner: Box<dyn BackEnd>, faults: Vec<Fault>) -> Self {
-        Self { inner, faults: faults.into_iter().map(|fault| (fault, 0)).collect() }
+        let faults = faults.into_iter().map(|fault| (fault, 0)).collect();
+        Self { inner, faults, own: None }
+    }
+
+    /// And with a fault of its own operations.
+    #[must_use]
+    pub fn with_own(self, fault: OwnFault) -> Self {
+        Self { own: Some(fault), ..self }
     }
 }
 
@@ -79,8 +99,13 @@ impl BackEnd for Faulty {
         self.inner.finished(id, step, job, done, io)
     }
 
-    fn heard(&mut self, what: u32, done: (Keep, i32), io: &mut Io<'_>) {
-        self.inner.heard(what, done, io);
+    fn heard(&mut self, what: u32, (keep, mut result): (Keep, i32), io: &mut Io<'_>) {
+        let hit = |fault: &&mut OwnFault| fault.times > 0 && fault.bytes == result;
+        if let Some(fault) = self.own.as_mut().filter(hit) {
+            fault.times -= 1;
+            result = -fault.error.0;
+        }
+        self.inner.heard(what, (keep, result), io);
     }
 
     fn unblocked(&mut self) -> Option<u32> {

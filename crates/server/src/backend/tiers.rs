@@ -10,6 +10,9 @@
 //! what is left is copied, the copy is made durable, then the map's entry, durably, and from then on
 //! data are read and written at the new place. Whatever happens before that, the old place has all.
 //!
+//! A write of the map that failed may have reached the device or not: until one has not failed, a
+//! restart may find the extent here or there ([`Unsure`]).
+//!
 //! Does not know: when errands' pieces come, or how long tiers take.
 
 use std::collections::VecDeque;
@@ -17,6 +20,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use disktime_core::Kind;
 use disktime_model::Op;
@@ -47,6 +51,10 @@ const HOT: u32 = 4;
 /// Slots that are looked at for the coldest at once.
 const LOOK: u32 = 64;
 const EIO: i32 = -libc::EIO;
+/// Half of the first pause after a write of the map that failed, and the longest.
+const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
+/// After so many failures, about a second, writes wait no longer.
+const TRIES: u32 = 7;
 
 /// What is asked of an extent.
 enum Task {
@@ -67,11 +75,37 @@ struct Asked {
 /// An operation on the ring.
 enum Under {
     /// On an extent; with the bytes that it changes.
-    Extent { name: Name, extent: u32, changes: Option<Range<u64>> },
+    Extent {
+        name: Name,
+        extent: u32,
+        changes: Option<Range<u64>>,
+    },
     /// Of a flush.
     Sync(Name),
     /// The errand's.
     Errand,
+    /// Of an entry that is tried again: the pause before, and the write.
+    Pause,
+    Again,
+}
+
+/// An extent whose entry may or may not be in the map. Both places have the same until it is written
+/// to, so reads go on, at the old one; writes wait, and fail once it was tried often.
+#[derive(Clone, Copy)]
+struct Unsure {
+    extent: u32,
+    slot: u32,
+    /// What the slot is to have.
+    moved: Option<u32>,
+    /// Writes of the entry that failed.
+    tries: u32,
+}
+
+impl Unsure {
+    /// The pause after the first failure doubles with each, up to the longest.
+    fn pause(self) -> Duration {
+        AGAIN[0].saturating_mul(1 << self.tries.min(16)).min(AGAIN[1])
+    }
 }
 
 /// Two tiers.
@@ -93,9 +127,8 @@ pub struct Tiers {
     /// What waits until its extent has moved.
     held: VecDeque<Asked>,
     answers: VecDeque<(Name, i32)>,
-    /// An extent whose entry may or may not be in the map: until that is read again, nobody can
-    /// say where its data are.
-    unsure: Option<u32>,
+    /// While there is one nothing moves.
+    unsure: Option<Unsure>,
 }
 
 fn extent_of(offset: u64) -> u32 {
@@ -138,8 +171,13 @@ impl Tiers {
     /// Does what a job asks, or has it wait while its extent moves.
     fn ask(&mut self, asked: Asked, io: &mut Io<'_>) {
         let extent = extent_of(asked.offset);
-        if self.unsure == Some(extent) {
-            self.answers.push_back((asked.name, EIO));
+        let writes = !matches!(asked.task, Task::Read(_));
+        if let Some(unsure) = self.unsure.filter(|unsure| unsure.extent == extent && writes) {
+            if unsure.tries < TRIES {
+                self.held.push_back(asked);
+            } else {
+                self.answers.push_back((asked.name, EIO));
+            }
         } else if self.errand.as_ref().is_some_and(|errand| errand.holds(extent)) {
             self.held.push_back(asked);
         } else {
@@ -309,34 +347,76 @@ impl Tiers {
     fn note(&mut self, io: &mut Io<'_>) {
         let Some(errand) = &mut self.errand else { return };
         errand.phase = Phase::Noting;
-        let (offset, block) = self.map.block(errand.slot, errand.moved());
+        let (slot, moved) = (errand.slot, errand.moved());
+        self.write_entry((slot, moved), Under::Errand, io);
+    }
+
+    fn write_entry(&mut self, (slot, moved): (u32, Option<u32>), under: Under, io: &mut Io<'_>) {
+        let (offset, block) = self.map.block(slot, moved);
         let buffer = io.pool.take(ALIGN);
         buffer.put(0, &block);
         let fd = self.fast.as_raw_fd();
-        let token = self.token(Under::Errand);
+        let token = self.token(under);
         io.ring.write(token, Transfer { fd, offset, buffer, range: 0..ALIGN }, true);
     }
 
     /// The map's entry is durable, or may be.
     fn noted(&mut self, result: i32, io: &mut Io<'_>) {
         let Some(errand) = &self.errand else { return };
-        if usize::try_from(result) != Ok(ALIGN) {
-            let (extent, result) = (errand.extent, if result < 0 { result } else { EIO });
-            tracing::error!(
-                extent,
-                error = %std::io::Error::from_raw_os_error(-result),
-                "the map of the tiers can't be written: nothing is moved any more, and this extent \
-                 can't be read or written until a restart"
-            );
-            self.unsure = Some(extent);
-            return self.end(result, io);
+        let (extent, slot, moved) = (errand.extent, errand.slot, errand.moved());
+        if is_written(result) {
+            self.enter(slot, moved);
+            return self.end(0, io);
         }
-        let (slot, moved) = (errand.slot, errand.moved());
+        let error = if result < 0 { result } else { EIO };
+        tracing::error!(
+            extent,
+            error = %std::io::Error::from_raw_os_error(-error),
+            "the map of the tiers can't be written: it is tried again; until then nothing is moved, \
+             and writes to this extent wait, after a second fail"
+        );
+        self.unsure = Some(Unsure { extent, slot, moved, tries: 0 });
+        self.unsettled(io);
+        self.end(error, io);
+    }
+
+    fn enter(&mut self, slot: u32, moved: Option<u32>) {
         self.map.put(slot, moved);
         if moved.is_none() {
             self.map.give_back(slot);
         }
-        self.end(0, io);
+    }
+
+    /// A write of the entry has failed: it is tried again after a pause.
+    fn unsettled(&mut self, io: &mut Io<'_>) {
+        let Some(unsure) = &mut self.unsure else { return };
+        unsure.tries = unsure.tries.saturating_add(1);
+        let (pause, gives_up) = (unsure.pause(), unsure.tries == TRIES);
+        let token = self.token(Under::Pause);
+        io.ring.timer(token, pause);
+        if gives_up {
+            self.ask_held(io);
+        }
+    }
+
+    fn try_again(&mut self, io: &mut Io<'_>) {
+        if let Some(Unsure { slot, moved, .. }) = self.unsure {
+            self.write_entry((slot, moved), Under::Again, io);
+        }
+    }
+
+    /// The entry was tried again.
+    fn tried(&mut self, keep: Keep, result: i32, io: &mut Io<'_>) {
+        if let Keep::Buffer(buffer) = keep {
+            io.pool.give_back(buffer);
+        }
+        if !is_written(result) {
+            return self.unsettled(io);
+        }
+        let Some(Unsure { extent, slot, moved, .. }) = self.unsure.take() else { return };
+        tracing::info!(extent, "the map of the tiers is written");
+        self.enter(slot, moved);
+        self.ask_held(io);
     }
 
     /// The errand is not done, and nothing has changed but what nobody reads.
@@ -353,6 +433,10 @@ impl Tiers {
     fn end(&mut self, result: i32, io: &mut Io<'_>) {
         self.piece_done(result);
         self.errand = None;
+        self.ask_held(io);
+    }
+
+    fn ask_held(&mut self, io: &mut Io<'_>) {
         for asked in std::mem::take(&mut self.held) {
             self.ask(asked, io);
         }
@@ -420,6 +504,8 @@ impl Medium for Tiers {
             }
             Under::Sync(name) => self.answers.push_back((name, result)),
             Under::Errand => self.stepped(keep, result, io),
+            Under::Pause => self.try_again(io),
+            Under::Again => self.tried(keep, result, io),
         }
     }
 
@@ -479,6 +565,10 @@ impl Medium for Tiers {
 /// Where a byte of the extent in a slot is, from the first slot on.
 fn on_fast(slot: u32, offset: u64) -> u64 {
     u64::from(slot) * EXTENT + offset % EXTENT
+}
+
+fn is_written(result: i32) -> bool {
+    usize::try_from(result) == Ok(ALIGN)
 }
 
 fn size(bytes: u64) -> usize {

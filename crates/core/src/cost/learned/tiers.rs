@@ -10,14 +10,18 @@
 //! that is off them by half, or eight by a quarter, begin them anew.
 //!
 //! What pieces take among others' is what they take alone only where a tier serves in order without
-//! seeks. So a stream has no price before it was alone, and it is told when its pieces take longer
-//! among others' than then, twice as long and what chance may do: it is to have turns.
+//! seeks. So a stream has no price before it was alone. Where a tier serves several at once, each of a
+//! few takes longer: then what they took alone counts, and how many there are is seen among others.
+//! A stream is told when its pieces take longer of a tier that has as many of them as then, twice as
+//! long and what chance may do: it is to have turns.
 //!
-//! Does not know: hits that fall because others have what the fast tier has room for.
+//! Does not know: what would hit alone ([`super::reuse`] does).
 
-use super::{KINDS, LONG};
+use super::{KINDS, LONG, ONE};
+use crate::cost::PieceKind;
 use crate::tiers::Tier;
 
+const READS: [usize; 2] = [PieceKind::SequentialRead as usize, PieceKind::RandomRead as usize];
 /// A span is over after so much time of the tier that it took more of, with so many pieces there; or
 /// after so many pieces.
 const SPAN: i128 = 1_000_000_000;
@@ -55,32 +59,45 @@ pub(super) struct OnTiers {
     alone: Sums,
     /// Among others, since that was judged.
     among: Sums,
+    /// On this tier it has few pieces among others', and each takes longer than alone: what it takes
+    /// alone counts.
+    sparse: [bool; Tier::COUNT],
+}
+
+/// A piece that a tier served, in ns.
+#[derive(Clone, Copy)]
+pub(super) struct Served {
+    pub(super) tier: Tier,
+    /// By the list.
+    pub(super) listed: i128,
+    /// Of the tier.
+    pub(super) took: i128,
+    /// From its release to its end.
+    pub(super) response: i128,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Sums {
-    /// What its pieces of each kind take by the list, in ns.
-    listed: [i128; KINDS],
-    /// What each tier took for them.
+pub(super) struct Sums {
+    /// What its pieces of each kind take by the list, in ns, by the tier that served them.
+    listed: [[i128; KINDS]; Tier::COUNT],
+    /// What the tier took for them.
     took: [[i128; KINDS]; Tier::COUNT],
-    /// How many each tier served.
+    /// How many each tier served,
     pieces: [u32; Tier::COUNT],
+    /// and how long they were at the device. By what the tier took that is how many were there.
+    response: [i128; Tier::COUNT],
 }
 
 impl OnTiers {
-    /// A tier took so long for a piece of that kind, among others' pieces or (if that is known)
-    /// alone, long enough or not to say what it takes then. Answers whether a span is over.
-    pub(super) fn seen(
-        &mut self,
-        kind: usize,
-        listed: i128,
-        (tier, took): (Tier, i128),
-        alone: Option<bool>,
-    ) -> bool {
+    /// A tier served a piece of that kind, among others' pieces or (if that is known) alone, long
+    /// enough or not to say what it takes then. Answers whether a span is over.
+    pub(super) fn seen(&mut self, kind: usize, served: Served, alone: Option<bool>) -> bool {
+        let tier = served.tier as usize;
         let mut piece = Sums::default();
-        piece.listed[kind] = listed.clamp(1, LONG);
-        piece.took[tier as usize][kind] = took.clamp(0, LONG);
-        piece.pieces[tier as usize] = 1;
+        piece.listed[tier][kind] = served.listed.clamp(1, LONG);
+        piece.took[tier][kind] = served.took.clamp(0, LONG);
+        piece.pieces[tier] = 1;
+        piece.response[tier] = served.response.clamp(0, LONG);
         match alone {
             None => self.among.add(&piece),
             Some(true) => self.alone.remember(&piece, MEMORY_ALONE),
@@ -107,43 +124,67 @@ impl OnTiers {
         true
     }
 
-    /// Whether its pieces were found to take longer among others' than alone.
+    /// Whether its pieces were found to take longer among others' than alone, of a tier that had as
+    /// many of them. A tier that serves several at once takes longer for each of a few: that is no
+    /// loss, and no price.
     pub(super) fn is_crowded(&mut self) -> bool {
         if !self.among.is_span() {
             return false;
         }
-        let among = core::mem::take(&mut self.among);
-        let ((took, pieces), (alone, seen)) = (among.busier(), self.alone.busier());
-        let chance: u32 = [pieces, seen].iter().map(|seen| CHANCE / seen.isqrt().max(1)).sum();
-        let [took, alone] = [took * self.alone.reckoned(), alone * among.reckoned()];
-        seen >= PIECES && took * 64 > alone * (64 + LOSS + i128::from(chance))
+        let (among, alone) = (core::mem::take(&mut self.among), &self.alone);
+        let tier = among.busier();
+        let [took, usual] = [
+            among.took_of(tier) * alone.reckoned_on(tier),
+            alone.took_of(tier) * among.reckoned_on(tier),
+        ];
+        let pieces = [among.pieces[tier], alone.pieces[tier]];
+        let chance: u32 = pieces.iter().map(|seen| CHANCE / seen.isqrt().max(1)).sum();
+        let chance = i128::from(chance);
+        let longer = |by: i128| pieces[1] >= PIECES && took * 64 > usual * (64 + by);
+        let few = 2 * among.response[tier] * alone.took_of(tier)
+            < alone.response[tier] * among.took_of(tier);
+        self.sparse[tier] = few && longer(chance);
+        !few && longer(chance + LOSS)
     }
 
-    /// What a piece of that kind costs, if the stream was seen for long enough.
-    pub(super) fn cost(&self, kind: usize, listed: i128) -> Option<i128> {
+    /// What a piece of that kind costs, if the stream was seen for long enough; if that part of its
+    /// reads hit, if it is given.
+    pub(super) fn cost(&self, kind: usize, listed: i128, hits: Option<i128>) -> Option<i128> {
+        if self.kept.reckoned() == 0 {
+            let tier = self.alone.busier();
+            if self.alone.pieces[tier] < FIRST_PIECES && self.alone.took_of(tier) < FIRST {
+                return None;
+            }
+        }
         let mut sums = self.kept;
         sums.add(&self.open);
-        let (alone, pieces) = self.alone.busier();
-        if self.kept.reckoned() == 0 && pieces < FIRST_PIECES && alone < FIRST {
-            return None;
+        for tier in (0..Tier::COUNT).filter(|tier| self.sparse[*tier]) {
+            sums.price_as(tier, &self.alone);
         }
-        let (took, _) = sums.busier();
-        let (own, reckoned) = match sums.listed[kind] {
+        if let Some(hits) = hits {
+            READS.into_iter().for_each(|kind| sums.hit(kind, hits));
+        }
+        let took = sums.took_of(sums.busier());
+        let of_kind = sums.of_kind(kind);
+        let (own, reckoned) = match of_kind {
             0 => (took, sums.reckoned()),
             reckoned => (sums.longer(kind), reckoned),
         };
         let all = (0..KINDS).map(|kind| sums.longer(kind)).sum::<i128>();
-        let known = sums.listed[kind] > 0;
         let cost = (listed * own / reckoned.max(1)).min(i128::from(u64::MAX));
-        Some(if known { cost * took / all.max(1) } else { cost })
+        Some(if of_kind > 0 { cost * took / all.max(1) } else { cost })
     }
 }
 
 impl Sums {
-    /// What the busier tier took, and of how many pieces.
-    fn busier(&self) -> (i128, u32) {
-        let took = self.took.iter().map(|kinds| kinds.iter().sum());
-        took.zip(self.pieces).max().unwrap_or_default()
+    /// The tier that took longer for all.
+    fn busier(&self) -> usize {
+        (0..Tier::COUNT).max_by_key(|tier| self.took_of(*tier)).unwrap_or(0)
+    }
+
+    /// What a tier took for them.
+    fn took_of(&self, tier: usize) -> i128 {
+        self.took[tier].iter().sum()
     }
 
     /// What pieces of a kind took of the tier that took longer for them.
@@ -153,7 +194,42 @@ impl Sums {
 
     /// What its pieces take by the list.
     fn reckoned(&self) -> i128 {
-        self.listed.iter().sum()
+        (0..Tier::COUNT).map(|tier| self.reckoned_on(tier)).sum()
+    }
+
+    fn reckoned_on(&self, tier: usize) -> i128 {
+        self.listed[tier].iter().sum()
+    }
+
+    fn of_kind(&self, kind: usize) -> i128 {
+        self.listed.iter().map(|kinds| kinds[kind]).sum()
+    }
+
+    /// From now on a tier took for them what it took for those others.
+    fn price_as(&mut self, tier: usize, others: &Self) {
+        let (took, reckoned) = (others.took_of(tier), others.reckoned_on(tier).max(1));
+        for kind in 0..KINDS {
+            let (took, reckoned) = match others.listed[tier][kind] {
+                0 => (took, reckoned),
+                reckoned => (others.took[tier][kind], reckoned),
+            };
+            self.took[tier][kind] = self.listed[tier][kind] * took / reckoned;
+        }
+    }
+
+    /// That part of the pieces of a kind is on the fast tier, of [`ONE`], and takes what those there
+    /// take; nothing changes if none was seen on one of them.
+    fn hit(&mut self, kind: usize, hits: i128) {
+        let reckoned = self.of_kind(kind);
+        if self.listed.iter().any(|kinds| kinds[kind] == 0) {
+            return;
+        }
+        for (tier, part) in [(Tier::Fast, hits), (Tier::Slow, ONE - hits)] {
+            let [listed, took] =
+                [&mut self.listed, &mut self.took].map(|of| &mut of[tier as usize][kind]);
+            let before = core::mem::replace(listed, reckoned * part / ONE);
+            *took = *took * *listed / before;
+        }
     }
 
     fn count(&self) -> u32 {
@@ -162,31 +238,31 @@ impl Sums {
 
     /// Whether they are enough to be compared.
     fn is_span(&self) -> bool {
-        let (took, pieces) = self.busier();
-        (took >= SPAN && pieces >= PIECES) || self.count() >= PIECES_MOST
+        let tier = self.busier();
+        (self.took_of(tier) >= SPAN && self.pieces[tier] >= PIECES) || self.count() >= PIECES_MOST
     }
 
     /// Whether pieces took longer or less by so many 16ths, as they were reckoned.
     fn differs(&self, other: &Self, parts: i128) -> bool {
-        let (took, pieces) = other.busier();
-        let mine = self.busier().0 * other.reckoned();
-        let others = took * self.reckoned();
+        let tier = other.busier();
+        let mine = self.took_of(self.busier()) * other.reckoned();
+        let others = other.took_of(tier) * self.reckoned();
         let far = 16 * others > (16 + parts) * mine || (16 + parts) * others < 16 * mine;
-        far && pieces >= PIECES
+        far && other.pieces[tier] >= PIECES
     }
 
     /// Adds more, and forgets half of what is too much.
     fn remember(&mut self, more: &Self, memory: i128) {
         self.add(more);
-        if self.busier().0 > memory || self.count() > MEMORY_PIECES {
+        if self.took_of(self.busier()) > memory || self.count() > MEMORY_PIECES {
             self.halve();
         }
     }
 
     fn add(&mut self, other: &Self) {
-        let sums = self.listed.iter_mut().chain(self.took.iter_mut().flatten());
-        for (sum, more) in sums.zip(other.listed.iter().chain(other.took.iter().flatten())) {
-            *sum += more;
+        let mut more = *other;
+        for (sum, more) in self.sums().zip(more.sums()) {
+            *sum += *more;
         }
         for (sum, more) in self.pieces.iter_mut().zip(other.pieces) {
             *sum += more;
@@ -194,9 +270,13 @@ impl Sums {
     }
 
     fn halve(&mut self) {
-        let sums = self.listed.iter_mut().chain(self.took.iter_mut().flatten());
-        sums.for_each(|sum| *sum /= 2);
+        self.sums().for_each(|sum| *sum /= 2);
         self.pieces.iter_mut().for_each(|sum| *sum /= 2);
+    }
+
+    fn sums(&mut self) -> impl Iterator<Item = &mut i128> {
+        let of_kinds = self.listed.iter_mut().chain(&mut self.took).flatten();
+        of_kinds.chain(&mut self.response)
     }
 }
 
@@ -212,19 +292,23 @@ mod tests {
         for piece in 0..1000 {
             let (tier, took) =
                 if piece % 100 < misses { (Tier::Slow, 10 * MS) } else { (Tier::Fast, MS / 5) };
-            stream.seen(kind, MS, (tier, took), Some(true));
+            stream.seen(kind, served(tier, took), Some(true));
         }
     }
 
+    fn served(tier: Tier, took: i128) -> Served {
+        Served { tier, listed: MS, took, response: 10 * took }
+    }
+
     fn cost(stream: &OnTiers, kind: usize) -> i128 {
-        stream.cost(kind, MS).unwrap() / 1000
+        stream.cost(kind, MS, None).unwrap() / 1000
     }
 
     #[test]
     fn a_price_is_what_the_busier_tier_takes() {
         for (misses, micros) in [(0, 200), (1, 198), (10, 1000), (80, 8000)] {
             let mut stream = OnTiers::default();
-            assert_eq!(stream.cost(1, MS), None, "nothing was seen");
+            assert_eq!(stream.cost(1, MS, None), None, "nothing was seen");
             (0..20).for_each(|_| see(&mut stream, 1, misses));
             assert!((cost(&stream, 1) - micros).abs() <= 1 + micros / 20, "{misses} %");
             assert_eq!(cost(&stream, 1), cost(&stream, 3), "of a kind that was not seen");
@@ -236,8 +320,8 @@ mod tests {
         let mut stream = OnTiers::default();
         // A second of the fast tier within ten of the slow one.
         for _ in 0..1000 {
-            stream.seen(0, MS, (Tier::Fast, MS), Some(true));
-            stream.seen(1, MS, (Tier::Slow, 10 * MS), Some(true));
+            stream.seen(0, served(Tier::Fast, MS), Some(true));
+            stream.seen(1, served(Tier::Slow, 10 * MS), Some(true));
         }
         let [cheap, dear] = [0, 1].map(|kind| cost(&stream, kind));
         assert!((cheap + dear - 10_000).abs() < 100, "{cheap} and {dear}");
@@ -263,7 +347,7 @@ mod tests {
             let mut stream = OnTiers::default();
             let mut see = |count, took, alone| {
                 let see = |_: &i32| {
-                    stream.seen(1, MS, (Tier::Slow, took), alone);
+                    stream.seen(1, served(Tier::Slow, took), alone);
                     stream.is_crowded()
                 };
                 (0..count).filter(see).count()
@@ -275,17 +359,43 @@ mod tests {
         }
     }
 
+    /// Flash that takes ten pieces at once: alone it is full, among others it has two.
+    #[test]
+    fn a_tier_with_few_pieces_costs_what_it_does_when_it_is_full() {
+        let mut stream = OnTiers::default();
+        for _ in 0..5000 {
+            let alone = Served { response: 2 * MS, ..served(Tier::Fast, MS / 50) };
+            stream.seen(1, alone, Some(true));
+        }
+        assert_eq!(cost(&stream, 1), 20);
+        for turn in 0..20_000 {
+            let few = Served { response: MS / 5, ..served(Tier::Fast, MS / 10) };
+            stream.seen(1, few, None);
+            assert!(!stream.is_crowded(), "{turn}");
+        }
+        assert_eq!(cost(&stream, 1), 20);
+        // One of five misses: what those take counts.
+        for _ in 0..20_000 {
+            let few = Served { response: MS / 5, ..served(Tier::Fast, MS / 10) };
+            (0..4).for_each(|_| _ = stream.seen(1, few, None));
+            stream.seen(1, served(Tier::Slow, 10 * MS), None);
+            assert!(!stream.is_crowded());
+        }
+        assert!((cost(&stream, 1) - 2000).abs() < 100, "{}", cost(&stream, 1));
+    }
+
     #[test]
     fn extremes_stay_finite() {
         let mut stream = OnTiers::default();
         for took in [0, i128::from(u64::MAX), 0] {
             for _ in 0..10_000 {
-                stream.seen(3, i128::from(u64::MAX), (Tier::Slow, took), None);
-                stream.seen(4, 0, (Tier::Fast, took), Some(true));
+                let slow = Served { listed: i128::from(u64::MAX), ..served(Tier::Slow, took) };
+                stream.seen(3, slow, None);
+                stream.seen(4, Served { listed: 0, ..served(Tier::Fast, took) }, Some(true));
                 stream.is_crowded();
             }
             for kind in 0..KINDS {
-                let cost = stream.cost(kind, i128::from(u64::MAX)).unwrap();
+                let cost = stream.cost(kind, i128::from(u64::MAX), Some(ONE / 3)).unwrap();
                 assert!((0..=i128::from(u64::MAX) * LONG).contains(&cost));
             }
         }
