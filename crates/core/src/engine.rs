@@ -452,8 +452,9 @@ impl Engine {
             return self.poll_dispatch(now);
         }
         self.ledger.unsaturated();
-        // The charges of a window that ends here may let a stream go that its limit held back.
-        if self.in_flight == 0 && self.close_idle() && self.work_waits() {
+        // The charges of a window that ends here may let a stream go that its limit held back, or
+        // have it wait for tokens instead.
+        if self.in_flight == 0 && self.close_idle() && (self.work_waits() || self.has_tokens()) {
             return self.poll_dispatch(now);
         }
         None
