@@ -4,8 +4,9 @@ use disktime_papers::{Check, Report, find, run};
 use std::num::NonZero;
 
 /// Bounds are for the mean over three seeds. One is enough for most, but not where streams have turns
-/// of half a second and are judged by 20 s: there a share varies by two points for it.
-const THREE_SEEDS: &[&str] = &["qbox-13"];
+/// of half a second and are judged by 20 s (a share varies by two points for it), nor where a price is
+/// the mean of a thousand disk accesses and the worst of 20 is judged.
+const THREE_SEEDS: &[&str] = &["qbox-13", "reward-learned"];
 
 fn report_over(id: &str, seeds: u32, threads: usize) -> Report {
     let experiment = find(id).expect("a registered id");
@@ -149,15 +150,6 @@ fn blackbox_parity_misses_nothing_but_a_promise_by_completions() {
     for check in report("blackbox-parity", 1).checks.iter().filter(|check| !check.pass()) {
         let promise = check.name.starts_with("promises broken");
         assert!(promise && check.measured <= 1.0, "{check:?}");
-    }
-}
-
-/// `reward_learned` is known to fail: bounds are for the mean over three seeds, which keeps them.
-#[test]
-fn reward_learned_misses_nothing_but_the_worst_of_four_by_little() {
-    for check in report("reward-learned", 1).checks.iter().filter(|check| !check.pass()) {
-        let worst = check.name.ends_with("the others' insulation, the worst of four");
-        assert!(worst && check.measured > 0.92, "{check:?}");
     }
 }
 
