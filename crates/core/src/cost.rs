@@ -194,6 +194,12 @@ impl PieceKind {
         }
     }
 
+    /// Whether it brings no data to the device.
+    #[must_use]
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::SequentialRead | Self::RandomRead)
+    }
+
     /// Its name in tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
