@@ -8,8 +8,8 @@
 //! to take, are least, older ones fading; of those that explain them as well the nearest to what was
 //! known. Everything is kept in parts of what is reckoned now: small numbers, whatever a piece takes.
 //!
-//! Only reads are told apart. A write that a cache took shows later, in the time of whatever comes
-//! then: so where a span has writes all its kinds move in proportion to their parts, the smallest
+//! Reads are not told from writes. A write that a cache took shows later, in the time of whatever
+//! comes then: so where a span has both all its kinds move in proportion to their parts, the smallest
 //! relative change that explains it. (Told apart, a stream of half writes on a nearline disk with a
 //! write cache beside a late joiner had .83 of its share, and has 1.00.)
 //!
@@ -55,11 +55,15 @@ impl Fit {
     /// many parts of [`ONE`].
     pub(super) fn add(&mut self, reckoned: &[i128; KINDS], sum: i128, error: i128) {
         let parts = reckoned.map(|part| part * ONE / sum);
-        if parts.iter().zip(PieceKind::ALL).any(|(part, kind)| *part > 0 && !kind.is_read()) {
+        let part_of = |reads: bool| {
+            let of = parts.iter().zip(PieceKind::ALL).filter(|(_, kind)| kind.is_read() == reads);
+            of.map(|(part, _)| *part).sum::<i128>()
+        };
+        if part_of(true) > 0 && part_of(false) > 0 {
             self.weight += sum;
             let squares = parts.iter().map(|part| part * part / ONE).sum::<i128>().max(1);
             let steps = parts.map(|part| error * part / squares * sum / self.weight);
-            return self.apply(&parts, steps.map(|step| step.clamp(STEP[0], STEP[1])));
+            return self.apply(&parts, steps.map(|step| step.max(1 - ONE)));
         }
         let weight = sum * ONE / i128::from(SPANS[0].as_nanos());
         self.weight += sum;
