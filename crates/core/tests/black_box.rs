@@ -308,8 +308,7 @@ fn clocks_that_jump_change_no_price_for_long_and_no_share() {
     }
     assert!(device.done.iter().sum::<u64>() > before.iter().sum());
     device.behind = 0;
-    // They mix: prices are seen for a moment every 3 s.
-    device.run(30);
+    device.run(20);
     device.costs_about(0, MS);
     device.costs_about(1, 3 * MS);
     near(&device.parts(20), &[0.3, 0.7]);

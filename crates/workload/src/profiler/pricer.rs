@@ -2,10 +2,10 @@
 //!
 //! Kinds are measured one after the other, alone: random and sequential reads, and writes if they
 //! are allowed. First the depth is doubled while there is time for it, however little that brings (a
-//! busy machine may hold one up); then requests of three
-//! sizes run at the best depth, and a price is fitted through what they take from one completion to
-//! the next. At last, if there is time for it, kinds and streams take turns (what that takes beyond
-//! their prices is switching), and some places are read twice (what that saves is a cache's).
+//! busy machine may hold one up); then requests of three sizes run at the best depth, and a price is
+//! fitted through what they take from one completion to the next. At last, if there is time for it,
+//! kinds and streams take turns (what that takes beyond their prices is switching), and some places
+//! are read twice (what that saves is a cache's).
 //!
 //! What goes wrong at the edges: a device that holds nothing yet answers faster than one that does;
 //! a write cache that is larger than all that is written, and is not emptied by a flush, is taken
