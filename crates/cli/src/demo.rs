@@ -28,10 +28,10 @@ Examples:
   disktime demo --scene video
   disktime demo --json | jq .streams
 
-Exits with 0 if each virtual disk got its reserved share of disk time within 2 points and, over 10s or
-longer, did what that share of its speed alone is: 97 % of it, of less than 30 % reserved 90 %. In the
-scene `recorder`, if every camera got its rate in every cycle; in `video`, if data were late at most
-three times, all in the first 5 s in which misses were reported.";
+Exits with 0 if each virtual disk, in whole turns, got its reserved share of disk time within 2 points
+and, over 10s or longer, did what that share of its speed alone is: 97 % of it, of less than 30 %
+reserved 90 %. In the scene `recorder`, if every camera got its rate in every cycle; in `video`, if data
+were late at most three times, all in the first 5 s in which misses were reported.";
 
 /// What is shown.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -62,11 +62,15 @@ const INSULATION_LITTLE: f64 = 0.90;
 const LITTLE: f64 = 0.3;
 /// A shorter time than that says nothing of insulation: it has too few turns.
 const JUDGED: Duration = Duration::from_secs(10);
+/// How often is looked at what each had.
+const POLL: Duration = Duration::from_millis(10);
+/// Who is charged nothing for so long had its turn.
+const BETWEEN_TURNS: Duration = Duration::from_millis(50);
 /// How often the view is drawn.
 const TICK: Duration = Duration::from_millis(500);
-/// What passes before the shared phase counts: both loads are up and the first second's credit
-/// is spent.
-const SETTLE: Duration = Duration::from_secs(2);
+/// What passes before a phase counts: loads are up, the first second's credit is spent, and what a
+/// return costs is known, so that turns have their length.
+const SETTLE: Duration = Duration::from_secs(4);
 
 /// Show two virtual disks sharing one emulated disk, each getting the disk time it reserved.
 ///
@@ -159,6 +163,45 @@ struct Rate {
     utilization: f64,
 }
 
+/// What virtual disks have over whole turns: who has more than its share now has less soon, and a
+/// span that begins and ends anywhere in that says up to 2 points too much or too little in 20 s.
+struct Turns {
+    /// When it was first looked at.
+    first: Vec<Sample>,
+    last: Vec<Sample>,
+    /// When the first virtual disk began its first turn, and its latest.
+    begins: Option<[Vec<Sample>; 2]>,
+    /// Since when it has not been charged.
+    waits_since: Instant,
+}
+
+impl Turns {
+    fn new(first: Vec<Sample>) -> Self {
+        let waits_since = first[0].at;
+        Self { last: first.clone(), first, begins: None, waits_since }
+    }
+
+    fn add(&mut self, samples: Vec<Sample>) {
+        if samples[0].charged > self.last[0].charged {
+            if self.last[0].at >= self.waits_since + BETWEEN_TURNS {
+                let before = || self.last.clone();
+                self.begins.get_or_insert_with(|| [before(), before()])[1] = before();
+            }
+            self.waits_since = samples[0].at;
+        }
+        self.last = samples;
+    }
+
+    /// Over whole turns, if most of the time is in some.
+    fn rates(&self) -> Vec<Rate> {
+        let all = [&self.first, &self.last];
+        let long = |[from, to]: &[&Vec<Sample>; 2]| to[0].at - from[0].at;
+        let whole = self.begins.as_ref().map(|begins| begins.each_ref());
+        let [from, to] = whole.filter(|whole| long(whole) * 2 > long(&all)).unwrap_or(all);
+        from.iter().zip(to).map(|(from, to)| rate(*from, *to)).collect()
+    }
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -230,23 +273,28 @@ impl Demo {
         &self.server.vdisks()[index]
     }
 
-    /// Loads some of the virtual disks for a while; answers what each got, without the settling.
+    /// Loads some of the virtual disks for a while; answers what each got in whole turns, without the
+    /// settling.
     fn phase(&self, name: &str, disks: &[usize], length: Duration) -> anyhow::Result<Vec<Rate>> {
         let loads =
             disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
         wait_until(&self.stop, now() + SETTLE)?;
-        let start = disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
-        let (begin, mut last) = (now(), start.clone());
+        let sample = || disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
+        let mut turns = Turns::new(sample());
+        let (begin, mut drawn) = (now(), turns.last.clone());
         let end = begin + length;
         while now() < end {
-            wait_until(&self.stop, (now() + TICK).min(end))?;
-            let samples = disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
+            wait_until(&self.stop, (now() + POLL).min(end))?;
+            turns.add(sample());
+            if now() < drawn[0].at + TICK && now() < end {
+                continue;
+            }
             let rows = (0..disks.len()).map(|at| {
-                let total = rate(start[at], samples[at]);
-                (disks[at], rate(last[at], samples[at]), total)
+                let recent = rate(drawn[at], turns.last[at]);
+                (disks[at], recent, turns.rates()[at])
             });
             self.view.draw(name, now() - begin, length, &rows.collect::<Vec<_>>());
-            last = samples;
+            drawn.clone_from(&turns.last);
         }
         for load in loads {
             let report = load.stop();
@@ -259,7 +307,7 @@ impl Demo {
             }
         }
         self.view.end_phase();
-        Ok(start.iter().zip(&last).map(|(start, last)| rate(*start, *last)).collect())
+        Ok(turns.rates())
     }
 
     fn load(&self, index: usize) -> anyhow::Result<Load> {
@@ -358,6 +406,35 @@ fn sleep(time: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_turns() {
+        let first = now();
+        // 700 ms of 1 s each, looked at from the middle of a turn to the end of one.
+        let had = |at: u64| (at / 1000 * 700 + (at % 1000).min(700), (at % 1000).max(700) - 700);
+        let sample = |millis: u64| {
+            let at = first + Duration::from_millis(millis);
+            let (own, others) = had(millis);
+            let others = others + millis / 1000 * 300;
+            let charged = |millis| Duration::from_millis(millis);
+            vec![
+                Sample { at, requests: 10 * own, charged: charged(own) },
+                Sample { at, requests: others, charged: charged(others) },
+            ]
+        };
+        let mut turns = Turns::new(sample(350));
+        let mut shares = Vec::new();
+        for millis in (360..9700).step_by(10) {
+            turns.add(sample(millis));
+            shares.push(turns.rates()[0].utilization);
+        }
+        let rates = turns.rates();
+        assert!((rates[0].utilization - 0.7).abs() < 1e-6, "{:?}", rates[0].utilization);
+        assert!((rates[1].utilization - 0.3).abs() < 1e-6);
+        assert!((rates[0].iops - 7000.0).abs() < 1e-3);
+        // Until there is a whole turn: all that was seen.
+        assert!((shares[0] - 1.0).abs() < 1e-6);
+    }
 
     #[test]
     fn splits() {

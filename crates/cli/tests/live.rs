@@ -15,7 +15,7 @@ const MEASURED: u32 = 30;
 /// due at once and turns are longer (at 70/30 by a tenth).
 const IDLE: u32 = 1;
 /// What the demo lets pass before it measures, in seconds.
-const SETTLE: u32 = 2;
+const SETTLE: u32 = 4;
 /// How far live disk time may be from the simulated, in points.
 const POINTS: f64 = 2.0;
 /// How far live speed may be outside what the simulated seeds span: a few hundred random
