@@ -6,7 +6,7 @@ use std::num::NonZero;
 /// Bounds are for the mean over three seeds. One is enough for most, but not where streams have turns
 /// of half a second and are judged by 20 s (a share varies by two points for it), nor where a price is
 /// the mean of a thousand disk accesses and the worst of 20 is judged.
-const THREE_SEEDS: &[&str] = &["qbox-13", "reward-learned"];
+const THREE_SEEDS: &[&str] = &["qbox-13", "qbox-16", "reward-learned"];
 
 fn report_over(id: &str, seeds: u32, threads: usize) -> Report {
     let experiment = find(id).expect("a registered id");
@@ -131,16 +131,14 @@ fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
     );
 }
 
-/// `qbox_16` is known to fail: bounds are for the mean over three seeds.
+/// `qbox_13` is known to fail: of disk service a random stream has more than of time where turns follow
+/// each other.
 #[test]
-fn qbox_16_misses_nothing_but_constant_totals() {
-    assert_eq!(
-        missed("qbox-16"),
-        [
-            "qbox, disk queue 31: A + B off its mean at most, %",
-            "learned, disk queue 1: A + B off its mean at most, %",
-        ]
-    );
+fn qbox_13_misses_nothing_but_a_random_streams_service() {
+    for check in report("qbox-13", 3).checks.iter().filter(|check| !check.pass()) {
+        let random = check.name.starts_with("learned: from 0 s on, D, random");
+        assert!(random && (23.0..24.5).contains(&check.measured), "{check:?}");
+    }
 }
 
 /// `blackbox_parity` is known to fail: the simulator counts the time from one completion to the next,

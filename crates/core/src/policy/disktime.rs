@@ -81,6 +81,8 @@ struct Disktime {
     bounded: IndexedHeap,
     /// Those who want to run, by when they no longer count if they stay idle; none later.
     resting: IndexedHeap,
+    /// Those who wait and are ahead beyond their horizons, by when V has caught up.
+    beyond: IndexedHeap,
     swings: Swings,
     /// The dearest piece so far.
     dearest: i64,
@@ -114,6 +116,7 @@ impl Default for Disktime {
             tags: [IndexedHeap::default(), IndexedHeap::default()],
             bounded: IndexedHeap::default(),
             resting: IndexedHeap::default(),
+            beyond: IndexedHeap::default(),
             swings: Swings::default(),
             dearest: 0,
             stale: false,
@@ -172,6 +175,7 @@ impl Disktime {
             account.tag = account.tag.saturating_add(step);
             if member {
                 self.time.moved(share, step);
+                self.count_beyond(id);
             }
         }
         match (was, ready) {
@@ -231,7 +235,31 @@ impl Disktime {
         if core::mem::replace(&mut account.member, false) {
             self.swings.swap(swing, 0);
             self.time.leave(share, tag);
+            self.count_beyond(id);
         }
+    }
+
+    /// Whether a stream waits and is ahead beyond its horizon.
+    fn count_beyond(&mut self, id: StreamId) {
+        let Some(Account { member, share, tag, beyond, .. }) = self.get(id).copied() else {
+            return;
+        };
+        let now = self.time.now();
+        let turns = self.costs != Trust::Stated;
+        let waits = turns && member && tag > now && self.current != Some(id);
+        let until = waits.then(|| tag.saturating_sub(self.reach(id))).filter(|until| *until > now);
+        if until == beyond {
+            return;
+        }
+        if let Some(until) = beyond {
+            self.time.uncount(share, until);
+            self.beyond.remove(id.0);
+        }
+        if let Some(until) = until {
+            self.time.count(share, until);
+            self.beyond.set(id.0, until);
+        }
+        self.account(id).beyond = until;
     }
 
     /// Among the streams that are ready.
@@ -276,13 +304,23 @@ impl Disktime {
             self.work_out_shares();
         }
         self.let_go(now, streams);
+        while let Some((_, id)) = self.beyond.peek().filter(|(until, _)| *until <= self.time.now())
+        {
+            self.count_beyond(StreamId(id));
+        }
         let Some(back) = self.time.rebase() else { return };
         self.tags = [IndexedHeap::default(), IndexedHeap::default()];
+        self.beyond = IndexedHeap::default();
         for (id, account) in (0..).zip(&mut self.accounts) {
             let Some(account) = account else { continue };
             account.tag = account.tag.saturating_sub(back);
+            account.beyond = account.beyond.map(|until| until.saturating_sub(back));
             if account.ready {
                 self.tags[usize::from(account.mixes)].set(id, account.tag);
+            }
+            if let Some(until) = account.beyond {
+                self.time.count(account.share, until);
+                self.beyond.set(id, until);
             }
         }
     }
@@ -302,11 +340,14 @@ impl Disktime {
             // Where all is reserved, those who reserved nothing get what is not used, by weight.
             account.share = (account.reserved() + part.unwrap_or(PARTS)).max(weight).max(1);
             account.fit_swing(self.horizon);
+            account.beyond = None;
             if account.member {
                 self.time.enter(account.share, account.tag);
                 self.swings.swap(0, account.swing);
             }
         }
+        self.beyond = IndexedHeap::default();
+        (0..).take(self.accounts.len()).for_each(|id| self.count_beyond(StreamId(id)));
     }
 
     /// Gives the device to a stream.
@@ -319,7 +360,8 @@ impl Disktime {
     }
 
     fn go_on_with(&mut self, id: StreamId) -> Pick {
-        self.current = Some(id);
+        let before = self.current.replace(id).filter(|before| *before != id);
+        before.into_iter().chain([id]).for_each(|id| self.count_beyond(id));
         self.reach = self.reach(id);
         Pick::Stream(id)
     }
@@ -334,6 +376,7 @@ impl Disktime {
             self.fit_swing(id);
             self.sort_out(now, id);
         }
+        self.count_beyond(id);
     }
 
     /// The swing that suits a stream by what is known of it now.
@@ -382,6 +425,13 @@ impl Disktime {
         account.tag > until
     }
 
+    /// Whether a turn would begin for one who is owed nothing: who is has all it wants at the device.
+    fn is_early(&self, id: StreamId) -> bool {
+        let begins = self.current != Some(id);
+        begins
+            && self.get(id).is_some_and(|account| !account.mixes && account.tag > self.time.now())
+    }
+
     /// Who is not to wait: a latency bound, or back from idleness.
     fn urgent(&mut self) -> Option<StreamId> {
         let ready = |account: &&Account| account.ready;
@@ -400,8 +450,10 @@ impl Disktime {
     /// Whether the stream that has the device keeps it, or the device waits for it.
     fn stay(&mut self, now: Instant, streams: Streams<'_>) -> Option<Pick> {
         let id = self.current?;
-        let until = self.time.now().saturating_add(self.reach);
-        let Account { tag, ready, mixes, returns, idle_since, think, .. } = *self.account(id);
+        let Account { tag, ready, mixes, watched, returns, idle_since, think, .. } =
+            *self.account(id);
+        let mean = if watched { self.time.within_reach() } else { self.time.now() };
+        let until = mean.saturating_add(self.reach);
         let curious = self.account(id).is_curious(now);
         if tag >= until && !curious {
             return None;
@@ -582,7 +634,7 @@ impl Policy for Disktime {
         match next.into_iter().flatten().min_by_key(tag) {
             // Those who are behind have all they want at the device: more from those who are ahead
             // would take their places there.
-            Some(id) if streams.in_flight() > 0 && self.is_ahead(id) => {
+            Some(id) if streams.in_flight() > 0 && (self.is_ahead(id) || self.is_early(id)) => {
                 Pick::Hold { stream: id, until: now + REST }
             }
             Some(id) => self.switch_to(now, id),

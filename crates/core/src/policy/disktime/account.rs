@@ -38,6 +38,8 @@ pub(super) struct Account {
     pub(super) used: i64,
     /// Its tag counts in the virtual time.
     pub(super) member: bool,
+    /// It waits and is ahead beyond its horizon, until V is that.
+    pub(super) beyond: Option<i64>,
     pub(super) ready: bool,
     pub(super) idle_since: Instant,
     pub(super) think: Think,
@@ -93,6 +95,7 @@ impl Account {
             tag: i64::MIN / 2,
             used,
             member: false,
+            beyond: None,
             ready: false,
             idle_since: Instant::ZERO,
             think: Think::default(),
