@@ -135,7 +135,7 @@ fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
 /// each other.
 #[test]
 fn qbox_13_misses_nothing_but_a_random_streams_service() {
-    for check in report("qbox-13", 3).checks.iter().filter(|check| !check.pass()) {
+    for check in report_over("qbox-13", 3, 1).checks.iter().filter(|check| !check.pass()) {
         let random = check.name.starts_with("learned: from 0 s on, D, random");
         assert!(random && (23.0..24.5).contains(&check.measured), "{check:?}");
     }
