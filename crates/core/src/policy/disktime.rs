@@ -450,9 +450,11 @@ impl Disktime {
     /// Whether the stream that has the device keeps it, or the device waits for it.
     fn stay(&mut self, now: Instant, streams: Streams<'_>) -> Option<Pick> {
         let id = self.current?;
-        let Account { tag, ready, mixes, watched, returns, idle_since, think, .. } =
-            *self.account(id);
-        let mean = if watched { self.time.within_reach() } else { self.time.now() };
+        let Account { tag, ready, mixes, returns, idle_since, think, .. } = *self.account(id);
+        let Account { watched, priced_by_tier, .. } = *self.account(id);
+        // On tiers others go beside it, and none is to make up for what another had too much.
+        let alone = watched && !priced_by_tier;
+        let mean = if alone { self.time.within_reach() } else { self.time.now() };
         let until = mean.saturating_add(self.reach);
         let curious = self.account(id).is_curious(now);
         if tag >= until && !curious {
