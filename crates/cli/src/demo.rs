@@ -196,7 +196,7 @@ impl Turns {
     fn rates(&self) -> Vec<Rate> {
         let all = [&self.first, &self.last];
         let long = |[from, to]: &[&Vec<Sample>; 2]| to[0].at - from[0].at;
-        let whole = self.begins.as_ref().map(|begins| begins.each_ref());
+        let whole = self.begins.as_ref().map(<[_; 2]>::each_ref);
         let [from, to] = whole.filter(|whole| long(whole) * 2 > long(&all)).unwrap_or(all);
         from.iter().zip(to).map(|(from, to)| rate(*from, *to)).collect()
     }

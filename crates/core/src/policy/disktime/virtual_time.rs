@@ -58,14 +58,14 @@ impl VirtualTime {
     /// A stream wants to run.
     pub(super) fn enter(&mut self, share: i64, tag: i64) {
         self.shares += share;
-        self.ahead += self.from_now(share, tag);
+        self.ahead += self.lead_of(share, tag);
         self.follow();
     }
 
     /// It does no more.
     pub(super) fn leave(&mut self, share: i64, tag: i64) {
         self.shares -= share;
-        self.ahead -= self.from_now(share, tag);
+        self.ahead -= self.lead_of(share, tag);
         self.follow();
     }
 
@@ -88,7 +88,7 @@ impl VirtualTime {
         })
     }
 
-    fn from_now(&self, share: i64, tag: i64) -> i128 {
+    fn lead_of(&self, share: i64, tag: i64) -> i128 {
         i128::from(share) * (i128::from(tag) - i128::from(self.now))
     }
 
