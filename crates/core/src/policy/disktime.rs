@@ -4,8 +4,10 @@
 //! *tag* is the disk time that it has used, divided by φ; the *virtual time* V is the mean of the
 //! tags of those who want to run, weighted by φ, and never falls. Below V a stream is owed time.
 //!
-//! 1. Who has the device keeps it until its tag is ahead of V by its *horizon*.
-//! 2. Then the stream that is furthest behind has it.
+//! 1. Who has the device keeps it until its tag is ahead by its *horizon*: of V, less what those who
+//!    wait are ahead beyond theirs, which nobody can make up.
+//! 2. Then the stream that is furthest behind has it. While others' pieces are at the device no turn
+//!    begins for one who is owed nothing: who is owed has all it wants there.
 //! 3. A stream that comes back from idleness and is owed time has it at once, and so has any request
 //!    of a stream with a latency bound while that one is owed time.
 //! 4. If the one that has the device asks again sooner than a seek back takes, the device waits for
