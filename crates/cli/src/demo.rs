@@ -289,10 +289,9 @@ impl Demo {
             if now() < drawn[0].at + TICK && now() < end {
                 continue;
             }
-            let rows = (0..disks.len()).map(|at| {
-                let recent = rate(drawn[at], turns.last[at]);
-                (disks[at], recent, turns.rates()[at])
-            });
+            let totals = turns.rates();
+            let rows =
+                (0..disks.len()).map(|at| (disks[at], rate(drawn[at], turns.last[at]), totals[at]));
             self.view.draw(name, now() - begin, length, &rows.collect::<Vec<_>>());
             drawn.clone_from(&turns.last);
         }

@@ -264,6 +264,13 @@ impl Disktime {
         self.account(id).beyond = until;
     }
 
+    /// Shares or tags are new: nobody is counted yet.
+    fn count_all_beyond(&mut self) {
+        self.beyond = IndexedHeap::default();
+        self.accounts.iter_mut().flatten().for_each(|account| account.beyond = None);
+        (0..).take(self.accounts.len()).for_each(|id| self.count_beyond(StreamId(id)));
+    }
+
     /// Among the streams that are ready.
     fn list(&mut self, id: StreamId) {
         let Account { tag, mixes, .. } = *self.account(id);
@@ -312,19 +319,14 @@ impl Disktime {
         }
         let Some(back) = self.time.rebase() else { return };
         self.tags = [IndexedHeap::default(), IndexedHeap::default()];
-        self.beyond = IndexedHeap::default();
         for (id, account) in (0..).zip(&mut self.accounts) {
             let Some(account) = account else { continue };
             account.tag = account.tag.saturating_sub(back);
-            account.beyond = account.beyond.map(|until| until.saturating_sub(back));
             if account.ready {
                 self.tags[usize::from(account.mixes)].set(id, account.tag);
             }
-            if let Some(until) = account.beyond {
-                self.time.count(account.share, until);
-                self.beyond.set(id, until);
-            }
         }
+        self.count_all_beyond();
     }
 
     /// Shares from contracts: what is reserved, and by weight what is not.
@@ -342,14 +344,12 @@ impl Disktime {
             // Where all is reserved, those who reserved nothing get what is not used, by weight.
             account.share = (account.reserved() + part.unwrap_or(PARTS)).max(weight).max(1);
             account.fit_swing(self.horizon);
-            account.beyond = None;
             if account.member {
                 self.time.enter(account.share, account.tag);
                 self.swings.swap(0, account.swing);
             }
         }
-        self.beyond = IndexedHeap::default();
-        (0..).take(self.accounts.len()).for_each(|id| self.count_beyond(StreamId(id)));
+        self.count_all_beyond();
     }
 
     /// Gives the device to a stream.
