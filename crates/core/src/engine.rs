@@ -702,14 +702,17 @@ impl Engine {
             let near = stream.last_end.filter(|_| kind != Kind::Flush);
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
-            let modelled = self.cost.estimate(&shape).max(Duration::from_nanos(1));
+            let price = self.cost.estimate(&shape).max(Duration::from_nanos(1));
             let shallow = self.limits.depth == 1;
-            let timed = if shallow {
-                modelled
-            } else if self.between && stream.priced_at.is_none() {
-                stream.usual.unwrap_or(modelled)
-            } else {
-                self.ledger.likely_charge(modelled)
+            let unpriced = !shallow && self.between && stream.priced_at.is_none();
+            // Until a price was seen: what it was charged in its turns. Of two tiers that is a mean of
+            // unlike pieces, by which windows are not to be divided.
+            let usual = stream.usual.filter(|_| unpriced);
+            let modelled = usual.filter(|_| !self.tiers.are_told()).unwrap_or(price);
+            let timed = match usual {
+                Some(usual) => usual,
+                None if shallow || unpriced => price,
+                None => self.ledger.likely_charge(price),
             };
             let estimate = self.unit.unwrap_or(timed);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));

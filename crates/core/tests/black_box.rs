@@ -289,6 +289,16 @@ fn streams_all_of_one_kind_and_one_stream_have_what_is_theirs() {
     device.costs_about(0, MS);
 }
 
+/// A look takes .2 s here; without bounds of its own it had a tenth of the time by looks alone.
+#[test]
+fn who_has_little_has_no_more_for_being_looked_at() {
+    let clients = [2, 32, 32, 32].map(|percent| client(percent, READ));
+    let mut device = BlackBox::new(None, [10 * MS, 10 * MS], &clients);
+    device.run(60);
+    let parts = device.parts(120);
+    assert!((0.02..0.035).contains(&parts[0]), "{parts:?} for 2.5 %, with its part of the rest");
+}
+
 #[test]
 fn clocks_that_jump_change_no_price_for_long_and_no_share() {
     let both = [client(30, READ), client(70, WRITE)];

@@ -131,16 +131,6 @@ fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
     );
 }
 
-/// `qbox_13` is known to fail: of disk service a random stream has more than of time where turns follow
-/// each other.
-#[test]
-fn qbox_13_misses_nothing_but_a_random_streams_service() {
-    for check in report_over("qbox-13", 3, 1).checks.iter().filter(|check| !check.pass()) {
-        let random = check.name.starts_with("learned: from 0 s on, D, random");
-        assert!(random && (23.0..24.5).contains(&check.measured), "{check:?}");
-    }
-}
-
 /// `blackbox_parity` is known to fail: the simulator counts the time from one completion to the next,
 /// and where streams mix that is nobody's.
 #[test]

@@ -70,7 +70,7 @@ const HORIZON: Duration = Duration::from_millis(350);
 /// third more by that than in their order, 64 not quite half as much again.
 const CHOICE: usize = 12;
 
-/// Of the time of those who mix, at most one part in this is for prices.
+/// Those who mix are not asked for prices again before this many times [`Returns::CURIOUS`].
 const ASK_PAUSE: u64 = 16;
 
 struct Disktime {
@@ -421,10 +421,16 @@ impl Disktime {
 
     /// Whether a stream would be beyond its horizon.
     fn is_ahead(&self, id: StreamId) -> bool {
+        self.is_ahead_by(id, Duration::ZERO)
+    }
+
+    /// Whether it would be by more than so much of its time.
+    fn is_ahead_by(&self, id: StreamId, more: Duration) -> bool {
         let Some(account) = self.get(id) else { return false };
         let least = if self.fits_in(id) { step(LITTLE.as_tokens(), account.share) } else { 0 };
+        let more = step(more.as_tokens(), account.share);
         let until = self.time.now().saturating_add(self.reach(id).max(least));
-        account.tag > until
+        account.tag > until.saturating_add(more)
     }
 
     /// Whether a turn would begin for one who is owed nothing: who is has all it wants at the device.
@@ -519,12 +525,13 @@ impl Disktime {
             return None;
         }
         let due = |account: &Account| account.ready && account.mixes && account.wants_look(now);
-        let due = |account: &&Option<Account>| account.as_ref().is_some_and(due);
-        self.ask_at = now + Returns::CURIOUS;
-        let slot = self.accounts.iter().position(|account| due(&account))?;
-        self.ask_at = now + Duration::from_nanos(Returns::CURIOUS.as_nanos() * ASK_PAUSE);
-        self.end_stay(now);
-        u32::try_from(slot).ok().map(StreamId)
+        // Looks are of its share: who had more of them waits until the others have caught up.
+        let due =
+            |id: &StreamId| self.get(*id).is_some_and(due) && !self.is_ahead_by(*id, Account::LOOK);
+        let next = (0..).map(StreamId).take(self.accounts.len()).find(due);
+        let pause = if next.is_some() { ASK_PAUSE } else { 1 };
+        self.ask_at = now + Duration::from_nanos(Returns::CURIOUS.as_nanos() * pause);
+        next.inspect(|_| self.end_stay(now))
     }
 
     /// A window is over: if it was of those who mix, they may be judged.
