@@ -131,16 +131,6 @@ fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
     );
 }
 
-/// `blackbox_parity` is known to fail: the simulator counts the time from one completion to the next,
-/// and where streams mix that is nobody's.
-#[test]
-fn blackbox_parity_misses_nothing_but_a_promise_by_completions() {
-    for check in report("blackbox-parity", 1).checks.iter().filter(|check| !check.pass()) {
-        let promise = check.name.starts_with("promises broken");
-        assert!(promise && check.measured <= 1.0, "{check:?}");
-    }
-}
-
 /// `reward_insulated_disk` is known to fail: for two of three whose pieces mix on the disk.
 #[test]
 fn reward_insulated_disk_misses_nothing_but_insulation_on_the_disk() {

@@ -2,6 +2,9 @@
 //!
 //! The checkers keep their own counts from what they see pass (arrivals, dispatches, completions,
 //! the device's own times), so an engine that miscounts, loses, favours or starves is noticed.
+//! Whose time it was is seen from outside with one piece at a time, or where tiers tell. Where several
+//! are at the device the time between completions is nobody's: promises are checked by what was
+//! charged, whose sum must be the time that the device was busy.
 
 mod cycles;
 
@@ -50,8 +53,8 @@ struct Seen {
     service_ns: i64,
     /// The same, where tiers work side by side, of the tiers.
     of_tiers_ns: i64,
-    /// The latter, as counted so far.
-    afterwards_ns: i64,
+    /// Of this, what is by the engine's count.
+    counted_ns: i64,
     /// Lowest of (owed - service) since it is backlogged, in ns.
     lowest_owed: Option<i64>,
     worst_lag_ns: i64,
@@ -84,6 +87,9 @@ pub(crate) struct Checks {
     ahead: Ahead,
     dearest_ns: i64,
     busy_ns: u64,
+    /// Pieces at the device, and since when there were any.
+    in_flight: u32,
+    busy_since: Instant,
     /// What turns of the policy may add.
     lead_ns: i64,
 }
@@ -97,7 +103,7 @@ impl Checks {
             completed: 0,
             service_ns: 0,
             of_tiers_ns: 0,
-            afterwards_ns: 0,
+            counted_ns: 0,
             lowest_owed: None,
             worst_lag_ns: 0,
             lowest_over: 0,
@@ -109,7 +115,21 @@ impl Checks {
         };
         let seen = contracts.iter().map(seen).collect();
         let ahead = Ahead::of(contracts, bounds.period);
-        Self { bounds, seen, ahead, dearest_ns: 0, busy_ns: 0, lead_ns: 0 }
+        Self {
+            bounds,
+            seen,
+            ahead,
+            dearest_ns: 0,
+            busy_ns: 0,
+            in_flight: 0,
+            busy_since: Instant::ZERO,
+            lead_ns: 0,
+        }
+    }
+
+    /// Whether the time between completions is one stream's.
+    pub(crate) fn see_whose_time_it_was(&self) -> bool {
+        self.bounds.depth == 1
     }
 
     pub(crate) fn arrived(&mut self, now: Instant, stream: StreamId, bytes: u64) {
@@ -126,6 +146,10 @@ impl Checks {
 
     /// A piece went out; `last` if nothing of its request waits any more.
     pub(crate) fn dispatched(&mut self, now: Instant, stream: StreamId, bytes: u64, last: bool) {
+        if self.in_flight == 0 {
+            self.busy_since = now;
+        }
+        self.in_flight += 1;
         let seen = &mut self.seen[stream.0 as usize];
         seen.dispatched += u64::from(last);
         if let Some(cycles) = &mut seen.cycles {
@@ -145,7 +169,10 @@ impl Checks {
         let Back { service, of_tier, relieved, bytes, over } = back;
         let began = now - service;
         self.dearest_ns = self.dearest_ns.max(service.as_tokens());
-        self.busy_ns += service.as_nanos();
+        self.in_flight -= 1;
+        if self.in_flight == 0 {
+            self.busy_ns += now.since(self.busy_since).as_nanos();
+        }
         let seen = &mut self.seen[stream.0 as usize];
         seen.completed += u64::from(over);
         if let Some(cycles) = &mut seen.cycles {
@@ -154,16 +181,19 @@ impl Checks {
         seen.measure_lag(began);
         let over = seen.over_ns(began);
         seen.lowest_over = seen.lowest_over.min(over);
-        let [service, of_tier] = [service, of_tier].map(|it| it.as_tokens() - relieved.as_tokens());
-        seen.served(now, service, of_tier);
+        if let Some(relieved) = relieved {
+            let its = |time: Duration| time.as_tokens() - relieved.as_tokens();
+            seen.served(now, its(service), its(of_tier));
+        }
     }
 
-    /// Others' pieces have gone into a stream's writes for so long by now, at its charge.
-    pub(crate) fn afterwards(&mut self, now: Instant, stream: StreamId, afterwards: Duration) {
+    /// By the engine's count a stream had so much time by now: of others' pieces, for its own writes;
+    /// or all that it was charged.
+    pub(crate) fn counted(&mut self, now: Instant, stream: StreamId, counted: Duration) {
         let seen = &mut self.seen[stream.0 as usize];
-        let more = afterwards.as_tokens() - seen.afterwards_ns;
+        let more = counted.as_tokens() - seen.counted_ns;
         if more > 0 {
-            seen.afterwards_ns += more;
+            seen.counted_ns += more;
             seen.measure_lag(now);
             let over = seen.over_ns(now);
             seen.lowest_over = seen.lowest_over.min(over);
@@ -216,20 +246,24 @@ impl Checks {
                 found(Check::Cycle, what);
             }
         }
-        violations.extend(self.time(counters, time));
+        violations.extend(self.time(now, counters, time));
         violations
     }
 
-    fn time(&self, counters: &[StreamCounters], time: DeviceTime) -> Option<Violation> {
+    fn time(
+        &self,
+        now: Instant,
+        counters: &[StreamCounters],
+        time: DeviceTime,
+    ) -> Option<Violation> {
         let charged = counters.iter().map(|counters| counters.charged.as_nanos()).sum::<u64>();
         let balance = charged + time.spare.as_nanos() + time.open.as_nanos();
         let spent = time.busy.as_nanos() + time.held.as_nanos();
-        let exact =
-            self.bounds.depth > 1 || time.busy.as_nanos() - time.open.as_nanos() == self.busy_ns;
-        let what = format!(
-            "charged {charged} ns, {time:?}, and the device was seen busy for {} ns",
-            self.busy_ns
-        );
+        let still = if self.in_flight > 0 { now.since(self.busy_since) } else { Duration::ZERO };
+        let busy = self.busy_ns + still.as_nanos();
+        let exact = time.busy.as_nanos() == busy;
+        let what =
+            format!("charged {charged} ns, {time:?}, and the device was seen busy for {busy} ns");
         (balance != spent || !exact).then_some(Violation { check: Check::Time, stream: None, what })
     }
 
@@ -351,8 +385,9 @@ pub(crate) struct Back {
     pub(crate) service: Duration,
     /// And the tier that served it, if the device tells.
     pub(crate) of_tier: Duration,
-    /// The part of this that went into others' writes, and was charged to them.
-    pub(crate) relieved: Duration,
+    /// The part of this that went into others' writes, and was charged to them; `None` if several are
+    /// at the device, and what is charged counts.
+    pub(crate) relieved: Option<Duration>,
     pub(crate) bytes: u64,
     /// Its request is over.
     pub(crate) over: bool,
@@ -467,7 +502,7 @@ mod tests {
             }
             checks.arrived(at(start), STREAM, BYTES);
             checks.dispatched(at(start), STREAM, BYTES, true);
-            let relieved = Duration::ZERO;
+            let relieved = Some(Duration::ZERO);
             let back = Back { service, of_tier: service, relieved, bytes: BYTES, over: true };
             checks.completed(at(start) + service, STREAM, back);
             counters.arrived += 1;
@@ -531,6 +566,47 @@ mod tests {
         let found = run(|turn| if (100..300).contains(&turn) { 0 } else { 3 }).found();
         assert_eq!(found, [Check::Guarantee, Check::Starvation]);
     }
+
+    /// Several pieces at a time. The stream is charged 3 and then so many of every 10 ms, and has 1 ms
+    /// between the completion before its own and that.
+    fn deep(charged_ms: u64) -> Run {
+        let contract = Contract::reserving(Share::from_percent(30).unwrap());
+        let bounds =
+            Bounds { depth: 2, period: Duration::from_secs(1), guarantee: true, timed: true };
+        let mut checks = Checks::new(bounds, &[contract]);
+        let (mut counters, mut busy) = (StreamCounters::default(), Duration::ZERO);
+        checks.arrived(at(0), STREAM, BYTES);
+        for turn in 0..500 {
+            let end = at(turn * 10 + 10);
+            checks.arrived(at(turn * 10), STREAM, BYTES);
+            checks.dispatched(at(turn * 10), STREAM, BYTES, true);
+            let service = Duration::from_millis(1);
+            let back = Back { service, of_tier: service, relieved: None, bytes: BYTES, over: true };
+            checks.completed(end, STREAM, back);
+            counters.charged += Duration::from_millis(if turn < 100 { 3 } else { charged_ms });
+            checks.counted(end, STREAM, counters.charged);
+            busy += Duration::from_millis(10);
+        }
+        (counters.arrived, counters.completed) = (501, 500);
+        Run { checks, counters, busy }
+    }
+
+    #[test]
+    fn where_several_are_at_the_device_charges_count_and_its_busy_time() {
+        let found = |Run { checks, counters, busy }: Run| {
+            let charged = counters.charged;
+            let spare = Duration::from_nanos(busy.as_nanos() - charged.as_nanos());
+            let time = DeviceTime { busy, charged, spare, ..DeviceTime::default() };
+            let found = checks.verdict(at(5_000), &[counters], time, Duration::ZERO);
+            found.into_iter().map(|violation| violation.check).collect::<Vec<_>>()
+        };
+        assert_eq!(found(deep(3)), []);
+        assert_eq!(found(deep(1)), [Check::Guarantee]);
+        let mut bug = deep(3);
+        bug.busy += Duration::from_millis(1);
+        assert_eq!(found(bug), [Check::Time], "a millisecond that the device did not work");
+    }
+
     /// A deterministic rate of so many requests a second, in cycles of a second.
     fn rate(requests: u64, reserve: u32) -> Contract {
         let rate = Rate {
@@ -556,7 +632,7 @@ mod tests {
         for turn in 0..30 {
             let now = at(5_000 + 30 * turn);
             checks.dispatched(now, STREAM, BYTES, true);
-            let (service, relieved) = (Duration::from_millis(3), Duration::ZERO);
+            let (service, relieved) = (Duration::from_millis(3), Some(Duration::ZERO));
             let back = Back { service, of_tier: service, relieved, bytes: BYTES, over: true };
             checks.completed(now + Duration::from_millis(3), STREAM, back);
         }

@@ -434,12 +434,16 @@ impl World {
             let over = self.engine.handle_completion_on(at, flight.piece, End::Done, tier);
             let relieved = self.relieved(flight.stream);
             let relieved = Duration::from_nanos(relieved.as_nanos() - before.as_nanos());
+            let whose = tier.is_some() || self.checks.see_whose_time_it_was();
             let (bytes, is_over) = (flight.bytes, over.is_some());
+            let relieved = whose.then_some(relieved);
             let back = Back { service, of_tier, relieved, bytes, over: is_over };
             self.checks.completed(at, flight.stream, back);
-            if relieved > Duration::ZERO {
+            if !whose {
+                self.checks.counted(at, flight.stream, self.charged(flight.stream));
+            } else if relieved > Some(Duration::ZERO) {
                 for stream in self.engine.streams() {
-                    self.checks.afterwards(at, stream.id(), stream.counters().afterwards);
+                    self.checks.counted(at, stream.id(), stream.counters().afterwards);
                 }
             }
             if let Some(completion) = over {
@@ -452,6 +456,12 @@ impl World {
     /// Time of its pieces that others were charged.
     fn relieved(&self, stream: StreamId) -> Duration {
         self.engine.stream(stream).map_or(Duration::ZERO, |view| view.counters().relieved)
+    }
+
+    /// What it was charged, but for time in which the device waited for it.
+    fn charged(&self, stream: StreamId) -> Duration {
+        let counters = self.engine.stream(stream).map(StreamView::counters).unwrap_or_default();
+        Duration::from_nanos(counters.charged.as_nanos() - counters.held.as_nanos())
     }
 
     fn finish(&mut self, at: Instant, completion: Completion, flight: &Flight, truth: Duration) {
