@@ -82,9 +82,7 @@ fn plan(number: u64) -> Plan {
     let capacity = device.capacity_bytes();
     let policies = policy::REGISTRY;
     let policy = policies[usize::try_from(random.below(policies.len() as u64)).unwrap()].name;
-    // The checkers know the true disk time, which deeper only a model that learns comes near.
-    let learns = cost::usual(policy, 2) == "learned";
-    let depth = if learns && device.queue_depth() > 1 { 1 << random.below(6) } else { 1 };
+    let depth = if device.queue_depth() > 1 { 1 << random.below(6) } else { 1 };
     let controllers = feedback::REGISTRY;
     let controller = &controllers[usize::try_from(random.below(controllers.len() as u64)).unwrap()];
     let streams: Vec<_> =
