@@ -271,6 +271,24 @@ fn who_never_has_enough_pays_back() {
     assert!(cheat.done[0] * 100 <= honest.done[0] * 102, "{:?} {:?}", cheat.done, honest.done);
 }
 
+/// It was held below it: 1.35 s behind where .53 were allowed.
+#[test]
+fn who_pays_back_has_what_it_reserved() {
+    for policy in ["disktime", "zygaria"] {
+        let config = FeedbackConfig { anti_cheat: true, ..shaped("adaptive") };
+        let greedy = Contract { class: Class::SoftRealTime, ..contract(60, 100) };
+        let mut world = World::new(config, policy, &[greedy, contract(0, 100)]);
+        for second in 1..=60 {
+            world.run(second * SECOND);
+            world.report(0);
+            let charged = world.engine.stream(StreamId(0)).unwrap().counters().charged;
+            let due = second * SECOND * 6 / 10;
+            assert!(charged.as_nanos() + SECOND > due, "{policy}: {charged:?} of {second} s");
+        }
+        assert!(world.ignored().contains(&Ignored::Distrusted), "{policy}: it pays");
+    }
+}
+
 #[test]
 fn without_a_controller_reports_change_nothing() {
     let mut world = World::new(FeedbackConfig::default(), "fifo", &[soft(), contract(0, 100)]);

@@ -190,24 +190,23 @@ impl Shaping {
         if way.lets(now, stream.id) {
             return false;
         }
-        if stream.spec.contract.reserve > Share::ZERO {
-            match stream.has_reserved_time(now) {
-                Ok(()) => return false,
-                Err(until) => self.reserved.set(stream.id.0, until),
-            }
+        let Err(until) = covered(now, stream) else { return false };
+        if until < i64::MAX {
+            self.reserved.set(stream.id.0, until);
         }
         way.wait(now, stream.id);
         true
     }
 
     /// Whether a soft real-time stream waits because its reports brought it what it did not need.
-    fn pays_back(&mut self, now: Instant, stream: &Stream) -> bool {
+    fn pays_back(&mut self, now: Instant, stream: &mut Stream) -> bool {
         let claim = self.claims.get_mut(&stream.id);
         let until = claim.and_then(|claim| claim.waits_until(now, served(stream)));
-        if let Some(until) = until {
-            self.reserved.set(stream.id.0, until.since(Instant::ZERO).as_tokens());
-        }
-        until.is_some()
+        let Some((until, Err(covered))) = until.map(|until| (until, covered(now, stream))) else {
+            return false;
+        };
+        self.reserved.set(stream.id.0, until.since(Instant::ZERO).as_tokens().min(covered));
+        true
     }
 
     /// A piece goes out. Answers which way it paid, if it had to.
@@ -479,6 +478,12 @@ impl Way {
 /// Bytes that a stream has been served.
 fn served(stream: &Stream) -> u64 {
     stream.counters.bytes_read + stream.counters.bytes_written
+}
+
+/// Whether a stream's reservation covers its next piece; if not, when it will, in ns.
+fn covered(now: Instant, stream: &mut Stream) -> Result<(), i64> {
+    let reserves = stream.spec.contract.reserve > Share::ZERO;
+    if reserves { stream.has_reserved_time(now) } else { Err(i64::MAX) }
 }
 
 /// Whether what a stream sends in a class needs tokens.
