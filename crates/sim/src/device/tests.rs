@@ -275,6 +275,9 @@ fn any_description() -> impl Strategy<Value = String> {
             let mut text = text.to_owned();
             for (index, value, how) in changes {
                 let values: Vec<(usize, usize)> = value_spans(&text);
+                if values.is_empty() {
+                    break;
+                }
                 let (start, end) = values[index.index(values.len())];
                 // A number stays a number: else most descriptions would be no more than misread.
                 let quoted = text[start..].starts_with('"');
@@ -282,6 +285,9 @@ fn any_description() -> impl Strategy<Value = String> {
                     text.replace_range(start..end, &value);
                 } else if how == 0 {
                     let lines: Vec<&str> = text.lines().collect();
+                    if lines.len() <= 2 {
+                        break;
+                    }
                     let left_out = 2 + index.index(lines.len() - 2);
                     text = [&lines[..left_out], &lines[left_out + 1..]].concat().join("\n") + "\n";
                 }
