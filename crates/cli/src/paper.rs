@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Subcommand;
 use disktime_papers::page::{self, File, Provenance};
-use disktime_papers::{Experiment, PAPERS, Paper, Report};
+use disktime_papers::{Experiment, PAPERS, Paper, Report, SeedMiss};
 use serde::Serialize;
 
 use crate::{BadInput, table};
@@ -161,6 +161,9 @@ fn print(report: &Report) {
         table.add_row([name, published, measured, page::bounds(check), verdict.to_owned()]);
     }
     println!("{table}");
+    for SeedMiss { check, seed, measured } in &report.missed_by_seed {
+        println!("  seed {seed} alone misses: {check}: {}", page::number(*measured));
+    }
     if !report.pass() && !report.note.is_empty() {
         println!("  {}", report.note);
     }

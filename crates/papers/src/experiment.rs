@@ -57,6 +57,19 @@ pub struct Report {
     pub panels: Vec<Panel>,
     /// The claims, measured as the mean over the seeds.
     pub checks: Vec<Check>,
+    /// What single seeds of several miss, whatever the mean does.
+    pub missed_by_seed: Vec<SeedMiss>,
+}
+
+/// A check that one seed of several misses.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SeedMiss {
+    /// The check's name.
+    pub check: String,
+    /// The seed.
+    pub seed: u64,
+    /// What it measures.
+    pub measured: f64,
 }
 
 impl Check {
@@ -108,9 +121,20 @@ impl Report {
         for (c, check) in checks.iter_mut().enumerate() {
             check.measured = mean(samples.iter().map(|sample| sample.checks[c].measured));
         }
+        let missed = |(seed, sample): (u64, &Sample)| {
+            let missed = sample.checks.iter().filter(|check| !check.pass());
+            let miss = |check: &Check| SeedMiss {
+                check: check.name.clone(),
+                seed,
+                measured: check.measured,
+            };
+            missed.map(miss).collect::<Vec<_>>()
+        };
+        let several = samples.len() > 1;
+        let missed_by_seed = (1..).zip(samples).filter(|_| several).flat_map(missed).collect();
         let seconds = samples.iter().map(|sample| sample.seconds).sum();
         let Experiment { id, title, note, .. } = *experiment;
-        Self { id, title, note, seconds, panels, checks }
+        Self { id, title, note, seconds, panels, checks, missed_by_seed }
     }
 
     /// Whether every check passes.
@@ -161,13 +185,42 @@ impl Serialize for Report {
                 })
             })
             .collect();
-        let mut object = serializer.serialize_struct("Report", 6)?;
+        let mut object = serializer.serialize_struct("Report", 7)?;
         object.serialize_field("id", self.id)?;
         object.serialize_field("title", self.title)?;
         object.serialize_field("seconds", &self.seconds)?;
         object.serialize_field("series", &series)?;
         object.serialize_field("checks", &self.checks)?;
+        object.serialize_field("missed_by_seed", &self.missed_by_seed)?;
         object.serialize_field("note", self.note)?;
         object.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(seeds: u64) -> Report {
+        let measure = |seed: u64| Sample {
+            seconds: 1.0,
+            panels: Vec::new(),
+            checks: vec![
+                Check::at_most("even", 1.0, 5.0),
+                Check::at_most("third", if seed == 3 { 9.0 } else { 1.0 }, 5.0),
+            ],
+        };
+        let samples: Vec<Sample> = (1..=seeds).map(measure).collect();
+        let experiment = Experiment { id: "x", title: "", note: "", measure };
+        Report::new(&experiment, &samples)
+    }
+
+    #[test]
+    fn a_seed_that_misses_alone_is_named_though_the_mean_holds() {
+        let report = over(4);
+        assert!(report.pass());
+        let miss = SeedMiss { check: "third".to_owned(), seed: 3, measured: 9.0 };
+        assert_eq!(report.missed_by_seed, [miss]);
+        assert_eq!(over(2).missed_by_seed, []);
     }
 }

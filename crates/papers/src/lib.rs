@@ -30,7 +30,7 @@ mod zygaria;
 pub use disktime_sim as sim;
 
 pub use chart::{Axis, Line, Marks, Panel, Scale, Series};
-pub use experiment::{Check, Experiment, Report, Sample};
+pub use experiment::{Check, Experiment, Report, Sample, SeedMiss};
 pub use runner::run;
 pub use ucsb::sets;
 

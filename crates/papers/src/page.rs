@@ -2,7 +2,7 @@
 //!
 //! Does not know: directories. It answers names and contents; who asked writes them.
 
-use crate::experiment::{Check, Report};
+use crate::experiment::{Check, Report, SeedMiss};
 use crate::{Paper, plot};
 use std::fmt::Write;
 
@@ -103,6 +103,10 @@ fn section(body: &mut String, report: &Report) {
         add(&check_row(check));
     }
     add("</table>\n");
+    for SeedMiss { check, seed, measured } in &report.missed_by_seed {
+        let (check, measured) = (escape(check), number(*measured));
+        add(&format!("<p class=\"note\">Seed {seed} alone misses: {check}: {measured}</p>\n"));
+    }
     if !report.note.is_empty() {
         add(&format!("<p class=\"note\">{}</p>\n", escape(report.note)));
     }

@@ -17,6 +17,7 @@ pub(super) fn svg(found: &Found) -> String {
         seconds: found.took.as_secs_f64(),
         panels: panels(found),
         checks: Vec::new(),
+        missed_by_seed: Vec::new(),
     };
     stacked(page::figures(&[&report]).into_iter().map(|file| file.text))
 }

@@ -108,6 +108,7 @@ fn drawing(panel: Panel) -> String {
         seconds: 0.0,
         panels: vec![panel],
         checks: Vec::new(),
+        missed_by_seed: Vec::new(),
     };
     page::figures(&[&report]).into_iter().map(|file| file.text).collect()
 }
