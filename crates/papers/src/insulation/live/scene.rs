@@ -156,20 +156,21 @@ impl Scene {
     }
 
     /// Unlike streams on a plain file of that size: small ones anywhere and long ones in order, at
-    /// 70/30 and at 30/70.
+    /// 70/30 and at 30/70, and the three that boxes have.
     #[must_use]
-    pub fn on_file(file_bytes: u64) -> [Self; 2] {
-        [[70, 30], [30, 70]].map(|shares| {
+    pub fn on_file(file_bytes: u64) -> [Self; 3] {
+        let [most_small, most_long] = [[70, 30], [30, 70]].map(|shares| {
             let bytes = part(file_bytes, 2);
             let loads = [
                 load("random-4k-deep", Pattern::Random, bytes, 4 * KIB, 1000, 16),
                 load("sequential-128k-deep", Pattern::Sequential, bytes, 128 * KIB, 1000, 4),
             ];
             Self::of(LiveDevice::File, loads.to_vec(), &shares, bytes)
-        })
+        });
+        [most_small, most_long, Self::on_box(LiveDevice::File, file_bytes)]
     }
 
-    /// Three streams on another server's export of that size, at 20/30/50.
+    /// Three streams on another server's export of that size, or on a file, at 20/30/50.
     #[must_use]
     pub fn on_box(device: LiveDevice, box_bytes: u64) -> Self {
         let bytes = part(box_bytes, 3);
