@@ -20,8 +20,7 @@ pub enum Check {
     Requests,
     /// `charged = busy - spare - open + held`, and busy is what the device was.
     Time,
-    /// At most limit·W + limit·p + (D+1)·c_max in any window W; deeper than one a window of the ledger
-    /// more, whose charges are known when it ends.
+    /// At most limit·W + limit·p + (D+1)·c_max in any window W.
     Limit,
     /// At least f·W - u - (D+1)·c_max - B in any window W in which a stream is backlogged
     /// throughout, B what guaranteed classes may take ahead at once.
@@ -75,8 +74,6 @@ struct Seen {
 pub(crate) struct Bounds {
     pub(crate) depth: u32,
     pub(crate) period: Duration,
-    /// Busy time is divided so often, where several pieces are at the device.
-    pub(crate) window: Duration,
     /// The policy keeps reservations.
     pub(crate) guarantee: bool,
     /// Limits are in disk time; those of a policy that counts requests are not checked here.
@@ -277,8 +274,6 @@ impl Checks {
     fn over_limit(&self, seen: &Seen) -> Option<String> {
         let allowed =
             part(self.bounds.period.as_tokens(), seen.contract.limit.ppm()) + self.blocking_ns();
-        let deep = !self.see_whose_time_it_was();
-        let allowed = allowed + if deep { self.bounds.window.as_tokens() } else { 0 };
         let over = seen.worst_over_ns;
         (over > allowed && self.bounds.timed && !seen.changed)
             .then(|| format!("{over} ns above its limit, {allowed} allowed"))
@@ -469,13 +464,8 @@ mod tests {
     const STREAM: StreamId = StreamId(0);
     /// Of each request.
     const BYTES: u64 = 4096;
-    const BOUNDS: Bounds = Bounds {
-        depth: 1,
-        period: Duration::from_secs(1),
-        window: Duration::from_millis(100),
-        guarantee: true,
-        timed: true,
-    };
+    const BOUNDS: Bounds =
+        Bounds { depth: 1, period: Duration::from_secs(1), guarantee: true, timed: true };
 
     /// One stream, 30 % reserved and 50 % at most, served for 3 of every 10 ms while always
     /// backlogged, for 5 s.

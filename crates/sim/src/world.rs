@@ -183,8 +183,8 @@ impl World {
         let timed = entry.is_some_and(|entry| entry.currency == policy::Currency::Time);
         // As granted: a rate's reservation follows from it.
         let contracts: Vec<_> = engine.streams().map(StreamView::contract).collect();
-        let Config { period, window, .. } = Config::default();
-        let bounds = Bounds { depth: plan.depth, period, window, guarantee, timed };
+        let period = Config::default().period;
+        let bounds = Bounds { depth: plan.depth, period, guarantee, timed };
         let mut changes = plan.changes.into_iter();
         let mut reports = plan.reports.into_iter();
         let mut world = Self {
