@@ -14,7 +14,7 @@ use disktime_nbd::{
     ExportInfo, Goal, Handshake, HandshakeError, OptionCode, OptionReply, ServerHandshake, Session,
     TransmissionFlags,
 };
-use entries::{Shelf, export, negotiate, serve, shelf};
+use entries::{CROWDED, Shelf, export, negotiate, serve, shelf};
 use proptest::prelude::*;
 use wire::{client_flags, greeting, info_data, option, option_reply};
 
@@ -175,6 +175,26 @@ fn options_are_refused_by_name() {
         assert_eq!(refused_with(code, data), reply, "{code:?} with {} bytes", data.len());
     }
     assert_eq!(refused_with(Code::Go, &info_data("nobody", &[3])), Reply::ErrUnknown);
+}
+
+/// The 17th client was told that it may begin, and was then hung up on without a word.
+#[test]
+fn a_client_that_is_not_admitted_is_told_why_and_may_go_on() {
+    let full = Shelf(vec![export(CROWDED, TransmissionFlags::EMPTY)]);
+    let told = meet(&full, connect(CROWDED, true), usize::MAX);
+    let refused = ClientError::Refused {
+        option: OptionCode::Go,
+        reply: OptionReply::ErrPolicy,
+        message: "all places are taken".to_owned(),
+    };
+    assert_eq!(told, (Handshake::NeedMore, Err(refused)));
+    // It may ask what the export is, and for another one.
+    let info = option(OptionCode::Info, &info_data(CROWDED, &[]));
+    let (end, said, _) = serve(&full, &[client_flags(3), info].concat(), usize::MAX);
+    assert!(end.is_ok() && !said.is_empty());
+    let name = option(OptionCode::ExportName, CROWDED.as_bytes());
+    let (end, ..) = serve(&full, &[client_flags(3), name].concat(), usize::MAX);
+    assert_eq!(end, Err(HandshakeError::NotAdmitted));
 }
 
 #[test]

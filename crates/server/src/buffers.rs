@@ -2,34 +2,49 @@
 //!
 //! A [`Buffer`] is a handle on memory that a device or a socket may be reading or writing at this
 //! moment, so its bytes are never borrowed: they are copied in and out. Small buffers come from one
-//! arena that is registered with the ring; the others from size classes that keep a few for reuse.
+//! arena that is registered with the ring; the others from size classes. Memory returns to its pool
+//! when the last handle on it is dropped, wherever that is: in the shard or in the ring.
 #![allow(unsafe_code, reason = "direct I/O needs aligned memory that the kernel writes into")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Alignment of every buffer: enough for direct I/O on any device.
 pub const ALIGN: usize = 4096;
 /// Buffers in the registered arena, each of [`ALIGN`] bytes.
 const ARENA_SLOTS: usize = 1024;
-/// Bytes that the free list of one size class may keep.
-const KEPT_BYTES: usize = 4 << 20;
+/// Bytes of free memory that a pool keeps for reuse, all size classes together.
+const KEPT_BYTES: usize = 8 << 20;
+/// Memory from this length on is mapped: its pages exist once touched, and the system has them back
+/// once it is freed.
+const MAPPED: usize = 64 << 10;
+/// Bytes that a pool holds whatever its clients do.
+pub const POOL_BYTES: usize = ARENA_SLOTS * ALIGN + KEPT_BYTES;
 
-/// Memory from the allocator, aligned and zeroed.
+/// Memory from the system, aligned and zeroed.
 struct Memory {
     start: NonNull<u8>,
     len: usize,
 }
 
 impl Memory {
-    fn new(len: usize) -> Self {
+    /// `None` if the system has none.
+    fn new(len: usize) -> Option<Self> {
         let layout = Self::layout(len);
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self { start, len }
+        let start = if len < MAPPED {
+            // SAFETY: the layout's size is not zero.
+            unsafe { alloc_zeroed(layout) }
+        } else {
+            let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            // SAFETY: a new mapping at an address of the system's choice touches no other memory.
+            unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.ok()?.cast()
+        };
+        NonNull::new(start).map(|start| Self { start, len })
     }
 
     fn layout(len: usize) -> Layout {
@@ -40,24 +55,74 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `start` came from `alloc_zeroed` with this very layout.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+        if self.len < MAPPED {
+            // SAFETY: `start` came from `alloc_zeroed` with this very layout.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+        } else {
+            // SAFETY: `start` came from a mapping of this very length, and no handle on it is left.
+            let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+            debug_assert!(unmapped.is_ok(), "a mapping of this length is there");
+        }
     }
 }
 
-/// Where a buffer's memory comes from.
+/// Where a buffer's memory comes from, and goes when it is dropped.
 enum Origin {
     Own(Memory),
-    /// A slot of the arena, which it keeps alive.
-    Arena {
-        _arena: Rc<Memory>,
-    },
+    /// A slot of the pool's arena.
+    Arena(NonNull<u8>),
+}
+
+/// A pool's free memory, which its buffers know as well.
+struct Home {
+    arena: Memory,
+    slots: RefCell<Vec<NonNull<u8>>>,
+    kept: RefCell<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Free memory by size class.
+    free: Vec<Vec<Memory>>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn take(&mut self, class: usize) -> Option<Memory> {
+        let memory = self.free.get_mut(class)?.pop()?;
+        self.bytes -= memory.len;
+        Some(memory)
+    }
+
+    fn give(&mut self, memory: Memory) {
+        if self.bytes + memory.len > KEPT_BYTES {
+            return;
+        }
+        let (class, _) = class_of(memory.len);
+        if self.free.len() <= class {
+            self.free.resize_with(class + 1, Vec::new);
+        }
+        self.bytes += memory.len;
+        self.free[class].push(memory);
+    }
 }
 
 struct Inner {
-    origin: Origin,
+    /// `None` once it is dropped.
+    origin: Option<Origin>,
     start: NonNull<u8>,
     len: usize,
+    home: Rc<Home>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        match self.origin.take() {
+            Some(Origin::Own(memory)) => self.home.kept.borrow_mut().give(memory),
+            Some(Origin::Arena(slot)) => self.home.slots.borrow_mut().push(slot),
+            None => {}
+        }
+    }
 }
 
 /// A handle on a buffer; clones name the same bytes.
@@ -65,12 +130,6 @@ struct Inner {
 pub struct Buffer(Rc<Inner>);
 
 impl Buffer {
-    fn own(len: usize) -> Self {
-        let memory = Memory::new(len);
-        let start = memory.start;
-        Self(Rc::new(Inner { origin: Origin::Own(memory), start, len }))
-    }
-
     /// Bytes it holds.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -86,7 +145,7 @@ impl Buffer {
     /// Whether its memory is in the registered arena.
     #[must_use]
     pub fn registered(&self) -> bool {
-        matches!(self.0.origin, Origin::Arena { .. })
+        matches!(self.0.origin, Some(Origin::Arena(_)))
     }
 
     /// Its memory from `at` on, for the kernel.
@@ -150,61 +209,67 @@ impl Buffer {
 
 /// Where buffers come from and go to. One a shard.
 pub struct Pool {
-    arena: Rc<Memory>,
-    arena_free: Vec<Buffer>,
-    /// Free buffers by size class: `ALIGN << index` bytes.
-    free: Vec<Vec<Buffer>>,
+    home: Rc<Home>,
 }
 
 impl Pool {
     /// A pool with its arena.
+    ///
+    /// # Panics
+    /// If the system has no memory for the arena.
     #[must_use]
     pub fn new() -> Self {
-        let arena = Rc::new(Memory::new(ARENA_SLOTS * ALIGN));
+        let arena = Memory::new(ARENA_SLOTS * ALIGN).expect("4 MiB of memory can be had");
         let slot = |index: usize| {
             // SAFETY: slot `index` is within the arena.
-            let start = unsafe { arena.start.add(index * ALIGN) };
-            let origin = Origin::Arena { _arena: Rc::clone(&arena) };
-            Buffer(Rc::new(Inner { origin, start, len: ALIGN }))
+            unsafe { arena.start.add(index * ALIGN) }
         };
-        let arena_free = (0..ARENA_SLOTS).rev().map(slot).collect();
-        Self { arena, arena_free, free: Vec::new() }
+        let slots = RefCell::new((0..ARENA_SLOTS).rev().map(slot).collect());
+        Self { home: Rc::new(Home { arena, slots, kept: RefCell::default() }) }
     }
 
     /// The arena, to be registered with a ring.
     #[must_use]
     pub fn arena(&self) -> libc::iovec {
-        libc::iovec { iov_base: self.arena.start.as_ptr().cast(), iov_len: self.arena.len }
+        let Memory { start, len } = &self.home.arena;
+        libc::iovec { iov_base: start.as_ptr().cast(), iov_len: *len }
     }
 
     /// A buffer of at least `len` bytes; its content is whatever was left there.
+    ///
+    /// # Panics
+    /// If the system has no memory: for lengths that a client chooses [`try_take`](Self::try_take)
+    /// is right.
     #[must_use]
     pub fn take(&mut self, len: usize) -> Buffer {
-        if let Some(buffer) = (len <= ALIGN).then(|| self.arena_free.pop()).flatten() {
-            return buffer;
-        }
-        let class = class_of(len);
-        let kept = self.free.get_mut(class).and_then(Vec::pop);
-        kept.unwrap_or_else(|| Buffer::own(ALIGN << class))
+        self.try_take(len).expect("a little memory can be had")
     }
 
-    /// Takes a buffer back for reuse, unless someone else still has it.
+    /// As [`take`](Self::take); `None` if the system has no memory.
+    #[must_use]
+    pub fn try_take(&mut self, len: usize) -> Option<Buffer> {
+        let slot = if len <= ALIGN { self.home.slots.borrow_mut().pop() } else { None };
+        let (start, len, origin) = if let Some(start) = slot {
+            (start, ALIGN, Origin::Arena(start))
+        } else {
+            let (class, len) = class_of(len);
+            let kept = self.home.kept.borrow_mut().take(class);
+            let memory = kept.or_else(|| Memory::new(len))?;
+            (memory.start, len, Origin::Own(memory))
+        };
+        let (origin, home) = (Some(origin), Rc::clone(&self.home));
+        Some(Buffer(Rc::new(Inner { origin, start, len, home })))
+    }
+
+    /// Takes a buffer back; dropping it does the same.
     pub fn give_back(&mut self, buffer: Buffer) {
-        if Rc::strong_count(&buffer.0) > 1 {
-            return;
-        }
-        match &buffer.0.origin {
-            Origin::Arena { .. } => self.arena_free.push(buffer),
-            Origin::Own(memory) => {
-                let class = class_of(memory.len);
-                if self.free.len() <= class {
-                    self.free.resize_with(class + 1, Vec::new);
-                }
-                if (self.free[class].len() + 1) * memory.len <= KEPT_BYTES {
-                    self.free[class].push(buffer);
-                }
-            }
-        }
+        drop(buffer);
+    }
+
+    /// How many bytes a buffer of at least `len` bytes takes.
+    #[must_use]
+    pub fn bytes_of(len: usize) -> usize {
+        class_of(len).1
     }
 }
 
@@ -214,9 +279,13 @@ impl Default for Pool {
     }
 }
 
-fn class_of(len: usize) -> usize {
-    let slots = len.div_ceil(ALIGN).max(1).next_power_of_two();
-    slots.trailing_zeros() as usize
+/// The size class of a length, and the bytes of its buffers: steps of [`ALIGN`] up to four, then four
+/// steps to each doubling, so that at most a fifth of a buffer is unused.
+fn class_of(len: usize) -> (usize, usize) {
+    let slots = len.div_ceil(ALIGN).max(1);
+    let step = if slots <= 4 { 0 } else { (slots - 1).ilog2() - 2 };
+    let steps = slots.div_ceil(1 << step);
+    (4 * step as usize + steps, (steps << step) * ALIGN)
 }
 
 #[cfg(test)]
@@ -234,19 +303,44 @@ mod tests {
             let mut byte = [0];
             buffer.get(len - 1, &mut byte);
             assert_eq!(&byte, b"x");
-            pool.give_back(buffer);
+        }
+    }
+
+    /// A client that died in the middle of a write left its slot with the ring, and the slot was lost
+    /// when the ring let go of it: only the first of two handles was ever looked at.
+    #[test]
+    fn buffers_are_reused_once_their_last_handle_is_dropped_and_not_before() {
+        let mut pool = Pool::new();
+        for len in [4096, 20_000, 100_000] {
+            let first = pool.take(len);
+            let (address, other) = (first.pointer(&(0..1)), first.clone());
+            drop(first);
+            assert_ne!(pool.take(len).pointer(&(0..1)), address);
+            drop(other);
+            assert_eq!(pool.take(len).pointer(&(0..1)), address);
         }
     }
 
     #[test]
-    fn buffers_are_reused_but_not_while_someone_has_them() {
+    fn classes_waste_a_fifth_at_most_and_hold_what_is_asked() {
+        let mut last = (0, 0);
+        for len in (1..300).map(|slots| slots * ALIGN).chain([2 << 20, (2 << 20) + 1, 32 << 20]) {
+            let (class, bytes) = class_of(len);
+            assert!(bytes >= len && (bytes - len) * 5 <= bytes, "{len}: {bytes}");
+            assert!((class, bytes) >= last && class_of(bytes) == (class, bytes), "{len}");
+            last = (class, bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
         let mut pool = Pool::new();
-        let first = pool.take(100_000);
-        let (address, other) = (first.pointer(&(0..1)), first.clone());
-        pool.give_back(first);
-        assert_ne!(pool.take(100_000).pointer(&(0..1)), address);
-        pool.give_back(other);
-        assert_eq!(pool.take(100_000).pointer(&(0..1)), address);
+        let taken: Vec<_> = (0..40).map(|at| pool.take((1 + at % 5) << 18)).collect();
+        drop(taken);
+        let kept = pool.home.kept.borrow();
+        let bytes = kept.free.iter().flatten().map(|memory| memory.len).sum::<usize>();
+        assert_eq!(bytes, kept.bytes);
+        assert!(bytes <= KEPT_BYTES && bytes > KEPT_BYTES / 2, "{bytes}");
     }
 
     #[test]

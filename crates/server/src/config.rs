@@ -3,9 +3,10 @@
 //! Unknown keys are errors, and every error names the key, its value and what is allowed.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use disktime_core::{ParseShareError, Share};
+use disktime_core::{Duration, ParseShareError, Share};
 use serde::Deserialize;
 
 use device::DeviceTable;
@@ -13,6 +14,7 @@ use vdisk::VdiskTable;
 
 mod device;
 mod listen;
+mod memory;
 mod quantity;
 mod vdisk;
 
@@ -23,6 +25,10 @@ pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// The longest name of a device or virtual disk in bytes.
 pub(crate) const NAME_MAX: usize = 64;
+
+/// How long clients may be idle at least and at most, where that is bounded.
+const IDLE_TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 /// Why a configuration can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +66,10 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// The Unix datagram socket where programs report missed deadlines.
     pub misses: Option<PathBuf>,
+    /// Bytes of memory for clients' data and what devices need beside.
+    pub memory: u64,
+    /// Clients of which no byte came or went for so long are let go, if that is asked for.
+    pub idle_timeout: Option<Duration>,
     /// The directory where layouts are recorded; else each lies beside its device's file.
     pub state: Option<PathBuf>,
     /// The devices, each with its virtual disks.
@@ -82,6 +92,8 @@ struct ServerTable {
     nbd: Vec<String>,
     misses: Option<String>,
     state: Option<PathBuf>,
+    memory: Option<String>,
+    idle_timeout: Option<String>,
 }
 
 impl Config {
@@ -136,7 +148,13 @@ impl Config {
             device.vdisks.push(vdisk);
         }
         devices.iter().try_for_each(DeviceConfig::check)?;
-        Ok(Self { listen, misses, state: file.server.state, devices })
+        let memory = file.server.memory.as_deref();
+        let memory = memory.map(memory::parse).transpose()?.unwrap_or_else(memory::usual);
+        let idle_timeout = file.server.idle_timeout.as_deref().map(idle_timeout).transpose()?;
+        let state = file.server.state;
+        let config = Self { listen, misses, memory, idle_timeout, state, devices };
+        config.memory_for_clients()?;
+        Ok(config)
     }
 
     /// All virtual disks with their devices.
@@ -157,6 +175,15 @@ fn misses_path(text: &str, listen: &[Listen]) -> Result<PathBuf, ConfigError> {
             wrong("a Unix datagram socket is `unix:PATH`; there is no other kind")
         }
     }
+}
+
+/// How long a client may be idle.
+fn idle_timeout(text: &str) -> Result<Duration, ConfigError> {
+    let (min, max) = (IDLE_TIMEOUTS.start(), IDLE_TIMEOUTS.end());
+    let why = || format!("{min:?} to {max:?}; leave it out to let nobody go");
+    let span = parse_span(text)
+        .and_then(|span| Some(span).filter(|span| IDLE_TIMEOUTS.contains(span)).ok_or_else(why));
+    span.map_err(|why| value("server.idle_timeout", text, why))
 }
 
 fn share(key: &str, text: Option<&str>, default: Share) -> Result<Share, ConfigError> {

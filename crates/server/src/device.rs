@@ -21,11 +21,16 @@ use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
 use crate::profile::{self, DeviceProfile};
+use crate::seats::CLIENTS_MAX;
 use crate::server::StartError;
-use crate::shard::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX};
+use crate::shard;
 
 /// How long a device may be silent when it is looked at before it serves.
 const QUICK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Requests alive at once: far more than the daemon's memory has room for, so that this is the bound
+/// that nobody meets.
+const REQUESTS_ALIVE: u32 = 1 << 24;
 
 /// A device's back end, opened, and where its virtual disks lie.
 pub(crate) struct Opened {
@@ -305,13 +310,12 @@ impl Ground {
 
     /// An engine that has admitted these contracts; or why it does not, with virtual disks' names.
     pub(crate) fn engine(&self, device: &DeviceConfig) -> Result<Engine, String> {
-        let connections = u32::try_from(CONNECTIONS_PER_VDISK_MAX).expect("a small constant");
-        let shard = u32::try_from(CONNECTIONS_MAX).expect("a small constant");
-        let queue_max = REQUESTS_MAX * connections;
+        let clients = u32::try_from(CLIENTS_MAX).expect("a small constant");
+        let queue_max = REQUESTS_MAX * clients;
         let limits = Limits {
             depth: self.depth,
             depth_max: self.depth.max(Limits::default().depth_max),
-            requests_max: REQUESTS_MAX * shard,
+            requests_max: REQUESTS_ALIVE,
             ..Limits::default()
         };
         let config = disktime_core::Config {
@@ -336,10 +340,17 @@ impl Ground {
             change(Change::SetProfile(&known.profile))?;
         }
         let contracts = self.contracts(device)?;
+        let piece_max = shard::piece_max(contracts.iter());
         let vdisks = device.vdisks.iter().zip(contracts).zip(&self.bases);
         for (id, ((vdisk, contract), base)) in (0..).map(StreamId).zip(vdisks) {
             let extent = self.size.map(|_| (*base, base + vdisk.size));
-            let spec = StreamSpec { contract, queue_max, extent, ..StreamSpec::default() };
+            let spec = StreamSpec {
+                contract,
+                queue_max,
+                extent,
+                piece_bytes_max: u64::from(piece_max),
+                ..StreamSpec::default()
+            };
             change(Change::AddStream(id, spec))?;
         }
         if device.promotes() {

@@ -68,7 +68,8 @@ pub type Payload = (Buffer, Range<usize>);
 /// Parts to be sent together, each with the buffer that holds it.
 #[derive(Default)]
 pub struct Message {
-    headers: Vec<[u8; Message::HEADER_MAX]>,
+    /// The parts' headers, one behind the other.
+    headers: Vec<u8>,
     /// For each part its header's length and its payload.
     parts: Vec<(usize, Option<Payload>)>,
     vectors: Vec<libc::iovec>,
@@ -78,18 +79,20 @@ pub struct Message {
 }
 
 impl Message {
-    /// The longest header of a part.
-    pub const HEADER_MAX: usize = 160;
+    /// Messages of more parts than this are not kept for reuse: a thousand connections would hold
+    /// them.
+    const SMALL: usize = 64;
 
-    /// Adds a header and, after it, a range of a buffer.
-    ///
-    /// # Panics
-    /// If the header is longer than [`Message::HEADER_MAX`].
+    /// Adds a header, which may be empty, and after it a range of a buffer.
     pub fn push(&mut self, header: &[u8], payload: Option<Payload>) {
-        let mut bytes = [0; Self::HEADER_MAX];
-        bytes[..header.len()].copy_from_slice(header);
-        self.headers.push(bytes);
+        self.headers.extend_from_slice(header);
         self.parts.push((header.len(), payload));
+    }
+
+    /// Whether its memory is worth keeping.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        self.parts.capacity() <= Self::SMALL
     }
 
     /// Parts in it.
@@ -130,9 +133,14 @@ impl Message {
     /// Lays the vectors out on first use, and points the system call's header at what is left.
     fn prepare(&mut self) -> *const libc::msghdr {
         if self.vectors.is_empty() {
-            for (header, (len, payload)) in self.headers.iter_mut().zip(&self.parts) {
-                let iov_base = header.as_mut_ptr().cast();
-                self.vectors.push(libc::iovec { iov_base, iov_len: *len });
+            let mut headers = self.headers.as_mut_slice();
+            for (len, payload) in &self.parts {
+                let header;
+                (header, headers) = headers.split_at_mut(*len);
+                if !header.is_empty() {
+                    let iov_base = header.as_mut_ptr().cast();
+                    self.vectors.push(libc::iovec { iov_base, iov_len: *len });
+                }
                 if let Some((buffer, range)) =
                     payload.as_ref().filter(|(_, range)| !range.is_empty())
                 {
@@ -368,5 +376,5 @@ fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 }
 
 fn length(range: &Range<usize>) -> u32 {
-    u32::try_from(range.len()).expect("requests are at most 32 MiB")
+    u32::try_from(range.len()).expect("a transfer is at most 32 MiB")
 }

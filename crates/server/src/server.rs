@@ -20,10 +20,11 @@ use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::layout::{LayoutError, RecordError};
+use crate::memory::Budget;
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
-use crate::shard::{Message, Parts, Shard, ShardHandle, Vdisk, wake};
+use crate::shard::{self, Message, Parts, Shard, ShardHandle, Vdisk, wake};
 use crate::stats::{DeviceStats, VdiskStats};
 
 /// The seed of emulated devices: where the platter stands at the start.
@@ -141,6 +142,7 @@ pub struct Server {
     desk: Option<JoinHandle<io::Result<()>>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     recorders: Vec<JoinHandle<io::Result<()>>>,
+    budget: Arc<Budget>,
 }
 
 impl Server {
@@ -172,8 +174,10 @@ impl Server {
             ReportSocket::bind(path).map_err(failed)
         });
         let misses = misses.transpose()?;
+        let budget = Budget::new(config.memory_for_clients()?);
         let mut server = Self {
             config,
+            budget,
             listen,
             shards: Vec::new(),
             grounds: Vec::new(),
@@ -185,7 +189,7 @@ impl Server {
             threads: Vec::new(),
             recorders: Vec::new(),
         };
-        let mut catalog = Catalog(Vec::new());
+        let mut catalog = Catalog::new(server.budget.clone());
         for (index, device) in server.config.devices.clone().iter().enumerate() {
             let faults = faults.iter().filter(|(at, _)| *at == index);
             let faults = faults.map(|(_, fault)| fault.clone()).collect();
@@ -193,7 +197,7 @@ impl Server {
         }
         if let Some(socket) = misses {
             let vdisk = |entry: &Entry| (entry.info.name.clone(), entry.shard, entry.vdisk);
-            let vdisks = catalog.0.iter().map(vdisk);
+            let vdisks = catalog.entries().iter().map(vdisk);
             let (closing, stats) = (Arc::clone(&server.closing), Arc::clone(&server.reports));
             let desk = ReportDesk::new(socket, vdisks, server.shards.clone(), closing, stats);
             server.threads.push(thread("reports", move || desk.run())?);
@@ -236,7 +240,7 @@ impl Server {
             let (name, on) = (vdisk.name.clone(), device.name.clone());
             let info = export(device, &vdisk.name, vdisk.size, abilities);
             let at = u32::try_from(at).expect("streams are bounded");
-            catalog.0.push(Entry { info, shard: index, vdisk: at });
+            catalog.add(Entry { info, shard: index, vdisk: at, stats: Arc::clone(&stats) });
             self.vdisks.push(VdiskView { name, device: on, uris, stats });
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
@@ -244,7 +248,9 @@ impl Server {
         let mover = device.promotes().then(Vdisk::mover);
         self.devices.push(Arc::clone(&stats));
         self.shards.push(handle);
-        let emulate = device.emulate;
+        let contracts = device.vdisks.iter().map(|vdisk| &vdisk.contract);
+        let (emulate, piece_max) = (device.emulate, shard::piece_max(contracts));
+        let idle_timeout = self.config.idle_timeout;
         let depths = device.depths(ground.depth());
         self.grounds.push(ground);
         let (started, start) = crossbeam_channel::bounded(1);
@@ -259,6 +265,8 @@ impl Server {
                 vdisks,
                 mover,
                 depths,
+                piece_max,
+                idle_timeout,
                 stats,
                 messages,
                 wakeup,
@@ -323,6 +331,12 @@ impl Server {
     #[must_use]
     pub fn reports(&self) -> &ReportStats {
         &self.reports
+    }
+
+    /// The memory for clients' data.
+    #[must_use]
+    pub fn memory(&self) -> &Budget {
+        &self.budget
     }
 
     /// Makes shards publish their CPU time.

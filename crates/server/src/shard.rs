@@ -25,6 +25,7 @@ use crate::emulate::Emulator;
 use crate::frontend::nbd::{Asked, Connection, State};
 use crate::record::Recorder;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
+use crate::seats::Seat;
 use crate::stats::{DeviceStats, VdiskStats};
 
 mod clients;
@@ -32,16 +33,25 @@ mod depths;
 mod errands;
 mod events;
 mod handle;
+mod idle;
+mod own_time;
 mod pieces;
+mod wholes;
 
 pub(crate) use depths::Depths;
 use errands::Mover;
 pub use handle::{ShardHandle, wake};
+use idle::Idle;
+use own_time::OwnTime;
+use wholes::Whole;
 
-/// Clients of one virtual disk at once.
-pub const CONNECTIONS_PER_VDISK_MAX: u64 = 16;
-/// Clients of one shard at once.
-pub const CONNECTIONS_MAX: usize = 512;
+/// The longest piece in bytes, and where a virtual disk of the device has a latency bound: what is
+/// at the device holds others up for as long.
+pub const PIECE_MAX: [u32; 2] = [1 << 20, 256 << 10];
+/// A turn ends after so long, whatever is left: then the ring is asked what has come since, so that
+/// no client's work keeps another's requests from being seen. Half of it costs a system call more for
+/// every 250 us of work, double lets light clients wait twice as long.
+const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(500);
 /// How long a drain waits for requests already taken.
 const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(10);
 /// For a time of the timing model that is nearer than this the shard waits awake: a sleep ends some
@@ -52,12 +62,10 @@ const SPIN: disktime_core::Duration = disktime_core::Duration::from_micros(80);
 pub enum Message {
     /// A client whose handshake is over.
     Client {
-        /// Its socket.
-        socket: OwnedFd,
+        /// Its socket, what was agreed on, and its place.
+        client: (OwnedFd, Session, Seat),
         /// Its virtual disk, by place on the device.
         vdisk: u32,
-        /// What was agreed on.
-        session: Session,
         /// What it has sent since.
         unread: Vec<u8>,
     },
@@ -114,6 +122,10 @@ pub struct Parts {
     pub mover: Option<Vdisk>,
     /// Depths by latency, where they are asked for.
     pub(crate) depths: Option<Depths>,
+    /// The longest piece in bytes.
+    pub piece_max: u32,
+    /// Clients that are idle for so long are let go.
+    pub idle_timeout: Option<disktime_core::Duration>,
     /// Live figures.
     pub stats: Arc<DeviceStats>,
     /// What other threads say; each message is followed by a count on the wake-up.
@@ -122,11 +134,18 @@ pub struct Parts {
     pub wakeup: Arc<OwnedFd>,
 }
 
-/// A client's request between its header and its reply.
+/// A part of a client's request, most often all of it, between its header and its reply.
 struct Work {
     client: u32,
     vdisk: u32,
     asked: Asked,
+    /// Its first byte on the virtual disk, and its length.
+    offset: u64,
+    bytes: u32,
+    /// What it takes of its connection's memory.
+    memory: usize,
+    /// Where it comes together with the other parts.
+    whole: Option<u32>,
     kind: Kind,
     buffer: Option<Buffer>,
     error: Option<DeviceError>,
@@ -161,6 +180,13 @@ pub struct Shard {
     wakeup: Arc<OwnedFd>,
     clients: Slab<Connection>,
     operations: Slab<Work>,
+    wholes: Slab<Whole>,
+    /// The longest part of a request in bytes.
+    part_max: u32,
+    own_time: OwnTime,
+    idle: Idle,
+    /// When completions were last taken off the ring.
+    heard_at: Instant,
     flights: Slab<Flight>,
     mover: Option<Mover>,
     depths: Option<Depths>,
@@ -168,8 +194,10 @@ pub struct Shard {
     parts: Vec<(Tier, Op)>,
     /// Flights with nothing left to wait for.
     landed: VecDeque<u32>,
-    /// Clients that have something to send or to read.
-    touched: Vec<u32>,
+    /// Clients that have something to send or to read, each once.
+    touched: VecDeque<u32>,
+    /// The last turn ended with work left.
+    unfinished: bool,
     drain_until: Option<Instant>,
     /// The last wait was awake.
     spun: bool,
@@ -187,9 +215,9 @@ impl Shard {
             parts.vdisks.push(vdisk);
             mover
         });
-        let pool = Pool::new();
+        let own_time = OwnTime::new(parts.vdisks.len());
+        let mut pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
-        let mut pool = pool;
         listen(&mut ring, &mut pool, &parts.wakeup);
         parts.back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
         Ok(Self {
@@ -204,12 +232,18 @@ impl Shard {
             wakeup: parts.wakeup,
             clients: Slab::new(),
             operations,
+            wholes: Slab::new(),
+            part_max: parts.piece_max,
+            own_time,
+            idle: Idle::new(parts.idle_timeout),
+            heard_at: clock::now(),
             flights: Slab::new(),
             mover,
             depths: parts.depths,
             parts: Vec::new(),
             landed: VecDeque::new(),
-            touched: Vec::new(),
+            touched: VecDeque::new(),
+            unfinished: false,
             drain_until: None,
             spun: false,
         })
@@ -224,6 +258,7 @@ impl Shard {
         while !self.drained() {
             self.wait()?;
             self.ring.reap(&mut finished);
+            self.heard_at = clock::now();
             for operation in finished.drain(..) {
                 self.handle(operation);
             }
@@ -239,11 +274,13 @@ impl Shard {
             (Token::Receive(client), Keep::Buffer(buffer)) => self.received(client, buffer, result),
             (Token::Send(client), Keep::Message(message)) => {
                 let connection = &mut self.clients[client as usize];
-                let (ring, pool) = (&mut self.ring, &mut self.pool);
-                if !connection.sent(client, message, result, ring, pool) {
+                connection.moved_at = self.heard_at;
+                let bytes = usize::try_from(result).unwrap_or(0);
+                self.own_time.moved(connection.vdisk, bytes);
+                if !connection.sent(client, message, result, &mut self.ring) {
                     self.lose(client);
                 }
-                self.touched.push(client);
+                self.touch(client);
             }
             (Token::Job { job, step }, keep) => self.job_finished(job, step, keep, result),
             (Token::BackEnd(what), keep) => {
@@ -260,31 +297,55 @@ impl Shard {
         self.engine.handle_timeout(clock::now());
         self.steer();
         self.hurry_errand();
-        loop {
+        let until = clock::now() + TURN;
+        self.unfinished = loop {
             self.collect_emulated();
-            self.pump();
+            if !self.pump(until) {
+                break true;
+            }
             if self.touched.is_empty() && !self.run_errand() {
-                break;
+                break false;
             }
             // Completions make room for requests that waited in their clients' input.
-            while let Some(client) = self.touched.pop() {
+            for _ in 0..self.touched.len() {
+                let Some(client) = self.touched.pop_front() else { break };
                 self.serve(client);
+                if clock::now() >= until {
+                    break;
+                }
             }
-        }
+            if clock::now() >= until {
+                break true;
+            }
+        };
+        self.charge_own_time();
+        self.let_idle_go();
         self.tell_events();
         if self.drain_until.is_some_and(|until| until <= clock::now()) {
             self.give_up();
         }
     }
 
-    /// Starts what the engine dispatches and ends what has landed, until neither is left.
-    fn pump(&mut self) {
+    /// Starts what the engine dispatches and ends what has landed, until neither is left; false if
+    /// something was at the end of the turn.
+    fn pump(&mut self, until: Instant) -> bool {
         loop {
+            let mut over = false;
             while let Some(dispatch) = self.engine.poll_dispatch(clock::now()) {
                 self.start(&dispatch);
+                over = clock::now() >= until;
+                if over {
+                    break;
+                }
             }
-            let Some(flight) = self.landed.pop_front() else { break };
-            self.land(flight);
+            // Those that are done by now are charged by now, not by what the next turn brings first.
+            let landed = !self.landed.is_empty();
+            while let Some(flight) = self.landed.pop_front() {
+                self.land(flight);
+            }
+            if over || !landed {
+                return !over;
+            }
         }
     }
 
@@ -292,10 +353,14 @@ impl Shard {
     /// model's next time. Waits awake for a near time of the model, but not twice in a row: others
     /// are heard in between.
     fn wait(&mut self) -> io::Result<()> {
+        if self.unfinished {
+            return self.ring.wait(Some(Duration::ZERO));
+        }
         let emulated = self.emulator.as_ref().and_then(Emulator::next);
         let steer = self.depths.as_ref().and_then(Depths::next);
         let errand = self.errand_waits_until();
-        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer, errand];
+        let idle = self.idle.next();
+        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer, errand, idle];
         let next = next.into_iter().flatten().min();
         let left = next.map(|next| next.since(clock::now()));
         let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.spun);
@@ -322,8 +387,8 @@ impl Shard {
         self.publish_best_effort();
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Client { socket, vdisk, session, unread } => {
-                    self.welcome(socket, vdisk, session, &unread);
+                Message::Client { client, vdisk, unread } => {
+                    self.welcome(client, vdisk, &unread);
                 }
                 Message::Contracts(contracts) => self.set_contracts(&contracts),
                 Message::Missed(stream) => self.reported(stream),
@@ -343,6 +408,7 @@ impl Shard {
         if let Some(depths) = &mut self.depths {
             contracts.iter().for_each(|(stream, contract)| depths.weigh(*stream, contract.weight));
         }
+        self.part_max = piece_max(contracts.iter().map(|(_, contract)| contract));
         let change = Change::SetContracts(contracts);
         if let Err(error) = self.engine.handle_change(clock::now(), change) {
             tracing::error!(%error, "contracts were checked, but the engine refused them");
@@ -356,7 +422,7 @@ impl Shard {
             if connection.state == State::Open {
                 connection.state = State::Closing;
             }
-            self.touched.push(key);
+            self.touch(key);
         }
     }
 
@@ -365,7 +431,7 @@ impl Shard {
         tracing::warn!(requests = self.operations.len(), "drained no further: giving up");
         for key in self.client_keys() {
             self.lose(key);
-            self.touched.push(key);
+            self.touch(key);
         }
         self.drain_until = Some(Instant::MAX);
     }
@@ -377,6 +443,12 @@ impl Shard {
     fn client_keys(&self) -> Vec<u32> {
         self.clients.iter().map(|(key, _)| name(key)).collect()
     }
+}
+
+/// The longest piece beside these contracts, in bytes.
+pub(crate) fn piece_max<'a>(mut contracts: impl Iterator<Item = &'a Contract>) -> u32 {
+    let [usual, bounded] = PIECE_MAX;
+    if contracts.any(|contract| contract.latency.is_some()) { bounded } else { usual }
 }
 
 /// Waits for the next count on the wake-up.

@@ -1,6 +1,6 @@
 //! Live figures: written by one shard, read by anyone, without locks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Buckets of a [`Histogram`]: four an octave of nanoseconds, up to 2^40 ns (18 minutes).
@@ -77,6 +77,8 @@ pub struct VdiskStats {
     pub(crate) cycles_missed: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) depth: AtomicU64,
+    /// Bytes of memory that its clients hold beyond what each has for itself.
+    pub(crate) memory: AtomicUsize,
     /// From arrival to dispatch.
     pub queue_time: Histogram,
     /// From dispatch to completion.
@@ -203,11 +205,6 @@ impl DeviceStats {
 /// Adds to a figure that only the calling thread writes: a plain store, no locked instruction.
 pub(crate) fn add(figure: &AtomicU64, more: u64) {
     figure.store(figure.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-}
-
-/// Takes from a figure that only the calling thread writes.
-pub(crate) fn subtract(figure: &AtomicU64, less: u64) {
-    figure.store(figure.load(Ordering::Relaxed) - less, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -23,11 +23,16 @@ struct Fixture {
 impl Fixture {
     /// Virtual disks `a` (1 MiB) and `b` (64 MiB) on one device.
     fn new(device: &str, faults: &[Fault]) -> Self {
+        Self::with_server("", device, faults)
+    }
+
+    fn with_server(server: &str, device: &str, faults: &[Fault]) -> Self {
         let directory = TempDir::new().unwrap();
         let text = format!(
             r#"
 [server]
 nbd = ["unix:{path}/nbd.sock", "tcp:127.0.0.1:0"]
+{server}
 [[device]]
 name = "d"
 {device}
@@ -59,6 +64,10 @@ reserve = "70%"
         Connection::open(&vdisk.uris[0].parse::<Uri>().unwrap()).unwrap()
     }
 
+    fn try_raw(&self) -> Option<UnixStream> {
+        UnixStream::connect(self.directory.path().join("nbd.sock")).ok()
+    }
+
     fn raw(&self) -> UnixStream {
         let socket = UnixStream::connect(self.directory.path().join("nbd.sock")).unwrap();
         socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
@@ -67,6 +76,17 @@ reserve = "70%"
 
     /// A socket in its transmission phase on an export, without structured replies.
     fn transmission(&self, export: &str) -> UnixStream {
+        for _ in 0..2000 {
+            if let Some(socket) = self.try_transmission(export) {
+                return socket;
+            }
+            nap();
+        }
+        panic!("there is never a place on {export}");
+    }
+
+    /// `None` if the server has not yet noticed that earlier clients are gone: all places are taken.
+    fn try_transmission(&self, export: &str) -> Option<UnixStream> {
         let mut socket = self.raw();
         socket.read_exact(&mut [0; GREETING]).unwrap();
         let mut bytes = vec![0, 0, 0, 3];
@@ -74,8 +94,7 @@ reserve = "70%"
         bytes.extend_from_slice(&u32::try_from(export.len()).unwrap().to_be_bytes());
         bytes.extend_from_slice(export.as_bytes());
         socket.write_all(&bytes).unwrap();
-        socket.read_exact(&mut [0; 10]).unwrap();
-        socket
+        socket.read_exact(&mut [0; 10]).ok().map(|()| socket)
     }
 
     fn connections(&self) -> u64 {
@@ -396,8 +415,9 @@ fn unknown_exports_and_crowds_are_turned_away() {
     let mut over_tcp = Connection::open(&tcp).unwrap();
     over_tcp.write(5, b"over tcp", true).unwrap();
     let crowd: Vec<_> = (0..16).map(|_| fixture.connect("a")).collect();
-    let mut one_more = fixture.connect("a");
-    assert!(one_more.flush().is_err(), "the 17th client of a virtual disk");
+    let uri = fixture.server.vdisks()[0].uris[0].parse::<Uri>().unwrap();
+    let refused = Connection::open(&uri).err().unwrap().to_string();
+    assert!(refused.contains("16 clients are connected to this virtual disk"), "{refused}");
     drop(crowd);
     // Slow handshakes fill the desk, and others are served all the same.
     let slow: Vec<_> = (0..100).map(|_| fixture.raw()).collect();
@@ -427,4 +447,157 @@ fn two_cycles_of_a_rate_are_in_flight_on_one_connection() {
     assert!(longest.as_secs_f64() > 0.8 * took, "{longest:?} of {took} s");
     drop(player);
     fixture.wait_for_nobody();
+}
+
+/// Reads and writes longer than a part, by a client with structured replies and by one without, beside
+/// small ones of the same connection.
+#[test]
+fn requests_of_many_parts_are_one_to_their_client() {
+    for device in [MEMORY, FILE, EXTENTS, STRIPES] {
+        let fixture = Fixture::new(device, &[]);
+        let mut client = fixture.connect("b");
+        let len = 32 << 20;
+        let (mut random, offset) = (Random(3), 5_000_001);
+        let data = random.bytes(len);
+        client.write(offset, &data, true).unwrap();
+        let mut back = vec![0; len];
+        client.read(offset, &mut back).unwrap();
+        assert!(back == data, "structured replies");
+        let mut simple = fixture.transmission("b");
+        let length = u32::try_from(len).unwrap();
+        let mut requests = request(0, 1, 0, 512);
+        requests.extend(request(0, 2, offset, length));
+        requests.extend(request(0, 3, offset, 3 << 20));
+        requests.extend(request(3, 4, 0, 0));
+        requests.extend(request(0, 5, offset, 512));
+        simple.write_all(&requests).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            let (error, cookie) = simple_reply(&mut simple);
+            assert_eq!(error, 0);
+            let bytes = [0, 512, len, 3 << 20, 0, 512][usize::try_from(cookie).unwrap()];
+            simple.read_exact(&mut back[..bytes]).unwrap();
+            assert!(cookie == 1 || back[..bytes] == data[..bytes], "a simple reply, {cookie}");
+            seen.push(cookie);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4, 5]);
+        let stats = &fixture.server.vdisks()[1].stats;
+        assert_eq!(stats.requests(), 7, "parts are not requests of their own");
+        drop((client, simple));
+        fixture.wait_for_nobody();
+        assert_eq!(fixture.server.memory().used(), 0);
+    }
+}
+
+/// An error in the middle of a long read: told where that can be told, else the connection ends.
+#[test]
+fn an_error_in_a_part_is_the_requests() {
+    let fault = Fault {
+        disk: 1,
+        kind: Kind::Read,
+        extent: 20 << 20..(20 << 20) + 1,
+        every: 1,
+        error: DeviceError(5),
+    };
+    for device in [MEMORY, FILE] {
+        let fixture = Fixture::new(device, std::slice::from_ref(&fault));
+        let mut client = fixture.connect("b");
+        let failed = client.read(0, &mut vec![0; 32 << 20]);
+        assert!(matches!(failed, Err(RequestError::Failed(NbdError::Io))), "{failed:?}");
+        client.read(0, &mut vec![0; 8 << 20]).unwrap();
+        let mut simple = fixture.transmission("b");
+        simple.write_all(&request(0, 7, 0, 32 << 20)).unwrap();
+        assert_eq!(simple_reply(&mut simple), (5, 7), "nothing was said yet");
+        simple.write_all(&request(0, 8, 0, 512)).unwrap();
+        assert_eq!(simple_reply(&mut simple), (0, 8), "the connection goes on");
+        drop((client, simple));
+        fixture.wait_for_nobody();
+        assert_eq!(fixture.server.memory().used(), 0);
+        // With little memory the first parts go ahead, and only the connection's end can tell.
+        let fault = [fault.clone()];
+        let fixture = Fixture::with_server("memory = \"20MiB\"", device, &fault);
+        let mut simple = fixture.transmission("b");
+        simple.write_all(&request(0, 7, 0, 32 << 20)).unwrap();
+        assert_eq!(simple_reply(&mut simple), (0, 7), "the first part is good");
+        let mut data = Vec::new();
+        let _reset = simple.read_to_end(&mut data);
+        assert!(data.len() < 32 << 20, "the rest never comes");
+        let mut simple = fixture.transmission("b");
+        simple.write_all(&request(0, 9, 21 << 20, 20 << 20)).unwrap();
+        assert_eq!(simple_reply(&mut simple), (0, 9));
+        simple.read_exact(&mut vec![0; 20 << 20]).unwrap();
+        drop(simple);
+        fixture.wait_for_nobody();
+        assert_eq!(fixture.server.memory().used(), 0);
+    }
+}
+
+/// Sixteen clients that ask for gigabytes and read nothing: what they hold is bounded, a client that
+/// reads is served, and all comes back when they go.
+#[test]
+fn clients_that_read_nothing_hold_no_more_than_the_budget() {
+    let fixture = Fixture::with_server("memory = \"48MiB\"", MEMORY, &[]);
+    let deaf: Vec<_> = (0..15).map(|_| fixture.transmission("a")).collect();
+    let mut also = fixture.connect("b");
+    for (round, mut socket) in deaf.iter().enumerate() {
+        // Long ones are asked for with structured replies elsewhere; these are parts of 1 MiB and less.
+        let length = [1 << 20, 900_000, 64 << 10][round % 3];
+        let asks: Vec<u8> = (0..100).flat_map(|at| request(0, at, 0, length)).collect();
+        socket.write_all(&asks).unwrap();
+    }
+    also.write(0, &vec![7; 20 << 20], false).unwrap();
+    let mut back = vec![0; 20 << 20];
+    also.read(0, &mut back).unwrap();
+    assert!(back.iter().all(|byte| *byte == 7));
+    let memory = fixture.server.memory();
+    assert!(memory.used() <= memory.total(), "{memory:?}");
+    drop((deaf, also));
+    fixture.wait_for_nobody();
+    assert_eq!(fixture.server.memory().used(), 0);
+}
+
+/// A client that dies in the middle of a write's data left its buffer with the ring, for ever.
+#[test]
+fn clients_that_die_in_the_middle_of_a_write_leave_no_memory_behind() {
+    let fixture = Fixture::new(MEMORY, &[]);
+    for round in 0..200 {
+        let mut socket = fixture.transmission("a");
+        let _turned_away = socket.write_all(&request(1, 1, 0, 4096 + ((round % 2) << 18)));
+        let _turned_away = socket.write_all(&[1; 1000]);
+        drop(socket);
+        if round % 10 == 0 {
+            fixture.wait_for_nobody();
+        }
+    }
+    fixture.wait_for_nobody();
+    assert_eq!(fixture.server.memory().used(), 0);
+}
+
+#[test]
+fn idle_clients_are_let_go_where_that_is_asked_for() {
+    let fixture = Fixture::with_server("idle_timeout = \"1s\"", MEMORY, &[]);
+    let idle: Vec<_> = (0..3).map(|_| fixture.transmission("a")).collect();
+    let mut busy = fixture.connect("b");
+    for _ in 0..1000 {
+        busy.flush().unwrap();
+        if fixture.connections() == 1 {
+            drop(idle);
+            return;
+        }
+        nap();
+    }
+    panic!("{} clients stay", fixture.connections());
+}
+
+/// One source floods the desk with connections that say nothing, and another one's clients still get
+/// through their handshakes.
+#[test]
+fn newcomers_get_in_beside_a_flood() {
+    let fixture = Fixture::new(MEMORY, &[]);
+    let silent: Vec<_> = (0..900).filter_map(|_| fixture.try_raw()).collect();
+    assert!(silent.len() > 100, "{}", silent.len());
+    for _ in 0..20 {
+        fixture.connect("b").flush().unwrap();
+    }
 }

@@ -141,22 +141,36 @@ impl Engine {
     pub(super) fn release_hold(&mut self) {
         let Some(hold) = self.hold.take() else { return };
         let held = hold.since.map_or(Duration::ZERO, |since| self.now.since(since));
-        let lead = self.lead();
-        let Some(Some(stream)) = self.streams.get_mut(hold.stream.0 as usize) else { return };
-        if held > Duration::ZERO {
-            self.ledger.held += held;
-            self.ledger.charged += held;
-            stream.counters.held += held;
-            if let Some(shaping) = &mut self.shaping {
-                shaping.held_idle(self.now, stream, held);
-            }
-            let weight = self.usage_clock.weight(self.now);
-            stream.charge(held + lead, 0, held, weight, self.now);
-            stream.counters.charged += held;
-            self.by_class[Rank::Best.at()] += held;
-            self.refresh(hold.stream);
-            self.tell_changed(hold.stream);
+        self.charge_held(hold.stream, held);
+    }
+
+    /// The device was idle for so long because whoever drives it was at work for that stream: as if it
+    /// had been held for it. While it is held anyway that is no one's.
+    pub fn handle_idled(&mut self, now: Instant, stream: StreamId, time: Duration) {
+        self.observe(now);
+        if self.hold.is_none() {
+            self.charge_held(stream, time);
         }
+    }
+
+    fn charge_held(&mut self, id: StreamId, held: Duration) {
+        let lead = self.lead();
+        let Some(Some(stream)) = self.streams.get_mut(id.0 as usize) else { return };
+        if held == Duration::ZERO {
+            return;
+        }
+        self.ledger.held += held;
+        self.ledger.charged += held;
+        stream.counters.held += held;
+        if let Some(shaping) = &mut self.shaping {
+            shaping.held_idle(self.now, stream, held);
+        }
+        let weight = self.usage_clock.weight(self.now);
+        stream.charge(held + lead, 0, held, weight, self.now);
+        stream.counters.charged += held;
+        self.by_class[Rank::Best.at()] += held;
+        self.refresh(id);
+        self.tell_changed(id);
     }
 
     /// All recent usage loses the doublings that the clock scaled out; orders stay, keys change.

@@ -31,6 +31,8 @@ pub enum HandshakeError {
     ExportName,
     /// `EXPORT_NAME`, which can't be answered with an error, of an export that doesn't exist.
     UnknownExport,
+    /// `EXPORT_NAME`, which can't be answered with an error, of an export that takes no more clients.
+    NotAdmitted,
     /// Input after the end: the caller's mistake.
     Over,
 }
@@ -54,6 +56,7 @@ impl fmt::Display for HandshakeError {
             }
             Self::ExportName => f.write_str("an export's name isn't UTF-8 without NUL"),
             Self::UnknownExport => f.write_str("no such export"),
+            Self::NotAdmitted => f.write_str("the export takes no more clients"),
             Self::Over => f.write_str("input after the end of the handshake"),
         }
     }

@@ -1,5 +1,6 @@
 //! The server's half of the handshake ("Fixed newstyle negotiation", "Option types").
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::bytes::{Cursor, Gather, prefix, wire_str};
@@ -21,7 +22,7 @@ const OPTION_REPLY_HEADER_BYTES: usize = 20;
 const EXPORT_NAME_PADDING: [u8; 124] = [0; 124];
 
 /// The exports that a server offers. Called by [`ServerHandshake::handle_input`] on its caller's
-/// thread, at most once per option of the client; must not block.
+/// thread, each at most once per option of the client; must not block.
 pub trait Exports {
     /// Hands every export to `each`, in the order in which they shall be listed. Only names and
     /// descriptions are used; what exceeds [`LIST_REPLY_BYTES_MAX`] is ignored.
@@ -30,6 +31,15 @@ pub trait Exports {
     /// The export of this name. The empty name asks for the default export; whether there is
     /// one is for the implementation to say.
     fn find(&self, name: &str) -> Option<ExportInfo>;
+
+    /// Whether a client that chooses this export, which was found, may begin; if not, why not, in a
+    /// sentence for a person. Asked right before the client is told that it may.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn admit(&self, _name: &str) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Where the handshake stands.
@@ -249,6 +259,7 @@ impl ServerHandshake {
     ) -> Result<Verdict, HandshakeError> {
         let name = wire_str(data).ok_or(HandshakeError::ExportName)?;
         let export = exports.find(name).ok_or(HandshakeError::UnknownExport)?;
+        exports.admit(name).map_err(|_| HandshakeError::NotAdmitted)?;
         let session = self.session(export, false);
         let padding: &[u8] = match self.flags.contains(ClientFlags::NO_ZEROES) {
             true => &[],
@@ -305,6 +316,10 @@ impl ServerHandshake {
             self.reply(out, option, OptionReply::ErrUnknown, &[b"no such export"])?;
             return Ok(Verdict::Answered);
         };
+        if let (OptionCode::Go, Err(reason)) = (option, exports.admit(request.name)) {
+            self.reply(out, option, OptionReply::ErrPolicy, &[reason.as_bytes()])?;
+            return Ok(Verdict::Answered);
+        }
         let session = self.session(export, request.asks(InfoType::BlockSize));
         self.describe(option, &session.export, &request, out)?;
         self.reply(out, option, OptionReply::Ack, &[])?;

@@ -24,7 +24,14 @@ impl Exports for Shelf {
     fn find(&self, name: &str) -> Option<ExportInfo> {
         self.0.iter().find(|export| name.is_empty() || export.name == name).cloned()
     }
+
+    fn admit(&self, name: &str) -> Result<(), String> {
+        if name == CROWDED { Err("all places are taken".to_owned()) } else { Ok(()) }
+    }
 }
+
+/// An export that takes no more clients, if it is there.
+pub(crate) const CROWDED: &str = "crowded";
 
 pub(crate) fn export(name: &str, flags: TransmissionFlags) -> ExportInfo {
     ExportInfo {

@@ -1,4 +1,9 @@
-//! Contents in memory, in chunks that exist once written.
+//! Contents in memory, in chunks that exist once written. A chunk that the system has no memory for
+//! fails the write that needs it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::Keep;
@@ -17,62 +22,74 @@ pub struct MemoryBackEnd {
 /// One virtual disk.
 struct Memory {
     bytes: u64,
-    chunks: Vec<Option<Chunk>>,
+    /// By their place: only those that were written are there, so that a thousand large disks with
+    /// nothing in them take no memory.
+    chunks: BTreeMap<u64, Chunk>,
 }
 
 impl MemoryBackEnd {
     /// Disks of these sizes, full of zeroes.
     #[must_use]
     pub fn new(sizes: &[u64]) -> Self {
-        let disk = |&bytes: &u64| Memory { bytes, chunks: vec![None; size(bytes.div_ceil(CHUNK))] };
+        let disk = |&bytes: &u64| Memory { bytes, chunks: BTreeMap::new() };
         Self { disks: sizes.iter().map(disk).collect() }
     }
 
-    /// Calls `each` with every chunk of an extent, the range within it, and its place in the
-    /// extent.
-    fn walk(
-        &mut self,
-        job: &Job,
-        mut each: impl FnMut(&mut Option<Chunk>, std::ops::Range<usize>, usize),
-    ) {
-        let disk = &mut self.disks[job.disk as usize].chunks;
+    /// Calls `each` with the place of every chunk of an extent, the range within it, and its place in
+    /// the extent.
+    fn walk(job: &Job, mut each: impl FnMut(u64, Range<usize>, usize)) {
         let (mut at, end) = (job.offset, job.offset + job.bytes);
         while at < end {
-            let stop = (at / CHUNK + 1) * CHUNK;
-            let stop = stop.min(end);
+            let stop = ((at / CHUNK + 1) * CHUNK).min(end);
             let start = size(at % CHUNK);
-            let chunk = &mut disk[size(at / CHUNK)];
-            each(chunk, start..start + size(stop - at), size(at - job.offset));
+            each(at / CHUNK, start..start + size(stop - at), size(at - job.offset));
             at = stop;
         }
     }
 
-    fn run(&mut self, job: &Job) {
+    fn run(&mut self, job: &Job) -> Result<(), DeviceError> {
+        let chunks = &mut self.disks[job.disk as usize].chunks;
+        let mut full = false;
         match job.kind {
             Kind::Read => {
                 let (buffer, base) = (job.data(), job.at);
-                self.walk(job, |chunk, range, place| match chunk {
+                Self::walk(job, |at, range, place| match chunks.get(&at) {
                     Some(chunk) => buffer.put(base + place, &chunk[range]),
                     None => buffer.clear(&(base + place..base + place + range.len())),
                 });
             }
             Kind::Write => {
                 let (buffer, base) = (job.data(), job.at);
-                self.walk(job, |chunk, range, place| {
-                    let chunk = chunk.get_or_insert_with(|| vec![0; size(CHUNK)].into());
-                    buffer.get(base + place, &mut chunk[range]);
+                Self::walk(job, |at, range, place| {
+                    let chunk = match chunks.entry(at) {
+                        Entry::Occupied(chunk) => Some(chunk.into_mut()),
+                        Entry::Vacant(room) => zeroes().map(|chunk| room.insert(chunk)),
+                    };
+                    full |= chunk.is_none();
+                    if let Some(chunk) = chunk {
+                        buffer.get(base + place, &mut chunk[range]);
+                    }
                 });
             }
-            Kind::Trim | Kind::Zeroes => self.walk(job, |chunk, range, _| {
+            Kind::Trim | Kind::Zeroes => Self::walk(job, |at, range, _| {
                 if range.len() == size(CHUNK) {
-                    *chunk = None;
-                } else if let Some(chunk) = chunk {
+                    chunks.remove(&at);
+                } else if let Some(chunk) = chunks.get_mut(&at) {
                     chunk[range].fill(0);
                 }
             }),
             Kind::Flush | Kind::Cache => {}
         }
+        if full { Err(DeviceError(libc::ENOMEM)) } else { Ok(()) }
     }
+}
+
+/// A new chunk, if the system has memory.
+fn zeroes() -> Option<Chunk> {
+    let mut chunk = Vec::new();
+    chunk.try_reserve_exact(size(CHUNK)).ok()?;
+    chunk.resize(size(CHUNK), 0);
+    Some(chunk.into_boxed_slice())
 }
 
 impl BackEnd for MemoryBackEnd {
@@ -81,8 +98,7 @@ impl BackEnd for MemoryBackEnd {
         if job.offset.checked_add(job.bytes).is_none_or(|end| end > len) {
             return Step::Done(Err(DeviceError(libc::EINVAL)));
         }
-        self.run(job);
-        Step::Done(Ok(()))
+        Step::Done(self.run(job))
     }
 
     fn finished(&mut self, _: u32, _: u32, _: &mut Job, _: (Keep, i32), _: &mut Io<'_>) -> Step {

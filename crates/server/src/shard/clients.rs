@@ -6,35 +6,49 @@ use std::os::fd::OwnedFd;
 use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
 use disktime_nbd::{NbdError, Operation, Session};
 
-use super::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Shard, Work, name};
-use crate::buffers::{ALIGN, Buffer};
+use super::wholes::Whole;
+use super::{Shard, Work, name};
+use crate::buffers::Buffer;
 use crate::clock;
-use crate::frontend::nbd::{Asked, Connection, Input, State};
+use crate::frontend::nbd::{Asked, Connection, Cut, Input, Part, State};
 use crate::record::Record;
-use crate::stats::{add, subtract};
+use crate::seats::Seat;
+
+/// Requests that are taken from one client before the next one is looked at.
+const VISIT: u32 = 32;
 
 impl Shard {
-    pub(super) fn welcome(&mut self, socket: OwnedFd, vdisk: u32, session: Session, unread: &[u8]) {
-        let stats = &self.vdisks[vdisk as usize].stats;
-        let crowded = stats.connections() >= CONNECTIONS_PER_VDISK_MAX;
-        if crowded || self.clients.len() >= CONNECTIONS_MAX || self.drain_until.is_some() {
-            tracing::warn!(vdisk, "a client was turned away: too many, or shutting down");
+    pub(super) fn welcome(&mut self, client: (OwnedFd, Session, Seat), vdisk: u32, unread: &[u8]) {
+        if self.drain_until.is_some() {
+            tracing::debug!(vdisk, "a client was turned away: the server is shutting down");
             return;
         }
-        add(&stats.connections, 1);
-        let connection = Connection::new(socket, vdisk, session, unread, &mut self.pool);
-        self.touched.push(name(self.clients.insert(connection)));
+        let connection = Connection::new(client, vdisk, unread, &mut self.pool, clock::now());
+        let client = name(self.clients.insert(connection));
+        self.touch(client);
+    }
+
+    /// Has a client served in this turn.
+    pub(super) fn touch(&mut self, client: u32) {
+        let connection = &mut self.clients[client as usize];
+        if !std::mem::replace(&mut connection.touched, true) {
+            self.touched.push_back(client);
+        }
     }
 
     /// Does what can be done for a client now: takes requests, sends replies, reads on, or ends it.
     pub(super) fn serve(&mut self, client: u32) {
-        loop {
-            let Some(connection) = self.clients.get_mut(client as usize) else { return };
+        self.clients[client as usize].touched = false;
+        let mut visit = VISIT;
+        while self.issue(client) {
+            if visit == 0 {
+                self.touch(client);
+                break;
+            }
+            visit -= 1;
+            let connection = &mut self.clients[client as usize];
             match connection.next_input() {
-                Input::Request(asked) => {
-                    let vdisk = connection.vdisk;
-                    self.take(client, Work::new(client, vdisk, asked));
-                }
+                Input::Request => {}
                 Input::Disconnect => connection.state = State::Closing,
                 Input::Violation => self.lose(client),
                 Input::Nothing => break,
@@ -42,42 +56,86 @@ impl Shard {
         }
         let connection = &mut self.clients[client as usize];
         connection.flush(client, &mut self.ring);
-        connection.receive(client, &mut self.ring);
+        connection.receive(client, &mut self.ring, &mut self.pool);
         if connection.is_answered() {
             self.lose(client);
         }
         if self.clients[client as usize].is_over() {
             let connection = self.clients.remove(client as usize);
-            let stats = &self.vdisks[connection.vdisk as usize].stats;
-            subtract(&stats.connections, 1);
-            if stats.connections() == 0 {
-                self.abandoned(StreamId(connection.vdisk));
+            let vdisk = connection.vdisk;
+            if connection.touched {
+                self.touched.retain(|touched| *touched != client);
             }
-            connection.dispose(&mut self.pool);
+            drop(connection);
+            if self.vdisks[vdisk as usize].stats.connections() == 0 {
+                self.abandoned(StreamId(vdisk));
+            }
         }
     }
 
-    /// A request's header is in.
-    fn take(&mut self, client: u32, mut work: Work) {
-        let asked = work.asked;
-        match asked.checked.operation {
-            Operation::Nothing => {
-                self.clients[client as usize].reply(&asked, Ok(None));
+    /// Goes on with the request that the client's input has come to; whether it is issued, so that the
+    /// next one may be taken.
+    fn issue(&mut self, client: u32) -> bool {
+        loop {
+            let connection = &mut self.clients[client as usize];
+            let Some(cut) = connection.cut else { return connection.writing.is_none() };
+            let Some(part) = connection.next_part(self.part_max) else {
+                if let Some(whole) = connection.waits_for_memory() {
+                    self.send_kept(whole, client);
+                }
+                return false;
+            };
+            if cut.asked.checked.operation == Operation::Nothing {
+                connection.issued(&part, None);
+                connection.reply(&cut.asked, part.memory, Ok(None));
+                continue;
             }
-            Operation::Write { .. } => {
-                work.buffer = Some(self.pool.take(work.place().end));
-                let key = name(self.operations.insert(work));
-                self.clients[client as usize].writing = Some((key, 0));
-                self.write_on(client, key, 0);
+            let vdisk = connection.vdisk;
+            let whole = self.whole(&cut, &part, client);
+            self.clients[client as usize].issued(&part, whole);
+            let work = Work::new(client, vdisk, cut.asked, (part, whole));
+            let writes = work.kind == Kind::Write;
+            let key = name(self.operations.insert(work));
+            if cut.issued == 0 {
+                self.record(vdisk, &cut.asked);
             }
-            _ => {
-                let key = name(self.operations.insert(work));
+            if !writes {
                 self.arrive(key);
+                continue;
             }
+            let end = Part::place(part.offset, part.bytes).end;
+            let Some(buffer) = self.pool.try_take(end) else {
+                tracing::error!(bytes = end, "the system has no memory: a client is let go");
+                self.lose(client);
+                return false;
+            };
+            self.operations[key as usize].buffer = Some(buffer);
+            self.clients[client as usize].writing = Some((key, 0));
+            self.write_on(client, key, 0);
         }
     }
 
-    /// Takes more of a write's data; once it is complete the request arrives.
+    /// Where the parts of a request come together: nowhere, if this one is all of it.
+    fn whole(&mut self, cut: &Cut, part: &Part, client: u32) -> Option<u32> {
+        let Cut { asked, whole, .. } = *cut;
+        if whole.is_none() && part.bytes == asked.checked.length {
+            return None;
+        }
+        let alone = self.clients[client as usize].cut.is_some_and(|cut| cut.alone);
+        let whole = whole.unwrap_or_else(|| name(self.wholes.insert(Whole::new(asked, alone))));
+        self.wholes[whole as usize].issue(part.bytes);
+        Some(whole)
+    }
+
+    fn record(&mut self, vdisk: u32, asked: &Asked) {
+        let kind = kind_of(asked.checked.operation);
+        let (offset, bytes) = (asked.checked.offset, u64::from(asked.checked.length));
+        if let Some(recorder) = &mut self.vdisks[vdisk as usize].recorder {
+            recorder.note(Record { at: clock::now(), kind, offset, bytes });
+        }
+    }
+
+    /// Takes more of a write's data; once the part is complete it arrives.
     fn write_on(&mut self, client: u32, key: u32, had: usize) {
         let work = &self.operations[key as usize];
         let (place, buffer) = (work.place(), work.buffer.clone().expect("a write has a buffer"));
@@ -97,59 +155,55 @@ impl Shard {
     /// Bytes from a client, or its end.
     pub(super) fn received(&mut self, client: u32, buffer: Buffer, result: i32) {
         let connection = &mut self.clients[client as usize];
-        let count = connection.received(buffer, result);
-        self.touched.push(client);
-        match (count, self.clients[client as usize].writing) {
+        let came = connection.received(buffer, result);
+        connection.moved_at = self.heard_at;
+        let (writing, vdisk) = (connection.writing, connection.vdisk);
+        self.touch(client);
+        self.own_time.moved(vdisk, came.map_or(0, |(bytes, _)| bytes));
+        match (came, writing) {
             (None, _) => self.lose(client),
-            (Some(count), Some((key, had))) => self.write_on(client, key, had + count),
+            (Some((_, count)), Some((key, had))) => self.write_on(client, key, had + count),
             (Some(_), None) => {}
         }
     }
 
-    /// A request is whole and goes to the engine.
+    /// A part is whole and goes to the engine.
     fn arrive(&mut self, key: u32) {
         let work = &mut self.operations[key as usize];
-        let vdisk = work.vdisk;
-        let checked = work.asked.checked;
+        work.arrived = true;
         let request = Request {
             id: RequestId(key),
-            stream: StreamId(vdisk),
+            stream: StreamId(work.vdisk),
             kind: work.kind,
-            offset: self.vdisks[vdisk as usize].base + checked.offset,
-            bytes: u64::from(checked.length),
+            offset: self.vdisks[work.vdisk as usize].base + work.offset,
+            bytes: u64::from(work.bytes),
             fua: work.fua(),
             class: None,
             deadline: None,
         };
-        work.arrived = true;
-        let (kind, now) = (work.kind, clock::now());
-        if let Some(recorder) = &mut self.vdisks[vdisk as usize].recorder {
-            let (offset, bytes) = (checked.offset, request.bytes);
-            recorder.note(Record { at: now, kind, offset, bytes });
-        }
-        if let Err(refusal) = self.engine.handle_arrival(now, request) {
+        if let Err(refusal) = self.engine.handle_arrival(clock::now(), request) {
             tracing::warn!(%refusal, "a client's request was refused");
             self.answer(key, Err((NbdError::NoMemory, "the virtual disk's queue is full")));
         }
     }
 
-    /// A request is over: its reply gathers, unless its client is gone.
+    /// A part is over: a reply gathers, unless its client is gone or the request has more to come.
     pub(super) fn answer(&mut self, key: u32, result: Result<(), (NbdError, &str)>) {
         let mut work = self.operations.remove(key as usize);
         let client = work.client;
-        let connection = &mut self.clients[client as usize];
-        self.touched.push(client);
+        self.touch(client);
+        self.own_time.moved(work.vdisk, 0);
         let place = work.place();
-        let data = work.buffer.take();
-        if connection.state == State::Dead {
-            connection.forget(&work.asked);
-        } else if let (Ok(()), Kind::Read, Some(data)) = (result, work.kind, data.clone()) {
-            connection.reply(&work.asked, Ok(Some((data, place))));
-        } else {
-            connection.reply(&work.asked, result.map(|()| None));
+        let reads = result.is_ok() && work.kind == Kind::Read;
+        let data = work.buffer.take().filter(|_| reads).map(|buffer| (buffer, place));
+        if let Some(whole) = work.whole {
+            return self.part_over(whole, &work, result.map(|()| data));
         }
-        if let Some(data) = data {
-            self.pool.give_back(data);
+        let connection = &mut self.clients[client as usize];
+        if connection.state == State::Dead {
+            connection.forget(work.memory);
+        } else {
+            connection.reply(&work.asked, work.memory, result.map(|()| data));
         }
     }
 
@@ -162,6 +216,9 @@ impl Shard {
         }
         connection.shut();
         connection.writing = None;
+        if let Some(whole) = connection.cut.take().and_then(|cut| cut.whole) {
+            self.cut_short(whole, client);
+        }
         let of_client = |(key, work): (usize, &Work)| (work.client == client).then(|| name(key));
         for key in self.operations.iter().filter_map(of_client).collect::<Vec<_>>() {
             let cancelled = self.operations[key as usize].arrived
@@ -170,27 +227,33 @@ impl Shard {
                 self.answer(key, Ok(()));
             }
         }
+        self.touch(client);
+    }
+}
+
+fn kind_of(operation: Operation) -> Kind {
+    match operation {
+        Operation::Read { .. } => Kind::Read,
+        Operation::Write { .. } => Kind::Write,
+        Operation::Trim { .. } => Kind::Trim,
+        Operation::Cache => Kind::Cache,
+        Operation::WriteZeroes { .. } => Kind::Zeroes,
+        Operation::Flush | Operation::Nothing | Operation::Disconnect => Kind::Flush,
     }
 }
 
 impl Work {
-    fn new(client: u32, vdisk: u32, asked: Asked) -> Self {
-        let kind = match asked.checked.operation {
-            Operation::Read { .. } => Kind::Read,
-            Operation::Write { .. } => Kind::Write,
-            Operation::Trim { .. } => Kind::Trim,
-            Operation::Cache => Kind::Cache,
-            Operation::WriteZeroes { .. } => Kind::Zeroes,
-            Operation::Flush | Operation::Nothing | Operation::Disconnect => Kind::Flush,
-        };
-        Self { client, vdisk, asked, kind, buffer: None, error: None, arrived: false }
+    /// A part of a client's request, and where it comes together with others.
+    fn new(client: u32, vdisk: u32, asked: Asked, (part, whole): (Part, Option<u32>)) -> Self {
+        let Part { offset, bytes, memory } = part;
+        let kind = kind_of(asked.checked.operation);
+        let (buffer, error, arrived) = (None, None, false);
+        Self { client, vdisk, asked, offset, bytes, memory, whole, kind, buffer, error, arrived }
     }
 
-    /// Where its data are in its buffer: as far into the first block as on the virtual disk.
+    /// Where its data are in its buffer.
     pub(super) fn place(&self) -> Range<usize> {
-        let offset = self.asked.checked.offset % ALIGN as u64;
-        let start = usize::try_from(offset).expect("below a block");
-        start..start + self.asked.data_bytes()
+        Part::place(self.offset, if self.asked.has_data() { self.bytes } else { 0 })
     }
 
     pub(super) fn fua(&self) -> bool {

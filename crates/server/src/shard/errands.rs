@@ -41,7 +41,19 @@ impl Mover {
         let checked = Checked { operation, cookie: 0, offset: 0, length: 0 };
         let asked = Asked { checked, command: Command::Cache };
         let (kind, client) = (Kind::Cache, NOBODY);
-        let work = Work { client, vdisk, asked, kind, buffer: None, error: None, arrived: true };
+        let work = Work {
+            client,
+            vdisk,
+            asked,
+            offset: 0,
+            bytes: 0,
+            memory: 0,
+            whole: None,
+            kind,
+            buffer: None,
+            error: None,
+            arrived: true,
+        };
         let operation = name(operations.insert(work));
         let (left, since) = (0..0, Instant::ZERO);
         Self { stream: StreamId(vdisk), operation, out: false, left, since, hurries: false }
@@ -75,7 +87,7 @@ impl Shard {
         };
         let Some(extent) = self.back_end.errand() else { return false };
         let work = &mut self.operations[mover.operation as usize];
-        work.asked.checked.offset = extent.start;
+        work.offset = extent.start;
         work.error = None;
         let now = clock::now();
         (mover.left, mover.since, mover.hurries) = (extent, now, false);

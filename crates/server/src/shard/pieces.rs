@@ -7,8 +7,7 @@ use disktime_nbd::NbdError;
 
 use super::errands::NOBODY;
 use super::{Flight, Shard, name};
-use crate::backend::{Io, Job, Step};
-use crate::buffers::ALIGN;
+use crate::backend::{DeviceError, Io, Job, Step};
 use crate::clock;
 use crate::ring::Keep;
 use crate::stats::add;
@@ -21,11 +20,11 @@ impl Shard {
         let offset = dispatch.offset - self.vdisks[vdisk as usize].base;
         let place = work.place();
         if work.kind == Kind::Read && work.buffer.is_none() {
-            work.buffer = Some(self.pool.take(place.end.next_multiple_of(ALIGN)));
+            work.buffer = self.pool.try_take(place.end);
         }
-        let within = usize::try_from(offset - work.asked.checked.offset.min(offset));
+        let within = usize::try_from(offset - work.offset.min(offset));
         let mut job = Job::new(vdisk, work.kind, offset, dispatch.bytes);
-        job.at = place.start + within.expect("requests are at most 4 GiB");
+        job.at = place.start + within.expect("a part is within a request");
         (job.fua, job.no_hole) = (work.fua(), work.no_hole());
         job.buffer = work.buffer.clone();
         if let Some(mover) = self.mover.as_mut().filter(|_| work.client == NOBODY) {
@@ -67,7 +66,12 @@ impl Shard {
     /// Hands a flight's job to the back end.
     fn begin(&mut self, key: u32) {
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-        let step = self.back_end.start(key, &mut self.flights[key as usize].job, &mut io);
+        let job = &mut self.flights[key as usize].job;
+        let step = if job.kind == Kind::Read && job.buffer.is_none() {
+            Step::Done(Err(DeviceError(libc::ENOMEM)))
+        } else {
+            self.back_end.start(key, job, &mut io)
+        };
         self.stepped(key, step);
     }
 
@@ -159,9 +163,11 @@ impl Shard {
     fn complete(&mut self, completion: &Completion) {
         let key = completion.request.0;
         let work = &self.operations[key as usize];
-        let (error, bytes) = (work.error, work.asked.data_bytes() as u64);
+        let (error, bytes) = (work.error, work.place().len() as u64);
         let stats = &self.vdisks[completion.stream.0 as usize].stats;
-        add(&stats.requests, 1);
+        // A request of several parts is counted with its last one.
+        let last = work.whole.is_none_or(|whole| self.wholes[whole as usize].is_last(work.bytes));
+        add(&stats.requests, u64::from(last));
         add(&stats.failed, u64::from(completion.outcome == Outcome::Failed));
         add(&stats.bytes, bytes);
         stats.queue_time.record(completion.queue_time.as_nanos());

@@ -1,0 +1,101 @@
+//! What the shard's own work costs: where the device is faster than the processor that serves it, the
+//! processor is what virtual disks share.
+//!
+//! After each turn the thread's processor time since the last one is compared with how long the device
+//! was busy meanwhile. What is beyond that the device was idle for, because the shard was at work with
+//! its clients' bytes: it is divided among those whose requests and bytes came or went, in proportion
+//! to what these take, and charged to them as time for which the device is held idle.
+
+use std::sync::atomic::Ordering;
+
+use disktime_core::{Duration, StreamId};
+
+use super::Shard;
+use crate::clock;
+
+/// A request takes as much of the processor's time as so many bytes that are copied: some 2 us, at
+/// some 4 GB/s.
+const REQUEST_BYTES: u64 = 8 << 10;
+
+/// What moved since the last turn was divided.
+#[derive(Default)]
+pub(super) struct OwnTime {
+    /// By virtual disk, in bytes.
+    moved: Vec<u64>,
+    /// Those of which anything moved.
+    movers: Vec<u32>,
+    /// The thread's processor time, and the device's busy time, when they were compared last.
+    cpu_ns: u64,
+    busy: Duration,
+}
+
+impl OwnTime {
+    /// For so many virtual disks.
+    pub(super) fn new(vdisks: usize) -> Self {
+        let (movers, cpu_ns) = (Vec::new(), clock::thread_cpu_ns());
+        Self { moved: vec![0; vdisks], movers, cpu_ns, busy: Duration::ZERO }
+    }
+
+    /// A request of a virtual disk, or so many bytes of its data, came or went.
+    pub(super) fn moved(&mut self, vdisk: u32, bytes: usize) {
+        let Some(moved) = self.moved.get_mut(vdisk as usize) else { return };
+        if *moved == 0 {
+            self.movers.push(vdisk);
+        }
+        *moved += REQUEST_BYTES + bytes as u64;
+    }
+
+    /// Divides what is the shard's own of the time that has passed, if anything moved: each virtual
+    /// disk's part, rounded down.
+    fn divide(&mut self, cpu_ns: u64, busy: Duration) -> Vec<(u32, Duration)> {
+        let worked = cpu_ns - std::mem::replace(&mut self.cpu_ns, cpu_ns);
+        let busy_before = std::mem::replace(&mut self.busy, busy);
+        let own = worked.saturating_sub(busy.as_nanos() - busy_before.as_nanos());
+        let sum: u64 = self.movers.iter().map(|at| self.moved[*at as usize]).sum();
+        let part = |vdisk: u32| {
+            let moved = std::mem::take(&mut self.moved[vdisk as usize]);
+            let part = u128::from(own) * u128::from(moved) / u128::from(sum.max(1));
+            (vdisk, Duration::from_nanos(u64::try_from(part).unwrap_or(own)))
+        };
+        self.movers.drain(..).map(part).collect()
+    }
+}
+
+impl Shard {
+    /// Charges what the shard has worked for its clients while the device was idle.
+    pub(super) fn charge_own_time(&mut self) {
+        if self.own_time.movers.is_empty() {
+            return;
+        }
+        let (cpu_ns, busy) = (clock::thread_cpu_ns(), self.engine.device_time().busy);
+        let now = clock::now();
+        for (vdisk, time) in self.own_time.divide(cpu_ns, busy) {
+            self.engine.handle_idled(now, StreamId(vdisk), time);
+        }
+        self.stats.cpu_ns.store(cpu_ns, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    #[test]
+    fn what_the_device_was_idle_for_is_divided_by_what_moved() {
+        let mut own = OwnTime { moved: vec![0; 3], ..OwnTime::default() };
+        own.moved(0, 0);
+        own.moved(2, 24 << 10);
+        let parts = own.divide(100_000, us(50));
+        assert_eq!(parts, [(0, us(10)), (2, us(40))]);
+        own.moved(1, 0);
+        assert_eq!(own.divide(130_000, us(90)), [(1, us(0))], "the device was busy for longer");
+        own.moved(1, 0);
+        assert_eq!(own.divide(140_000, us(90)), [(1, us(10))]);
+        own.moved(7, 0);
+        assert!(own.divide(150_000, us(90)).is_empty(), "errands move no client's bytes");
+    }
+}
