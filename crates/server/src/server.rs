@@ -15,11 +15,12 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
 use crate::config::{Config, ConfigError, DeviceConfig, Listen};
-use crate::desk::{Catalog, Desk, Entry, Listener};
+use crate::desk::{Catalog, Desk, Entry};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::layout::{LayoutError, RecordError};
+use crate::listener::{BindError, Listener};
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
@@ -36,12 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listener can't be bound.
-    #[error("{listen}: {source}: is another server running there?")]
+    #[error("{listen}: {source}")]
     Listen {
         /// Which.
         listen: Listen,
         /// Why.
-        source: io::Error,
+        source: BindError,
     },
     /// A device's back end can't be opened.
     #[error("device {device}: its back end can't be opened: {source}")]
@@ -162,7 +163,7 @@ impl Server {
         faults: &[(usize, Fault)],
     ) -> Result<Self, StartError> {
         let bind = |listen: &Listen| {
-            Listener::bind(listen)
+            Listener::bind(listen, &config.access)
                 .map_err(|source| StartError::Listen { listen: listen.clone(), source })
         };
         let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
