@@ -100,6 +100,14 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+impl StartError {
+    /// Whether it is what the configuration says, or names, that can't be used; else the system fails.
+    #[must_use]
+    pub fn is_input(&self) -> bool {
+        !matches!(self, Self::System(_))
+    }
+}
+
 /// Why contracts were not changed. None was.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
