@@ -4,8 +4,6 @@
 //! alone, then both together. Needs no root, no disk and no configuration.
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -15,6 +13,7 @@ use disktime_server::{Config, Server, VdiskView};
 use serde::Serialize;
 
 use crate::BadInput;
+use crate::interrupt::{self, Interrupted, Temporary};
 
 mod recorder;
 mod video;
@@ -68,6 +67,8 @@ const POLL: Duration = Duration::from_millis(10);
 const BETWEEN_TURNS: Duration = Duration::from_millis(50);
 /// How often the view is drawn.
 const TICK: Duration = Duration::from_millis(500);
+/// How long a signal may go unnoticed.
+const NOTICE: Duration = Duration::from_millis(100);
 /// What passes before a phase counts: loads are up, the first second's credit is spent, and what a
 /// return costs is known, so that turns have their length.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -204,27 +205,23 @@ impl Turns {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("signals can't be handled")?;
-    }
+    interrupt::polled();
     let shared: Duration = *arguments.duration;
     if shared < Duration::from_secs(1) || shared > Duration::from_secs(24 * 3600) {
         bail!(BadInput(format!("--for {}: 1s to 24h", arguments.duration)));
     }
     if arguments.scene == Scene::Recorder {
-        return recorder::run(shared, arguments.json, &stop);
+        return recorder::run(shared, arguments.json);
     }
     if arguments.scene == Scene::Video {
-        return video::run(shared, arguments.json, &stop);
+        return video::run(shared, arguments.json);
     }
-    let directory = tempfile::Builder::new().prefix("disktime-demo-").tempdir()?;
+    let directory = Temporary::new("disktime-demo-")?;
     let config = config(directory.path(), arguments.split)?;
     let policy = config.devices[0].policy.clone();
     let server = Server::start(config)?;
     let view = view::View::new(arguments.json, arguments.split);
-    let demo = Demo { server, policy, stop, view };
+    let demo = Demo { server, policy, view };
     let report = demo.run(arguments, shared)?;
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
@@ -237,7 +234,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 struct Demo {
     server: Server,
     policy: String,
-    stop: Arc<AtomicBool>,
     view: view::View,
 }
 
@@ -278,13 +274,13 @@ impl Demo {
     fn phase(&self, name: &str, disks: &[usize], length: Duration) -> anyhow::Result<Vec<Rate>> {
         let loads =
             disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
-        wait_until(&self.stop, now() + SETTLE)?;
+        wait_until(now() + SETTLE)?;
         let sample = || disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
         let mut turns = Turns::new(sample());
         let (begin, mut drawn) = (now(), turns.last.clone());
         let end = begin + length;
         while now() < end {
-            wait_until(&self.stop, (now() + POLL).min(end))?;
+            wait_until((now() + POLL).min(end))?;
             turns.add(sample());
             if now() < drawn[0].at + TICK && now() < end {
                 continue;
@@ -333,12 +329,10 @@ impl Demo {
 }
 
 /// Waits, unless a signal says to stop.
-fn wait_until(stop: &AtomicBool, until: Instant) -> anyhow::Result<()> {
+fn wait_until(until: Instant) -> Result<(), Interrupted> {
     while now() < until {
-        if stop.load(Ordering::Relaxed) {
-            bail!("stopped");
-        }
-        sleep((until - now()).min(TICK));
+        interrupt::check()?;
+        sleep(until.saturating_duration_since(now()).min(NOTICE));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use disktime_client::{Duration, ProfileTarget, Uri};
 use disktime_papers::sim::core::cost::PriceList;
 use disktime_server::probe::{ProbeError, ProbeOptions, price_export, price_file};
 
-use crate::{BadInput, table};
+use crate::{BadInput, output, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,21 +80,21 @@ impl Profile {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Command::Profile(arguments) = &arguments.command;
     let target = open(arguments).map_err(said)?;
-    // Not after minutes: what can't be written is known at once. An old profile stays until then.
-    for path in arguments.out.iter().chain(&arguments.svg) {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        file.with_context(|| path.display().to_string())?;
-    }
+    // Not after minutes: what can't be written is known at once.
+    let begin = |option: &str, path: &Option<PathBuf>| {
+        path.as_deref().map(|path| output::begin(option, path)).transpose()
+    };
+    let (out, svg) = (begin("--out", &arguments.out)?, begin("--svg", &arguments.svg)?);
     let mut line = Line::new(arguments.json, arguments.budget);
     let found = find(target, arguments, &mut line);
     line.end();
     let found = found.map_err(said)?;
     let text = serde_json::to_string_pretty(&found)? + "\n";
-    if let Some(path) = &arguments.out {
-        write(path, &text)?;
+    if let Some(out) = out {
+        out.finish(&text).context("--out")?;
     }
-    if let Some(path) = &arguments.svg {
-        write(path, &drawing::svg(&found))?;
+    if let Some(svg) = svg {
+        svg.finish(&drawing::svg(&found)).context("--svg")?;
     }
     if arguments.json {
         print!("{text}");
@@ -170,10 +170,6 @@ fn said(failure: impl Into<Failure>) -> anyhow::Error {
         Failure::Profile(error) if error.is_input() => BadInput(error.to_string()).into(),
         Failure::Profile(error) => error.into(),
     }
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| path.display().to_string())
 }
 
 fn print(found: &Found) {

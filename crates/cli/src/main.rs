@@ -4,13 +4,17 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 mod bench;
 mod costs;
 mod demo;
 mod device;
+mod failure;
+mod interrupt;
 mod miss;
+mod output;
 mod paper;
 mod plan;
 mod play;
@@ -18,12 +22,11 @@ mod serve;
 mod sim;
 mod table;
 
-/// Exit code for bad usage or input.
-const BAD_INPUT: u8 = 2;
+use failure::BadInput;
 
 /// Carves a storage device into virtual disks that each own a share of its time.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(version, propagate_version = true, after_help = failure::EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -51,39 +54,51 @@ enum Command {
     Bench(bench::Arguments),
 }
 
-/// Input that can't be used, as against a failure while running.
-#[derive(Debug)]
-struct BadInput(String);
+fn main() -> ExitCode {
+    // Also where arguments can't be parsed: who asked for JSON reads JSON.
+    if std::env::args_os().any(|argument| argument == "--json") {
+        failure::as_json();
+    }
+    let command = match Arguments::try_parse() {
+        Ok(Arguments { command }) => command,
+        Err(error) => return usage(&error),
+    };
+    log(&command);
+    run(&command).unwrap_or_else(|error| failure::tell(&error))
+}
 
-impl std::fmt::Display for BadInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    if !matches!(command, Command::Serve(_)) {
+        interrupt::install().context("signals can't be handled")?;
+    }
+    match command {
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Play(arguments) => play::run(arguments),
+        Command::Miss(arguments) => miss::run(arguments),
+        Command::Paper(arguments) => paper::run(arguments),
+        Command::Sim(arguments) => sim::run(arguments),
+        Command::Device(arguments) => device::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
     }
 }
 
-impl std::error::Error for BadInput {}
-
-fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("DISKTIME_LOG");
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let outcome = match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Play(arguments) => play::run(&arguments),
-        Command::Miss(arguments) => miss::run(&arguments),
-        Command::Paper(arguments) => paper::run(&arguments),
-        Command::Sim(arguments) => sim::run(&arguments),
-        Command::Device(arguments) => device::run(&arguments),
-        Command::Plan(arguments) => plan::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
-    };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("disktime: {error:#}");
-            let bad_input = error.downcast_ref::<BadInput>().is_some();
-            ExitCode::from(if bad_input { BAD_INPUT } else { 1 })
-        }
+/// Help is an answer; anything else is wrong usage.
+fn usage(error: &clap::Error) -> ExitCode {
+    let _nobody_reads = error.print();
+    let text = error.render().to_string();
+    let document = failure::document(text.trim(), failure::BAD_INPUT);
+    if let Some(document) = document.filter(|_| error.use_stderr()) {
+        print!("{document}");
     }
+    ExitCode::from(if error.use_stderr() { failure::BAD_INPUT } else { 0 })
+}
+
+/// Logs go to stderr, a line each: time, level, place, what is said, and `key=value`.
+fn log(command: &Command) {
+    let usual = if matches!(command, Command::Serve(_)) { serve::LOG } else { "warn" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("DISKTIME_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -11,7 +11,7 @@ use disktime_papers::page::{self, File, Provenance};
 use disktime_papers::{Experiment, PAPERS, Paper, Report, SeedMiss};
 use serde::Serialize;
 
-use crate::{BadInput, table};
+use crate::{BadInput, output, table};
 
 mod live;
 
@@ -123,10 +123,7 @@ fn run_all(
     options: &Options,
 ) -> anyhow::Result<ExitCode> {
     let Options { seeds, json, out } = options;
-    if let Some(dir) = out {
-        // Not after the runs: what can't be written is known at once.
-        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
-    }
+    let _goes_if_empty = out.as_deref().map(|dir| output::directory("--out", dir)).transpose()?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let begun = now();
     let mut reports = disktime_papers::run(experiments, *seeds, threads, |experiment, seed| {
@@ -183,7 +180,7 @@ fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Res
     }
     for File { name, text } in files {
         let path = dir.join(name);
-        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        output::write(&path, &text).with_context(|| format!("writing {}", path.display()))?;
     }
     eprintln!("wrote {}", dir.display());
     Ok(())

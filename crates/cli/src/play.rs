@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -13,7 +11,7 @@ use disktime_client::{
 };
 use serde::Serialize;
 
-use crate::BadInput;
+use crate::{BadInput, failure, interrupt};
 
 mod view;
 
@@ -29,8 +27,9 @@ as fast as it can. It plays from when a buffer's time has passed. When it needs 
 there, that is a miss: it stands still until they come. With --write it records: a miss is a full
 buffer. --report tells the daemon of each miss, at the socket that `misses` in its configuration names;
 there the virtual disk is of class soft-real-time, on a device with a `feedback` controller.
-Plays until --for has passed or a signal comes. Exits with 0 if no stream missed (after --grace), 1 if
-one did or a request failed, 2 if an option or a target can't be used.";
+Plays until --for has passed; without --for until a signal comes. Exits with 0 if no stream missed
+(after --grace), 1 if one did or a request failed, 2 if an option or a target can't be used, 130 if a
+signal came before --for had passed.";
 
 /// The most streams at once.
 const STREAMS_MAX: usize = 64;
@@ -134,17 +133,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let streams = arguments.streams;
         bail!(BadInput(format!("--streams {streams}: {count} in all; 1 to {STREAMS_MAX} can be")));
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("signals can't be handled")?;
-    }
     let mut streams = Vec::new();
     for target in &arguments.targets {
         start(arguments, target, &mut streams)?;
     }
+    // Until here a signal ends it: there is nothing to say yet.
+    interrupt::polled();
     let mut view = view::View::new(arguments.json);
-    watch(arguments, &mut streams, &stop, &mut view)?;
+    let whole = watch(arguments, &mut streams, &mut view);
     let streams: Vec<_> =
         streams.into_iter().map(|it| end(arguments, it)).collect::<anyhow::Result<_>>()?;
     let seconds = view.elapsed().as_secs_f64();
@@ -155,7 +151,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         view::verdict(&report);
     }
-    Ok(ExitCode::from(u8::from(!report.pass)))
+    Ok(match whole {
+        false => ExitCode::from(failure::INTERRUPTED),
+        true => ExitCode::from(u8::from(!report.pass)),
+    })
 }
 
 /// Starts a target's streams.
@@ -232,13 +231,8 @@ fn reports(arguments: &Arguments, vdisk: &str) -> anyhow::Result<Option<MissRepo
     })
 }
 
-/// Shows how streams do until it is time to end.
-fn watch(
-    arguments: &Arguments,
-    streams: &mut [Playing],
-    stop: &AtomicBool,
-    view: &mut view::View,
-) -> anyhow::Result<()> {
+/// Shows how streams do until it is time to end; whether that is as it was asked for.
+fn watch(arguments: &Arguments, streams: &mut [Playing], view: &mut view::View) -> bool {
     let span = |span: Duration| std::time::Duration::from_nanos(span.as_nanos());
     let (length, grace) = (arguments.duration.map(span), span(arguments.grace));
     let mut forgiving = true;
@@ -255,8 +249,9 @@ fn watch(
             drawn = at + TICK;
         }
         let over = length.is_some_and(|length| at >= length);
-        if over || stop.load(Ordering::Relaxed) || streams.iter().any(|it| it.load.has_ended()) {
-            return Ok(());
+        let asked = interrupt::is_asked();
+        if over || asked || streams.iter().any(|it| it.load.has_ended()) {
+            return over || !asked || length.is_none();
         }
         let mut until = drawn;
         until = length.map_or(until, |length| until.min(length));

@@ -55,6 +55,9 @@ A configuration:
                                       # background
   rate = \"2MB/s\"                      # also: cycle, admission, access; of a latency: latency";
 
+/// What is logged unless `DISKTIME_LOG` says otherwise: warnings, and what was done on a signal.
+pub const LOG: &str = "warn,disktime::serve=info";
+
 /// Serves the virtual disks of a configuration over NBD until SIGTERM.
 ///
 /// Prints each virtual disk's URI once clients can connect.

@@ -13,7 +13,7 @@ use disktime_papers::sim::{self, Outcome, Scenario, Summary};
 use serde::Serialize;
 
 use crate::costs::{self, CostRow};
-use crate::{BadInput, table};
+use crate::{BadInput, output, table};
 use progress::Progress;
 
 const EXAMPLES: &str = "\
@@ -126,10 +126,9 @@ struct CandidateRow {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Command::Run { scenario, csv, out, decisions, json } = &arguments.command;
     let scenario = Scenario::read(scenario).map_err(|error| BadInput(error.to_string()))?;
-    if let Some(dir) = out {
-        // Not after the runs: what can't be written is known at once.
-        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
-    }
+    // Not after the runs: what can't be written is known at once.
+    let _goes_if_empty = out.as_deref().map(|dir| output::directory("--out", dir)).transpose()?;
+    let csv = csv.as_deref().map(|path| output::begin("--csv", path)).transpose()?;
     let seconds = scenario.duration().as_secs_f64();
     let mut rows = String::from(CSV_HEADER);
     let mut files = Vec::new();
@@ -150,8 +149,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         runs.push(Run::new(*seed, seconds, &outcome));
     }
-    if let Some(path) = csv {
-        write(path, &rows)?;
+    if let Some(csv) = csv {
+        csv.finish(&rows).context("--csv")?;
     }
     if let Some(dir) = out {
         write(&dir.join("windows.csv"), &rows)?;
@@ -302,7 +301,7 @@ fn write_windows(rows: &mut String, seed: u64, outcome: &Outcome) {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| path.display().to_string())
+    output::write(path, text).with_context(|| path.display().to_string())
 }
 
 fn parse_span(text: &str) -> Result<(f64, f64), String> {

@@ -19,7 +19,7 @@ mod quantity;
 mod vdisk;
 
 pub use device::{DeviceConfig, QueueDepth};
-pub use listen::Listen;
+pub use listen::{Listen, SocketAccess};
 pub use quantity::{parse_rate, parse_size, parse_span};
 pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
@@ -64,6 +64,8 @@ pub enum ConfigError {
 pub struct Config {
     /// Where NBD clients connect.
     pub listen: Vec<Listen>,
+    /// Those who may connect to the Unix sockets among them.
+    pub access: SocketAccess,
     /// The Unix datagram socket where programs report missed deadlines.
     pub misses: Option<PathBuf>,
     /// Bytes of memory for clients' data and what devices need beside.
@@ -90,6 +92,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct ServerTable {
     nbd: Vec<String>,
+    mode: Option<String>,
+    group: Option<String>,
     misses: Option<String>,
     state: Option<PathBuf>,
     memory: Option<String>,
@@ -123,6 +127,7 @@ impl Config {
             let reason = "name at least one `unix:PATH` or `tcp:ADDRESS:PORT`".to_owned();
             return Err(value("server.nbd", "[]", reason));
         }
+        let access = file.server.access(&listen)?;
         let misses = file.server.misses.as_deref();
         let misses = misses.map(|text| misses_path(text, &listen)).transpose()?;
         let real_time = |device: &DeviceTable| {
@@ -152,7 +157,7 @@ impl Config {
         let memory = memory.map(memory::parse).transpose()?.unwrap_or_else(memory::usual);
         let idle_timeout = file.server.idle_timeout.as_deref().map(idle_timeout).transpose()?;
         let state = file.server.state;
-        let config = Self { listen, misses, memory, idle_timeout, state, devices };
+        let config = Self { listen, access, misses, memory, idle_timeout, state, devices };
         config.memory_for_clients()?;
         Ok(config)
     }
@@ -162,6 +167,24 @@ impl Config {
         self.devices
             .iter()
             .flat_map(|device| device.vdisks.iter().map(move |vdisk| (device, vdisk)))
+    }
+}
+
+impl ServerTable {
+    /// Those who may connect.
+    fn access(&self, listen: &[Listen]) -> Result<SocketAccess, ConfigError> {
+        let Self { mode, group, .. } = self;
+        let said = [("server.mode", mode), ("server.group", group)];
+        let said = said.into_iter().find_map(|(key, text)| Some((key, text.as_deref()?)));
+        let unix = listen.iter().any(|listen| matches!(listen, Listen::Unix(_)));
+        if let Some((key, text)) = said.filter(|_| !unix) {
+            let reason = "only a `unix:` listener has it: leave it out".to_owned();
+            return Err(value(key, text, reason));
+        }
+        SocketAccess::parse(mode.as_deref(), group.as_deref()).map_err(|(key, reason)| {
+            let text = if key == "mode" { mode } else { group };
+            value(&format!("server.{key}"), text.as_deref().unwrap_or_default(), reason)
+        })
     }
 }
 

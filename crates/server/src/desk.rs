@@ -6,10 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use disktime_core::Duration;
@@ -17,7 +14,7 @@ use disktime_nbd::{ExportInfo, Exports, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::clock;
-use crate::config::Listen;
+use crate::listener::Listener;
 use crate::memory::Budget;
 use crate::seats::{NoSeat, Seat};
 use crate::shard::{Message, ShardHandle};
@@ -91,83 +88,6 @@ impl Exports for Catalog {
             tracing::warn!(vdisk = entry.info.name, reason = %none, "a client was refused");
             none.to_string()
         })
-    }
-}
-
-/// A bound listener.
-pub(crate) enum Listener {
-    Unix(UnixListener, std::path::PathBuf),
-    Tcp(TcpListener),
-}
-
-impl Listener {
-    /// Binds; a Unix socket left by a dead server is replaced, a live one is not.
-    pub(crate) fn bind(listen: &Listen) -> io::Result<Self> {
-        match listen {
-            Listen::Unix(path) => {
-                take_place(path, std::os::unix::net::UnixStream::connect(path).map(drop))?;
-                let listener = UnixListener::bind(path)?;
-                listener.set_nonblocking(true)?;
-                Ok(Self::Unix(listener, path.clone()))
-            }
-            Listen::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Ok(Self::Tcp(listener))
-            }
-        }
-    }
-
-    /// The address clients use: the port is known now if it was left open.
-    pub(crate) fn address(&self) -> io::Result<Listen> {
-        Ok(match self {
-            Self::Unix(_, path) => Listen::Unix(path.clone()),
-            Self::Tcp(listener) => Listen::Tcp(listener.local_addr()?),
-        })
-    }
-
-    fn accept(&self) -> io::Result<OwnedFd> {
-        Ok(match self {
-            Self::Unix(listener, _) => listener.accept()?.0.into(),
-            Self::Tcp(listener) => {
-                let stream = listener.accept()?.0;
-                stream.set_nodelay(true)?;
-                stream.into()
-            }
-        })
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        match self {
-            Self::Unix(listener, _) => listener.as_fd(),
-            Self::Tcp(listener) => listener.as_fd(),
-        }
-    }
-}
-
-/// Makes room for a socket at a path: what a dead server left is removed, anything else is not.
-/// `found` is what connecting there said.
-pub(crate) fn take_place(path: &Path, found: io::Result<()>) -> io::Result<()> {
-    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    match found {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path)
-        }
-        // One of another kind answers with another error.
-        Ok(()) | Err(_) => Err(io::ErrorKind::AddrInUse.into()),
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _gone_already = std::fs::remove_file(path);
-        }
     }
 }
 

@@ -17,6 +17,7 @@ mod device;
 pub mod emulate;
 mod frontend;
 pub mod layout;
+mod listener;
 pub mod memory;
 pub mod probe;
 pub mod profile;
@@ -29,6 +30,7 @@ mod shard;
 mod stats;
 
 pub use config::{Config, ConfigError};
+pub use listener::BindError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, StartError, VdiskView};
 pub use stats::{DeviceStats, Histogram, VdiskStats};

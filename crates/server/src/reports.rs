@@ -16,12 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use disktime_core::{Duration, Instant, StreamId};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, fchmod};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use rustix::net::SocketType;
 
 use crate::clock;
-use crate::config::NAME_MAX;
-use crate::desk::take_place;
+use crate::config::{NAME_MAX, SocketAccess};
+use crate::listener::{BindError, bind_unix, take_place};
 use crate::shard::{Message, ShardHandle};
 use crate::stats::add;
 
@@ -66,14 +65,10 @@ pub(crate) struct ReportSocket {
 impl ReportSocket {
     /// Binds, for the daemon's own user alone. A socket left by a dead server is replaced, a live one
     /// is not.
-    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+    pub(crate) fn bind(path: &Path) -> Result<Self, BindError> {
         let probe = UnixDatagram::unbound()?;
         take_place(path, probe.connect(path))?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        // Its file is made with the socket's mode: at no moment may others write.
-        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        let socket = bind_unix(path, SocketType::DGRAM, &SocketAccess::default())?;
         Ok(Self { socket: socket.into(), path: path.to_owned() })
     }
 }
@@ -214,8 +209,8 @@ mod tests {
         let first = ReportSocket::bind(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let taken = |path: &Path| ReportSocket::bind(path).err().map(|error| error.kind());
-        assert_eq!(taken(&path), Some(io::ErrorKind::AddrInUse));
+        let taken = |path: &Path| ReportSocket::bind(path).err();
+        assert!(matches!(taken(&path), Some(BindError::InUse { .. })));
         drop(first);
         assert!(!path.exists());
         // One that was killed leaves its file.
@@ -223,10 +218,10 @@ mod tests {
         assert!(path.exists());
         drop(ReportSocket::bind(&path).unwrap());
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        assert_eq!(taken(&path), Some(io::ErrorKind::AddrInUse), "another kind of socket");
+        assert!(matches!(taken(&path), Some(BindError::InUse { .. })), "another kind of socket");
         drop(listener);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "a file").unwrap();
-        assert_eq!(taken(&path), Some(io::ErrorKind::AlreadyExists));
+        assert!(matches!(taken(&path), Some(BindError::NoSocket)));
     }
 }

@@ -15,11 +15,12 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
 use crate::config::{Config, ConfigError, DeviceConfig, Listen};
-use crate::desk::{Catalog, Desk, Entry, Listener};
+use crate::desk::{Catalog, Desk, Entry};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::layout::{LayoutError, RecordError};
+use crate::listener::{BindError, Listener};
 use crate::memory::Budget;
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
@@ -37,12 +38,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listener can't be bound.
-    #[error("{listen}: {source}: is another server running there?")]
+    #[error("{listen}: {source}")]
     Listen {
         /// Which.
         listen: Listen,
         /// Why.
-        source: io::Error,
+        source: BindError,
     },
     /// A device's back end can't be opened.
     #[error("device {device}: its back end can't be opened: {source}")]
@@ -98,6 +99,14 @@ pub enum StartError {
     /// The system gives no thread, ring or event.
     #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]
     System(#[from] io::Error),
+}
+
+impl StartError {
+    /// Whether it is what the configuration says, or names, that can't be used; else the system fails.
+    #[must_use]
+    pub fn is_input(&self) -> bool {
+        !matches!(self, Self::System(_))
+    }
 }
 
 /// Why contracts were not changed. None was.
@@ -164,7 +173,7 @@ impl Server {
         faults: &[(usize, Fault)],
     ) -> Result<Self, StartError> {
         let bind = |listen: &Listen| {
-            Listener::bind(listen)
+            Listener::bind(listen, &config.access)
                 .map_err(|source| StartError::Listen { listen: listen.clone(), source })
         };
         let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;

@@ -16,7 +16,7 @@ use disktime_papers::sim::core::policy::{self, PolicyEntry};
 use serde::Serialize;
 
 use crate::paper::machine;
-use crate::{BadInput, table};
+use crate::{BadInput, output, table};
 
 mod live;
 
@@ -62,10 +62,8 @@ pub(super) struct Arguments {
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let policies = arguments.policies()?;
-    if let Some(dir) = &arguments.out {
-        // Not after the runs: what can't be written is known at once.
-        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
-    }
+    let out = arguments.out.as_deref();
+    let _goes_if_empty = out.map(|dir| output::directory("--out", dir)).transpose()?;
     if arguments.live.live {
         let (cells, seed) = (selected(&arguments.cells)?, arguments.seed);
         let Arguments { json, out, .. } = arguments;
@@ -154,7 +152,7 @@ fn write(dir: &Path, page: [File; 2], json: &str, rows: &impl Serialize) -> anyh
     let text = serde_json::to_string_pretty(rows)? + "\n";
     for File { name, text } in page.into_iter().chain([File { name: json.to_owned(), text }]) {
         let path = dir.join(name);
-        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        output::write(&path, &text).with_context(|| format!("writing {}", path.display()))?;
     }
     eprintln!("wrote {}", dir.display());
     Ok(())

@@ -13,6 +13,7 @@ use disktime_client::{Load, LoadSpec, Options, Uri};
 use serde::Serialize;
 
 use super::process::{Process, machine_busy, process_cpu};
+use crate::interrupt::{self, Interrupted, Temporary};
 use crate::table;
 
 const EXAMPLES: &str = "\
@@ -26,6 +27,9 @@ Peers are measured where nbdkit and qemu-nbd are installed.";
 const SIZE: u64 = 1 << 30;
 /// What passes before a measurement counts.
 const WARM_UP: Duration = Duration::from_millis(500);
+
+/// How long a signal may go unnoticed.
+const NOTICE: Duration = Duration::from_millis(100);
 
 /// What a request costs the server, ours and each peer found.
 #[derive(clap::Args)]
@@ -88,6 +92,8 @@ const SERVERS: [&str; 3] = ["disktime", "nbdkit", "qemu-nbd"];
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // Servers' processes are to be ended.
+    interrupt::polled();
     let mut rows = Vec::new();
     for server in SERVERS {
         let Some(peer) = Peer::start(server)? else {
@@ -140,13 +146,13 @@ struct Peer {
     name: &'static str,
     process: Process,
     uri: Uri,
-    _directory: tempfile::TempDir,
+    _directory: Temporary,
 }
 
 impl Peer {
     /// `None` if the program is not installed.
     fn start(name: &'static str) -> anyhow::Result<Option<Self>> {
-        let directory = tempfile::Builder::new().prefix("disktime-bench-").tempdir()?;
+        let directory = Temporary::new("disktime-bench-")?;
         let socket = directory.path().join("nbd.sock");
         let mut command = command(name, directory.path(), &socket)?;
         let Some(process) = Process::start(&mut command, &socket)? else { return Ok(None) };
@@ -165,10 +171,10 @@ impl Peer {
             options: Options::default(),
         };
         let load = Load::start(&self.uri, spec)?;
-        sleep(WARM_UP);
+        wait(WARM_UP)?;
         let (before, begin) = (load.counters(), now());
         let (server, all, own) = (self.cpu()?, machine_busy()?, process_cpu("self")?);
-        sleep(length);
+        wait(length)?;
         let (after, seconds) = (load.counters(), (now() - begin).as_secs_f64());
         let (server, all, own) =
             (self.cpu()? - server, machine_busy()? - all, process_cpu("self")? - own);
@@ -223,6 +229,16 @@ fn command(name: &str, directory: &Path, socket: &Path) -> anyhow::Result<Comman
         }
     };
     Ok(command)
+}
+
+/// Waits, unless a signal says to stop.
+fn wait(span: Duration) -> Result<(), Interrupted> {
+    let until = now() + span;
+    while now() < until {
+        interrupt::check()?;
+        sleep(until.saturating_duration_since(now()).min(NOTICE));
+    }
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench measures in real time")]

@@ -1,8 +1,6 @@
 //! `disktime demo --scene recorder`: cameras that write at a guaranteed rate while a backup storms.
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -13,6 +11,7 @@ use disktime_server::{Config, Server};
 use serde::Serialize;
 
 use super::{PRESET, now, wait_until};
+use crate::interrupt::Temporary;
 use crate::table;
 
 /// Cameras.
@@ -61,12 +60,8 @@ impl Stream {
 }
 
 /// Runs the scene for that long.
-pub(super) fn run(
-    seconds: Duration,
-    json: bool,
-    stop: &Arc<AtomicBool>,
-) -> anyhow::Result<ExitCode> {
-    let directory = tempfile::Builder::new().prefix("disktime-demo-").tempdir()?;
+pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
+    let directory = Temporary::new("disktime-demo-")?;
     let say = |text: &str| if json { eprintln!("{text}") } else { println!("{text}") };
     say(&format!(
         "An emulated IBM Deskstar 34GXP behind the real daemon, over NBD. {CAMERAS} cameras write \
@@ -86,10 +81,10 @@ pub(super) fn run(
         loads.push(load(&server, disk)?);
     }
     // The first cycle is one in which the cameras begin.
-    wait_until(stop, now() + 2 * CYCLE)?;
+    wait_until(now() + 2 * CYCLE)?;
     loads.push(load(&server, CAMERAS)?);
     loads.push(load(&server, CAMERAS + 1)?);
-    let rates = watch(&server, seconds, stop, &say)?;
+    let rates = watch(&server, seconds, &say)?;
     for load in loads {
         let report = load.stop();
         if let Some(error) = report.lost {
@@ -109,12 +104,7 @@ pub(super) fn run(
 }
 
 /// Shows now and then what each virtual disk gets; answers what each got, in bytes per second.
-fn watch(
-    server: &Server,
-    seconds: Duration,
-    stop: &AtomicBool,
-    say: &impl Fn(&str),
-) -> anyhow::Result<Vec<f64>> {
+fn watch(server: &Server, seconds: Duration, say: &impl Fn(&str)) -> anyhow::Result<Vec<f64>> {
     let bytes = || server.vdisks().iter().map(|disk| disk.stats.bytes()).collect::<Vec<_>>();
     let (begin, first) = (now(), bytes());
     let rates = |from: &[u64], since: std::time::Instant| {
@@ -125,7 +115,7 @@ fn watch(
     };
     let (mut last, mut since) = (first.clone(), begin);
     while now() < begin + seconds {
-        wait_until(stop, (now() + TICK).min(begin + seconds))?;
+        wait_until((now() + TICK).min(begin + seconds))?;
         let of = rates(&last, since).into_iter().zip(server.vdisks());
         let of = of.map(|(rate, disk)| format!("{} {:.2}", disk.name, rate / 1e6));
         say(&format!(

@@ -3,8 +3,6 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -14,6 +12,7 @@ use disktime_server::{Config, Server};
 use serde::Serialize;
 
 use super::{now, wait_until};
+use crate::interrupt::Temporary;
 use crate::table;
 
 /// The emulated disk: that of the paper on missed deadlines.
@@ -69,12 +68,8 @@ struct Phase {
 }
 
 /// Runs the scene for that long.
-pub(super) fn run(
-    seconds: Duration,
-    json: bool,
-    stop: &Arc<AtomicBool>,
-) -> anyhow::Result<ExitCode> {
-    let directory = tempfile::Builder::new().prefix("disktime-demo-").tempdir()?;
+pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
+    let directory = Temporary::new("disktime-demo-")?;
     let say = |text: &str| if json { eprintln!("{text}") } else { println!("{text}") };
     say(&format!(
         "An emulated Seagate ST340810A (5400 rpm, 40 GB, 2001) behind the real daemon, over NBD. A player \
@@ -86,8 +81,8 @@ pub(super) fn run(
     let server = Server::start(config(directory.path())?)?;
     let storms: Vec<_> =
         (1..=STORMS).map(|place| storm(&server, place)).collect::<anyhow::Result<_>>()?;
-    let scene = Scene { server, misses: directory.path().join("misses.sock"), stop, say: &say };
-    wait_until(stop, now() + SETTLE)?;
+    let scene = Scene { server, misses: directory.path().join("misses.sock"), say: &say };
+    wait_until(now() + SETTLE)?;
     let silent = scene.phase((seconds / 4).clamp(SILENT[0], SILENT[1]), false)?;
     let heard = scene.phase(seconds, true)?;
     for load in storms {
@@ -111,7 +106,6 @@ pub(super) fn run(
 struct Scene<'a> {
     server: Server,
     misses: std::path::PathBuf,
-    stop: &'a AtomicBool,
     say: &'a dyn Fn(&str),
 }
 
@@ -124,7 +118,7 @@ impl Scene<'_> {
         let (mut early, mut shown) = (0, (begin, 0, storm));
         let (mut line, end) = (begin + TICK, begin + length);
         while now() < end {
-            wait_until(self.stop, (now() + Duration::from_millis(100)).min(end))?;
+            wait_until((now() + Duration::from_millis(100)).min(end))?;
             let did = load.counters();
             if now() - begin <= GRACE.min(length) {
                 early = did.misses;

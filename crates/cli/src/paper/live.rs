@@ -9,9 +9,9 @@ use disktime_client::{Load, LoadSpec, Options, Uri};
 use disktime_papers::Report;
 use disktime_papers::live::{self, Cell, Live};
 use disktime_server::{Config, Server};
-use tempfile::TempDir;
 
 use crate::BadInput;
+use crate::interrupt::{self, Interrupted, Temporary};
 
 const SPANS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -52,6 +52,7 @@ impl Wanted {
 
     /// Runs the figures and puts what they give into their reports.
     pub fn add_to(&self, reports: &mut [Report]) -> anyhow::Result<()> {
+        interrupt::polled();
         for figure in &self.figures {
             let rates = self.run(figure).with_context(|| format!("{} live", figure.id))?;
             let sample = (figure.judge)(&rates, self.span.as_secs_f64());
@@ -88,10 +89,10 @@ impl Wanted {
         for (at, extent) in cell.extents.into_iter().enumerate() {
             loads.push(load(server, at, extent, figure.outstanding())?);
         }
-        sleep(SETTLE);
+        wait(SETTLE)?;
         let done = || [0, 1].map(|at| loads[at].counters().completed);
         let (before, start) = (done(), now());
-        sleep(self.span);
+        wait(self.span)?;
         let (after, seconds) = (done(), (now() - start).as_secs_f64());
         for load in loads {
             end(load)?;
@@ -112,14 +113,14 @@ enum Moving {
 
 /// Two tiers in files, with the start of both virtual disks on the fast one.
 struct Array {
-    directory: TempDir,
+    directory: Temporary,
     tiers: String,
     depth: u32,
 }
 
 impl Array {
     fn new(figure: &Live) -> anyhow::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("disktime-tiers-").tempdir()?;
+        let directory = Temporary::new("disktime-tiers-")?;
         let array = Self { directory, tiers: figure.tiers.join(","), depth: figure.depth };
         // The map, and what is to be on it; no room for more.
         let fast = MIB + 2 * Live::FAST_BYTES;
@@ -147,7 +148,7 @@ impl Array {
             if now() > until {
                 bail!("{} of {extents} extents were promoted", server.devices()[0].moved());
             }
-            sleep(TICK);
+            wait(TICK)?;
         }
         loads.into_iter().try_for_each(end)?;
         Ok(server.shutdown()?)
@@ -202,6 +203,16 @@ fn end(load: Load) -> anyhow::Result<()> {
     }
     if report.counters.failed > 0 {
         bail!("{}: {} requests failed", report.name, report.counters.failed);
+    }
+    Ok(())
+}
+
+/// Waits, unless a signal says to stop.
+fn wait(span: Duration) -> Result<(), Interrupted> {
+    let until = now() + span;
+    while now() < until {
+        interrupt::check()?;
+        sleep(until.saturating_duration_since(now()).min(TICK));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod durability;
 mod insulation;
 mod live_changes;
 mod misses;
+mod operators;
 mod placement;
 mod plan;
 mod recording;

@@ -17,6 +17,7 @@ use self::daemon::{Daemon, Tuning};
 use self::real::Real;
 use self::scratch::Scratch;
 use self::servers::{BoxKind, Foreign, Medium, Way};
+use crate::interrupt::Temporary;
 use crate::paper::hardware;
 use crate::{BadInput, table};
 
@@ -103,9 +104,9 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
     let settings = options.settings(asked.seed)?;
     let bytes = options.size.as_deref().map(size).transpose()?;
     let on = options.on(&asked.cells);
-    let mut world = Real::new()?;
+    let mut world = Real::new();
     // Sockets: their paths may not be long.
-    let directory = tempfile::Builder::new().prefix("disktime-live-").tempdir()?;
+    let directory = Temporary::new("disktime-live-")?;
     let scratch = if on.contains(&On::File) || on.contains(&On::QemuNbd) {
         let within = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
         eprintln!("writing a file full of noise in {}", within.display());

@@ -1,13 +1,11 @@
 //! The world that a live bench is measured in: this machine's clock and CPU, a person's signals.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use disktime_papers::insulation::live::{Step, Stopped, World};
 
 use crate::bench::process::{machine_busy, process_cpu};
+use crate::interrupt;
 
 /// How long a signal may go unnoticed.
 const NOTICE: Duration = Duration::from_millis(100);
@@ -15,7 +13,6 @@ const NOTICE: Duration = Duration::from_millis(100);
 /// This machine.
 pub(super) struct Real {
     begun: Instant,
-    stop: Arc<AtomicBool>,
     /// How long all will take, once that is known.
     pub(super) length: Duration,
 }
@@ -23,14 +20,9 @@ pub(super) struct Real {
 impl Real {
     /// From now on a signal that would end this process ends the bench instead, so that nothing is
     /// left behind.
-    pub(super) fn new() -> anyhow::Result<Self> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .context("signals can't be handled")?;
-        }
-        Ok(Self { begun: now(), stop, length: Duration::ZERO })
+    pub(super) fn new() -> Self {
+        interrupt::polled();
+        Self { begun: now(), length: Duration::ZERO }
     }
 
     fn say(&self, what: &str) {
@@ -46,7 +38,7 @@ impl World for Real {
 
     fn wait(&self, until: Duration) -> Result<(), Stopped> {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            if interrupt::is_asked() {
                 return Err(Stopped);
             }
             let left = until.saturating_sub(self.now());

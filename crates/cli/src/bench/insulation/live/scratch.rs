@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use disktime_papers::insulation::live::{LiveError, Stopped, World};
 
 use crate::BadInput;
+use crate::interrupt::Temporary;
 
 /// Its size unless said, in bytes (4 GiB).
 const SIZE: u64 = 4 << 30;
@@ -21,7 +22,7 @@ const BLOCK: usize = 1 << 20;
 pub(super) struct Scratch {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    _directory: tempfile::TempDir,
+    _directory: Temporary,
 }
 
 impl Scratch {
@@ -39,7 +40,7 @@ impl Scratch {
                 within.display()
             )));
         }
-        let directory = tempfile::Builder::new().prefix("disktime-bench-").tempdir_in(within)?;
+        let directory = Temporary::within(within, "disktime-bench-")?;
         let path = directory.path().join("image");
         fill(&path, bytes, world).with_context(|| format!("writing {}", path.display()))?;
         Ok(Self { path, bytes, _directory: directory })

@@ -1,0 +1,148 @@
+//! What a person or a script relies on around the daemon: exit codes, errors, Ctrl-C, checks, logs.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::support::{finish, words};
+
+fn disktime(arguments: &[&str]) -> Output {
+    finish(Command::new(env!("CARGO_BIN_EXE_disktime")).args(arguments))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a daemon runs in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing tells how far another process is")]
+fn sleep(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
+
+/// Waits for the end of a process.
+fn ended(child: &mut Child, within: Duration) -> Option<ExitStatus> {
+    let until = now() + within;
+    while now() < until {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        sleep(10);
+    }
+    let _ended_already = child.kill();
+    let _status = child.wait();
+    None
+}
+
+/// Bad input exited with 1 as often as with 2, and under `--json` said nothing on standard output,
+/// or half a document.
+#[test]
+fn bad_input_exits_with_2_and_is_a_document_under_json() {
+    let directory = TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(name), text).unwrap();
+        directory.path().join(name)
+    };
+    let within = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let disk = |server: &str, back_end: &str| {
+        format!(
+            "[server]\n{server}\n[[device]]\nname = \"d\"\nback_end = \"{back_end}\"\n\
+             [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1MiB\"\n"
+        )
+    };
+    let nowhere = format!("nbd = [\"unix:{}/none/nbd.sock\"]", within(""));
+    let socket = file("socket.toml", &disk(&nowhere, "memory"));
+    let here = format!("nbd = [\"unix:{}\"]", within("nbd.sock"));
+    let remote = format!("nbd+unix:///x?socket={}", within("nobody.sock"));
+    let back_end = file("back_end.toml", &disk(&here, &remote));
+    let (out, none) = (format!("{}/x", text(&socket)), within("none"));
+    let cases: [(&[&str], &str); 10] = [
+        (&["frobnicate"], "unrecognized subcommand"),
+        (&["serve", "--config", &none], "none"),
+        (&["serve", "--config", text(&socket)], "is no directory: create it"),
+        (&["serve", "--config", text(&back_end)], "its back end can't be opened"),
+        (&["sim", "run", &none], "none"),
+        (&["paper", "run", "zygaria-1", "--out", &out], "--out"),
+        (&["device", "profile", &none], "none"),
+        (&["device", "profile", text(&socket), "--out", &out], "--out"),
+        (&["plan", "--profile", &none, "--iops", "1"], "none"),
+        (&["bench", "insulation", "--quick", "--out", &out], "--out"),
+    ];
+    for (arguments, says) in cases {
+        let refused = disktime(&[arguments, &["--json"]].concat());
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {stderr}");
+        let said: serde_json::Value = serde_json::from_slice(&refused.stdout)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {stderr}"));
+        assert_eq!(said["exit"], 2, "{said}");
+        assert!(said["error"].as_str().unwrap().contains(says), "{arguments:?}: {said}");
+        let plain = disktime(arguments);
+        assert_eq!((plain.status.code(), plain.stdout.len()), (Some(2), 0), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&plain.stderr).contains(says), "{arguments:?}");
+    }
+    let help = String::from_utf8(disktime(&["--help"]).stdout).unwrap();
+    assert!(help.contains("130  interrupted") && help.contains("not judged"), "{help}");
+}
+
+/// A command that is interrupted left its empty `--out`, a profile of 0 bytes, and directories of
+/// many MiB in the place for temporary files.
+#[test]
+fn ctrl_c_ends_every_command_and_leaves_nothing() {
+    let directory = TempDir::new().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let scenario = "[scenario]\nduration = \"10000000s\"\n[device]\npreset = \"deskstar-34gxp\"\n\
+                    [[stream]]\nname = \"a\"\n[[stream.phases]]\n\
+                    spec = { pattern = \"random\", extent = { end = \"9GiB\" }, sizes = \"4KiB\" }\n\
+                    pace = { closed = { outstanding = 8 } }\n";
+    std::fs::write(at("scenario.toml"), scenario).unwrap();
+    std::fs::write(at("image"), vec![1; 64 << 20]).unwrap();
+    let (out, profile) = (at("out/deep"), at("profile.json"));
+    let (scenario, image) = (at("scenario.toml"), at("image"));
+    let cases: [&[&str]; 10] = [
+        &["demo"],
+        &["demo", "--scene", "recorder"],
+        &["demo", "--scene", "video"],
+        &["paper", "all", "--out", &out],
+        &["sim", "run", &scenario, "--out", &out, "--csv", &profile],
+        &["bench", "insulation", "--out", &out],
+        &["bench", "nbd"],
+        &["bench", "sched"],
+        &["play", "--rate", "1MB/s", "--for", "1min", &image],
+        &["device", "profile", &image, "--budget", "60s", "--out", &profile],
+    ];
+    let temporary = directory.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let mut running = Vec::new();
+    for (arguments, signal) in cases.iter().zip(["INT", "TERM"].into_iter().cycle()) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        command.args(*arguments).arg("--json").env("TMPDIR", &temporary);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        running.push((command.spawn().unwrap(), arguments, signal));
+        // One after the other: all at once would keep each other from starting.
+        sleep(1500);
+        let (child, arguments, signal) = running.last_mut().unwrap();
+        words(&["kill", &format!("-{signal}"), &child.id().to_string()]);
+        let status = ended(child, Duration::from_secs(10));
+        let status = status.unwrap_or_else(|| panic!("{arguments:?} goes on"));
+        assert_eq!(status.code(), Some(130), "{arguments:?}");
+        let mut said = child.stdout.take().unwrap();
+        let said: serde_json::Value = serde_json::from_reader(&mut said).unwrap();
+        // A player says how it went until then.
+        assert!(said["exit"] == 130 || said["streams"].is_array(), "{arguments:?}: {said}");
+        assert_eq!(entries(&temporary), [""; 0], "{arguments:?}");
+        let mut left = entries(directory.path());
+        left.sort();
+        assert_eq!(left, ["image", "scenario.toml", "tmp"], "{arguments:?}");
+    }
+}

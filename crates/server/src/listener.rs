@@ -1,0 +1,281 @@
+//! Sockets that clients connect to: bound for those alone who may use them, and why one can't be.
+//!
+//! Does not know: what is spoken on them.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, chmod, chownat, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+
+use crate::config::{Listen, SocketAccess};
+
+/// Connections that may wait to be accepted: a flood of them leaves room for others for some 10 ms.
+const BACKLOG: i32 = 1024;
+
+/// Why a socket can't be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// A server listens there.
+    #[error("another server listens there: end it, or choose another {what}")]
+    InUse {
+        /// A path or a port.
+        what: &'static str,
+    },
+    /// A file, a directory, …: it is left alone.
+    #[error("what lies there is no socket: remove it, or choose another path")]
+    NoSocket,
+    /// No directory to put the socket in.
+    #[error("{} is no directory: create it, or choose another path", .0.display())]
+    NoDirectory(PathBuf),
+    /// The daemon's user may not bind there.
+    #[error("permission denied: {user} may not {what}")]
+    Permission {
+        /// By its number.
+        user: String,
+        /// What to do.
+        what: String,
+    },
+    /// The address is none of this machine's.
+    #[error("this machine does not have that address: choose another one")]
+    Address,
+    /// Something else.
+    #[error("the system says: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A bound listener.
+pub(crate) enum Listener {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Binds; a Unix socket left by a dead server is replaced, a live one is not.
+    pub(crate) fn bind(to: &Listen, access: &SocketAccess) -> Result<Self, BindError> {
+        match to {
+            Listen::Unix(path) => {
+                take_place(path, UnixStream::connect(path).map(drop))?;
+                let socket = bind_unix(path, SocketType::STREAM, access)?;
+                listen(&socket, BACKLOG).map_err(io::Error::from)?;
+                Ok(Self::Unix(socket.into(), path.clone()))
+            }
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address).map_err(|error| tcp(error, *address))?;
+                // The standard library lets fewer wait.
+                listen(&listener, BACKLOG).map_err(io::Error::from)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Tcp(listener))
+            }
+        }
+    }
+
+    /// The address clients use: the port is known now if it was left open.
+    pub(crate) fn address(&self) -> io::Result<Listen> {
+        Ok(match self {
+            Self::Unix(_, path) => Listen::Unix(path.clone()),
+            Self::Tcp(listener) => Listen::Tcp(listener.local_addr()?),
+        })
+    }
+
+    pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
+        Ok(match self {
+            Self::Unix(listener, _) => listener.accept()?.0.into(),
+            Self::Tcp(listener) => {
+                let stream = listener.accept()?.0;
+                stream.set_nodelay(true)?;
+                stream.into()
+            }
+        })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener, _) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _gone_already = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes room for a socket at a path: what a dead server left is removed, anything else is not.
+/// `found` is what connecting there said.
+pub(crate) fn take_place(path: &Path, found: io::Result<()>) -> Result<(), BindError> {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) {
+        return Err(BindError::NoSocket);
+    }
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|error| unix(error, path))
+        }
+        // One of another kind answers with another error.
+        Ok(()) | Err(_) => Err(BindError::InUse { what: "path" }),
+    }
+}
+
+/// A socket bound at a path, that nobody can use before it has its group and its mode, and at no
+/// moment more people than it is for.
+pub(crate) fn bind_unix(
+    path: &Path,
+    kind: SocketType,
+    access: &SocketAccess,
+) -> Result<OwnedFd, BindError> {
+    let failed = |error: rustix::io::Errno| unix(error.into(), path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, kind, flags, None).map_err(io::Error::from)?;
+    // Its file is made with the socket's mode, less the process's mask.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(io::Error::from)?;
+    let address = SocketAddrUnix::new(path).map_err(failed)?;
+    bind(&socket, &address).map_err(failed)?;
+    let opened = open_to(path, access);
+    if opened.is_err() {
+        let _gone_already = std::fs::remove_file(path);
+    }
+    opened.map(|()| socket)
+}
+
+/// Gives a socket's file its group, then its mode: not the other way round.
+fn open_to(path: &Path, access: &SocketAccess) -> Result<(), BindError> {
+    if let Some(group) = access.group {
+        let changed =
+            chownat(CWD, path, None, Some(Gid::from_raw(group)), AtFlags::SYMLINK_NOFOLLOW);
+        changed.map_err(|error| match error {
+            rustix::io::Errno::PERM => refused(format!(
+                "give the socket to group {group}: start it as a member of the group, or leave \
+                 `group` out"
+            )),
+            error => BindError::System(error.into()),
+        })?;
+    }
+    Ok(chmod(path, Mode::from_raw_mode(access.mode)).map_err(io::Error::from)?)
+}
+
+/// Whether a listener could be bound, as far as that shows without binding it: beside a running
+/// daemon too.
+#[cfg_attr(not(test), expect(dead_code, reason = "`serve --check` comes in a commit of its own"))]
+pub(crate) fn check(listen: &Listen) -> Result<(), BindError> {
+    let Listen::Unix(path) = listen else { return Ok(()) };
+    let parent = parent(path);
+    if !parent.is_dir() {
+        return Err(BindError::NoDirectory(parent.to_owned()));
+    }
+    let may = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    if rustix::fs::access(parent, may).is_err() {
+        return Err(unix(io::ErrorKind::PermissionDenied.into(), path));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if !std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => {
+            Err(BindError::NoSocket)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    if parent.as_os_str().is_empty() { Path::new(".") } else { parent }
+}
+
+fn unix(error: io::Error, path: &Path) -> BindError {
+    let parent = parent(path);
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            BindError::NoDirectory(parent.to_owned())
+        }
+        io::ErrorKind::PermissionDenied => refused(format!(
+            "make a socket in {}: allow it that, or choose another path",
+            parent.display()
+        )),
+        io::ErrorKind::AddrInUse => BindError::InUse { what: "path" },
+        _ => BindError::System(error),
+    }
+}
+
+fn tcp(error: io::Error, address: std::net::SocketAddr) -> BindError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse { what: "port" },
+        io::ErrorKind::AddrNotAvailable => BindError::Address,
+        io::ErrorKind::PermissionDenied => {
+            refused(format!("listen on port {}: choose one from 1024 on", address.port()))
+        }
+        _ => BindError::System(error),
+    }
+}
+
+fn refused(what: String) -> BindError {
+    let user = format!("user {}", rustix::process::geteuid().as_raw());
+    BindError::Permission { user, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// The NBD socket had the mode that the process's mask left, 0755 mostly: on some systems any
+    /// user could read and write every virtual disk.
+    #[test]
+    fn a_socket_is_for_its_user_alone_unless_more_is_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nbd.sock");
+        let listen = Listen::Unix(path.clone());
+        let bound = Listener::bind(&listen, &SocketAccess::default()).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        drop(bound);
+        assert!(!path.exists());
+        let own = rustix::process::getegid().as_raw();
+        let access = SocketAccess { mode: 0o660, group: Some(own) };
+        let _bound = Listener::bind(&listen, &access).unwrap();
+        assert_eq!((mode(&path), std::fs::metadata(&path).unwrap().gid()), (0o660, own));
+    }
+
+    /// Every failure ended in "is another server running there?", a missing directory too.
+    #[test]
+    fn each_cause_is_said_as_what_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let within = |name: &str| directory.path().join(name);
+        let said = |path: PathBuf| {
+            let listen = Listen::Unix(path);
+            let (bound, checked) =
+                (Listener::bind(&listen, &SocketAccess::default()).err(), check(&listen).err());
+            (bound.map(|it| it.to_string()), checked.map(|it| it.to_string()))
+        };
+        let missing = said(within("none/nbd.sock"));
+        assert!(missing.0.as_ref().unwrap().contains("none is no directory: create it"));
+        assert_eq!(missing.0, missing.1, "a check says what a start would");
+        std::fs::write(within("file"), "").unwrap();
+        let file = said(within("file"));
+        assert!(file.0.as_ref().unwrap().contains("no socket: remove it"));
+        assert_eq!(file.0, file.1);
+        let listen = Listen::Unix(within("nbd.sock"));
+        let bound = Listener::bind(&listen, &SocketAccess::default()).unwrap();
+        let (taken, checked) = said(within("nbd.sock"));
+        assert!(taken.unwrap().contains("another server listens there"));
+        assert_eq!(checked, None, "beside a running daemon its socket is no fault");
+        drop(bound);
+        let address = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = Listen::Tcp(address.local_addr().unwrap());
+        let taken = Listener::bind(&listen, &SocketAccess::default()).err().unwrap().to_string();
+        assert!(taken.contains("another server") && taken.contains("port"), "{taken}");
+    }
+}
