@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::clock;
 use crate::config::Listen;
+use crate::handover::patiently;
 use crate::shard::{Message, ShardHandle};
 
 /// Handshakes at once.
@@ -66,8 +67,13 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Binds; a Unix socket left by a dead server is replaced, a live one is not.
+    /// Binds; a Unix socket left by a dead server is replaced, a live one is not. A dying server is
+    /// waited for.
     pub(crate) fn bind(listen: &Listen) -> io::Result<Self> {
+        patiently(|| Self::bind_now(listen), is_taken)
+    }
+
+    fn bind_now(listen: &Listen) -> io::Result<Self> {
         match listen {
             Listen::Unix(path) => {
                 take_place(path, std::os::unix::net::UnixStream::connect(path).map(drop))?;
@@ -110,6 +116,11 @@ impl AsFd for Listener {
             Self::Tcp(listener) => listener.as_fd(),
         }
     }
+}
+
+/// Whether a place may be free soon.
+pub(crate) fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
 }
 
 /// Makes room for a socket at a path: what a dead server left is removed, anything else is not.

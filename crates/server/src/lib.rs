@@ -16,6 +16,7 @@ mod desk;
 mod device;
 pub mod emulate;
 mod frontend;
+mod handover;
 pub mod layout;
 pub mod probe;
 pub mod profile;

@@ -21,7 +21,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use crate::clock;
 use crate::config::NAME_MAX;
-use crate::desk::take_place;
+use crate::desk::{is_taken, take_place};
+use crate::handover::patiently;
 use crate::shard::{Message, ShardHandle};
 use crate::stats::add;
 
@@ -65,8 +66,12 @@ pub(crate) struct ReportSocket {
 
 impl ReportSocket {
     /// Binds, for the daemon's own user alone. A socket left by a dead server is replaced, a live one
-    /// is not.
+    /// is not, a dying one is waited for.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        patiently(|| Self::bind_now(path), is_taken)
+    }
+
+    fn bind_now(path: &Path) -> io::Result<Self> {
         let probe = UnixDatagram::unbound()?;
         take_place(path, probe.connect(path))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -214,7 +219,7 @@ mod tests {
         let first = ReportSocket::bind(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let taken = |path: &Path| ReportSocket::bind(path).err().map(|error| error.kind());
+        let taken = |path: &Path| ReportSocket::bind_now(path).err().map(|error| error.kind());
         assert_eq!(taken(&path), Some(io::ErrorKind::AddrInUse));
         drop(first);
         assert!(!path.exists());
