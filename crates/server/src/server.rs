@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,12 +15,15 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
+use crate::claims::Claims;
 use crate::config::{Config, ConfigError, DeviceConfig, Listen};
 use crate::desk::{Catalog, Desk, Entry, Listener};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
+use crate::handover::patiently;
 use crate::layout::{LayoutError, RecordError};
+use crate::place::PlaceError;
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
@@ -50,6 +54,30 @@ pub enum StartError {
         device: String,
         /// Why.
         source: io::Error,
+    },
+    /// A device's back end is not where it should be, or is not what it was.
+    #[error("device {device}: {error}")]
+    Place {
+        /// Which.
+        device: String,
+        /// Why.
+        error: PlaceError,
+    },
+    /// Two devices, or two parts of one, are the same thing.
+    #[error(
+        "device {device}: {} is the same as {} of device {other}: each needs a back end of its own",
+        path.display(),
+        other_path.display()
+    )]
+    Shared {
+        /// Which.
+        device: String,
+        /// Its path.
+        path: PathBuf,
+        /// Whose it is already.
+        other: String,
+        /// By which path.
+        other_path: PathBuf,
     },
     /// What the configuration says does not fit what was opened.
     #[error("{0}")]
@@ -99,6 +127,17 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+impl StartError {
+    /// Whether someone has what it needs, who may be about to end.
+    fn is_in_use(&self) -> bool {
+        match self {
+            Self::BackEnd { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
+            Self::Place { error, .. } => error.is_in_use(),
+            _ => false,
+        }
+    }
+}
+
 /// Why contracts were not changed. None was.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
@@ -141,6 +180,7 @@ pub struct Server {
     desk: Option<JoinHandle<io::Result<()>>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     recorders: Vec<JoinHandle<io::Result<()>>>,
+    claims: Claims,
 }
 
 impl Server {
@@ -184,6 +224,7 @@ impl Server {
             desk: None,
             threads: Vec::new(),
             recorders: Vec::new(),
+            claims: Claims::default(),
         };
         let mut catalog = Catalog(Vec::new());
         for (index, device) in server.config.devices.clone().iter().enumerate() {
@@ -215,11 +256,15 @@ impl Server {
         faults: Vec<Fault>,
         catalog: &mut Catalog,
     ) -> Result<(), StartError> {
-        let mut back_end = Opened::new(device, self.config.state.as_deref())?;
+        self.claims.claim(device)?;
+        let state = self.config.state.as_deref();
+        let mut back_end = patiently(|| Opened::new(device, state), StartError::is_in_use)?;
+        // Again: what was made just now.
+        self.claims.claim(device)?;
         back_end.look(device);
         let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
         let engine = back_end.ground.engine(device).map_err(refused)?;
-        back_end.record(&device.name)?;
+        back_end.record(device)?;
         let abilities = back_end.abilities();
         let ground = back_end.ground.clone();
         let mut vdisks = Vec::new();

@@ -86,6 +86,7 @@ back_end = "memory"
 [[device]]
 name = "disk"
 back_end = "file:DIRECTORY/disks"
+create = true
 queue_depth = 8
 
 [[vdisk]]
