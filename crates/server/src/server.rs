@@ -270,7 +270,8 @@ impl Server {
         let mut vdisks = Vec::new();
         for (at, (vdisk, base)) in device.vdisks.iter().zip(&ground.bases).enumerate() {
             let stats = Arc::new(VdiskStats::default());
-            let recorder = vdisk.record.as_deref().map(Recorder::start).transpose();
+            let start = |path| Recorder::start(path, &vdisk.name);
+            let recorder = vdisk.record.as_deref().map(start).transpose();
             let recorder = recorder
                 .map_err(|source| StartError::Trace { vdisk: vdisk.name.clone(), source })?;
             let (recorder, thread) = recorder.unzip();
