@@ -12,6 +12,7 @@ use disktime_core::StreamId;
 use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
@@ -201,6 +202,7 @@ impl Server {
         config: Config,
         faults: &[(usize, Fault)],
     ) -> Result<Self, StartError> {
+        raise_descriptors();
         let bind = |listen: &Listen| {
             Listener::bind(listen)
                 .map_err(|source| StartError::Listen { listen: listen.clone(), source })
@@ -509,6 +511,17 @@ fn thread(
 
 fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the daemon panicked")))
+}
+
+/// As many descriptors as the system allows: each virtual disk may have a file, each client has a socket.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit.clone() };
+    if limit != raised
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::debug!(%error, "the limit of descriptors stays as it is");
+    }
 }
 
 /// Sleeps of this thread end when they should: by default the kernel adds up to 50 µs.
