@@ -1,6 +1,8 @@
-//! `disktime device`: what a device does, found out from outside.
+//! `disktime device`: what a device does, found out from outside; and places for virtual disks, made on
+//! purpose.
 
 mod drawing;
+mod init;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -43,6 +45,11 @@ enum Command {
     /// each kind of requests costs, on any device
     #[command(after_help = EXAMPLES)]
     Profile(Profile),
+    /// Make a directory or an image for virtual disks
+    #[command(after_help = init::EXAMPLES)]
+    Init(init::Init),
+    /// Make the raw file of a virtual disk shorter, while no daemon serves it: what is beyond is lost
+    Shrink(init::Shrink),
 }
 
 #[derive(clap::Args)]
@@ -78,7 +85,14 @@ impl Profile {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let Command::Profile(arguments) = &arguments.command;
+    match &arguments.command {
+        Command::Profile(arguments) => profile(arguments),
+        Command::Init(arguments) => init::init(arguments),
+        Command::Shrink(arguments) => init::shrink(arguments),
+    }
+}
+
+fn profile(arguments: &Profile) -> anyhow::Result<ExitCode> {
     let target = open(arguments).map_err(said)?;
     // Not after minutes: what can't be written is known at once.
     let begin = |option: &str, path: &Option<PathBuf>| {

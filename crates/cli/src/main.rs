@@ -46,7 +46,7 @@ enum Command {
     Paper(paper::Arguments),
     /// Run a scenario in virtual time
     Sim(sim::Arguments),
-    /// Find out what a device does
+    /// Find out what a device does, or make a place for virtual disks
     Device(device::Arguments),
     /// Work out what share of a device's time a goal takes, and whether it fits
     Plan(plan::Arguments),

@@ -28,7 +28,8 @@ A configuration:
 
   [[device]]
   name = \"disk\"
-  back_end = \"file:/srv/disktime\"     # a directory, an image, a block device; or one of
+  back_end = \"file:/srv/disktime\"     # a directory or image (`disktime device init` makes it; also:
+                                      #   create), a block device; or one of
                                       #   \"memory\"
                                       #   \"raid0:/dev/sdx,/dev/sdy\"   (also: chunk)
                                       #   \"tiered:/dev/nvme0n1,/dev/sdx\"   (fast, slow; also: promotion,

@@ -218,14 +218,17 @@ fn share(key: &str, text: Option<&str>, default: Share) -> Result<Share, ConfigE
 
 /// Names are file names and parts of URIs.
 fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(plain) || name.starts_with('.')
-    {
+    if !is_name(name) {
         let reason =
             format!("1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, not starting with `.`");
         return Err(value(&format!("{table}.name"), name, reason));
     }
     Ok(())
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
 }
 
 fn unique<'a>(table: &str, names: impl Iterator<Item = &'a str>) -> Result<(), ConfigError> {

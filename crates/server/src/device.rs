@@ -1,7 +1,7 @@
 //! A device before its shard runs: opened, its virtual disks in their places, its profile read,
 //! its contracts admitted. All that blocks happens here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use disktime_client::workload::profiler::{Priced, QUICK_BUDGET};
 use disktime_core::cost::{CostParameters, PriceList};
@@ -11,14 +11,16 @@ use disktime_core::{
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
-    Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, TwoTiers,
+    Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory,
+    PoolError, TwoTiers,
 };
 use crate::broker;
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
 use crate::emulate::Emulate;
 use crate::frontend::nbd::REQUESTS_MAX;
-use crate::layout::{Extent, Record, RecordError};
+use crate::layout::{Extent, Record, RecordError, Recorded};
+use crate::place::{self, Before, Place, PlaceError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
 use crate::profile::{self, DeviceProfile};
 use crate::seats::CLIENTS_MAX;
@@ -36,8 +38,8 @@ const REQUESTS_ALIVE: u32 = 1 << 24;
 pub(crate) struct Opened {
     storage: Storage,
     pub(crate) ground: Ground,
-    /// A layout that is to be recorded.
-    new: Option<(Record, Vec<Extent>)>,
+    /// What is to be recorded.
+    new: Option<(Record, Recorded)>,
 }
 
 /// What admission knows of a device's virtual disks beside their contracts.
@@ -72,27 +74,21 @@ impl Opened {
                 let sizes: Vec<u64> = device.vdisks.iter().map(|vdisk| vdisk.size).collect();
                 Self::laid_out(device, Storage::Memory(MemoryBackEnd::new(&sizes)))
             }
-            BackEndKind::File(path) => match OneFile::open(path).map_err(named)? {
-                Some(file) => Self::in_one_file(device, &file, path, state),
-                None => {
-                    let disk = |vdisk: &'_ VdiskConfig| (vdisk.name.clone(), vdisk.size);
-                    let disks: Vec<_> = device.vdisks.iter().map(disk).collect();
-                    let disks: Vec<_> = disks.iter().map(|(name, size)| (&**name, *size)).collect();
-                    let storage = FileBackEnd::open(path, &disks).map_err(named)?;
-                    Self::laid_out(device, Storage::File(storage))
-                }
-            },
+            BackEndKind::File(path) => Self::at_path(device, path, state),
             BackEndKind::Raid0 { members, chunk } => {
+                Self::all_there(device, members, &members[0], state)?;
                 let file = OneFile::striped(members, *chunk).map_err(named)?;
                 Self::in_one_file(device, &file, &members[0], state)
             }
             BackEndKind::Tiered { fast, slow } => {
+                Self::all_there(device, &[fast.clone(), slow.clone()], slow, state)?;
                 let emulated = device.emulate.and_then(Emulate::fast_bytes);
                 let tiers = TwoTiers::open(fast, slow, emulated).map_err(named)?;
                 if tiers.block_device && state.is_none() {
                     let error = RecordError::NoState(slow.clone());
                     return Err(StartError::Record { device: device.name.clone(), error });
                 }
+                tiers.hold(&device.vdisk_names());
                 let tiers = if device.empties_fast { tiers.emptying() } else { tiers };
                 let record = Record::of(slow, &device.name, state);
                 let record = record.naming(device.back_end.identity());
@@ -123,6 +119,60 @@ impl Opened {
         Ok(opened)
     }
 
+    /// A directory of raw files, a file or a block device; or an error that says what was expected.
+    fn at_path(
+        device: &DeviceConfig,
+        path: &Path,
+        state: Option<&Path>,
+    ) -> Result<Self, StartError> {
+        let named = |source| StartError::BackEnd { device: device.name.clone(), source };
+        let place = |error| StartError::Place { device: device.name.clone(), error };
+        let record = Record::of(path, &device.name, state);
+        let recorded = record.load().map_err(recorded_wrong(device))?;
+        let before = Before { record: record.path(), recorded: &recorded };
+        match place::find(path, device.create, &before).map_err(place)? {
+            Place::Pool(pool) => {
+                let recorded = Recorded { pool: Some(pool.id().to_owned()), ..recorded };
+                Self::in_pool(device, pool, (record, recorded))
+            }
+            Place::OneFile => {
+                let file = OneFile::open(path).map_err(named)?;
+                let file = file.ok_or_else(|| place(PlaceError::Strange { path: path.into() }))?;
+                Self::in_one_file(device, &file, path, state)
+            }
+        }
+    }
+
+    /// Each virtual disk has a file of its own.
+    fn in_pool(
+        device: &DeviceConfig,
+        pool: PoolDirectory,
+        record: (Record, Recorded),
+    ) -> Result<Self, StartError> {
+        let of = |error: PoolError| StartError::Place {
+            device: device.name.clone(),
+            error: error.into(),
+        };
+        let disks: Vec<_> = device.vdisks.iter().map(|vdisk| (&*vdisk.name, vdisk.size)).collect();
+        let storage = Storage::File(pool.back_end(&disks).map_err(of)?);
+        let opened = Self::laid_out(device, storage)?;
+        Ok(Self { new: Some(record), ..opened })
+    }
+
+    /// Sees that all members or tiers are there, before any is opened.
+    fn all_there(
+        device: &DeviceConfig,
+        paths: &[PathBuf],
+        at: &Path,
+        state: Option<&Path>,
+    ) -> Result<(), StartError> {
+        let record = Record::of(at, &device.name, state).naming(device.back_end.identity());
+        let recorded = record.load().map_err(recorded_wrong(device))?;
+        let before = Before { record: record.path(), recorded: &recorded };
+        let there = paths.iter().try_for_each(|path| place::must_be_there(path, &before));
+        there.map_err(|error| StartError::Place { device: device.name.clone(), error })
+    }
+
     /// Nothing of the back end says where a virtual disk is: it is where the emulated device, if
     /// there is one, has it.
     fn laid_out(device: &DeviceConfig, storage: Storage) -> Result<Self, StartError> {
@@ -143,6 +193,7 @@ impl Opened {
             let error = RecordError::NoState(path.to_owned());
             return Err(StartError::Record { device: device.name.clone(), error });
         }
+        file.hold(&device.vdisk_names());
         let mut record = Record::of(path, &device.name, state);
         if matches!(device.back_end, BackEndKind::Raid0 { .. }) {
             record = record.naming(device.back_end.identity());
@@ -159,8 +210,7 @@ impl Opened {
         record: Record,
         storage: impl FnOnce(&[(u64, u64)]) -> Storage,
     ) -> Result<Self, StartError> {
-        let of = |error| StartError::Record { device: device.name.clone(), error };
-        let recorded = record.load().map_err(of)?;
+        let recorded = record.load().map_err(recorded_wrong(device))?.extents;
         let blocks = size / ALIGN as u64 * ALIGN as u64;
         let room = device.capacity().unwrap_or(u64::MAX).min(blocks);
         let layout = device.lay_out(room, &recorded);
@@ -171,15 +221,15 @@ impl Opened {
         let extents: Vec<_> = ground.bases.iter().copied().zip(sizes).collect();
         // A file that becomes a tier is recorded as one: without the other it has old data.
         let tier = matches!(device.back_end, BackEndKind::Tiered { .. });
-        let new = (tier || layout != recorded).then_some((record, layout));
+        let new = (tier || layout != recorded)
+            .then_some((record, Recorded { pool: None, extents: layout }));
         Ok(Self { storage: storage(&extents), ground, new })
     }
 
     /// Records where new virtual disks lie, before any byte is written to them.
-    pub(crate) fn record(&mut self, device: &str) -> Result<(), StartError> {
-        let Some((record, layout)) = self.new.take() else { return Ok(()) };
-        let of = |error| StartError::Record { device: device.to_owned(), error };
-        record.save(&layout).map_err(of)
+    pub(crate) fn record(&mut self, device: &DeviceConfig) -> Result<(), StartError> {
+        let Some((record, recorded)) = self.new.take() else { return Ok(()) };
+        record.save(&recorded).map_err(recorded_wrong(device))
     }
 
     /// Looks at the device for a moment, on a thread of its own and without a write, if that is
@@ -274,6 +324,10 @@ impl Opened {
         };
         if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
     }
+}
+
+fn recorded_wrong(device: &DeviceConfig) -> impl Fn(RecordError) -> StartError {
+    |error| StartError::Record { device: device.name.clone(), error }
 }
 
 impl Ground {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 mod record;
 
-pub use record::{Record, RecordError};
+pub use record::{Record, RecordError, Recorded};
 
 /// Extents begin on boundaries of so many bytes.
 const STEP: u64 = 1 << 20;

@@ -14,6 +14,7 @@ use rustix::net::{
 };
 
 use crate::config::{Listen, SocketAccess};
+use crate::handover::patiently;
 
 /// Connections that may wait to be accepted: a flood of them leaves room for others for some 10 ms.
 const BACKLOG: i32 = 1024;
@@ -49,6 +50,13 @@ pub enum BindError {
     System(#[from] io::Error),
 }
 
+impl BindError {
+    /// Whether someone listens there, who may be about to end.
+    pub(crate) fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. })
+    }
+}
+
 /// A bound listener.
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
@@ -56,8 +64,13 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Binds; a Unix socket left by a dead server is replaced, a live one is not.
+    /// Binds; a Unix socket left by a dead server is replaced, a live one is not. A dying server is
+    /// waited for.
     pub(crate) fn bind(to: &Listen, access: &SocketAccess) -> Result<Self, BindError> {
+        patiently(|| Self::bind_now(to, access), BindError::is_in_use)
+    }
+
+    fn bind_now(to: &Listen, access: &SocketAccess) -> Result<Self, BindError> {
         match to {
             Listen::Unix(path) => {
                 take_place(path, UnixStream::connect(path).map(drop))?;

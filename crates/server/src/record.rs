@@ -5,8 +5,8 @@
 //! `time_ns,op,offset,bytes`, times from the first request on.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -14,6 +14,11 @@ use disktime_core::{Instant, Kind};
 
 /// Requests that may wait to be written.
 const WAITING_MAX: usize = 65_536;
+
+/// The first line of a trace of ours.
+const HEADER: &[u8] = b"time_ns,op,offset,bytes\n";
+/// Traces of one name that are kept beside each other.
+const SUCCESSORS_MAX: u32 = 10_000;
 
 /// A request as it arrived; the offset is in the virtual disk.
 pub(crate) struct Record {
@@ -30,10 +35,19 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the trace's file and starts its thread. Blocks; not to be called on a shard.
-    pub(crate) fn start(path: &Path) -> io::Result<(Self, JoinHandle<io::Result<()>>)> {
-        let mut to = BufWriter::new(File::create(path)?);
-        to.write_all(b"time_ns,op,offset,bytes\n")?;
+    /// Makes the trace's file, or a numbered one if there is a trace, and starts its thread. Blocks; not
+    /// to be called on a shard.
+    ///
+    /// # Errors
+    /// If there is anything but a trace of ours, or the file can't be made.
+    pub(crate) fn start(
+        path: &Path,
+        vdisk: &str,
+    ) -> io::Result<(Self, JoinHandle<io::Result<()>>)> {
+        let (file, path) = new_file(path)?;
+        tracing::info!(vdisk, file = %path.display(), "requests are recorded");
+        let mut to = BufWriter::new(file);
+        to.write_all(HEADER)?;
         to.flush()?;
         let (records, incoming) = crossbeam_channel::bounded(WAITING_MAX);
         let thread = std::thread::Builder::new()
@@ -58,6 +72,54 @@ impl Drop for Recorder {
     }
 }
 
+/// A file that was not there: at the path, or, if a trace is there, at the first number that is free.
+fn new_file(path: &Path) -> io::Result<(File, PathBuf)> {
+    let create = |path: &Path| File::options().write(true).create_new(true).open(path);
+    let at =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match create(path) {
+        Ok(file) => return Ok((file, path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(at(error)),
+    }
+    if !is_trace(path).map_err(at)? {
+        let why = "something else than a trace is there, and is not overwritten: name another file";
+        return Err(at(io::Error::new(io::ErrorKind::AlreadyExists, why)));
+    }
+    for number in 1..SUCCESSORS_MAX {
+        let path = numbered(path, number);
+        match create(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(at(error)),
+        }
+    }
+    let why =
+        format!("{SUCCESSORS_MAX} traces are there: move them elsewhere, or name another file");
+    Err(at(io::Error::new(io::ErrorKind::AlreadyExists, why)))
+}
+
+/// `trace.csv` becomes `trace.1.csv`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+fn is_trace(path: &Path) -> io::Result<bool> {
+    // Opening a pipe would wait for its other end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    let mut first = Vec::new();
+    File::open(path)?.take(HEADER.len() as u64).read_to_end(&mut first)?;
+    Ok(first == HEADER)
+}
+
 /// Writes until the recorder is dropped; what is waiting is on disk whenever there is a lull.
 fn write_all(incoming: &Receiver<Record>, mut to: BufWriter<File>) -> io::Result<()> {
     let mut start = None;
@@ -80,5 +142,41 @@ fn name(kind: Kind) -> &'static str {
         Kind::Trim => "trim",
         Kind::Zeroes => "zeroes",
         Kind::Cache => "cache",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A restart truncated the last run's trace, and a typing error in the configuration any file of
+    /// the daemon's user: `record` overwrote what it found.
+    #[test]
+    fn a_recording_overwrites_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.csv");
+        let made = || {
+            new_file(&path).map(|(mut file, path)| {
+                file.write_all(HEADER).unwrap();
+                path.file_name().unwrap().to_str().unwrap().to_owned()
+            })
+        };
+        assert_eq!(made().unwrap(), "trace.csv");
+        assert_eq!(made().unwrap(), "trace.1.csv");
+        std::fs::write(directory.path().join("trace.2.csv"), "someone's notes").unwrap();
+        assert_eq!(made().unwrap(), "trace.3.csv");
+        let kept = std::fs::read_to_string(directory.path().join("trace.2.csv")).unwrap();
+        assert_eq!(kept, "someone's notes");
+        for other in ["", "time_ns,op,offset", "time,latency\n"] {
+            std::fs::write(&path, other).unwrap();
+            let said = made().unwrap_err().to_string();
+            assert!(said.contains("trace.csv: something else than a trace is there"), "{said}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
+        }
+        let pipe = rustix::fs::Mode::from_raw_mode(0o600);
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, pipe, 0).unwrap();
+        assert!(made().is_err());
+        assert_eq!(numbered(Path::new("/a.b/trace"), 7), Path::new("/a.b/trace.7"));
     }
 }

@@ -20,6 +20,7 @@ use rustix::net::SocketType;
 
 use crate::clock;
 use crate::config::{NAME_MAX, SocketAccess};
+use crate::handover::patiently;
 use crate::listener::{BindError, bind_unix, take_place};
 use crate::shard::{Message, ShardHandle};
 use crate::stats::add;
@@ -64,8 +65,12 @@ pub(crate) struct ReportSocket {
 
 impl ReportSocket {
     /// Binds, for the daemon's own user alone. A socket left by a dead server is replaced, a live one
-    /// is not.
+    /// is not, a dying one is waited for.
     pub(crate) fn bind(path: &Path) -> Result<Self, BindError> {
+        patiently(|| Self::bind_now(path), BindError::is_in_use)
+    }
+
+    fn bind_now(path: &Path) -> Result<Self, BindError> {
         let probe = UnixDatagram::unbound()?;
         take_place(path, probe.connect(path))?;
         let socket = bind_unix(path, SocketType::DGRAM, &SocketAccess::default())?;
@@ -209,7 +214,7 @@ mod tests {
         let first = ReportSocket::bind(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let taken = |path: &Path| ReportSocket::bind(path).err();
+        let taken = |path: &Path| ReportSocket::bind_now(path).err();
         assert!(matches!(taken(&path), Some(BindError::InUse { .. })));
         drop(first);
         assert!(!path.exists());

@@ -7,13 +7,15 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::{IoUring, Submitter, cqueue, opcode, squeue, types};
 use slab::Slab;
 
 use crate::buffers::Buffer;
+use crate::served_file::ServedFile;
 
 /// Entries of the submission queue; more wait in the backlog.
 const ENTRIES: u32 = 512;
@@ -50,6 +52,8 @@ pub enum Keep {
     Message(Box<Message>),
     /// A span of time.
     Span(Box<types::Timespec>),
+    /// A file's status, and the file.
+    Status(Box<libc::statx>, Arc<ServedFile>),
 }
 
 /// A finished operation.
@@ -262,6 +266,17 @@ impl Ring {
         self.start(token, Keep::Nothing, entry);
     }
 
+    /// Sees whether a file still has a name and all its bytes: else the result is `EIO`.
+    pub fn check(&mut self, token: Token, file: &Arc<ServedFile>) {
+        // SAFETY: all zeroes is a valid statx: it is numbers.
+        let mut status: Box<libc::statx> = Box::new(unsafe { std::mem::zeroed() });
+        let (fd, to) = (types::Fd(file.as_raw_fd()), (&raw mut *status).cast());
+        let entry = opcode::Statx::new(fd, c"".as_ptr(), to)
+            .flags(libc::AT_EMPTY_PATH)
+            .mask(libc::STATX_NLINK | libc::STATX_SIZE);
+        self.start(token, Keep::Status(status, Arc::clone(file)), entry.build());
+    }
+
     /// Frees or zeroes an extent of a file; `mode` as for fallocate(2).
     pub fn allocate(&mut self, token: Token, fd: RawFd, offset: u64, len: u64, mode: i32) {
         let entry = opcode::Fallocate::new(types::Fd(fd), len).offset(offset).mode(mode).build();
@@ -334,7 +349,15 @@ impl Ring {
         for entry in entries {
             let key = usize::try_from(entry.user_data()).expect("user data are slab keys");
             let (token, keep) = self.operations.remove(key);
-            finished.push(Finished { token, keep, result: entry.result() });
+            let result = match &keep {
+                Keep::Status(status, file)
+                    if entry.result() >= 0 && !file.is_whole(status.stx_nlink, status.stx_size) =>
+                {
+                    -libc::EIO
+                }
+                _ => entry.result(),
+            };
+            finished.push(Finished { token, keep, result });
         }
     }
 }

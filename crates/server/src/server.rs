@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,17 +12,21 @@ use disktime_core::StreamId;
 use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
+use crate::claims::Claims;
 use crate::config::{Config, ConfigError, DeviceConfig, Listen};
 use crate::desk::{Catalog, Desk, Entry};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
+use crate::handover::patiently;
 use crate::layout::{LayoutError, RecordError};
 use crate::listener::{BindError, Listener};
 use crate::memory::Budget;
+use crate::place::PlaceError;
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
@@ -52,6 +57,30 @@ pub enum StartError {
         device: String,
         /// Why.
         source: io::Error,
+    },
+    /// A device's back end is not where it should be, or is not what it was.
+    #[error("device {device}: {error}")]
+    Place {
+        /// Which.
+        device: String,
+        /// Why.
+        error: PlaceError,
+    },
+    /// Two devices, or two parts of one, are the same thing.
+    #[error(
+        "device {device}: {} is the same as {} of device {other}: each needs a back end of its own",
+        path.display(),
+        other_path.display()
+    )]
+    Shared {
+        /// Which.
+        device: String,
+        /// Its path.
+        path: PathBuf,
+        /// Whose it is already.
+        other: String,
+        /// By which path.
+        other_path: PathBuf,
     },
     /// What the configuration says does not fit what was opened.
     #[error("{0}")]
@@ -107,6 +136,15 @@ impl StartError {
     pub fn is_input(&self) -> bool {
         !matches!(self, Self::System(_))
     }
+
+    /// Whether someone has what it needs, who may be about to end.
+    fn is_in_use(&self) -> bool {
+        match self {
+            Self::BackEnd { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
+            Self::Place { error, .. } => error.is_in_use(),
+            _ => false,
+        }
+    }
 }
 
 /// Why contracts were not changed. None was.
@@ -152,6 +190,7 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     recorders: Vec<JoinHandle<io::Result<()>>>,
     budget: Arc<Budget>,
+    claims: Claims,
 }
 
 impl Server {
@@ -172,6 +211,7 @@ impl Server {
         config: Config,
         faults: &[(usize, Fault)],
     ) -> Result<Self, StartError> {
+        raise_descriptors();
         let bind = |listen: &Listen| {
             Listener::bind(listen, &config.access)
                 .map_err(|source| StartError::Listen { listen: listen.clone(), source })
@@ -197,6 +237,7 @@ impl Server {
             desk: None,
             threads: Vec::new(),
             recorders: Vec::new(),
+            claims: Claims::default(),
         };
         let mut catalog = Catalog::new(server.budget.clone());
         for (index, device) in server.config.devices.clone().iter().enumerate() {
@@ -228,17 +269,22 @@ impl Server {
         faults: Vec<Fault>,
         catalog: &mut Catalog,
     ) -> Result<(), StartError> {
-        let mut back_end = Opened::new(device, self.config.state.as_deref())?;
+        self.claims.claim(device)?;
+        let state = self.config.state.as_deref();
+        let mut back_end = patiently(|| Opened::new(device, state), StartError::is_in_use)?;
+        // Again: what was made just now.
+        self.claims.claim(device)?;
         back_end.look(device);
         let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
         let engine = back_end.ground.engine(device).map_err(refused)?;
-        back_end.record(&device.name)?;
+        back_end.record(device)?;
         let abilities = back_end.abilities();
         let ground = back_end.ground.clone();
         let mut vdisks = Vec::new();
         for (at, (vdisk, base)) in device.vdisks.iter().zip(&ground.bases).enumerate() {
             let stats = Arc::new(VdiskStats::default());
-            let recorder = vdisk.record.as_deref().map(Recorder::start).transpose();
+            let start = |path| Recorder::start(path, &vdisk.name);
+            let recorder = vdisk.record.as_deref().map(start).transpose();
             let recorder = recorder
                 .map_err(|source| StartError::Trace { vdisk: vdisk.name.clone(), source })?;
             let (recorder, thread) = recorder.unzip();
@@ -486,6 +532,17 @@ fn thread(
 
 fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the daemon panicked")))
+}
+
+/// As many descriptors as the system allows: each virtual disk may have a file, each client has a socket.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit.clone() };
+    if limit != raised
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::debug!(%error, "the limit of descriptors stays as it is");
+    }
 }
 
 /// Sleeps of this thread end when they should: by default the kernel adds up to 50 µs.

@@ -14,7 +14,7 @@ use disktime_server::backend::delayed::Delayed;
 use disktime_server::backend::faulty::{Fault, Faulty};
 use disktime_server::backend::traced::{Seen, Traced};
 use disktime_server::backend::{
-    BackEnd, DeviceError, Export, FileBackEnd, MemoryBackEnd, OneFile, TwoTiers,
+    BackEnd, DeviceError, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory, TwoTiers,
 };
 use disktime_server::{Config, Server};
 use rig::{BLOCK, Random, Rig, size};
@@ -34,7 +34,8 @@ const KINDS: &[(&str, Make)] = &[
     ("memory", |_| (memory(), None)),
     ("files", |directory| {
         let disks = [("a", SIZES[0]), ("b", SIZES[1])];
-        (Box::new(FileBackEnd::open(directory, &disks).unwrap()), None)
+        let pool = PoolDirectory::make(&directory.join("disks")).unwrap();
+        (Box::new(pool.back_end(&disks).unwrap()), None)
     }),
     ("extents", |directory| {
         let path = directory.join("image");
@@ -49,7 +50,8 @@ const KINDS: &[(&str, Make)] = &[
     ("tiered, nothing moves", |directory| (tiered(directory, false), None)),
     ("nbd", |directory| nbd(directory, "back_end = \"memory\"", None)),
     ("nbd, one TCP connection, a file", |directory| {
-        nbd(directory, "back_end = \"file:DIRECTORY\"\nqueue_depth = 8", Some(1))
+        let device = "back_end = \"file:DIRECTORY/disks\"\ncreate = true\nqueue_depth = 8";
+        nbd(directory, device, Some(1))
     }),
     ("faulty without faults", |_| (Box::new(Faulty::new(memory(), Vec::new())), None)),
     ("delayed", |_| (Box::new(Delayed::new(memory(), Duration::from_micros(50))), None)),

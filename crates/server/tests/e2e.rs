@@ -119,7 +119,7 @@ fn nap() {
 }
 
 const MEMORY: &str = "back_end = \"memory\"";
-const FILE: &str = "back_end = \"file:DIRECTORY\"\nqueue_depth = 8";
+const FILE: &str = "back_end = \"file:DIRECTORY/disks\"\ncreate = true\nqueue_depth = 8";
 /// Extents of stripes, and of one file.
 const STRIPES: &str = "back_end = \"raid0:DIRECTORY/m0,DIRECTORY/m1\"\nqueue_depth = 8";
 const EXTENTS: &str = "back_end = \"file:DIRECTORY/image\"\nqueue_depth = 8";

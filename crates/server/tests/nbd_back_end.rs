@@ -202,7 +202,7 @@ fn silence_ends_too() {
 
 fn daemon(directory: &Path) -> Server {
     let text = "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n[[device]]\nname = \"d\"\n\
-                back_end = \"file:DIRECTORY\"\nqueue_depth = 8\n\
+                back_end = \"file:DIRECTORY/disks\"\ncreate = true\nqueue_depth = 8\n\
                 [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1MiB\"\nreserve = \"50%\"\n";
     let text = text.replace("DIRECTORY", directory.to_str().unwrap());
     Server::start(Config::parse(&text).unwrap()).unwrap()

@@ -178,7 +178,8 @@ nbd = ["unix:{directory}/nbd.sock"]
 
 [[device]]
 name = "disk"
-back_end = "file:{directory}"
+back_end = "file:{directory}/disks"
+create = true
 emulate = "{PRESET}"
 profile = "{directory}/profile.json"
 "#

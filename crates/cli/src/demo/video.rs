@@ -223,7 +223,8 @@ misses = "unix:{directory}/misses.sock"
 
 [[device]]
 name = "disk"
-back_end = "file:{directory}"
+back_end = "file:{directory}/disks"
+create = true
 emulate = "{PRESET}"
 policy = "{POLICY}"
 feedback = "adaptive"

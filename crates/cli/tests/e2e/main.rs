@@ -15,5 +15,6 @@ mod placement;
 mod plan;
 mod recording;
 mod replay;
+mod restarts;
 mod support;
 mod tools;

@@ -9,13 +9,18 @@ use tempfile::TempDir;
 /// Whether one of these programs can't be run; then the test's skip is told.
 pub fn lacks(test: &str, programs: &[&str]) -> bool {
     let Some(missing) = programs.iter().find(|program| !runs(program)) else { return false };
-    let line = format!("SKIP: {test}: {missing} is not installed");
+    skip(test, &format!("{missing} is not installed"));
+    true
+}
+
+/// Tells that a test can't run here.
+pub fn skip(test: &str, reason: &str) {
+    let line = format!("SKIP: {test}: {reason}");
     eprintln!("{line}");
     if let Ok(path) = std::env::var("DISKTIME_SKIPS") {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
         writeln!(file.unwrap(), "{line}").unwrap();
     }
-    true
 }
 
 /// Returns from a test, aloud, if a program is missing.
@@ -86,6 +91,7 @@ back_end = "memory"
 [[device]]
 name = "disk"
 back_end = "file:DIRECTORY/disks"
+create = true
 queue_depth = 8
 
 [[vdisk]]

@@ -1,5 +1,6 @@
 //! Files and block devices as media, with direct I/O where the file system has it: one raw file
-//! for each virtual disk, extents of one file, or extents of stripes over several.
+//! for each virtual disk, extents of one file, or extents of stripes over several. A flush also sees
+//! whether the files are still there.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -12,7 +13,9 @@ use std::sync::Arc;
 use super::blocks::{BLOCK, Disk, Free, Medium, Name};
 use super::{Abilities, BlockBackEnd, Io};
 use crate::ring::{Payload, Transfer};
+use crate::served_file::ServedFile;
 
+pub mod pool;
 mod stripes;
 
 use stripes::Stripes;
@@ -23,8 +26,10 @@ pub type FileBackEnd = BlockBackEnd<Files>;
 /// A medium of one file, or of several that take turns.
 #[derive(Clone)]
 pub struct Files {
-    members: Vec<Arc<File>>,
+    members: Vec<Arc<ServedFile>>,
     stripes: Stripes,
+    /// Of a pool: what keeps others out of it.
+    _pool: Option<Arc<File>>,
 }
 
 /// A regular file or a block device that holds several virtual disks, or stripes over several.
@@ -38,23 +43,6 @@ pub struct OneFile {
 }
 
 impl BlockBackEnd<Files> {
-    /// Opens or makes `NAME.raw` in the directory for each virtual disk; a file that is too short
-    /// is made longer, none is made shorter. Blocks; not to be called on a shard.
-    ///
-    /// # Errors
-    /// If the directory or a file can't be made or opened.
-    pub fn open(directory: &Path, disks: &[(&str, u64)]) -> io::Result<Self> {
-        std::fs::create_dir_all(directory)?;
-        let (mut media, mut all) = (Vec::new(), Vec::new());
-        for (at, (name, bytes)) in disks.iter().enumerate() {
-            let (files, direct) = Files::own(&directory.join(format!("{name}.raw")), *bytes)?;
-            all.push(Disk::new(at, direct, 0, *bytes));
-            media.push(files);
-        }
-        let frees = media.iter().all(Files::can_free);
-        Ok(Self::new(media, all, Abilities::all(frees)))
-    }
-
     /// Virtual disks at these extents of one file, each a first byte on a block and a size, none
     /// over another.
     #[must_use]
@@ -85,16 +73,9 @@ impl OneFile {
         }
         // Opening a block device exclusively fails while it is mounted.
         let exclusive = if block_device { libc::O_EXCL } else { 0 };
-        let (file, direct) = open(path, Access::Write { create: false }, exclusive)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) => {
-                let reason = "another device of this configuration or another server has it open";
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
-            }
-        }
-        Self::of(file, direct, block_device).map(Some)
+        let (file, direct) = open(path, Access::Write, exclusive)?;
+        lock(&file)?;
+        Self::of(file, path, direct, block_device).map(Some)
     }
 
     /// As [`open`](Self::open), for reading alone, whoever else uses it.
@@ -108,20 +89,25 @@ impl OneFile {
             return Ok(None);
         }
         let (file, direct) = open(path, Access::Read, 0)?;
-        Self::of(file, direct, block_device).map(Some)
+        Self::of(file, path, direct, block_device).map(Some)
     }
 
-    fn of(mut file: File, direct: bool, block_device: bool) -> io::Result<Self> {
+    fn of(mut file: File, path: &Path, direct: bool, block_device: bool) -> io::Result<Self> {
         let size = file.seek(SeekFrom::End(0))?;
-        let files = Files { members: vec![Arc::new(file)], stripes: Stripes::ONE };
+        let files = Files::one(ServedFile::new(file, path)?);
         Ok(Self { files, direct, size, block_device })
+    }
+
+    /// Names the virtual disks in it, for the log.
+    pub(crate) fn hold(&self, vdisks: &str) {
+        self.files.members.iter().for_each(|member| member.hold(vdisks));
     }
 
     /// The file itself, whether I/O on it is direct, and whether holes can be punched into it.
     ///
     /// # Panics
     /// If it is several.
-    pub(super) fn into_parts(self) -> (Arc<File>, bool, bool) {
+    pub(super) fn into_parts(self) -> (Arc<ServedFile>, bool, bool) {
         assert_eq!(self.files.members.len(), 1, "stripes are no one file");
         let frees = self.files.can_free();
         (Arc::clone(&self.files.members[0]), self.direct, frees)
@@ -135,12 +121,10 @@ impl OneFile {
         let (mut members, mut smallest) = (Vec::new(), u64::MAX);
         let (mut direct, mut block_device) = (false, false);
         for path in paths {
-            let named = |why: &dyn std::fmt::Display| {
-                io::Error::other(format!("{}: {why}", path.display()))
-            };
-            let member = Self::open(path).map_err(|error| named(&error))?;
+            let named = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
+            let member = Self::open(path).map_err(|error| at(path, error))?;
             let member =
-                member.ok_or_else(|| named(&"a member is a regular file or a block device"))?;
+                member.ok_or_else(|| named("a member is a regular file or a block device"))?;
             if member.size < chunk {
                 return Err(named(&format!("it has {} bytes, less than a chunk", member.size)));
             }
@@ -152,7 +136,25 @@ impl OneFile {
         let stripes = Stripes::new(members.len(), chunk);
         let size = stripes.size(smallest);
         let size = size.ok_or_else(|| io::Error::other("together they are above 2^64 bytes"))?;
-        Ok(Self { files: Files { members, stripes }, direct, size, block_device })
+        let files = Files { members, stripes, _pool: None };
+        Ok(Self { files, direct, size, block_device })
+    }
+}
+
+/// An error with the path in front, of the same kind.
+pub(super) fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Takes a file for this process alone, until it is closed.
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::Error(error)) => Err(error),
+        Err(TryLockError::WouldBlock) => {
+            let reason = "another device of this configuration or another server has it open";
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
+        }
     }
 }
 
@@ -160,18 +162,14 @@ impl OneFile {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
-    Write { create: bool },
+    Write,
 }
 
 /// The file, and whether I/O on it is direct.
 fn open(path: &Path, access: Access, flags: i32) -> io::Result<(File, bool)> {
-    let (write, create) = match access {
-        Access::Read => (false, false),
-        Access::Write { create } => (true, create),
-    };
     let options = |flags| {
         let mut options = OpenOptions::new();
-        options.read(true).write(write).create(create).truncate(false).custom_flags(flags);
+        options.read(true).write(access == Access::Write).custom_flags(flags);
         options.open(path)
     };
     match options(libc::O_DIRECT | flags) {
@@ -190,7 +188,7 @@ impl FileBackEnd {
     #[must_use]
     pub fn is_hollow(&self) -> bool {
         let files = || self.media().iter().flat_map(|files| &files.members);
-        let metadata = files().filter_map(|file| file.metadata().ok());
+        let metadata = files().filter_map(|file| file.file().metadata().ok());
         let regular = metadata.filter(std::fs::Metadata::is_file);
         let (held, long) = regular.fold((0, 0), |(held, long): (u64, u64), file| {
             let held = held.saturating_add(file.blocks().saturating_mul(512));
@@ -201,21 +199,21 @@ impl FileBackEnd {
 }
 
 impl Files {
-    /// A virtual disk's own file, made or made longer if need be; and whether I/O is direct.
-    fn own(path: &Path, size: u64) -> io::Result<(Self, bool)> {
-        let (file, direct) = open(path, Access::Write { create: true }, 0)?;
-        let len = size.next_multiple_of(BLOCK);
-        if file.metadata()?.len() < len {
-            file.set_len(len)?;
-            file.sync_all()?;
-        }
-        Ok((Self { members: vec![Arc::new(file)], stripes: Stripes::ONE }, direct))
+    /// One file.
+    fn one(file: ServedFile) -> Self {
+        Self { members: vec![Arc::new(file)], stripes: Stripes::ONE, _pool: None }
+    }
+
+    /// A virtual disk's own file in a pool.
+    fn of_pool(file: ServedFile, pool: Arc<File>) -> Self {
+        Self { _pool: Some(pool), ..Self::one(file) }
     }
 
     /// Whether holes can be punched: tried past the end, where there is nothing to lose.
     fn can_free(&self) -> bool {
         let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
         self.members.iter().all(|file| {
+            let file = file.file();
             let Ok(len) = file.metadata().map(|metadata| metadata.len()) else { return false };
             rustix::fs::fallocate(file, flags, len, BLOCK).is_ok()
         })
@@ -260,9 +258,13 @@ impl Medium for Files {
 
     fn sync(&mut self, job: u32, _disk: u32, io: &mut Io<'_>) -> u32 {
         let mut step = 0;
-        for member in 0..self.members.len() {
-            io.ring.sync(Name { job, step }.token(), self.fd(member));
+        for member in &self.members {
+            io.ring.sync(Name { job, step }.token(), member.as_raw_fd());
             step += 1;
+            if member.can_go() {
+                io.ring.check(Name { job, step }.token(), member);
+                step += 1;
+            }
         }
         step
     }

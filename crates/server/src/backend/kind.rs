@@ -21,8 +21,7 @@ const KNOWN: &str = "use `memory`; `file:PATH` of a directory, a regular file or
 pub enum BackEndKind {
     /// Contents in this process's memory, gone when it ends.
     Memory,
-    /// Extents of a regular file or block device; or one raw file per virtual disk in a directory,
-    /// which is made if nothing is there.
+    /// Extents of a regular file or block device; or one raw file per virtual disk in a directory.
     File(PathBuf),
     /// Extents of regular files or block devices that take turns, a chunk each.
     Raid0 {
@@ -49,6 +48,16 @@ pub enum BackEndKind {
 }
 
 impl BackEndKind {
+    /// The paths that it names.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Memory | Self::Nbd { .. } => Vec::new(),
+            Self::File(path) => vec![path.clone()],
+            Self::Raid0 { members, .. } => members.clone(),
+            Self::Tiered { fast, slow } => vec![fast.clone(), slow.clone()],
+        }
+    }
+
     /// How a layout's record names the device: whatever changes this changes what is where.
     #[must_use]
     pub fn identity(&self) -> PathBuf {

@@ -16,7 +16,6 @@
 //! Does not know: when errands' pieces come, or how long tiers take.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -31,6 +30,7 @@ use super::Io;
 use super::blocks::{BLOCK, BlockBackEnd, Free, Medium, Name};
 use crate::buffers::ALIGN;
 use crate::ring::{Keep, Payload, Token, Transfer};
+use crate::served_file::ServedFile;
 
 mod errand;
 mod heat;
@@ -110,8 +110,8 @@ impl Unsure {
 
 /// Two tiers.
 pub struct Tiers {
-    fast: Arc<File>,
-    slow: Arc<File>,
+    fast: Arc<ServedFile>,
+    slow: Arc<ServedFile>,
     map: Map,
     heat: Heat,
     /// The disk whose jobs are errands' pieces, if there are errands.
@@ -136,7 +136,7 @@ fn extent_of(offset: u64) -> u32 {
 }
 
 impl Tiers {
-    fn new(fast: Arc<File>, slow: Arc<File>, map: Map, mover: Option<u32>) -> Self {
+    fn new(fast: Arc<ServedFile>, slow: Arc<ServedFile>, map: Map, mover: Option<u32>) -> Self {
         let heat = Heat::new(map.extents(), 16 * u64::from(map.slots()) + 64);
         Self {
             fast,
@@ -475,12 +475,18 @@ impl Medium for Tiers {
     }
 
     fn sync(&mut self, job: u32, _disk: u32, io: &mut Io<'_>) -> u32 {
-        let fds = [self.fast.as_raw_fd(), self.slow.as_raw_fd()];
-        for (step, fd) in (0..).zip(fds) {
+        let mut step = 0;
+        for tier in [Arc::clone(&self.fast), Arc::clone(&self.slow)] {
             let token = self.token(Under::Sync(Name { job, step }));
-            io.ring.sync(token, fd);
+            io.ring.sync(token, tier.as_raw_fd());
+            step += 1;
+            if tier.can_go() {
+                let token = self.token(Under::Sync(Name { job, step }));
+                io.ring.check(token, &tier);
+                step += 1;
+            }
         }
-        2
+        step
     }
 
     fn cache(&mut self, job: u32, disk: u32, extent: Range<u64>, io: &mut Io<'_>) -> u32 {

@@ -101,6 +101,8 @@ pub struct DeviceConfig {
     pub name: String,
     /// What stores its bytes.
     pub back_end: BackEndKind,
+    /// Whether a directory of raw files is made where nothing is and nothing was.
+    pub create: bool,
     /// The timing model in front of it.
     pub emulate: Option<Emulate>,
     /// Of tiers, the most disk time that moving extents between them may take, as a share; zero if
@@ -144,6 +146,12 @@ impl DeviceConfig {
             Wanted { name, size: *size, zone: *zone }
         });
         lay_out(room, recorded, &wanted.collect::<Vec<_>>())
+    }
+
+    /// Its virtual disks' names, for the log.
+    pub(crate) fn vdisk_names(&self) -> String {
+        let names = self.vdisks.iter().map(|vdisk| &*vdisk.name);
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// The emulated device's size in bytes.
@@ -240,6 +248,7 @@ enum DepthText {
 pub(super) struct DeviceTable {
     pub(super) name: String,
     back_end: String,
+    create: Option<bool>,
     chunk: Option<String>,
     connections: Option<u32>,
     promotion: Option<String>,
@@ -317,6 +326,7 @@ impl DeviceTable {
             name: self.name.clone(),
             quick_profile: self.quick_profile.unwrap_or(looks),
             back_end,
+            create: self.create.unwrap_or(false),
             emulate,
             promotion,
             empties_fast,
@@ -445,6 +455,11 @@ impl DeviceTable {
         let key = |key: &str| format!("device {}: {key}", self.name);
         let back_end = self.back_end.parse();
         let mut back_end = back_end.map_err(|why| value(&key("back_end"), &self.back_end, why))?;
+        if let (Some(true), false) = (self.create, matches!(back_end, BackEndKind::File(_))) {
+            let why = "only a `file:` back end's directory is made: leave it out; files for members \
+                       and tiers are made by `disktime device init PATH --size SIZE`";
+            return Err(value(&key("create"), "true", why.to_owned()));
+        }
         if let Some(text) = &self.chunk {
             let bad = |why| value(&key("chunk"), text, why);
             let BackEndKind::Raid0 { chunk, .. } = &mut back_end else {

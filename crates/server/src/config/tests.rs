@@ -95,6 +95,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
             "a listener's path: choose another",
         ),
         ("\"memory\"", "\"tape\"", "back_end = \"tape\": `tape` is no back end: use `memory`"),
+        ("\"memory\"", "\"memory\"\ncreate = true", "only a `file:` back end's directory is made"),
         ("\"memory\"", "\"raid0:/a\"", "back_end = \"raid0:/a\": raid0 has 2 to 32 paths"),
         ("\"memory\"", "\"raid0:/a,/b,/a\"", "/a is named twice"),
         ("\"memory\"", "\"memory\"\nchunk = \"64KiB\"", "only a `raid0:` back end has chunks"),

@@ -1,16 +1,17 @@
 //! A layout on disk, so that a restart finds every virtual disk where it was.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
+use crate::durable::{Next, directory_of};
 
 const HEADER: &str = "\
-# Where virtual disks lie, in bytes. Written by disktime. Those that are gone from the configuration
-# keep their extents: delete an entry, while the server is down, to give up its data.
+# Where virtual disks lie, in bytes, or which pool of raw files they are in. Written by disktime. Virtual
+# disks that are gone from the configuration keep their extents: delete an entry, while the server is
+# down, to give up its data.
 ";
 
 /// The file in which a device's layout is recorded.
@@ -25,7 +26,11 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// It can't be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error(
+        "{}: {source}: what is on the device is recorded there; `state = \"PATH\"` in [server] names \
+         another directory for it",
+        path.display()
+    )]
     Io {
         /// Which file.
         path: PathBuf,
@@ -67,8 +72,19 @@ pub enum RecordError {
 struct Contents {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathBuf>,
-    #[serde(default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     extent: Vec<Extent>,
+}
+
+/// What is on a device, as it was recorded: either is empty.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Recorded {
+    /// The identity of a pool of raw files.
+    pub pool: Option<String>,
+    /// The virtual disks' extents.
+    pub extents: Vec<Extent>,
 }
 
 impl Record {
@@ -80,9 +96,18 @@ impl Record {
             let file = state.join(format!("{device}.layout.toml"));
             return Self { path: file, of: Some(path.to_owned()) };
         }
-        let mut beside = path.to_owned().into_os_string();
+        // Beside `.` is beside the directory's own name; beside `PATH/` is not within it.
+        let named = path.file_name().map(|_| path.to_owned());
+        let path = named.or_else(|| path.canonicalize().ok()).unwrap_or_else(|| path.to_owned());
+        let mut beside = path.components().as_path().to_owned().into_os_string();
         beside.push(".disktime");
         Self { path: beside.into(), of: None }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The same file, which must say that it is of this device: where its place doesn't.
@@ -95,29 +120,30 @@ impl Record {
     ///
     /// # Errors
     /// If it can't be read, or is of another device.
-    pub fn load(&self) -> Result<Vec<Extent>, RecordError> {
+    pub fn load(&self) -> Result<Recorded, RecordError> {
         let path = || self.path.clone();
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Recorded::default()),
             Err(source) => return Err(RecordError::Io { path: path(), source }),
         };
-        let Contents { path: of, extent } = toml::from_str(&text)
+        let Contents { path: of, pool, extent } = toml::from_str(&text)
             .map_err(|error| RecordError::Syntax { path: path(), reason: error.to_string() })?;
         match of {
             Some(of) if self.of.as_ref() != Some(&of) => {
                 Err(RecordError::Other { path: path(), of })
             }
-            _ => Ok(extent),
+            _ => Ok(Recorded { pool, extents: extent }),
         }
     }
 
-    /// Records a layout, durably: after a crash there is the old record or the new one.
+    /// Records what is on the device, durably: after a crash there is the old record or the new one.
     ///
     /// # Errors
     /// If it can't be written.
-    pub fn save(&self, extents: &[Extent]) -> Result<(), RecordError> {
-        let contents = Contents { path: self.of.clone(), extent: extents.to_vec() };
+    pub fn save(&self, recorded: &Recorded) -> Result<(), RecordError> {
+        let Recorded { pool, extents } = recorded.clone();
+        let contents = Contents { path: self.of.clone(), pool, extent: extents };
         let text = toml::to_string(&contents).map_err(|error| RecordError::Syntax {
             path: self.path.clone(),
             reason: error.to_string(),
@@ -127,17 +153,7 @@ impl Record {
     }
 
     fn replace(&self, text: &str) -> io::Result<()> {
-        let directory = match self.path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        std::fs::create_dir_all(directory)?;
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let mut file = File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, &self.path)?;
-        File::open(directory)?.sync_all()
+        std::fs::create_dir_all(directory_of(&self.path))?;
+        Next::write(&self.path, text)?.put().map(drop)
     }
 }

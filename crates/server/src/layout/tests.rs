@@ -63,9 +63,10 @@ fn a_record_comes_back_and_is_of_its_device() {
     let directory = tempfile::tempdir().unwrap();
     let image = directory.path().join("image");
     let beside = Record::of(&image, "disk", None);
-    assert_eq!(beside.load().unwrap(), []);
+    assert_eq!(beside.load().unwrap(), Recorded::default());
     let mut layout = vec![extent("a", 0, MIB), extent("b", 2 * MIB, 512)];
     layout[1].zone = Some(Side::Inner);
+    let layout = Recorded { pool: None, extents: layout };
     beside.save(&layout).unwrap();
     assert_eq!(beside.load().unwrap(), layout);
     assert!(directory.path().join("image.disktime").exists());

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use super::map::{EXTENT, Map, MapError, Shape};
 use super::{TieredBackEnd, Tiers};
 use crate::backend::blocks::Disk;
-use crate::backend::{Abilities, BlockBackEnd, OneFile};
+use crate::backend::{Abilities, BlockBackEnd, OneFile, file};
+use crate::served_file::ServedFile;
 
 /// A fast and a slow tier, opened for this server alone.
 pub struct TwoTiers {
-    fast: Arc<File>,
-    slow: Arc<File>,
+    fast: Arc<ServedFile>,
+    slow: Arc<ServedFile>,
     map: Map,
     direct: bool,
     frees: bool,
@@ -35,7 +36,7 @@ impl TwoTiers {
             io::Error::other(format!("{}: {why}", path.display()))
         };
         let open = |path: &Path| {
-            let file = OneFile::open(path).map_err(|error| at(path, &error))?;
+            let file = OneFile::open(path).map_err(|error| file::at(path, error))?;
             file.ok_or_else(|| at(path, &"a tier is a regular file or a block device"))
         };
         let (first, second) = (open(fast)?, open(slow)?);
@@ -62,6 +63,11 @@ impl TwoTiers {
     #[must_use]
     pub fn emptying(self) -> Self {
         Self { empties: true, ..self }
+    }
+
+    /// Names the virtual disks on them, for the log.
+    pub(crate) fn hold(&self, vdisks: &str) {
+        [&self.fast, &self.slow].iter().for_each(|tier| tier.hold(vdisks));
     }
 
     /// Extents that are on the fast tier.

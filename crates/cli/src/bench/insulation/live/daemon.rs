@@ -124,9 +124,11 @@ fn config(
         Some(Medium::File(file)) => format!("file:{}", file.display()),
         Some(Medium::Boxed(_)) => format!("nbd+unix:///{EXPORT}?socket={at}/box.sock"),
     };
+    // A directory of one run.
+    let create = if medium.is_none() { "create = true\n" } else { "" };
     let mut text = format!(
         "[server]\nnbd = [\"unix:{}\"]\nstate = \"{at}/state\"\n\
-         [[device]]\nname = \"device\"\nback_end = \"{back_end}\"\npolicy = \"{policy}\"\n",
+         [[device]]\nname = \"device\"\nback_end = \"{back_end}\"\n{create}policy = \"{policy}\"\n",
         socket(directory).display()
     );
     if scene.device == LiveDevice::Emulated {

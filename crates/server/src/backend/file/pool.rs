@@ -1,0 +1,504 @@
+//! Pools: directories of raw files, one for each virtual disk, that are known again.
+//!
+//! A pool's identity file says which pool it is and which virtual disks were made there. So a mount
+//! point without its file system is no pool, another pool mounted there is another one, and a file
+//! that vanished is missed. It is also the pool's lock. Blocks; not to be called on a shard.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Access, FileBackEnd, Files, lock, open};
+use crate::backend::Abilities;
+use crate::backend::blocks::{BLOCK, Disk};
+use crate::durable::{Next, directory_of, sync_directory_of};
+use crate::layout::Record;
+use crate::served_file::ServedFile;
+
+/// The identity file's name in the directory.
+pub const IDENTITY: &str = ".disktime-pool";
+const VERSION: u32 = 1;
+/// How often an identity file may be replaced while it is locked: only its owner does that.
+const TRIES: u32 = 8;
+
+const HEADER: &str = "\
+# The identity of this directory of virtual disks. Written by disktime, which serves the directory only
+# while this file is here. A virtual disk whose file is gone is an error: delete its entry, while the
+# server is down, to give up its data.
+";
+
+/// A directory of raw files, locked for this process alone.
+pub struct PoolDirectory {
+    path: PathBuf,
+    identity: Identity,
+    lock: File,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Identity {
+    version: u32,
+    id: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    vdisk: Vec<PoolDisk>,
+}
+
+/// A virtual disk that has a file in a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolDisk {
+    /// Its name: the file's without `.raw`.
+    pub name: String,
+    /// The bytes that the file has at least.
+    pub size: u64,
+}
+
+/// Why a pool or an image can't be used, made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// The system says no.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Someone else uses it.
+    #[error(
+        "{} is in use: another device of this configuration or another server has it open",
+        path.display()
+    )]
+    InUse {
+        /// Which file or directory.
+        path: PathBuf,
+    },
+    /// The identity file is not what was written.
+    #[error("{}: {reason}: restore the file from a copy", path.display())]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It is there already.
+    #[error("{} is there already ({what}): nothing was changed", path.display())]
+    Exists {
+        /// Where.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
+    /// Something was there before, says a record.
+    #[error(
+        "{} says that virtual disks were at {} before: restore them, or delete that record to give \
+         their data up",
+        record.display(),
+        path.display()
+    )]
+    Recorded {
+        /// Where.
+        path: PathBuf,
+        /// What says so.
+        record: PathBuf,
+    },
+    /// Nothing is made among devices.
+    #[error("{} is under /dev: nothing is made there, choose a path on a file system", path.display())]
+    UnderDev {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A virtual disk's file is gone.
+    #[error(
+        "vdisk {vdisk}: its file {} is gone: restore it; to give its data up and start with an empty \
+         one, delete the virtual disk's entry in {}",
+        path.display(),
+        identity.display()
+    )]
+    Vanished {
+        /// Whose.
+        vdisk: String,
+        /// Which file.
+        path: PathBuf,
+        /// What says that there was one.
+        identity: PathBuf,
+    },
+    /// A virtual disk's file is not a file.
+    #[error("vdisk {vdisk}: {} is no regular file", path.display())]
+    NoFile {
+        /// Whose.
+        vdisk: String,
+        /// What.
+        path: PathBuf,
+    },
+    /// A virtual disk's file is larger than the virtual disk.
+    #[error(
+        "vdisk {vdisk}: size = {size} bytes: the file is larger: {} has {file}: set that size; or, if \
+         all data beyond {size} bytes may be lost, run `disktime device shrink {} --vdisk {vdisk} \
+         --size {size}B --yes`",
+        path.display(),
+        pool.display()
+    )]
+    Larger {
+        /// Whose.
+        vdisk: String,
+        /// Which file.
+        path: PathBuf,
+        /// The pool.
+        pool: PathBuf,
+        /// The file's size in bytes.
+        file: u64,
+        /// The virtual disk's.
+        size: u64,
+    },
+    /// A virtual disk's file lost its end.
+    #[error(
+        "vdisk {vdisk}: its file {} has {file} bytes, and had {recorded}: it was cut short from \
+         outside: restore it; or, if the rest is to be given up, run `disktime device shrink {} \
+         --vdisk {vdisk} --size {file}B --yes`",
+        path.display(),
+        pool.display()
+    )]
+    Short {
+        /// Whose.
+        vdisk: String,
+        /// Which file.
+        path: PathBuf,
+        /// The pool.
+        pool: PathBuf,
+        /// The file's size in bytes.
+        file: u64,
+        /// What it had.
+        recorded: u64,
+    },
+    /// There is no such pool.
+    #[error("{} is no pool: it has no {IDENTITY}", path.display())]
+    NoPool {
+        /// Where.
+        path: PathBuf,
+    },
+    /// There is no such virtual disk.
+    #[error("vdisk {vdisk}: no such virtual disk in {}; there are: {}", pool.display(), known.join(", "))]
+    NoVdisk {
+        /// Which.
+        vdisk: String,
+        /// The pool.
+        pool: PathBuf,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A size that is none.
+    #[error("size = {size} bytes: {allowed}")]
+    Size {
+        /// What was asked for.
+        size: u64,
+        /// What is allowed.
+        allowed: String,
+    },
+}
+
+fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PoolError {
+    let path = path.to_owned();
+    |source| match source.kind() {
+        io::ErrorKind::ResourceBusy => PoolError::InUse { path },
+        _ => PoolError::Io { path, source },
+    }
+}
+
+impl PoolDirectory {
+    /// Makes a directory a pool, and the directory if nothing is there. Raw files that are in it
+    /// become virtual disks of the pool.
+    ///
+    /// # Errors
+    /// If a pool or anything but a directory is there, it is under `/dev`, its parent is missing, or
+    /// the system refuses.
+    pub fn make(path: &Path) -> Result<Self, PoolError> {
+        let exists = |what| PoolError::Exists { path: path.to_owned(), what };
+        not_under_dev(path)?;
+        match std::fs::create_dir(path) {
+            Ok(()) => sync_directory_of(path).map_err(io_at(path))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(exists("no directory"));
+            }
+            Err(error) => return Err(io_at(path)(error)),
+        }
+        // Nobody else makes one meanwhile.
+        let directory = File::open(path).map_err(io_at(path))?;
+        lock(&directory).map_err(io_at(path))?;
+        let file = path.join(IDENTITY);
+        if file.symlink_metadata().is_ok() {
+            return Err(exists("a pool"));
+        }
+        let id = random_id().map_err(io_at(Path::new("/dev/urandom")))?;
+        let vdisk = raw_files(path).map_err(io_at(path))?;
+        let identity = Identity { version: VERSION, id, vdisk };
+        let lock = put(&file, &identity)?;
+        Ok(Self { path: path.to_owned(), identity, lock })
+    }
+
+    /// Opens a pool; `None` if the directory is none.
+    ///
+    /// # Errors
+    /// If it is in use, or its identity can't be read.
+    pub fn open(path: &Path) -> Result<Option<Self>, PoolError> {
+        let file = path.join(IDENTITY);
+        let in_use = || PoolError::InUse { path: path.to_owned() };
+        for _ in 0..TRIES {
+            let mut held = match File::options().read(true).write(true).open(&file) {
+                Ok(held) => held,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(io_at(&file)(error)),
+            };
+            lock(&held).map_err(|error| match error.kind() {
+                io::ErrorKind::ResourceBusy => in_use(),
+                _ => io_at(&file)(error),
+            })?;
+            // Its last owner may have replaced it since: then this one locks nobody out.
+            let named = file.metadata().map_err(io_at(&file))?;
+            let locked = held.metadata().map_err(io_at(&file))?;
+            if (named.dev(), named.ino()) != (locked.dev(), locked.ino()) {
+                continue;
+            }
+            let mut text = String::new();
+            held.read_to_string(&mut text).map_err(io_at(&file))?;
+            let identity =
+                parse(&text).map_err(|reason| PoolError::Syntax { path: file.clone(), reason })?;
+            return Ok(Some(Self { path: path.to_owned(), identity, lock: held }));
+        }
+        Err(in_use())
+    }
+
+    /// Which pool it is.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.identity.id
+    }
+
+    /// The virtual disks that have files here.
+    #[must_use]
+    pub fn disks(&self) -> &[PoolDisk] {
+        &self.identity.vdisk
+    }
+
+    /// Opens each virtual disk's file. One that is new in the pool gets a file, one that has grown a
+    /// longer one; none is made shorter.
+    ///
+    /// # Errors
+    /// If a file is gone, too long or too short, in use, or can't be made or opened.
+    pub fn back_end(mut self, disks: &[(&str, u64)]) -> Result<FileBackEnd, PoolError> {
+        let before = self.identity.clone();
+        let absent = disks.iter().map(|(name, size)| Ok((name, size, self.check(name, *size)?)));
+        let absent: Vec<_> = absent.collect::<Result<_, PoolError>>()?;
+        for (name, size, state) in absent {
+            let path = self.file_of(name);
+            let grown = match state {
+                FileState::Whole => Ok(()),
+                FileState::New => create(&path, size.next_multiple_of(BLOCK)),
+                FileState::Short => lengthen(&path, size.next_multiple_of(BLOCK)),
+            };
+            grown.map_err(io_at(&path))?;
+            self.enter(name, *size);
+        }
+        if self.identity != before {
+            let file = self.path.join(IDENTITY);
+            // First the files' names: what is entered is there.
+            sync_directory_of(&file).map_err(io_at(&self.path))?;
+            self.lock = put(&file, &self.identity)?;
+        }
+        let (mut media, mut all) = (Vec::new(), Vec::new());
+        let lock = Arc::new(self.lock.try_clone().map_err(io_at(&self.path))?);
+        for (at, (name, bytes)) in disks.iter().enumerate() {
+            let path = self.file_of(name);
+            let (file, direct) = open(&path, Access::Write, 0).map_err(io_at(&path))?;
+            super::lock(&file).map_err(io_at(&path))?;
+            let file = ServedFile::new(file, &path).map_err(io_at(&path))?;
+            file.hold(name);
+            all.push(Disk::new(at, direct, 0, *bytes));
+            media.push(Files::of_pool(file, Arc::clone(&lock)));
+        }
+        let frees = media.iter().all(Files::can_free);
+        Ok(FileBackEnd::new(media, all, Abilities::all(frees)))
+    }
+
+    /// Makes a virtual disk's file shorter: what is beyond is lost.
+    ///
+    /// # Errors
+    /// If there is no such virtual disk, its file is not longer, or the system refuses.
+    pub fn shrink(&mut self, name: &str, size: u64) -> Result<(), PoolError> {
+        let Some(disk) = self.identity.vdisk.iter_mut().find(|disk| disk.name == name) else {
+            let known = self.identity.vdisk.iter().map(|disk| disk.name.clone()).collect();
+            let (vdisk, pool) = (name.to_owned(), self.path.clone());
+            return Err(PoolError::NoVdisk { vdisk, pool, known });
+        };
+        let path = self.path.join(format!("{name}.raw"));
+        let file = File::options().write(true).open(&path).map_err(io_at(&path))?;
+        lock(&file).map_err(io_at(&path))?;
+        let len = file.metadata().map_err(io_at(&path))?.len();
+        if size == 0 || !size.is_multiple_of(512) || size > len {
+            let allowed = format!(
+                "vdisk {name} can have 512 to {len} bytes, in steps of 512: what {} has",
+                path.display()
+            );
+            return Err(PoolError::Size { size, allowed });
+        }
+        // First the identity: a crash leaves a file that is longer than it says.
+        disk.size = size;
+        self.lock = put(&self.path.join(IDENTITY), &self.identity)?;
+        let cut = file.set_len(size.next_multiple_of(BLOCK).min(len));
+        cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
+    }
+
+    fn file_of(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.raw"))
+    }
+
+    /// What a virtual disk's file lacks.
+    fn check(&self, name: &str, size: u64) -> Result<FileState, PoolError> {
+        let (path, vdisk, pool) = (self.file_of(name), name.to_owned(), self.path.clone());
+        let listed = self.identity.vdisk.iter().find(|disk| disk.name == name);
+        let metadata = match std::fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let identity = self.path.join(IDENTITY);
+                let vanished = PoolError::Vanished { vdisk, path, identity };
+                return listed.map_or(Ok(FileState::New), |_| Err(vanished));
+            }
+            Err(error) => return Err(io_at(&path)(error)),
+        };
+        if !metadata.is_file() {
+            return Err(PoolError::NoFile { vdisk, path });
+        }
+        let (file, len) = (metadata.len(), size.next_multiple_of(BLOCK));
+        if let Some(disk) = listed.filter(|disk| disk.size > file) {
+            return Err(PoolError::Short { vdisk, path, pool, file, recorded: disk.size });
+        }
+        match file.cmp(&len) {
+            std::cmp::Ordering::Less => Ok(FileState::Short),
+            std::cmp::Ordering::Equal => Ok(FileState::Whole),
+            std::cmp::Ordering::Greater => Err(PoolError::Larger { vdisk, path, pool, file, size }),
+        }
+    }
+
+    fn enter(&mut self, name: &str, size: u64) {
+        match self.identity.vdisk.iter_mut().find(|disk| disk.name == name) {
+            Some(disk) => disk.size = size,
+            None => self.identity.vdisk.push(PoolDisk { name: name.to_owned(), size }),
+        }
+    }
+}
+
+/// A virtual disk's file beside its size.
+enum FileState {
+    Whole,
+    New,
+    Short,
+}
+
+/// Makes an image: a sparse file of so many bytes for several virtual disks.
+///
+/// # Errors
+/// If anything is at its path or was there before, it is under `/dev`, or the system refuses.
+pub fn make_image(path: &Path, size: u64) -> Result<(), PoolError> {
+    if size == 0 || !size.is_multiple_of(BLOCK) {
+        let allowed = "an image has whole blocks of 4 KiB, at least one".to_owned();
+        return Err(PoolError::Size { size, allowed });
+    }
+    not_under_dev(path)?;
+    create(path, size).and_then(|()| sync_directory_of(path)).map_err(|source| {
+        match source.kind() {
+            io::ErrorKind::AlreadyExists => {
+                PoolError::Exists { path: path.to_owned(), what: "a file or a directory" }
+            }
+            _ => PoolError::Io { path: path.to_owned(), source },
+        }
+    })
+}
+
+/// Refuses where a record beside the path says that something was there.
+///
+/// # Errors
+/// If so, or the record can't be looked for.
+pub fn nothing_was_at(path: &Path) -> Result<(), PoolError> {
+    let record = Record::of(path, "", None).path().to_owned();
+    match record.try_exists() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(PoolError::Recorded { path: path.to_owned(), record }),
+        Err(source) => Err(PoolError::Io { path: record, source }),
+    }
+}
+
+/// Names there are devices' own, and what is made there is gone at the next boot.
+fn not_under_dev(path: &Path) -> Result<(), PoolError> {
+    let parent = directory_of(path);
+    let parent = parent.canonicalize().map_err(io_at(parent))?;
+    let here = path.canonicalize().is_ok_and(|path| path.starts_with("/dev"));
+    if here || parent.starts_with("/dev") {
+        return Err(PoolError::UnderDev { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+/// Makes a file of so many bytes, on disk but for its name.
+fn create(path: &Path, len: u64) -> io::Result<()> {
+    // Without direct I/O: a file system that has none makes the file and then refuses it.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_len(len)?;
+    file.sync_all()
+}
+
+fn lengthen(path: &Path, len: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    lock(&file)?;
+    file.set_len(len)?;
+    file.sync_all()
+}
+
+/// The identity file's next contents take its place, locked before others can see them.
+fn put(path: &Path, identity: &Identity) -> Result<File, PoolError> {
+    let text = toml::to_string(identity)
+        .map_err(|error| PoolError::Syntax { path: path.to_owned(), reason: error.to_string() })?;
+    let next = Next::write(path, &format!("{HEADER}{text}")).map_err(io_at(path))?;
+    lock(next.file()).map_err(io_at(path))?;
+    next.put().map_err(io_at(path))
+}
+
+fn parse(text: &str) -> Result<Identity, String> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    let Versioned { version } = toml::from_str(text).map_err(|error| error.to_string())?;
+    if version != VERSION {
+        return Err(format!("version = {version}: this disktime knows version {VERSION}"));
+    }
+    toml::from_str(text).map_err(|error| error.to_string())
+}
+
+/// 128 bits that no other pool has.
+fn random_id() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}
+
+/// The raw files in a directory, in the order of their names.
+fn raw_files(directory: &Path) -> io::Result<Vec<PoolDisk>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().and_then(|name| name.strip_suffix(".raw"));
+        let Some(name) = name.filter(|name| crate::config::is_name(name)) else { continue };
+        let metadata = std::fs::metadata(entry.path())?;
+        if metadata.is_file() {
+            found.push(PoolDisk { name: name.to_owned(), size: metadata.len() });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}

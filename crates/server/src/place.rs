@@ -1,0 +1,202 @@
+//! What is at a back end's path, beside what was recorded there: a path at which something is
+//! missing is never taken for a new one.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use crate::backend::{IDENTITY, PoolDirectory, PoolError};
+use crate::layout::Recorded;
+
+/// Why a back end can't be found at its path.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// Nothing is there.
+    #[error("nothing is at {}, where {wanted} must be{before}: {remedy}", path.display())]
+    Missing {
+        /// Where.
+        path: PathBuf,
+        /// What it would have to be.
+        wanted: &'static str,
+        /// What was there, as an addition to a sentence; else empty.
+        before: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A directory that is no pool.
+    #[error("the directory {} is no pool (it has no {IDENTITY}){before}: {remedy}", path.display())]
+    NoPool {
+        /// Where.
+        path: PathBuf,
+        /// What was there, as an addition to a sentence; else empty.
+        before: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Something else than was recorded.
+    #[error(
+        "{} is {found}, but {was} was there before, says {}: mount or restore what was there; or, if \
+         the data there are given up, delete that record",
+        path.display(),
+        record.display()
+    )]
+    Other {
+        /// Where.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+        /// What was there.
+        was: String,
+        /// What says so.
+        record: PathBuf,
+    },
+    /// Neither a directory nor a file nor a block device.
+    #[error("{} is no directory, regular file or block device", path.display())]
+    Strange {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The system says no.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is a pool, or one was to be made, and it can't be used.
+    #[error("{0}")]
+    Pool(#[from] PoolError),
+}
+
+impl PlaceError {
+    /// Whether it may be there soon.
+    pub(crate) fn is_in_use(&self) -> bool {
+        matches!(self, Self::Pool(PoolError::InUse { .. }))
+    }
+}
+
+/// What is at the path of a `file:` back end.
+pub(crate) enum Place {
+    /// A regular file or block device.
+    OneFile,
+    Pool(PoolDirectory),
+}
+
+/// What was recorded of a device, and where.
+pub(crate) struct Before<'a> {
+    pub(crate) record: &'a Path,
+    pub(crate) recorded: &'a Recorded,
+}
+
+impl Before<'_> {
+    /// What was there.
+    fn was(&self) -> Option<String> {
+        let Recorded { pool, extents } = self.recorded;
+        let names = || extents.iter().map(|extent| &*extent.name).collect::<Vec<_>>().join(", ");
+        match pool {
+            Some(id) => Some(format!("the pool {id}")),
+            None if extents.is_empty() => None,
+            None => Some(format!("a file or block device with the virtual disks {}", names())),
+        }
+    }
+
+    /// The same as an addition to a sentence, and what to do.
+    fn told(&self, path: &Path, make: &str) -> (String, String) {
+        let path = path.display();
+        match self.was() {
+            None => (String::new(), format!("mount or restore it; {make}")),
+            Some(was) => {
+                let record = self.record.display();
+                let before = format!(", and {was} was there before, says {record}");
+                let remedy = format!(
+                    "mount or restore what was at {path}; or, if its data are given up, delete \
+                     that record"
+                );
+                (before, remedy)
+            }
+        }
+    }
+
+    fn other(&self, path: &Path, found: String) -> Option<PlaceError> {
+        let (path, record) = (path.to_owned(), self.record.to_owned());
+        Some(PlaceError::Other { path, found, was: self.was()?, record })
+    }
+}
+
+/// Finds what a `file:` back end is. Only if nothing was there before, and `create` allows it, a
+/// pool is made.
+pub(crate) fn find(path: &Path, create: bool, before: &Before<'_>) -> Result<Place, PlaceError> {
+    let new = before.was().is_none();
+    let made = || {
+        let pool = PoolDirectory::make(path)?;
+        tracing::info!(path = %path.display(), id = pool.id(), "made a pool");
+        for disk in pool.disks() {
+            tracing::info!(
+                vdisk = disk.name,
+                bytes = disk.size,
+                "a raw file became one of the pool's"
+            );
+        }
+        Ok(Place::Pool(pool))
+    };
+    let kind = match std::fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if create && new {
+                return made();
+            }
+            let here = path.display();
+            let make = format!(
+                "to make a new one run `disktime device init {here}` (a directory of raw files; with \
+                 --size an image), or set `create = true` in [[device]]"
+            );
+            let (before, remedy) = before.told(path, &make);
+            let wanted = "a directory, a regular file or a block device";
+            return Err(PlaceError::Missing { path: path.to_owned(), wanted, before, remedy });
+        }
+        Err(source) => return Err(PlaceError::Io { path: path.to_owned(), source }),
+    };
+    if kind.is_file() || kind.is_block_device() {
+        let was_pool = before.recorded.pool.is_some();
+        let other = || before.other(path, "a file or a block device".to_owned());
+        return was_pool.then(other).flatten().map_or(Ok(Place::OneFile), Err);
+    }
+    if !kind.is_dir() {
+        return Err(PlaceError::Strange { path: path.to_owned() });
+    }
+    match PoolDirectory::open(path)? {
+        Some(pool) if new || before.recorded.pool.as_deref() == Some(pool.id()) => {
+            Ok(Place::Pool(pool))
+        }
+        Some(pool) => {
+            let other = before.other(path, format!("the pool {}", pool.id()));
+            Err(other.expect("something was there before"))
+        }
+        None if create && new => made(),
+        None => {
+            let here = path.display();
+            let make = format!(
+                "to make it a pool with the raw files that are in it run `disktime device init \
+                 {here}`, or set `create = true` in [[device]]"
+            );
+            let (before, remedy) = before.told(path, &make);
+            Err(PlaceError::NoPool { path: path.to_owned(), before, remedy })
+        }
+    }
+}
+
+/// Sees that a file or block device is at the path of a member or tier.
+pub(crate) fn must_be_there(path: &Path, before: &Before<'_>) -> Result<(), PlaceError> {
+    match std::fs::metadata(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let here = path.display();
+            let make = format!("to make a new file run `disktime device init {here} --size SIZE`");
+            let (before, remedy) = before.told(path, &make);
+            let wanted = "a regular file or a block device";
+            Err(PlaceError::Missing { path: path.to_owned(), wanted, before, remedy })
+        }
+        Err(source) => Err(PlaceError::Io { path: path.to_owned(), source }),
+    }
+}

@@ -1,0 +1,79 @@
+//! A file that virtual disks are in, and what must stay true of it while it is served.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An open file or block device with what it had when it was opened.
+pub struct ServedFile {
+    file: File,
+    path: PathBuf,
+    /// The virtual disks in it, for the log.
+    holds: OnceLock<String>,
+    expected: Option<Expected>,
+    told: AtomicBool,
+}
+
+/// What a regular file must keep. A block device's node says nothing of the device.
+struct Expected {
+    bytes: u64,
+    /// It had a name: some file systems don't count names.
+    named: bool,
+}
+
+impl ServedFile {
+    /// A file at a path, as it is now.
+    pub(crate) fn new(file: File, path: &Path) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let named = metadata.nlink() > 0;
+        let expected = metadata.is_file().then_some(Expected { bytes: metadata.len(), named });
+        let (path, holds) = (path.to_owned(), OnceLock::new());
+        Ok(Self { file, path, holds, expected, told: AtomicBool::new(false) })
+    }
+
+    /// Names the virtual disks in it; the first time counts.
+    pub(crate) fn hold(&self, vdisks: &str) {
+        let _named_already = self.holds.set(vdisks.to_owned());
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether it can be looked at whether it is still there.
+    pub(crate) fn can_go(&self) -> bool {
+        self.expected.is_some()
+    }
+
+    /// Whether a file with so many names and bytes is the one that was opened, and whole. The first
+    /// time that it is not is logged.
+    pub(crate) fn is_whole(&self, names: u32, bytes: u64) -> bool {
+        let Some(expected) = &self.expected else { return true };
+        let removed = expected.named && names == 0;
+        if !removed && bytes >= expected.bytes {
+            return true;
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            let what = if removed { "was removed" } else { "was made shorter" };
+            tracing::error!(
+                vdisk = self.holds.get().map_or("", String::as_str),
+                file = %self.path.display(),
+                bytes,
+                expected_bytes = expected.bytes,
+                "the file of the virtual disk {what} while it is served: flushes fail from now on; \
+                 stop the daemon and restore the file"
+            );
+        }
+        false
+    }
+}
+
+impl AsRawFd for ServedFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
