@@ -20,6 +20,7 @@ pub mod layout;
 mod listener;
 pub mod probe;
 pub mod profile;
+mod quiet;
 mod record;
 mod reports;
 pub mod ring;

@@ -23,6 +23,7 @@ use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
 use crate::frontend::nbd::{Asked, Connection, State};
+use crate::quiet::Quiet;
 use crate::record::Recorder;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::{DeviceStats, VdiskStats};
@@ -36,6 +37,7 @@ mod pieces;
 
 pub(crate) use depths::Depths;
 use errands::Mover;
+use events::Cause;
 pub use handle::{ShardHandle, wake};
 
 /// Clients of one virtual disk at once.
@@ -81,7 +83,7 @@ pub struct Vdisk {
     stats: Arc<VdiskStats>,
     /// Who records its requests.
     recorder: Option<Recorder>,
-    misses: events::Misses,
+    quiet: Quiet<Cause>,
 }
 
 impl Vdisk {
@@ -91,7 +93,7 @@ impl Vdisk {
         stats: Arc<VdiskStats>,
         recorder: Option<Recorder>,
     ) -> Self {
-        Self { name, base, stats, recorder, misses: events::Misses::default() }
+        Self { name, base, stats, recorder, quiet: Quiet::default() }
     }
 
     /// The whole device, for the back end's own errands.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
 use disktime_nbd::{NbdError, Operation, Session};
 
-use super::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Shard, Work, name};
+use super::{CONNECTIONS_MAX, CONNECTIONS_PER_VDISK_MAX, Cause, Shard, Work, name};
 use crate::buffers::{ALIGN, Buffer};
 use crate::clock;
 use crate::frontend::nbd::{Asked, Connection, Input, State};
@@ -18,7 +18,7 @@ impl Shard {
         let stats = &self.vdisks[vdisk as usize].stats;
         let crowded = stats.connections() >= CONNECTIONS_PER_VDISK_MAX;
         if crowded || self.clients.len() >= CONNECTIONS_MAX || self.drain_until.is_some() {
-            tracing::warn!(vdisk, "a client was turned away: too many, or shutting down");
+            self.refused(vdisk, Cause::Client, &"too many are there, or the daemon ends");
             return;
         }
         add(&stats.connections, 1);
@@ -128,7 +128,7 @@ impl Shard {
             recorder.note(Record { at: now, kind, offset, bytes });
         }
         if let Err(refusal) = self.engine.handle_arrival(now, request) {
-            tracing::warn!(%refusal, "a client's request was refused");
+            self.refused(vdisk, Cause::Queue, &refusal);
             self.answer(key, Err((NbdError::NoMemory, "the virtual disk's queue is full")));
         }
     }
