@@ -27,9 +27,11 @@ pub mod ring;
 mod server;
 mod shard;
 mod stats;
+mod threads;
 
 pub use config::{Config, ConfigError};
 pub use listener::BindError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, StartError, VdiskView};
 pub use stats::{DeviceStats, Histogram, VdiskStats};
+pub use threads::ThreadFailure;

@@ -24,11 +24,16 @@ use crate::listener::{BindError, Listener};
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
-use crate::shard::{Message, Parts, Shard, ShardHandle, Vdisk, wake};
+use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, wake};
 use crate::stats::{DeviceStats, VdiskStats};
+use crate::threads::{self, ThreadFailure, Threads};
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;
+
+/// How long the end of all threads may take: shards give up before that.
+const END: disktime_core::Duration = disktime_core::Duration::from_millis(4500);
+const _: () = assert!(DRAIN.as_nanos() < END.as_nanos());
 
 /// How long a shard may take to say what it knows.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -147,8 +152,7 @@ pub struct Server {
     vdisks: Vec<VdiskView>,
     closing: Arc<OwnedFd>,
     reports: Arc<ReportStats>,
-    desk: Option<JoinHandle<io::Result<()>>>,
-    threads: Vec<JoinHandle<io::Result<()>>>,
+    threads: Threads,
     recorders: Vec<JoinHandle<io::Result<()>>>,
 }
 
@@ -190,8 +194,7 @@ impl Server {
             vdisks: Vec::new(),
             closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
             reports: Arc::default(),
-            desk: None,
-            threads: Vec::new(),
+            threads: Threads::new(),
             recorders: Vec::new(),
         };
         let mut catalog = Catalog(Vec::new());
@@ -205,7 +208,7 @@ impl Server {
             let vdisks = catalog.0.iter().map(vdisk);
             let (closing, stats) = (Arc::clone(&server.closing), Arc::clone(&server.reports));
             let desk = ReportDesk::new(socket, vdisks, server.shards.clone(), closing, stats);
-            server.threads.push(thread("reports", move || desk.run())?);
+            server.threads.start("reports", "the socket for misses", move || desk.run())?;
         }
         let desk = Desk {
             listeners,
@@ -213,7 +216,7 @@ impl Server {
             shards: server.shards.clone(),
             closing: Arc::clone(&server.closing),
         };
-        server.desk = Some(thread("desk", move || desk.run())?);
+        server.threads.start("desk", "the front desk", move || desk.run())?;
         Ok(server)
     }
 
@@ -280,7 +283,8 @@ impl Server {
             let _starter_waits = started.send(outcome);
             shard.map_or(Ok(()), Shard::run)
         };
-        self.threads.push(thread(&format!("shard-{index}"), run)?);
+        let what = format!("device {}", device.name);
+        self.threads.start(&format!("shard-{index}"), &what, run)?;
         start.recv().map_err(io::Error::other)??;
         Ok(())
     }
@@ -361,7 +365,15 @@ impl Server {
         Ok(())
     }
 
-    /// Takes no more clients and requests, finishes those taken, and ends.
+    /// Where it is told of threads that failed: the daemon can't serve all of its virtual disks any
+    /// more, and is to be ended. Ends when the daemon does.
+    #[must_use]
+    pub fn failures(&self) -> Receiver<ThreadFailure> {
+        self.threads.failures()
+    }
+
+    /// Takes no more clients and requests, finishes those taken, and ends: within 5 s, whatever
+    /// clients and devices do.
     ///
     /// # Errors
     /// If a thread had failed before.
@@ -370,17 +382,16 @@ impl Server {
     }
 
     fn stop(&mut self) -> io::Result<()> {
+        let until = crate::clock::now() + END;
         wake(&self.closing);
-        let mut outcome = Ok(());
-        if let Some(desk) = self.desk.take() {
-            outcome = outcome.and(join(desk));
+        for shard in self.shards.drain(..) {
+            let left = until.since(crate::clock::now()).as_nanos();
+            shard.tell_within(Message::Drain, Duration::from_nanos(left));
         }
-        self.shards.drain(..).for_each(|shard| shard.tell(Message::Drain));
+        let outcome = self.threads.join(until);
         // Recorders end once their shards have.
-        for thread in self.threads.drain(..).chain(self.recorders.drain(..)) {
-            outcome = outcome.and(join(thread));
-        }
-        outcome
+        let recorders = self.recorders.drain(..);
+        recorders.fold(outcome, |outcome, thread| outcome.and(threads::join(thread, until)))
     }
 }
 
@@ -461,17 +472,6 @@ fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
         }
     }
     Ok(())
-}
-
-fn thread(
-    name: &str,
-    run: impl FnOnce() -> io::Result<()> + Send + 'static,
-) -> io::Result<JoinHandle<io::Result<()>>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
-}
-
-fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the daemon panicked")))
 }
 
 /// Sleeps of this thread end when they should: by default the kernel adds up to 50 µs.

@@ -45,7 +45,7 @@ pub const CONNECTIONS_PER_VDISK_MAX: u64 = 16;
 /// Clients of one shard at once.
 pub const CONNECTIONS_MAX: usize = 512;
 /// How long a drain waits for requests already taken.
-const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(10);
+pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4);
 /// For a time of the timing model that is nearer than this the shard waits awake: a sleep ends some
 /// 30 us late, which a fast sequential stream would feel.
 const SPIN: disktime_core::Duration = disktime_core::Duration::from_micros(80);
@@ -362,7 +362,8 @@ impl Shard {
         }
     }
 
-    /// A drain took too long: what is left is not served.
+    /// A drain took too long: what is left is not served, and the device's answers are not waited for.
+    /// None of it was acknowledged.
     fn give_up(&mut self) {
         tracing::warn!(requests = self.operations.len(), "drained no further: giving up");
         for key in self.client_keys() {
@@ -373,7 +374,8 @@ impl Shard {
     }
 
     fn drained(&self) -> bool {
-        self.drain_until.is_some() && self.clients.is_empty() && self.flights.is_empty()
+        let over = self.clients.is_empty() && self.flights.is_empty();
+        self.drain_until.is_some_and(|until| over || until == Instant::MAX)
     }
 
     fn client_keys(&self) -> Vec<u32> {
