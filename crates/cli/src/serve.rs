@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 
 use anyhow::{Context, bail};
-use disktime_server::{Config, Server, StartError, ThreadFailure, VdiskView};
+use disktime_server::{Config, ReloadError, Server, StartError, ThreadFailure, VdiskView};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -122,12 +122,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for heard in &heard {
         match heard {
             Heard::Signal(SIGUSR1) => show_costs(&server, arguments.json)?,
-            Heard::Signal(SIGHUP) => {
-                match read(arguments).and_then(|config| Ok(server.reload(config)?)) {
-                    Ok(()) => tracing::info!("contracts changed"),
-                    Err(error) => tracing::warn!("nothing changed: {error:#}"),
-                }
-            }
+            Heard::Signal(SIGHUP) => reload(arguments, &mut server),
             Heard::Signal(_) => break,
             Heard::Failed(failure) => {
                 tracing::error!("{failure}");
@@ -140,6 +135,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     tracing::info!("finishing the requests taken");
     let ended = server.shutdown();
     outcome.and_then(|code| ended.map(|()| code).map_err(Into::into))
+}
+
+/// Reads the configuration again, and says a line for each thing that came of it.
+fn reload(arguments: &Arguments, server: &mut Server) {
+    let config = match read(arguments) {
+        Ok(config) => config,
+        Err(error) => return tracing::warn!("nothing changed: {error:#}"),
+    };
+    match server.reload(config) {
+        Ok(changes) if changes.is_empty() => {
+            tracing::info!("nothing changed: the configuration is as it was");
+        }
+        Ok(changes) => changes.iter().for_each(|change| tracing::info!("{change}")),
+        Err(ReloadError::Structure(refused)) => {
+            refused.iter().for_each(|change| tracing::warn!("nothing changed: {change}"));
+        }
+        Err(error) => tracing::warn!("nothing changed: {error}"),
+    }
 }
 
 /// The server once it serves; `None` if a signal comes first: nothing was acknowledged yet.

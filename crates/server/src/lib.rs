@@ -29,7 +29,7 @@ mod shard;
 mod stats;
 mod threads;
 
-pub use config::{Config, ConfigError};
+pub use config::{Change, Config, ConfigError};
 pub use listener::BindError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, StartError, VdiskView};

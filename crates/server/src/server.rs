@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
-use crate::config::{Config, ConfigError, DeviceConfig, Listen};
+use crate::config::{Change, Config, ConfigError, DeviceConfig, Listen, changes};
 use crate::desk::{Catalog, Desk, Entry};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
@@ -116,9 +116,9 @@ impl StartError {
 /// Why contracts were not changed. None was.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
-    /// Something else than contracts differs.
-    #[error("{0} differs: only contracts can be changed while running, restart for the rest")]
-    Structure(String),
+    /// Something else than contracts differs: what can't be changed while running.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Structure(Vec<Change>),
     /// The contracts of a device can't all be kept.
     #[error("device {device}: {reason}")]
     Refused {
@@ -343,12 +343,16 @@ impl Server {
         self.shards.iter().for_each(ShardHandle::wake);
     }
 
-    /// Takes over another configuration's contracts, all of them or none.
+    /// Takes over another configuration's contracts, all of them or none; answers what differs.
     ///
     /// # Errors
     /// If anything but contracts differs, or a device can't keep them all: then nothing changes.
-    pub fn reload(&mut self, config: Config) -> Result<(), ReloadError> {
-        same_but_contracts(&self.config, &config)?;
+    pub fn reload(&mut self, config: Config) -> Result<Vec<Change>, ReloadError> {
+        let (live, fixed): (Vec<_>, Vec<_>) =
+            changes(&self.config, &config).into_iter().partition(|change| change.live);
+        if !fixed.is_empty() {
+            return Err(ReloadError::Structure(fixed));
+        }
         // A shard's engine answers as this one does: admission asks for contracts, profile and
         // places alone. So either all devices change or none.
         let mut agreed = Vec::new();
@@ -362,7 +366,7 @@ impl Server {
             shard.tell(Message::Contracts(contracts));
         }
         self.config = config;
-        Ok(())
+        Ok(live)
     }
 
     /// Where it is told of threads that failed: the daemon can't serve all of its virtual disks any
@@ -427,51 +431,6 @@ fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) ->
     let block_sizes = BlockSizes::new(1, 4096, REQUEST_BYTES_MAX).expect("constants that fit");
     let description = format!("a virtual disk of {}", device.name);
     ExportInfo { name: name.to_owned(), description, size_bytes, flags, block_sizes }
-}
-
-fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
-    let differs = |what: String| Err(ReloadError::Structure(what));
-    if old.state != new.state {
-        return differs("server.state".to_owned());
-    }
-    if old.listen != new.listen {
-        return differs("server.nbd".to_owned());
-    }
-    if old.misses != new.misses {
-        return differs("server.misses".to_owned());
-    }
-    let names = |config: &Config| {
-        config.devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>()
-    };
-    if names(old) != names(new) {
-        return differs("the list of devices".to_owned());
-    }
-    for (old, new) in old.devices.iter().zip(&new.devices) {
-        let disks = |device: &DeviceConfig| {
-            device
-                .vdisks
-                .iter()
-                .map(|vdisk| (vdisk.name.clone(), vdisk.size, vdisk.zone, vdisk.record.clone()))
-                .collect::<Vec<_>>()
-        };
-        if disks(old) != disks(new) {
-            return differs(format!(
-                "the list of virtual disks of device {}, a size, a zone or a recording,",
-                new.name
-            ));
-        }
-        if old.queue_depth.is_auto() != new.queue_depth.is_auto() {
-            return differs(format!(
-                "the queue_depth of device {}, which is 1 beside real-time classes unless it is \
-                 stated,",
-                new.name
-            ));
-        }
-        if old.settings() != new.settings() {
-            return differs(format!("a setting of device {}", new.name));
-        }
-    }
-    Ok(())
 }
 
 /// Sleeps of this thread end when they should: by default the kernel adds up to 50 µs.

@@ -167,7 +167,9 @@ fn sigterm_ends_the_daemon_within_5_s_whatever_clients_and_remotes_do() {
     let (mut unread, mut waits) = (connect("mem"), connect("far"));
     let ask =
         |length| Request { command: Ask::Read, flags: CommandFlags::EMPTY, offset: 0, length };
-    (0..32).for_each(|_| drop(unread.send(ask(2 << 20), &[]).unwrap()));
+    for _ in 0..32 {
+        unread.send(ask(2 << 20), &[]).unwrap();
+    }
     remote.signal("STOP");
     waits.send(ask(4096), &[]).unwrap();
     let half = UnixStream::connect(daemon.socket()).unwrap();
