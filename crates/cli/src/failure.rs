@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use disktime_server::{ConfigError, StartError};
 
-use crate::interrupt;
+use crate::interrupt::{self, Interrupted};
 
 /// Exit code of a failure while running, and of a check that missed.
 pub const FAILED: u8 = 1;
@@ -59,7 +59,7 @@ pub fn document(error: &str, exit: u8) -> Option<String> {
 pub fn tell(error: &anyhow::Error) -> ExitCode {
     let exit = code(error);
     // The first thing that fails because of a signal says something else.
-    let text = if exit == INTERRUPTED { "interrupted".to_owned() } else { format!("{error:#}") };
+    let text = if exit == INTERRUPTED { "interrupted".to_owned() } else { causes(error) };
     eprintln!("disktime: {text}");
     if let Some(document) = document(&text, exit) {
         print!("{document}");
@@ -67,11 +67,23 @@ pub fn tell(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(exit)
 }
 
+/// What failed, and why, each once: some errors say their cause themselves.
+fn causes(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !said.contains(&cause) {
+            said += if said.is_empty() { "" } else { ": " };
+            said += &cause;
+        }
+    }
+    said
+}
+
 fn code(error: &anyhow::Error) -> u8 {
     let start = error.downcast_ref::<StartError>().map(StartError::is_input);
     let input = error.is::<BadInput>() || error.is::<ConfigError>();
     match start.unwrap_or(input) {
-        _ if interrupt::is_asked() => INTERRUPTED,
+        _ if interrupt::is_asked() || error.is::<Interrupted>() => INTERRUPTED,
         true => BAD_INPUT,
         false => FAILED,
     }

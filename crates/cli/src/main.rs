@@ -101,4 +101,12 @@ fn log(command: &Command) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("DISKTIME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // A panic is a line of the log like any other.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or_default();
+        let said = panic.payload_as_str().unwrap_or_default();
+        tracing::error!(thread, place, said, "a bug: it panicked");
+    }));
 }

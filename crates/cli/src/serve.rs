@@ -3,15 +3,17 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc;
 
-use anyhow::Context;
-use disktime_server::{Config, Server, VdiskView};
+use anyhow::{Context, bail};
+use disktime_server::{Config, ReloadError, Server, StartError, ThreadFailure, VdiskView};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::BadInput;
 use crate::costs::{self, CostRow};
+use crate::interrupt::Interrupted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -87,30 +89,97 @@ struct Costs<'a> {
     costs: Vec<CostRow>,
 }
 
+/// What the daemon's main thread waits for.
+enum Heard {
+    Signal(i32),
+    Failed(ThreadFailure),
+    Started(Box<Result<Server, StartError>>),
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = read(arguments)?;
+    let (tell, heard) = mpsc::channel();
     // Before any thread starts: a signal must not end the process half-way.
     let mut signals =
         Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals can't be handled")?;
-    let mut server = Server::start(config)?;
+    forward("signals", &tell, move |tell| {
+        signals.forever().try_for_each(|signal| tell.send(Heard::Signal(signal)))
+    })?;
+    // A back end that does not answer may take long to open: signals are heard meanwhile.
+    forward("start", &tell, move |tell| {
+        tell.send(Heard::Started(Box::new(Server::start(config))))
+    })?;
+    let mut server = match started(&heard)? {
+        Some(server) => server,
+        None => bail!(Interrupted),
+    };
+    let failures = server.failures();
+    forward("failures", &tell, move |tell| {
+        failures.iter().try_for_each(|failure| tell.send(Heard::Failed(failure)))
+    })?;
     announce(&server, arguments.json)?;
-    for signal in &mut signals {
-        if signal == SIGUSR1 {
-            show_costs(&server, arguments.json)?;
-            continue;
-        }
-        if signal != SIGHUP {
-            break;
-        }
-        match read(arguments).and_then(|config| Ok(server.reload(config)?)) {
-            Ok(()) => eprintln!("disktime: contracts changed"),
-            Err(error) => eprintln!("disktime: nothing changed: {error:#}"),
+    let mut outcome = Ok(ExitCode::SUCCESS);
+    for heard in &heard {
+        match heard {
+            Heard::Signal(SIGUSR1) => show_costs(&server, arguments.json)?,
+            Heard::Signal(SIGHUP) => reload(arguments, &mut server),
+            Heard::Signal(_) => break,
+            Heard::Failed(failure) => {
+                tracing::error!("{failure}");
+                outcome = Err(failure.into());
+                break;
+            }
+            Heard::Started(_) => {}
         }
     }
-    eprintln!("disktime: finishing the requests taken");
-    server.shutdown()?;
-    Ok(ExitCode::SUCCESS)
+    tracing::info!("finishing the requests taken");
+    let ended = server.shutdown();
+    outcome.and_then(|code| ended.map(|()| code).map_err(Into::into))
+}
+
+/// Reads the configuration again, and says a line for each thing that came of it.
+fn reload(arguments: &Arguments, server: &mut Server) {
+    let config = match read(arguments) {
+        Ok(config) => config,
+        Err(error) => return tracing::warn!("nothing changed: {error:#}"),
+    };
+    match server.reload(config) {
+        Ok(changes) if changes.is_empty() => {
+            tracing::info!("nothing changed: the configuration is as it was");
+        }
+        Ok(changes) => changes.iter().for_each(|change| tracing::info!("{change}")),
+        Err(ReloadError::Structure(refused)) => {
+            refused.iter().for_each(|change| tracing::warn!("nothing changed: {change}"));
+        }
+        Err(error) => tracing::warn!("nothing changed: {error}"),
+    }
+}
+
+/// The server once it serves; `None` if a signal comes first: nothing was acknowledged yet.
+fn started(heard: &mpsc::Receiver<Heard>) -> anyhow::Result<Option<Server>> {
+    for heard in heard {
+        match heard {
+            Heard::Started(server) => return Ok(Some((*server)?)),
+            Heard::Signal(SIGINT | SIGTERM) => return Ok(None),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// A thread that hands on what it hears, as long as anybody listens.
+fn forward(
+    name: &str,
+    to: &mpsc::Sender<Heard>,
+    run: impl FnOnce(&mpsc::Sender<Heard>) -> Result<(), mpsc::SendError<Heard>> + Send + 'static,
+) -> anyhow::Result<()> {
+    let to = to.clone();
+    let run = move || {
+        let _nobody_listens_any_more = run(&to);
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).context("no thread")?;
+    Ok(())
 }
 
 fn read(arguments: &Arguments) -> anyhow::Result<Config> {

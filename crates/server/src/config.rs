@@ -12,12 +12,15 @@ use serde::Deserialize;
 use device::DeviceTable;
 use vdisk::VdiskTable;
 
+mod changes;
 mod device;
 mod listen;
 mod memory;
 mod quantity;
 mod vdisk;
 
+pub use changes::Change;
+pub(crate) use changes::changes;
 pub use device::{DeviceConfig, QueueDepth};
 pub use listen::{Listen, SocketAccess};
 pub use quantity::{parse_rate, parse_size, parse_span};

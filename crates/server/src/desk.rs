@@ -4,6 +4,7 @@
 //! handshake ends. A virtual disk that takes no more clients says so in the handshake. Bounded: so many
 //! handshakes at once, each so long, with so many bytes of answers ([`visitors`]).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::clock;
 use crate::listener::Listener;
 use crate::memory::Budget;
+use crate::quiet::Quiet;
 use crate::seats::{NoSeat, Seat};
 use crate::shard::{Message, ShardHandle};
 use crate::stats::VdiskStats;
@@ -42,11 +44,13 @@ pub(crate) struct Catalog {
     entries: Vec<Entry>,
     by_name: BTreeMap<String, usize>,
     budget: Arc<Budget>,
+    /// Refusals are told by virtual disk and reason, once in a while.
+    told: RefCell<Quiet<(u64, NoSeat)>>,
 }
 
 impl Catalog {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
-        Self { entries: Vec::new(), by_name: BTreeMap::new(), budget }
+        Self { entries: Vec::new(), by_name: BTreeMap::new(), budget, told: RefCell::default() }
     }
 
     pub(crate) fn add(&mut self, entry: Entry) {
@@ -85,7 +89,11 @@ impl Exports for Catalog {
     fn admit(&self, name: &str) -> Result<(), String> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
         self.seat(entry).map(drop).map_err(|none| {
-            tracing::warn!(vdisk = entry.info.name, reason = %none, "a client was refused");
+            let cause = ((entry.shard as u64) << 32 | u64::from(entry.vdisk), none);
+            if let Some(left_out) = self.told.borrow_mut().note(clock::now(), cause) {
+                let vdisk = entry.info.name.as_str();
+                tracing::warn!(vdisk, reason = %none, left_out, "a client was refused");
+            }
             none.to_string()
         })
     }
@@ -94,7 +102,7 @@ impl Exports for Catalog {
 /// The desk's state; lives on its own thread.
 pub(crate) struct Desk {
     pub(crate) listeners: Vec<Listener>,
-    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) catalog: Catalog,
     pub(crate) shards: Vec<ShardHandle>,
     /// Readable when the desk is to close.
     pub(crate) closing: Arc<OwnedFd>,
@@ -111,7 +119,7 @@ impl Desk {
                 return Ok(());
             }
             let (listening, visiting) = ready.split_at(self.listeners.len());
-            for (visitor, session) in visitors.go_on(visiting, clock::now(), &*self.catalog) {
+            for (visitor, session) in visitors.go_on(visiting, clock::now(), &self.catalog) {
                 self.hand_over(visitor, session);
             }
             for (listener, ready) in self.listeners.iter().zip(listening) {

@@ -22,13 +22,12 @@ use crate::clock;
 use crate::config::{NAME_MAX, SocketAccess};
 use crate::handover::patiently;
 use crate::listener::{BindError, bind_unix, take_place};
+use crate::quiet::Quiet;
 use crate::shard::{Message, ShardHandle};
 use crate::stats::add;
 
 /// A shard hears of one virtual disk's misses at most this often; the engine counts far fewer.
 const QUIET: Duration = Duration::from_millis(10);
-/// Datagrams that say nothing are told to the operator at most this often, with their number.
-const TOLD: Duration = Duration::from_secs(10);
 /// Datagrams taken before the thread looks whether it is to end.
 const TURN: usize = 64;
 
@@ -99,8 +98,8 @@ pub(crate) struct ReportDesk {
     /// Readable when the thread is to end.
     closing: Arc<OwnedFd>,
     stats: Arc<ReportStats>,
-    /// When datagrams that say nothing were last told of, and how many had come by then.
-    told: Option<(Instant, u64)>,
+    /// Of datagrams that say nothing.
+    quiet: Quiet<()>,
 }
 
 impl ReportDesk {
@@ -114,7 +113,8 @@ impl ReportDesk {
     ) -> Self {
         let place =
             |(name, shard, at)| (name, Place { shard, stream: StreamId(at), told_at: None });
-        Self { socket, places: vdisks.map(place).collect(), shards, closing, stats, told: None }
+        let places = vdisks.map(place).collect();
+        Self { socket, places, shards, closing, stats, quiet: Quiet::default() }
     }
 
     /// Takes datagrams until told to end.
@@ -171,15 +171,9 @@ impl ReportDesk {
 
     /// Says now and then that something came which says nothing: a name misspelt, most likely.
     fn wonder(&mut self, now: Instant) {
+        let Some(left_out) = self.quiet.note(now, ()) else { return };
         let (unknown, nonsense) = (self.stats.unknown(), self.stats.nonsense());
-        let before = match self.told {
-            Some((at, _)) if now.since(at) < TOLD => return,
-            Some((_, before)) => before,
-            None => 0,
-        };
-        let more = unknown + nonsense - before;
-        tracing::warn!(more, unknown, nonsense, "reports of misses that name no virtual disk");
-        self.told = Some((now, unknown + nonsense));
+        tracing::warn!(left_out, unknown, nonsense, "reports of misses that name no virtual disk");
     }
 }
 

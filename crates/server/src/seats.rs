@@ -11,7 +11,7 @@ use crate::stats::VdiskStats;
 pub const CLIENTS_MAX: u64 = 16;
 
 /// Why there is no place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum NoSeat {
     /// The virtual disk has all its clients.
     #[error(

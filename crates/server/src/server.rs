@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::backend::Abilities;
 use crate::backend::faulty::Fault;
 use crate::claims::Claims;
-use crate::config::{Config, ConfigError, DeviceConfig, Listen};
+use crate::config::{Change, Config, ConfigError, DeviceConfig, Listen, changes};
 use crate::desk::{Catalog, Desk, Entry};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
@@ -30,11 +30,16 @@ use crate::place::PlaceError;
 use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
-use crate::shard::{self, Message, Parts, Shard, ShardHandle, Vdisk, wake};
+use crate::shard::{self, DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, wake};
 use crate::stats::{DeviceStats, VdiskStats};
+use crate::threads::{self, ThreadFailure, Threads};
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;
+
+/// How long the end of all threads may take: shards give up before that.
+const END: disktime_core::Duration = disktime_core::Duration::from_millis(4500);
+const _: () = assert!(DRAIN.as_nanos() < END.as_nanos());
 
 /// How long a shard may take to say what it knows.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -150,9 +155,9 @@ impl StartError {
 /// Why contracts were not changed. None was.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
-    /// Something else than contracts differs.
-    #[error("{0} differs: only contracts can be changed while running, restart for the rest")]
-    Structure(String),
+    /// Something else than contracts differs: what can't be changed while running.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Structure(Vec<Change>),
     /// The contracts of a device can't all be kept.
     #[error("device {device}: {reason}")]
     Refused {
@@ -186,8 +191,7 @@ pub struct Server {
     vdisks: Vec<VdiskView>,
     closing: Arc<OwnedFd>,
     reports: Arc<ReportStats>,
-    desk: Option<JoinHandle<io::Result<()>>>,
-    threads: Vec<JoinHandle<io::Result<()>>>,
+    threads: Threads,
     recorders: Vec<JoinHandle<io::Result<()>>>,
     budget: Arc<Budget>,
     claims: Claims,
@@ -234,8 +238,7 @@ impl Server {
             vdisks: Vec::new(),
             closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
             reports: Arc::default(),
-            desk: None,
-            threads: Vec::new(),
+            threads: Threads::new(),
             recorders: Vec::new(),
             claims: Claims::default(),
         };
@@ -250,15 +253,15 @@ impl Server {
             let vdisks = catalog.entries().iter().map(vdisk);
             let (closing, stats) = (Arc::clone(&server.closing), Arc::clone(&server.reports));
             let desk = ReportDesk::new(socket, vdisks, server.shards.clone(), closing, stats);
-            server.threads.push(thread("reports", move || desk.run())?);
+            server.threads.start("reports", "the socket for misses", move || desk.run())?;
         }
         let desk = Desk {
             listeners,
-            catalog: Arc::new(catalog),
+            catalog,
             shards: server.shards.clone(),
             closing: Arc::clone(&server.closing),
         };
-        server.desk = Some(thread("desk", move || desk.run())?);
+        server.threads.start("desk", "the front desk", move || desk.run())?;
         Ok(server)
     }
 
@@ -334,7 +337,8 @@ impl Server {
             let _starter_waits = started.send(outcome);
             shard.map_or(Ok(()), Shard::run)
         };
-        self.threads.push(thread(&format!("shard-{index}"), run)?);
+        let what = format!("device {}", device.name);
+        self.threads.start(&format!("shard-{index}"), &what, run)?;
         start.recv().map_err(io::Error::other)??;
         Ok(())
     }
@@ -399,12 +403,16 @@ impl Server {
         self.shards.iter().for_each(ShardHandle::wake);
     }
 
-    /// Takes over another configuration's contracts, all of them or none.
+    /// Takes over another configuration's contracts, all of them or none; answers what differs.
     ///
     /// # Errors
     /// If anything but contracts differs, or a device can't keep them all: then nothing changes.
-    pub fn reload(&mut self, config: Config) -> Result<(), ReloadError> {
-        same_but_contracts(&self.config, &config)?;
+    pub fn reload(&mut self, config: Config) -> Result<Vec<Change>, ReloadError> {
+        let (live, fixed): (Vec<_>, Vec<_>) =
+            changes(&self.config, &config).into_iter().partition(|change| change.live);
+        if !fixed.is_empty() {
+            return Err(ReloadError::Structure(fixed));
+        }
         // A shard's engine answers as this one does: admission asks for contracts, profile and
         // places alone. So either all devices change or none.
         let mut agreed = Vec::new();
@@ -418,10 +426,18 @@ impl Server {
             shard.tell(Message::Contracts(contracts));
         }
         self.config = config;
-        Ok(())
+        Ok(live)
     }
 
-    /// Takes no more clients and requests, finishes those taken, and ends.
+    /// Where it is told of threads that failed: the daemon can't serve all of its virtual disks any
+    /// more, and is to be ended. Ends when the daemon does.
+    #[must_use]
+    pub fn failures(&self) -> Receiver<ThreadFailure> {
+        self.threads.failures()
+    }
+
+    /// Takes no more clients and requests, finishes those taken, and ends: within 5 s, whatever
+    /// clients and devices do.
     ///
     /// # Errors
     /// If a thread had failed before.
@@ -430,17 +446,16 @@ impl Server {
     }
 
     fn stop(&mut self) -> io::Result<()> {
+        let until = crate::clock::now() + END;
         wake(&self.closing);
-        let mut outcome = Ok(());
-        if let Some(desk) = self.desk.take() {
-            outcome = outcome.and(join(desk));
+        for shard in self.shards.drain(..) {
+            let left = until.since(crate::clock::now()).as_nanos();
+            shard.tell_within(Message::Drain, Duration::from_nanos(left));
         }
-        self.shards.drain(..).for_each(|shard| shard.tell(Message::Drain));
+        let outcome = self.threads.join(until);
         // Recorders end once their shards have.
-        for thread in self.threads.drain(..).chain(self.recorders.drain(..)) {
-            outcome = outcome.and(join(thread));
-        }
-        outcome
+        let recorders = self.recorders.drain(..);
+        recorders.fold(outcome, |outcome, thread| outcome.and(threads::join(thread, until)))
     }
 }
 
@@ -476,62 +491,6 @@ fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) ->
     let block_sizes = BlockSizes::new(1, 4096, REQUEST_BYTES_MAX).expect("constants that fit");
     let description = format!("a virtual disk of {}", device.name);
     ExportInfo { name: name.to_owned(), description, size_bytes, flags, block_sizes }
-}
-
-fn same_but_contracts(old: &Config, new: &Config) -> Result<(), ReloadError> {
-    let differs = |what: String| Err(ReloadError::Structure(what));
-    if old.state != new.state {
-        return differs("server.state".to_owned());
-    }
-    if old.listen != new.listen {
-        return differs("server.nbd".to_owned());
-    }
-    if old.misses != new.misses {
-        return differs("server.misses".to_owned());
-    }
-    let names = |config: &Config| {
-        config.devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>()
-    };
-    if names(old) != names(new) {
-        return differs("the list of devices".to_owned());
-    }
-    for (old, new) in old.devices.iter().zip(&new.devices) {
-        let disks = |device: &DeviceConfig| {
-            device
-                .vdisks
-                .iter()
-                .map(|vdisk| (vdisk.name.clone(), vdisk.size, vdisk.zone, vdisk.record.clone()))
-                .collect::<Vec<_>>()
-        };
-        if disks(old) != disks(new) {
-            return differs(format!(
-                "the list of virtual disks of device {}, a size, a zone or a recording,",
-                new.name
-            ));
-        }
-        if old.queue_depth.is_auto() != new.queue_depth.is_auto() {
-            return differs(format!(
-                "the queue_depth of device {}, which is 1 beside real-time classes unless it is \
-                 stated,",
-                new.name
-            ));
-        }
-        if old.settings() != new.settings() {
-            return differs(format!("a setting of device {}", new.name));
-        }
-    }
-    Ok(())
-}
-
-fn thread(
-    name: &str,
-    run: impl FnOnce() -> io::Result<()> + Send + 'static,
-) -> io::Result<JoinHandle<io::Result<()>>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
-}
-
-fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the daemon panicked")))
 }
 
 /// As many descriptors as the system allows: each virtual disk may have a file, each client has a socket.

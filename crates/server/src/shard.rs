@@ -23,6 +23,7 @@ use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
 use crate::frontend::nbd::{Asked, Connection, State};
+use crate::quiet::Quiet;
 use crate::record::Recorder;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::seats::Seat;
@@ -40,6 +41,7 @@ mod wholes;
 
 pub(crate) use depths::Depths;
 use errands::Mover;
+use events::Cause;
 pub use handle::{ShardHandle, wake};
 use idle::Idle;
 use own_time::OwnTime;
@@ -53,7 +55,7 @@ pub const PIECE_MAX: [u32; 2] = [1 << 20, 256 << 10];
 /// every 250 us of work, double lets light clients wait twice as long.
 const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(500);
 /// How long a drain waits for requests already taken.
-const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(10);
+pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4);
 /// For a time of the timing model that is nearer than this the shard waits awake: a sleep ends some
 /// 30 us late, which a fast sequential stream would feel.
 const SPIN: disktime_core::Duration = disktime_core::Duration::from_micros(80);
@@ -89,7 +91,7 @@ pub struct Vdisk {
     stats: Arc<VdiskStats>,
     /// Who records its requests.
     recorder: Option<Recorder>,
-    misses: events::Misses,
+    quiet: Quiet<Cause>,
 }
 
 impl Vdisk {
@@ -99,7 +101,7 @@ impl Vdisk {
         stats: Arc<VdiskStats>,
         recorder: Option<Recorder>,
     ) -> Self {
-        Self { name, base, stats, recorder, misses: events::Misses::default() }
+        Self { name, base, stats, recorder, quiet: Quiet::default() }
     }
 
     /// The whole device, for the back end's own errands.
@@ -426,7 +428,8 @@ impl Shard {
         }
     }
 
-    /// A drain took too long: what is left is not served.
+    /// A drain took too long: what is left is not served, and the device's answers are not waited for.
+    /// None of it was acknowledged.
     fn give_up(&mut self) {
         tracing::warn!(requests = self.operations.len(), "drained no further: giving up");
         for key in self.client_keys() {
@@ -437,7 +440,8 @@ impl Shard {
     }
 
     fn drained(&self) -> bool {
-        self.drain_until.is_some() && self.clients.is_empty() && self.flights.is_empty()
+        let over = self.clients.is_empty() && self.flights.is_empty();
+        self.drain_until.is_some_and(|until| over || until == Instant::MAX)
     }
 
     fn client_keys(&self) -> Vec<u32> {

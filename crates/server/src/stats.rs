@@ -75,6 +75,9 @@ pub struct VdiskStats {
     pub(crate) connections: AtomicU64,
     pub(crate) cycles: AtomicU64,
     pub(crate) cycles_missed: AtomicU64,
+    pub(crate) promises_broken: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) cuts: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) depth: AtomicU64,
     /// Bytes of memory that its clients hold beyond what each has for itself.
@@ -126,6 +129,21 @@ impl VdiskStats {
     /// Of these, not kept.
     pub fn cycles_missed(&self) -> u64 {
         self.cycles_missed.load(Ordering::Relaxed)
+    }
+
+    /// How often it was further behind its reservation than is promised.
+    pub fn promises_broken(&self) -> u64 {
+        self.promises_broken.load(Ordering::Relaxed)
+    }
+
+    /// Requests that completed after the deadline that they stated.
+    pub fn late(&self) -> u64 {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// How often its rate went last, because the device could not keep all.
+    pub fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::Relaxed)
     }
 
     /// Missed deadlines that its clients have reported, of several within 10 ms one.

@@ -6,19 +6,25 @@ use crate::support::{DISKS, Daemon};
 fn contracts_change_whole_or_not_at_all() {
     let mut daemon = Daemon::start(DISKS);
     let said = daemon.reload(&DISKS.replacen("50%", "80%", 1));
-    assert!(said.contains("contracts changed"), "{said}");
+    assert!(said.contains("INFO") && said.ends_with("mem: reserve 50% -> 80%\n"), "{said}");
+    let said = daemon.reload(&DISKS.replacen("50%", "80%", 1));
+    assert!(said.contains("nothing changed: the configuration is as it was"), "{said}");
+    let restart = "can't be changed while running: restart";
     let second = DISKS.replace("device = \"disk\"", "device = \"ram\"");
     let said = daemon.reload(&second);
     assert!(
-        said.contains("nothing changed") && said.contains("the list of virtual disks"),
+        said.contains(&format!("nothing changed: file: device disk -> ram {restart}")),
         "{said}"
     );
     let said = daemon.reload(&DISKS.replacen("50%", "120%", 1));
     assert!(said.contains("nothing changed") && said.contains("reserve = \"120%\""), "{said}");
     let said = daemon.reload(&DISKS.replacen("64MiB", "65MiB", 1));
-    assert!(said.contains("nothing changed") && said.contains("a size"), "{said}");
+    assert!(
+        said.contains(&format!("nothing changed: mem: size 64MiB -> 65MiB {restart}")),
+        "{said}"
+    );
     let said = daemon.reload(DISKS);
-    assert!(said.contains("contracts changed"), "{said}");
+    assert!(said.ends_with("mem: reserve 80% -> 50%\n"), "{said}");
     assert!(daemon.end("TERM").1);
 }
 
@@ -30,9 +36,16 @@ fn who_comes_to_make_promises_is_told_why_it_takes_a_restart() {
     let rate = "class = \"guaranteed-rate\"\nrate = \"1MB/s\"\nadmission = \"best-effort\"";
     let promises = format!("{}{rate}\n", deep.trim_end().trim_end_matches("reserve = \"50%\""));
     let said = daemon.reload(&promises);
-    assert!(said.contains("queue_depth of device disk, which is 1 beside real-time"), "{said}");
-    let said = daemon
-        .reload(&promises.replace("back_end = \"file", "queue_depth = 32\nback_end = \"file"));
-    assert!(said.contains("nothing changed"), "a found depth is not a stated one: {said}");
+    assert!(
+        said.contains("disk: queue_depth auto -> 1") && said.contains("1 beside real-time"),
+        "{said}"
+    );
+    // A found depth is not a stated one.
+    let stated = promises.replace("back_end = \"file", "queue_depth = 32\nback_end = \"file");
+    let mut said = daemon.reload(&stated);
+    while !said.contains("disk: queue_depth auto -> 32 can't be changed") {
+        assert!(said.contains("nothing changed: disk: "), "{said}");
+        said = daemon.error_line();
+    }
     assert!(daemon.end("TERM").1);
 }

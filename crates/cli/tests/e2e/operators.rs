@@ -1,12 +1,15 @@
 //! What a person or a script relies on around the daemon: exit codes, errors, Ctrl-C, checks, logs.
 
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use disktime_client::{Command as Ask, CommandFlags, Connection, Request};
 use tempfile::TempDir;
 
-use crate::support::{finish, words};
+use crate::support::{DISKS, Daemon, finish, words};
 
 fn disktime(arguments: &[&str]) -> Output {
     finish(Command::new(env!("CARGO_BIN_EXE_disktime")).args(arguments))
@@ -145,4 +148,59 @@ fn ctrl_c_ends_every_command_and_leaves_nothing() {
         left.sort();
         assert_eq!(left, ["image", "scenario.toml", "tmp"], "{arguments:?}");
     }
+}
+
+/// SIGTERM waited 10 s for clients that took no replies, and half a minute for a remote device.
+#[test]
+fn sigterm_ends_the_daemon_within_5_s_whatever_clients_and_remotes_do() {
+    let remote = Daemon::start(DISKS);
+    let uri = remote.uri("mem");
+    let disks = format!(
+        "state = \"DIRECTORY/state\"\n\
+         [[device]]\nname = \"ram\"\nback_end = \"memory\"\n\
+         [[device]]\nname = \"remote\"\nback_end = \"{uri}\"\n\
+         [[vdisk]]\nname = \"mem\"\ndevice = \"ram\"\nsize = \"64MiB\"\n\
+         [[vdisk]]\nname = \"far\"\ndevice = \"remote\"\nsize = \"1MiB\"\n"
+    );
+    let daemon = Daemon::start(&disks);
+    let connect = |name: &str| Connection::open(&daemon.uri(name).parse().unwrap()).unwrap();
+    let (mut unread, mut waits) = (connect("mem"), connect("far"));
+    let ask =
+        |length| Request { command: Ask::Read, flags: CommandFlags::EMPTY, offset: 0, length };
+    for _ in 0..32 {
+        unread.send(ask(2 << 20), &[]).unwrap();
+    }
+    remote.signal("STOP");
+    waits.send(ask(4096), &[]).unwrap();
+    let half = UnixStream::connect(daemon.socket()).unwrap();
+    (&half).write_all(&[0, 0]).unwrap();
+    sleep(200);
+    let begun = now();
+    let (_directory, well) = daemon.end("TERM");
+    let took = begun.elapsed();
+    assert!(well && took < Duration::from_secs(5), "{took:?}");
+    remote.signal("CONT");
+}
+
+/// A daemon whose remote device did not answer could not be ended before it had started.
+#[test]
+fn sigterm_ends_a_daemon_that_is_still_starting() {
+    let directory = TempDir::new().unwrap();
+    let silent = directory.path().join("silent.sock");
+    let _never_accepts = UnixListener::bind(&silent).unwrap();
+    let config = directory.path().join("disktime.toml");
+    let uri = format!("nbd+unix:///x?socket={}", silent.display());
+    let at = directory.path().display();
+    let disks = format!(
+        "[server]\nnbd = [\"unix:{at}/nbd.sock\"]\nstate = \"{at}\"\n\
+         [[device]]\nname = \"remote\"\nback_end = \"{uri}\"\n\
+         [[vdisk]]\nname = \"far\"\ndevice = \"remote\"\nsize = \"1MiB\"\n"
+    );
+    std::fs::write(&config, disks).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+    let mut child = command.args(["serve", "--config", text(&config)]).spawn().unwrap();
+    sleep(500);
+    words(&["kill", "-TERM", &child.id().to_string()]);
+    let status = ended(&mut child, Duration::from_secs(5)).expect("it ends");
+    assert_eq!(status.code(), Some(130));
 }

@@ -26,6 +26,9 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// In place of an error: the shard's thread panics.
+    pub const PANIC: DeviceError = DeviceError(0);
+
     fn hits(&self, job: &Job) -> bool {
         let end = job.offset.saturating_add(job.bytes);
         let touches = self.extent.start < end && job.offset < self.extent.end;
@@ -83,6 +86,7 @@ impl BackEnd for Faulty {
             }
         }
         match error {
+            Some(Fault::PANIC) => panic!("a fault of a test"),
             Some(error) => Step::Done(Err(error)),
             None => self.inner.start(id, job, io),
         }

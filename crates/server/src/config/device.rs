@@ -58,11 +58,6 @@ impl QueueDepth {
     /// With no other bound than the engine's.
     pub const AUTO: Self = Self::Auto(DEPTH_MAX);
 
-    /// Whether it is found out.
-    pub(crate) fn is_auto(self) -> bool {
-        matches!(self, Self::Auto(_))
-    }
-
     /// The most it can come to.
     #[must_use]
     pub fn most(self) -> u32 {
@@ -190,17 +185,6 @@ impl DeviceConfig {
             return Err(value(&format!("vdisk {}: zone", vdisk.name), &zone.to_string(), reason));
         }
         Ok(())
-    }
-
-    /// Everything but the name and the virtual disks, to see whether it differs.
-    pub(crate) fn settings(&self) -> impl PartialEq + use<> {
-        let emulate = self.emulate.map(Emulate::name);
-        let names = (self.policy.clone(), self.cost_model.clone());
-        let files = (self.back_end.clone(), self.profile.clone());
-        let looks = (self.quick_profile, self.queue_depth, self.depth_latency);
-        let shares = (self.headroom, self.promotion, self.empties_fast);
-        let orders = (self.horizon, self.nominal_iops, self.feedback);
-        (files, emulate, names, orders, looks, shares)
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {

@@ -27,6 +27,15 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     scaled(text, &SIZES).ok_or_else(|| allowed.to_owned())
 }
 
+/// A size as a person would write it: in the largest unit of which it is a whole number.
+pub(super) fn size_text(bytes: u64) -> String {
+    let whole = |(_, unit): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*unit);
+    // Of powers of two and of ten that which leaves the smaller number.
+    let unit = SIZES.iter().filter(whole).max_by_key(|(_, unit)| *unit);
+    let (name, unit) = unit.copied().unwrap_or(("B", 1));
+    format!("{}{name}", bytes / unit)
+}
+
 /// A rate like `8MB/s`, in bytes per second.
 ///
 /// # Errors
@@ -70,6 +79,13 @@ mod tests {
             assert!(parse_rate(&format!("{text}/s")).is_err(), "{text}");
         }
         assert!(parse_rate("8MB").is_err() && parse_rate("/s").is_err());
+    }
+
+    #[test]
+    fn sizes_read_as_they_are_written() {
+        for text in ["0B", "512B", "8GiB", "500MB", "3TB", "1KiB", "1500kB", "4097B"] {
+            assert_eq!(size_text(parse_size(text).unwrap()), text);
+        }
     }
 
     #[test]

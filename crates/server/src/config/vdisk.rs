@@ -22,7 +22,7 @@ pub const REQUEST_BANDWIDTH: u64 = disktime_core::admission::REQUEST;
 const LATENCY_MAX: Duration = Duration::from_secs(60);
 
 /// Classes by name.
-const CLASSES: [(&str, Class); 5] = [
+pub(super) const CLASSES: [(&str, Class); 5] = [
     ("guaranteed-latency", Class::GuaranteedLatency),
     ("guaranteed-rate", Class::GuaranteedRate),
     ("soft-real-time", Class::SoftRealTime),

@@ -7,7 +7,7 @@ use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
 use disktime_nbd::{NbdError, Operation, Session};
 
 use super::wholes::Whole;
-use super::{Shard, Work, name};
+use super::{Cause, Shard, Work, name};
 use crate::buffers::Buffer;
 use crate::clock;
 use crate::frontend::nbd::{Asked, Connection, Cut, Input, Part, State};
@@ -20,7 +20,7 @@ const VISIT: u32 = 32;
 impl Shard {
     pub(super) fn welcome(&mut self, client: (OwnedFd, Session, Seat), vdisk: u32, unread: &[u8]) {
         if self.drain_until.is_some() {
-            tracing::debug!(vdisk, "a client was turned away: the server is shutting down");
+            self.refused(vdisk, Cause::Client, &"the daemon ends");
             return;
         }
         let connection = Connection::new(client, vdisk, unread, &mut self.pool, clock::now());
@@ -181,8 +181,9 @@ impl Shard {
             class: None,
             deadline: None,
         };
+        let vdisk = work.vdisk;
         if let Err(refusal) = self.engine.handle_arrival(clock::now(), request) {
-            tracing::warn!(%refusal, "a client's request was refused");
+            self.refused(vdisk, Cause::Queue, &refusal);
             self.answer(key, Err((NbdError::NoMemory, "the virtual disk's queue is full")));
         }
     }

@@ -2,90 +2,132 @@
 
 use std::sync::atomic::Ordering;
 
+use disktime_core::cost::PieceKind;
 use disktime_core::feedback::TokenRate;
-use disktime_core::{BestEffort, Change, Duration, Event, Instant, StreamId};
+use disktime_core::{BestEffort, Change, Duration, Event, Kind, StreamId};
 
 use super::Shard;
+use crate::backend::{DeviceError, Job};
 use crate::clock;
 use crate::stats::add;
 
-/// Missed cycles of one virtual disk are told at most this often, with their number.
-const QUIET: Duration = Duration::from_secs(10);
-
-/// Missed cycles that have not been told.
-#[derive(Default)]
-pub(super) struct Misses {
-    untold: u64,
-    owed: u64,
-    done: u64,
-    told_at: Option<Instant>,
-}
-
-impl Misses {
-    /// Notes one; whether they are to be told now.
-    fn note(&mut self, now: Instant, owed: u64, done: u64) -> bool {
-        self.untold += 1;
-        self.owed = self.owed.saturating_add(owed);
-        self.done = self.done.saturating_add(done);
-        let due = self.told_at.is_none_or(|told| now.since(told) >= QUIET);
-        if due {
-            self.told_at = Some(now);
-        }
-        due
-    }
+/// What a line is told of, once in a while of each virtual disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Cause {
+    /// The back end failed requests of a kind with one error.
+    BackEnd(Kind, i32),
+    /// Clients beyond what it takes, or at its end.
+    Client,
+    /// Requests beyond what its queue takes.
+    Queue,
+    Behind,
+    Late,
+    Cycle,
+    Cut,
+    Restored,
 }
 
 impl Shard {
     /// Tells what the engine has to tell.
     pub(super) fn tell_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
-            match event {
-                Event::CycleMissed { stream, owed, done } => self.missed(stream, owed, done),
-                Event::Cut(StreamId(at)) => {
-                    let vdisk = self.vdisks[at as usize].name.as_str();
-                    tracing::warn!(
-                        vdisk,
-                        "the device can't keep all rates: this one goes last for now"
-                    );
-                }
-                Event::Restored(StreamId(at)) => {
-                    let vdisk = self.vdisks[at as usize].name.as_str();
-                    // As loud as the cut that it ends.
-                    tracing::warn!(vdisk, "its rate is kept again");
-                }
-                Event::CostMoved { stream: StreamId(at), kind, bytes, before, now, listed } => {
-                    let vdisk = self.vdisks[at as usize].name.as_str();
-                    let [before, now] = [before, now].map(Duration::as_nanos);
-                    let (kind, listed) = (kind.name(), listed.map(Duration::as_nanos));
-                    let leaves = |listed: &u64| is_far(now, *listed) && !is_far(before, *listed);
-                    if let Some(listed) = listed.filter(leaves) {
-                        tracing::warn!(
-                            vdisk,
-                            kind,
-                            bytes,
-                            now,
-                            listed,
-                            "the device is not as its price list says; what it costs is learned (ns)"
-                        );
-                    } else {
-                        tracing::info!(vdisk, kind, bytes, now, before, "costs have changed (ns)");
-                    }
-                }
-                event => tracing::debug!(?event, "engine"),
+            self.tell(event);
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::CycleMissed { stream, owed, done } => self.missed(stream, owed, done),
+            Event::PromiseBroken { stream, behind } => {
+                add(&self.vdisks[stream.0 as usize].stats.promises_broken, 1);
+                self.seldom(stream, Cause::Behind, |vdisk, left_out| {
+                    let text = "it is further behind its reservation than is promised";
+                    tracing::warn!(vdisk, ?behind, left_out, "{text}");
+                });
             }
+            Event::Late { stream, late, .. } => {
+                add(&self.vdisks[stream.0 as usize].stats.late, 1);
+                self.seldom(stream, Cause::Late, |vdisk, left_out| {
+                    tracing::warn!(vdisk, ?late, left_out, "a request missed its deadline");
+                });
+            }
+            Event::Cut(stream) => {
+                add(&self.vdisks[stream.0 as usize].stats.cuts, 1);
+                self.seldom(stream, Cause::Cut, |vdisk, left_out| {
+                    let text = "the device can't keep all rates: this one goes last for now";
+                    tracing::warn!(vdisk, left_out, "{text}");
+                });
+            }
+            // As loud as the cut that it ends.
+            Event::Restored(stream) => {
+                self.seldom(stream, Cause::Restored, |vdisk, left_out| {
+                    tracing::warn!(vdisk, left_out, "its rate is kept again");
+                });
+            }
+            Event::CostMoved { stream, kind, bytes, before, now, listed } => {
+                self.cost_moved(stream, (kind, bytes), [before, now], listed);
+            }
+            event => tracing::debug!(?event, "engine"),
         }
     }
 
     fn missed(&mut self, stream: StreamId, owed: u64, done: u64) {
         self.publish_cycles(stream);
-        let vdisk = &mut self.vdisks[stream.0 as usize];
-        if !vdisk.misses.note(clock::now(), owed, done) {
-            return;
+        self.seldom(stream, Cause::Cycle, |vdisk, left_out| {
+            let text = "a cycle of its rate was not kept (bytes)";
+            tracing::warn!(vdisk, owed, done, left_out, "{text}");
+        });
+    }
+
+    /// The back end failed a piece of a virtual disk.
+    pub(super) fn failed(&mut self, stream: StreamId, job: &Job, error: DeviceError) {
+        let Job { kind, offset, bytes, .. } = *job;
+        self.seldom(stream, Cause::BackEnd(kind, error.0), |vdisk, left_out| {
+            let text = "the back end failed a request";
+            tracing::warn!(vdisk, ?kind, offset, bytes, %error, left_out, "{text}");
+        });
+    }
+
+    /// A client, or a request of one, was refused.
+    pub(super) fn refused(&mut self, vdisk: u32, cause: Cause, reason: &dyn std::fmt::Display) {
+        self.seldom(StreamId(vdisk), cause, |vdisk, left_out| {
+            let what = if cause == Cause::Client { "a client" } else { "a request" };
+            tracing::warn!(vdisk, %reason, left_out, "{what} was refused");
+        });
+    }
+
+    /// Tells of a cause with the virtual disk's name and how often it was not told, if it is time.
+    fn seldom(&mut self, StreamId(at): StreamId, cause: Cause, tell: impl FnOnce(&str, u64)) {
+        let vdisk = &mut self.vdisks[at as usize];
+        if let Some(left_out) = vdisk.quiet.note(clock::now(), cause) {
+            tell(&vdisk.name, left_out);
         }
-        let Misses { untold: cycles, owed, done, .. } = vdisk.misses;
-        (vdisk.misses.untold, vdisk.misses.owed, vdisk.misses.done) = (0, 0, 0);
-        let vdisk = vdisk.name.as_str();
-        tracing::warn!(vdisk, cycles, owed, done, "cycles of its rate were not kept (bytes)");
+    }
+
+    /// What a stream's pieces of a kind and a length cost is another than it was told before.
+    fn cost_moved(
+        &self,
+        StreamId(at): StreamId,
+        (kind, bytes): (PieceKind, u64),
+        [before, now]: [Duration; 2],
+        listed: Option<Duration>,
+    ) {
+        let vdisk = self.vdisks[at as usize].name.as_str();
+        let [before, now] = [before, now].map(Duration::as_nanos);
+        let (kind, listed) = (kind.name(), listed.map(Duration::as_nanos));
+        let leaves = |listed: &u64| is_far(now, *listed) && !is_far(before, *listed);
+        if let Some(listed) = listed.filter(leaves) {
+            tracing::warn!(
+                vdisk,
+                kind,
+                bytes,
+                now,
+                listed,
+                "the device is not as its price list says; what it costs is learned (ns)"
+            );
+        } else {
+            tracing::info!(vdisk, kind, bytes, now, before, "costs have changed (ns)");
+        }
     }
 
     /// A client says that it missed a deadline.
@@ -133,22 +175,105 @@ fn is_far(now: u64, listed: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use disktime_core::{Change, Config, Engine, RequestId, StreamSpec};
+
     use super::*;
+    use crate::backend::MemoryBackEnd;
+    use crate::shard::{Parts, ShardHandle, Vdisk};
+    use crate::stats::VdiskStats;
+
+    /// A shard with one virtual disk, `db`, that nobody uses.
+    fn shard() -> (Shard, Arc<VdiskStats>) {
+        let (_, messages, wakeup) = ShardHandle::new().unwrap();
+        let stats: Arc<VdiskStats> = Arc::default();
+        let mut engine = Engine::new(&Config::default()).unwrap();
+        let stream = Change::AddStream(StreamId(0), StreamSpec::default());
+        engine.handle_change(clock::now(), stream).unwrap();
+        let parts = Parts {
+            piece_max: 1 << 20,
+            idle_timeout: None,
+            engine,
+            back_end: Box::new(MemoryBackEnd::new(&[4096])),
+            emulator: None,
+            vdisks: vec![Vdisk::new("db".to_owned(), 0, Arc::clone(&stats), None)],
+            mover: None,
+            depths: None,
+            stats: Arc::default(),
+            messages,
+            wakeup,
+        };
+        (Shard::new(parts).unwrap(), stats)
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(run: impl FnOnce()) -> Vec<String> {
+        let lines = Lines::default();
+        let to = lines.clone();
+        let log = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();
+        tracing::subscriber::with_default(log, run);
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// A stream further behind than is promised was an event that nobody read: it was logged as
+    /// debugging and counted nowhere.
+    #[test]
+    fn broken_promises_reach_the_log_with_a_name_and_are_counted() {
+        let (mut shard, stats) = shard();
+        let stream = StreamId(0);
+        let (behind, late) = (Duration::from_millis(3), Duration::from_millis(4));
+        let lines = logged(|| {
+            for _ in 0..3 {
+                shard.tell(Event::PromiseBroken { stream, behind });
+                shard.tell(Event::Late { stream, request: RequestId(0), late });
+                shard.tell(Event::Cut(stream));
+            }
+        });
+        assert_eq!((stats.promises_broken(), stats.late(), stats.cuts()), (3, 3, 3));
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        for line in lines {
+            assert!(line.contains("WARN") && line.contains("vdisk=\"db\""), "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_and_refusals_are_told_by_cause() {
+        let (mut shard, _) = shard();
+        let job = |kind| Job::new(0, kind, 4096, 512);
+        let lines = logged(|| {
+            for _ in 0..100 {
+                shard.failed(StreamId(0), &job(Kind::Read), DeviceError(libc::EIO));
+                shard.failed(StreamId(0), &job(Kind::Flush), DeviceError(libc::EIO));
+                shard.failed(StreamId(0), &job(Kind::Read), DeviceError(libc::ENOSPC));
+                shard.refused(0, Cause::Client, &"too many");
+            }
+        });
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        let says = ["kind=Read", "kind=Flush", "No space left", "a client was refused"];
+        for (line, says) in lines.iter().zip(says) {
+            assert!(line.contains(says) && line.contains("vdisk=\"db\""), "{line}");
+        }
+    }
 
     #[test]
     fn a_list_that_is_off_by_two_is_not_of_this_device() {
         for (now, far) in [(1000, false), (1999, false), (2000, true), (501, false), (500, true)] {
             assert_eq!(is_far(now, 1000), far, "{now}");
         }
-    }
-
-    #[test]
-    fn many_misses_are_told_seldom_and_none_is_forgotten() {
-        let mut misses = Misses::default();
-        let told: Vec<u64> = (0..25)
-            .filter(|second| misses.note(Instant::ZERO + Duration::from_secs(*second), 8, 2))
-            .collect();
-        assert_eq!(told, [0, 10, 20]);
-        assert_eq!((misses.untold, misses.owed, misses.done), (25, 200, 50));
     }
 }

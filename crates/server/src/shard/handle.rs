@@ -48,6 +48,14 @@ impl ShardHandle {
         sent
     }
 
+    /// As [`tell`](Self::tell), but waits only for so long.
+    pub fn tell_within(&self, message: Message, patience: std::time::Duration) {
+        if self.messages.send_timeout(message, patience).is_err() {
+            tracing::debug!("the shard has ended, or hears nothing");
+        }
+        self.wake();
+    }
+
     /// Makes the shard look around.
     pub fn wake(&self) {
         wake(&self.wakeup);

@@ -1,6 +1,6 @@
 //! Pieces on their way through the device: from the engine's dispatch to its completion.
 
-use disktime_core::{Completion, Dispatch, Kind, Outcome};
+use disktime_core::{Completion, Dispatch, Kind, Outcome, StreamId};
 use disktime_model::Op;
 use disktime_model::tiered::Tier;
 use disktime_nbd::NbdError;
@@ -147,6 +147,9 @@ impl Shard {
         }
         let flight = self.flights.remove(key as usize);
         let result = flight.result.expect("only finished jobs land");
+        if let Err(error) = result {
+            self.failed(StreamId(flight.job.disk), &flight.job, error);
+        }
         if let Some(buffer) = flight.job.buffer {
             self.pool.give_back(buffer);
         }
