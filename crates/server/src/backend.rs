@@ -24,6 +24,7 @@ mod nbd;
 mod ranges;
 mod tiers;
 pub mod traced;
+pub mod volatile;
 
 pub use blocks::BlockBackEnd;
 pub use file::{FileBackEnd, OneFile};

@@ -28,5 +28,5 @@ mod stats;
 
 pub use config::{Config, ConfigError};
 pub use reports::ReportStats;
-pub use server::{ReloadError, Server, StartError, VdiskView};
+pub use server::{ReloadError, Server, StartError, VdiskView, Wrap};
 pub use stats::{DeviceStats, Histogram, VdiskStats};

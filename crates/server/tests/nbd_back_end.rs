@@ -91,6 +91,8 @@ fn what_a_server_can_do_is_what_it_is_asked() {
     let server = start(|export| {
         export.flags = TransmissionFlags::EMPTY;
     });
+    // Which is warned about at start-up.
+    assert!(!Export::open(&server.uri, None).unwrap().can_flush());
     let mut rig = on(&server, None);
     let can = rig.back_end.abilities();
     assert!(can.write && !can.trim && !can.zero);

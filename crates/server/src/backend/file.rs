@@ -13,8 +13,10 @@ use super::blocks::{BLOCK, Disk, Free, Medium, Name};
 use super::{Abilities, BlockBackEnd, Io};
 use crate::ring::{Payload, Transfer};
 
+mod durable;
 mod stripes;
 
+pub(super) use durable::honours_dsync;
 use stripes::Stripes;
 
 /// Virtual disks in files.
@@ -25,6 +27,8 @@ pub type FileBackEnd = BlockBackEnd<Files>;
 pub struct Files {
     members: Vec<Arc<File>>,
     stripes: Stripes,
+    /// Each member honours `RWF_DSYNC`.
+    durable: bool,
 }
 
 /// A regular file or a block device that holds several virtual disks, or stripes over several.
@@ -113,7 +117,7 @@ impl OneFile {
 
     fn of(mut file: File, direct: bool, block_device: bool) -> io::Result<Self> {
         let size = file.seek(SeekFrom::End(0))?;
-        let files = Files { members: vec![Arc::new(file)], stripes: Stripes::ONE };
+        let files = Files::new(vec![Arc::new(file)], Stripes::ONE);
         Ok(Self { files, direct, size, block_device })
     }
 
@@ -152,7 +156,7 @@ impl OneFile {
         let stripes = Stripes::new(members.len(), chunk);
         let size = stripes.size(smallest);
         let size = size.ok_or_else(|| io::Error::other("together they are above 2^64 bytes"))?;
-        Ok(Self { files: Files { members, stripes }, direct, size, block_device })
+        Ok(Self { files: Files::new(members, stripes), direct, size, block_device })
     }
 }
 
@@ -201,6 +205,11 @@ impl FileBackEnd {
 }
 
 impl Files {
+    fn new(members: Vec<Arc<File>>, stripes: Stripes) -> Self {
+        let durable = members.iter().all(|file| honours_dsync(file));
+        Self { members, stripes, durable }
+    }
+
     /// A virtual disk's own file, made or made longer if need be; and whether I/O is direct.
     fn own(path: &Path, size: u64) -> io::Result<(Self, bool)> {
         let (file, direct) = open(path, Access::Write { create: true }, 0)?;
@@ -209,7 +218,7 @@ impl Files {
             file.set_len(len)?;
             file.sync_all()?;
         }
-        Ok((Self { members: vec![Arc::new(file)], stripes: Stripes::ONE }, direct))
+        Ok((Self::new(vec![Arc::new(file)], Stripes::ONE), direct))
     }
 
     /// Whether holes can be punched: tried past the end, where there is nothing to lose.
@@ -268,7 +277,7 @@ impl Medium for Files {
     }
 
     fn durable(&self) -> bool {
-        true
+        self.durable
     }
 }
 
