@@ -170,7 +170,8 @@ impl Server {
             let faults: Vec<_> = faults.map(|(_, fault)| fault.clone()).collect();
             if faults.is_empty() { inner } else { Box::new(Faulty::new(inner, faults)) as _ }
         };
-        Self::start_wrapped(config, Arc::new(wrap))
+        let wrap: Wrap = Arc::new(wrap);
+        Self::start_wrapped(config, &wrap)
     }
 
     /// As [`start`](Self::start), with something between each shard and its back end, or in its
@@ -178,7 +179,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_wrapped(config: Config, wrap: Wrap) -> Result<Self, StartError> {
+    pub fn start_wrapped(config: Config, wrap: &Wrap) -> Result<Self, StartError> {
         let bind = |listen: &Listen| {
             Listener::bind(listen)
                 .map_err(|source| StartError::Listen { listen: listen.clone(), source })
@@ -205,7 +206,7 @@ impl Server {
         };
         let mut catalog = Catalog(Vec::new());
         for (index, device) in server.config.devices.clone().iter().enumerate() {
-            server.start_shard(index, device, &wrap, &mut catalog)?;
+            server.start_shard(index, device, wrap, &mut catalog)?;
         }
         if let Some(socket) = misses {
             let vdisk = |entry: &Entry| (entry.info.name.clone(), entry.shard, entry.vdisk);

@@ -31,6 +31,7 @@ mod clients;
 mod depths;
 mod errands;
 mod events;
+mod flushes;
 mod handle;
 mod pieces;
 
@@ -146,6 +147,8 @@ struct Flight {
     flush: bool,
     /// All of it is on this tier.
     tier: Option<Tier>,
+    /// When its job began, by the medium's time.
+    began: flushes::Moment,
 }
 
 /// One device's thread.
@@ -164,6 +167,7 @@ pub struct Shard {
     flights: Slab<Flight>,
     mover: Option<Mover>,
     depths: Option<Depths>,
+    flushes: flushes::Flushes,
     /// Kept to save the allocation.
     parts: Vec<(Tier, Op)>,
     /// Flights with nothing left to wait for.
@@ -192,6 +196,7 @@ impl Shard {
         let mut pool = pool;
         listen(&mut ring, &mut pool, &parts.wakeup);
         parts.back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
+        let flushes = flushes::of(&*parts.back_end, parts.vdisks.len());
         Ok(Self {
             ring,
             pool,
@@ -207,6 +212,7 @@ impl Shard {
             flights: Slab::new(),
             mover,
             depths: parts.depths,
+            flushes,
             parts: Vec::new(),
             landed: VecDeque::new(),
             touched: Vec::new(),

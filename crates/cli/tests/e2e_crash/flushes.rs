@@ -107,3 +107,40 @@ fn an_extent_that_has_moved_leaves_nothing_in_the_cache_below() {
         }
     }
 }
+
+/// A sync that failed was told to one client, by Linux once for each open file; the others' next
+/// flushes succeeded though their data were gone with it.
+#[test]
+fn a_sync_that_fails_below_is_told_to_each_client_once() {
+    for (kind, below) in TABLE {
+        if skips("a_sync_that_fails_below_is_told_to_each_client_once", below) {
+            continue;
+        }
+        let stack = Stack::new(kind, below);
+        let mut clients = [stack.connect(), stack.connect(), stack.connect()];
+        for fua in [false, true] {
+            let name = format!("{} over {}, fua: {fua}", kind.name(), below.name());
+            for (at, client) in (0..).zip(&mut clients[1..]) {
+                client.write(at << 16, &[7; 4096], false).unwrap();
+            }
+            // Of one request there may be several on their way down: a flush of each member.
+            stack.lower.disk.fail_flushes(1);
+            let failed =
+                if fua { clients[0].write(0, &[8; 512], true) } else { clients[0].flush() };
+            assert!(failed.is_err(), "{name}");
+            stack.lower.disk.fail_flushes(0);
+            for client in &mut clients[1..] {
+                assert!(client.flush().is_err(), "{name}");
+            }
+            let first = clients[0].flush();
+            assert_eq!(first.is_err(), fua, "{name}: a write that fails tells of no flush");
+            for client in &mut clients {
+                assert!(client.flush().is_ok(), "{name}");
+            }
+        }
+        let said = stack.said();
+        // A server below that is ours tells each of its connections: that is no other failure.
+        assert_eq!(said.matches("may be gone").count(), 2, "once for each failure: {said}");
+        assert!(said.contains("vdisks=\"v\""), "{said}");
+    }
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use disktime_server::backend::volatile::Volatile;
-use disktime_server::{Config, Server};
+use disktime_server::{Config, Server, Wrap};
 
 /// What the back end's files or exports are on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,8 +120,8 @@ impl Lower {
             text += &format!("[[vdisk]]\nname = \"d{at}\"\ndevice = \"d\"\nsize = \"{bytes}B\"\n");
         }
         let disk = self.disk.clone();
-        let wrap = Arc::new(move |_: usize, _| Box::new(disk.back_end()) as _);
-        Server::start_wrapped(Config::parse(&text).unwrap(), wrap).unwrap()
+        let wrap: Wrap = Arc::new(move |_, _| Box::new(disk.back_end()));
+        Server::start_wrapped(Config::parse(&text).unwrap(), &wrap).unwrap()
     }
 
     /// Takes it all down, whoever still uses it: what was in no disk's cache is gone.

@@ -95,8 +95,12 @@ impl Stack {
             }
             nap(Duration::from_millis(50));
         }
-        let said = std::fs::read_to_string(self.directory.path().join("daemon.log"));
-        panic!("the daemon does not start: {}", said.unwrap_or_default());
+        panic!("the daemon does not start: {}", self.said());
+    }
+
+    /// What the daemon has logged since its start.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("daemon.log")).unwrap()
     }
 
     fn try_start(&mut self) -> bool {

@@ -144,6 +144,9 @@ pub struct Tiers {
     answers: VecDeque<(Name, i32)>,
     /// While there is one nothing moves.
     unsure: Option<Unsure>,
+    /// A sync of its own has failed since that was asked: the system tells that once, and clients'
+    /// syncs hear no more of it.
+    lost: bool,
 }
 
 fn extent_of(offset: u64) -> u32 {
@@ -171,6 +174,7 @@ impl Tiers {
             held: VecDeque::new(),
             answers: VecDeque::new(),
             unsure: None,
+            lost: false,
         }
     }
 
@@ -333,6 +337,7 @@ impl Tiers {
         let Some(errand) = &mut self.errand else { return };
         let (tier, slot) = (errand.to, errand.slot);
         let phase = std::mem::replace(&mut errand.phase, Phase::Ready);
+        self.lost |= phase == Phase::Syncing && result < 0;
         let blocks = u64::try_from(result).unwrap_or(0) / BLOCK * BLOCK;
         match (phase, keep) {
             (Phase::Reading(run), Keep::Buffer(buffer)) if blocks > 0 => {
@@ -392,6 +397,7 @@ impl Tiers {
 
     /// An entry is durable, or may be: 0 or a negative error number.
     fn entry_over(&mut self, entry: Entry, result: i32, io: &mut Io<'_>) {
+        self.lost |= result < 0;
         match entry {
             Entry::Errand => self.noted(result, io),
             Entry::Again => self.tried(result, io),
@@ -527,6 +533,10 @@ impl Medium for Tiers {
 
     fn durable(&self) -> bool {
         self.durable
+    }
+
+    fn lost(&mut self) -> bool {
+        std::mem::take(&mut self.lost)
     }
 
     fn heard(&mut self, what: u32, (keep, result): (Keep, i32), io: &mut Io<'_>) {

@@ -23,7 +23,9 @@ impl Shard {
         }
         add(&stats.connections, 1);
         let connection = Connection::new(socket, vdisk, session, unread, &mut self.pool);
-        self.touched.push(name(self.clients.insert(connection)));
+        let client = name(self.clients.insert(connection));
+        self.flushes_welcome(client);
+        self.touched.push(client);
     }
 
     /// Does what can be done for a client now: takes requests, sends replies, reads on, or ends it.

@@ -8,11 +8,13 @@
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 
+use rustix::fs::FsWord;
+
 /// File systems that honour the flag for asynchronous direct writes and for writes through the page
 /// cache, by the magic number of statfs(2). The first three sync the range and then flush the disk's
 /// write cache as part of the write; on tmpfs nothing is more durable than the write itself. Absent on
 /// purpose: FUSE (ignores the flag), NFS and SMB (the server decides), overlayfs (whatever is below).
-const HONOUR: [(&str, i64); 4] =
+const HONOUR: [(&str, FsWord); 4] =
     [("ext4", 0xEF53), ("xfs", 0x5846_5342), ("btrfs", 0x9123_683E), ("tmpfs", 0x0102_1994)];
 
 /// Whether writes to this file with `RWF_DSYNC` are durable. A block device honours the flag itself,
@@ -21,11 +23,10 @@ pub(in crate::backend) fn honours_dsync(file: &File) -> bool {
     if file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device()) {
         return true;
     }
-    let magic = rustix::fs::fstatfs(file).map(|found| i64::from(found.f_type));
-    magic.is_ok_and(is_listed)
+    rustix::fs::fstatfs(file).is_ok_and(|found| is_listed(found.f_type))
 }
 
-fn is_listed(magic: i64) -> bool {
+fn is_listed(magic: FsWord) -> bool {
     HONOUR.iter().any(|(_, listed)| *listed == magic)
 }
 
@@ -36,7 +37,7 @@ mod tests {
     /// FUSE was trusted once: none of 20 writes with FUA had reached the lower layer's disk.
     #[test]
     fn only_known_file_systems_are_trusted() {
-        let unknown: [(&str, i64); 7] = [
+        let unknown: [(&str, FsWord); 7] = [
             ("fuse", 0x6573_5546),
             ("nfs", 0x6969),
             ("overlayfs", 0x794C_7630),

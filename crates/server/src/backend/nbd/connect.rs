@@ -122,8 +122,7 @@ impl Export {
         let abilities = self.abilities();
         let (flags, sizes) = (self.info.flags, self.info.block_sizes);
         let terms = Terms { flags, min: sizes.min(), max: sizes.max(), patience: self.patience };
-        let remote =
-            Remote::new(self.uri.to_string(), terms, self.lines, self.connector, extents.len());
+        let remote = Remote::new(self.uri.to_string(), terms, self.lines, self.connector);
         NbdBackEnd::on(remote, sizes.min() > 1, extents, abilities)
     }
 }
