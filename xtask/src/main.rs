@@ -6,6 +6,7 @@
 //! gates that are cargo's and the tests. Nothing here knows what the product does.
 #![expect(clippy::print_stdout, reason = "a command line's output is its purpose")]
 
+mod bench;
 mod check;
 mod finding;
 #[cfg(test)]
@@ -22,8 +23,8 @@ use anyhow::Result;
 struct Command {
     name: &'static str,
     help: &'static str,
-    /// What may follow the name.
-    flags: &'static [&'static str],
+    /// What may follow the name; `None` if the command reads its words itself.
+    flags: Option<&'static [&'static str]>,
     /// Gets the words after the name; `Ok(false)` when something was found.
     run: fn(&[String]) -> Result<bool>,
 }
@@ -32,16 +33,22 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "check",
         help: "every gate and test, listing every failure; --no-install leaves Debian's packages alone",
-        flags: &[check::NO_INSTALL],
+        flags: Some(&[check::NO_INSTALL]),
         run: check::run,
     },
     Command {
         name: "tidy",
         help: "the gates that only read the source: seconds",
-        flags: &[],
+        flags: Some(&[]),
         run: tidy::run,
     },
-    Command { name: "help", help: "this text", flags: &[], run: help },
+    Command {
+        name: "bench",
+        help: "a measurement that is too long for the check, on a release build",
+        flags: None,
+        run: bench::run,
+    },
+    Command { name: "help", help: "this text", flags: Some(&[]), run: help },
 ];
 
 fn main() -> ExitCode {
@@ -63,7 +70,8 @@ fn main() -> ExitCode {
 fn find(words: &[String]) -> Option<(&'static Command, &[String])> {
     let (name, flags) = words.split_first()?;
     let command = COMMANDS.iter().find(|command| command.name == name)?;
-    flags.iter().all(|flag| command.flags.contains(&flag.as_str())).then_some((command, flags))
+    let fits = |flag: &String| command.flags.is_none_or(|known| known.contains(&flag.as_str()));
+    flags.iter().all(fits).then_some((command, flags))
 }
 
 fn usage() -> String {
@@ -72,7 +80,7 @@ fn usage() -> String {
 }
 
 fn help(_: &[String]) -> Result<bool> {
-    print!("{}\nThe gates of tidy:\n", usage());
+    print!("{}\nThe benches:\n{}\nThe gates of tidy:\n", usage(), bench::list());
     for gate in tidy::GATES {
         println!("  {:<14}{}", gate.name, gate.claim);
     }

@@ -24,6 +24,7 @@ mod nbd;
 mod ranges;
 mod tiers;
 pub mod traced;
+pub mod volatile;
 
 pub use blocks::BlockBackEnd;
 pub use file::pool::{IDENTITY, PoolDirectory, PoolDisk, PoolError, make_image, nothing_was_at};
@@ -181,6 +182,17 @@ pub trait BackEnd {
     /// device, to be handed back in a [`Kind::Cache`] of the disk after the last, whole or in pieces
     /// in their order. Whoever asks again has given the last one up, or is done with it.
     fn errand(&mut self) -> Option<Range<u64>> {
+        None
+    }
+    /// What a virtual disk lies on: those on one medium are made durable together, and what fails
+    /// there concerns them all. All are on one unless the back end says otherwise.
+    fn medium(&self, _disk: u32) -> u32 {
+        0
+    }
+    /// A medium that may have lost what was acknowledged and not flushed, by something that is no
+    /// job's failure. The caller asks after each call, once nothing is [`unblocked`](Self::unblocked)
+    /// any more, until there is none.
+    fn lost(&mut self) -> Option<u32> {
         None
     }
     /// Appends where the parts of an operation on the device would go now, if there are tiers.

@@ -9,7 +9,6 @@ use disktime_core::{
     Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
 };
 
-use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory,
     PoolError, TwoTiers,
@@ -98,6 +97,14 @@ impl Opened {
             }
             BackEndKind::Nbd { uri, connections } => {
                 let export = Export::open(uri, *connections).map_err(named)?;
+                if !export.can_flush() {
+                    tracing::warn!(
+                        device = device.name,
+                        server = %uri,
+                        "this server has no FLUSH: disktime can't promise that anything survives \
+                         the server's end, whatever clients flush"
+                    );
+                }
                 let record = Record::of(Path::new(""), &device.name, state);
                 let record = record.naming(device.back_end.identity());
                 if state.is_none() {
@@ -313,16 +320,15 @@ impl Opened {
         }
     }
 
-    pub(crate) fn on_shard(self, faults: Vec<Fault>) -> Box<dyn BackEnd> {
-        let back_end: Box<dyn BackEnd> = match self.storage {
+    pub(crate) fn on_shard(self) -> Box<dyn BackEnd> {
+        match self.storage {
             Storage::Memory(back_end) => Box::new(back_end),
             Storage::File(back_end) => Box::new(back_end),
             Storage::Nbd(export, extents) => Box::new(export.on_shard(&extents)),
             Storage::Tiered(tiers, extents, promotes) => {
                 Box::new(tiers.on_shard(&extents, promotes))
             }
-        };
-        if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
+        }
     }
 }
 

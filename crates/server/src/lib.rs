@@ -40,6 +40,6 @@ pub use config::{Change, Config, ConfigError};
 pub use listener::BindError;
 pub use place::PlaceError;
 pub use reports::ReportStats;
-pub use server::{ReloadError, Server, StartError, VdiskView};
+pub use server::{ReloadError, Server, StartError, VdiskView, Wrap};
 pub use stats::{DeviceStats, Histogram, VdiskStats};
 pub use threads::ThreadFailure;

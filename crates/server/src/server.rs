@@ -14,8 +14,8 @@ use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::backend::Abilities;
-use crate::backend::faulty::Fault;
+use crate::backend::faulty::{Fault, Faulty};
+use crate::backend::{Abilities, BackEnd};
 use crate::claims::Claims;
 use crate::config::{Change, Config, ConfigError, DeviceConfig, Listen, changes};
 use crate::desk::{Catalog, Desk, Entry};
@@ -43,6 +43,9 @@ const _: () = assert!(DRAIN.as_nanos() < END.as_nanos());
 
 /// How long a shard may take to say what it knows.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Takes a device's place in the configuration and its back end; answers what its shard uses.
+pub type Wrap = Arc<dyn Fn(usize, Box<dyn BackEnd>) -> Box<dyn BackEnd> + Send + Sync>;
 
 /// Why the daemon could not start.
 #[derive(Debug, thiserror::Error)]
@@ -215,6 +218,22 @@ impl Server {
         config: Config,
         faults: &[(usize, Fault)],
     ) -> Result<Self, StartError> {
+        let faults = faults.to_vec();
+        let wrap = move |index, inner| {
+            let faults = faults.iter().filter(|(at, _)| *at == index);
+            let faults: Vec<_> = faults.map(|(_, fault)| fault.clone()).collect();
+            if faults.is_empty() { inner } else { Box::new(Faulty::new(inner, faults)) as _ }
+        };
+        let wrap: Wrap = Arc::new(wrap);
+        Self::start_wrapped(config, &wrap)
+    }
+
+    /// As [`start`](Self::start), with something between each shard and its back end, or in its
+    /// place; made on the shard's thread.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_wrapped(config: Config, wrap: &Wrap) -> Result<Self, StartError> {
         raise_descriptors();
         let bind = |listen: &Listen| {
             Listener::bind(listen, &config.access)
@@ -244,9 +263,7 @@ impl Server {
         };
         let mut catalog = Catalog::new(server.budget.clone());
         for (index, device) in server.config.devices.clone().iter().enumerate() {
-            let faults = faults.iter().filter(|(at, _)| *at == index);
-            let faults = faults.map(|(_, fault)| fault.clone()).collect();
-            server.start_shard(index, device, faults, &mut catalog)?;
+            server.start_shard(index, device, wrap, &mut catalog)?;
         }
         if let Some(socket) = misses {
             let vdisk = |entry: &Entry| (entry.info.name.clone(), entry.shard, entry.vdisk);
@@ -269,7 +286,7 @@ impl Server {
         &mut self,
         index: usize,
         device: &DeviceConfig,
-        faults: Vec<Fault>,
+        wrap: &Wrap,
         catalog: &mut Catalog,
     ) -> Result<(), StartError> {
         self.claims.claim(device)?;
@@ -312,10 +329,11 @@ impl Server {
         let depths = device.depths(ground.depth());
         self.grounds.push(ground);
         let (started, start) = crossbeam_channel::bounded(1);
+        let wrap = Arc::clone(wrap);
         let run = move || {
             set_timer_slack();
             let emulator = emulate.map(|emulate| Emulator::new(emulate, EMULATOR_SEED));
-            let back_end = back_end.on_shard(faults);
+            let back_end = wrap(index, back_end.on_shard());
             let parts = Parts {
                 engine,
                 back_end,

@@ -33,6 +33,7 @@ mod clients;
 mod depths;
 mod errands;
 mod events;
+mod flushes;
 mod handle;
 mod idle;
 mod own_time;
@@ -167,6 +168,8 @@ struct Flight {
     flush: bool,
     /// All of it is on this tier.
     tier: Option<Tier>,
+    /// When its job began, by the medium's time.
+    began: flushes::Moment,
 }
 
 /// One device's thread.
@@ -192,6 +195,7 @@ pub struct Shard {
     flights: Slab<Flight>,
     mover: Option<Mover>,
     depths: Option<Depths>,
+    flushes: flushes::Flushes,
     /// Kept to save the allocation.
     parts: Vec<(Tier, Op)>,
     /// Flights with nothing left to wait for.
@@ -222,6 +226,7 @@ impl Shard {
         let mut ring = Ring::new(pool.arena())?;
         listen(&mut ring, &mut pool, &parts.wakeup);
         parts.back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
+        let flushes = flushes::of(&*parts.back_end, parts.vdisks.len());
         Ok(Self {
             ring,
             pool,
@@ -242,6 +247,7 @@ impl Shard {
             flights: Slab::new(),
             mover,
             depths: parts.depths,
+            flushes,
             parts: Vec::new(),
             landed: VecDeque::new(),
             touched: VecDeque::new(),

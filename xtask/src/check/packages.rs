@@ -21,6 +21,7 @@ struct Package {
 const PACKAGES: &[Package] = &[
     Package { name: "fio", probe: &["fio", "--version"] },
     Package { name: "libnbd-bin", probe: &["nbdinfo", "--version"] },
+    Package { name: "fuse3", probe: &["fusermount3", "--version"] },
     // Debian's bindings are for Debian's Python, whatever `python3` is first in the path.
     Package { name: "python3-libnbd", probe: &["/usr/bin/python3", "-c", "import nbd"] },
     Package { name: "nbdkit", probe: &["nbdkit", "--version"] },

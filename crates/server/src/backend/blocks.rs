@@ -47,6 +47,11 @@ pub trait Medium {
     fn errand(&mut self) -> Option<Range<u64>> {
         None
     }
+    /// Whether it may have lost what was written and not synced since it was asked last; as
+    /// [`BackEnd::lost`].
+    fn lost(&mut self) -> bool {
+        false
+    }
     /// As [`BackEnd::parts`].
     fn parts(&self, _op: Op, _parts: &mut Vec<(Tier, Op)>) {}
     /// As [`BackEnd::heard`].
@@ -276,6 +281,9 @@ impl<M: Medium> BlockBackEnd<M> {
             if in_place && error == DeviceError(libc::EOPNOTSUPP) {
                 return self.free(id, job, io, Phase::Hole, Free::Zero);
             }
+            // What a sync after a write says is not of that write alone.
+            let of_others = phase == Phase::Sync && job.kind != Kind::Flush;
+            let error = if of_others { DeviceError(libc::EIO) } else { error };
             return self.over(id, job, io, Err(error));
         }
         let durable = self.media[self.disks[job.disk as usize].medium].durable();
@@ -437,6 +445,16 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
 
     fn errand(&mut self) -> Option<Range<u64>> {
         self.media.first_mut()?.errand()
+    }
+
+    fn medium(&self, disk: u32) -> u32 {
+        let disk = self.disks.get(disk as usize);
+        u32::try_from(disk.map_or(0, |disk| disk.medium)).expect("media are as few as disks")
+    }
+
+    fn lost(&mut self) -> Option<u32> {
+        // Media that lose something by themselves are alone on their device.
+        self.media.first_mut()?.lost().then_some(0)
     }
 
     fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {

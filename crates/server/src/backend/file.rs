@@ -15,9 +15,11 @@ use super::{Abilities, BlockBackEnd, Io};
 use crate::ring::{Payload, Transfer};
 use crate::served_file::ServedFile;
 
+mod durable;
 pub mod pool;
 mod stripes;
 
+pub(super) use durable::honours_dsync;
 use stripes::Stripes;
 
 /// Virtual disks in files.
@@ -28,6 +30,8 @@ pub type FileBackEnd = BlockBackEnd<Files>;
 pub struct Files {
     members: Vec<Arc<ServedFile>>,
     stripes: Stripes,
+    /// Each member honours `RWF_DSYNC`.
+    durable: bool,
     /// Of a pool: what keeps others out of it.
     _pool: Option<Arc<File>>,
 }
@@ -136,7 +140,7 @@ impl OneFile {
         let stripes = Stripes::new(members.len(), chunk);
         let size = stripes.size(smallest);
         let size = size.ok_or_else(|| io::Error::other("together they are above 2^64 bytes"))?;
-        let files = Files { members, stripes, _pool: None };
+        let files = Files::new(members, stripes);
         Ok(Self { files, direct, size, block_device })
     }
 }
@@ -199,9 +203,14 @@ impl FileBackEnd {
 }
 
 impl Files {
+    fn new(members: Vec<Arc<ServedFile>>, stripes: Stripes) -> Self {
+        let durable = members.iter().all(|member| honours_dsync(member.file()));
+        Self { members, stripes, durable, _pool: None }
+    }
+
     /// One file.
     fn one(file: ServedFile) -> Self {
-        Self { members: vec![Arc::new(file)], stripes: Stripes::ONE, _pool: None }
+        Self::new(vec![Arc::new(file)], Stripes::ONE)
     }
 
     /// A virtual disk's own file in a pool.
@@ -270,7 +279,7 @@ impl Medium for Files {
     }
 
     fn durable(&self) -> bool {
-        true
+        self.durable
     }
 }
 

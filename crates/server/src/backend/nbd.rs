@@ -2,7 +2,7 @@
 //!
 //! A connection that is lost fails what was asked on it; new requests go to the others, or fail
 //! while there is none, and a thread tries to connect again. What was acknowledged but not flushed
-//! may be lost with a server: each virtual disk's next flush fails then, once. A server that breaks
+//! may be lost with a connection, and is [told](Medium::lost). A server that breaks
 //! the protocol or is silent for too long is left like one that hung up.
 
 use std::collections::VecDeque;
@@ -85,10 +85,8 @@ pub struct Remote {
     input: Vec<u8>,
     look: u64,
     timing: bool,
-    /// Something was acknowledged and not flushed since.
-    dirty: bool,
-    /// Disks that have lost such writes, perhaps, and were not told.
-    doubtful: Vec<bool>,
+    /// A connection was lost since that was asked.
+    lost: bool,
 }
 
 impl NbdBackEnd {
@@ -99,13 +97,7 @@ impl NbdBackEnd {
 }
 
 impl Remote {
-    fn new(
-        uri: String,
-        terms: Terms,
-        lines: Vec<Transmission>,
-        connector: Connector,
-        disks: usize,
-    ) -> Self {
+    fn new(uri: String, terms: Terms, lines: Vec<Transmission>, connector: Connector) -> Self {
         Self {
             uri,
             terms,
@@ -118,8 +110,7 @@ impl Remote {
             input: Vec::new(),
             look: 0,
             timing: false,
-            dirty: false,
-            doubtful: vec![false; disks],
+            lost: false,
         }
     }
 
@@ -175,12 +166,6 @@ impl Remote {
     /// A request is over.
     fn settle(&mut self, key: usize, result: i32) {
         let ask = self.asks.remove(key);
-        let changes =
-            matches!(ask.asked.command, Command::Write | Command::Trim | Command::WriteZeroes);
-        // A flush that failed leaves what it should have made durable as it was.
-        let failed_flush = ask.asked.command == Command::Flush && result < 0;
-        let acknowledged = changes && result >= 0 && !ask.flags.contains(CommandFlags::FUA);
-        self.dirty |= failed_flush || acknowledged;
         if let Some(line) = ask.line.and_then(|at| self.lines.get_mut(at as usize)) {
             line.asked = line.asked.saturating_sub(1);
         }
@@ -249,9 +234,7 @@ impl Remote {
             for key in self.asks.iter().filter_map(mine).collect::<Vec<_>>() {
                 self.settle(key, EIO);
             }
-            if std::mem::take(&mut self.dirty) {
-                self.doubtful.fill(true);
-            }
+            self.lost = true;
             self.send_waiting(io);
         }
         // Its place can be taken once the ring has given everything back.
@@ -347,22 +330,20 @@ impl Medium for Remote {
         step
     }
 
-    fn sync(&mut self, job: u32, disk: u32, io: &mut Io<'_>) -> u32 {
-        let name = Name { job, step: 0 };
-        if std::mem::take(&mut self.doubtful[disk as usize]) {
-            self.answers.push_back((name, EIO));
-            return 1;
-        }
+    fn sync(&mut self, job: u32, _disk: u32, io: &mut Io<'_>) -> u32 {
         if !self.can(TransmissionFlags::FLUSH) {
             return 0;
         }
-        self.dirty = false;
-        self.ask(name, (Command::Flush, CommandFlags::EMPTY), (0, 0), None, io);
+        self.ask(Name { job, step: 0 }, (Command::Flush, CommandFlags::EMPTY), (0, 0), None, io);
         1
     }
 
     fn durable(&self) -> bool {
         self.can(TransmissionFlags::FUA)
+    }
+
+    fn lost(&mut self) -> bool {
+        std::mem::take(&mut self.lost)
     }
 
     fn heard(&mut self, what: u32, (keep, result): (Keep, i32), io: &mut Io<'_>) {

@@ -28,6 +28,7 @@ use slab::Slab;
 
 use super::Io;
 use super::blocks::{BLOCK, BlockBackEnd, Free, Medium, Name};
+use super::file::honours_dsync;
 use crate::buffers::ALIGN;
 use crate::ring::{Keep, Payload, Token, Transfer};
 use crate::served_file::ServedFile;
@@ -84,8 +85,19 @@ enum Under {
     Sync(Name),
     /// The errand's.
     Errand,
-    /// Of an entry that is tried again: the pause before, and the write.
+    /// Of an entry of the map: its write, and the sync after it.
+    Entry(Entry),
+    EntrySync(Entry),
+    /// The pause before an entry is tried again.
     Pause,
+}
+
+/// What an entry of the map is written for.
+#[derive(Clone, Copy)]
+enum Entry {
+    /// The errand's end.
+    Errand,
+    /// Another try of the one that is [`Unsure`].
     Again,
 }
 
@@ -112,6 +124,9 @@ impl Unsure {
 pub struct Tiers {
     fast: Arc<ServedFile>,
     slow: Arc<ServedFile>,
+    /// The fast tier honours `RWF_DSYNC`, and both do.
+    fast_durable: bool,
+    durable: bool,
     map: Map,
     heat: Heat,
     /// The disk whose jobs are errands' pieces, if there are errands.
@@ -129,6 +144,9 @@ pub struct Tiers {
     answers: VecDeque<(Name, i32)>,
     /// While there is one nothing moves.
     unsure: Option<Unsure>,
+    /// A sync of its own has failed since that was asked: the system tells that once, and clients'
+    /// syncs hear no more of it.
+    lost: bool,
 }
 
 fn extent_of(offset: u64) -> u32 {
@@ -138,9 +156,13 @@ fn extent_of(offset: u64) -> u32 {
 impl Tiers {
     fn new(fast: Arc<ServedFile>, slow: Arc<ServedFile>, map: Map, mover: Option<u32>) -> Self {
         let heat = Heat::new(map.extents(), 16 * u64::from(map.slots()) + 64);
+        let fast_durable = honours_dsync(fast.file());
+        let durable = fast_durable && honours_dsync(slow.file());
         Self {
             fast,
             slow,
+            fast_durable,
+            durable,
             map,
             heat,
             mover,
@@ -152,6 +174,7 @@ impl Tiers {
             held: VecDeque::new(),
             answers: VecDeque::new(),
             unsure: None,
+            lost: false,
         }
     }
 
@@ -314,6 +337,7 @@ impl Tiers {
         let Some(errand) = &mut self.errand else { return };
         let (tier, slot) = (errand.to, errand.slot);
         let phase = std::mem::replace(&mut errand.phase, Phase::Ready);
+        self.lost |= phase == Phase::Syncing && result < 0;
         let blocks = u64::try_from(result).unwrap_or(0) / BLOCK * BLOCK;
         match (phase, keep) {
             (Phase::Reading(run), Keep::Buffer(buffer)) if blocks > 0 => {
@@ -330,10 +354,6 @@ impl Tiers {
                 self.advance(io);
             }
             (Phase::Syncing, _) if result >= 0 => self.note(io),
-            (Phase::Noting, Keep::Buffer(buffer)) => {
-                io.pool.give_back(buffer);
-                self.noted(result, io);
-            }
             (_, keep) => {
                 if let Keep::Buffer(buffer) = keep {
                     io.pool.give_back(buffer);
@@ -348,27 +368,50 @@ impl Tiers {
         let Some(errand) = &mut self.errand else { return };
         errand.phase = Phase::Noting;
         let (slot, moved) = (errand.slot, errand.moved());
-        self.write_entry((slot, moved), Under::Errand, io);
+        self.write_entry((slot, moved), Entry::Errand, io);
     }
 
-    fn write_entry(&mut self, (slot, moved): (u32, Option<u32>), under: Under, io: &mut Io<'_>) {
+    fn write_entry(&mut self, (slot, moved): (u32, Option<u32>), entry: Entry, io: &mut Io<'_>) {
         let (offset, block) = self.map.block(slot, moved);
         let buffer = io.pool.take(ALIGN);
         buffer.put(0, &block);
         let fd = self.fast.as_raw_fd();
-        let token = self.token(under);
-        io.ring.write(token, Transfer { fd, offset, buffer, range: 0..ALIGN }, true);
+        let token = self.token(Under::Entry(entry));
+        let transfer = Transfer { fd, offset, buffer, range: 0..ALIGN };
+        io.ring.write(token, transfer, self.fast_durable);
     }
 
-    /// The map's entry is durable, or may be.
-    fn noted(&mut self, result: i32, io: &mut Io<'_>) {
+    /// An entry was written, or not. Where that alone is not durable a sync follows: until then
+    /// the entry does not count, and its slot is not used again.
+    fn entry_written(&mut self, entry: Entry, keep: Keep, result: i32, io: &mut Io<'_>) {
+        if let Keep::Buffer(buffer) = keep {
+            io.pool.give_back(buffer);
+        }
+        if is_written(result) && !self.fast_durable {
+            let token = self.token(Under::EntrySync(entry));
+            return io.ring.sync(token, self.fast.as_raw_fd());
+        }
+        let short = if result < 0 { result } else { EIO };
+        self.entry_over(entry, if is_written(result) { 0 } else { short }, io);
+    }
+
+    /// An entry is durable, or may be: 0 or a negative error number.
+    fn entry_over(&mut self, entry: Entry, result: i32, io: &mut Io<'_>) {
+        self.lost |= result < 0;
+        match entry {
+            Entry::Errand => self.noted(result, io),
+            Entry::Again => self.tried(result, io),
+        }
+    }
+
+    /// The errand's entry is durable, or may be.
+    fn noted(&mut self, error: i32, io: &mut Io<'_>) {
         let Some(errand) = &self.errand else { return };
         let (extent, slot, moved) = (errand.extent, errand.slot, errand.moved());
-        if is_written(result) {
+        if error == 0 {
             self.enter(slot, moved);
             return self.end(0, io);
         }
-        let error = if result < 0 { result } else { EIO };
         tracing::error!(
             extent,
             error = %std::io::Error::from_raw_os_error(-error),
@@ -401,16 +444,13 @@ impl Tiers {
 
     fn try_again(&mut self, io: &mut Io<'_>) {
         if let Some(Unsure { slot, moved, .. }) = self.unsure {
-            self.write_entry((slot, moved), Under::Again, io);
+            self.write_entry((slot, moved), Entry::Again, io);
         }
     }
 
     /// The entry was tried again.
-    fn tried(&mut self, keep: Keep, result: i32, io: &mut Io<'_>) {
-        if let Keep::Buffer(buffer) = keep {
-            io.pool.give_back(buffer);
-        }
-        if !is_written(result) {
+    fn tried(&mut self, error: i32, io: &mut Io<'_>) {
+        if error != 0 {
             return self.unsettled(io);
         }
         let Some(Unsure { extent, slot, moved, .. }) = self.unsure.take() else { return };
@@ -498,7 +538,11 @@ impl Medium for Tiers {
     }
 
     fn durable(&self) -> bool {
-        true
+        self.durable
+    }
+
+    fn lost(&mut self) -> bool {
+        std::mem::take(&mut self.lost)
     }
 
     fn heard(&mut self, what: u32, (keep, result): (Keep, i32), io: &mut Io<'_>) {
@@ -510,8 +554,9 @@ impl Medium for Tiers {
             }
             Under::Sync(name) => self.answers.push_back((name, result)),
             Under::Errand => self.stepped(keep, result, io),
+            Under::Entry(entry) => self.entry_written(entry, keep, result, io),
+            Under::EntrySync(entry) => self.entry_over(entry, result.min(0), io),
             Under::Pause => self.try_again(io),
-            Under::Again => self.tried(keep, result, io),
         }
     }
 

@@ -102,6 +102,14 @@ impl BackEnd for Traced {
         self.inner.errand()
     }
 
+    fn medium(&self, disk: u32) -> u32 {
+        self.inner.medium(disk)
+    }
+
+    fn lost(&mut self) -> Option<u32> {
+        self.inner.lost()
+    }
+
     fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
         self.inner.parts(op, parts);
     }

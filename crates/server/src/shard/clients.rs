@@ -25,6 +25,7 @@ impl Shard {
         }
         let connection = Connection::new(client, vdisk, unread, &mut self.pool, clock::now());
         let client = name(self.clients.insert(connection));
+        self.flushes_welcome(client);
         self.touch(client);
     }
 

@@ -6,6 +6,7 @@ use disktime_model::tiered::Tier;
 use disktime_nbd::NbdError;
 
 use super::errands::NOBODY;
+use super::flushes::Moment;
 use super::{Flight, Shard, name};
 use crate::backend::{DeviceError, Io, Job, Step};
 use crate::clock;
@@ -49,6 +50,7 @@ impl Shard {
             timed,
             flush: dispatch.flush,
             tier,
+            began: Moment::default(),
         };
         self.flights.insert(flight);
         self.begin(key);
@@ -65,6 +67,7 @@ impl Shard {
 
     /// Hands a flight's job to the back end.
     fn begin(&mut self, key: u32) {
+        self.flushes_begin(key);
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
         let job = &mut self.flights[key as usize].job;
         let step = if job.kind == Kind::Read && job.buffer.is_none() {
@@ -96,10 +99,13 @@ impl Shard {
             let step = self.back_end.resume(next, &mut self.flights[next as usize].job, &mut io);
             self.note(next, step);
         }
+        // After all that was done before it.
+        self.flushes_lost();
     }
 
     fn note(&mut self, key: u32, step: Step) {
         let Step::Done(result) = step else { return };
+        let result = self.flushes_end(key, result);
         let flight = &mut self.flights[key as usize];
         flight.result = Some(result);
         if flight.timed {
@@ -167,6 +173,7 @@ impl Shard {
         let key = completion.request.0;
         let work = &self.operations[key as usize];
         let (error, bytes) = (work.error, work.place().len() as u64);
+        let (of, kind) = ((work.client, work.vdisk), work.kind);
         let stats = &self.vdisks[completion.stream.0 as usize].stats;
         // A request of several parts is counted with its last one.
         let last = work.whole.is_none_or(|whole| self.wholes[whole as usize].is_last(work.bytes));
@@ -184,10 +191,13 @@ impl Shard {
         if self.errand_done(key, completion.outcome) {
             return;
         }
-        match (completion.outcome, error) {
-            (Outcome::Done, _) => self.answer(key, Ok(())),
-            (_, Some(error)) => self.answer(key, Err((error.to_nbd(), &error.to_string()))),
-            (_, None) => self.answer(key, Err((NbdError::Shutdown, "the request was given up"))),
-        }
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        let result = match (completion.outcome, error) {
+            (Outcome::Done, _) => Ok(()),
+            (_, Some(error)) => Err((error.to_nbd(), &*text)),
+            (_, None) => Err((NbdError::Shutdown, "the request was given up")),
+        };
+        let result = self.flushes_answer(of, kind, result);
+        self.answer(key, result);
     }
 }

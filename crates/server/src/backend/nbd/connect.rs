@@ -109,6 +109,12 @@ impl Export {
         Abilities { write, trim, zero: zero && sizes.min() == 1 && sizes.max() >= ZERO_MIN }
     }
 
+    /// Whether the server makes what it has acknowledged durable when it is asked to.
+    #[must_use]
+    pub fn can_flush(&self) -> bool {
+        self.info.flags.contains(TransmissionFlags::FLUSH)
+    }
+
     /// Virtual disks at these extents of it, each a first byte on a block and a size. To be called
     /// on the shard's thread.
     #[must_use]
@@ -116,8 +122,7 @@ impl Export {
         let abilities = self.abilities();
         let (flags, sizes) = (self.info.flags, self.info.block_sizes);
         let terms = Terms { flags, min: sizes.min(), max: sizes.max(), patience: self.patience };
-        let remote =
-            Remote::new(self.uri.to_string(), terms, self.lines, self.connector, extents.len());
+        let remote = Remote::new(self.uri.to_string(), terms, self.lines, self.connector);
         NbdBackEnd::on(remote, sizes.min() > 1, extents, abilities)
     }
 }

@@ -1,0 +1,39 @@
+//! `cargo xtask bench NAME`: measurements that are too long for the check, of the product as it is
+//! built for release.
+
+mod crash;
+
+use anyhow::{Result, bail};
+
+/// One bench: add a line to [`BENCHES`] and the help follows.
+struct Bench {
+    name: &'static str,
+    help: &'static str,
+    /// Gets the words after the name; `Ok(false)` when it found something.
+    run: fn(&[String]) -> Result<bool>,
+}
+
+const BENCHES: &[Bench] = &[Bench {
+    name: "crash",
+    help: "kills and power losses on all back ends; --rounds N --seed N --only ROW --json",
+    run: crash::run,
+}];
+
+/// Runs the bench that the first word names.
+///
+/// # Errors
+/// When there is none of that name, or it can't be run.
+pub(crate) fn run(words: &[String]) -> Result<bool> {
+    let found = words.split_first().and_then(|(name, rest)| {
+        BENCHES.iter().find(|bench| bench.name == name).map(|bench| (bench, rest))
+    });
+    let Some((bench, rest)) = found else {
+        bail!("`bench` takes the name of one:\n{}", list());
+    };
+    (bench.run)(rest)
+}
+
+/// A line for each bench.
+pub(crate) fn list() -> String {
+    BENCHES.iter().map(|it| format!("  {:<14}{}\n", it.name, it.help)).collect()
+}
