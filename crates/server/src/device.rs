@@ -12,7 +12,7 @@ use disktime_core::{
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory,
-    PoolError, TwoTiers,
+    PoolError, TwoTiers, at,
 };
 use crate::broker;
 use crate::buffers::ALIGN;
@@ -131,7 +131,7 @@ impl Opened {
                 Self::in_pool(device, pool, (record, recorded))
             }
             Place::OneFile => {
-                let file = OneFile::open(path).map_err(named)?;
+                let file = OneFile::open(path).map_err(|error| named(at(path, error)))?;
                 let file = file.ok_or_else(|| place(PlaceError::Strange { path: path.into() }))?;
                 Self::in_one_file(device, &file, path, state)
             }
