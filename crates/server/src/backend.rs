@@ -27,6 +27,7 @@ pub mod traced;
 pub mod volatile;
 
 pub use blocks::BlockBackEnd;
+pub(crate) use file::at;
 pub use file::pool::{IDENTITY, PoolDirectory, PoolDisk, PoolError, make_image, nothing_was_at};
 pub use file::{FileBackEnd, OneFile};
 pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};

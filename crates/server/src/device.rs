@@ -11,7 +11,7 @@ use disktime_core::{
 
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory,
-    PoolError, TwoTiers,
+    PoolError, TwoTiers, at,
 };
 use crate::broker;
 use crate::buffers::ALIGN;
@@ -143,7 +143,7 @@ impl Opened {
                 Self::in_pool(device, pool, (record, recorded))
             }
             Place::OneFile => {
-                let file = OneFile::open(path).map_err(named)?;
+                let file = OneFile::open(path).map_err(|error| named(at(path, error)))?;
                 let file = file.ok_or_else(|| place(PlaceError::Strange { path: path.into() }))?;
                 Self::in_one_file(device, &file, path, state)
             }

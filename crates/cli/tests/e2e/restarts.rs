@@ -213,7 +213,7 @@ fn another_node_of_a_served_block_device_is_refused() {
         let said = refused(&format!("file:{}", path("node")));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(said.contains("busy"), "{said}");
+        assert!(said.contains("has it open"), "{said}");
     });
     words(&["losetup", "--detach", &device]);
     outcome.unwrap();

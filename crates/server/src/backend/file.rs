@@ -77,7 +77,14 @@ impl OneFile {
         }
         // Opening a block device exclusively fails while it is mounted.
         let exclusive = if block_device { libc::O_EXCL } else { 0 };
-        let (file, direct) = open(path, Access::Write, exclusive)?;
+        let (file, direct) = open(path, Access::Write, exclusive).map_err(|error| {
+            let busy = error.kind() == io::ErrorKind::ResourceBusy;
+            if busy {
+                io::Error::new(error.kind(), "it is mounted, or another server has it open")
+            } else {
+                error
+            }
+        })?;
         lock(&file)?;
         Self::of(file, path, direct, block_device).map(Some)
     }
@@ -146,7 +153,7 @@ impl OneFile {
 }
 
 /// An error with the path in front, of the same kind.
-pub(super) fn at(path: &Path, error: io::Error) -> io::Error {
+pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
