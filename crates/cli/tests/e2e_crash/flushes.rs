@@ -144,3 +144,28 @@ fn a_sync_that_fails_below_is_told_to_each_client_once() {
         assert!(said.contains("vdisks=\"v\""), "{said}");
     }
 }
+
+/// Whether holes can be punched was tried past the end, and a block device's length is 0 to fstat(2):
+/// each start of a tiered device zeroed the first blocks of both, the map with them.
+#[test]
+fn a_restart_writes_nothing_below() {
+    for (kind, below) in TABLE {
+        if skips("a_restart_writes_nothing_below", below) {
+            continue;
+        }
+        let mut stack = Stack::new(kind, below);
+        let mut client = stack.connect();
+        client.write(0, &[5; 8192], true).unwrap();
+        if kind == Kind::Tiers {
+            heat(&stack, 1, 8);
+        }
+        let before = stack.lower.disk.seen().writes;
+        stack.kill();
+        stack.start();
+        let name = format!("{} over {}", kind.name(), below.name());
+        assert_eq!(stack.lower.disk.seen().writes, before, "{name}");
+        let mut data = [0; 8192];
+        stack.connect().read(0, &mut data).unwrap();
+        assert_eq!(data, [5; 8192], "{name}");
+    }
+}

@@ -230,8 +230,9 @@ impl Files {
         let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
         self.members.iter().all(|file| {
             let file = file.file();
-            let Ok(len) = file.metadata().map(|metadata| metadata.len()) else { return false };
-            rustix::fs::fallocate(file, flags, len, BLOCK).is_ok()
+            // The length of a block device is 0 here: this would zero its first block.
+            let regular = file.metadata().ok().filter(std::fs::Metadata::is_file);
+            regular.is_some_and(|it| rustix::fs::fallocate(file, flags, it.len(), BLOCK).is_ok())
         })
     }
 
