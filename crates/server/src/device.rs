@@ -109,12 +109,7 @@ impl Opened {
             }
         }?;
         device.check_zones(opened.ground.size)?;
-        if let Some(path) = &device.profile {
-            let found = profile::load(path, opened.ground.size);
-            let found = found
-                .map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
-            opened.ground.know(device, found);
-        }
+        opened.ground.read_profile(device)?;
         Ok(opened)
     }
 
@@ -156,9 +151,7 @@ impl Opened {
     ) -> Result<Self, StartError> {
         let of = |error| StartError::Record { device: device.name.clone(), error };
         let recorded = record.load().map_err(of)?;
-        let blocks = size / ALIGN as u64 * ALIGN as u64;
-        let room = device.capacity().unwrap_or(u64::MAX).min(blocks);
-        let layout = device.lay_out(room, &recorded);
+        let layout = device.lay_out(room(device, size), &recorded);
         let layout =
             layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })?;
         let ground = Ground::new(device, &layout, Some(device.capacity().unwrap_or(size)));
@@ -282,6 +275,33 @@ impl Ground {
         Self { bases, size, profile: None, anchor: None, depth }
     }
 
+    /// Of a back end that is not opened: so large, if virtual disks have places on it, with these
+    /// there already.
+    pub(crate) fn examined(
+        device: &DeviceConfig,
+        size: Option<u64>,
+        recorded: &[Extent],
+    ) -> Result<Self, StartError> {
+        let room = size.map_or_else(|| device.room(), |size| room(device, size));
+        let layout = device.lay_out(room, recorded);
+        let layout =
+            layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })?;
+        let mut ground = Self::new(device, &layout, device.capacity().or(size));
+        device.check_zones(ground.size)?;
+        ground.read_profile(device)?;
+        Ok(ground)
+    }
+
+    /// Reads what the device does, if a file says so.
+    fn read_profile(&mut self, device: &DeviceConfig) -> Result<(), StartError> {
+        let Some(path) = &device.profile else { return Ok(()) };
+        let found = profile::load(path, self.size);
+        let found =
+            found.map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
+        self.know(device, found);
+        Ok(())
+    }
+
     /// What the device does is known.
     fn know(&mut self, device: &DeviceConfig, profile: DeviceProfile) {
         self.depth = device.queue_depth.by(&profile);
@@ -363,6 +383,12 @@ impl Ground {
         }
         Ok(engine)
     }
+}
+
+/// Bytes for virtual disks on a back end of that size: whole blocks, as far as the emulated device has
+/// them.
+fn room(device: &DeviceConfig, size: u64) -> u64 {
+    device.capacity().unwrap_or(u64::MAX).min(size / ALIGN as u64 * ALIGN as u64)
 }
 
 /// An engine that has admitted a device's contracts by its profile, wherever its virtual disks lie.
