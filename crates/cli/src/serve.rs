@@ -18,13 +18,20 @@ use crate::interrupt::Interrupted;
 const EXAMPLES: &str = "\
 Examples:
   disktime serve --config disktime.toml
-  kill -HUP PID      read the configuration again and change contracts live
+  disktime serve --config disktime.toml --check      # would it serve? beside a running daemon, too
+  kill -HUP PID      read the configuration again, change contracts live, log what changed
   kill -USR1 PID     show on stderr what pieces are learned to cost (one document with --json)
-  kill -TERM PID     finish the requests taken, then end
+  kill -TERM PID     finish the requests taken, then end: within 5 s
+
+Logs go to stderr, a line each, with the virtual disk's name; DISKTIME_LOG=info says more. Exits with 0
+after a signal, 1 if a device's thread failed, 2 if the configuration, a socket or a back end can't be
+used, 130 if a signal came before it served.
 
 A configuration:
   [server]
   nbd = [\"unix:/tmp/disktime.sock\"]
+  mode = \"0660\"                      # of the Unix sockets; 0600 unless said
+  group = \"disk\"                     # and their group
   misses = \"unix:/tmp/misses.sock\"    # where programs report missed deadlines
   state = \"/var/lib/disktime\"         # where layouts of block devices and exports are recorded
 
@@ -70,6 +77,9 @@ pub struct Arguments {
     /// The configuration, in TOML
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Find out whether all of it can be served, without serving; says every error that it finds
+    #[arg(long)]
+    check: bool,
     /// Print the URIs as one JSON document
     #[arg(long)]
     json: bool,
@@ -98,6 +108,9 @@ enum Heard {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.check {
+        return check(arguments);
+    }
     let config = read(arguments)?;
     let (tell, heard) = mpsc::channel();
     // Before any thread starts: a signal must not end the process half-way.
@@ -136,6 +149,28 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     tracing::info!("finishing the requests taken");
     let ended = server.shutdown();
     outcome.and_then(|code| ended.map(|()| code).map_err(Into::into))
+}
+
+/// Says whether the configuration can be served.
+fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let file = arguments.config.display();
+    let said = |errors: Vec<String>| match &errors[..] {
+        [error] => BadInput(format!("{file}: {error}")),
+        _ => BadInput(format!("{file}: {} errors:\n  {}", errors.len(), errors.join("\n  "))),
+    };
+    let config = Config::read_all(&arguments.config);
+    let config = config.map_err(|errors| said(errors.iter().map(ToString::to_string).collect()))?;
+    let errors = disktime_server::check(&config);
+    if !errors.is_empty() {
+        bail!(said(errors.iter().map(ToString::to_string).collect()));
+    }
+    let (vdisks, devices) = (config.vdisks().count(), config.devices.len());
+    tell(&if arguments.json {
+        format!("{}\n", serde_json::json!({ "ok": true, "vdisks": vdisks, "devices": devices }))
+    } else {
+        format!("ok: {vdisks} virtual disks on {devices} devices\n")
+    });
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads the configuration again, and says a line for each thing that came of it.

@@ -28,7 +28,9 @@ pub mod volatile;
 
 pub use blocks::BlockBackEnd;
 pub(crate) use file::at;
-pub use file::pool::{IDENTITY, PoolDirectory, PoolDisk, PoolError, make_image, nothing_was_at};
+pub use file::pool::{
+    IDENTITY, PoolDirectory, PoolDisk, PoolError, SeenPool, make_image, nothing_was_at,
+};
 pub use file::{FileBackEnd, OneFile};
 pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};
 pub use memory::MemoryBackEnd;

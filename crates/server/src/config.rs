@@ -109,9 +109,17 @@ impl Config {
     /// # Errors
     /// If it can't be read or used.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        Self::read_all(path).map_err(first)
+    }
+
+    /// As [`read`](Self::read), with all that can be found wrong.
+    ///
+    /// # Errors
+    /// At least one.
+    pub fn read_all(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text)
+            .map_err(|source| vec![ConfigError::Read { path: path.to_owned(), source }])?;
+        Self::parse_all(&text)
     }
 
     /// Checks a configuration's text.
@@ -119,49 +127,62 @@ impl Config {
     /// # Errors
     /// If it can't be used.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let file: File = toml::from_str(text)?;
-        let listen = file
-            .server
-            .nbd
-            .iter()
-            .map(|text| text.parse().map_err(|reason| value("server.nbd", text, reason)));
-        let listen = listen.collect::<Result<Vec<_>, _>>()?;
-        if listen.is_empty() {
+        Self::parse_all(text).map_err(first)
+    }
+
+    /// As [`parse`](Self::parse), with all that can be found wrong: of each table the first thing.
+    ///
+    /// # Errors
+    /// At least one.
+    pub fn parse_all(text: &str) -> Result<Self, Vec<ConfigError>> {
+        let file: File = toml::from_str(text).map_err(|error| vec![error.into()])?;
+        let mut wrong = Wrong(Vec::new());
+        let listen = file.server.nbd.iter().filter_map(|text| {
+            let listen = text.parse().map_err(|reason| value("server.nbd", text, reason));
+            wrong.note(listen)
+        });
+        let listen = listen.collect::<Vec<_>>();
+        if file.server.nbd.is_empty() {
             let reason = "name at least one `unix:PATH` or `tcp:ADDRESS:PORT`".to_owned();
-            return Err(value("server.nbd", "[]", reason));
+            wrong.0.push(value("server.nbd", "[]", reason));
         }
-        let access = file.server.access(&listen)?;
+        let access = wrong.note(file.server.access(&listen)).unwrap_or_default();
         let misses = file.server.misses.as_deref();
-        let misses = misses.map(|text| misses_path(text, &listen)).transpose()?;
+        let misses = misses.and_then(|text| wrong.note(misses_path(text, &listen)));
         let real_time = |device: &DeviceTable| {
             let mut disks = file.vdisk.iter().filter(|vdisk| vdisk.device == device.name);
             disks.any(VdiskTable::is_real_time)
         };
-        let devices = file.device.iter().map(|device| device.check(real_time(device)));
-        let mut devices = devices.collect::<Result<Vec<_>, _>>()?;
-        unique("device", devices.iter().map(|device| device.name.as_str()))?;
-        unique("vdisk", file.vdisk.iter().map(|vdisk| vdisk.name.as_str()))?;
+        let devices = file.device.iter();
+        let devices = devices.filter_map(|device| wrong.note(device.check(real_time(device))));
+        let mut devices = devices.collect::<Vec<_>>();
+        let named = || file.device.iter().map(|device| device.name.as_str());
+        wrong.note(unique("device", named()));
+        wrong.note(unique("vdisk", file.vdisk.iter().map(|vdisk| vdisk.name.as_str())));
         for table in &file.vdisk {
-            let vdisk = table.check()?;
-            let known = devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>();
-            let device = devices.iter_mut().find(|device| device.name == table.device);
-            let device = device.ok_or_else(|| {
+            let Some(vdisk) = wrong.note(table.check()) else { continue };
+            if let Some(device) = devices.iter_mut().find(|device| device.name == table.device) {
+                device.vdisks.push(vdisk);
+            } else if named().all(|name| name != table.device) {
                 let key = format!("vdisk {}: device", table.name);
-                value(
-                    &key,
-                    &table.device,
-                    format!("no such device; there are: {}", known.join(", ")),
-                )
-            })?;
-            device.vdisks.push(vdisk);
+                let known = named().collect::<Vec<_>>().join(", ");
+                let reason = format!("no such device; there are: {known}");
+                wrong.0.push(value(&key, &table.device, reason));
+            }
         }
-        devices.iter().try_for_each(DeviceConfig::check)?;
-        let memory = file.server.memory.as_deref();
-        let memory = memory.map(memory::parse).transpose()?.unwrap_or_else(memory::usual);
-        let idle_timeout = file.server.idle_timeout.as_deref().map(idle_timeout).transpose()?;
+        for device in &devices {
+            wrong.note(device.check());
+        }
+        let memory = file.server.memory.as_deref().map(memory::parse).transpose();
+        let memory = wrong.note(memory).flatten().unwrap_or_else(memory::usual);
+        let idle_timeout = file.server.idle_timeout.as_deref().map(idle_timeout).transpose();
+        let idle_timeout = wrong.note(idle_timeout).flatten();
+        if !wrong.0.is_empty() {
+            return Err(wrong.0);
+        }
         let state = file.server.state;
         let config = Self { listen, access, misses, memory, idle_timeout, state, devices };
-        config.memory_for_clients()?;
+        config.memory_for_clients().map_err(|error| vec![error])?;
         Ok(config)
     }
 
@@ -171,6 +192,20 @@ impl Config {
             .iter()
             .flat_map(|device| device.vdisks.iter().map(move |vdisk| (device, vdisk)))
     }
+}
+
+/// What was found wrong so far.
+struct Wrong(Vec<ConfigError>);
+
+impl Wrong {
+    fn note<T>(&mut self, checked: Result<T, ConfigError>) -> Option<T> {
+        checked.map_err(|error| self.0.push(error)).ok()
+    }
+}
+
+/// The first of several errors.
+fn first(errors: Vec<ConfigError>) -> ConfigError {
+    errors.into_iter().next().expect("a configuration that is refused has an error")
 }
 
 impl ServerTable {

@@ -117,12 +117,7 @@ impl Opened {
             }
         }?;
         device.check_zones(opened.ground.size)?;
-        if let Some(path) = &device.profile {
-            let found = profile::load(path, opened.ground.size);
-            let found = found
-                .map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
-            opened.ground.know(device, found);
-        }
+        opened.ground.read_profile(device)?;
         Ok(opened)
     }
 
@@ -133,21 +128,22 @@ impl Opened {
         state: Option<&Path>,
     ) -> Result<Self, StartError> {
         let named = |source| StartError::BackEnd { device: device.name.clone(), source };
-        let place = |error| StartError::Place { device: device.name.clone(), error };
+        let failed = |error| StartError::Place { device: device.name.clone(), error };
         let record = Record::of(path, &device.name, state);
         let recorded = record.load().map_err(recorded_wrong(device))?;
         let before = Before { record: record.path(), recorded: &recorded };
-        match place::find(path, device.create, &before).map_err(place)? {
-            Place::Pool(pool) => {
-                let recorded = Recorded { pool: Some(pool.id().to_owned()), ..recorded };
-                Self::in_pool(device, pool, (record, recorded))
-            }
+        let found = place::find(path, device.create, &before, PoolDirectory::open);
+        let pool = match found.map_err(failed)? {
+            Place::Pool(pool) => pool,
+            Place::New => place::make(path).map_err(failed)?,
             Place::OneFile => {
                 let file = OneFile::open(path).map_err(|error| named(at(path, error)))?;
-                let file = file.ok_or_else(|| place(PlaceError::Strange { path: path.into() }))?;
-                Self::in_one_file(device, &file, path, state)
+                let file = file.ok_or_else(|| failed(PlaceError::Strange { path: path.into() }))?;
+                return Self::in_one_file(device, &file, path, state);
             }
-        }
+        };
+        let recorded = Recorded { pool: Some(pool.id().to_owned()), ..recorded };
+        Self::in_pool(device, pool, (record, recorded))
     }
 
     /// Each virtual disk has a file of its own.
@@ -218,9 +214,7 @@ impl Opened {
         storage: impl FnOnce(&[(u64, u64)]) -> Storage,
     ) -> Result<Self, StartError> {
         let recorded = record.load().map_err(recorded_wrong(device))?.extents;
-        let blocks = size / ALIGN as u64 * ALIGN as u64;
-        let room = device.capacity().unwrap_or(u64::MAX).min(blocks);
-        let layout = device.lay_out(room, &recorded);
+        let layout = device.lay_out(room(device, size), &recorded);
         let layout =
             layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })?;
         let ground = Ground::new(device, &layout, Some(device.capacity().unwrap_or(size)));
@@ -347,6 +341,33 @@ impl Ground {
         Self { bases, size, profile: None, anchor: None, depth }
     }
 
+    /// Of a back end that is not opened: so large, if virtual disks have places on it, with these
+    /// there already.
+    pub(crate) fn examined(
+        device: &DeviceConfig,
+        size: Option<u64>,
+        recorded: &[Extent],
+    ) -> Result<Self, StartError> {
+        let room = size.map_or_else(|| device.room(), |size| room(device, size));
+        let layout = device.lay_out(room, recorded);
+        let layout =
+            layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })?;
+        let mut ground = Self::new(device, &layout, device.capacity().or(size));
+        device.check_zones(ground.size)?;
+        ground.read_profile(device)?;
+        Ok(ground)
+    }
+
+    /// Reads what the device does, if a file says so.
+    fn read_profile(&mut self, device: &DeviceConfig) -> Result<(), StartError> {
+        let Some(path) = &device.profile else { return Ok(()) };
+        let found = profile::load(path, self.size);
+        let found =
+            found.map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
+        self.know(device, found);
+        Ok(())
+    }
+
     /// What the device does is known.
     fn know(&mut self, device: &DeviceConfig, profile: DeviceProfile) {
         self.depth = device.queue_depth.by(&profile);
@@ -434,6 +455,12 @@ impl Ground {
         }
         Ok(engine)
     }
+}
+
+/// Bytes for virtual disks on a back end of that size: whole blocks, as far as the emulated device has
+/// them.
+fn room(device: &DeviceConfig, size: u64) -> u64 {
+    device.capacity().unwrap_or(u64::MAX).min(size / ALIGN as u64 * ALIGN as u64)
 }
 
 /// An engine that has admitted a device's contracts by its profile, wherever its virtual disks lie.

@@ -10,6 +10,7 @@ pub mod backend;
 pub mod bench;
 pub mod broker;
 pub mod buffers;
+mod check;
 mod claims;
 pub mod clock;
 pub mod config;
@@ -36,6 +37,7 @@ mod shard;
 mod stats;
 mod threads;
 
+pub use check::check;
 pub use config::{Change, Config, ConfigError};
 pub use listener::BindError;
 pub use place::PlaceError;

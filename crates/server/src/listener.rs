@@ -180,7 +180,6 @@ fn open_to(path: &Path, access: &SocketAccess) -> Result<(), BindError> {
 
 /// Whether a listener could be bound, as far as that shows without binding it: beside a running
 /// daemon too.
-#[cfg_attr(not(test), expect(dead_code, reason = "`serve --check` comes in a commit of its own"))]
 pub(crate) fn check(listen: &Listen) -> Result<(), BindError> {
     let Listen::Unix(path) = listen else { return Ok(()) };
     let parent = parent(path);

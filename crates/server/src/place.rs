@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use crate::backend::{IDENTITY, PoolDirectory, PoolError};
+use crate::backend::{IDENTITY, PoolDirectory, PoolError, SeenPool};
 use crate::layout::Recorded;
 
 /// Why a back end can't be found at its path.
@@ -77,10 +77,39 @@ impl PlaceError {
 }
 
 /// What is at the path of a `file:` back end.
-pub(crate) enum Place {
+pub(crate) enum Place<P> {
     /// A regular file or block device.
     OneFile,
-    Pool(PoolDirectory),
+    Pool(P),
+    /// A pool that is to be made.
+    New,
+}
+
+/// A pool that says which one it is.
+pub(crate) trait Identified {
+    fn id(&self) -> &str;
+}
+
+impl Identified for PoolDirectory {
+    fn id(&self) -> &str {
+        self.id()
+    }
+}
+
+impl Identified for SeenPool {
+    fn id(&self) -> &str {
+        self.id()
+    }
+}
+
+/// Makes a pool where one is to be.
+pub(crate) fn make(path: &Path) -> Result<PoolDirectory, PlaceError> {
+    let pool = PoolDirectory::make(path)?;
+    tracing::info!(path = %path.display(), id = pool.id(), "made a pool");
+    for disk in pool.disks() {
+        tracing::info!(vdisk = disk.name, bytes = disk.size, "a raw file became one of the pool's");
+    }
+    Ok(pool)
 }
 
 /// What was recorded of a device, and where.
@@ -124,27 +153,20 @@ impl Before<'_> {
     }
 }
 
-/// Finds what a `file:` back end is. Only if nothing was there before, and `create` allows it, a
-/// pool is made.
-pub(crate) fn find(path: &Path, create: bool, before: &Before<'_>) -> Result<Place, PlaceError> {
+/// Finds what a `file:` back end is, with a pool opened so. Only if nothing was there before, and
+/// `create` allows it, a pool is to be made.
+pub(crate) fn find<P: Identified>(
+    path: &Path,
+    create: bool,
+    before: &Before<'_>,
+    open: fn(&Path) -> Result<Option<P>, PoolError>,
+) -> Result<Place<P>, PlaceError> {
     let new = before.was().is_none();
-    let made = || {
-        let pool = PoolDirectory::make(path)?;
-        tracing::info!(path = %path.display(), id = pool.id(), "made a pool");
-        for disk in pool.disks() {
-            tracing::info!(
-                vdisk = disk.name,
-                bytes = disk.size,
-                "a raw file became one of the pool's"
-            );
-        }
-        Ok(Place::Pool(pool))
-    };
     let kind = match std::fs::metadata(path) {
         Ok(metadata) => metadata.file_type(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if create && new {
-                return made();
+                return Ok(Place::New);
             }
             let here = path.display();
             let make = format!(
@@ -165,7 +187,7 @@ pub(crate) fn find(path: &Path, create: bool, before: &Before<'_>) -> Result<Pla
     if !kind.is_dir() {
         return Err(PlaceError::Strange { path: path.to_owned() });
     }
-    match PoolDirectory::open(path)? {
+    match open(path)? {
         Some(pool) if new || before.recorded.pool.as_deref() == Some(pool.id()) => {
             Ok(Place::Pool(pool))
         }
@@ -173,7 +195,7 @@ pub(crate) fn find(path: &Path, create: bool, before: &Before<'_>) -> Result<Pla
             let other = before.other(path, format!("the pool {}", pool.id()));
             Err(other.expect("something was there before"))
         }
-        None if create && new => made(),
+        None if create && new => Ok(Place::New),
         None => {
             let here = path.display();
             let make = format!(

@@ -130,7 +130,7 @@ fn nbdkit_is_a_device() {
     let _served = nbdkit(directory.path());
     let mut daemon = Daemon::start_configured(directory, BOXED);
     keeps_data(&daemon);
-    assert!(daemon.reload(&BOXED.replace("50%", "40%")).contains("contracts changed"));
+    assert!(daemon.reload(&BOXED.replace("50%", "40%")).contains("reserve 50% -> 40%"));
     assert!(daemon.end("TERM").1);
 }
 

@@ -204,3 +204,58 @@ fn sigterm_ends_a_daemon_that_is_still_starting() {
     let status = ended(&mut child, Duration::from_secs(5)).expect("it ends");
     assert_eq!(status.code(), Some(130));
 }
+
+/// There was no way to find out whether a configuration was good but to end the daemon and start it
+/// with it; and each start said one error.
+#[test]
+fn a_check_finds_every_error_beside_the_running_daemon_and_touches_nothing() {
+    let disks = "misses = \"unix:DIRECTORY/misses.sock\"\n[[device]]\nname = \"image\"\n\
+                 back_end = \"file:DIRECTORY/image\"\n[[vdisk]]\nname = \"db\"\n\
+                 device = \"image\"\nsize = \"1MiB\"\nreserve = \"50%\"\n";
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("image"), vec![0; 2 << 20]).unwrap();
+    let daemon = Daemon::start_configured(directory, disks);
+    let config = daemon.path("disktime.toml");
+    let before = entries(daemon.directory.path());
+    let check = |more: &[&str]| {
+        let output = disktime(&[&["serve", "--check", "--config", text(&config)], more].concat());
+        let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        (output.status.code(), out, err)
+    };
+    assert_eq!(check(&[]), (Some(0), "ok: 1 virtual disks on 1 devices\n".into(), String::new()));
+    let (code, said, _) = check(&["--json"]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &said["ok"], &said["vdisks"]), (Some(0), &true.into(), &1.into()));
+    let good = std::fs::read_to_string(&config).unwrap();
+    let write = |text: &str| std::fs::write(&config, text).unwrap();
+    // What only shows in files and directories, all at once.
+    let at = daemon.directory.path().display();
+    let more = format!(
+        "[[device]]\nname = \"small\"\nback_end = \"raid0:{at}/a,{at}/b\"\n\
+         [[device]]\nname = \"slow\"\nback_end = \"memory\"\nprofile = \"{at}/none.json\"\n\
+         [[device]]\nname = \"gone\"\nback_end = \"nbd+unix:///x?socket={at}/nobody.sock\"\n"
+    );
+    let worse = good.replace("misses.sock", "none/misses.sock").replace("1MiB", "4MiB");
+    write(&format!("{worse}{more}"));
+    let (code, _, said) = check(&[]);
+    assert_eq!(code, Some(2), "{said}");
+    let says = [
+        "5 errors",
+        "none is no directory",
+        "device image: ",
+        "/a: No such file",
+        "none.json",
+        "device gone: its back end can't be opened",
+    ];
+    says.iter().for_each(|says| assert!(said.contains(says), "{says}: {said}"));
+    // And what shows in the text.
+    write(&good.replace("50%", "150%").replace("unix:", "uxin:").replace("file:", "flie:"));
+    let (code, out, said) = check(&["--json"]);
+    let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &document["exit"]), (Some(2), &2.into()));
+    let says = ["4 errors", "server.nbd", "server.misses", "150%", "flie:"];
+    says.iter().for_each(|says| assert!(said.contains(says), "{says}: {said}"));
+    write(&good);
+    assert_eq!(entries(daemon.directory.path()), before);
+    assert!(daemon.end("TERM").1);
+}

@@ -61,21 +61,24 @@ const fn live<Of>(name: &'static str, value: fn(&Of) -> String) -> Key<Of> {
     Key { name, live: true, value }
 }
 
-const SERVER: [Key<Config>; 5] = [
+const SERVER: [Key<Config>; 7] = [
     fixed("nbd", |it| list(it.listen.iter().map(ToString::to_string))),
     fixed("mode", |it| format!("{:04o}", it.access.mode)),
     fixed("group", |it| maybe(it.access.group, |group| group.to_string())),
     fixed("misses", |it| maybe(it.misses.as_ref(), |path| path.display().to_string())),
     fixed("state", |it| maybe(it.state.as_ref(), |path| path.display().to_string())),
+    fixed("memory", |it| size_text(it.memory)),
+    fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
 ];
 
-const DEVICE: [Key<DeviceConfig>; 21] = [
+const DEVICE: [Key<DeviceConfig>; 22] = [
     // First: others follow from it.
     fixed("queue_depth", |it| match it.queue_depth {
         QueueDepth::Is(depth) => depth.to_string(),
         QueueDepth::Auto(_) => "auto".to_owned(),
     }),
     fixed("back_end", |it| it.back_end.identity().display().to_string()),
+    fixed("create", |it| it.create.to_string()),
     fixed("chunk", |it| match &it.back_end {
         BackEndKind::Raid0 { chunk, .. } => size_text(*chunk),
         _ => String::new(),

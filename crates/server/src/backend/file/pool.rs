@@ -33,9 +33,14 @@ const HEADER: &str = "\
 
 /// A directory of raw files, locked for this process alone.
 pub struct PoolDirectory {
+    pool: SeenPool,
+    lock: File,
+}
+
+/// A directory of raw files as it is seen from outside.
+pub struct SeenPool {
     path: PathBuf,
     identity: Identity,
-    lock: File,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -238,7 +243,7 @@ impl PoolDirectory {
         let vdisk = raw_files(path).map_err(io_at(path))?;
         let identity = Identity { version: VERSION, id, vdisk };
         let lock = put(&file, &identity)?;
-        Ok(Self { path: path.to_owned(), identity, lock })
+        Ok(Self { pool: SeenPool { path: path.to_owned(), identity }, lock })
     }
 
     /// Opens a pool; `None` if the directory is none.
@@ -264,11 +269,8 @@ impl PoolDirectory {
             if (named.dev(), named.ino()) != (locked.dev(), locked.ino()) {
                 continue;
             }
-            let mut text = String::new();
-            held.read_to_string(&mut text).map_err(io_at(&file))?;
-            let identity =
-                parse(&text).map_err(|reason| PoolError::Syntax { path: file.clone(), reason })?;
-            return Ok(Some(Self { path: path.to_owned(), identity, lock: held }));
+            let pool = SeenPool::of(path, &mut held)?;
+            return Ok(Some(Self { pool, lock: held }));
         }
         Err(in_use())
     }
@@ -276,13 +278,13 @@ impl PoolDirectory {
     /// Which pool it is.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.identity.id
+        &self.pool.identity.id
     }
 
     /// The virtual disks that have files here.
     #[must_use]
     pub fn disks(&self) -> &[PoolDisk] {
-        &self.identity.vdisk
+        &self.pool.identity.vdisk
     }
 
     /// Opens each virtual disk's file. One that is new in the pool gets a file, one that has grown a
@@ -291,29 +293,30 @@ impl PoolDirectory {
     /// # Errors
     /// If a file is gone, too long or too short, in use, or can't be made or opened.
     pub fn back_end(mut self, disks: &[(&str, u64)]) -> Result<FileBackEnd, PoolError> {
-        let before = self.identity.clone();
-        let absent = disks.iter().map(|(name, size)| Ok((name, size, self.check(name, *size)?)));
+        let before = self.pool.identity.clone();
+        let absent =
+            disks.iter().map(|(name, size)| Ok((name, size, self.pool.check(name, *size)?)));
         let absent: Vec<_> = absent.collect::<Result<_, PoolError>>()?;
         for (name, size, state) in absent {
-            let path = self.file_of(name);
+            let path = self.pool.file_of(name);
             let grown = match state {
                 FileState::Whole => Ok(()),
                 FileState::New => create(&path, size.next_multiple_of(BLOCK)),
                 FileState::Short => lengthen(&path, size.next_multiple_of(BLOCK)),
             };
             grown.map_err(io_at(&path))?;
-            self.enter(name, *size);
+            self.pool.enter(name, *size);
         }
-        if self.identity != before {
-            let file = self.path.join(IDENTITY);
+        if self.pool.identity != before {
+            let file = self.pool.path.join(IDENTITY);
             // First the files' names: what is entered is there.
-            sync_directory_of(&file).map_err(io_at(&self.path))?;
-            self.lock = put(&file, &self.identity)?;
+            sync_directory_of(&file).map_err(io_at(&self.pool.path))?;
+            self.lock = put(&file, &self.pool.identity)?;
         }
         let (mut media, mut all) = (Vec::new(), Vec::new());
-        let lock = Arc::new(self.lock.try_clone().map_err(io_at(&self.path))?);
+        let lock = Arc::new(self.lock.try_clone().map_err(io_at(&self.pool.path))?);
         for (at, (name, bytes)) in disks.iter().enumerate() {
-            let path = self.file_of(name);
+            let path = self.pool.file_of(name);
             let (file, direct) = open(&path, Access::Write, 0).map_err(io_at(&path))?;
             super::lock(&file).map_err(io_at(&path))?;
             let file = ServedFile::new(file, &path).map_err(io_at(&path))?;
@@ -330,12 +333,12 @@ impl PoolDirectory {
     /// # Errors
     /// If there is no such virtual disk, its file is not longer, or the system refuses.
     pub fn shrink(&mut self, name: &str, size: u64) -> Result<(), PoolError> {
-        let Some(disk) = self.identity.vdisk.iter_mut().find(|disk| disk.name == name) else {
-            let known = self.identity.vdisk.iter().map(|disk| disk.name.clone()).collect();
-            let (vdisk, pool) = (name.to_owned(), self.path.clone());
+        let Some(disk) = self.pool.identity.vdisk.iter_mut().find(|disk| disk.name == name) else {
+            let known = self.pool.identity.vdisk.iter().map(|disk| disk.name.clone()).collect();
+            let (vdisk, pool) = (name.to_owned(), self.pool.path.clone());
             return Err(PoolError::NoVdisk { vdisk, pool, known });
         };
-        let path = self.path.join(format!("{name}.raw"));
+        let path = self.pool.path.join(format!("{name}.raw"));
         let file = File::options().write(true).open(&path).map_err(io_at(&path))?;
         lock(&file).map_err(io_at(&path))?;
         let len = file.metadata().map_err(io_at(&path))?.len();
@@ -348,9 +351,44 @@ impl PoolDirectory {
         }
         // First the identity: a crash leaves a file that is longer than it says.
         disk.size = size;
-        self.lock = put(&self.path.join(IDENTITY), &self.identity)?;
+        self.lock = put(&self.pool.path.join(IDENTITY), &self.pool.identity)?;
         let cut = file.set_len(size.next_multiple_of(BLOCK).min(len));
         cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
+    }
+}
+
+impl SeenPool {
+    /// Looks at a pool, whoever uses it; `None` if the directory is none.
+    ///
+    /// # Errors
+    /// If its identity can't be read.
+    pub fn look(path: &Path) -> Result<Option<Self>, PoolError> {
+        match File::open(path.join(IDENTITY)) {
+            Ok(mut file) => Self::of(path, &mut file).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_at(&path.join(IDENTITY))(error)),
+        }
+    }
+
+    fn of(path: &Path, identity: &mut File) -> Result<Self, PoolError> {
+        let (file, mut text) = (path.join(IDENTITY), String::new());
+        identity.read_to_string(&mut text).map_err(io_at(&file))?;
+        let identity = parse(&text).map_err(|reason| PoolError::Syntax { path: file, reason })?;
+        Ok(Self { path: path.to_owned(), identity })
+    }
+
+    /// Which pool it is.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.identity.id
+    }
+
+    /// Whether these virtual disks' files are as they should be, or can be made.
+    ///
+    /// # Errors
+    /// What is wrong with the first that is not.
+    pub fn check_all(&self, disks: &[(&str, u64)]) -> Result<(), PoolError> {
+        disks.iter().try_for_each(|(name, size)| self.check(name, *size).map(drop))
     }
 
     fn file_of(&self, name: &str) -> PathBuf {

@@ -1,0 +1,188 @@
+//! Whether a configuration could be served, found out without serving it: beside a running daemon
+//! too, so nothing is locked, made or changed, and back ends are read from at most.
+//!
+//! Does not know: what is only found out by opening for writing (another daemon has it, say).
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use disktime_client::{Connection, Options, Uri};
+use disktime_core::Duration;
+
+use crate::backend::{BackEndKind, OneFile, SeenPool};
+use crate::config::{Config, DeviceConfig, Listen};
+use crate::device::Ground;
+use crate::layout::{Record, RecordError, Recorded};
+use crate::listener;
+use crate::place::{self, Before, Place, PlaceError};
+use crate::server::StartError;
+
+/// How long a server may take to describe its export.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A back end as it is seen from outside.
+struct Seen {
+    /// In bytes; none if virtual disks have no places on it.
+    size: Option<u64>,
+    block_device: bool,
+}
+
+/// Everything that would keep this configuration from being served, as far as that can be seen.
+#[must_use]
+pub fn check(config: &Config) -> Vec<StartError> {
+    let misses = config.misses.clone().map(Listen::Unix);
+    let sockets = config.listen.iter().chain(&misses).filter_map(|listen| {
+        let source = listener::check(listen).err()?;
+        Some(StartError::Listen { listen: listen.clone(), source })
+    });
+    let devices = config.devices.iter();
+    let devices = devices.filter_map(|device| examine(device, config.state.as_deref()).err());
+    let traces = config.vdisks().filter_map(|(_, vdisk)| {
+        let source = is_directory(parent(vdisk.record.as_deref()?)).err()?;
+        Some(StartError::Trace { vdisk: vdisk.name.clone(), source })
+    });
+    sockets.chain(devices).chain(traces).collect()
+}
+
+/// A device's back end, layout, profile and contracts.
+fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError> {
+    let name = || device.name.clone();
+    let of = |error| StartError::Record { device: name(), error };
+    if let Some(at) = beside(&device.back_end) {
+        let record = Record::of(&at, &device.name, state);
+        let recorded = match &device.back_end {
+            BackEndKind::File(_) => record.load(),
+            kind => record.clone().naming(kind.identity()).load(),
+        };
+        let recorded = recorded.map_err(of)?;
+        let before = Before { record: record.path(), recorded: &recorded };
+        in_place(device, &before).map_err(|error| StartError::Place { device: name(), error })?;
+    }
+    let seen = see(&device.back_end);
+    let seen = seen.map_err(|source| StartError::BackEnd { device: name(), source })?;
+    let recorded = match record(device, &seen, state).map_err(of)? {
+        Some(record) => record.load().map_err(of)?,
+        None => Recorded::default(),
+    };
+    let ground = Ground::examined(device, seen.size, &recorded.extents)?;
+    let refused = |reason| StartError::Engine { device: name(), reason };
+    ground.engine(device).map(drop).map_err(refused)
+}
+
+/// Whether what is to be there is there, and the one that was there before.
+fn in_place(device: &DeviceConfig, before: &Before<'_>) -> Result<(), PlaceError> {
+    match &device.back_end {
+        BackEndKind::File(path) => {
+            let found = place::find(path, device.create, before, SeenPool::look)?;
+            let disks = device.vdisks.iter().map(|vdisk| (&*vdisk.name, vdisk.size));
+            match found {
+                Place::Pool(pool) => Ok(pool.check_all(&disks.collect::<Vec<_>>())?),
+                Place::OneFile | Place::New => Ok(()),
+            }
+        }
+        BackEndKind::Raid0 { members, .. } => {
+            members.iter().try_for_each(|path| place::must_be_there(path, before))
+        }
+        BackEndKind::Tiered { fast, slow } => {
+            [fast, slow].into_iter().try_for_each(|path| place::must_be_there(path, before))
+        }
+        BackEndKind::Memory | BackEndKind::Nbd { .. } => Ok(()),
+    }
+}
+
+/// Where the layout is recorded, of what has one.
+fn record(
+    device: &DeviceConfig,
+    seen: &Seen,
+    state: Option<&Path>,
+) -> Result<Option<Record>, RecordError> {
+    if seen.size.is_none() {
+        return Ok(None);
+    }
+    let path = beside(&device.back_end).unwrap_or_default();
+    match &device.back_end {
+        BackEndKind::Nbd { uri, .. } if state.is_none() => {
+            return Err(RecordError::Remote(uri.to_string()));
+        }
+        _ if seen.block_device && state.is_none() => return Err(RecordError::NoState(path)),
+        _ => {}
+    }
+    let record = Record::of(&path, &device.name, state);
+    Ok(Some(match &device.back_end {
+        BackEndKind::File(_) | BackEndKind::Memory => record,
+        kind => record.naming(kind.identity()),
+    }))
+}
+
+/// The path beside which a layout is recorded, if there is one.
+fn beside(kind: &BackEndKind) -> Option<PathBuf> {
+    match kind {
+        BackEndKind::File(path) | BackEndKind::Tiered { slow: path, .. } => Some(path.clone()),
+        BackEndKind::Raid0 { members, .. } => Some(members[0].clone()),
+        BackEndKind::Memory | BackEndKind::Nbd { .. } => None,
+    }
+}
+
+fn see(kind: &BackEndKind) -> io::Result<Seen> {
+    let none = Seen { size: None, block_device: false };
+    match kind {
+        BackEndKind::Memory => Ok(none),
+        BackEndKind::File(path) => match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => Ok(none),
+            Ok(_) => one(path),
+            // A start makes the directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                is_directory(parent(path)).map(|()| none)
+            }
+            Err(error) => Err(named(path, &error)),
+        },
+        BackEndKind::Raid0 { members, chunk } => {
+            let members = members.iter().map(|path| one(path)).collect::<io::Result<Vec<_>>>()?;
+            let block_device = members.iter().any(|member| member.block_device);
+            let smallest = members.iter().filter_map(|member| member.size).min().unwrap_or(0);
+            if smallest < *chunk {
+                let why = format!("a member has {smallest} bytes, less than a chunk of {chunk}");
+                return Err(io::Error::other(why));
+            }
+            let size = (smallest / chunk * chunk).checked_mul(members.len() as u64);
+            Ok(Seen { size, block_device })
+        }
+        BackEndKind::Tiered { fast, slow } => {
+            let (fast, slow) = (one(fast)?, one(slow)?);
+            Ok(Seen { block_device: fast.block_device || slow.block_device, ..slow })
+        }
+        BackEndKind::Nbd { uri, .. } => remote(uri),
+    }
+}
+
+fn one(path: &Path) -> io::Result<Seen> {
+    let file = OneFile::open_to_read(path).map_err(|error| named(path, &error))?;
+    let wrong = "neither a regular file nor a block device";
+    let OneFile { size, .. } = file.ok_or_else(|| named(path, &wrong))?;
+    let kind = std::fs::metadata(path).map_err(|error| named(path, &error))?.file_type();
+    Ok(Seen { size: Some(size), block_device: kind.is_block_device() })
+}
+
+fn remote(uri: &Uri) -> io::Result<Seen> {
+    let options = Options { timeout: PATIENCE, ..Options::default() };
+    let connection = Connection::open_with(uri, options).map_err(io::Error::other)?;
+    let size = Some(connection.export().size_bytes);
+    if let Err(error) = connection.disconnect() {
+        tracing::debug!(%error, "the server hears no farewell");
+    }
+    Ok(Seen { size, block_device: false })
+}
+
+fn is_directory(path: &Path) -> io::Result<()> {
+    let meta = std::fs::metadata(path).map_err(|error| named(path, &error))?;
+    if meta.is_dir() { Ok(()) } else { Err(named(path, &"no directory")) }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn named(path: &Path, why: &dyn std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
+}
