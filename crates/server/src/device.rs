@@ -121,7 +121,7 @@ impl Opened {
         state: Option<&Path>,
     ) -> Result<Self, StartError> {
         let named = |source| StartError::BackEnd { device: device.name.clone(), source };
-        let place = |error| StartError::Place { device: device.name.clone(), error };
+        let place = |error| misplaced(device, error);
         let record = Record::of(path, &device.name, state);
         let recorded = record.load().map_err(recorded_wrong(device))?;
         let before = Before { record: record.path(), recorded: &recorded };
@@ -131,7 +131,7 @@ impl Opened {
                 Self::in_pool(device, pool, (record, recorded))
             }
             Place::OneFile => {
-                let file = OneFile::open(path).map_err(|error| named(at(path, error)))?;
+                let file = OneFile::open(path).map_err(|error| named(at(path, &error)))?;
                 let file = file.ok_or_else(|| place(PlaceError::Strange { path: path.into() }))?;
                 Self::in_one_file(device, &file, path, state)
             }
@@ -144,10 +144,7 @@ impl Opened {
         pool: PoolDirectory,
         record: (Record, Recorded),
     ) -> Result<Self, StartError> {
-        let of = |error: PoolError| StartError::Place {
-            device: device.name.clone(),
-            error: error.into(),
-        };
+        let of = |error: PoolError| misplaced(device, error.into());
         let disks: Vec<_> = device.vdisks.iter().map(|vdisk| (&*vdisk.name, vdisk.size)).collect();
         let storage = Storage::File(pool.back_end(&disks).map_err(of)?);
         let opened = Self::laid_out(device, storage)?;
@@ -165,7 +162,7 @@ impl Opened {
         let recorded = record.load().map_err(recorded_wrong(device))?;
         let before = Before { record: record.path(), recorded: &recorded };
         let there = paths.iter().try_for_each(|path| place::must_be_there(path, &before));
-        there.map_err(|error| StartError::Place { device: device.name.clone(), error })
+        there.map_err(|error| misplaced(device, error))
     }
 
     /// Nothing of the back end says where a virtual disk is: it is where the emulated device, if
@@ -319,6 +316,10 @@ impl Opened {
         };
         if faults.is_empty() { back_end } else { Box::new(Faulty::new(back_end, faults)) }
     }
+}
+
+fn misplaced(device: &DeviceConfig, error: PlaceError) -> StartError {
+    StartError::Place { device: device.name.clone(), error: Box::new(error) }
 }
 
 fn recorded_wrong(device: &DeviceConfig) -> impl Fn(RecordError) -> StartError {
