@@ -128,7 +128,7 @@ impl Opened {
         state: Option<&Path>,
     ) -> Result<Self, StartError> {
         let named = |source| StartError::BackEnd { device: device.name.clone(), source };
-        let failed = |error| StartError::Place { device: device.name.clone(), error };
+        let failed = |error| misplaced(device, error);
         let record = Record::of(path, &device.name, state);
         let recorded = record.load().map_err(recorded_wrong(device))?;
         let before = Before { record: record.path(), recorded: &recorded };
@@ -137,7 +137,7 @@ impl Opened {
             Place::Pool(pool) => pool,
             Place::New => place::make(path).map_err(failed)?,
             Place::OneFile => {
-                let file = OneFile::open(path).map_err(|error| named(at(path, error)))?;
+                let file = OneFile::open(path).map_err(|error| named(at(path, &error)))?;
                 let file = file.ok_or_else(|| failed(PlaceError::Strange { path: path.into() }))?;
                 return Self::in_one_file(device, &file, path, state);
             }
@@ -152,10 +152,7 @@ impl Opened {
         pool: PoolDirectory,
         record: (Record, Recorded),
     ) -> Result<Self, StartError> {
-        let of = |error: PoolError| StartError::Place {
-            device: device.name.clone(),
-            error: error.into(),
-        };
+        let of = |error: PoolError| misplaced(device, error.into());
         let disks: Vec<_> = device.vdisks.iter().map(|vdisk| (&*vdisk.name, vdisk.size)).collect();
         let storage = Storage::File(pool.back_end(&disks).map_err(of)?);
         let opened = Self::laid_out(device, storage)?;
@@ -173,7 +170,7 @@ impl Opened {
         let recorded = record.load().map_err(recorded_wrong(device))?;
         let before = Before { record: record.path(), recorded: &recorded };
         let there = paths.iter().try_for_each(|path| place::must_be_there(path, &before));
-        there.map_err(|error| StartError::Place { device: device.name.clone(), error })
+        there.map_err(|error| misplaced(device, error))
     }
 
     /// Nothing of the back end says where a virtual disk is: it is where the emulated device, if
@@ -324,6 +321,10 @@ impl Opened {
             }
         }
     }
+}
+
+fn misplaced(device: &DeviceConfig, error: PlaceError) -> StartError {
+    StartError::Place { device: device.name.clone(), error: Box::new(error) }
 }
 
 fn recorded_wrong(device: &DeviceConfig) -> impl Fn(RecordError) -> StartError {

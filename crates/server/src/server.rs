@@ -72,7 +72,7 @@ pub enum StartError {
         /// Which.
         device: String,
         /// Why.
-        error: PlaceError,
+        error: Box<PlaceError>,
     },
     /// Two devices, or two parts of one, are the same thing.
     #[error(
@@ -282,6 +282,16 @@ impl Server {
         Ok(server)
     }
 
+    /// Opens a device's back end, which is nobody else's.
+    fn open(&mut self, device: &DeviceConfig) -> Result<Opened, StartError> {
+        self.claims.claim(device)?;
+        let state = self.config.state.as_deref();
+        let opened = patiently(|| Opened::new(device, state), StartError::is_in_use)?;
+        // Again: what was made just now.
+        self.claims.claim(device)?;
+        Ok(opened)
+    }
+
     fn start_shard(
         &mut self,
         index: usize,
@@ -289,11 +299,7 @@ impl Server {
         wrap: &Wrap,
         catalog: &mut Catalog,
     ) -> Result<(), StartError> {
-        self.claims.claim(device)?;
-        let state = self.config.state.as_deref();
-        let mut back_end = patiently(|| Opened::new(device, state), StartError::is_in_use)?;
-        // Again: what was made just now.
-        self.claims.claim(device)?;
+        let mut back_end = self.open(device)?;
         back_end.look(device);
         let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
         let engine = back_end.ground.engine(device).map_err(refused)?;
@@ -514,7 +520,7 @@ fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) ->
 /// As many descriptors as the system allows: each virtual disk may have a file, each client has a socket.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit.clone() };
+    let raised = Rlimit { current: limit.maximum, ..limit };
     if limit != raised
         && let Err(error) = setrlimit(Resource::Nofile, raised)
     {

@@ -10,6 +10,13 @@ use serde::Serialize;
 
 use crate::BadInput;
 
+/// All that can be wrong is what is at the path.
+impl From<PoolError> for BadInput {
+    fn from(error: PoolError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 pub(super) const EXAMPLES: &str = "\
 Examples:
   disktime device init /srv/disktime                 a directory: a raw file for each virtual disk
@@ -76,16 +83,11 @@ impl<'a> From<&'a PoolDisk> for Disk<'a> {
     }
 }
 
-/// All that can be wrong is what is at the path.
-fn bad(error: PoolError) -> anyhow::Error {
-    BadInput(error.to_string()).into()
-}
-
 pub(super) fn init(arguments: &Init) -> anyhow::Result<ExitCode> {
     let Init { path, size, json } = arguments;
-    nothing_was_at(path).map_err(bad)?;
+    nothing_was_at(path).map_err(BadInput::from)?;
     if let Some(size) = *size {
-        make_image(path, size).map_err(bad)?;
+        make_image(path, size).map_err(BadInput::from)?;
         if *json {
             let made =
                 Made { path, kind: "image", id: None, size_bytes: Some(size), adopted: Vec::new() };
@@ -95,7 +97,7 @@ pub(super) fn init(arguments: &Init) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let pool = PoolDirectory::make(path).map_err(bad)?;
+    let pool = PoolDirectory::make(path).map_err(BadInput::from)?;
     let adopted: Vec<Disk<'_>> = pool.disks().iter().map(Disk::from).collect();
     if *json {
         let made = Made { path, kind: "pool", id: Some(pool.id()), size_bytes: None, adopted };
@@ -118,9 +120,9 @@ pub(super) fn shrink(arguments: &Shrink) -> anyhow::Result<ExitCode> {
         );
         return Err(BadInput(why).into());
     }
-    let pool = PoolDirectory::open(path).map_err(bad)?;
-    let mut pool = pool.ok_or_else(|| bad(PoolError::NoPool { path: path.clone() }))?;
-    pool.shrink(vdisk, *size).map_err(bad)?;
+    let pool = PoolDirectory::open(path).map_err(BadInput::from)?;
+    let mut pool = pool.ok_or_else(|| BadInput::from(PoolError::NoPool { path: path.clone() }))?;
+    pool.shrink(vdisk, *size).map_err(BadInput::from)?;
     if *json {
         println!("{}", serde_json::to_string(&Disk { name: vdisk, size_bytes: *size })?);
     } else {

@@ -243,7 +243,7 @@ fn a_check_finds_every_error_beside_the_running_daemon_and_touches_nothing() {
         "5 errors",
         "none is no directory",
         "device image: ",
-        "/a: No such file",
+        "a, where a regular file or a block device must be",
         "none.json",
         "device gone: its back end can't be opened",
     ];

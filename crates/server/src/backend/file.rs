@@ -133,7 +133,7 @@ impl OneFile {
         let (mut direct, mut block_device) = (false, false);
         for path in paths {
             let named = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
-            let member = Self::open(path).map_err(|error| at(path, error))?;
+            let member = Self::open(path).map_err(|error| at(path, &error))?;
             let member =
                 member.ok_or_else(|| named("a member is a regular file or a block device"))?;
             if member.size < chunk {
@@ -153,7 +153,7 @@ impl OneFile {
 }
 
 /// An error with the path in front, of the same kind.
-pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
+pub(crate) fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 

@@ -20,6 +20,8 @@ pub(super) enum Cause {
     Client,
     /// Requests beyond what its queue takes.
     Queue,
+    /// Acknowledged data that may be gone.
+    Loss,
     Behind,
     Late,
     Cycle,
@@ -97,7 +99,12 @@ impl Shard {
     }
 
     /// Tells of a cause with the virtual disk's name and how often it was not told, if it is time.
-    fn seldom(&mut self, StreamId(at): StreamId, cause: Cause, tell: impl FnOnce(&str, u64)) {
+    pub(super) fn seldom(
+        &mut self,
+        StreamId(at): StreamId,
+        cause: Cause,
+        tell: impl FnOnce(&str, u64),
+    ) {
         let vdisk = &mut self.vdisks[at as usize];
         if let Some(left_out) = vdisk.quiet.note(clock::now(), cause) {
             tell(&vdisk.name, left_out);

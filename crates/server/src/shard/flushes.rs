@@ -9,10 +9,10 @@
 //!
 //! Does not know: how flushes are carried out, or what is on a medium.
 
-use disktime_core::Kind;
+use disktime_core::{Kind, StreamId};
 use disktime_nbd::NbdError;
 
-use super::Shard;
+use super::{Cause, Shard};
 use crate::backend::{BackEnd, DeviceError, Job};
 use crate::frontend::nbd::State;
 
@@ -170,7 +170,7 @@ impl Shard {
         let Ended { result, loses } = self.flushes.ended(&flight.job, flight.began, result);
         if let (true, Err(error)) = (loses, result) {
             let medium = self.flushes.disks[disk].medium;
-            self.tell_loss(medium, &error, Some(disk));
+            self.tell_loss(medium, &error);
         }
         result
     }
@@ -178,25 +178,25 @@ impl Shard {
     /// Takes what the back end says of losses by itself.
     pub(super) fn flushes_lost(&mut self) {
         while let Some(medium) = self.back_end.lost() {
-            self.tell_loss(medium as usize, &"the back end lost what it held", None);
+            self.tell_loss(medium as usize, &"the back end lost what it held");
         }
     }
 
-    fn tell_loss(&mut self, medium: usize, error: &dyn std::fmt::Display, flushed: Option<usize>) {
+    /// Tells of a failure that puts data at stake. One that does not is told as any failed request.
+    fn tell_loss(&mut self, medium: usize, error: &dyn std::fmt::Display) {
         let concerned = self.flushes.lose(medium);
+        let Some(first) = concerned.first().and_then(|at| u32::try_from(*at).ok()) else { return };
         let name = |at: usize| &*self.vdisks[at].name;
-        if !concerned.is_empty() {
-            let vdisks = concerned.into_iter().map(name).collect::<Vec<_>>().join(", ");
+        let vdisks = concerned.into_iter().map(name).collect::<Vec<_>>().join(", ");
+        self.seldom(StreamId(first), Cause::Loss, |_, left_out| {
             tracing::error!(
                 vdisks,
                 %error,
+                left_out,
                 "a flush failed: acknowledged data that were not flushed may be gone; each client \
                  of these virtual disks gets an I/O error at its next flush, once"
             );
-        } else if let Some(at) = flushed {
-            let vdisk = name(at);
-            tracing::error!(vdisk, %error, "a flush failed; no acknowledged data were at stake");
-        }
+        });
     }
 
     /// What a client is told that asked for something: a flush also tells of losses.

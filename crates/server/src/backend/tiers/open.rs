@@ -36,7 +36,7 @@ impl TwoTiers {
             io::Error::other(format!("{}: {why}", path.display()))
         };
         let open = |path: &Path| {
-            let file = OneFile::open(path).map_err(|error| file::at(path, error))?;
+            let file = OneFile::open(path).map_err(|error| file::at(path, &error))?;
             file.ok_or_else(|| at(path, &"a tier is a regular file or a block device"))
         };
         let (first, second) = (open(fast)?, open(slow)?);
