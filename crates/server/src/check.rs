@@ -12,7 +12,7 @@ use disktime_core::Duration;
 
 use crate::backend::{BackEndKind, OneFile, SeenPool};
 use crate::config::{Config, DeviceConfig, Listen};
-use crate::device::Ground;
+use crate::device::{Ground, misplaced};
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
 use crate::place::{self, Before, Place, PlaceError};
@@ -57,7 +57,7 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
         };
         let recorded = recorded.map_err(of)?;
         let before = Before { record: record.path(), recorded: &recorded };
-        in_place(device, &before).map_err(|error| StartError::Place { device: name(), error })?;
+        in_place(device, &before).map_err(|error| misplaced(device, error))?;
     }
     let seen = see(&device.back_end);
     let seen = seen.map_err(|source| StartError::BackEnd { device: name(), source })?;

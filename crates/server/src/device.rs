@@ -323,7 +323,7 @@ impl Opened {
     }
 }
 
-fn misplaced(device: &DeviceConfig, error: PlaceError) -> StartError {
+pub(crate) fn misplaced(device: &DeviceConfig, error: PlaceError) -> StartError {
     StartError::Place { device: device.name.clone(), error: Box::new(error) }
 }
 
