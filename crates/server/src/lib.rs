@@ -35,5 +35,5 @@ pub use config::{Change, Config, ConfigError};
 pub use listener::BindError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, StartError, VdiskView};
-pub use stats::{DeviceStats, Histogram, VdiskStats};
+pub use stats::{Counts, DeviceStats, Histogram, VdiskStats};
 pub use threads::ThreadFailure;
