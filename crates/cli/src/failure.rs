@@ -12,7 +12,6 @@ pub const FAILED: u8 = 1;
 /// For anything that is wrong with what the user gave.
 pub const BAD_INPUT: u8 = 2;
 /// For what was not judged: the machine was too busy to measure it.
-#[expect(dead_code, reason = "the demo judges in a commit of its own")]
 pub const NOT_JUDGED: u8 = 3;
 /// After a signal.
 pub const INTERRUPTED: u8 = 130;

@@ -88,7 +88,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
 fn usage(error: &clap::Error) -> ExitCode {
     let _nobody_reads = error.print();
     let text = error.render().to_string();
-    let document = failure::document(text.trim(), failure::BAD_INPUT);
+    let document = failure::document(text.trim().trim_start_matches("error: "), failure::BAD_INPUT);
     if let Some(document) = document.filter(|_| error.use_stderr()) {
         print!("{document}");
     }

@@ -62,7 +62,7 @@ enum Action {
 #[derive(clap::Args)]
 struct Options {
     /// Runs of each figure, with seeds from 1 on
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = seeds)]
     seeds: NonZero<u32>,
     /// Print one JSON document
     #[arg(long)]
@@ -71,6 +71,15 @@ struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
+
+/// Runs of each figure.
+fn seeds(text: &str) -> Result<NonZero<u32>, String> {
+    let seeds = text.parse::<NonZero<u32>>().ok().filter(|seeds| seeds.get() <= SEEDS_MAX);
+    seeds.ok_or_else(|| format!("1 to {SEEDS_MAX} runs are possible"))
+}
+
+/// The most runs of a figure.
+const SEEDS_MAX: u32 = 1000;
 
 #[derive(Serialize)]
 struct Listed {

@@ -140,13 +140,7 @@ impl Load {
         spec: LoadSpec,
         reports: Option<MissReports>,
     ) -> Result<Self, LoadError> {
-        spec.workload.check()?;
-        spec.pace.check()?;
-        if let Some(outstanding) = spec.pace.outstanding_max()
-            && outstanding as usize > OUTSTANDING_MAX
-        {
-            return Err(LoadError::Outstanding { outstanding });
-        }
+        check(&spec)?;
         let opened = handshake::open(uri, spec.options)?;
         fits(&spec.workload, &opened.export)?;
 
@@ -166,8 +160,7 @@ impl Load {
         spec: LoadSpec,
         reports: Option<MissReports>,
     ) -> Result<Self, LoadError> {
-        spec.workload.check()?;
-        spec.pace.check()?;
+        check(&spec)?;
         let shared = Arc::new(Shared::new().map_err(LoadError::System)?);
         let name = spec.name.clone();
         let driver = FileDriver::new(path, spec, Arc::clone(&shared), reports)?;
@@ -222,6 +215,17 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.shared.stop();
+    }
+}
+
+/// Whether the load makes sense, wherever it goes.
+fn check(spec: &LoadSpec) -> Result<(), LoadError> {
+    spec.workload.check()?;
+    spec.pace.check()?;
+    let outstanding = spec.pace.outstanding_max();
+    match outstanding.filter(|most| *most as usize > OUTSTANDING_MAX) {
+        Some(outstanding) => Err(LoadError::Outstanding { outstanding }),
+        None => Ok(()),
     }
 }
 

@@ -43,5 +43,5 @@ pub use listener::BindError;
 pub use place::PlaceError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, StartError, VdiskView, Wrap};
-pub use stats::{DeviceStats, Histogram, VdiskStats};
+pub use stats::{Counts, DeviceStats, Histogram, VdiskStats};
 pub use threads::ThreadFailure;

@@ -476,10 +476,12 @@ impl Server {
             let left = until.since(crate::clock::now()).as_nanos();
             shard.tell_within(Message::Drain, Duration::from_nanos(left));
         }
-        let outcome = self.threads.join(until);
+        let mut outcome = self.threads.join(until);
         // Recorders end once their shards have.
-        let recorders = self.recorders.drain(..);
-        recorders.fold(outcome, |outcome, thread| outcome.and(threads::join(thread, until)))
+        for recorder in self.recorders.drain(..) {
+            outcome = outcome.and(threads::join(recorder, until));
+        }
+        outcome
     }
 }
 

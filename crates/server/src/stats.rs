@@ -28,8 +28,33 @@ impl Histogram {
     /// bucket); `None` if nothing was counted.
     #[must_use]
     pub fn quantile(&self, fraction: f64) -> Option<Duration> {
-        let counts: Vec<u64> =
-            self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        self.counts().quantile(fraction)
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts(self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect())
+    }
+}
+
+/// What a [`Histogram`] had counted at one moment, or between moments.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counts(Vec<u64>);
+
+impl Counts {
+    /// Adds what was counted between two moments.
+    pub fn add_span(&mut self, from: &Self, to: &Self) {
+        self.0.resize(BUCKETS, 0);
+        for ((sum, from), to) in self.0.iter_mut().zip(&from.0).zip(&to.0) {
+            *sum += to.saturating_sub(*from);
+        }
+    }
+
+    /// As [`Histogram::quantile`].
+    #[must_use]
+    pub fn quantile(&self, fraction: f64) -> Option<Duration> {
+        let counts = &self.0;
         let total = counts.iter().sum::<u64>();
         if total == 0 {
             return None;
@@ -250,5 +275,16 @@ mod tests {
         let median = histogram.quantile(0.5).expect("counted").as_secs_f64();
         assert!((500e-6..600e-6).contains(&median), "{median}");
         assert!(histogram.quantile(1.0).expect("counted") >= Duration::from_micros(1000));
+    }
+
+    #[test]
+    fn spans_are_counted_alone() {
+        let histogram = Histogram::default();
+        (0..100).for_each(|_| histogram.record(1_000_000_000));
+        let (from, mut spans) = (histogram.counts(), Counts::default());
+        assert_eq!(spans.quantile(0.5), None);
+        (0..10).for_each(|_| histogram.record(1000));
+        spans.add_span(&from, &histogram.counts());
+        assert!(spans.quantile(1.0).expect("counted") < Duration::from_micros(2));
     }
 }

@@ -71,7 +71,11 @@ impl Threads {
     /// Waits for the end of all of them, not longer than until then: those that are left end with the
     /// process.
     pub(crate) fn join(&mut self, until: Instant) -> io::Result<()> {
-        self.running.drain(..).fold(Ok(()), |outcome, thread| outcome.and(join(thread, until)))
+        let mut outcome = Ok(());
+        for thread in self.running.drain(..) {
+            outcome = outcome.and(join(thread, until));
+        }
+        outcome
     }
 }
 

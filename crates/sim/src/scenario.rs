@@ -16,6 +16,18 @@ use crate::plan::{Plan, StreamPlan};
 use crate::profile;
 use crate::promise::{self, AccessName, AdmissionName, ClassName, Promise};
 
+/// The longest that can be simulated.
+const DURATION_MAX: Duration = Duration::from_secs(10_000 * 3600);
+/// Windows of a run: each stream's figures in each are kept.
+const WINDOWS_MAX: u64 = 1_000_000;
+/// Runs of a scenario.
+const SEEDS_MAX: usize = 1000;
+/// What a cost model may take requests to cost at first.
+const ESTIMATES: std::ops::RangeInclusive<Duration> =
+    Duration::from_nanos(1)..=Duration::from_secs(60);
+/// The longest name of a stream in bytes, as that of a virtual disk.
+const NAME_MAX: usize = 64;
+
 /// Why a scenario can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -145,6 +157,36 @@ struct ChangeTable {
 }
 
 impl General {
+    /// Whether it ends, and its figures fit; or which key is wrong, and what is allowed.
+    fn bounds(&self) -> Result<(), (&'static str, String)> {
+        let Self { duration, window, seeds, .. } = self;
+        if *duration > DURATION_MAX {
+            return Err((
+                "duration",
+                format!("{duration:?}; at most {DURATION_MAX:?} is possible"),
+            ));
+        }
+        if duration.as_nanos() / WINDOWS_MAX > window.as_nanos() {
+            let least = Duration::from_nanos(duration.as_nanos().div_ceil(WINDOWS_MAX));
+            let reason = format!("{window:?}; at least {least:?} is needed for so long a run");
+            return Err(("window", reason));
+        }
+        if seeds.len() > SEEDS_MAX {
+            return Err(("seeds", format!("{}; at most {SEEDS_MAX} are possible", seeds.len())));
+        }
+        let estimates = [
+            ("sequential_estimate", self.sequential_estimate),
+            ("random_estimate", self.random_estimate),
+        ];
+        match estimates.into_iter().find(|(_, estimate)| !ESTIMATES.contains(estimate)) {
+            Some((key, estimate)) => {
+                let (least, most) = (ESTIMATES.start(), ESTIMATES.end());
+                Err((key, format!("{estimate:?}; {least:?} to {most:?} is needed")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// How best effort is shaped; or which key is wrong, and why.
     fn feedback(&self) -> Result<FeedbackConfig<'static>, (&'static str, String)> {
         let mut config = FeedbackConfig::default();
@@ -231,6 +273,15 @@ impl Scenario {
         };
         if file.scenario.seeds.is_empty() {
             return value("scenario.seeds", "none; at least 1 is needed".to_owned());
+        }
+        if let Err((key, reason)) = file.scenario.bounds() {
+            return value(&format!("scenario.{key}"), reason);
+        }
+        for StreamTable { name, .. } in &file.streams {
+            if !(1..=NAME_MAX).contains(&name.len()) || name.contains(char::is_control) {
+                let bytes = name.len();
+                return value("stream.name", format!("{bytes} bytes; 1 to {NAME_MAX}, printable"));
+            }
         }
         for change in &file.changes {
             if !file.streams.iter().any(|stream| stream.name == change.stream) {

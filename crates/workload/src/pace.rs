@@ -5,6 +5,13 @@ use crate::spec::{Spec, SpecError};
 use disktime_core::Duration;
 use serde::Deserialize;
 
+/// The most operations of one load at once: each is kept in mind.
+pub(crate) const OUTSTANDING_MAX: u32 = 65_536;
+/// The shortest time from an arrival to the next: a million each second is more than devices do.
+pub(crate) const INTERVAL_MIN: Duration = Duration::from_micros(1);
+/// The most operations that a cycle begins with.
+pub(crate) const CYCLE_OPERATIONS_MAX: u64 = 1_000_000;
+
 /// What decides when the next operation is issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -163,6 +170,9 @@ impl Pace {
         if self.outstanding_max() == Some(0) {
             return Err(SpecError::NothingOutstanding);
         }
+        if let Some(outstanding) = self.outstanding_max().filter(|most| *most > OUTSTANDING_MAX) {
+            return Err(SpecError::OutstandingMany { outstanding });
+        }
         match *self {
             Self::Bursts { length: 0, .. } => Err(SpecError::BurstEmpty),
             Self::Bursts { idle_min: min, idle_max: max, .. } if min > max => {
@@ -173,6 +183,11 @@ impl Pace {
                 | Arrivals::Poisson { mean: Duration::ZERO }
                 | Arrivals::OnOff { interval: Duration::ZERO, .. },
             ) => Err(SpecError::IntervalZero),
+            Self::Open(
+                Arrivals::Constant { interval }
+                | Arrivals::Poisson { mean: interval }
+                | Arrivals::OnOff { interval, .. },
+            ) if interval < INTERVAL_MIN => Err(SpecError::IntervalShort { interval }),
             Self::Open(Arrivals::OnOff { on: Duration::ZERO, .. }) => Err(SpecError::OnZero),
             Self::Player(Playback { bytes_per_second: 0, .. })
             | Self::Cycles(Cycles { bytes_per_second: 0, .. }) => Err(SpecError::RateZero),
@@ -191,6 +206,15 @@ impl Pace {
     /// As [`check`](Self::check), and a player that reads and writes or whose buffer is too short.
     pub fn check_with(&self, spec: &Spec) -> Result<(), SpecError> {
         self.check()?;
+        if let Self::Cycles(Cycles { bytes_per_second, cycle }) = self {
+            let bytes =
+                u128::from(*bytes_per_second) * u128::from(cycle.as_nanos()) / 1_000_000_000;
+            let operations = bytes / u128::from(spec.unit().unwrap_or(1).max(1));
+            let operations = u64::try_from(operations).unwrap_or(u64::MAX);
+            if operations > CYCLE_OPERATIONS_MAX {
+                return Err(SpecError::CycleMany { operations });
+            }
+        }
         let Self::Player(playback) = self else { return Ok(()) };
         if playback.vbr_permille > Playback::VBR_MAX {
             return Err(SpecError::Vbr { permille: playback.vbr_permille });

@@ -192,8 +192,23 @@ pub enum SpecError {
     },
     /// A closed loop with nothing outstanding.
     NothingOutstanding,
+    /// A closed loop with more outstanding than can be kept in mind.
+    OutstandingMany {
+        /// As given.
+        outstanding: u32,
+    },
     /// An open loop without time between arrivals.
     IntervalZero,
+    /// An open loop with less than a microsecond between arrivals.
+    IntervalShort {
+        /// As given.
+        interval: Duration,
+    },
+    /// More operations in a cycle than can be kept in mind.
+    CycleMany {
+        /// What comes of rate, cycle and sizes.
+        operations: u64,
+    },
     /// ON periods without length.
     OnZero,
     /// Bursts of no operations.
@@ -252,6 +267,23 @@ impl fmt::Display for SpecError {
                 write!(f, "extent: {extent} bytes; at least {needed} are needed")
             }
             Self::NothingOutstanding => f.write_str("outstanding: 0; at least 1 is needed"),
+            Self::OutstandingMany { outstanding } => write!(
+                f,
+                "outstanding: {outstanding}; 1 to {} are possible",
+                crate::pace::OUTSTANDING_MAX
+            ),
+            Self::IntervalShort { interval } => {
+                write!(
+                    f,
+                    "interval: {interval:?}; at least {:?} is needed",
+                    crate::pace::INTERVAL_MIN
+                )
+            }
+            Self::CycleMany { operations } => write!(
+                f,
+                "cycle: {operations} operations in each; at most {} are possible",
+                crate::pace::CYCLE_OPERATIONS_MAX
+            ),
             Self::IntervalZero => f.write_str("interval: 0 ns; at least 1 is needed"),
             Self::OnZero => f.write_str("on: 0 ns; at least 1 is needed"),
             Self::BurstEmpty => f.write_str("burst length: 0; at least 1 is needed"),

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     vdisks: Vec<u32>,
     /// CPU seconds for each figure
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::seconds)]
     seconds: f64,
     /// Measure cost models `fixed` and `learned` instead: policy `disktime`, 32 pieces at the device
     #[arg(long)]

@@ -10,7 +10,7 @@ use disktime_papers::sim;
 use disktime_server::{Config, Server};
 use serde::Serialize;
 
-use super::{PRESET, now, wait_until};
+use super::{PRESET, TimingError, exit, now, wait_until};
 use crate::interrupt::Temporary;
 use crate::table;
 
@@ -25,6 +25,8 @@ const REQUEST: u64 = 128 << 10;
 const BACKUP_REQUEST: u64 = 1 << 20;
 /// The part of the rate that must have been measured: over 20 s a cycle of 2 s may be under way.
 const LEAST: f64 = 0.9;
+/// The shortest time that is judged: two cycles.
+pub(super) const LEAST_TIME: Duration = Duration::from_secs(4);
 /// How often a line is shown.
 const TICK: Duration = Duration::from_secs(4);
 
@@ -35,6 +37,8 @@ struct Report {
     scene: &'static str,
     seconds: f64,
     streams: Vec<Stream>,
+    timing_error_us: TimingError,
+    judged: bool,
     pass: bool,
 }
 
@@ -100,7 +104,7 @@ pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
     } else {
         verdict(&report);
     }
-    Ok(ExitCode::from(u8::from(!report.pass)))
+    Ok(exit(report.judged, report.pass))
 }
 
 /// Shows now and then what each virtual disk gets; answers what each got, in bytes per second.
@@ -142,8 +146,11 @@ fn report(server: &Server, seconds: Duration, rates: &[f64]) -> Report {
         }
     };
     let streams: Vec<_> = rates.iter().copied().enumerate().map(stream).collect();
-    let pass = streams.iter().all(Stream::kept);
-    Report { device: PRESET, scene: "recorder", seconds: seconds.as_secs_f64(), streams, pass }
+    let timing_error_us = TimingError::of(&server.devices()[0].timing_error.counts());
+    let judged = timing_error_us.is_small();
+    let pass = judged && streams.iter().all(Stream::kept);
+    let (device, scene, seconds) = (PRESET, "recorder", seconds.as_secs_f64());
+    Report { device, scene, seconds, streams, timing_error_us, judged, pass }
 }
 
 fn load(server: &Server, place: usize) -> anyhow::Result<Load> {
@@ -217,7 +224,9 @@ fn verdict(report: &Report) {
         ]);
     }
     println!("\n{table}\n");
-    if report.pass {
+    if !report.judged {
+        println!("{}", report.timing_error_us.too_busy());
+    } else if report.pass {
         println!("KEPT: every camera got its rate in every cycle; the rest had what was left.");
     } else {
         println!("BROKEN: a camera did not get what it was promised.");

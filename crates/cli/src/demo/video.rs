@@ -11,7 +11,7 @@ use disktime_client::{Counters, Load, LoadSpec, MissReports, Options, Uri};
 use disktime_server::{Config, Server};
 use serde::Serialize;
 
-use super::{now, wait_until};
+use super::{TimingError, exit, now, wait_until};
 use crate::interrupt::Temporary;
 use crate::table;
 
@@ -35,6 +35,8 @@ const MISSES_MAX: u64 = 3;
 const SILENT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(10)];
 /// The storm's head start.
 const SETTLE: Duration = Duration::from_secs(1);
+/// The shortest time that is judged: as much after the grace as in it.
+pub(super) const LEAST_TIME: Duration = Duration::from_secs(10);
 /// How often a line is shown.
 const TICK: Duration = Duration::from_secs(4);
 
@@ -48,6 +50,8 @@ struct Report {
     /// In bytes per second.
     rate: u64,
     phases: [Phase; 2],
+    timing_error_us: TimingError,
+    judged: bool,
     pass: bool,
 }
 
@@ -91,16 +95,21 @@ pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
             return Err(error).with_context(|| format!("{}: the connection broke", report.name));
         }
     }
-    let pass = heard.misses_late == 0 && heard.misses <= MISSES_MAX;
+    let counts = scene.server.devices()[0].timing_error.counts();
+    let timing_error_us = TimingError::of(&counts);
+    let judged = timing_error_us.is_small();
+    let pass = judged && heard.misses_late == 0 && heard.misses <= MISSES_MAX;
     let (device, scene, policy) = (PRESET, "video", POLICY);
     let phases = [silent, heard];
-    let report = Report { device, scene, policy, feedback: "adaptive", rate: RATE, phases, pass };
+    let (feedback, rate) = ("adaptive", RATE);
+    let report =
+        Report { device, scene, policy, feedback, rate, phases, timing_error_us, judged, pass };
     if json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
         verdict(&report);
     }
-    Ok(ExitCode::from(u8::from(!report.pass)))
+    Ok(exit(report.judged, report.pass))
 }
 
 struct Scene<'a> {
@@ -261,7 +270,9 @@ fn verdict(report: &Report) {
     }
     println!("{table}\n");
     let [_, heard] = &report.phases;
-    if report.pass {
+    if !report.judged {
+        println!("{}", report.timing_error_us.too_busy());
+    } else if report.pass {
         println!(
             "SMOOTH: no data were late after the first {} s, in which it is found out what the player \
              needs.",

@@ -120,8 +120,17 @@ pub(super) fn verdict(report: &Report) {
     );
 }
 
-fn judgement(report: &Report) -> &'static str {
-    match (report.kept(), report.insulated()) {
+pub(super) fn judgement(report: &Report) -> String {
+    if !report.timing_error_us.is_small() {
+        return report.timing_error_us.too_busy();
+    }
+    if !report.judged {
+        return format!(
+            "NOT JUDGED: {} whole turns are too few to say what each gets: give it more time with --for.",
+            report.turns
+        );
+    }
+    let said = match (report.kept(), report.insulated()) {
         (true, true) if report.claims_insulation() => {
             "KEPT: each got the disk time it reserved, and was as fast as alone on that share."
         }
@@ -130,7 +139,8 @@ fn judgement(report: &Report) -> &'static str {
             "BROKEN: each got its disk time, but one was slower than alone on its share."
         }
         (false, _) => "BROKEN: one did not get the disk time it reserved.",
-    }
+    };
+    said.to_owned()
 }
 
 /// A line on the share, and one on what it was worth.

@@ -70,7 +70,13 @@ fn bad_input_exits_with_2_and_is_a_document_under_json() {
     let remote = format!("nbd+unix:///x?socket={}", within("nobody.sock"));
     let back_end = file("back_end.toml", &disk(&here, &remote));
     let (out, none) = (format!("{}/x", text(&socket)), within("none"));
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 16] = [
+        (&["demo", "--for", "2s"], "two turns of a split 70/30 take 3.4s"),
+        (&["demo", "--for", "3s", "--scene", "recorder"], "cycles take 4s"),
+        (&["bench", "sched", "--seconds", "nan"], "0.01 to 3600"),
+        (&["bench", "nbd", "--seconds=-1"], "0.01 to 3600"),
+        (&["paper", "all", "--seeds", "4000000000"], "1 to 1000 runs"),
+        (&["serve", "--check", "--config", text(&socket)], "is no directory: create it"),
         (&["frobnicate"], "unrecognized subcommand"),
         (&["serve", "--config", &none], "none"),
         (&["serve", "--config", text(&socket)], "is no directory: create it"),
@@ -104,7 +110,7 @@ fn bad_input_exits_with_2_and_is_a_document_under_json() {
 fn ctrl_c_ends_every_command_and_leaves_nothing() {
     let directory = TempDir::new().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let scenario = "[scenario]\nduration = \"10000000s\"\n[device]\npreset = \"deskstar-34gxp\"\n\
+    let scenario = "[scenario]\nduration = \"10000000s\"\nwindow = \"100s\"\n[device]\npreset = \"deskstar-34gxp\"\n\
                     [[stream]]\nname = \"a\"\n[[stream.phases]]\n\
                     spec = { pattern = \"random\", extent = { end = \"9GiB\" }, sizes = \"4KiB\" }\n\
                     pace = { closed = { outstanding = 8 } }\n";
@@ -258,4 +264,52 @@ fn a_check_finds_every_error_beside_the_running_daemon_and_touches_nothing() {
     write(&good);
     assert_eq!(entries(daemon.directory.path()), before);
     assert!(daemon.end("TERM").1);
+}
+
+/// A scenario with `outstanding = 1000000000` took all memory; one with a window of a nanosecond as
+/// well; a name of 5,000 characters went into every line of every table.
+#[test]
+fn scenarios_that_can_not_be_run_are_refused_with_the_range() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("scenario.toml");
+    let good = "[scenario]\nduration = \"1s\"\n[device]\npreset = \"deskstar-34gxp\"\n\
+                [[stream]]\nname = \"a\"\n[[stream.phases]]\n\
+                spec = { pattern = \"random\", extent = { end = \"9GiB\" }, sizes = \"4KiB\" }\n\
+                pace = { closed = { outstanding = 8 } }\n";
+    let pace = "closed = { outstanding = 8 }";
+    let general = "duration = \"1s\"";
+    let long = format!("name = \"{}\"", "x".repeat(5000));
+    let many = format!("{general}\nseeds = {:?}", vec![1; 1001]);
+    let cases = [
+        (pace, "closed = { outstanding = 1000000000 }", "outstanding: 1000000000; 1 to 65536"),
+        (pace, "closed = { outstanding = -1 }", "outstanding"),
+        (
+            pace,
+            "bursts = { outstanding = 70000, length = 1, idle_min = \"1s\", idle_max = \"1s\" }",
+            "1 to 65536",
+        ),
+        (pace, "open = { constant = { interval = \"1ns\" } }", "at least 1µs"),
+        (pace, "open = { poisson = { mean = \"999ns\" } }", "at least 1µs"),
+        (pace, "cycles = { rate = \"1000TB/s\", cycle = \"1000h\" }", "at most 1000000"),
+        (general, "duration = \"5000000h\"", "duration: 18000000000s; at most 36000000s"),
+        (general, "duration = \"1h\"\nwindow = \"1ns\"", "window: 1ns; at least 3.6ms"),
+        (
+            general,
+            "duration = \"1s\"\nrandom_estimate = \"0s\"",
+            "random_estimate: 0ns; 1ns to 60s",
+        ),
+        (general, &many, "seeds: 1001; at most 1000"),
+        ("name = \"a\"", &long, "stream.name: 5000 bytes; 1 to 64"),
+        ("name = \"a\"", "name = \"\"", "stream.name: 0 bytes; 1 to 64"),
+        ("deskstar-34gxp\"", "deskstar-34gxp\"\nqueue_depth = 4000000000", "depth"),
+    ];
+    std::fs::write(&path, good).unwrap();
+    assert_eq!(disktime(&["sim", "run", text(&path)]).status.code(), Some(0));
+    for (was, is, says) in cases {
+        std::fs::write(&path, good.replacen(was, is, 1)).unwrap();
+        let refused = disktime(&["sim", "run", text(&path)]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{is}: {said}");
+        assert!(said.contains(says), "{is}: {said}");
+    }
 }

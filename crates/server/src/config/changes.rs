@@ -163,13 +163,13 @@ pub(crate) fn changes(old: &Config, new: &Config) -> Vec<Change> {
     compare("server", &SERVER, Some(old), Some(new), &mut found);
     let names = |it: &Config| it.devices.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
     let order = |it: &Config| list(names(it).into_iter());
-    pairs(names(old), names(new), |name| {
+    pairs(&names(old), &names(new), |name| {
         let find = |it: &Config| it.devices.iter().position(|it| it.name == name);
         let [old, new] = [old, new].map(|it| find(it).map(|at| &it.devices[at]));
         compare(name, &DEVICE, old, new, &mut found);
     });
     let disks = |it: &Config| it.vdisks().map(|(_, it)| it.name.clone()).collect::<Vec<_>>();
-    pairs(disks(old), disks(new), |name| {
+    pairs(&disks(old), &disks(new), |name| {
         let [old, new] = [old, new].map(|it| -> Option<Placed> {
             let (device, vdisk) = it.vdisks().find(|(_, it)| it.name == name)?;
             Some((device.name.clone(), vdisk.clone()))
@@ -190,9 +190,9 @@ pub(crate) fn changes(old: &Config, new: &Config) -> Vec<Change> {
 }
 
 /// All names of both, each once: those of the first, then what the second has more.
-fn pairs(old: Vec<String>, new: Vec<String>, mut each: impl FnMut(&str)) {
-    let more = new.into_iter().filter(|name| !old.contains(name)).collect::<Vec<_>>();
-    old.iter().chain(&more).for_each(|name| each(name));
+fn pairs(old: &[String], new: &[String], mut each: impl FnMut(&str)) {
+    let more = new.iter().filter(|name| !old.contains(name));
+    old.iter().chain(more).for_each(|name| each(name));
 }
 
 fn compare<Of>(
