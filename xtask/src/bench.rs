@@ -2,6 +2,7 @@
 //! built for release.
 
 mod crash;
+mod hostile;
 
 use anyhow::{Result, bail};
 
@@ -13,11 +14,18 @@ struct Bench {
     run: fn(&[String]) -> Result<bool>,
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "crash",
-    help: "kills and power losses on all back ends; --rounds N --seed N --only ROW --json",
-    run: crash::run,
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "crash",
+        help: "kills and power losses on all back ends; --rounds N --seed N --only ROW --json",
+        run: crash::run,
+    },
+    Bench {
+        name: "hostile",
+        help: "a good client beside hostile ones; --rounds N --seconds N --only ATTACK --json",
+        run: hostile::run,
+    },
+];
 
 /// Runs the bench that the first word names.
 ///

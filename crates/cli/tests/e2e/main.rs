@@ -5,6 +5,7 @@
 
 mod black_box;
 mod costs;
+mod crowds;
 mod device;
 mod durability;
 mod insulation;

@@ -121,7 +121,20 @@ impl Daemon {
 
     /// Serves the configuration that lies in a directory.
     pub fn start_in(directory: TempDir) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_disktime"))
+        Self::start_as(Command::new(env!("CARGO_BIN_EXE_disktime")), directory)
+    }
+
+    /// Serves these devices and virtual disks with so many descriptors and no more.
+    pub fn start_with_descriptors(count: u32, disks: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        write_config(directory.path(), disks);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={count}")).arg(env!("CARGO_BIN_EXE_disktime"));
+        Self::start_as(command, directory)
+    }
+
+    fn start_as(mut command: Command, directory: TempDir) -> Self {
+        let mut child = command
             .args(["serve", "--config"])
             .arg(directory.path().join("disktime.toml"))
             .stdout(Stdio::piped())
