@@ -147,8 +147,8 @@ impl TimingError {
     /// Why nothing is judged.
     fn too_busy(&self) -> String {
         format!(
-            "NOT JUDGED: this machine is too busy: the emulated disk answered up to {:.1} ms late 99 % of \
-             the time,\n  {:.0} ms are allowed. Run the demo again when less else runs.",
+            "NOT JUDGED: this machine is too busy: 1 % of the emulated disk's answers were {:.1} ms late or \
+             later,\n  {:.0} ms is allowed. Run the demo again when less else runs.",
             self.p99 / 1e3,
             LATE_MAX.as_secs_f64() * 1e3
         )

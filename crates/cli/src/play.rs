@@ -1,5 +1,6 @@
 //! `disktime play`: a client that needs its data at a constant rate, and says when they are late.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -33,6 +34,10 @@ signal came before --for had passed.";
 
 /// The most streams at once.
 const STREAMS_MAX: usize = 64;
+/// How long can be played, and what a buffer can hold.
+const PLAYS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(8_760 * 3600);
+const BUFFERS: RangeInclusive<Duration> = Duration::from_nanos(1)..=Duration::from_secs(3600);
 /// How often the view is drawn.
 const TICK: std::time::Duration = std::time::Duration::from_millis(500);
 
@@ -132,6 +137,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if !(1..=STREAMS_MAX).contains(&count) {
         let streams = arguments.streams;
         bail!(BadInput(format!("--streams {streams}: {count} in all; 1 to {STREAMS_MAX} can be")));
+    }
+    let spans =
+        [("--for", arguments.duration, PLAYS), ("--buffer", Some(arguments.buffer), BUFFERS)];
+    for (option, span, range) in spans {
+        if let Some(span) = span.filter(|span| !range.contains(span)) {
+            let (least, most) = (range.start(), range.end());
+            bail!(BadInput(format!("{option} {span:?}: {least:?} to {most:?} are possible")));
+        }
     }
     let mut streams = Vec::new();
     for target in &arguments.targets {

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 
 use anyhow::{Context, bail};
-use disktime_server::{Config, ReloadError, Server, StartError, ThreadFailure, VdiskView};
+use disktime_server::{
+    Config, ConfigError, ReloadError, Server, StartError, ThreadFailure, VdiskView,
+};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -159,7 +161,10 @@ fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         _ => BadInput(format!("{file}: {} errors:\n  {}", errors.len(), errors.join("\n  "))),
     };
     let config = Config::read_all(&arguments.config);
-    let config = config.map_err(|errors| said(errors.iter().map(ToString::to_string).collect()))?;
+    let config = config.map_err(|errors| match &errors[..] {
+        [error] => BadInput(in_file(arguments, error)),
+        errors => said(errors.iter().map(ToString::to_string).collect()),
+    })?;
     let errors = disktime_server::check(&config);
     if !errors.is_empty() {
         bail!(said(errors.iter().map(ToString::to_string).collect()));
@@ -217,9 +222,17 @@ fn forward(
     Ok(())
 }
 
+/// With the file's name, once.
+fn in_file(arguments: &Arguments, error: &ConfigError) -> String {
+    match error {
+        ConfigError::Read { .. } => error.to_string(),
+        error => format!("{}: {error}", arguments.config.display()),
+    }
+}
+
 fn read(arguments: &Arguments) -> anyhow::Result<Config> {
     let config = Config::read(&arguments.config);
-    config.map_err(|error| BadInput(format!("{}: {error}", arguments.config.display())).into())
+    config.map_err(|error| BadInput(in_file(arguments, &error)).into())
 }
 
 fn announce(server: &Server, json: bool) -> anyhow::Result<()> {

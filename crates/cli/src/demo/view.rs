@@ -112,7 +112,9 @@ pub(super) fn verdict(report: &Report) {
     }
     println!("\n{table}\n");
     println!("{}", judgement(report));
-    report.streams.iter().map(explain).for_each(|line| println!("  {line}"));
+    if report.judged {
+        report.streams.iter().map(explain).for_each(|line| println!("  {line}"));
+    }
     let error = &report.timing_error_us;
     println!(
         "  The emulated disk answered within {:.0} us of its timing model half of the time, {:.0} us 99 % of it.",

@@ -86,7 +86,8 @@ impl Shard {
         let Job { kind, offset, bytes, .. } = *job;
         self.seldom(stream, Cause::BackEnd(kind, error.0), |vdisk, left_out| {
             let text = "the back end failed a request";
-            tracing::warn!(vdisk, ?kind, offset, bytes, %error, left_out, "{text}");
+            let error = error.to_string();
+            tracing::warn!(vdisk, ?kind, offset, bytes, error, left_out, "{text}");
         });
     }
 
@@ -94,7 +95,8 @@ impl Shard {
     pub(super) fn refused(&mut self, vdisk: u32, cause: Cause, reason: &dyn std::fmt::Display) {
         self.seldom(StreamId(vdisk), cause, |vdisk, left_out| {
             let what = if cause == Cause::Client { "a client" } else { "a request" };
-            tracing::warn!(vdisk, %reason, left_out, "{what} was refused");
+            let reason = reason.to_string();
+            tracing::warn!(vdisk, reason, left_out, "{what} was refused");
         });
     }
 

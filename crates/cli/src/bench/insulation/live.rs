@@ -73,7 +73,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME", requires = "live")]
     cost_model: Option<String>,
     /// Requests that the daemon has at the device at once; the emulated disk takes one
-    #[arg(long, value_name = "N", default_value_t = 32, requires = "live")]
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "live",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: u32,
     /// Where the file is made [default: the directory for temporary files]
     #[arg(long, value_name = "DIR", requires = "live")]
