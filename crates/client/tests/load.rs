@@ -138,7 +138,7 @@ fn an_open_loop_goes_by_time_and_not_by_replies() {
 /// It would be easy to spin, or to queue without end, once nothing more can be outstanding.
 #[test]
 fn an_open_loop_stops_at_the_bound_and_still_stops_when_told() {
-    let interval = Duration::from_nanos(1);
+    let interval = Duration::from_micros(1);
     let pace = Pace::Open(Arrivals::Constant { interval });
     let spec = LoadSpec { pace, options: impatient(), ..mixed() };
     let (_server, report) = run(Conduct::Silent, OUTSTANDING_MAX, spec);

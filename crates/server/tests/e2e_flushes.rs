@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use disktime_client::{Connection, NbdError, RequestError};
 use disktime_core::Kind;
-use disktime_server::backend::DeviceError;
 use disktime_server::backend::faulty::Fault;
 use disktime_server::backend::volatile::Volatile;
+use disktime_server::backend::{DeviceError, PoolDirectory};
 use disktime_server::{Config, Server, Wrap};
 use tempfile::TempDir;
 
@@ -122,12 +122,13 @@ fn a_failure_concerns_who_shares_the_medium() {
     let directory = TempDir::new().unwrap();
     let image = directory.path().join("image");
     std::fs::File::create(&image).unwrap().set_len(4 * MIB).unwrap();
-    std::fs::create_dir(directory.path().join("pool")).unwrap();
+    drop(PoolDirectory::make(&directory.path().join("pool")).unwrap());
     for (back_end, told) in [("pool", vec![0, 1]), ("image", vec![0, 1, 2, 3])] {
         // Of those of `a`, each second flush.
         let (kind, extent, error) = (Kind::Flush, 0..0, DeviceError(libc::EIO));
         let fault = Fault { disk: 0, kind, extent, every: 2, error };
-        let config = config(directory.path(), "upper.sock", &format!("file:DIRECTORY/{back_end}"));
+        let socket = format!("{back_end}.sock");
+        let config = config(directory.path(), &socket, &format!("file:DIRECTORY/{back_end}"));
         let server = Server::start_with_faults(config, &[(0, fault)]).unwrap();
         let mut fixture = Fixture::new(server);
         assert_eq!(fixture.told(), [1], "nothing is at stake");

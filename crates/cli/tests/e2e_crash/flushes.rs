@@ -139,8 +139,8 @@ fn a_sync_that_fails_below_is_told_to_each_client_once() {
             }
         }
         let said = stack.said();
-        // A server below that is ours tells each of its connections: that is no other failure.
-        assert_eq!(said.matches("may be gone").count(), 2, "once for each failure: {said}");
+        // The second failure comes within the 10 s in which a cause is told once.
+        assert_eq!(said.matches("may be gone").count(), 1, "once for both failures: {said}");
         assert!(said.contains("vdisks=\"v\""), "{said}");
     }
 }

@@ -13,8 +13,6 @@ use crate::lower::{Below, Lower, nap, wait_until};
 
 /// Bytes of the virtual disk.
 pub const BYTES: u64 = 12 << 20;
-/// Starts that are tried while a killed daemon's files are still locked.
-const STARTS_MAX: u32 = 100;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -48,7 +46,7 @@ impl Kind {
     fn back_end(self, directory: &Path, lower: &Lower) -> String {
         let [one, other] = [0, 1].map(|at| lower.path(at).display().to_string());
         match self {
-            Self::Directory => format!("\"file:{}/pool\"", directory.display()),
+            Self::Directory => format!("\"file:{}/pool\"\ncreate = true", directory.display()),
             Self::Image => format!("\"file:{one}\""),
             Self::Raid0 => format!("\"raid0:{one},{other}\""),
             Self::Tiers => format!("\"tiered:{one},{other}\"\npromotion = \"100%\""),
@@ -87,15 +85,9 @@ impl Stack {
         stack
     }
 
-    /// Starts the daemon; at once after a kill its files may still be locked.
+    /// Starts the daemon, at once after a kill too: it waits for what the dying one still holds.
     pub fn start(&mut self) {
-        for _ in 0..STARTS_MAX {
-            if self.try_start() {
-                return;
-            }
-            nap(Duration::from_millis(50));
-        }
-        panic!("the daemon does not start: {}", self.said());
+        assert!(self.try_start(), "the daemon does not start: {}", self.said());
     }
 
     /// What the daemon has logged since its start.
