@@ -5,7 +5,7 @@ mod rig;
 use std::collections::BTreeSet;
 
 use disktime_core::policy::{Pick, PieceDone, Policy};
-use disktime_core::{Change, Instant, Request, StreamId, StreamView, Streams};
+use disktime_core::{Change, Duration, Instant, Request, StreamId, StreamView, Streams};
 use rig::{MS, Rig, at, contract};
 
 /// Waits for more of stream 0 for a while after each of its pieces; else the lowest id goes.
@@ -161,4 +161,36 @@ fn removing_the_stream_held_for_ends_the_hold() {
     assert_eq!(rig.go_one(7 * MS).request.0, 2);
     assert_eq!(rig.time().held.as_nanos(), 2 * MS);
     assert_eq!(rig.time().charged.as_nanos(), 7 * MS, "what went with it is accounted for");
+}
+
+/// A flood of requests that take the device no time took all of the processor that serves it, and was
+/// charged nothing.
+#[test]
+fn time_for_which_the_device_is_idle_for_a_stream_is_its_own() {
+    let mut rig = Anticipation::rig(10, 1);
+    rig.change(0, Change::SetContract(StreamId(1), contract(30, 50)));
+    rig.ask(0, 1, 1, 1_000);
+    let piece = rig.go_one(0).piece;
+    rig.done(MS, piece);
+    rig.engine.handle_idled(at(3 * MS), StreamId(1), Duration::from_millis(2));
+    rig.engine.assert_conserved();
+    assert_eq!((rig.charged(0), rig.charged(1)), (0, 3 * MS));
+    assert_eq!((rig.time().held.as_nanos(), rig.time().busy.as_nanos()), (2 * MS, MS));
+    // Its limit counts that: 2 s for 1 s of burst and half of the time.
+    rig.engine.handle_idled(at(4 * MS), StreamId(1), Duration::from_secs(2));
+    rig.ask(4 * MS, 2, 1, 1_000);
+    assert!(rig.go(4 * MS).is_empty(), "its limit stops it");
+    rig.engine.handle_idled(at(5 * MS), StreamId(7), Duration::from_millis(1));
+    rig.engine.assert_conserved();
+}
+
+/// While the device is held for one stream its idleness is paid for already.
+#[test]
+fn idle_time_is_charged_once() {
+    let mut rig = held(10, 1);
+    rig.engine.handle_idled(at(8 * MS), StreamId(1), Duration::from_millis(3));
+    rig.timeout(15 * MS);
+    rig.go_one(15 * MS);
+    assert_eq!((rig.charged(0), rig.charged(1)), (15 * MS, 0));
+    assert_eq!(rig.time().held.as_nanos(), 10 * MS);
 }

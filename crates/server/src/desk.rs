@@ -112,7 +112,7 @@ impl Desk {
     /// Serves until told to close.
     pub(crate) fn run(self) -> io::Result<()> {
         let mut visitors = Visitors::default();
-        let mut resting = false;
+        let (mut resting, mut quiet) = (false, Quiet::default());
         loop {
             let (closing, ready) = self.wait(&visitors, std::mem::take(&mut resting))?;
             if closing {
@@ -123,7 +123,13 @@ impl Desk {
                 self.hand_over(visitor, session);
             }
             for (listener, ready) in self.listeners.iter().zip(listening) {
-                resting |= *ready && !admit(listener, &mut visitors);
+                let Some(error) = ready.then(|| admit(listener, &mut visitors)).flatten() else {
+                    continue;
+                };
+                resting = true;
+                if let Some(left_out) = quiet.note(clock::now(), error.raw_os_error()) {
+                    tracing::warn!(%error, left_out, "a client could not be accepted");
+                }
             }
         }
     }
@@ -165,21 +171,18 @@ impl Desk {
     }
 }
 
-/// Accepts some of those who wait at a listener; false if the system can't take anyone now.
-fn admit(listener: &Listener, visitors: &mut Visitors) -> bool {
+/// Accepts some of those who wait at a listener, or says why the system can't take anyone now.
+fn admit(listener: &Listener, visitors: &mut Visitors) -> Option<io::Error> {
     for _ in 0..BATCH {
         match listener.accept() {
             Ok(socket) => visitors.welcome(socket),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
             // The client went before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             // Out of descriptors, most likely: those who say nothing make room.
             Err(_) if visitors.show_one_out() => {}
-            Err(error) => {
-                tracing::warn!(%error, "a client could not be accepted");
-                return false;
-            }
+            Err(error) => return Some(error),
         }
     }
-    true
+    None
 }

@@ -19,8 +19,13 @@ use crate::served_file::ServedFile;
 
 /// Entries of the submission queue; more wait in the backlog.
 const ENTRIES: u32 = 512;
-/// Parts in one message: each has at most two I/O vectors, and the kernel takes 1024.
+/// Parts in one message: each has at most two I/O vectors beside those that are cut, and the kernel takes
+/// 1024.
 pub const PARTS_MAX: usize = 512;
+/// Bytes that are moved between a socket and memory at once. The system copies them on the shard's
+/// thread, and goes on for as long as the peer keeps up with it: of more at once, other clients would
+/// wait for all of it.
+pub const COPY_MAX: usize = 128 << 10;
 
 /// What an operation was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +139,8 @@ impl Message {
         true
     }
 
-    /// Lays the vectors out on first use, and points the system call's header at what is left.
+    /// Lays the vectors out on first use, and points the system call's header at the next of what is
+    /// left.
     fn prepare(&mut self) -> *const libc::msghdr {
         if self.vectors.is_empty() {
             let mut headers = self.headers.as_mut_slice();
@@ -145,20 +151,27 @@ impl Message {
                     let iov_base = header.as_mut_ptr().cast();
                     self.vectors.push(libc::iovec { iov_base, iov_len: *len });
                 }
-                if let Some((buffer, range)) =
-                    payload.as_ref().filter(|(_, range)| !range.is_empty())
-                {
-                    let iov_base = buffer.pointer(range).cast();
-                    self.vectors.push(libc::iovec { iov_base, iov_len: range.len() });
+                let Some((buffer, range)) = payload else { continue };
+                for start in range.clone().step_by(COPY_MAX) {
+                    let cut = start..range.end.min(start + COPY_MAX);
+                    let iov_base = buffer.pointer(&cut).cast();
+                    self.vectors.push(libc::iovec { iov_base, iov_len: cut.len() });
                 }
             }
         }
+        let mut bytes = 0;
+        let now = self.vectors[self.first..].iter().take_while(|vector| {
+            let first = bytes == 0;
+            bytes += vector.iov_len;
+            first || bytes <= COPY_MAX
+        });
+        let count = now.take(2 * PARTS_MAX).count();
         let header = self.header.get_or_insert_with(|| {
             // SAFETY: all zeroes is a valid msghdr: no name, no vectors, no control data.
             Box::new(unsafe { std::mem::zeroed() })
         });
         header.msg_iov = self.vectors[self.first..].as_mut_ptr();
-        header.msg_iovlen = self.vectors.len() - self.first;
+        header.msg_iovlen = count;
         &raw const **header
     }
 }

@@ -51,9 +51,9 @@ use wholes::Whole;
 /// The longest piece in bytes, and where a virtual disk of the device has a latency bound: what is
 /// at the device holds others up for as long.
 pub const PIECE_MAX: [u32; 2] = [1 << 20, 256 << 10];
-/// A turn ends after so long, whatever is left: then the ring is asked what has come since, so that
-/// no client's work keeps another's requests from being seen. Half of it costs a system call more for
-/// every 250 us of work, double lets light clients wait twice as long.
+/// A turn gives the device's work so long, and clients as long, whatever is left: then the ring is asked
+/// what has come since, so that no client's work keeps another's requests from being seen. Half of it
+/// costs a system call more for every 250 us of work, double lets light clients wait twice as long.
 const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(500);
 /// How long a drain waits for requests already taken.
 pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4);
@@ -306,23 +306,23 @@ impl Shard {
         self.steer();
         self.hurry_errand();
         let until = clock::now() + TURN;
+        let clients_until = until + TURN;
         self.unfinished = loop {
             self.collect_emulated();
-            if !self.pump(until) {
-                break true;
-            }
-            if self.touched.is_empty() && !self.run_errand() {
+            let pumped = self.pump(until);
+            if pumped && self.touched.is_empty() && !self.run_errand() {
                 break false;
             }
-            // Completions make room for requests that waited in their clients' input.
+            // Completions make room for requests that waited in their clients' input. Every turn has
+            // time for a client, also one that the device's work has filled.
             for _ in 0..self.touched.len() {
                 let Some(client) = self.touched.pop_front() else { break };
                 self.serve(client);
-                if clock::now() >= until {
+                if clock::now() >= clients_until {
                     break;
                 }
             }
-            if clock::now() >= until {
+            if !pumped || clock::now() >= clients_until {
                 break true;
             }
         };

@@ -19,6 +19,8 @@ use slab::Slab;
 use super::blocks::{BLOCK, BlockBackEnd, Disk, Free, Medium, Name};
 use super::{Abilities, Io};
 use crate::buffers::Buffer;
+use crate::clock;
+use crate::quiet::Quiet;
 use crate::ring::{Keep, Message, Payload, Token, Transfer};
 
 mod connect;
@@ -87,6 +89,14 @@ pub struct Remote {
     timing: bool,
     /// A connection was lost since that was asked.
     lost: bool,
+    quiet: Quiet<Cause>,
+}
+
+/// What a line is told of, once in a while.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Cause {
+    Lost,
+    Found,
 }
 
 impl NbdBackEnd {
@@ -111,6 +121,7 @@ impl Remote {
             look: 0,
             timing: false,
             lost: false,
+            quiet: Quiet::default(),
         }
     }
 
@@ -229,7 +240,10 @@ impl Remote {
         let line = &mut self.lines[at as usize];
         if line.is_up() {
             line.shut(io);
-            tracing::warn!(server = self.uri, connection = at, %reason, "connection lost");
+            if let Some(left_out) = self.quiet.note(clock::now(), Cause::Lost) {
+                let server = self.uri.as_str();
+                tracing::warn!(server, connection = at, %reason, left_out, "connection lost");
+            }
             let mine = |(key, ask): (usize, &Ask)| (ask.line == Some(at)).then_some(key);
             for key in self.asks.iter().filter_map(mine).collect::<Vec<_>>() {
                 self.settle(key, EIO);
@@ -248,7 +262,9 @@ impl Remote {
         io.pool.give_back(buffer);
         self.listen(io);
         while let Ok((at, connection)) = self.connector.found.try_recv() {
-            tracing::warn!(server = self.uri, connection = at, "connected again");
+            if let Some(left_out) = self.quiet.note(clock::now(), Cause::Found) {
+                tracing::warn!(server = self.uri, connection = at, left_out, "connected again");
+            }
             self.lines[at as usize] = Line::new(connection);
             self.lines[at as usize].receive(token(at, RECEIVE), None, io);
         }

@@ -21,7 +21,7 @@ use disktime_nbd::{
 
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::memory::{INPUT, PART_MIN, REQUEST};
-use crate::ring::{Message, Payload, Ring, Token};
+use crate::ring::{COPY_MAX, Message, Payload, Ring, Token};
 use crate::seats::Seat;
 
 /// Parts of one connection's requests alive at once, and replies gathered for it: two cycles of
@@ -341,7 +341,7 @@ impl Connection {
         count
     }
 
-    /// Reads the rest of a write's data straight into its buffer.
+    /// Reads more of the rest of a write's data straight into its buffer.
     pub fn receive_payload(
         &mut self,
         key: u32,
@@ -351,7 +351,8 @@ impl Connection {
     ) {
         if !self.receiving && self.state == State::Open {
             self.receiving = true;
-            ring.receive(Token::Receive(key), self.raw(), to.clone(), range, true);
+            let range = range.start..range.end.min(range.start + COPY_MAX);
+            ring.receive(Token::Receive(key), self.raw(), to.clone(), &range, true);
         }
     }
 

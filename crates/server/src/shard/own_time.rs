@@ -70,7 +70,9 @@ impl Shard {
         let (cpu_ns, busy) = (clock::thread_cpu_ns(), self.engine.device_time().busy);
         let now = clock::now();
         for (vdisk, time) in self.own_time.divide(cpu_ns, busy) {
-            self.engine.handle_idled(now, StreamId(vdisk), time);
+            if time > Duration::ZERO {
+                self.engine.handle_idled(now, StreamId(vdisk), time);
+            }
         }
         self.stats.cpu_ns.store(cpu_ns, Ordering::Relaxed);
     }
