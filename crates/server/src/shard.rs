@@ -52,9 +52,10 @@ use wholes::Whole;
 /// at the device holds others up for as long.
 pub const PIECE_MAX: [u32; 2] = [1 << 20, 256 << 10];
 /// A turn gives the device's work so long, and clients as long, whatever is left: then the ring is asked
-/// what has come since, so that no client's work keeps another's requests from being seen. Half of it
-/// costs a system call more for every 250 us of work, double lets light clients wait twice as long.
-const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(500);
+/// what has come since, so that no client's work keeps another's requests from being seen. At half of
+/// it a busy thread makes a system call, of about 1 us, for every 50 us of work; at five times as much a
+/// light client's 99th percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`).
+const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(100);
 /// How long a drain waits for requests already taken.
 pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4);
 /// For a time of the timing model that is nearer than this the shard waits awake: a sleep ends some
