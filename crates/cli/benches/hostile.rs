@@ -282,7 +282,7 @@ fn daemon(back_end: &str, disks: &str) -> anyhow::Result<Daemon> {
     let path = image.join("image");
     let mut file = std::fs::File::create(&path)?;
     let chunk: Vec<u8> = (0..1u32 << 20).map(|at| at.to_le_bytes()[0] | 1).collect();
-    for _ in 0..(2 * GIB >> 20) + 2 {
+    for _ in 0..((2 * GIB) >> 20) + 2 {
         file.write_all(&chunk)?;
     }
     file.sync_all()?;

@@ -168,7 +168,6 @@ fn removing_the_stream_held_for_ends_the_hold() {
 #[test]
 fn time_for_which_the_device_is_idle_for_a_stream_is_its_own() {
     let mut rig = Anticipation::rig(10, 1);
-    rig.change(0, Change::SetContract(StreamId(1), contract(30, 50)));
     rig.ask(0, 1, 1, 1_000);
     let piece = rig.go_one(0).piece;
     rig.done(MS, piece);
@@ -176,7 +175,8 @@ fn time_for_which_the_device_is_idle_for_a_stream_is_its_own() {
     rig.engine.assert_conserved();
     assert_eq!((rig.charged(0), rig.charged(1)), (0, 3 * MS));
     assert_eq!((rig.time().held.as_nanos(), rig.time().busy.as_nanos()), (2 * MS, MS));
-    // Its limit counts that: 2 s for 1 s of burst and half of the time.
+    // Its limit counts that.
+    rig.change(3 * MS, Change::SetContracts(&[(StreamId(1), contract(30, 50))]));
     rig.engine.handle_idled(at(4 * MS), StreamId(1), Duration::from_secs(2));
     rig.ask(4 * MS, 2, 1, 1_000);
     assert!(rig.go(4 * MS).is_empty(), "its limit stops it");

@@ -2,8 +2,8 @@
 //!
 //! Every connection has [`OWN`] bytes for itself, reserved before it is told that it may begin: with
 //! these alone it goes on, a part of a request at a time, whatever others hold. What the connections of
-//! a virtual disk hold beyond them they take from what is free, and together at most [`PART_OF_FREE`]
-//! of what is then left (dynamic thresholds for shared buffers: Choudhury and Hahne, IEEE/ACM
+//! a virtual disk hold beyond them they take from what is free, and together at most an eighth of what is
+//! then left (dynamic thresholds for shared buffers: Choudhury and Hahne, IEEE/ACM
 //! Transactions on Networking, 1998): a virtual disk whose clients take all they can get and read nothing
 //! leaves eight ninths of it to the others.
 //!
