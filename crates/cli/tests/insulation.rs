@@ -76,7 +76,7 @@ fn what_is_not_known_is_bad_usage_and_what_is_known_is_named() {
         (&["--live", "--against", "cfq"], "linux-bfq"),
         (&["--live", "--on", "emulated", "--cost-model", "guessed"], "fixed"),
         (&["--live", "--on", "file", "--size", "1MiB"], "67108864"),
-        (&["--live", "--on", "nbdkit", "--depth", "0"], "1 to 1024"),
+        (&["--live", "--on", "nbdkit", "--depth", "0"], "1..=1024"),
         (&["--live", "--cell", "raid0-deskstar/random-4k/random-4k/50"], "deskstar-34gxp"),
     ] {
         let output = bench(words);
