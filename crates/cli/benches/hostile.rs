@@ -1,4 +1,4 @@
-//! What hostile clients of one virtual disk do to a good client of another one:
+//! Measures the harm that hostile clients of one virtual disk do to a good client of another:
 //! `cargo xtask bench hostile [--seconds N] [--rounds N] [--only NAME] [--json]`.
 //!
 //! A daemon of its own serves two virtual disks with half of a device each, `good` and `other`. The good
@@ -31,7 +31,7 @@ const CROWD: usize = 15;
 /// Others' part of the processors' time above which a round is not judged, in per cent.
 const FOREIGN_MAX: f64 = 5.0;
 
-/// What a process of ours does as an attacker, by name.
+/// An attack by name, which a process of ours carries out.
 struct Attack {
     name: &'static str,
     what: &'static str,
@@ -330,7 +330,7 @@ fn good(socket: &Path, seconds: f64) -> anyhow::Result<LoadReport> {
     Ok(report)
 }
 
-/// What a read of 1 MiB takes alone, in us.
+/// The mean time of a read of 1 MiB alone, in us.
 fn alone(socket: &Path) -> anyhow::Result<f64> {
     let load = load(socket, "good", 1 << 20, 1)?;
     sleep(Duration::from_millis(500));
@@ -364,7 +364,7 @@ impl Processors {
         Ok(Self { all, ours, at: now() })
     }
 
-    /// What others took since, in per cent of the machine's time.
+    /// The time that others took since, in per cent of the machine's.
     fn foreign(&self, later: &Self) -> f64 {
         let seconds = (later.at - self.at).as_secs_f64();
         let foreign = (later.all - self.all).saturating_sub(later.ours - self.ours);

@@ -16,7 +16,7 @@ pub const NOT_JUDGED: u8 = 3;
 /// After a signal.
 pub const INTERRUPTED: u8 = 130;
 
-/// What every command's exit codes mean, for `--help`.
+/// The meaning of every command's exit codes, for `--help`.
 pub const EXIT_CODES: &str = "\
 Exit codes:
     0  done; every check held
@@ -66,7 +66,7 @@ pub fn tell(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// What failed, and why, each once: some errors say their cause themselves.
+/// An error's text with its causes, each once: some errors say their cause themselves.
 fn causes(error: &anyhow::Error) -> String {
     let mut said = String::new();
     for cause in error.chain().map(ToString::to_string) {

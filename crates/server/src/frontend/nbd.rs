@@ -388,7 +388,7 @@ impl Connection {
         let room = buffer.len();
         self.input = Some(buffer);
         self.filled.end += count.unwrap_or(0);
-        // Who fills a buffer gets a larger one, who needs little of it a smaller.
+        // A client that fills a buffer gets a larger one, one that needs little of it a smaller.
         if self.filled.end == room {
             self.input_bytes = INPUT;
         } else if self.filled.end < room / 8 {
