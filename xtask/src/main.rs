@@ -60,6 +60,10 @@ fn main() -> ExitCode {
     match (command.run)(flags) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        Err(error) if error.is::<bench::NotJudged>() => {
+            eprintln!("{error}");
+            ExitCode::from(3)
+        }
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
