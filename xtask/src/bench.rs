@@ -3,6 +3,7 @@
 
 mod crash;
 mod hostile;
+pub(crate) mod same;
 
 use anyhow::{Result, bail};
 
@@ -24,6 +25,11 @@ const BENCHES: &[Bench] = &[
         name: "hostile",
         help: "a good client beside hostile ones; --rounds N --seconds N --only ATTACK --json",
         run: hostile::run,
+    },
+    Bench {
+        name: "same",
+        help: "every scenario decides what it did when it was blessed; NAME… for some",
+        run: same::run,
     },
 ];
 
