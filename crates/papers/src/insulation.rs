@@ -15,7 +15,7 @@
 mod bars;
 mod cells;
 mod cover;
-mod heatmap;
+mod grid;
 pub mod live;
 mod loads;
 mod measure;

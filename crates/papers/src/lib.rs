@@ -14,13 +14,11 @@
 //! Does not know: clocks, files, terminals.
 
 mod blackbox;
-mod chart;
 mod experiment;
 pub mod insulation;
 pub mod live;
 mod mdn;
 pub mod page;
-mod plot;
 mod qbox;
 mod reward;
 mod runner;
@@ -29,7 +27,6 @@ mod zygaria;
 
 pub use disktime_sim as sim;
 
-pub use chart::{Axis, Line, Marks, Panel, Scale, Series};
 pub use experiment::{Check, Experiment, Report, Sample, SeedMiss};
 pub use runner::run;
 pub use ucsb::sets;

@@ -2,8 +2,9 @@
 //!
 //! Does not know: directories. It answers names and contents; who asked writes them.
 
+use crate::Paper;
 use crate::experiment::{Check, Report, SeedMiss};
-use crate::{Paper, plot};
+use disktime_report::drawing;
 use std::fmt::Write;
 
 /// What the reader needs in order to repeat the runs.
@@ -37,7 +38,7 @@ pub fn figures(reports: &[&Report]) -> Vec<File> {
             _ => format!("{id}-{}.svg", index + 1),
         };
         panels
-            .map(|(index, panel)| File { name: name(index), text: plot::svg(panel) })
+            .map(|(index, panel)| File { name: name(index), text: drawing::svg(panel) })
             .collect::<Vec<_>>()
     };
     reports.iter().flat_map(of_report).collect()
@@ -95,7 +96,7 @@ fn section(body: &mut String, report: &Report) {
         escape(report.title)
     ));
     for panel in &report.panels {
-        add(&plot::svg(panel));
+        add(&drawing::svg(panel));
     }
     add("</div>\n<table><tr><th>check</th><th>published</th><th>measured</th>\
          <th>passes</th><th></th></tr>\n");

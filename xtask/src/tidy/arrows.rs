@@ -11,9 +11,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disktime-workload", &["disktime-core"]),
     ("disktime-sim", &["disktime-core", "disktime-model", "disktime-workload"]),
     ("disktime-client", &["disktime-nbd", "disktime-workload"]),
-    ("disktime-papers", &["disktime-sim", "disktime-client"]),
+    ("disktime-report", &[]),
+    ("disktime-papers", &["disktime-sim", "disktime-client", "disktime-report"]),
     ("disktime-server", &["disktime-core", "disktime-nbd", "disktime-model", "disktime-client"]),
-    ("disktime", &["disktime-server", "disktime-client", "disktime-papers"]),
+    ("disktime", &["disktime-server", "disktime-client", "disktime-papers", "disktime-report"]),
     ("xtask", &[]),
 ];
 

@@ -2,7 +2,7 @@
 
 use super::cells::{Cell, Device};
 use super::row::Row;
-use super::windows::quantile;
+use disktime_report::statistics::quantile;
 
 /// The policy that has to meet the bars.
 pub const OWN: &str = "disktime";

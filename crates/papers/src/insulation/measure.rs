@@ -15,7 +15,8 @@ use super::cells::{Cell, Device};
 use super::cover::effort;
 use super::loads::{Load, Scale, Tenant, Times};
 use super::row::Row;
-use super::windows::{mean, quantile, share_error_points, sliding};
+use super::windows::{share_error_points, sliding};
+use disktime_report::statistics::{mean, quantile};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use crate::page::{self, File, STYLE, escape};
 
 use super::bars::{OWN, missed, summaries};
 use super::cells::{Antagonist, Cell, Device, Victim};
-use super::heatmap::{self, Grid};
+use super::grid::{self, Grid};
 use super::row::Row;
 
 /// What the reader needs in order to repeat the runs.
@@ -21,7 +21,7 @@ pub struct Origin {
 /// `insulation.html` and `insulation.svg`.
 #[must_use]
 pub fn files(rows: &[Row], origin: &Origin) -> [File; 2] {
-    let svg = heatmap::svg(rows);
+    let svg = grid::svg(rows);
     let body = [
         summary_table(rows),
         misses_table(rows),

@@ -1,8 +1,8 @@
 //! Figures 4 and 5: a soft real-time stream joins two of best effort that fill the disk.
 
 use super::setup::{self, JOIN, JOINED, Shaped};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 
 const SECONDS: u64 = 180;

@@ -1,7 +1,7 @@
 //! The paper's experiments (§6), once, with every parameter that the figures share.
 
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::Check;
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::cost::CostParameters;
 use disktime_sim::core::feedback::{FeedbackConfig, Token};
 use disktime_sim::core::{Class, Contract, Duration};

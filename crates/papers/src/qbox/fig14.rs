@@ -1,8 +1,8 @@
 //! Figures 14 and 16: RAID 0, two streams trade shares beside a third that keeps its own.
 
 use super::setup::{self, Column, Load, Run, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::workload::Pattern;
 
 pub(super) const SEQUENTIAL: Experiment = Experiment {

@@ -2,8 +2,8 @@
 
 use super::fig10::A;
 use super::setup::{self, Column, Load, Run, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-15",

@@ -1,8 +1,8 @@
 //! Figures 17 to 20: days of a file server's life as streams, with a random stream, on RAID 0.
 
 use super::setup::{self, Column, Load, Run, Set, Storage, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const PLAIN: Experiment = Experiment {
     id: "qbox-17",

@@ -1,8 +1,8 @@
 //! Figures 2 and 4: a random stream joins two sequential ones.
 
 use super::setup::{self, Column, Load, Run, SECONDS, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const THROUGHPUT: Experiment = Experiment {
     id: "qbox-2",

@@ -1,8 +1,8 @@
 //! §4.7: what the end of a window costs.
 
 use super::setup::{self, Column, Load, SECONDS, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-4.7",

@@ -2,8 +2,8 @@
 
 use super::pauses::Pauses;
 use super::striped::{Ledger, STREAM_STEP, Striped, Took};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::Check;
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::cost::CostParameters;
 use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Share, StreamId};

@@ -2,8 +2,8 @@
 //! wishes.
 
 use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::{DepthLaw, DepthTerms, Duration, Share};
 use disktime_sim::model::tiered::HitRatio;
 use disktime_sim::{Outcome, simulate, simulate_steered};

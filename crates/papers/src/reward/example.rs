@@ -1,8 +1,8 @@
 //! The paper's example (§2): one of two workloads gets two thirds of its requests from the SSD.
 
 use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::Duration;
 use disktime_sim::model::exponential::Service;

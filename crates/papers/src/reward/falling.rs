@@ -1,8 +1,8 @@
 //! Our own: reservations on tiers, while one of those who have them hits less and less.
 
 use super::setup::{self, Load, OURS, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::Share;
 use disktime_sim::model::tiered::HitRatio;

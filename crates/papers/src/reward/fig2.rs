@@ -1,8 +1,8 @@
 //! Figure 2: workload 1's hit ratio rises and falls again.
 
 use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::Outcome;
 use disktime_sim::core::Instant;
 use disktime_sim::model::Op;

@@ -1,8 +1,8 @@
 //! Figure 3: workload 1 stops writing, on the SSD alone, at two depths of the array.
 
 use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::Outcome;
 use disktime_sim::core::Duration;
 use disktime_sim::model::exponential::Service;

@@ -2,8 +2,8 @@
 //! reward's order beside them.
 
 use super::setup::{self, Load, OURS, Scheduler, TIERS};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::{Instant, Share};
 use disktime_sim::model::Op;

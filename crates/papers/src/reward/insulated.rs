@@ -1,8 +1,8 @@
 //! Our own: unlike tenants on tiers over learned costs, judged by what each does alone.
 
 use super::setup::{self, Load};
-use crate::chart::{Axis, Line, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
 use disktime_sim::core::Share;
 use disktime_sim::model::Device;
 use disktime_sim::model::preset;

@@ -2,9 +2,9 @@
 
 use super::table1;
 use super::table2::ROWS;
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Sample};
 use crate::live::{Cell, Extent, Live};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::cost::CostParameters;
 use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant};

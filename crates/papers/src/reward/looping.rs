@@ -1,8 +1,8 @@
 //! The feedback loop that the paper's section 5 suspects: served more, cached more, served more.
 
 use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::cost::{CostParameters, Price};
 use disktime_sim::core::{Duration, Instant, Kind};

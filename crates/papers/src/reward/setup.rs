@@ -1,7 +1,7 @@
 //! The paper's experiments (§4), once, with every parameter that the figures share.
 
-use crate::chart::Series;
 use crate::experiment::Check;
+use disktime_report::chart::Series;
 use disktime_sim::core::cost::{CostParameters, Price};
 use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant, Share, TierTimes};

@@ -2,8 +2,8 @@
 
 use super::setup::{self, Scheduler};
 use super::table2::{ROWS, Row, rates};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

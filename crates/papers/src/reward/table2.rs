@@ -1,8 +1,8 @@
 //! Table 2: weights by B's hit ratio, simulated.
 
 use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::model::Device;
 use disktime_sim::model::tiered::HitRatio;

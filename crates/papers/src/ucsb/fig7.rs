@@ -1,8 +1,8 @@
 //! Figure 7: response times beside more and more streams of low priority.
 
 use super::setup::{self, Load, MB, SECONDS};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::Admission;
 

@@ -1,8 +1,8 @@
 //! Figure 1: cumulative disk time of a sequential stream with 70 % and a random one with 30 %.
 
 use super::setup::{self, Load, SAMPLE, SECONDS, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -1,8 +1,8 @@
 //! Figure 10: cumulative I/Os under the throughput version, 70 % sequential and 30 % random.
 
 use super::setup::{self, Load, NOMINAL_IOPS, SAMPLE, SECONDS, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

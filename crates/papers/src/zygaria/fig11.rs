@@ -1,8 +1,8 @@
 //! Figure 11: three streams that start and stop.
 
 use super::setup::{self, Load, SAMPLE, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::{Duration, Instant};
 use disktime_sim::{Outcome, Window};
 

@@ -1,8 +1,8 @@
 //! Figure 2: what a stream achieves alone by the length of its runs, and what can be reserved.
 
 use super::setup::{self, Load, NOMINAL_IOPS, SECONDS, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-2",

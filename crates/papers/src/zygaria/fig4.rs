@@ -1,8 +1,8 @@
 //! Figure 4: performance controlled by utilization, at every split of the disk.
 
 use super::setup::{self, RANDOM_IOPS, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-4",

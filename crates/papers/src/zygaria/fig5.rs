@@ -1,8 +1,8 @@
 //! Figure 5: performance "controlled" by throughput, at every split of the nominal rate.
 
 use super::setup::{self, NOMINAL_IOPS, RESERVED, Split, Sweep, Version};
-use crate::chart::{Axis, Line, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-5",

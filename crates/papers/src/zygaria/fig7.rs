@@ -1,8 +1,8 @@
 //! Figure 7: sensitivity to a random request's estimate that is too low.
 
 use super::setup::{self, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::core::Duration;
 use disktime_sim::core::cost::CostParameters;
 

@@ -2,8 +2,8 @@
 
 use super::elevator::Order;
 use super::setup::{self, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Line, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-9",

@@ -1,8 +1,8 @@
 //! The paper's experiment (§4.1), once, with every parameter that the figures share.
 
 use super::elevator::{Elevator, Order};
-use crate::chart::{Axis, Series};
 use crate::experiment::Check;
+use disktime_report::chart::{Axis, Series};
 use disktime_sim::core::cost::CostParameters;
 use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Share};

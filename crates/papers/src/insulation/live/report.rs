@@ -1,8 +1,8 @@
 //! Live rows as files: one page that needs nothing else, and the picture by itself.
 
 use crate::page::{self, File, STYLE};
+use disktime_report::heatmap::{self, Line};
 
-use super::super::heatmap::{Line, picture};
 use super::super::report::{Origin, table};
 use super::row::LiveRow;
 use super::scene::LiveDevice;
@@ -11,7 +11,7 @@ use super::verdict::{distances, missed};
 /// `insulation-live.html` and `insulation-live.svg`.
 #[must_use]
 pub fn files(rows: &[LiveRow], origin: &Origin) -> [File; 2] {
-    let svg = heatmap(rows);
+    let svg = picture(rows);
     let body = [
         distance_table(rows),
         misses_table(rows),
@@ -40,7 +40,7 @@ pub fn files(rows: &[LiveRow], origin: &Origin) -> [File; 2] {
 }
 
 /// A line for each stream of a scene, a column for each contender.
-fn heatmap(rows: &[LiveRow]) -> String {
+fn picture(rows: &[LiveRow]) -> String {
     let mut policies: Vec<&'static str> = Vec::new();
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
@@ -61,7 +61,7 @@ fn heatmap(rows: &[LiveRow]) -> String {
         tiles.resize(tiles.len().max(column + 1), None);
         tiles[column] = Some((row.insulation_mean, false));
     }
-    picture(&policies, &lines, None)
+    heatmap::svg(&policies, &lines, None)
 }
 
 /// Several others have no room beside.

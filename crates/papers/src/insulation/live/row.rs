@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::super::windows::{mean, quantile, share_error_points, sliding};
+use super::super::windows::{share_error_points, sliding};
 use super::measure::Round;
 use super::scene::Scene;
+use disktime_report::statistics::{mean, quantile};
 
 /// One line of the live table: the columns of the simulated one, and what only a live run has.
 #[derive(Clone, PartialEq, Debug, Serialize)]

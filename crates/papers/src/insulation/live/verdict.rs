@@ -1,9 +1,9 @@
 //! What live rows amount to: how far each contender is from the shares, and what `disktime` misses.
 
 use super::super::bars::OWN;
-use super::super::windows::mean;
 use super::row::LiveRow;
 use super::scene::LiveDevice;
+use disktime_report::statistics::mean;
 
 /// How far live insulation may be from the simulated.
 const SIMULATED: f64 = 0.03;

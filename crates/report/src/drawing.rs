@@ -35,7 +35,8 @@ const BAR_FILL: f64 = 0.72;
 ///
 /// # Panics
 /// If a panel has nothing in it: there is no axis for nothing.
-pub(crate) fn svg(panel: &Panel) -> String {
+#[must_use]
+pub fn svg(panel: &Panel) -> String {
     let mut text = String::new();
     let drawn = draw(panel, &SVGBackend::with_string(&mut text, SIZE).into_drawing_area());
     drawn.expect("a panel has points, and text can always be appended to");
