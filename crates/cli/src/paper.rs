@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Subcommand;
-use disktime_papers::page::{self, File, Provenance};
+use disktime_papers::paper_page::{self, Provenance};
 use disktime_papers::{Experiment, PAPERS, Paper, Report, SeedMiss};
+use disktime_report::page::{self, File};
 use serde::Serialize;
 
 use crate::{BadInput, output, table};
@@ -164,7 +165,7 @@ fn print(report: &Report) {
         let [published, measured] = [check.published, check.measured].map(page::number);
         let verdict = if check.pass() { "holds" } else { "MISSED" };
         let name = format!("  {}", check.name);
-        table.add_row([name, published, measured, page::bounds(check), verdict.to_owned()]);
+        table.add_row([name, published, measured, paper_page::bounds(check), verdict.to_owned()]);
     }
     println!("{table}");
     for SeedMiss { check, seed, measured } in &report.missed_by_seed {
@@ -183,8 +184,8 @@ fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Res
         let of_paper: Vec<&Report> =
             reports.iter().filter(|report| belongs(report, paper)).collect();
         if !of_paper.is_empty() {
-            files.push(page::page(paper, &of_paper, provenance));
-            files.extend(page::figures(&of_paper));
+            files.push(paper_page::page(paper, &of_paper, provenance));
+            files.extend(paper_page::figures(&of_paper));
         }
     }
     for File { name, text } in files {

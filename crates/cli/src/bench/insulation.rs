@@ -11,8 +11,8 @@ use anyhow::Context;
 use disktime_papers::insulation::{
     self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Selection, Settings,
 };
-use disktime_papers::page::File;
 use disktime_papers::sim::core::policy::{self, PolicyEntry};
+use disktime_report::page::File;
 use serde::Serialize;
 
 use crate::paper::machine;

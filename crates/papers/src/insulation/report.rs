@@ -1,8 +1,6 @@
 //! Rows as files: one page that needs nothing else, the picture by itself, and the rows.
 
-use std::fmt::Write;
-
-use crate::page::{self, File, STYLE, escape};
+use disktime_report::page::{self, File, Page, Part, Section, Table, Word};
 
 use super::bars::{OWN, missed, summaries};
 use super::cells::{Antagonist, Cell, Device, Victim};
@@ -22,40 +20,35 @@ pub struct Origin {
 #[must_use]
 pub fn files(rows: &[Row], origin: &Origin) -> [File; 2] {
     let svg = grid::svg(rows);
-    let body = [
-        summary_table(rows),
-        misses_table(rows),
-        rivals_table(rows),
-        format!("<h2>Cells</h2>\n{svg}"),
-        rows_table(rows),
-        setup_tables(),
-    ]
-    .concat();
-    let Origin { command, machine } = origin;
-    let html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>Insulation</title>\n<style>{STYLE}</style></head><body>\n\
-         <h1>Insulation</h1>\n<p class=\"note\">Throughput by (share × throughput alone): 1 is \
-         what the share would give, alone. Work conservation: the sum over streams of throughput \
-         by throughput alone; 1 means that sharing cost nothing. Simulated by disktime; windows of \
-         60 s (flash: 1 s), each a quarter after the one before.</p>\n{body}\
-         <h2>Origin</h2>\n{}</body></html>\n",
-        table(
-            &[],
-            &[
-                vec!["command".to_owned(), command.clone()],
-                vec!["machine".to_owned(), machine.clone()]
-            ]
-        ),
-    );
-    [
-        File { name: "insulation.html".to_owned(), text: html },
-        File { name: "insulation.svg".to_owned(), text: svg },
-    ]
+    let cells = Section::new("Cells", vec![Part::Drawing(svg.clone())]);
+    let lead = "Throughput by (share × throughput alone): 1 is what the share would give, alone. \
+                Work conservation: the sum over streams of throughput by throughput alone; 1 means \
+                that sharing cost nothing. Simulated by disktime; windows of 60 s (flash: 1 s), \
+                each a quarter after the one before.";
+    let findings = [Some(summary_section(rows)), misses_section(rows), rivals_section(rows)];
+    let rest = [cells, rows_section(rows), varied_section(), origin.section()];
+    let page = Page {
+        title: "Insulation".to_owned(),
+        heading: "Insulation".to_owned(),
+        lead: vec![Part::note(lead)],
+        sections: findings.into_iter().flatten().chain(rest).collect(),
+    };
+    [page.file("insulation.html".to_owned()), File { name: "insulation.svg".to_owned(), text: svg }]
 }
 
-fn summary_table(rows: &[Row]) -> String {
+impl Origin {
+    /// How a page states it.
+    pub(super) fn section(&self) -> Section {
+        let lines = [("command", &self.command), ("machine", &self.machine)];
+        let rows = lines.map(|(name, text)| {
+            let cells = [name.to_owned(), text.clone()];
+            cells.map(page::Cell::Text).into()
+        });
+        Section::origin(rows.into())
+    }
+}
+
+fn summary_section(rows: &[Row]) -> Section {
     let head = [
         "policy",
         "cells that meet the bars",
@@ -77,17 +70,19 @@ fn summary_table(rows: &[Row]) -> String {
         [it.policy.to_owned(), met].into_iter().chain(figures.map(page::number)).collect()
     };
     let lines: Vec<Vec<String>> = summaries(rows).into_iter().map(line).collect();
-    let note = format!(
-        "The bars are those of policy <code>{OWN}</code>, in cells with an antagonist that is \
-         there all the time."
-    );
-    format!("<h2>Policies</h2>\n{}<p class=\"note\">{note}</p>\n", table(&head, &lines))
+    let note = [
+        Word::plain("The bars are those of policy "),
+        Word::code(OWN),
+        Word::plain(", in cells with an antagonist that is there all the time."),
+    ];
+    let table = Table::of_figures(&head, lines);
+    Section::new("Policies", vec![Part::Table(table), Part::Note(note.into())])
 }
 
-fn misses_table(rows: &[Row]) -> String {
+fn misses_section(rows: &[Row]) -> Option<Section> {
     let missed = missed(rows);
     if missed.is_empty() {
-        return String::new();
+        return None;
     }
     let line = |miss: &super::Miss| {
         let (measured, bar) = (format!("{:.4}", miss.measured), page::number(miss.bar));
@@ -95,10 +90,11 @@ fn misses_table(rows: &[Row]) -> String {
     };
     let lines: Vec<_> = missed.iter().map(line).collect();
     let head = ["cell", "figure", "measured", "bar"];
-    format!("<h2>Bars that {OWN} misses</h2>\n{}", table(&head, &lines))
+    let table = Table::of_figures(&head, lines);
+    Some(Section::new(format!("Bars that {OWN} misses"), vec![Part::Table(table)]))
 }
 
-fn rivals_table(rows: &[Row]) -> String {
+fn rivals_section(rows: &[Row]) -> Option<Section> {
     let grid = Grid::new(rows);
     let mut lines = Vec::new();
     for (cell, line) in &grid.lines {
@@ -110,18 +106,23 @@ fn rivals_table(rows: &[Row]) -> String {
         }
     }
     if lines.is_empty() {
-        return String::new();
+        return None;
     }
     let head = ["cell", "rival", "worse-off side under us", "under it"];
-    format!(
-        "<h2>Where a rival is better</h2>\n<p class=\"note\">The side that is worse off, victim or \
-         antagonists together, has an insulation at least .01 above that under \
-         <code>{OWN}</code>; what is above 1 counts as 1.</p>\n{}",
-        table(&head, &lines)
-    )
+    let note = [
+        Word::plain(
+            "The side that is worse off, victim or antagonists together, has an insulation at \
+             least .01 above that under ",
+        ),
+        Word::code(OWN),
+        Word::plain("; what is above 1 counts as 1."),
+    ];
+    let table = Table::of_figures(&head, lines);
+    let parts = vec![Part::Note(note.into()), Part::Table(table)];
+    Some(Section::new("Where a rival is better", parts))
 }
 
-fn rows_table(rows: &[Row]) -> String {
+fn rows_section(rows: &[Row]) -> Section {
     let head = [
         "policy",
         "cell",
@@ -147,45 +148,29 @@ fn rows_table(rows: &[Row]) -> String {
         names.into_iter().chain(figures.map(page::number)).collect()
     };
     let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
-    format!(
-        "<h2>Rows</h2>\n<details><summary>{} rows</summary>\n{}</details>\n",
-        rows.len(),
-        table(&head, &lines)
-    )
+    let summary = format!("{} rows", rows.len());
+    let table = Table::of_figures(&head, lines);
+    Section::new("Rows", vec![Part::Folded { summary, table }])
 }
 
-fn setup_tables() -> String {
+fn varied_section() -> Section {
     let named = |name: &str, what: &str| vec![name.to_owned(), what.to_owned()];
+    let table = |what, rows: Vec<_>| Part::Table(Table::of_figures(&[what, ""], rows));
     let devices = Device::ALL.map(|it| named(it.name(), it.doc()));
     let victims = Victim::ALL.map(|it| named(it.name(), it.doc()));
     let antagonists = Antagonist::ALL.map(|it| named(it.name(), it.doc()));
     let all = Cell::all().count();
-    format!(
-        "<h2>What is varied</h2>\n{}{}{}<p class=\"note\">A victim reserves 10, 30, 50, 70 or 90 % \
-         of the device's time, its antagonists the rest; weights are in proportion. The matrix is \
-         chosen from {all} combinations so that every pair of two values occurs, with all of them \
-         on the Deskstar beside antagonists that are there all the time.</p>\n",
-        table(&["device", ""], &devices),
-        table(&["victim", ""], &victims),
-        table(&["antagonist", ""], &antagonists),
-    )
-}
-
-/// Everything from the third column on is a number.
-pub(super) fn table(head: &[&str], lines: &[Vec<String>]) -> String {
-    let mut out = "<table>".to_owned();
-    if !head.is_empty() {
-        out += "<tr>";
-        head.iter().for_each(|it| out += &format!("<th>{}</th>", escape(it)));
-        out += "</tr>\n";
-    }
-    for line in lines {
-        out += "<tr>";
-        for (column, cell) in line.iter().enumerate() {
-            let class = if column > 1 { " class=\"number\"" } else { "" };
-            let _ = write!(out, "<td{class}>{}</td>", escape(cell));
-        }
-        out += "</tr>\n";
-    }
-    out + "</table>\n"
+    let note = format!(
+        "A victim reserves 10, 30, 50, 70 or 90 % of the device's time, its antagonists the rest; \
+         weights are in proportion. The matrix is chosen from {all} combinations so that every \
+         pair of two values occurs, with all of them on the Deskstar beside antagonists that are \
+         there all the time."
+    );
+    let parts = vec![
+        table("device", devices.into()),
+        table("victim", victims.into()),
+        table("antagonist", antagonists.into()),
+        Part::note(note),
+    ];
+    Section::new("What is varied", parts)
 }

@@ -1,9 +1,9 @@
 //! Live rows as files: one page that needs nothing else, and the picture by itself.
 
-use crate::page::{self, File, STYLE};
 use disktime_report::heatmap::{self, Line};
+use disktime_report::page::{self, File, Page, Part, Section, Table};
 
-use super::super::report::{Origin, table};
+use super::super::report::Origin;
 use super::row::LiveRow;
 use super::scene::LiveDevice;
 use super::verdict::{distances, missed};
@@ -12,29 +12,20 @@ use super::verdict::{distances, missed};
 #[must_use]
 pub fn files(rows: &[LiveRow], origin: &Origin) -> [File; 2] {
     let svg = picture(rows);
-    let body = [
-        distance_table(rows),
-        misses_table(rows),
-        simulated_table(rows),
-        format!("<h2>Streams</h2>\n{svg}"),
-        rows_table(rows),
-        devices_table(),
-    ]
-    .concat();
-    let lines = [("command", &origin.command), ("machine", &origin.machine)];
-    let lines = lines.map(|(name, text)| vec![name.to_owned(), text.clone()]);
-    let html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>Insulation, live</title>\n<style>{STYLE}</style></head><body>\n\
-         <h1>Insulation, live</h1>\n<p class=\"note\">Throughput by (share × throughput alone), \
-         measured over NBD on real servers in real time: other work on the machine shows. Every \
-         contender's streams run alone and together in turn with the other contenders'.</p>\n\
-         {body}<h2>Origin</h2>\n{}</body></html>\n",
-        table(&[], &lines),
-    );
+    let streams = Section::new("Streams", vec![Part::Drawing(svg.clone())]);
+    let lead = "Throughput by (share × throughput alone), measured over NBD on real servers in \
+                real time: other work on the machine shows. Every contender's streams run alone \
+                and together in turn with the other contenders'.";
+    let findings = [Some(distance_section(rows)), misses_section(rows), simulated_section(rows)];
+    let rest = [streams, rows_section(rows), devices_section(), origin.section()];
+    let page = Page {
+        title: "Insulation, live".to_owned(),
+        heading: "Insulation, live".to_owned(),
+        lead: vec![Part::note(lead)],
+        sections: findings.into_iter().flatten().chain(rest).collect(),
+    };
     [
-        File { name: "insulation-live.html".to_owned(), text: html },
+        page.file("insulation-live.html".to_owned()),
         File { name: "insulation-live.svg".to_owned(), text: svg },
     ]
 }
@@ -73,7 +64,7 @@ fn label(row: &LiveRow) -> String {
     format!("{victim} at {:.0} % beside {antagonist}", row.share * 100.0)
 }
 
-fn distance_table(rows: &[LiveRow]) -> String {
+fn distance_section(rows: &[LiveRow]) -> Section {
     let line = |it: super::Distance| {
         let figures = [it.mean, it.worst, it.worst_of_best, it.work_conservation];
         let place = format!("{} at {}: {}", it.device, it.split, it.streams);
@@ -89,20 +80,20 @@ fn distance_table(rows: &[LiveRow]) -> String {
         "work conservation",
     ];
     let lines: Vec<Vec<String>> = distances(rows).into_iter().map(line).collect();
-    format!("<h2>Distance to shares</h2>\n{}", table(&head, &lines))
+    tabled("Distance to shares", &head, lines)
 }
 
-fn misses_table(rows: &[LiveRow]) -> String {
+fn misses_section(rows: &[LiveRow]) -> Option<Section> {
     let missed = missed(rows);
     if missed.is_empty() {
-        return String::new();
+        return None;
     }
     let line = |miss: super::LiveMiss| vec![miss.what, miss.bar, format!("{:.4}", miss.measured)];
     let lines: Vec<_> = missed.into_iter().map(line).collect();
-    format!("<h2>Bars that are missed</h2>\n{}", table(&["where", "bar", "measured"], &lines))
+    Some(tabled("Bars that are missed", &["where", "bar", "measured"], lines))
 }
 
-fn simulated_table(rows: &[LiveRow]) -> String {
+fn simulated_section(rows: &[LiveRow]) -> Option<Section> {
     let line = |row: &LiveRow| {
         let simulated = row.simulated?;
         let figures = [row.insulation_mean, simulated, row.insulation_mean - simulated];
@@ -112,13 +103,13 @@ fn simulated_table(rows: &[LiveRow]) -> String {
     };
     let lines: Vec<_> = rows.iter().filter_map(line).collect();
     if lines.is_empty() {
-        return String::new();
+        return None;
     }
     let head = ["policy", "stream", "live", "simulated", "difference"];
-    format!("<h2>Live and simulated</h2>\n{}", table(&head, &lines))
+    Some(tabled("Live and simulated", &head, lines))
 }
 
-fn rows_table(rows: &[LiveRow]) -> String {
+fn rows_section(rows: &[LiveRow]) -> Section {
     let head = [
         "policy",
         "stream",
@@ -152,12 +143,16 @@ fn rows_table(rows: &[LiveRow]) -> String {
         [row.policy.to_owned(), stream].into_iter().chain(figures.map(figure)).collect()
     };
     let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
-    format!("<h2>Rows</h2>\n{}", table(&head, &lines))
+    tabled("Rows", &head, lines)
 }
 
-fn devices_table() -> String {
+fn devices_section() -> Section {
     let lines = LiveDevice::ALL.map(|it| vec![it.name().to_owned(), it.doc().to_owned()]);
-    format!("<h2>Devices</h2>\n{}", table(&["device", ""], &lines))
+    tabled("Devices", &["device", ""], lines.into())
+}
+
+fn tabled(heading: &str, head: &[&str], rows: Vec<Vec<String>>) -> Section {
+    Section::new(heading, vec![Part::Table(Table::of_figures(head, rows))])
 }
 
 #[cfg(test)]
@@ -180,7 +175,7 @@ mod tests {
             (html.name.as_str(), svg.name.as_str()),
             ("insulation-live.html", "insulation-live.svg")
         );
-        for text in ["live-nbdkit", "Live and simulated", "Bars that are missed", "&lt;any&gt;"] {
+        for text in ["live-nbdkit", "Live and simulated", "Bars that are missed", "&#60;any&#62;"] {
             assert!(html.text.contains(text), "{text}");
         }
         assert!(!html.text.contains("src="), "the page needs nothing else");
