@@ -7,7 +7,6 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
-pub mod bench;
 pub mod broker;
 pub mod buffers;
 mod check;

@@ -6,6 +6,7 @@
 //!
 //! - [`Plan`]: what to simulate; [`simulate`] runs it.
 //! - [`DeviceSpec`]: a device that a scenario describes; [`measure`] profiles one, [`price`] prices it.
+//! - [`each`]: independent simulations on several threads.
 //! - [`Outcome`]: what came of it: windows, totals, histograms, violated promises, decisions.
 //!
 //! Does not know: clocks, files' formats on the wire, what a paper claims.
@@ -14,6 +15,7 @@ mod checks;
 mod decisions;
 mod device;
 mod metrics;
+mod parallel;
 mod plan;
 mod profile;
 mod promise;
@@ -27,6 +29,7 @@ pub use disktime_core as core;
 pub use disktime_model as model;
 pub use disktime_workload as workload;
 pub use metrics::{Summary, Times, Window};
+pub use parallel::each;
 pub use plan::{Plan, PlanError, StreamPlan};
 pub use profile::{measure, price};
 pub use scenario::{Scenario, ScenarioError};

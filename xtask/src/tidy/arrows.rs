@@ -12,9 +12,30 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disktime-sim", &["disktime-core", "disktime-model", "disktime-workload"]),
     ("disktime-client", &["disktime-nbd", "disktime-workload"]),
     ("disktime-report", &[]),
-    ("disktime-papers", &["disktime-sim", "disktime-client", "disktime-report"]),
+    ("disktime-papers", &["disktime-sim", "disktime-report"]),
     ("disktime-server", &["disktime-core", "disktime-nbd", "disktime-model", "disktime-client"]),
-    ("disktime", &["disktime-server", "disktime-client", "disktime-papers", "disktime-report"]),
+    (
+        "disktime-bench",
+        &[
+            "disktime-client",
+            "disktime-core",
+            "disktime-model",
+            "disktime-report",
+            "disktime-server",
+            "disktime-sim",
+            "disktime-workload",
+        ],
+    ),
+    (
+        "disktime",
+        &[
+            "disktime-bench",
+            "disktime-client",
+            "disktime-papers",
+            "disktime-report",
+            "disktime-server",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -3,10 +3,10 @@
 use disktime_report::heatmap::{self, Line};
 use disktime_report::page::{self, File, Page, Part, Section, Table};
 
-use super::super::report::Origin;
-use super::row::LiveRow;
+use super::live_row::LiveRow;
 use super::scene::LiveDevice;
 use super::verdict::{distances, missed};
+use crate::insulation::Origin;
 
 /// `insulation-live.html` and `insulation-live.svg`.
 #[must_use]

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::runner;
-use crate::sim::core::Duration;
-use crate::sim::core::cost::{self, CostParameters};
-use crate::sim::core::feedback::FeedbackConfig;
-use crate::sim::core::policy::PolicyEntry;
-use crate::sim::{Outcome, Plan, Window, simulate};
+use disktime_core::Duration;
+use disktime_core::cost::{self, CostParameters};
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::policy::PolicyEntry;
+use disktime_sim::{Outcome, Plan, Window, simulate};
 
 use super::cells::{Cell, Device};
 use super::cover::effort;
+use super::insulation_row::Row;
 use super::loads::{Load, Scale, Tenant, Times};
-use super::row::Row;
 use super::windows::{share_error_points, sliding};
 use disktime_report::statistics::{mean, quantile};
 
@@ -62,7 +61,7 @@ pub fn run(
     let tell = |progress: fn(usize, usize) -> Progress, of: usize| {
         watch(progress(done.fetch_add(1, Ordering::Relaxed) + 1, of));
     };
-    let measured = runner::each(&loads, settings.threads, |(device, load)| {
+    let measured = disktime_sim::each(&loads, settings.threads, |(device, load)| {
         let alone = Alone::measure(*device, *load, settings);
         tell(Progress::Alone, loads.len());
         alone
@@ -78,7 +77,7 @@ pub fn run(
         .collect();
     // The longest first, so that no thread is left with one at the end.
     jobs.sort_by_key(|(place, _, cell)| (std::cmp::Reverse(effort(*cell)), *place));
-    let rows = runner::each(&jobs, settings.threads, |(place, policy, cell)| {
+    let rows = disktime_sim::each(&jobs, settings.threads, |(place, policy, cell)| {
         let row = row(policy.name, *cell, &alone, settings);
         tell(Progress::Rows, jobs.len());
         (*place, row)

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use disktime_papers::insulation::live::{Alone, NotStarted, Place, Scene, Served};
+use crate::live::{Alone, NotStarted, Place, Scene, Served};
 
 use super::servers::{EXPORT, places, qemu_nbd, serve};
-use crate::bench::process::Process;
+use crate::server_process::Process;
 
 /// Where the block I/O controller of control groups, version 1, is.
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";

@@ -5,7 +5,7 @@ use disktime_report::page::{self, File, Page, Part, Section, Table, Word};
 use super::bars::{OWN, missed, summaries};
 use super::cells::{Antagonist, Cell, Device, Victim};
 use super::grid::{self, Grid};
-use super::row::Row;
+use super::insulation_row::Row;
 
 /// What the reader needs in order to repeat the runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub fn files(rows: &[Row], origin: &Origin) -> [File; 2] {
 
 impl Origin {
     /// How a page states it.
-    pub(super) fn section(&self) -> Section {
+    pub(crate) fn section(&self) -> Section {
         let lines = [("command", &self.command), ("machine", &self.machine)];
         let rows = lines.map(|(name, text)| {
             let cells = [name.to_owned(), text.clone()];

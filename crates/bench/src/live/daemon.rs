@@ -4,24 +4,22 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use disktime_papers::insulation::live::{
-    Alone, Contender, LiveDevice, NotStarted, Place, Scene, Served,
-};
+use crate::live::{Alone, Contender, LiveDevice, NotStarted, Place, Scene, Served};
 use disktime_server::{Config, ConfigError, Server};
 
 use super::servers::{EXPORT, Medium, Ready, places};
-use crate::bench::process::Process;
+use crate::server_process::Process;
 
 /// The emulated disk, as the simulator has it.
 const PRESET: &str = "deskstar-34gxp";
 
 /// What differs from the daemon's defaults.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tuning {
+pub struct Tuning {
     /// Its cost model; else the default.
-    pub(super) cost_model: Option<String>,
+    pub cost_model: Option<String>,
     /// Requests at the device at once, but for the emulated disk, which takes one.
-    pub(super) depth: u32,
+    pub depth: u32,
 }
 
 /// The daemon under a policy, on a scene.
@@ -179,14 +177,14 @@ mod tests {
 
     #[test]
     fn an_emulated_disk_takes_one_at_a_time_and_a_box_is_reached_where_it_listens() {
-        let cell: disktime_papers::insulation::Selection =
+        let cell: crate::insulation::Selection =
             Scene::emulated_chosen()[0].parse().expect("a cell");
         let scene = Scene::emulated(cell.cells().next().expect("one")).expect("can be live");
         let tuning = Tuning { cost_model: None, depth: 32 };
         let daemon = of(&scene, None, &tuning).expect("it can be used");
         assert_eq!(daemon.config.devices[0].queue_depth, QueueDepth::Is(1));
         let scene = Scene::on_box(LiveDevice::Nbdkit, 3 << 30);
-        let medium = Medium::Boxed(super::super::servers::BoxKind::Nbdkit(3 << 30));
+        let medium = Medium::Boxed(crate::live::BoxKind::Nbdkit(3 << 30));
         let daemon = of(&scene, Some(medium), &tuning).expect("it can be used");
         let back_end = daemon.config.devices[0].back_end.identity();
         assert_eq!(back_end, Path::new("nbd+unix:///disk?socket=/t/box.sock"));

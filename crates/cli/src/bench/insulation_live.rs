@@ -4,28 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::ValueEnum;
-use disktime_papers::insulation::live::{
-    self, Contender, LiveDevice, LiveMiss, LiveRow, LiveSettings, Scene, World,
+use disktime_bench::insulation::{Cell, OWN, Origin};
+use disktime_bench::live::scratch_file::{self, ScratchError};
+use disktime_bench::live::{
+    self, BoxKind, Job, JobError, LiveDevice, LiveMiss, LiveRow, LiveSettings, Medium, Scene,
+    Tuning, Way, World,
 };
-use disktime_papers::insulation::{Cell, OWN, Origin};
 use disktime_papers::sim::core::policy::PolicyEntry;
 use disktime_server::config::parse_size;
 
-use self::daemon::{Daemon, Tuning};
-use self::real::Real;
-use self::scratch::Scratch;
-use self::servers::{BoxKind, Foreign, Medium, Way};
+use super::insulation::{selected, write};
+use super::machine::Machine;
 use crate::interrupt::Temporary;
 use crate::paper::hardware;
 use crate::{BadInput, table};
-
-mod bfq;
-mod daemon;
-mod real;
-mod scratch;
-mod servers;
 
 /// The daemon's policies that are measured unless others are asked for.
 pub(super) const POLICIES: [&str; 2] = [OWN, "zygaria-iops"];
@@ -84,10 +78,24 @@ pub(super) struct Options {
     size: Option<String>,
 }
 
-/// A scene and who is measured on it.
-struct Job {
-    scene: Scene,
-    contenders: Vec<Box<dyn Contender>>,
+/// A file to measure on, until dropped.
+struct Scratch {
+    path: PathBuf,
+    bytes: u64,
+    _directory: Temporary,
+}
+
+impl Scratch {
+    fn create(within: &Path, bytes: Option<u64>, world: &dyn World) -> anyhow::Result<Self> {
+        let bytes = scratch_file::size(within, bytes).map_err(|error| match error {
+            ScratchError::Size { .. } => anyhow::Error::new(BadInput(format!("--size: {error}"))),
+            error => anyhow!("--scratch {error}"),
+        })?;
+        let directory = Temporary::within(within, "disktime-bench-")?;
+        let path = directory.path().join("image");
+        scratch_file::create(&path, bytes, world)?;
+        Ok(Self { path, bytes, _directory: directory })
+    }
 }
 
 /// What is asked for beside the options.
@@ -105,7 +113,7 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
     let settings = options.settings(asked.seed)?;
     let bytes = options.size.as_deref().map(size).transpose()?;
     let on = options.on(&asked.cells);
-    let mut world = Real::new();
+    let mut world = Machine::new();
     // Sockets: their paths may not be long.
     let directory = Temporary::new("disktime-live-")?;
     let scratch = if on.contains(&On::File) || on.contains(&On::QemuNbd) {
@@ -125,7 +133,7 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
     eprintln!("{} rows in {:.0} s", rows.len(), world.now().as_secs_f64());
     if let Some(dir) = asked.out {
         let origin = Origin { command: options.command(asked), machine: hardware() };
-        super::write(dir, live::live_files(&rows, &origin), "insulation-live.json", &rows)?;
+        write(dir, live::live_files(&rows, &origin), "insulation-live.json", &rows)?;
     }
     if asked.json {
         println!("{}", serde_json::to_string(&rows)?);
@@ -203,7 +211,6 @@ impl Options {
         media.into_iter().enumerate().map(job).collect()
     }
 
-    /// What each contender records is its own.
     fn job(
         &self,
         scene: Scene,
@@ -212,22 +219,12 @@ impl Options {
         directory: &Path,
     ) -> anyhow::Result<Job> {
         let tuning = Tuning { cost_model: self.cost_model.clone(), depth: self.depth };
-        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
-        for policy in &asked.policies {
-            let directory = made(directory.join(policy.name))?;
-            let daemon = Daemon::new(policy.name, &scene, medium.clone(), &tuning, &directory);
-            contenders.push(Box::new(daemon.map_err(|error| BadInput(error.to_string()))?));
-        }
+        let policies: Vec<_> = asked.policies.iter().map(|policy| policy.name).collect();
         let ways = if self.against.is_empty() { &Way::ALL[..] } else { &self.against };
-        // The emulated disk is in the daemon: nobody else can share it out.
-        if let Some(medium) = medium {
-            for way in ways {
-                let directory = made(directory.join(way.name()))?;
-                let (scene, medium) = (scene.clone(), medium.clone());
-                contenders.push(Box::new(Foreign { way: *way, medium, scene, directory }));
-            }
-        }
-        Ok(Job { scene, contenders })
+        Job::new(scene, medium, &policies, ways, &tuning, directory).map_err(|error| match error {
+            JobError::Config(_) => BadInput(error.to_string()).into(),
+            error => error.into(),
+        })
     }
 
     /// What measures the same again.
@@ -249,18 +246,12 @@ impl Options {
     }
 }
 
-fn made(directory: PathBuf) -> anyhow::Result<PathBuf> {
-    let failed = || format!("creating {}", directory.display());
-    std::fs::create_dir_all(&directory).with_context(failed)?;
-    Ok(directory)
-}
-
 fn size(text: &str) -> Result<u64, BadInput> {
     parse_size(text).map_err(|why| BadInput(format!("--size `{text}`: {why}")))
 }
 
 fn emulated(cells: &[Cell]) -> Result<Vec<Scene>, BadInput> {
-    let chosen = || super::selected(&Scene::emulated_chosen());
+    let chosen = || selected(&Scene::emulated_chosen());
     let cells = if cells.is_empty() { chosen()? } else { cells.to_vec() };
     let scene = |cell: Cell| {
         Scene::emulated(cell).map_err(|error| BadInput(format!("--live --cell `{cell}`: {error}")))

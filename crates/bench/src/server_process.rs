@@ -3,19 +3,56 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, bail};
 
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(10);
 /// From one look whether it does to the next.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Why a server's process does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// There is no place for what the process says.
+    #[error("creating {}: {error}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        error: std::io::Error,
+    },
+    /// The program can't be started.
+    #[error("{name}: {error}")]
+    Start {
+        /// The program.
+        name: String,
+        /// The system's reason.
+        error: std::io::Error,
+    },
+    /// The process has ended.
+    #[error("{name} ended ({status}): {said}")]
+    Ended {
+        /// The program.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The last line that it said.
+        said: String,
+    },
+    /// The process does not listen in time.
+    #[error("{name} does not listen after {START:?}: {said}")]
+    Silent {
+        /// The program.
+        name: String,
+        /// The last line that it said.
+        said: String,
+    },
+}
+
 /// A server that runs until this is dropped.
-pub(super) struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     /// Starts a server and returns once it listens at the socket; `None` if the program is not
@@ -23,23 +60,33 @@ impl Process {
     ///
     /// # Errors
     /// If it can't be started, ends, or doesn't listen in time; with the last line that it said.
-    pub(super) fn start(command: &mut Command, socket: &Path) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn start(
+        command: &mut Command,
+        socket: &Path,
+    ) -> Result<Option<Self>, ProcessError> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let said = socket.with_extension("log");
-        let errors = File::create(&said).with_context(|| format!("creating {}", said.display()))?;
+        let path = socket.with_extension("log");
+        let errors = match File::create(&path) {
+            Ok(errors) => errors,
+            Err(error) => return Err(ProcessError::Log { path, error }),
+        };
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
         let mut process = match spawned {
             Ok(child) => Self(child),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).context(name),
+            Err(error) => return Err(ProcessError::Start { name, error }),
         };
         let until = now() + START;
         while UnixStream::connect(socket).is_err() {
-            if let Some(status) = process.0.try_wait()? {
-                bail!("{name} ended ({status}): {}", last_line(&said));
+            match process.0.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) => {
+                    return Err(ProcessError::Ended { name, status, said: last_line(&path) });
+                }
+                Err(error) => return Err(ProcessError::Start { name, error }),
             }
             if now() > until {
-                bail!("{name} does not listen after {START:?}: {}", last_line(&said));
+                return Err(ProcessError::Silent { name, said: last_line(&path) });
             }
             sleep(LOOK);
         }
@@ -47,7 +94,7 @@ impl Process {
     }
 
     /// Its name in the system.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
 }
@@ -67,19 +114,27 @@ fn last_line(path: &Path) -> String {
 }
 
 /// CPU seconds that a process has used, from its line in proc.
-pub(super) fn process_cpu(process: &str) -> anyhow::Result<f64> {
+///
+/// # Errors
+/// If the process is gone, or the line is none.
+pub fn process_cpu(process: &str) -> std::io::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name, in parentheses, may hold anything; user and system time are fields 14 and 15.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-    Ok(ticks.sum::<Result<f64, _>>()? / ticks_per_second())
+    let ticks = ticks.sum::<Result<f64, _>>().map_err(std::io::Error::other)?;
+    Ok(ticks / ticks_per_second())
 }
 
 /// CPU seconds that anyone has used on this machine.
-pub(super) fn machine_busy() -> anyhow::Result<f64> {
+///
+/// # Errors
+/// If the system does not say.
+pub fn machine_busy() -> std::io::Result<f64> {
     let stat = std::fs::read_to_string("/proc/stat")?;
     let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
-    let ticks = fields.map(str::parse::<f64>).collect::<Result<Vec<f64>, _>>()?;
+    let ticks = fields.map(str::parse::<f64>).collect::<Result<Vec<f64>, _>>();
+    let ticks = ticks.map_err(std::io::Error::other)?;
     // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user time already.
     let busy = ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4));
     Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::super::windows::{share_error_points, sliding};
-use super::measure::Round;
+use super::rounds::Round;
 use super::scene::Scene;
+use crate::insulation::windows::{share_error_points, sliding};
 use disktime_report::statistics::{mean, quantile};
 
 /// One line of the live table: the columns of the simulated one, and what only a live run has.
@@ -124,7 +124,7 @@ fn worst(rounds: &[Round], figure: impl Fn(&Round) -> f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::{Alone, Together};
+    use super::super::rounds::{Alone, Together};
     use super::*;
 
     /// Two streams, 70/30, windows of 20 s: they do so many requests in every second.

@@ -4,7 +4,7 @@ use disktime_report::heatmap::{self, Line};
 
 use super::bars::OWN;
 use super::cells::Cell;
-use super::row::Row;
+use super::insulation_row::Row;
 
 /// By how much a policy has to be better for a mark: what two seeds differ by.
 const BETTER: f64 = 0.01;

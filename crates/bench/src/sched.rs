@@ -7,7 +7,7 @@ use disktime_core::{
     RequestId, Share, StreamId, StreamSpec,
 };
 
-use crate::clock;
+use disktime_server::clock;
 
 /// Requests that each virtual disk keeps alive: the one at the device or next to go, and a queue.
 const BACKLOG: u32 = 4;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::sim::StreamPlan;
-use crate::sim::core::cost::Price;
-use crate::sim::core::{Contract, Duration, Instant, Share};
-use crate::sim::model::{self, preset};
-use crate::sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
+use disktime_core::cost::Price;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::preset;
+use disktime_sim::StreamPlan;
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 use super::cells::{Antagonist, Cell, Device, Victim};
 
@@ -16,28 +16,28 @@ const MIB: u64 = 1 << 20;
 /// A load that can be measured alone. Antagonists that rest or come late are measured as if they
 /// did not, and of several the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Load {
+pub(crate) enum Load {
     Victim(Victim),
     Antagonist(Antagonist),
 }
 
 /// How long things are on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// What windows are made of.
-    pub(super) spell: Duration,
+    pub(crate) spell: Duration,
     /// Spells for which an antagonist asks, and then rests. On flash whole windows of the engine's
     /// accounts, 100 ms, so that a spell's charges are in it.
-    pub(super) spells_on: usize,
+    pub(crate) spells_on: usize,
 }
 
 impl Scale {
     /// Spells to a window: 60 s, of flash 1 s.
-    pub(super) const WINDOW: usize = 20;
+    pub(crate) const WINDOW: usize = 20;
     /// Spells from a window's start to the next one's.
-    pub(super) const SLIDE: usize = 5;
+    pub(crate) const SLIDE: usize = 5;
 
-    pub(super) fn of(device: Device) -> Self {
+    pub(crate) fn of(device: Device) -> Self {
         match device {
             Device::Flash => Self { spell: Duration::from_millis(50), spells_on: 4 },
             Device::Deskstar | Device::Nearline | Device::Raid0 => {
@@ -47,18 +47,18 @@ impl Scale {
     }
 
     /// How long so many spells are.
-    pub(super) fn after(self, spells: usize) -> Duration {
+    pub(crate) fn after(self, spells: usize) -> Duration {
         Duration::from_nanos(self.spell.as_nanos() * spells as u64)
     }
 
     /// How long a window is, in seconds.
-    pub(super) fn window_secs(self) -> f64 {
+    pub(crate) fn window_secs(self) -> f64 {
         self.after(Self::WINDOW).as_secs_f64()
     }
 }
 
 impl Device {
-    pub(super) fn build(self, seed: u64) -> Box<dyn model::Device> {
+    pub(crate) fn build(self, seed: u64) -> Box<dyn disktime_model::Device> {
         let named = |name| (preset::find(name).expect("a preset's name").build)(seed);
         match self {
             Self::Deskstar | Self::Nearline | Self::Flash => named(self.name()),
@@ -67,7 +67,7 @@ impl Device {
     }
 
     /// Pieces at the device at once: as many as it has places where work is done, or its queue.
-    pub(super) fn depth(self) -> u32 {
+    pub(crate) fn depth(self) -> u32 {
         match self {
             Self::Deskstar => 1,
             Self::Raid0 => 2,
@@ -115,12 +115,12 @@ impl Device {
 
 impl Load {
     /// Every load of a cell, each once.
-    pub(super) fn of(cell: Cell) -> [Self; 2] {
+    pub(crate) fn of(cell: Cell) -> [Self; 2] {
         [Self::Victim(cell.victim), Self::Antagonist(cell.antagonist)]
     }
 
     /// Which operations, and how many at once on a hard disk.
-    pub(super) fn operations(self, extent: Extent) -> (Spec, u32) {
+    pub(crate) fn operations(self, extent: Extent) -> (Spec, u32) {
         let reads = |pattern, bytes| Spec::reads(pattern, extent, bytes);
         let writes = |pattern, bytes| Spec { reads_permille: 0, ..reads(pattern, bytes) };
         let (random, sequential) = (Pattern::Random, Pattern::Sequential);
@@ -150,7 +150,7 @@ impl Load {
     }
 
     /// Whether it jumps about wherever it may.
-    pub(super) fn is_spread(self) -> bool {
+    pub(crate) fn is_spread(self) -> bool {
         match self {
             Self::Victim(victim) => victim.is_random(),
             Self::Antagonist(
@@ -162,14 +162,14 @@ impl Load {
 
     /// Whether a hard disk does thousands of its requests a second, so that an eighth of a run
     /// tells its throughput.
-    pub(super) fn is_fast(self) -> bool {
+    pub(crate) fn is_fast(self) -> bool {
         use Victim::{Runs, SemiSequential, Sequential, SequentialDeep};
         matches!(self, Self::Victim(Sequential | SequentialDeep | Runs | SemiSequential))
     }
 
     /// What a piece costs that takes `mean` as a whole request: large ones by length, so that one
     /// that goes out in parts costs no more.
-    pub(super) fn price(self, mean: Duration) -> Price {
+    pub(crate) fn price(self, mean: Duration) -> Price {
         let (spec, _) = self.operations(Extent { start: 0, end: MIB });
         match spec.sizes[0].bytes {
             MIB => Price { each: Duration::ZERO, per_mib: mean },
@@ -180,7 +180,7 @@ impl Load {
 
 /// When an antagonist asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Presence {
+pub(crate) enum Presence {
     Always,
     From(Duration),
     /// For a spell, then not for a spell, and so on until the end.
@@ -191,22 +191,22 @@ pub(super) enum Presence {
 }
 
 /// A stream of a cell.
-pub(super) struct Tenant {
-    pub(super) load: Load,
+pub(crate) struct Tenant {
+    pub(crate) load: Load,
     /// Its place among several of a kind.
-    pub(super) index: u32,
-    pub(super) reserve_permille: u32,
-    pub(super) presence: Presence,
+    pub(crate) index: u32,
+    pub(crate) reserve_permille: u32,
+    pub(crate) presence: Presence,
 }
 
 impl Tenant {
     /// Alone.
-    pub(super) fn alone(load: Load) -> Self {
+    pub(crate) fn alone(load: Load) -> Self {
         Self { load, index: 0, reserve_permille: 1000, presence: Presence::Always }
     }
 
     /// Everyone in a cell; the victim is the first.
-    pub(super) fn of(cell: Cell, times: &Times) -> Vec<Self> {
+    pub(crate) fn of(cell: Cell, times: &Times) -> Vec<Self> {
         let victim = Self {
             load: Load::Victim(cell.victim),
             index: 0,
@@ -233,12 +233,12 @@ impl Tenant {
     }
 
     /// What it reserves, 0 to 1.
-    pub(super) fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         f64::from(self.reserve_permille) / 1000.0
     }
 
     /// One seed and one name give one sequence of requests, in a cell as alone.
-    pub(super) fn plan(&self, device: Device, seed: u64) -> StreamPlan {
+    pub(crate) fn plan(&self, device: Device, seed: u64) -> StreamPlan {
         let (base, bytes) = device.region(self.load);
         let (spec, outstanding) = self.load.operations(Extent { start: 0, end: bytes });
         let outstanding = device.outstanding(outstanding);
@@ -280,19 +280,19 @@ impl Presence {
 
 /// When what happens in a cell.
 #[derive(Clone, Debug)]
-pub(super) struct Times {
+pub(crate) struct Times {
     /// The spells that count.
-    pub(super) counted: Range<usize>,
+    pub(crate) counted: Range<usize>,
     /// When a late joiner comes.
-    pub(super) joined: Duration,
+    pub(crate) joined: Duration,
     /// When it is over.
-    pub(super) end: Duration,
+    pub(crate) end: Duration,
 }
 
 impl Times {
     /// A window to warm up, then `windows` of them; after a late joiner has come, which it does at a
     /// third of the time.
-    pub(super) fn of(cell: Cell, windows: usize) -> Self {
+    pub(crate) fn of(cell: Cell, windows: usize) -> Self {
         let scale = Scale::of(cell.device);
         let count = Scale::WINDOW + (windows.max(1) - 1) * Scale::SLIDE;
         let late = cell.antagonist == Antagonist::LateJoiner;
@@ -302,7 +302,7 @@ impl Times {
     }
 
     /// Whether everyone asks in a spell.
-    pub(super) fn is_contended(cell: Cell, spell: usize) -> bool {
+    pub(crate) fn is_contended(cell: Cell, spell: usize) -> bool {
         let spells_on = Scale::of(cell.device).spells_on;
         cell.antagonist != Antagonist::OnOff || (spell / spells_on).is_multiple_of(2)
     }

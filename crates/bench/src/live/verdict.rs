@@ -1,8 +1,8 @@
 //! What live rows amount to: how far each contender is from the shares, and what `disktime` misses.
 
-use super::super::bars::OWN;
-use super::row::LiveRow;
+use super::live_row::LiveRow;
 use super::scene::LiveDevice;
+use crate::insulation::OWN;
 use disktime_report::statistics::mean;
 
 /// How far live insulation may be from the simulated.

@@ -8,27 +8,27 @@
 //! - [`run`]: runs cells under policies; every load is first measured alone on its device.
 //! - [`Summary`] and [`missed`]: what the rows amount to, and where policy `disktime` misses its bars.
 //! - [`files`]: the rows as one page with a heat-map.
-//! - [`live`]: the same question to real servers.
+//!
+//! [`live`](crate::live) puts the same question to real servers.
 //!
 //! Does not know: clocks, files, terminals, how a policy works.
 
 mod bars;
-mod cells;
+pub(crate) mod cells;
 mod cover;
 mod grid;
-pub mod live;
-mod loads;
-mod measure;
-mod report;
-mod row;
-mod windows;
+mod insulation_page;
+mod insulation_row;
+pub(crate) mod loads;
+mod runs;
+pub(crate) mod windows;
 
 pub use bars::{Miss, OWN, Summary, missed, summaries};
 pub use cells::{Antagonist, Cell, Device, SHARES, Selection, SelectionError, Victim};
 pub use cover::{CELLS_MAX, cover, quick};
-pub use measure::{Progress, Settings, run};
-pub use report::{Origin, files};
-pub use row::Row;
+pub use insulation_page::{Origin, files};
+pub use insulation_row::Row;
+pub use runs::{Progress, Settings, run};
 
 /// The registered policies that are meant for sharing a device, in the order of reports: the
 /// product's own, the papers', then rivals.

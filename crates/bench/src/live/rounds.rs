@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use disktime_client::{Load, LoadError, LoadSpec, Options, Uri};
 
-use super::row::{self, LiveRow};
+use super::live_row::{self, LiveRow};
 use super::scene::Scene;
 use super::simulated::insulation;
-use crate::sim::workload::Extent;
+use disktime_workload::Extent;
 
 /// How often the counters are looked at: how exact the longest gap is.
 const TICK: Duration = Duration::from_millis(10);
@@ -227,7 +227,7 @@ impl Together {
 
     /// How long a window is, in seconds.
     pub(super) fn window_secs(&self) -> f64 {
-        self.spell_secs * super::super::loads::Scale::WINDOW as f64
+        self.spell_secs * crate::insulation::loads::Scale::WINDOW as f64
     }
 }
 
@@ -282,7 +282,7 @@ pub fn run(
     let mut rows = Vec::new();
     for (contender, rounds) in contenders.iter().zip(rounds) {
         let Some(rounds) = rounds else { continue };
-        let mut own = row::rows(scene, contender.policy(), &rounds);
+        let mut own = live_row::rows(scene, contender.policy(), &rounds);
         if let Some(cost_model) = contender.cost_model() {
             let simulated = insulation(scene, contender.policy(), cost_model, settings.seed);
             for (row, simulated) in own.iter_mut().zip(simulated.into_iter().flatten()) {
@@ -291,7 +291,7 @@ pub fn run(
         }
         rows.extend(own);
     }
-    row::compare(&mut rows, scene.tenants.len());
+    live_row::compare(&mut rows, scene.tenants.len());
     Ok(rows)
 }
 
@@ -373,7 +373,7 @@ impl Turn<'_> {
         let extent = Extent { start: place.base + start, end: place.base + end };
         let spec = LoadSpec {
             name: name_of(stream),
-            workload: crate::sim::workload::Spec { extent, ..load.spec.clone() },
+            workload: disktime_workload::Spec { extent, ..load.spec.clone() },
             pace: load.pace(),
             seed: self.settings.seed,
             options: Options::default(),

@@ -3,13 +3,13 @@
 use super::loads::Scale;
 
 /// The sum of every window over `spells`, each [`Scale::SLIDE`] after the one before.
-pub(super) fn sliding(spells: &[f64]) -> Vec<f64> {
+pub(crate) fn sliding(spells: &[f64]) -> Vec<f64> {
     spells.windows(Scale::WINDOW).step_by(Scale::SLIDE).map(|window| window.iter().sum()).collect()
 }
 
 /// How far from its share a stream's part of the time is in the worst window, in points of a
 /// hundred, when it was charged `charged` seconds in each spell.
-pub(super) fn share_error_points(charged: &[f64], share: f64, window_secs: f64) -> f64 {
+pub(crate) fn share_error_points(charged: &[f64], share: f64, window_secs: f64) -> f64 {
     let error = |charged: f64| (charged / window_secs - share).abs() * 100.0;
     sliding(charged).into_iter().map(error).fold(0.0, f64::max)
 }

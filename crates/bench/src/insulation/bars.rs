@@ -1,7 +1,7 @@
 //! What policy `disktime` promises of the cells, and what rows amount to.
 
 use super::cells::{Cell, Device};
-use super::row::Row;
+use super::insulation_row::Row;
 use disktime_report::statistics::quantile;
 
 /// The policy that has to meet the bars.

@@ -11,18 +11,26 @@
 //!
 //! Does not know: which server answers, how it is started, what a block device is.
 
-mod measure;
-mod report;
-mod row;
+mod bfq;
+mod daemon;
+mod jobs;
+mod live_page;
+mod live_row;
+mod rounds;
 mod scene;
+pub mod scratch_file;
+mod servers;
 mod simulated;
 mod verdict;
 
-pub use measure::{
+pub use daemon::Tuning;
+pub use jobs::{Job, JobError};
+pub use live_page::files as live_files;
+pub use live_row::LiveRow;
+pub use rounds::{
     Alone, Contender, LiveError, NotStarted, Place, Served, Settings as LiveSettings, Step,
     Stopped, World, run,
 };
-pub use report::files as live_files;
-pub use row::LiveRow;
 pub use scene::{LiveDevice, LiveLoad, LiveTenant, Scene};
+pub use servers::{BoxKind, Medium, Way};
 pub use verdict::{Distance, LiveMiss, distances, missed as live_missed};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::live::{Alone, Contender, NotStarted, Place, Scene, Served};
 use disktime_client::Uri;
-use disktime_papers::insulation::live::{Alone, Contender, NotStarted, Place, Scene, Served};
 
 use super::bfq::Bfq;
-use crate::bench::process::Process;
+use crate::server_process::Process;
 
 /// Requests this long are throttled by bytes, shorter ones by number: what each is bound by.
 const LONG: u64 = 64 << 10;
@@ -18,7 +18,7 @@ pub(super) const EXPORT: &str = "disk";
 
 /// How a device that isn't in the daemon can be shared without it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub enum Way {
     /// Nobody orders anything.
     None,
     /// Linux's BFQ orders by weights.
@@ -28,9 +28,12 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 3] = [Self::None, Self::Bfq, Self::Throttle];
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::None, Self::Bfq, Self::Throttle];
 
-    pub(super) const fn name(self) -> &'static str {
+    /// Its name in rows and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Bfq => "linux-bfq",
@@ -51,7 +54,7 @@ impl std::str::FromStr for Way {
 
 /// What is shared, as servers get at it.
 #[derive(Clone, Debug)]
-pub(super) enum Medium {
+pub enum Medium {
     /// A file.
     File(PathBuf),
     /// The export of a server that is started for each contender.
@@ -60,7 +63,7 @@ pub(super) enum Medium {
 
 /// A server whose export is the device.
 #[derive(Clone, Debug)]
-pub(super) enum BoxKind {
+pub enum BoxKind {
     /// It has so many bytes in memory, and does one request at a time.
     Nbdkit(u64),
     /// Over a file.
@@ -153,7 +156,7 @@ pub(super) fn serve(
             let what = format!("{name} is not installed; Debian: apt-get install {package}");
             Err(NotStarted::Unavailable(what))
         }
-        Err(error) => Err(NotStarted::Unavailable(format!("{error:#}"))),
+        Err(error) => Err(NotStarted::Unavailable(error.to_string())),
     }
 }
 
@@ -317,7 +320,7 @@ fn storage_daemon(disk: &str, limits: &[String], socket: &Path) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use disktime_papers::insulation::live::LiveDevice;
+    use crate::live::LiveDevice;
 
     use super::*;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::sim::workload::{self, Extent, Pace, Pattern, Spec};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 
-use super::super::cells::{Antagonist, Cell, Device, SelectionError};
-use super::super::loads::Load;
+use crate::insulation::cells::{Antagonist, Cell, Device, SelectionError};
+use crate::insulation::loads::Load;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -71,7 +71,7 @@ pub struct LiveLoad {
 impl LiveLoad {
     /// Its pace: a closed loop.
     pub(super) const fn pace(&self) -> Pace {
-        Pace::Closed { outstanding: self.outstanding, think: workload::Duration::ZERO }
+        Pace::Closed { outstanding: self.outstanding, think: disktime_workload::Duration::ZERO }
     }
 
     /// Bytes of its operations.
@@ -236,8 +236,8 @@ fn unknown(part: &'static str, text: &str, known: &[&str]) -> SelectionError {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::super::cells::Selection;
     use super::*;
+    use crate::insulation::cells::Selection;
 
     pub(in super::super) fn emulated(name: &str) -> Result<Scene, SelectionError> {
         let selection: Selection = name.parse().expect("a cell");

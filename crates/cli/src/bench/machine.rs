@@ -1,23 +1,23 @@
-//! The world that a live bench is measured in: this machine's clock and CPU, a person's signals.
+//! The world that real servers are measured in: this machine's clock and CPU, a person's signals.
 
 use std::time::{Duration, Instant};
 
-use disktime_papers::insulation::live::{Step, Stopped, World};
+use disktime_bench::live::{Step, Stopped, World};
+use disktime_bench::server_process::{machine_busy, process_cpu};
 
-use crate::bench::process::{machine_busy, process_cpu};
 use crate::interrupt;
 
 /// How long a signal may go unnoticed.
 const NOTICE: Duration = Duration::from_millis(100);
 
 /// This machine.
-pub(super) struct Real {
+pub(super) struct Machine {
     begun: Instant,
     /// How long all will take, once that is known.
     pub(super) length: Duration,
 }
 
-impl Real {
+impl Machine {
     /// From now on a signal that would end this process ends the bench instead, so that nothing is
     /// left behind.
     pub(super) fn new() -> Self {
@@ -31,7 +31,7 @@ impl Real {
     }
 }
 
-impl World for Real {
+impl World for Machine {
     fn now(&self) -> Duration {
         self.begun.elapsed()
     }
