@@ -8,14 +8,15 @@ use disktime_client::Duration;
 use disktime_client::workload::quantity::parse_duration;
 use disktime_client::workload::trace::{self, PERIOD, TraceFormat, TraceReader};
 use disktime_client::workload::{IoOp, Kind};
-use disktime_papers::sim::core::goal::{self, Bound, Costs, Demand, Fitting, Goal};
 use disktime_papers::sim::core::{Access, Share};
+use disktime_plan::broker::{Answer, Broker, CONFIDENCE};
+use disktime_plan::goal::{self, Bound, Demand, Fitting, Goal};
+use disktime_profiler::{Costs, DeviceProfile, Method};
 use disktime_server::Config;
-use disktime_server::broker::{self, Answer, Broker, CONFIDENCE, Standing};
+use disktime_server::broker::{self, Standing};
 use disktime_server::config::{
     QueueDepth, REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size,
 };
-use disktime_server::profile::{self, DeviceProfile, Method};
 
 use crate::BadInput;
 
@@ -159,7 +160,7 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
         });
     }
     let path = arguments.profile.as_deref().unwrap_or(Path::new(""));
-    let profile = profile::load(path, None).map_err(|error| error.to_string())?;
+    let profile = DeviceProfile::load(path, None).map_err(|error| error.to_string())?;
     let depth = depth.unwrap_or_else(|| QueueDepth::AUTO.by(&profile));
     let stay = stay.unwrap_or(goal::STAY);
     Ok(Device { profile, depth, stay, standing: None })

@@ -3,7 +3,7 @@
 //! Requests go out one at a time from the calling thread. Files are opened for direct I/O, so that the
 //! device answers and not the page cache.
 //!
-//! Does not know: what the times mean; [`profiler`](crate::workload::profiler) does.
+//! Does not know: what the times mean; [`profiler`](disktime_profiler) does.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use disktime_nbd::TransmissionFlags;
-use disktime_workload::profiler::{
+use disktime_profiler::{
     BLOCK_BYTES, Found, Issue, Profiler, ProfilerError, ProfilerOptions, Progress,
     REQUEST_BYTES_MAX,
 };

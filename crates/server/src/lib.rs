@@ -24,7 +24,6 @@ mod listener;
 pub mod memory;
 mod place;
 pub mod probe;
-pub mod profile;
 mod quiet;
 mod record;
 mod reports;

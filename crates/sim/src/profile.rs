@@ -6,7 +6,7 @@ use std::path::Path;
 
 use disktime_core::Instant;
 use disktime_model::{Device, Op};
-use disktime_workload::profiler::{
+use disktime_profiler::{
     Ask, BUDGET_DEFAULT, Found, Issue, Priced, Pricer, PricerOptions, Profiler, ProfilerError,
     ProfilerOptions,
 };

@@ -9,11 +9,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disktime-nbd", &[]),
     ("disktime-model", &["disktime-core"]),
     ("disktime-workload", &["disktime-core"]),
-    ("disktime-sim", &["disktime-core", "disktime-model", "disktime-workload"]),
-    ("disktime-client", &["disktime-nbd", "disktime-workload"]),
+    ("disktime-profiler", &["disktime-core", "disktime-workload"]),
+    ("disktime-plan", &["disktime-core", "disktime-profiler"]),
+    (
+        "disktime-sim",
+        &["disktime-core", "disktime-model", "disktime-profiler", "disktime-workload"],
+    ),
+    ("disktime-client", &["disktime-nbd", "disktime-profiler", "disktime-workload"]),
     ("disktime-report", &[]),
     ("disktime-papers", &["disktime-sim", "disktime-report"]),
-    ("disktime-server", &["disktime-core", "disktime-nbd", "disktime-model", "disktime-client"]),
+    (
+        "disktime-server",
+        &[
+            "disktime-core",
+            "disktime-nbd",
+            "disktime-model",
+            "disktime-client",
+            "disktime-plan",
+            "disktime-profiler",
+        ],
+    ),
     (
         "disktime-bench",
         &[
@@ -32,6 +47,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-bench",
             "disktime-client",
             "disktime-papers",
+            "disktime-plan",
+            "disktime-profiler",
             "disktime-report",
             "disktime-server",
         ],

@@ -1,7 +1,7 @@
 //! A profile drawn, one panel below the other in one file: rates by place, seeks by distance, and of
 //! each kind of requests the throughput by depth and the rate by size.
 
-use disktime_client::workload::profiler::{Cell, Found, Seek, Speeds, WorkSpeed};
+use disktime_profiler::{Cell, Found, Seek, Speeds, WorkSpeed};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_report::drawing;
 

@@ -2,10 +2,10 @@
 
 use disktime_client::Duration;
 use disktime_client::workload::trace;
-use disktime_papers::sim::core::goal::{Demand, Fitting, Goal};
 use disktime_papers::sim::core::{Access, Share};
-use disktime_server::broker::{self, Answer};
-use disktime_server::profile::Method;
+use disktime_plan::broker::{self, Answer};
+use disktime_plan::goal::{Demand, Fitting, Goal};
+use disktime_profiler::Method;
 use serde_json::{Value, json};
 
 use super::{Arguments, Device, ppm};

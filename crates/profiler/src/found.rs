@@ -1,14 +1,14 @@
 //! What a profiler has found: the profile for admission, and what it rests on.
 //!
-//! Serializes as a profile file ([`super::file`]); whoever reads one gets only what passes
+//! Serializes as a profile file (`found_file`); whoever reads one gets only what passes
 //! [`Profile::check`].
 
-use disktime_core::goal::Costs;
+use crate::costs::Costs;
 use disktime_core::{Access, Duration, Profile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-use super::file::File;
+use super::found_file::File;
 use super::speeds::{Priced, Speeds};
 
 /// A device as it was found.

@@ -15,9 +15,9 @@
 
 use super::places::{aligned, float, spread, whole};
 use super::rotation::Turn;
-use super::{BLOCK_BYTES, Done, Issue};
-use crate::spec::IoOp;
+use crate::{BLOCK_BYTES, Issue, profiler::Done};
 use disktime_core::{Duration, Instant, Kind};
+use disktime_workload::IoOp;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 

@@ -1,4 +1,4 @@
-//! An automatic profiler: what admission needs to know of a device, found out from outside.
+//! The profiler of a device that turns: what admission needs to know, found out from outside.
 //!
 //! After paper ucsb, section III-C ("Disk Profiler"), whose scheduler rests on the disk model that
 //! one makes. Requests go out one at a time, and only their times are looked at:
@@ -10,37 +10,18 @@
 //!    bisects what the time without rotational wait can still be.
 //!
 //! What each kind of requests costs on any device, deep queues included, is found out by another one,
-//! the [`Pricer`].
+//! the [`Pricer`](crate::Pricer).
 //!
 //! Does not know: clocks, sockets, files, device models, and what a device has inside. Sans-IO: ask
 //! [`Profiler::next`], carry it out, say so to [`Profiler::completed`], until there is no next.
 
-mod assemble;
-mod file;
-mod found;
-mod places;
-mod pricer;
-mod rotation;
-mod seeks;
-mod segments;
-mod speeds;
-mod streams;
-#[cfg(test)]
-mod tests;
-
-pub use found::{Found, Misfit, Rate, Seek};
-pub use pricer::{Ask, DEPTH_MAX, PRICER_BUDGET_MIN, Pricer, PricerOptions, QUICK_BUDGET};
-pub use speeds::{
-    BATCH, CONFIDENCES, Caches, Cell, Priced, PricesFile, Speeds, Switching, Work, WorkSpeed,
-};
-
-use crate::random;
-use crate::spec::IoOp;
+use crate::rotation::{self, Rotation};
+use crate::seeks::{self, Seeks};
+use crate::streams::{self, Streams};
+use crate::{Found, assemble};
 use disktime_core::{Duration, Instant};
-use rotation::Rotation;
-use seeks::Seeks;
+use disktime_workload::{IoOp, random};
 use std::fmt;
-use streams::Streams;
 
 /// Smallest device that can be profiled, in bytes.
 pub const SIZE_MIN: u64 = 16 << 20;
@@ -143,10 +124,10 @@ impl std::error::Error for ProfilerError {}
 
 /// A request that has completed.
 #[derive(Clone, Copy, Debug)]
-struct Done {
-    op: IoOp,
-    at: Instant,
-    took: Duration,
+pub(crate) struct Done {
+    pub(crate) op: IoOp,
+    pub(crate) at: Instant,
+    pub(crate) took: Duration,
 }
 
 /// Finds out a device's [`Found`].

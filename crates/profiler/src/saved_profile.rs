@@ -5,11 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use disktime_client::workload::profiler::{PricesFile, Speeds};
 use disktime_core::cost::PriceList;
-use disktime_core::goal::Costs;
 use disktime_core::{Access, Duration, Positioning, Profile, ProfileError, Share, Transfer, Zone};
 use serde::Deserialize;
+
+use crate::{Costs, PricesFile, Speeds};
 
 /// The longest file in bytes: a profile has hundreds of rows.
 const BYTES_MAX: u64 = 16 << 20;
@@ -98,6 +98,38 @@ impl Method {
 }
 
 impl DeviceProfile {
+    /// Reads a profile; `size` is the device's, if it has one.
+    ///
+    /// # Errors
+    /// If it can't be read, is none, or is of a device of another size.
+    pub fn load(path: &Path, size: Option<u64>) -> Result<Self, ProfileFileError> {
+        let syntax = |reason| ProfileFileError::Syntax { path: path.to_owned(), reason };
+        let read = |source| ProfileFileError::Read { path: path.to_owned(), source };
+        if std::fs::metadata(path).map_err(read)?.len() > BYTES_MAX {
+            return Err(syntax(format!("it has more than {BYTES_MAX} bytes")));
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let file: File = serde_json::from_str(&text).map_err(|error| syntax(error.to_string()))?;
+        let profile = file.profile();
+        profile
+            .check()
+            .map_err(|error| ProfileFileError::Numbers { path: path.to_owned(), error })?;
+        match size {
+            Some(size) if size != profile.size() => {
+                let (path, profiled) = (path.to_owned(), profile.size());
+                Err(ProfileFileError::Another { path, name: file.name, profiled, size })
+            }
+            _ => {
+                let longest = file.seeks.iter().map(|seek| seek.time_ns).max();
+                let mechanics = file.rotation_ns.zip(longest);
+                let mechanics = mechanics.map(|(revolution, seek)| {
+                    (Duration::from_nanos(revolution), Duration::from_nanos(seek))
+                });
+                Ok(Self { name: file.name, profile, speeds: file.speeds, mechanics })
+            }
+        }
+    }
+
     /// What requests of so many bytes take with at most `depth` at the device; `None` if the profile
     /// doesn't say. Mechanics know of one at a time alone.
     #[must_use]
@@ -165,36 +197,6 @@ struct PositioningRow {
     worst_ns: u64,
 }
 
-/// Reads a profile; `size` is the device's, if it has one.
-///
-/// # Errors
-/// If it can't be read, is none, or is of a device of another size.
-pub fn load(path: &Path, size: Option<u64>) -> Result<DeviceProfile, ProfileFileError> {
-    let syntax = |reason| ProfileFileError::Syntax { path: path.to_owned(), reason };
-    let read = |source| ProfileFileError::Read { path: path.to_owned(), source };
-    if std::fs::metadata(path).map_err(read)?.len() > BYTES_MAX {
-        return Err(syntax(format!("it has more than {BYTES_MAX} bytes")));
-    }
-    let text = std::fs::read_to_string(path).map_err(read)?;
-    let file: File = serde_json::from_str(&text).map_err(|error| syntax(error.to_string()))?;
-    let profile = file.profile();
-    profile.check().map_err(|error| ProfileFileError::Numbers { path: path.to_owned(), error })?;
-    match size {
-        Some(size) if size != profile.size() => {
-            let (path, profiled) = (path.to_owned(), profile.size());
-            Err(ProfileFileError::Another { path, name: file.name, profiled, size })
-        }
-        _ => {
-            let longest = file.seeks.iter().map(|seek| seek.time_ns).max();
-            let mechanics = file.rotation_ns.zip(longest);
-            let mechanics = mechanics.map(|(revolution, seek)| {
-                (Duration::from_nanos(revolution), Duration::from_nanos(seek))
-            });
-            Ok(DeviceProfile { name: file.name, profile, speeds: file.speeds, mechanics })
-        }
-    }
-}
-
 impl File {
     fn profile(&self) -> Profile {
         let transfer = |row: &TransferRow| Transfer {
@@ -247,7 +249,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk.json");
         std::fs::write(&path, text).unwrap();
-        load(&path, size).map_err(|error| error.to_string())
+        DeviceProfile::load(&path, size).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -273,7 +275,8 @@ mod tests {
         assert!(says(&unsorted).contains("zones[1] is not above the one before"));
         let still = SAVED.replace("\"bytes_per_second\": 12", "\"bytes_per_second\": 0");
         assert!(says(&still).contains("zones[1] transfers 0 bytes/s"));
-        let none = load(Path::new("/nowhere/at/all.json"), None).unwrap_err().to_string();
+        let none =
+            DeviceProfile::load(Path::new("/nowhere/at/all.json"), None).unwrap_err().to_string();
         assert!(none.contains("/nowhere/at/all.json"), "{none}");
     }
 }

@@ -4,12 +4,12 @@
 
 use disktime_papers::sim::core::cost::CostParameters;
 use disktime_papers::sim::core::feedback::FeedbackConfig;
-use disktime_papers::sim::core::goal::{self, Costs, Demand, Goal, Ground};
 use disktime_papers::sim::core::{Access, Contract, Duration, Instant, Share};
 use disktime_papers::sim::model::{Device, preset};
-use disktime_papers::sim::workload::profiler::{Priced, PricerOptions};
 use disktime_papers::sim::workload::{Extent, Pace, Pattern, Source, Spec};
 use disktime_papers::sim::{Plan, StreamPlan, measure, price, simulate};
+use disktime_plan::goal::{self, Demand, Goal, Ground};
+use disktime_profiler::{Costs, Priced, PricerOptions};
 
 const SECONDS: u64 = 120;
 

@@ -1,7 +1,7 @@
 //! A profiler without a device: its bounds, its errors and its file.
 
 use super::*;
-use disktime_core::{Positioning, Profile, Transfer, Zone};
+use disktime_core::{Duration, Instant, Positioning, Profile, Transfer, Zone};
 
 fn options() -> ProfilerOptions {
     let budget = Duration::from_secs(10);

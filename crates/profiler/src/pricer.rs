@@ -20,11 +20,11 @@ use super::places::{aligned, float, whole};
 use super::speeds::{
     BATCH, CONFIDENCES, Caches, Cell, Priced, Speeds, Switching, Work, WorkSpeed, fit,
 };
-use super::{BLOCK_BYTES, ProfilerError, REQUEST_BYTES_MAX, SIZE_MIN};
-use crate::random;
-use crate::spec::IoOp;
+use crate::{BLOCK_BYTES, ProfilerError, REQUEST_BYTES_MAX, SIZE_MIN};
 use disktime_core::cost::{Price, PriceList};
 use disktime_core::{Duration, Instant, Kind};
+use disktime_workload::IoOp;
+use disktime_workload::random;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use trial::{Lane, Places, Running, Shown, Trial};

@@ -11,9 +11,9 @@
 //! What doesn't turn answers at once: there the pauses, drawn at random, show in the spans.
 
 use super::places::{aligned, float, median, whole};
-use super::{BLOCK_BYTES, Done, Issue};
-use crate::spec::IoOp;
+use crate::{BLOCK_BYTES, Issue, profiler::Done};
 use disktime_core::{Duration, Instant, Kind};
+use disktime_workload::IoOp;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 

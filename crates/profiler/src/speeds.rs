@@ -5,16 +5,16 @@
 //! a rate for the device's utilization at a confidence, from batches of sequential and of random
 //! requests apart), what switching costs and what caches do.
 
-mod file;
 pub(super) mod fit;
+mod speeds_file;
 
+use crate::costs::Costs;
 use disktime_core::cost::{Price, PriceList};
-use disktime_core::goal::Costs;
 use disktime_core::{Access, Duration, Kind, Share};
 use serde::{Deserialize, Serialize};
 
-pub use file::PricesFile;
-use file::SpeedsFile;
+pub use speeds_file::PricesFile;
+use speeds_file::SpeedsFile;
 
 /// Requests of a batch (QBox §2).
 pub const BATCH: u64 = 20;

@@ -1,7 +1,8 @@
 //! Goals against examples worked by hand.
 
 use super::*;
-use alloc::string::ToString;
+use disktime_core::Access;
+use disktime_core::cost::{Price, PriceList};
 
 const fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)

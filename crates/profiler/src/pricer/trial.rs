@@ -4,10 +4,10 @@
 //! outstanding at first, until no more are issued. Writes are counted from the first one, after a
 //! flush, to the end of the flush behind the last one: so a cache that took them doesn't count.
 
-use super::super::places::{aligned, float};
-use super::super::speeds::{BATCH, Work};
-use crate::spec::IoOp;
+use crate::places::{aligned, float};
+use crate::speeds::{BATCH, Work};
 use disktime_core::{Duration, Instant, Kind};
+use disktime_workload::IoOp;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 

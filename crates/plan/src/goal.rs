@@ -19,12 +19,10 @@
 //!
 //! Does not know: where costs come from, what else is admitted, and how requests arrive.
 
-use core::fmt;
+use std::fmt;
 
-use crate::contract::Access;
-use crate::cost::{Price, PriceList};
-use crate::share::Share;
-use crate::time::Duration;
+use disktime_core::{Duration, Share};
+use disktime_profiler::Costs;
 
 /// How long policy `disktime` stays with one stream while others wait, unless a device says so.
 pub const STAY: Duration = Duration::from_millis(350);
@@ -36,7 +34,6 @@ pub const RATE_MAX: u64 = 1_000_000_000_000;
 pub const RUN_MAX: u64 = 1 << 32;
 
 const PARTS: u128 = Share::PARTS as u128;
-const MIB: u128 = 1 << 20;
 /// `ln(1/(1-q))` in thousandths, rounded up, for q in parts per million: of a q between two the
 /// larger holds.
 const LOGARITHMS: [(u32, u128); 9] = [
@@ -81,15 +78,6 @@ pub struct Bound {
     pub latency: Duration,
     /// For which part of the requests: below all.
     pub percentile: Share,
-}
-
-/// What requests of one size take of a device's time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Costs {
-    /// One that continues nothing.
-    pub first: Duration,
-    /// One that continues the one before.
-    pub next: Duration,
 }
 
 /// What a goal is reckoned on.
@@ -142,55 +130,6 @@ pub enum GoalError {
     Bound,
     /// A percentile that is 0, or beyond the last one that there is a figure for.
     Percentile(Share),
-}
-
-impl Costs {
-    /// zygaria's: half the longest seek and half a revolution, then each block's transfer.
-    #[must_use]
-    pub const fn mechanical(seek_max: Duration, revolution: Duration, transfer: Duration) -> Self {
-        let halves = seek_max.as_nanos().saturating_add(revolution.as_nanos()).div_ceil(2);
-        let first = Duration::from_nanos(halves.saturating_add(transfer.as_nanos()));
-        Self { first, next: transfer }
-    }
-
-    /// By a price list, for requests of so many bytes; where either may come, the dearer.
-    #[must_use]
-    pub fn priced(prices: &PriceList, access: Access, bytes: u64) -> Self {
-        let PriceList { sequential_read, random_read, sequential_write, random_write } = prices;
-        let (read, write) = match access {
-            Access::Read => (true, false),
-            Access::Write => (false, true),
-            Access::Both => (true, true),
-        };
-        let dearer = |reads: &Price, writes: &Price| {
-            let cost =
-                |price: &Price, taken: bool| if taken { price.of(bytes) } else { Duration::ZERO };
-            cost(reads, read).max(cost(writes, write))
-        };
-        Self {
-            first: dearer(random_read, random_write),
-            next: dearer(sequential_read, sequential_write),
-        }
-    }
-
-    /// What a run of `requests` takes.
-    #[must_use]
-    pub fn run_time(&self, requests: u64) -> Duration {
-        nanos(self.run_nanos(requests))
-    }
-
-    /// At least 1 ns each, so that nothing is free.
-    fn run_nanos(&self, requests: u64) -> u128 {
-        let [first, next] = [self.first, self.next].map(|cost| u128::from(cost.as_nanos().max(1)));
-        first + next * u128::from(requests.max(1) - 1)
-    }
-
-    /// b_s: the most requests in sequence that a stay has time for, at least one.
-    #[must_use]
-    pub fn run_within(&self, stay: Duration) -> u64 {
-        let left = stay.saturating_sub(self.first).as_nanos();
-        (left / self.next.as_nanos().max(1)).saturating_add(1)
-    }
 }
 
 /// What a goal takes of a device.
@@ -294,15 +233,6 @@ impl Demand {
     }
 }
 
-impl Price {
-    /// What a request of so many bytes takes, rounded up.
-    #[must_use]
-    pub fn of(&self, bytes: u64) -> Duration {
-        let by_length = u128::from(bytes) * u128::from(self.per_mib.as_nanos());
-        nanos(by_length.div_ceil(MIB) + u128::from(self.each.as_nanos()))
-    }
-}
-
 /// `u = r·t/n`, rounded up; of absurdly long runs the product saturates.
 fn rate_ppm(demand: Demand, request: u64, run: u64, run_nanos: u128) -> u64 {
     let each = match demand {
@@ -387,7 +317,7 @@ impl fmt::Display for GoalError {
     }
 }
 
-impl core::error::Error for GoalError {}
+impl std::error::Error for GoalError {}
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,9 @@
 //! position, don't count. Writes begin at the place again and end with a flush, which counts.
 
 use super::places::{aligned, float, spread};
-use super::{BLOCK_BYTES, Done, Issue};
-use crate::spec::IoOp;
+use crate::{BLOCK_BYTES, Issue, profiler::Done};
 use disktime_core::{Duration, Instant, Kind};
+use disktime_workload::IoOp;
 
 /// Most places. Each has room for its streams.
 const PLACES_MAX: u64 = 96;

@@ -1,24 +1,24 @@
 //! From times of several sizes to a price.
 
-use super::super::places::whole;
+use crate::places::whole;
 use disktime_core::Duration;
 use disktime_core::cost::Price;
 
 /// What requests of a size took.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(in super::super) struct Point {
+pub(crate) struct Point {
     /// The size.
-    pub(in super::super) mib: f64,
+    pub(crate) mib: f64,
     /// On the mean.
-    pub(in super::super) ns: f64,
+    pub(crate) ns: f64,
     /// How much it counts.
-    pub(in super::super) weight: f64,
+    pub(crate) weight: f64,
 }
 
 /// `each + bytes·per_mib` through times by size: least squares of relative errors, so that small
 /// requests count as much as large ones. Neither part is below zero; of one size alone it is all
 /// `each`.
-pub(in super::super) fn price(points: &[Point]) -> Price {
+pub(crate) fn price(points: &[Point]) -> Price {
     // Minimizes Σ w·(a·u + b·v - 1)² with u = 1/ns and v = mib/ns.
     let sum = |of: fn(f64, f64) -> f64| {
         let term =

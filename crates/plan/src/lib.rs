@@ -1,0 +1,10 @@
+#![forbid(unsafe_code)]
+//! From what an application wants of a device to a share of its time, and what would fit.
+//!
+//! - [`goal`]: what share a rate, a bandwidth or a bound on responses takes.
+//! - [`broker`]: the same for a device with a profile, by each method that the profile allows.
+//!
+//! Does not know: configurations, files, what is admitted already.
+
+pub mod broker;
+pub mod goal;
