@@ -41,6 +41,19 @@ pub struct Answer {
     pub needs: Needs,
 }
 
+impl Answer {
+    /// What could be had of the goal instead, if it takes more than what is available.
+    ///
+    /// # Errors
+    /// As [`goal::fitting`].
+    pub fn fitting(&self, goal: &Goal, available: Share) -> Result<Option<Fitting>, GoalError> {
+        if self.needs.ppm() <= u64::from(available.ppm()) {
+            return Ok(None);
+        }
+        goal::fitting(goal, &self.ground, available).map(Some)
+    }
+}
+
 impl Broker<'_> {
     /// What a goal takes by each method that the profile allows, the surest first.
     ///

@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disktime-model", &["disktime-core"]),
     ("disktime-workload", &["disktime-core"]),
     ("disktime-profiler", &["disktime-core", "disktime-workload"]),
-    ("disktime-plan", &["disktime-core", "disktime-profiler"]),
+    ("disktime-plan", &["disktime-core", "disktime-profiler", "disktime-workload"]),
     (
         "disktime-sim",
         &["disktime-core", "disktime-model", "disktime-profiler", "disktime-workload"],
