@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{BadInput, output, table};
 
-mod live;
+mod daemon_runs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,8 +94,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Action::List { json } => list(*json),
         Action::Run { ids, live, options } => {
             let experiments: Result<Vec<_>, _> = ids.iter().map(|id| find(id)).collect();
-            let live = live.map(|span| live::Wanted::new(span, ids)).transpose()?;
-            let flag = live.as_ref().map(live::Wanted::flag).unwrap_or_default();
+            let live = live.map(|span| daemon_runs::Wanted::new(span, ids)).transpose()?;
+            let flag = live.as_ref().map(daemon_runs::Wanted::flag).unwrap_or_default();
             run_all(&experiments?, &format!("run {}{flag}", ids.join(" ")), live.as_ref(), options)
         }
         Action::All { options } => {
@@ -129,7 +129,7 @@ fn find(id: &str) -> Result<&'static Experiment, BadInput> {
 fn run_all(
     experiments: &[&Experiment],
     what: &str,
-    live: Option<&live::Wanted>,
+    live: Option<&daemon_runs::Wanted>,
     options: &Options,
 ) -> anyhow::Result<ExitCode> {
     let Options { seeds, json, out } = options;

@@ -3,7 +3,7 @@
 //!
 //! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
 //! - [`run`]: runs experiments, each once per seed; a [`Report`] has the means.
-//! - [`live`]: figures that are run against a daemon as well, and what is compared then.
+//! - [`live_figures`]: figures that are run against a daemon as well, and what is compared then.
 //! - [`paper_page`]: a paper's reports as one page, and each figure as a drawing.
 //!
 //! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
@@ -13,7 +13,7 @@
 
 mod blackbox;
 mod experiment;
-pub mod live;
+pub mod live_figures;
 mod mdn;
 pub mod paper_page;
 mod qbox;

@@ -5,7 +5,8 @@ use super::places::{float, whole};
 use super::rotation::{self, Turn};
 use super::seeks::{Measured, SHORT_BYTES_MAX};
 use super::streams::Place;
-use crate::{BLOCK_BYTES, ProfilerError, places, segments};
+use crate::asked::{BLOCK_BYTES, ProfilerError};
+use crate::{places, segments};
 use disktime_core::{Access, Duration, Kind, Positioning, Profile, Transfer, Zone};
 
 /// Relative noise of rates that no fewer differ by.

@@ -9,6 +9,7 @@
 //!
 //! Does not know: clocks, sockets, devices, device models. [`DeviceProfile::load`] reads one file.
 
+mod asked;
 mod assemble;
 mod costs;
 mod found;
@@ -25,13 +26,14 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+pub use asked::{
+    BLOCK_BYTES, BUDGET_DEFAULT, BUDGET_MAX, BUDGET_MIN, Issue, ProfilerError, ProfilerOptions,
+    Progress, REQUEST_BYTES_MAX, SIZE_MIN,
+};
 pub use costs::Costs;
 pub use found::{Found, Misfit, Rate, Seek};
 pub use pricer::{Ask, DEPTH_MAX, PRICER_BUDGET_MIN, Pricer, PricerOptions, QUICK_BUDGET};
-pub use profiler::{
-    BLOCK_BYTES, BUDGET_DEFAULT, BUDGET_MAX, BUDGET_MIN, Issue, Profiler, ProfilerError,
-    ProfilerOptions, Progress, REQUEST_BYTES_MAX, SIZE_MIN,
-};
+pub use profiler::Profiler;
 pub use saved_profile::{DeviceProfile, Method, ProfileFileError};
 pub use speeds::{
     BATCH, CONFIDENCES, Caches, Cell, Priced, PricesFile, Speeds, Switching, Work, WorkSpeed,

@@ -1,6 +1,6 @@
 //! In which order to look at places, so that what was seen is spread evenly whenever time is over.
 
-use super::BLOCK_BYTES;
+use crate::asked::BLOCK_BYTES;
 
 /// All of `0..count` once, jumping by about a golden section, beginning with `first`.
 pub(super) fn spread(count: usize, first: usize) -> impl Iterator<Item = usize> {

@@ -20,7 +20,7 @@ use super::places::{aligned, float, whole};
 use super::speeds::{
     BATCH, CONFIDENCES, Caches, Cell, Priced, Speeds, Switching, Work, WorkSpeed, fit,
 };
-use crate::{BLOCK_BYTES, ProfilerError, REQUEST_BYTES_MAX, SIZE_MIN};
+use crate::asked::{BLOCK_BYTES, BUDGET_MAX, ProfilerError, Progress, REQUEST_BYTES_MAX, SIZE_MIN};
 use disktime_core::cost::{Price, PriceList};
 use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::IoOp;
@@ -154,7 +154,7 @@ impl Pricer {
         if size < SIZE_MIN {
             return Err(ProfilerError::Size { size });
         }
-        if !(PRICER_BUDGET_MIN..=super::BUDGET_MAX).contains(&budget) {
+        if !(PRICER_BUDGET_MIN..=BUDGET_MAX).contains(&budget) {
             return Err(ProfilerError::Budget { budget });
         }
         let depth_max = options.depth_max.clamp(1, DEPTH_MAX);
@@ -217,7 +217,7 @@ impl Pricer {
 
     /// How far it is.
     #[must_use]
-    pub fn progress(&self) -> super::Progress {
+    pub fn progress(&self) -> Progress {
         let works = float(self.works().len() as u64);
         let kinds = if self.options.thorough { KINDS_PERCENT as f64 / 100.0 } else { 1.0 };
         let depths = DEPTHS_PERCENT as f64 / 100.0;
@@ -234,7 +234,7 @@ impl Pricer {
             Stage::Again(at) => ("caches", kinds + 0.1 + 0.02 * float(*at as u64)),
             Stage::Over => ("done", 1.0),
         };
-        super::Progress { phase, part, requests: self.requests }
+        Progress { phase, part, requests: self.requests }
     }
 
     /// What was found, after [`next`](Self::next) has said that it is done; before, what was found

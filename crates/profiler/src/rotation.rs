@@ -11,7 +11,7 @@
 //! What doesn't turn answers at once: there the pauses, drawn at random, show in the spans.
 
 use super::places::{aligned, float, median, whole};
-use crate::{BLOCK_BYTES, Issue, profiler::Done};
+use crate::asked::{BLOCK_BYTES, Done, Issue};
 use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::IoOp;
 use rand::RngExt;

@@ -15,7 +15,7 @@
 
 use super::places::{aligned, float, spread, whole};
 use super::rotation::Turn;
-use crate::{BLOCK_BYTES, Issue, profiler::Done};
+use crate::asked::{BLOCK_BYTES, Done, Issue};
 use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::IoOp;
 use rand::RngExt;

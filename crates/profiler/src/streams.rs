@@ -5,7 +5,7 @@
 //! position, don't count. Writes begin at the place again and end with a flush, which counts.
 
 use super::places::{aligned, float, spread};
-use crate::{BLOCK_BYTES, Issue, profiler::Done};
+use crate::asked::{BLOCK_BYTES, Done, Issue};
 use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::IoOp;
 

@@ -13,24 +13,24 @@
 
 mod checks;
 mod decisions;
-mod device;
+mod device_spec;
 mod metrics;
 mod parallel;
 mod plan;
-mod profile;
 mod promise;
 mod scenario;
+mod simulated_profile;
 mod world;
 
 pub use checks::{Check, Violation};
 pub use decisions::{Candidate, Decision};
-pub use device::{DeviceError, DeviceSpec};
+pub use device_spec::{DeviceError, DeviceSpec};
 pub use disktime_core as core;
 pub use disktime_model as model;
 pub use disktime_workload as workload;
 pub use metrics::{Summary, Times, Window};
 pub use parallel::each;
 pub use plan::{Plan, PlanError, StreamPlan};
-pub use profile::{measure, price};
 pub use scenario::{Scenario, ScenarioError};
+pub use simulated_profile::{measure, price};
 pub use world::{Moment, Outcome, simulate, simulate_steered, simulate_watched};

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use disktime_client::workload::{Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
 use disktime_papers::Report;
-use disktime_papers::live::{self, Cell, Live};
+use disktime_papers::live_figures::{self, Cell, Live};
 use disktime_server::{Config, Server};
 
 use crate::BadInput;
@@ -35,9 +35,9 @@ impl Wanted {
         if !SPANS.contains(&*span) {
             return Err(BadInput(format!("--live {span}: 1s to 1h a cell")));
         }
-        let figures: Vec<_> = ids.iter().filter_map(|id| live::find(id)).collect();
+        let figures: Vec<_> = ids.iter().filter_map(|id| live_figures::find(id)).collect();
         if figures.is_empty() {
-            let known: Vec<_> = live::LIVE.iter().map(|live| live.id).collect();
+            let known: Vec<_> = live_figures::LIVE.iter().map(|live| live.id).collect();
             let ids = ids.join(", ");
             let known = known.join(", ");
             return Err(BadInput(format!("--live: none of {ids} is run live; those are: {known}")));

@@ -3,7 +3,7 @@
 use super::table1;
 use super::table2::ROWS;
 use crate::experiment::{Check, Sample};
-use crate::live::{Cell, Extent, Live};
+use crate::live_figures::{Cell, Extent, Live};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::cost::CostParameters;
 use disktime_sim::core::feedback::FeedbackConfig;
@@ -26,7 +26,7 @@ pub(crate) const LIVE: &[Live] = &[
     Live {
         id: "reward-2",
         tiers: ["exp-ssd", "exp"],
-        depth: super::setup::DEPTH,
+        depth: super::cached_servers::DEPTH,
         cells: fig2_cells,
         judge: fig2_judged,
     },
@@ -84,11 +84,11 @@ fn simulated(live: &Live, cell: &Cell, seed: u64) -> [f64; 2] {
         streams: streams.collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(SECONDS),
-        window: super::setup::WINDOW,
+        window: super::cached_servers::WINDOW,
         decisions: None,
     };
     let outcome = simulate(plan).expect("the paper's plans can be run");
-    [0, 1].map(|stream| super::setup::iops(&outcome, stream, SETTLED, SECONDS))
+    [0, 1].map(|stream| super::cached_servers::iops(&outcome, stream, SETTLED, SECONDS))
 }
 
 fn all_simulated(live: &Live) -> Vec<[f64; 2]> {

@@ -1,6 +1,6 @@
 //! Inequality 1: the shortest cycle in which equal streams fit.
 
-use super::setup::percent;
+use super::cyclic_streams::percent;
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::admission::{Demand, Others, admit};
