@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod insulation;
+mod insulation_live;
+mod machine;
 mod nbd;
-mod process;
 mod sched;
 
 /// What to measure.

@@ -7,7 +7,6 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
-pub mod bench;
 pub mod broker;
 pub mod buffers;
 mod check;
@@ -25,7 +24,6 @@ mod listener;
 pub mod memory;
 mod place;
 pub mod probe;
-pub mod profile;
 mod quiet;
 mod record;
 mod reports;

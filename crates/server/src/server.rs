@@ -27,12 +27,12 @@ use crate::layout::{LayoutError, RecordError};
 use crate::listener::{BindError, Listener};
 use crate::memory::Budget;
 use crate::place::PlaceError;
-use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
 use crate::shard::{self, DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, wake};
 use crate::stats::{DeviceStats, VdiskStats};
 use crate::threads::{self, ThreadFailure, Threads};
+use disktime_profiler::ProfileFileError;
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;

@@ -8,17 +8,16 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use disktime_papers::insulation::{
+use disktime_bench::insulation::{
     self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Selection, Settings,
 };
-use disktime_papers::page::File;
 use disktime_papers::sim::core::policy::{self, PolicyEntry};
+use disktime_report::page::File;
 use serde::Serialize;
 
+use super::insulation_live as live;
 use crate::paper::machine;
 use crate::{BadInput, output, table};
-
-mod live;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -130,7 +129,7 @@ impl Arguments {
     }
 }
 
-fn selected(texts: &[impl AsRef<str>]) -> Result<Vec<Cell>, BadInput> {
+pub(super) fn selected(texts: &[impl AsRef<str>]) -> Result<Vec<Cell>, BadInput> {
     let mut cells = BTreeSet::new();
     for text in texts.iter().map(AsRef::as_ref) {
         let selection: Result<Selection, _> = text.parse();
@@ -148,7 +147,12 @@ fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {
 }
 
 /// Writes a page with its drawing, and the rows under that name.
-fn write(dir: &Path, page: [File; 2], json: &str, rows: &impl Serialize) -> anyhow::Result<()> {
+pub(super) fn write(
+    dir: &Path,
+    page: [File; 2],
+    json: &str,
+    rows: &impl Serialize,
+) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(rows)? + "\n";
     for File { name, text } in page.into_iter().chain([File { name: json.to_owned(), text }]) {
         let path = dir.join(name);
