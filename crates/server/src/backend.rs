@@ -9,7 +9,6 @@ use std::ops::Range;
 use disktime_core::Kind;
 use disktime_model::Op;
 use disktime_model::tiered::Tier;
-use disktime_nbd::NbdError;
 
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::ring::{Keep, Ring};
@@ -96,20 +95,6 @@ impl Job {
 /// Why a device did not do as asked: an error number of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceError(pub i32);
-
-impl DeviceError {
-    /// What an NBD client is told.
-    #[must_use]
-    pub fn to_nbd(self) -> NbdError {
-        match self.0 {
-            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => NbdError::NoSpace,
-            libc::ENOMEM => NbdError::NoMemory,
-            libc::EPERM | libc::EACCES | libc::EROFS => NbdError::NotPermitted,
-            libc::EOPNOTSUPP => NbdError::NotSupported,
-            _ => NbdError::Io,
-        }
-    }
-}
 
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

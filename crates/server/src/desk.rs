@@ -15,6 +15,7 @@ use disktime_nbd::{ExportInfo, Exports, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::clock;
+use crate::frontend::nbd::Accepted;
 use crate::listener::Listener;
 use crate::memory::Budget;
 use crate::quiet::Quiet;
@@ -166,8 +167,8 @@ impl Desk {
                 return;
             }
         };
-        let (vdisk, client) = (entry.vdisk, (socket, session, seat));
-        self.shards[entry.shard].tell(Message::Client { client, vdisk, unread });
+        let client = Accepted { socket, session, seat, unread };
+        self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
     }
 }
 

@@ -326,7 +326,7 @@ impl Server {
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
         let stats = Arc::new(DeviceStats::default());
-        let mover = device.promotes().then(Vdisk::mover);
+        let migration = device.promotes().then(Vdisk::migration);
         self.devices.push(Arc::clone(&stats));
         self.shards.push(handle);
         let contracts = device.vdisks.iter().map(|vdisk| &vdisk.contract);
@@ -345,7 +345,7 @@ impl Server {
                 back_end,
                 emulator,
                 vdisks,
-                mover,
+                migration,
                 depths,
                 piece_max,
                 idle_timeout,

@@ -12,41 +12,38 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use disktime_core::cost::Estimate;
-use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId};
+use disktime_core::{Change, Contract, Engine, Instant, PieceId, StreamId};
 use disktime_model::Op;
 use disktime_model::tiered::Tier;
-use disktime_nbd::Session;
 use slab::Slab;
 
 use crate::backend::{BackEnd, DeviceError, Io, Job};
 use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
-use crate::frontend::nbd::{Asked, Connection, State};
+use crate::frontend::nbd::{Accepted, Connection};
+use crate::frontend::request::Work;
 use crate::quiet::Quiet;
 use crate::record::Recorder;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
-use crate::seats::Seat;
 use crate::stats::{DeviceStats, VdiskStats};
 
 mod clients;
 mod depths;
-mod errands;
 mod events;
 mod flushes;
 mod handle;
 mod idle;
+mod migration;
 mod own_time;
 mod pieces;
-mod wholes;
 
 pub(crate) use depths::Depths;
-use errands::Mover;
 use events::Cause;
 pub use handle::{ShardHandle, wake};
 use idle::Idle;
+use migration::Migration;
 use own_time::OwnTime;
-use wholes::Whole;
 
 /// The longest piece in bytes, and where a virtual disk of the device has a latency bound: what is
 /// at the device holds others up for as long.
@@ -66,12 +63,10 @@ const SPIN: disktime_core::Duration = disktime_core::Duration::from_micros(80);
 pub enum Message {
     /// A client whose handshake is over.
     Client {
-        /// Its socket, what was agreed on, and its place.
-        client: (OwnedFd, Session, Seat),
+        /// Its connection.
+        client: Accepted,
         /// Its virtual disk, by place on the device.
         vdisk: u32,
-        /// What it has sent since.
-        unread: Vec<u8>,
     },
     /// Contracts to hold from now on, by place on the device.
     Contracts(Vec<(StreamId, Contract)>),
@@ -106,9 +101,9 @@ impl Vdisk {
         Self { name, base, stats, recorder, quiet: Quiet::default() }
     }
 
-    /// The whole device, for the back end's own errands.
-    pub(crate) fn mover() -> Self {
-        Self::new("(errands)".to_owned(), 0, Arc::default(), None)
+    /// The whole device, for the back end's migration.
+    pub(crate) fn migration() -> Self {
+        Self::new("(migration)".to_owned(), 0, Arc::default(), None)
     }
 }
 
@@ -122,8 +117,8 @@ pub struct Parts {
     pub emulator: Option<Emulator>,
     /// The virtual disks, by stream.
     pub vdisks: Vec<Vdisk>,
-    /// If the back end may have errands, what they are charged to: the stream after the last.
-    pub mover: Option<Vdisk>,
+    /// If the back end may migrate data, what that is charged to: the stream after the last.
+    pub migration: Option<Vdisk>,
     /// Depths by latency, where they are asked for.
     pub(crate) depths: Option<Depths>,
     /// The longest piece in bytes.
@@ -138,19 +133,11 @@ pub struct Parts {
     pub wakeup: Arc<OwnedFd>,
 }
 
-/// A part of a client's request, most often all of it, between its header and its reply.
-struct Work {
-    client: u32,
+/// Work on its way through the shard.
+struct Operation {
+    work: Work,
     vdisk: u32,
-    asked: Asked,
-    /// Its first byte on the virtual disk, and its length.
-    offset: u64,
-    bytes: u32,
-    /// What it takes of its connection's memory.
-    memory: usize,
-    /// Where it comes together with the other parts.
-    whole: Option<u32>,
-    kind: Kind,
+    /// The data of a read or write.
     buffer: Option<Buffer>,
     error: Option<DeviceError>,
     /// The engine has it.
@@ -185,8 +172,7 @@ pub struct Shard {
     messages: Receiver<Message>,
     wakeup: Arc<OwnedFd>,
     clients: Slab<Connection>,
-    operations: Slab<Work>,
-    wholes: Slab<Whole>,
+    operations: Slab<Operation>,
     /// The longest part of a request in bytes.
     part_max: u32,
     own_time: OwnTime,
@@ -194,7 +180,7 @@ pub struct Shard {
     /// When completions were last taken off the ring.
     heard_at: Instant,
     flights: Slab<Flight>,
-    mover: Option<Mover>,
+    migration: Option<Migration>,
     depths: Option<Depths>,
     flushes: flushes::Flushes,
     /// Kept to save the allocation.
@@ -217,10 +203,10 @@ impl Shard {
     /// If the kernel gives no ring.
     pub fn new(mut parts: Parts) -> io::Result<Self> {
         let mut operations = Slab::new();
-        let mover = parts.mover.take().map(|vdisk| {
-            let mover = Mover::new(parts.vdisks.len(), &mut operations);
+        let migration = parts.migration.take().map(|vdisk| {
+            let migration = Migration::new(parts.vdisks.len(), &mut operations);
             parts.vdisks.push(vdisk);
-            mover
+            migration
         });
         let own_time = OwnTime::new(parts.vdisks.len());
         let mut pool = Pool::new();
@@ -240,13 +226,12 @@ impl Shard {
             wakeup: parts.wakeup,
             clients: Slab::new(),
             operations,
-            wholes: Slab::new(),
             part_max: parts.piece_max,
             own_time,
             idle: Idle::new(parts.idle_timeout),
             heard_at: clock::now(),
             flights: Slab::new(),
-            mover,
+            migration,
             depths: parts.depths,
             flushes,
             parts: Vec::new(),
@@ -305,13 +290,13 @@ impl Shard {
     fn turn(&mut self) {
         self.engine.handle_timeout(clock::now());
         self.steer();
-        self.hurry_errand();
+        self.hurry_migration();
         let until = clock::now() + TURN;
         let clients_until = until + TURN;
         self.unfinished = loop {
             self.collect_emulated();
             let pumped = self.pump(until);
-            if pumped && self.touched.is_empty() && !self.run_errand() {
+            if pumped && self.touched.is_empty() && !self.migrate() {
                 break false;
             }
             // Completions make room for requests that waited in their clients' input. Every turn has
@@ -367,9 +352,9 @@ impl Shard {
         }
         let emulated = self.emulator.as_ref().and_then(Emulator::next);
         let steer = self.depths.as_ref().and_then(Depths::next);
-        let errand = self.errand_waits_until();
+        let migration = self.migration_waits_until();
         let idle = self.idle.next();
-        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer, errand, idle];
+        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer, migration, idle];
         let next = next.into_iter().flatten().min();
         let left = next.map(|next| next.since(clock::now()));
         let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.spun);
@@ -396,9 +381,7 @@ impl Shard {
         self.publish_best_effort();
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Client { client, vdisk, unread } => {
-                    self.welcome(client, vdisk, &unread);
-                }
+                Message::Client { client, vdisk } => self.welcome(client, vdisk),
                 Message::Contracts(contracts) => self.set_contracts(&contracts),
                 Message::Missed(stream) => self.reported(stream),
                 Message::Estimates(answer) => {
@@ -427,10 +410,7 @@ impl Shard {
     fn drain(&mut self) {
         self.drain_until.get_or_insert(clock::now() + DRAIN);
         for key in self.client_keys() {
-            let connection = &mut self.clients[key as usize];
-            if connection.state == State::Open {
-                connection.state = State::Closing;
-            }
+            self.clients[key as usize].close();
             self.touch(key);
         }
     }

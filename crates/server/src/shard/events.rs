@@ -207,7 +207,7 @@ mod tests {
             back_end: Box::new(MemoryBackEnd::new(&[4096])),
             emulator: None,
             vdisks: vec![Vdisk::new("db".to_owned(), 0, Arc::clone(&stats), None)],
-            mover: None,
+            migration: None,
             depths: None,
             stats: Arc::default(),
             messages,

@@ -10,11 +10,10 @@
 //! Does not know: how flushes are carried out, or what is on a medium.
 
 use disktime_core::{Kind, StreamId};
-use disktime_nbd::NbdError;
 
 use super::{Cause, Shard};
 use crate::backend::{BackEnd, DeviceError, Job};
-use crate::frontend::nbd::State;
+use crate::frontend::request::BlockError;
 
 /// Times of a medium, counted by what happens on it: a write that ends, a loss.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -200,18 +199,17 @@ impl Shard {
     }
 
     /// What a client is told that asked for something: a flush also tells of losses.
-    pub(super) fn flushes_answer<'a>(
+    pub(super) fn flushes_answer(
         &mut self,
         (client, vdisk): (u32, u32),
         kind: Kind,
-        result: Result<(), (NbdError, &'a str)>,
-    ) -> Result<(), (NbdError, &'a str)> {
-        if kind != Kind::Flush || self.clients[client as usize].state == State::Dead {
+        result: Result<(), BlockError>,
+    ) -> Result<(), BlockError> {
+        if kind != Kind::Flush || self.clients[client as usize].is_dead() {
             return result;
         }
         let must_fail = self.flushes.must_fail(client, vdisk, result.is_err());
-        let why = "a flush of this device failed: data acknowledged before may be gone";
-        result.and(if must_fail { Err((NbdError::Io, why)) } else { Ok(()) })
+        result.and(if must_fail { Err(BlockError::DataLost) } else { Ok(()) })
     }
 }
 
