@@ -166,6 +166,16 @@ pub trait BackEnd {
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
     /// What it can be asked.
     fn abilities(&self) -> Abilities;
+    /// Takes in a virtual disk under a number that no disk has: an extent of the device, over no
+    /// other disk's. The caller sees to it that the device is as large.
+    ///
+    /// # Errors
+    /// If the back end takes none in while it runs: then nothing has changed.
+    fn add_disk(&mut self, _disk: u32, _extent: Range<u64>) -> Result<(), DeviceError> {
+        Err(DeviceError(libc::EOPNOTSUPP))
+    }
+    /// A virtual disk goes, of which no job is under way. Its number may be another one's from now on.
+    fn remove_disk(&mut self, _disk: u32) {}
     /// Something of its own that it wants done in time that nobody else wants: an extent of the
     /// device, to be handed back in a [`Kind::Cache`] of the disk after the last, whole or in pieces
     /// in their order. Whoever asks again has given the last one up, or is done with it.

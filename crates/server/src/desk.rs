@@ -20,7 +20,7 @@ use crate::listener::Listener;
 use crate::memory::Budget;
 use crate::quiet::Quiet;
 use crate::seats::{NoSeat, Seat};
-use crate::shard::{Message, ShardHandle};
+use crate::shard::{Message, ShardHandle, VdiskId};
 use crate::stats::VdiskStats;
 
 mod visitors;
@@ -36,7 +36,7 @@ const REST: Duration = Duration::from_millis(100);
 pub(crate) struct Entry {
     pub(crate) info: ExportInfo,
     pub(crate) shard: usize,
-    pub(crate) vdisk: u32,
+    pub(crate) vdisk: VdiskId,
     pub(crate) stats: Arc<VdiskStats>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Catalog {
     by_name: BTreeMap<String, usize>,
     budget: Arc<Budget>,
     /// Refusals are told by virtual disk and reason, once in a while.
-    told: RefCell<Quiet<(u64, NoSeat)>>,
+    told: RefCell<Quiet<(VdiskId, NoSeat)>>,
 }
 
 impl Catalog {
@@ -90,7 +90,7 @@ impl Exports for Catalog {
     fn admit(&self, name: &str) -> Result<(), String> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
         self.seat(entry).map(drop).map_err(|none| {
-            let cause = ((entry.shard as u64) << 32 | u64::from(entry.vdisk), none);
+            let cause = (entry.vdisk, none);
             if let Some(left_out) = self.told.borrow_mut().note(clock::now(), cause) {
                 let vdisk = entry.info.name.as_str();
                 tracing::warn!(vdisk, reason = %none, left_out, "a client was refused");

@@ -22,7 +22,7 @@ use disktime_nbd::{
 };
 use slab::Slab;
 
-use super::request::{Input, Origin, State, Ticket, Work, place};
+use super::request::{BlockError, Input, Origin, State, Ticket, Work, place};
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::memory::{INPUT, PART_MIN, REQUEST};
 use crate::ring::{COPY_MAX, Message, Ring, Token};
@@ -435,7 +435,7 @@ impl Connection {
     pub fn shut(&mut self) {
         self.state = State::Dead;
         self.writing = None;
-        self.cut_short();
+        let _it_is_dead = self.cut_short(BlockError::GivenUp);
         if let Err(error) = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both) {
             tracing::trace!(%error, "the peer was gone already");
         }

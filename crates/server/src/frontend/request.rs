@@ -127,6 +127,9 @@ pub enum BlockError {
     /// The shard gave it up before the device had done all of it.
     #[error("the request was given up")]
     GivenUp,
+    /// The virtual disk was removed before the device had begun it.
+    #[error("the virtual disk is removed")]
+    Removed,
     /// A flush succeeded, but an earlier failure has lost data that it was to make durable.
     #[error("a flush of this device failed: data acknowledged before may be gone")]
     DataLost,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
 
-use super::{Cause, Operation, Shard, name};
+use super::{Cause, Operation, Shard, VdiskId, name};
 use crate::buffers::Buffer;
 use crate::clock;
 use crate::frontend::nbd::{Accepted, Connection};
@@ -15,13 +15,18 @@ use crate::record::Record;
 const VISIT: u32 = 32;
 
 impl Shard {
-    pub(super) fn welcome(&mut self, client: Accepted, vdisk: u32) {
+    pub(super) fn welcome(&mut self, client: Accepted, vdisk: VdiskId) {
+        let StreamId(vdisk) = match self.vdisks.find(vdisk) {
+            Ok(stream) => stream,
+            Err(reason) => return tracing::warn!(%reason, "a client was refused"),
+        };
         if self.drain_until.is_some() {
             self.refused(vdisk, Cause::Client, &"the daemon ends");
             return;
         }
         let connection = Connection::new(client, vdisk, &mut self.pool, clock::now());
         let client = name(self.clients.insert(connection));
+        self.vdisks[vdisk as usize].clients += 1;
         self.flushes_welcome(client);
         self.touch(client);
     }
@@ -68,6 +73,8 @@ impl Shard {
             if self.vdisks[vdisk as usize].stats.connections() == 0 {
                 self.abandoned(StreamId(vdisk));
             }
+            self.vdisks[vdisk as usize].clients -= 1;
+            self.remove_if_unused(StreamId(vdisk));
         }
     }
 
@@ -203,7 +210,7 @@ impl Shard {
 impl Operation {
     /// Work that the engine has not seen yet, on a virtual disk.
     pub(super) fn new(work: Work, vdisk: u32) -> Self {
-        Self { work, vdisk, buffer: None, error: None, arrived: false }
+        Self { work, vdisk, buffer: None, error: None, arrived: false, begun: false }
     }
 
     /// Where its data are in its buffer.

@@ -71,6 +71,19 @@ impl Flushes {
         Self { disks, media: vec![Medium::default(); count], told: Vec::new() }
     }
 
+    /// A virtual disk has come: it has lost nothing yet.
+    pub(super) fn add(&mut self, disk: u32, medium: u32) {
+        let (disk, medium) = (disk as usize, medium as usize);
+        self.disks.resize(self.disks.len().max(disk + 1), Disk::default());
+        self.disks[disk] = Disk { medium, ..Disk::default() };
+        self.media.resize(self.media.len().max(medium + 1), Medium::default());
+    }
+
+    /// A virtual disk is gone: nobody is left to be told of its losses.
+    pub(super) fn remove(&mut self, disk: u32) {
+        self.disks[disk as usize] = Disk::default();
+    }
+
     /// A connection to a virtual disk: it is to hear of a loss that no other one was told of.
     fn welcome(&mut self, client: u32, disk: u32) {
         let client = client as usize;
@@ -144,6 +157,16 @@ impl Flushes {
 fn loses(error: DeviceError) -> bool {
     use libc::{EDQUOT, EFBIG, EINVAL, ENOSPC, EOPNOTSUPP, EROFS};
     !matches!(error.0, EDQUOT | EFBIG | EINVAL | ENOSPC | EOPNOTSUPP | EROFS)
+}
+
+#[cfg(test)]
+impl Flushes {
+    /// A job has failed at the device and tells of a loss.
+    pub(super) fn fail(&mut self, job: &Job, error: DeviceError) {
+        let began = self.begins(job);
+        assert!(self.ended(job, began, Err(error)).loses);
+        self.lose(self.disks[job.disk as usize].medium);
+    }
 }
 
 impl Shard {

@@ -35,13 +35,12 @@ pub(super) struct Migration {
 }
 
 impl Migration {
-    /// No migration yet, by the stream after so many virtual disks.
-    pub(super) fn new(vdisks: usize, operations: &mut Slab<Operation>) -> Self {
-        let vdisk = name(vdisks);
+    /// No migration yet, charged to that stream.
+    pub(super) fn new(stream: StreamId, operations: &mut Slab<Operation>) -> Self {
         let work = Work { origin: Origin::Internal, op: Op::Cache, range: 0..0, fua: false };
-        let operation = name(operations.insert(Operation::new(work, vdisk)));
+        let operation = name(operations.insert(Operation::new(work, stream.0)));
         let (left, since) = (0..0, Instant::ZERO);
-        Self { stream: StreamId(vdisk), operation, out: false, left, since, hurries: false }
+        Self { stream, operation, out: false, left, since, hurries: false }
     }
 
     fn request(&self, class: Option<Class>) -> Request {

@@ -16,6 +16,7 @@ impl Shard {
     /// The device begins a piece.
     pub(super) fn start(&mut self, dispatch: &Dispatch) {
         let operation = &mut self.operations[dispatch.request.0 as usize];
+        operation.begun = true;
         let vdisk = operation.vdisk;
         let offset = dispatch.offset - self.vdisks[vdisk as usize].base;
         let place = operation.place();

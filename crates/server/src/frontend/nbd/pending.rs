@@ -118,9 +118,13 @@ impl Connection {
     /// their memory until they are sent. Answers whether the client must be let go: its reply had
     /// begun, and nothing in it can tell of the error any more.
     #[must_use]
-    pub fn answer(&mut self, ticket: Ticket, range: &Range<u64>, answer: Answer) -> bool {
+    pub fn answer(
+        &mut self,
+        Ticket { request, memory }: Ticket,
+        range: &Range<u64>,
+        answer: Answer,
+    ) -> bool {
         self.requests -= 1;
-        let Ticket { request, memory } = ticket;
         let Pending { asked, parts } = &mut self.pending[request as usize];
         let asked = *asked;
         if let Some(mut parts) = parts.take() {
@@ -258,18 +262,31 @@ impl Connection {
         }
     }
 
-    /// No more of the request that is being cut is issued: its client is gone.
-    pub(super) fn cut_short(&mut self) {
-        let Some(request) = self.cut.take().and_then(|cut| cut.request) else { return };
+    /// No more of the request that is being issued will be: it ends with an error once its parts that
+    /// were issued are over. Answers as [`answer`](Self::answer).
+    #[must_use]
+    pub fn cut_short(&mut self, error: BlockError) -> bool {
+        let Some(cut) = self.cut.take() else { return false };
+        let Some(request) = cut.request else {
+            if self.state != State::Dead {
+                self.refuse(&cut.asked, error);
+            }
+            return false;
+        };
         let Pending { asked, parts } = &mut self.pending[request as usize];
-        let (asked, Some(mut parts)) = (*asked, parts.take()) else { return };
+        let (asked, Some(mut parts)) = (*asked, parts.take()) else { return false };
         parts.cut_short = true;
+        // A read that has the connection for itself stays until it is answered, all of it issued.
+        if parts.issued < asked.checked.length {
+            parts.error.get_or_insert(error);
+            self.discard(&mut parts);
+        }
         if parts.are_over(&asked) {
             self.pending.remove(request as usize);
-            self.discard(&mut parts);
-        } else {
-            self.pending[request as usize].parts = Some(parts);
+            return self.all_over(&asked, &mut parts);
         }
+        self.pending[request as usize].parts = Some(parts);
+        false
     }
 
     fn refuse(&mut self, asked: &Asked, error: BlockError) {
@@ -295,7 +312,7 @@ fn code(error: BlockError) -> NbdError {
             _ => NbdError::Io,
         },
         BlockError::QueueFull => NbdError::NoMemory,
-        BlockError::GivenUp => NbdError::Shutdown,
+        BlockError::GivenUp | BlockError::Removed => NbdError::Shutdown,
         BlockError::DataLost => NbdError::Io,
     }
 }
@@ -317,6 +334,7 @@ mod tests {
             (device(libc::ENODEV), NbdError::Io),
             (BlockError::QueueFull, NbdError::NoMemory),
             (BlockError::GivenUp, NbdError::Shutdown),
+            (BlockError::Removed, NbdError::Shutdown),
             (BlockError::DataLost, NbdError::Io),
         ] {
             assert_eq!(code(error), expected, "{error}");
