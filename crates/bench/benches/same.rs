@@ -1,8 +1,8 @@
 //! Compares what every scenario does with what was blessed: `cargo xtask bench same [NAME…]`; or
 //! blesses what they do now: `cargo xtask bless [NAME…]`.
 //!
-//! A NAME is a scenario's or the beginning of some: `paper/qbox`, `swarm/disktime/8`. Without one
-//! all scenarios are meant. Exits with 1 if something differs, with 2 for a wrong NAME or a file
+//! A NAME is a scenario's, `swarm/disktime/8`, or else the beginning of some, `paper/qbox`. Without
+//! one all scenarios are meant. Exits with 1 if something differs, with 2 for a wrong NAME or a file
 //! that can't be read.
 #![allow(missing_docs, reason = "a program")]
 #![expect(clippy::print_stdout, reason = "a command line's answers go to standard output")]
@@ -11,7 +11,7 @@ use std::io;
 use std::num::NonZero;
 use std::process::ExitCode;
 
-use disktime_bench::same::{Blessed, BlessedError, Scenario, scenarios, take};
+use disktime_bench::same::{Blessed, BlessedError, Scenario, Selection, Unknown, scenarios, take};
 
 const USAGE: &str = "usage: same compare|bless [NAME…]";
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/blessed.txt");
@@ -20,11 +20,8 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/blessed.txt");
 enum Error {
     #[error("{0:?} is not understood; {USAGE}")]
     Usage(Vec<String>),
-    #[error(
-        "NAME: no scenario's name is or begins with `{0}`; names are like paper/qbox-13, \
-         insulation/deskstar-34gxp/random-4k/random-4k/50, swarm/disktime/8"
-    )]
-    Unknown(String),
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
     #[error("{FILE}: {0}")]
     Blessed(#[from] BlessedError),
     #[error("{FILE}: {0}")]
@@ -52,23 +49,16 @@ fn run(words: &[String]) -> Result<ExitCode, Error> {
     };
     let blessed = read(blesses && names.is_empty())?;
     let all = scenarios();
-    let known = |word: &str| {
-        all.iter().map(Scenario::name).chain(blessed.names()).any(|name| name.starts_with(word))
-    };
-    if let Some(unknown) = names.iter().find(|word| !known(word)) {
-        return Err(Error::Unknown(unknown.clone()));
-    }
-    let wanted =
-        |name: &str| names.is_empty() || names.iter().any(|word| name.starts_with(word.as_str()));
-    let chosen: Vec<_> = all.into_iter().filter(|it| wanted(it.name())).collect();
+    let selection = Selection::new(names, &all, &blessed)?;
+    let chosen: Vec<_> = all.into_iter().filter(|it| selection.has(it.name())).collect();
     let now = measure(&chosen);
-    let differences = blessed.only(wanted).differences(&now);
+    let differences = blessed.only(|name| selection.has(name)).differences(&now);
     differences.iter().for_each(|difference| println!("{difference}"));
     if !blesses {
         println!("{} of {} scenarios differ from {FILE}", differences.len(), chosen.len());
         return Ok(ExitCode::from(u8::from(!differences.is_empty())));
     }
-    let kept = blessed.only(|name| !wanted(name));
+    let kept = blessed.only(|name| !selection.has(name));
     std::fs::write(FILE, kept.with(&now).to_string())?;
     println!("{} of {} scenarios blessed anew in {FILE}", differences.len(), chosen.len());
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 //! - [`scenarios`]: all of them. `paper/…` is every figure at seed 1, each of its simulations cut
 //!   short; `insulation/…` every cell of the matrix under the default policy, for one window; and
 //!   `swarm/…` a random plan under every policy at every depth.
+//! - [`Selection`]: some of them, as a person names them.
 //! - [`take`]: simulates scenarios and answers their fingerprints.
 //! - [`Blessed`]: fingerprints by scenario, as a text of one line each; [`Blessed::differences`]
 //!   compares.
@@ -85,6 +86,49 @@ impl Scenario {
     }
 }
 
+/// Some scenarios, of those that there are and those that were blessed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Selection(Vec<String>);
+
+/// A word that selects nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "NAME: `{0}` is neither a scenario's name nor the beginning of one; names are like \
+     paper/qbox-13, insulation/deskstar-34gxp/random-4k/random-4k/50, swarm/disktime/8"
+)]
+pub struct Unknown(pub String);
+
+impl Selection {
+    /// Those that the words name: each is a scenario's name, or else the beginning of some. All if
+    /// there are no words.
+    ///
+    /// # Errors
+    /// If a word selects nothing.
+    pub fn new(words: &[String], all: &[Scenario], blessed: &Blessed) -> Result<Self, Unknown> {
+        let names: Vec<&str> = all.iter().map(Scenario::name).chain(blessed.names()).collect();
+        let every = [String::new()];
+        let mut selected = Vec::new();
+        for word in if words.is_empty() { &every } else { words } {
+            let exact = names.contains(&word.as_str());
+            let fits = |name: &&&str| if exact { **name == word } else { name.starts_with(word) };
+            let fitting = names.iter().filter(fits).map(|name| (*name).to_owned());
+            let before = selected.len();
+            selected.extend(fitting);
+            if selected.len() == before {
+                return Err(Unknown(word.clone()));
+            }
+        }
+        selected.sort_unstable();
+        Ok(Self(selected))
+    }
+
+    /// Whether it has the scenario of that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.binary_search_by(|selected| selected.as_str().cmp(name)).is_ok()
+    }
+}
+
 /// Simulates scenarios, several at once, and answers their fingerprints.
 ///
 /// # Panics
@@ -127,6 +171,25 @@ mod tests {
         assert_eq!(count("insulation/"), insulation::cover().len());
         assert_eq!(count("swarm/"), policy::REGISTRY.len() * DEPTHS.len());
         assert_eq!(all.len(), count("paper/") + count("insulation/") + count("swarm/"));
+    }
+
+    /// `bless paper/qbox-2` once blessed qbox-20 as well: a name selects itself alone.
+    #[test]
+    fn a_word_selects_the_scenario_of_that_name_or_all_that_begin_so() {
+        let all = scenarios();
+        let gone = std::iter::once(("paper/gone".to_owned(), disktime_sim::Fingerprint::default()));
+        let blessed: Blessed = gone.collect();
+        let select = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let names = all.iter().map(Scenario::name).chain(blessed.names());
+            let selection = Selection::new(&words, &all, &blessed)?;
+            Ok(names.filter(|name| selection.has(name)).collect::<Vec<_>>())
+        };
+        assert_eq!(select(&[]).map(|it| it.len()), Ok(all.len() + 1));
+        assert_eq!(select(&["paper/qbox-2"]), Ok(vec!["paper/qbox-2"]));
+        let several = select(&["paper/mdn-2", "paper/gone"]);
+        assert_eq!(several, Ok(vec!["paper/mdn-2a", "paper/mdn-2b", "paper/mdn-2c", "paper/gone"]));
+        assert_eq!(select(&["paper/mdn", "tape/"]), Err(Unknown("tape/".to_owned())));
     }
 
     #[test]
