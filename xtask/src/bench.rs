@@ -4,6 +4,7 @@
 mod crash;
 mod hostile;
 mod live;
+pub(crate) mod same;
 
 use std::fmt;
 
@@ -32,6 +33,11 @@ const BENCHES: &[Bench] = &[
         name: "live",
         help: "the daemon against the simulator on a quiet machine; --only CASE --long --json",
         run: live::run,
+    },
+    Bench {
+        name: "same",
+        help: "every scenario decides what it did when it was blessed; NAME… for some",
+        run: same::run,
     },
 ];
 

@@ -48,6 +48,12 @@ const COMMANDS: &[Command] = &[
         flags: None,
         run: bench::run,
     },
+    Command {
+        name: "bless",
+        help: "writes down what every scenario decides, for `bench same`; NAME… for some",
+        flags: None,
+        run: bench::same::bless,
+    },
     Command { name: "help", help: "this text", flags: Some(&[]), run: help },
 ];
 

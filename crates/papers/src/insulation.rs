@@ -26,6 +26,7 @@ mod windows;
 pub use bars::{Miss, OWN, Summary, missed, summaries};
 pub use cells::{Antagonist, Cell, Device, SHARES, Selection, SelectionError, Victim};
 pub use cover::{CELLS_MAX, cover, quick};
+pub(crate) use measure::run_alone;
 pub use measure::{Progress, Settings, run};
 pub use report::{Origin, files};
 pub use row::Row;

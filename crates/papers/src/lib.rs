@@ -4,6 +4,7 @@
 //! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
 //! - [`run`]: runs experiments, each once per seed; a [`Report`] has the means.
 //! - [`insulation`]: the bench of how well each policy insulates streams from each other.
+//! - [`same`]: fingerprints of scenarios, to tell whether the product still does what it did.
 //! - [`live`]: figures that are run against a daemon as well, and what is compared then.
 //! - [`page`]: a paper's reports as one page, and each figure as a drawing.
 //!
@@ -24,6 +25,7 @@ mod plot;
 mod qbox;
 mod reward;
 mod runner;
+pub mod same;
 mod ucsb;
 mod zygaria;
 

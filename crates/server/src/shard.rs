@@ -30,6 +30,7 @@ use crate::seats::Seat;
 use crate::stats::{DeviceStats, VdiskStats};
 
 mod clients;
+mod copies;
 mod depths;
 mod errands;
 mod events;
@@ -40,6 +41,7 @@ mod own_time;
 mod pieces;
 mod wholes;
 
+use copies::Copies;
 pub(crate) use depths::Depths;
 use errands::Mover;
 use events::Cause;
@@ -52,10 +54,10 @@ use wholes::Whole;
 /// at the device holds others up for as long.
 pub const PIECE_MAX: [u32; 2] = [1 << 20, 256 << 10];
 /// A turn gives the device's work so long, and clients as long, whatever is left: then the ring is asked
-/// what has come since, so that no client's work keeps another's requests from being seen. At half of
-/// it a busy thread makes a system call, of about 1 us, for every 50 us of work; at five times as much a
-/// light client's 99th percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`).
-const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(100);
+/// what has come since, so that no client's work keeps another's requests from being seen. A busy thread
+/// makes a system call, of about 1 us, for every turn; at ten times as much a light client's 99th
+/// percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`).
+const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(50);
 /// How long a drain waits for requests already taken.
 pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4);
 /// For a time of the timing model that is nearer than this the shard waits awake: a sleep ends some
@@ -190,6 +192,7 @@ pub struct Shard {
     /// The longest part of a request in bytes.
     part_max: u32,
     own_time: OwnTime,
+    copies: Copies,
     idle: Idle,
     /// When completions were last taken off the ring.
     heard_at: Instant,
@@ -223,6 +226,7 @@ impl Shard {
             mover
         });
         let own_time = OwnTime::new(parts.vdisks.len());
+        let copies = Copies::new(parts.vdisks.len());
         let mut pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
         listen(&mut ring, &mut pool, &parts.wakeup);
@@ -243,6 +247,7 @@ impl Shard {
             wholes: Slab::new(),
             part_max: parts.piece_max,
             own_time,
+            copies,
             idle: Idle::new(parts.idle_timeout),
             heard_at: clock::now(),
             flights: Slab::new(),
@@ -286,7 +291,7 @@ impl Shard {
                 connection.moved_at = self.heard_at;
                 let bytes = usize::try_from(result).unwrap_or(0);
                 self.own_time.moved(connection.vdisk, bytes);
-                if !connection.sent(client, message, result, &mut self.ring) {
+                if !connection.sent(message, result) {
                     self.lose(client);
                 }
                 self.touch(client);
@@ -306,6 +311,7 @@ impl Shard {
         self.engine.handle_timeout(clock::now());
         self.steer();
         self.hurry_errand();
+        self.copy_on();
         let until = clock::now() + TURN;
         let clients_until = until + TURN;
         self.unfinished = loop {
@@ -327,6 +333,7 @@ impl Shard {
                 break true;
             }
         };
+        self.unfinished |= self.copies.waits();
         self.charge_own_time();
         self.let_idle_go();
         self.tell_events();

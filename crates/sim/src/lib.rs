@@ -6,6 +6,7 @@
 //!
 //! - [`Plan`]: what to simulate; [`simulate`] runs it.
 //! - [`DeviceSpec`]: a device that a scenario describes; [`measure`] profiles one, [`price`] prices it.
+//! - [`fingerprint`]: hashes of all that simulations decide; [`swarm`]: random ones, by number.
 //! - [`Outcome`]: what came of it: windows, totals, histograms, violated promises, decisions.
 //!
 //! Does not know: clocks, files' formats on the wire, what a paper claims.
@@ -13,11 +14,13 @@
 mod checks;
 mod decisions;
 mod device;
+mod fingerprint;
 mod metrics;
 mod plan;
 mod profile;
 mod promise;
 mod scenario;
+pub mod swarm;
 mod world;
 
 pub use checks::{Check, Violation};
@@ -26,6 +29,7 @@ pub use device::{DeviceError, DeviceSpec};
 pub use disktime_core as core;
 pub use disktime_model as model;
 pub use disktime_workload as workload;
+pub use fingerprint::{Cut, Fingerprint, fingerprint};
 pub use metrics::{Summary, Times, Window};
 pub use plan::{Plan, PlanError, StreamPlan};
 pub use profile::{measure, price};
