@@ -28,6 +28,7 @@ pub use cells::{Antagonist, Cell, Device, SHARES, Selection, SelectionError, Vic
 pub use cover::{CELLS_MAX, cover, quick};
 pub use insulation_page::{Origin, files};
 pub use insulation_row::Row;
+pub(crate) use runs::run_alone;
 pub use runs::{Progress, Settings, run};
 
 /// The registered policies that are meant for sharing a device, in the order of reports: the

@@ -21,6 +21,7 @@ use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError, Recorded};
 use crate::place::{self, Before, Place, PlaceError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
+use crate::ring::COPY_MAX;
 use crate::seats::CLIENTS_MAX;
 use crate::server::StartError;
 use crate::shard;
@@ -422,7 +423,10 @@ impl Ground {
             change(Change::SetProfile(&known.profile))?;
         }
         let contracts = self.contracts(device)?;
-        let piece_max = shard::piece_max(contracts.iter());
+        let mut piece_max = shard::piece_max(contracts.iter()) as usize;
+        if device.works_on_the_shard() {
+            piece_max = piece_max.min(COPY_MAX);
+        }
         let vdisks = device.vdisks.iter().zip(contracts).zip(&self.bases);
         for (id, ((vdisk, contract), base)) in (0..).map(StreamId).zip(vdisks) {
             let extent = self.size.map(|_| (*base, base + vdisk.size));
@@ -430,7 +434,7 @@ impl Ground {
                 contract,
                 queue_max,
                 extent,
-                piece_bytes_max: u64::from(piece_max),
+                piece_bytes_max: piece_max as u64,
                 ..StreamSpec::default()
             };
             change(Change::AddStream(id, spec))?;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use disktime_core::{Duration, Instant, StreamId};
+use disktime_core::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::SocketType;
 
@@ -23,7 +23,7 @@ use crate::config::{NAME_MAX, SocketAccess};
 use crate::handover::patiently;
 use crate::listener::{BindError, bind_unix, take_place};
 use crate::quiet::Quiet;
-use crate::shard::{Message, ShardHandle};
+use crate::shard::{Message, ShardHandle, VdiskId};
 use crate::stats::add;
 
 /// A shard hears of one virtual disk's misses at most this often; the engine counts far fewer.
@@ -86,7 +86,7 @@ impl Drop for ReportSocket {
 /// A virtual disk by its name.
 struct Place {
     shard: usize,
-    stream: StreamId,
+    vdisk: VdiskId,
     told_at: Option<Instant>,
 }
 
@@ -103,16 +103,15 @@ pub(crate) struct ReportDesk {
 }
 
 impl ReportDesk {
-    /// Virtual disks are given as name, place of the shard, place on its device.
+    /// Virtual disks are given as name, place of the shard, identity.
     pub(crate) fn new(
         socket: ReportSocket,
-        vdisks: impl Iterator<Item = (String, usize, u32)>,
+        vdisks: impl Iterator<Item = (String, usize, VdiskId)>,
         shards: Vec<ShardHandle>,
         closing: Arc<OwnedFd>,
         stats: Arc<ReportStats>,
     ) -> Self {
-        let place =
-            |(name, shard, at)| (name, Place { shard, stream: StreamId(at), told_at: None });
+        let place = |(name, shard, vdisk)| (name, Place { shard, vdisk, told_at: None });
         let places = vdisks.map(place).collect();
         Self { socket, places, shards, closing, stats, quiet: Quiet::default() }
     }
@@ -165,7 +164,7 @@ impl ReportDesk {
         if place.told_at.is_none_or(|at| now.since(at) >= QUIET) {
             place.told_at = Some(now);
             // A shard with no room for a message is one that more reports don't help.
-            let _told = self.shards[place.shard].try_tell(Message::Missed(place.stream));
+            let _told = self.shards[place.shard].try_tell(Message::Missed(place.vdisk));
         }
     }
 

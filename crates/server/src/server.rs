@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use disktime_core::StreamId;
 use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -29,7 +28,7 @@ use crate::memory::Budget;
 use crate::place::PlaceError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
-use crate::shard::{self, DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, wake};
+use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId, wake};
 use crate::stats::{DeviceStats, VdiskStats};
 use crate::threads::{self, ThreadFailure, Threads};
 use disktime_profiler::ProfileFileError;
@@ -174,6 +173,7 @@ pub enum ReloadError {
 /// A virtual disk as seen from outside.
 #[derive(Clone, Debug)]
 pub struct VdiskView {
+    id: VdiskId,
     /// Its name.
     pub name: String,
     /// Its device's name.
@@ -307,7 +307,7 @@ impl Server {
         let abilities = back_end.abilities();
         let ground = back_end.ground.clone();
         let mut vdisks = Vec::new();
-        for (at, (vdisk, base)) in device.vdisks.iter().zip(&ground.bases).enumerate() {
+        for (vdisk, base) in device.vdisks.iter().zip(&ground.bases) {
             let stats = Arc::new(VdiskStats::default());
             let start = |path| Recorder::start(path, &vdisk.name);
             let recorder = vdisk.record.as_deref().map(start).transpose();
@@ -316,21 +316,20 @@ impl Server {
             let (recorder, thread) = recorder.unzip();
             self.recorders.extend(thread);
             let (base, stats_here) = (*base, Arc::clone(&stats));
-            vdisks.push(Vdisk::new(vdisk.name.clone(), base, stats_here, recorder));
+            let id = VdiskId(self.vdisks.len() as u64);
+            vdisks.push((id, Vdisk::new(vdisk.name.clone(), base, stats_here, recorder)));
             let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
             let (name, on) = (vdisk.name.clone(), device.name.clone());
             let info = export(device, &vdisk.name, vdisk.size, abilities);
-            let at = u32::try_from(at).expect("streams are bounded");
-            catalog.add(Entry { info, shard: index, vdisk: at, stats: Arc::clone(&stats) });
-            self.vdisks.push(VdiskView { name, device: on, uris, stats });
+            catalog.add(Entry { info, shard: index, vdisk: id, stats: Arc::clone(&stats) });
+            self.vdisks.push(VdiskView { id, name, device: on, uris, stats });
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
         let stats = Arc::new(DeviceStats::default());
-        let mover = device.promotes().then(Vdisk::mover);
+        let migration = device.promotes().then(Vdisk::migration);
         self.devices.push(Arc::clone(&stats));
         self.shards.push(handle);
-        let contracts = device.vdisks.iter().map(|vdisk| &vdisk.contract);
-        let (emulate, piece_max) = (device.emulate, shard::piece_max(contracts));
+        let emulate = device.emulate;
         let idle_timeout = self.config.idle_timeout;
         let depths = device.depths(ground.depth());
         self.grounds.push(ground);
@@ -345,9 +344,8 @@ impl Server {
                 back_end,
                 emulator,
                 vdisks,
-                mover,
+                migration,
                 depths,
-                piece_max,
                 idle_timeout,
                 stats,
                 messages,
@@ -445,9 +443,13 @@ impl Server {
             ground.engine(device).map(drop).map_err(refused)?;
             agreed.push(ground.contracts(device).map_err(refused)?);
         }
+        let mut ids = self.vdisks.iter().map(|vdisk| vdisk.id);
         for (shard, contracts) in self.shards.iter().zip(agreed) {
-            let contracts = (0..).map(StreamId).zip(contracts).collect();
-            shard.tell(Message::Contracts(contracts));
+            let contracts = contracts.into_iter().zip(ids.by_ref());
+            let contracts = contracts.map(|(contract, id)| (id, contract)).collect();
+            // Nobody waits: it was admitted above, and the shard logs what it can't do.
+            let (answer, _) = crossbeam_channel::bounded(1);
+            shard.tell(Message::Change(contracts, answer));
         }
         self.config = config;
         Ok(live)

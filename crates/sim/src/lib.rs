@@ -6,6 +6,7 @@
 //!
 //! - [`Plan`]: what to simulate; [`simulate`] runs it.
 //! - [`DeviceSpec`]: a device that a scenario describes; [`measure`] profiles one, [`price`] prices it.
+//! - [`fingerprint`]: hashes of all that simulations decide; [`swarm`]: random ones, by number.
 //! - [`each`]: independent simulations on several threads.
 //! - [`Outcome`]: what came of it: windows, totals, histograms, violated promises, decisions.
 //!
@@ -14,12 +15,14 @@
 mod checks;
 mod decisions;
 mod device_spec;
+mod fingerprint;
 mod metrics;
 mod parallel;
 mod plan;
 mod promise;
 mod scenario;
 mod simulated_profile;
+pub mod swarm;
 mod world;
 
 pub use checks::{Check, Violation};
@@ -28,6 +31,7 @@ pub use device_spec::{DeviceError, DeviceSpec};
 pub use disktime_core as core;
 pub use disktime_model as model;
 pub use disktime_workload as workload;
+pub use fingerprint::{Cut, Fingerprint, fingerprint};
 pub use metrics::{Summary, Times, Window};
 pub use parallel::each;
 pub use plan::{Plan, PlanError, StreamPlan};

@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-client",
             "disktime-core",
             "disktime-model",
+            "disktime-papers",
             "disktime-report",
             "disktime-server",
             "disktime-sim",

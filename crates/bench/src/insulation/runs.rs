@@ -87,6 +87,15 @@ pub fn run(
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
+/// Runs one cell under a policy, after the cell's loads alone, on this thread.
+///
+/// # Panics
+/// As [`run`].
+pub(crate) fn run_alone(policy: &'static str, cell: Cell, settings: Settings) -> Row {
+    let measured = |load| ((cell.device, load), Alone::measure(cell.device, load, settings));
+    row(policy, cell, &Load::of(cell).map(measured).into(), settings)
+}
+
 /// A load alone.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Alone {

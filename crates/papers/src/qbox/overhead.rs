@@ -8,8 +8,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-4.7",
     title: "Work at a window's end",
     note: "The paper has less than 10 us. There are no clocks in here, so that reports are the same \
-           anywhere: what is counted is intersections; the time itself is taken by the test \
-           `qbox_window` of crate cli, on the machine that it runs on.",
+           anywhere: what is counted is intersections; `cargo xtask bench live --only window` takes \
+           the time itself, on the machine that it runs on.",
     measure,
 };
 

@@ -124,6 +124,14 @@ impl BackEnd for Faulty {
         self.inner.abilities()
     }
 
+    fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
+        self.inner.add_disk(disk, extent)
+    }
+
+    fn remove_disk(&mut self, disk: u32) {
+        self.inner.remove_disk(disk);
+    }
+
     fn errand(&mut self) -> Option<Range<u64>> {
         self.inner.errand()
     }

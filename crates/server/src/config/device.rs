@@ -161,6 +161,12 @@ impl DeviceConfig {
         matches!(self.back_end, BackEndKind::Tiered { .. }) && self.promotion != Share::ZERO
     }
 
+    /// Whether the shard's own thread does the device's work, a piece at a time, and nothing else
+    /// meanwhile.
+    pub fn works_on_the_shard(&self) -> bool {
+        self.back_end == BackEndKind::Memory && self.emulate.is_none()
+    }
+
     /// Laws for its virtual disks' parts of so many pieces at the device, if they go by latency.
     pub(crate) fn depths(&self, depth: u32) -> Option<Depths> {
         let weights = self.vdisks.iter().map(|vdisk| vdisk.contract.weight);

@@ -6,7 +6,7 @@ use disktime_core::cost::PieceKind;
 use disktime_core::feedback::TokenRate;
 use disktime_core::{BestEffort, Change, Duration, Event, Kind, StreamId};
 
-use super::Shard;
+use super::{Shard, VdiskId};
 use crate::backend::{DeviceError, Job};
 use crate::clock;
 use crate::stats::add;
@@ -140,7 +140,11 @@ impl Shard {
     }
 
     /// A client says that it missed a deadline.
-    pub(super) fn reported(&mut self, stream: StreamId) {
+    pub(super) fn reported(&mut self, vdisk: VdiskId) {
+        let stream = match self.vdisks.find(vdisk) {
+            Ok(stream) => stream,
+            Err(reason) => return tracing::debug!(%reason, "a missed deadline is nobody's"),
+        };
         add(&self.vdisks[stream.0 as usize].stats.misses, 1);
         if let Err(error) = self.engine.handle_change(clock::now(), Change::MissedDeadline(stream))
         {
@@ -201,13 +205,12 @@ mod tests {
         let stream = Change::AddStream(StreamId(0), StreamSpec::default());
         engine.handle_change(clock::now(), stream).unwrap();
         let parts = Parts {
-            piece_max: 1 << 20,
             idle_timeout: None,
             engine,
             back_end: Box::new(MemoryBackEnd::new(&[4096])),
             emulator: None,
-            vdisks: vec![Vdisk::new("db".to_owned(), 0, Arc::clone(&stats), None)],
-            mover: None,
+            vdisks: vec![(VdiskId(0), Vdisk::new("db".to_owned(), 0, Arc::clone(&stats), None))],
+            migration: None,
             depths: None,
             stats: Arc::default(),
             messages,

@@ -1,17 +1,19 @@
 //! A guaranteed rate beside best effort on the daemon, against the simulator on the same scenario
-//! (paper `ucsb`, figure 6). The runner gives it both cores (`.config/nextest.toml`).
-#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
-#![allow(clippy::cast_precision_loss, reason = "bytes of a minute")]
-#![allow(clippy::disallowed_methods, reason = "the daemon lives in real time")]
+//! (paper `ucsb`, figure 6).
+#![expect(clippy::cast_precision_loss, reason = "bytes of a minute")]
+#![expect(clippy::disallowed_methods, reason = "the daemon lives in real time")]
 
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, ensure};
 use disktime_client::workload::{self, Cycles, Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
 use disktime_papers::sim;
 use disktime_server::{Config, Server, clock};
+
+use crate::Found;
 
 const PRESET: &str = "st318437lw";
 /// Of the guaranteed stream, in bytes per second, and its cycle in seconds.
@@ -37,50 +39,59 @@ enum Does {
     Write,
 }
 
-#[test]
-fn a_guaranteed_rate_is_kept_live_as_it_is_simulated() {
-    compare(Does::Read);
+/// A rate of reads beside best effort.
+pub(crate) fn reads() -> anyhow::Result<Found> {
+    compare(Does::Read)
 }
 
-/// The disk has a write cache: what a turn wrote is flushed before it ends, on both sides.
-#[test]
-fn a_rate_of_writes_is_kept_live_as_it_is_simulated() {
-    compare(Does::Write);
+/// A rate of writes: the disk has a write cache, and what a slice wrote is flushed before it ends, on
+/// both sides.
+pub(crate) fn writes() -> anyhow::Result<Found> {
+    compare(Does::Write)
 }
 
-fn compare(does: Does) {
-    let directory = tempfile::tempdir().unwrap();
-    let device = (sim::model::preset::find(PRESET).unwrap().build)(1);
-    let found = sim::measure(device, PRESET, 1).unwrap();
+fn compare(does: Does) -> anyhow::Result<Found> {
+    let directory = tempfile::tempdir()?;
+    let preset = sim::model::preset::find(PRESET).context("the preset is known")?;
+    let found = sim::measure((preset.build)(1), PRESET, 1)?;
     let profile = directory.path().join("profile.json");
-    std::fs::write(&profile, serde_json::to_string(&found).unwrap()).unwrap();
-    let live = live(directory.path(), does);
-    let simulated = simulated(&profile, does);
-    let asked = RATE as f64;
-    assert!((live[0] / asked - 1.0).abs() < 0.02, "{live:?}: a stream of 8 MB/s");
+    std::fs::write(&profile, serde_json::to_string(&found)?)?;
+    let (live, cycles_missed) = live(directory.path(), does)?;
+    let simulated = simulated(&profile, does)?;
+    let (rate, asked) = (live[0], RATE as f64);
     let (live, simulated) = (live[1..].iter().sum::<f64>(), simulated[1..].iter().sum::<f64>());
-    assert!(
+    let figures = [
+        format!("{rate:.0} B/s of {asked:.0} asked, {cycles_missed} cycles missed"),
+        format!("best effort {live:.0} B/s, simulated {simulated:.0}"),
+    ];
+    let holds = [
+        cycles_missed == 0 && (rate / asked - 1.0).abs() < 0.02,
         (live / simulated - 1.0).abs() < TOLERANCE,
-        "best effort {live}, simulated {simulated}"
-    );
+    ];
+    let missed = figures.iter().zip(holds).filter(|(_, holds)| !holds);
+    let missed: Vec<String> = missed.map(|(figure, _)| figure.clone()).collect();
+    Ok(Found::of(&figures, &missed))
 }
 
-/// Bytes per second of each stream.
-fn live(directory: &Path, does: Does) -> Vec<f64> {
-    let server = Server::start(config(directory, does)).unwrap();
-    let loads: Vec<_> = (0..=OTHERS as usize).map(|place| load(&server, place, does)).collect();
+/// Bytes per second of each stream, and how many cycles were missed.
+fn live(directory: &Path, does: Does) -> anyhow::Result<(Vec<f64>, u64)> {
+    let server = Server::start(config(directory, does)?)?;
+    let loads: Vec<_> = (0..=OTHERS as usize)
+        .map(|place| load(&server, place, does))
+        .collect::<anyhow::Result<_>>()?;
     let bytes = || server.vdisks().iter().map(|disk| disk.stats.bytes()).collect::<Vec<_>>();
     sleep(Duration::from_secs(SETTLE - CYCLE));
     sleep(until_cycle());
     let (begin, first) = (Instant::now(), bytes());
     sleep(Duration::from_secs(MEASURED));
     let (last, seconds) = (bytes(), begin.elapsed().as_secs_f64());
-    assert_eq!(server.vdisks()[0].stats.cycles_missed(), 0);
+    let cycles_missed = server.vdisks()[0].stats.cycles_missed();
     for load in loads {
         let report = load.stop();
-        assert!(report.lost.is_none() && report.counters.failed == 0, "{report:?}");
+        ensure!(report.lost.is_none() && report.counters.failed == 0, "{report:?}");
     }
-    last.iter().zip(first).map(|(last, first)| (last - first) as f64 / seconds).collect()
+    let rates = last.iter().zip(first).map(|(last, first)| (last - first) as f64 / seconds);
+    Ok((rates.collect(), cycles_missed))
 }
 
 /// Until the next cycle begins, at a multiple of its length by the clock of server and loads. A
@@ -90,9 +101,9 @@ fn until_cycle() -> Duration {
     Duration::from_nanos(cycle - clock::now().as_nanos() % cycle)
 }
 
-fn load(server: &Server, place: usize, does: Does) -> Load {
+fn load(server: &Server, place: usize, does: Does) -> anyhow::Result<Load> {
     let disk = &server.vdisks()[place];
-    let uri: Uri = disk.uris[0].parse().unwrap();
+    let uri: Uri = disk.uris[0].parse()?;
     let extent = Extent { start: 0, end: SIZE };
     let think = workload::Duration::ZERO;
     let pace = match place {
@@ -106,7 +117,7 @@ fn load(server: &Server, place: usize, does: Does) -> Load {
     let reads = Spec::reads(Pattern::Sequential, extent, REQUEST);
     let workload = Spec { reads_permille, ..reads };
     let (name, options) = (disk.name.clone(), Options::default());
-    Load::start(&uri, LoadSpec { name, workload, pace, seed: 1, options }).unwrap()
+    Ok(Load::start(&uri, LoadSpec { name, workload, pace, seed: 1, options })?)
 }
 
 fn names() -> impl Iterator<Item = String> {
@@ -124,7 +135,7 @@ fn promise(name: &str, does: Does) -> String {
     )
 }
 
-fn config(directory: &Path, does: Does) -> Config {
+fn config(directory: &Path, does: Does) -> anyhow::Result<Config> {
     let directory = directory.display();
     let mut text = format!(
         r#"
@@ -142,10 +153,10 @@ policy = "elevator"
         text += &format!("[[vdisk]]\nname = \"{name}\"\ndevice = \"disk\"\nsize = \"{SIZE}B\"\n");
         text += &promise(&name, does);
     }
-    Config::parse(&text).unwrap()
+    Ok(Config::parse(&text)?)
 }
 
-fn simulated(profile: &Path, does: Does) -> Vec<f64> {
+fn simulated(profile: &Path, does: Does) -> anyhow::Result<Vec<f64>> {
     let mut text = format!(
         r#"
 [scenario]
@@ -173,9 +184,9 @@ profile = "{}"
             promise(&name, does)
         );
     }
-    let scenario = sim::Scenario::parse(Path::new("live.toml"), &text).unwrap();
-    let outcome = sim::simulate(scenario.plan(1).unwrap()).unwrap();
-    assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
+    let scenario = sim::Scenario::parse(Path::new("live.toml"), &text)?;
+    let outcome = sim::simulate(scenario.plan(1)?)?;
+    ensure!(outcome.violations.is_empty(), "{:?}", outcome.violations);
     let of = |place: u32| {
         let measured = outcome
             .windows
@@ -183,5 +194,5 @@ profile = "{}"
             .filter(|window| window.stream.0 == place && u64::from(window.index) >= SETTLE);
         measured.map(|window| window.bytes as f64).sum::<f64>() / MEASURED as f64
     };
-    (0..=OTHERS).map(of).collect()
+    Ok((0..=OTHERS).map(of).collect())
 }
