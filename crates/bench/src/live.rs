@@ -16,21 +16,23 @@ mod daemon;
 mod jobs;
 mod live_page;
 mod live_row;
+mod measured;
+mod programs;
 mod rounds;
 mod scene;
 pub mod scratch_file;
 mod servers;
 mod simulated;
 mod verdict;
+mod world;
 
 pub use daemon::Tuning;
 pub use jobs::{Job, JobError};
 pub use live_page::files as live_files;
 pub use live_row::LiveRow;
-pub use rounds::{
-    Alone, Contender, LiveError, NotStarted, Place, Served, Settings as LiveSettings, Step,
-    Stopped, World, run,
-};
+pub use programs::{BoxKind, Medium};
+pub use rounds::{LiveError, Settings as LiveSettings, run};
 pub use scene::{LiveDevice, LiveLoad, LiveTenant, Scene};
-pub use servers::{BoxKind, Medium, Way};
+pub use servers::Way;
 pub use verdict::{Distance, LiveMiss, distances, missed as live_missed};
+pub use world::{Alone, Contender, NotStarted, Place, Served, Step, Stopped, World};

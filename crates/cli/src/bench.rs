@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+mod cells;
+mod files;
 mod insulation;
 mod insulation_live;
 mod machine;

@@ -13,7 +13,6 @@ mod asked;
 mod assemble;
 mod costs;
 mod found;
-mod found_file;
 mod places;
 mod pricer;
 mod profiler;

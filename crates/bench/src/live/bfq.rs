@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::live::{Alone, NotStarted, Place, Scene, Served};
 
-use super::servers::{EXPORT, places, qemu_nbd, serve};
+use super::programs::{EXPORT, places, qemu_nbd, serve};
 use crate::server_process::Process;
 
 /// Where the block I/O controller of control groups, version 1, is.

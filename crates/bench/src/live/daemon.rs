@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::live::{Alone, Contender, LiveDevice, NotStarted, Place, Scene, Served};
 use disktime_server::{Config, ConfigError, Server};
 
-use super::servers::{EXPORT, Medium, Ready, places};
+use super::programs::{EXPORT, Medium, Ready, places};
 use crate::server_process::Process;
 
 /// The emulated disk, as the simulator has it.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use disktime_server::ConfigError;
 
 use super::daemon::{Daemon, Tuning};
-use super::servers::{Foreign, Medium, Way};
+use super::programs::Medium;
+use super::servers::{Foreign, Way};
 use super::{Contender, Scene};
 
 /// A scene and the contenders that are measured on it.

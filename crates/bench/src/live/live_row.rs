@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::rounds::Round;
+use super::measured::Round;
 use super::scene::Scene;
 use crate::insulation::windows::{share_error_points, sliding};
 use disktime_report::statistics::{mean, quantile};
@@ -124,7 +124,8 @@ fn worst(rounds: &[Round], figure: impl Fn(&Round) -> f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rounds::{Alone, Together};
+    use super::super::measured::Together;
+    use super::super::world::Alone;
     use super::*;
 
     /// Two streams, 70/30, windows of 20 s: they do so many requests in every second.

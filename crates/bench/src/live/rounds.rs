@@ -2,120 +2,19 @@
 
 use std::time::Duration;
 
-use disktime_client::{Load, LoadError, LoadSpec, Options, Uri};
+use disktime_client::{Load, LoadError, LoadSpec, Options};
 
 use super::live_row::{self, LiveRow};
-use super::scene::Scene;
+use super::measured::{Round, Together};
+use super::scene::{Scene, name_of};
 use super::simulated::insulation;
+use super::world::{Alone, Contender, NotStarted, Place, Served, Step, Stopped, World};
 use disktime_workload::Extent;
 
 /// How often the counters are looked at: how exact the longest gap is.
 const TICK: Duration = Duration::from_millis(10);
 /// Spells that a measurement is made of; windows are 20 of them, each 5 after the one before.
 const SPELLS: u32 = 40;
-
-/// Where a stream is reached.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The export.
-    pub uri: Uri,
-    /// First byte of the stream's part of it.
-    pub base: u64,
-}
-
-/// A way of sharing a device.
-pub trait Contender {
-    /// Its name in rows.
-    fn policy(&self) -> &'static str;
-
-    /// The cost model of one that is ours, for the simulator; of others none. This is a bench of
-    /// ours: another's that fails is left out.
-    fn cost_model(&self) -> Option<&str> {
-        None
-    }
-
-    /// Starts what it takes. Called once a round; what it answers is dropped before another one
-    /// starts, and must leave nothing behind then.
-    ///
-    /// # Errors
-    /// Why there is no such server.
-    fn start(&self) -> Result<Box<dyn Served>, NotStarted>;
-}
-
-/// Servers that run, until this is dropped.
-pub trait Served {
-    /// Where each stream is reached, in the scene's order.
-    fn places(&self) -> &[Place];
-
-    /// Time charged to a stream so far, if the server keeps such accounts.
-    fn charged(&self, stream: usize) -> Option<Duration>;
-
-    /// Told what each stream did alone, before all are on the device; no client is connected.
-    ///
-    /// # Errors
-    /// Why limits that follow from it can't be set.
-    fn limit(&mut self, alone: &[Alone]) -> Result<(), NotStarted>;
-
-    /// The servers' processes, without this one.
-    fn processes(&self) -> Vec<u32>;
-}
-
-/// Why a contender does not serve.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NotStarted {
-    /// The machine lacks something; the contender is left out. Says what, and how to get it.
-    Unavailable(String),
-    /// It should have worked.
-    Failed(String),
-}
-
-/// The world that is measured in.
-pub trait World {
-    /// Time since some moment.
-    fn now(&self) -> Duration;
-
-    /// Waits until then.
-    ///
-    /// # Errors
-    /// If somebody wants the bench to end.
-    fn wait(&self, until: Duration) -> Result<(), Stopped>;
-
-    /// CPU time in seconds that the machine has, and that somebody else than this process and those
-    /// named has used, since some moment.
-    fn cpu(&self, own: &[u32]) -> (f64, f64);
-
-    /// Is told how far it is.
-    fn tell(&self, step: &Step<'_>);
-}
-
-/// Somebody wants the bench to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stopped;
-
-/// How far a bench has come.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Step<'a> {
-    /// A measurement begins.
-    Begins {
-        /// Where.
-        scene: &'a Scene,
-        /// Under whom.
-        policy: &'static str,
-        /// Which stream alone; else all together.
-        stream: Option<usize>,
-        /// Which round, from 1.
-        round: usize,
-    },
-    /// A contender is left out of what is left of a scene.
-    LeftOut {
-        /// Where.
-        scene: &'a Scene,
-        /// Who.
-        policy: &'static str,
-        /// Why, and what would help.
-        reason: &'a str,
-    },
-}
 
 /// How long to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,51 +92,6 @@ pub enum LiveError {
         /// What happened.
         reason: String,
     },
-}
-
-/// A stream alone.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Alone {
-    /// Requests per second.
-    pub per_second: f64,
-    /// Of its response times.
-    pub p99_us: f64,
-}
-
-/// Streams that were measured at one time, each list in the scene's order.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Together {
-    /// How long a spell is.
-    pub(super) spell_secs: f64,
-    /// Requests done, by stream and spell.
-    pub(super) done: Vec<Vec<f64>>,
-    /// Seconds charged, by stream and spell, where there are accounts.
-    pub(super) charged: Vec<Option<Vec<f64>>>,
-    /// Longest times without a completion.
-    pub(super) gap_ms: Vec<f64>,
-    /// Of response times, warming up included.
-    pub(super) p99_us: Vec<f64>,
-}
-
-impl Together {
-    pub(super) fn per_second(&self, stream: usize) -> f64 {
-        let done = &self.done[stream];
-        done.iter().sum::<f64>() / (self.spell_secs * done.len() as f64)
-    }
-
-    /// How long a window is, in seconds.
-    pub(super) fn window_secs(&self) -> f64 {
-        self.spell_secs * crate::insulation::loads::Scale::WINDOW as f64
-    }
-}
-
-/// A contender's turn.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Round {
-    pub(super) alone: Vec<Alone>,
-    pub(super) together: Together,
-    /// Part of the CPU time that others used, while all were on the device.
-    pub(super) foreign_cpu: f64,
 }
 
 /// Measures contenders on a scene, one after another, round after round, every second round
@@ -404,11 +258,6 @@ impl Turn<'_> {
         let load = self.scene.tenants[stream].load.name;
         Ended::Broken(LiveError::Broken { policy, device, load, reason })
     }
-}
-
-/// A load's name: of its random numbers, so the simulator's is the same.
-pub(super) fn name_of(stream: usize) -> String {
-    format!("stream-{stream}")
 }
 
 /// Loads being counted.

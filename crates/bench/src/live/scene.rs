@@ -234,6 +234,11 @@ fn unknown(part: &'static str, text: &str, known: &[&str]) -> SelectionError {
     SelectionError::Unknown { part, text: text.to_owned(), known }
 }
 
+/// A load's name: of its random numbers, so the simulator's is the same.
+pub(super) fn name_of(stream: usize) -> String {
+    format!("stream-{stream}")
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

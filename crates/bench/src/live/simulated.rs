@@ -7,8 +7,7 @@ use disktime_model::preset;
 use disktime_sim::{Plan, StreamPlan, simulate};
 use disktime_workload::Source;
 
-use super::rounds::name_of;
-use super::scene::{LiveDevice, Scene};
+use super::scene::{LiveDevice, Scene, name_of};
 
 /// The emulated disk, and where its platter stands at the start, as in the daemon.
 const PRESET: &str = "deskstar-34gxp";

@@ -15,7 +15,8 @@ use disktime_bench::live::{
 use disktime_papers::sim::core::policy::PolicyEntry;
 use disktime_server::config::parse_size;
 
-use super::insulation::{selected, write};
+use super::cells::selected;
+use super::files::write;
 use super::machine::Machine;
 use crate::interrupt::Temporary;
 use crate::paper::hardware;
