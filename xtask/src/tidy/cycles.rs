@@ -22,7 +22,6 @@ use graph::Graph;
 const KNOTS: &[(&str, Size)] = &[
     ("crates/cli/src/main.rs", Size { largest: 2, all: 4 }),
     ("crates/client/src/lib.rs", Size { largest: 2, all: 2 }),
-    ("crates/core/src/lib.rs", Size { largest: 7, all: 9 }),
     ("crates/papers/src/lib.rs", Size { largest: 3, all: 7 }),
     ("crates/server/src/lib.rs", Size { largest: 4, all: 7 }),
     ("crates/workload/src/lib.rs", Size { largest: 3, all: 5 }),
