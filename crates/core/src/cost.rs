@@ -5,9 +5,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::request::{Kind, StreamId};
-use crate::tiers::Tier;
-use crate::time::Duration;
+use crate::types::request::{Kind, StreamId};
+use crate::types::tiers::Tier;
+use crate::types::time::Duration;
 
 mod fixed;
 mod learned;

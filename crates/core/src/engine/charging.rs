@@ -1,15 +1,15 @@
 //! Charging: how busy and held time becomes streams' debts.
 
+use super::event::Event;
+use super::pieces::Piece;
 use super::{Engine, Hold};
+use crate::account::ledger::{Closing, longest};
+use crate::classes::stream::{Stream, StreamCounters};
 use crate::cost::Costs;
-use crate::event::Event;
-use crate::ledger::{Closing, longest};
-use crate::pieces::Piece;
 use crate::policy::Window;
-use crate::rank::{Gate, Lane, Rank};
-use crate::request::StreamId;
-use crate::stream::{Stream, StreamCounters};
-use crate::time::{Duration, Instant};
+use crate::types::rank::{Gate, Lane, Rank};
+use crate::types::request::StreamId;
+use crate::types::time::{Duration, Instant};
 
 impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
