@@ -4,18 +4,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use disktime_client::Duration;
-use disktime_client::workload::quantity::parse_duration;
-use disktime_client::workload::trace::{self, PERIOD, TraceFormat, TraceReader};
-use disktime_client::workload::{IoOp, Kind};
-use disktime_papers::sim::core::goal::{self, Bound, Costs, Demand, Fitting, Goal};
-use disktime_papers::sim::core::{Access, Share};
+use disktime_core::goal::{self, Bound, Costs, Demand, Fitting, Goal};
+use disktime_core::{Access, Duration, Kind, Share};
 use disktime_server::Config;
 use disktime_server::broker::{self, Answer, Broker, CONFIDENCE, Standing};
 use disktime_server::config::{
     QueueDepth, REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size,
 };
 use disktime_server::profile::{self, DeviceProfile, Method};
+use disktime_workload::IoOp;
+use disktime_workload::quantity::parse_duration;
+use disktime_workload::trace::{self, PERIOD, TraceFormat, TraceReader};
 
 use crate::BadInput;
 

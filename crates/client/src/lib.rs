@@ -23,12 +23,6 @@ mod socket;
 mod uri;
 
 pub use connection::{Connection, Reply, Request};
-pub use disktime_nbd::{
-    BlockSizes, ClientError, Command, CommandFlags, ExportInfo, ListedExport, NbdError,
-    ProtocolError, TransmissionFlags,
-};
-pub use disktime_workload as workload;
-pub use disktime_workload::{Duration, Instant};
 pub use error::{ConnectError, ConnectionError, RequestError};
 pub use handshake::{Options, Transmission, list, list_with};
 pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};

@@ -3,19 +3,20 @@
 //! Requests go out one at a time from the calling thread. Files are opened for direct I/O, so that the
 //! device answers and not the page cache.
 //!
-//! Does not know: what the times mean; [`profiler`](crate::workload::profiler) does.
+//! Does not know: what the times mean; [`profiler`](disktime_workload::profiler) does.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use disktime_core::{Instant, Kind};
 use disktime_nbd::TransmissionFlags;
+use disktime_workload::IoOp;
 use disktime_workload::profiler::{
     BLOCK_BYTES, Found, Issue, Profiler, ProfilerError, ProfilerOptions, Progress,
     REQUEST_BYTES_MAX,
 };
-use disktime_workload::{Instant, IoOp, Kind};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
@@ -197,7 +198,7 @@ impl ProfileTarget {
     pub fn profile(
         mut self,
         name: &str,
-        budget: disktime_workload::Duration,
+        budget: disktime_core::Duration,
         mut watch: impl FnMut(Progress),
     ) -> Result<Found, ProfileError> {
         let options = ProfilerOptions {

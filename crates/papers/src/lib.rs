@@ -29,8 +29,6 @@ pub mod same;
 mod ucsb;
 mod zygaria;
 
-pub use disktime_sim as sim;
-
 pub use chart::{Axis, Line, Marks, Panel, Scale, Series};
 pub use experiment::{Check, Experiment, Report, Sample, SeedMiss};
 pub use runner::run;

@@ -16,7 +16,7 @@ pub use blessed::{Blessed, BlessedError, Difference, Fault};
 
 use std::num::NonZero;
 
-use disktime_sim::core::{Duration, cost, policy};
+use disktime_core::{Duration, cost, policy};
 use disktime_sim::{Cut, Plan, fingerprint, simulate, swarm};
 
 use crate::experiment::Experiment;

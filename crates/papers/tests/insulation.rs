@@ -2,8 +2,8 @@
 
 use std::num::NonZero;
 
+use disktime_core::policy::{self, PolicyEntry};
 use disktime_papers::insulation::{self, Cell, Row, Selection, Settings};
-use disktime_papers::sim::core::policy::{self, PolicyEntry};
 
 const RANDOM: &str = "deskstar-34gxp/random-4k/random-4k/50";
 const FEW: NonZero<usize> = NonZero::new(12).expect("more than 0");

@@ -3,11 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
-use disktime_papers::sim::core::{Duration, Instant, Kind};
-use disktime_papers::sim::model::preset;
-use disktime_papers::sim::model::{Device, Op};
-use disktime_papers::sim::price;
-use disktime_papers::sim::workload::profiler::{DEPTH_MAX, PricerOptions, QUICK_BUDGET, Work};
+use disktime_core::{Duration, Instant, Kind};
+use disktime_model::{Device, Op, preset};
+use disktime_sim::price;
+use disktime_workload::profiler::{DEPTH_MAX, PricerOptions, QUICK_BUDGET, Work};
 
 /// How far a price may be from what requests take, whatever their size.
 const ERROR: f64 = 0.12;

@@ -2,13 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
-use disktime_papers::sim::core::{Access, Duration, Instant, Kind};
-use disktime_papers::sim::model::disk::{DiskSpec, SECTOR_BYTES};
-use disktime_papers::sim::model::preset::{self, Parameters};
-use disktime_papers::sim::model::{Device, Op};
-use disktime_papers::sim::workload::profiler::{
-    BUDGET_DEFAULT, Found, Issue, Profiler, ProfilerOptions, Seek,
-};
+use disktime_core::{Access, Duration, Instant, Kind};
+use disktime_model::disk::{DiskSpec, SECTOR_BYTES};
+use disktime_model::preset::{self, Parameters};
+use disktime_model::{Device, Op};
+use disktime_workload::profiler::{BUDGET_DEFAULT, Found, Issue, Profiler, ProfilerOptions, Seek};
 
 const DISKS: [&str; 5] =
     ["deskstar-34gxp", "nearline-7200", "st318437lw", "cheetah9lp", "st340810a"];
@@ -96,7 +94,7 @@ fn truth(spec: &DiskSpec, offset: u64) -> (u32, f64) {
 
 /// Surfaces are not public: what the zones must have for the capacity.
 fn tracks_per_cylinder(spec: &DiskSpec) -> u64 {
-    let of_surface = |zone: disktime_papers::sim::model::disk::Zone| {
+    let of_surface = |zone: disktime_model::disk::Zone| {
         u64::from(zone.cylinders) * u64::from(zone.sectors_per_track)
     };
     spec.geometry.sectors().div_ceil(spec.geometry.zones().map(of_surface).sum())

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use disktime_client::workload::profiler::{Priced, QUICK_BUDGET};
 use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{
     Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
 };
+use disktime_workload::profiler::{Priced, QUICK_BUDGET};
 
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory,

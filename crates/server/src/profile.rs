@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use disktime_client::workload::profiler::{PricesFile, Speeds};
 use disktime_core::cost::PriceList;
 use disktime_core::goal::Costs;
 use disktime_core::{Access, Duration, Positioning, Profile, ProfileError, Share, Transfer, Zone};
+use disktime_workload::profiler::{PricesFile, Speeds};
 use serde::Deserialize;
 
 /// The longest file in bytes: a profile has hundreds of rows.

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use disktime_core::cost::Estimate;
-use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId};
+use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId, Tier};
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 use disktime_nbd::Session;
 use slab::Slab;
 

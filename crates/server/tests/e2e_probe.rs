@@ -1,17 +1,16 @@
 //! A probe in real time: back ends that are slow, that fail, that are silent, and files.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_client::workload::profiler::Priced;
 use disktime_core::cost::PriceList;
 use disktime_core::{Duration, Kind};
 use disktime_model::preset;
 use disktime_server::backend::delayed::Delayed;
 use disktime_server::backend::faulty::{Fault, Faulty};
 use disktime_server::backend::{BackEnd, DeviceError, MemoryBackEnd};
-use disktime_server::clock;
 use disktime_server::emulate::Emulate;
 use disktime_server::probe::{ProbeError, ProbeOptions, Space, price, price_file};
-use disktime_server::{Config, Server};
+use disktime_server::{Config, Server, clock};
+use disktime_workload::profiler::Priced;
 
 const SIZES: [u64; 2] = [20 << 20, 3 << 20];
 

@@ -10,10 +10,40 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disktime-model", &["disktime-core"]),
     ("disktime-workload", &["disktime-core"]),
     ("disktime-sim", &["disktime-core", "disktime-model", "disktime-workload"]),
-    ("disktime-client", &["disktime-nbd", "disktime-workload"]),
-    ("disktime-papers", &["disktime-sim", "disktime-client"]),
-    ("disktime-server", &["disktime-core", "disktime-nbd", "disktime-model", "disktime-client"]),
-    ("disktime", &["disktime-server", "disktime-client", "disktime-papers"]),
+    ("disktime-client", &["disktime-core", "disktime-nbd", "disktime-workload"]),
+    (
+        "disktime-papers",
+        &[
+            "disktime-core",
+            "disktime-model",
+            "disktime-workload",
+            "disktime-sim",
+            "disktime-client",
+        ],
+    ),
+    (
+        "disktime-server",
+        &[
+            "disktime-core",
+            "disktime-nbd",
+            "disktime-model",
+            "disktime-workload",
+            "disktime-client",
+        ],
+    ),
+    (
+        "disktime",
+        &[
+            "disktime-core",
+            "disktime-nbd",
+            "disktime-model",
+            "disktime-workload",
+            "disktime-sim",
+            "disktime-server",
+            "disktime-client",
+            "disktime-papers",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

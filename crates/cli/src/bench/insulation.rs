@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use disktime_core::policy::{self, PolicyEntry};
 use disktime_papers::insulation::{
     self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Selection, Settings,
 };
 use disktime_papers::page::File;
-use disktime_papers::sim::core::policy::{self, PolicyEntry};
 use serde::Serialize;
 
 use crate::paper::machine;

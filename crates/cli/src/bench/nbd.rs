@@ -8,8 +8,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use disktime_client::workload::{self, Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 use serde::Serialize;
 
 use super::process::{Process, machine_busy, process_cpu};
@@ -161,7 +161,7 @@ impl Peer {
         let spec = LoadSpec {
             name: workload.name.replace(' ', "-"),
             workload: Spec { reads_permille, ..Spec::reads(pattern, extent, bytes) },
-            pace: Pace::Closed { outstanding, think: workload::Duration::ZERO },
+            pace: Pace::Closed { outstanding, think: disktime_core::Duration::ZERO },
             seed: 1,
             options: Options::default(),
         };

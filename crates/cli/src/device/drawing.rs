@@ -1,8 +1,8 @@
 //! A profile drawn, one panel below the other in one file: rates by place, seeks by distance, and of
 //! each kind of requests the throughput by depth and the rate by size.
 
-use disktime_client::workload::profiler::{Cell, Found, Seek, Speeds, WorkSpeed};
 use disktime_papers::{Axis, Marks, Panel, Report, Series, page};
+use disktime_workload::profiler::{Cell, Found, Seek, Speeds, WorkSpeed};
 
 /// As tall as a figure of the papers is.
 const PANEL_HEIGHT: u32 = 400;

@@ -1,11 +1,10 @@
 //! A plan as people read it, and as a document.
 
-use disktime_client::Duration;
-use disktime_client::workload::trace;
-use disktime_papers::sim::core::goal::{Demand, Fitting, Goal};
-use disktime_papers::sim::core::{Access, Share};
+use disktime_core::goal::{Demand, Fitting, Goal};
+use disktime_core::{Access, Duration, Share};
 use disktime_server::broker::{self, Answer};
 use disktime_server::profile::Method;
+use disktime_workload::trace;
 use serde_json::{Value, json};
 
 use super::{Arguments, Device, ppm};

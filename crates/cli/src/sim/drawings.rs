@@ -1,8 +1,8 @@
 //! A run's drawings: each stream's disk time over time, and how long its requests took.
 
 use disktime_papers::page::{self, File};
-use disktime_papers::sim::{Outcome, Summary, Times};
 use disktime_papers::{Axis, Marks, Panel, Report, Series};
+use disktime_sim::{Outcome, Summary, Times};
 
 /// Streams in one drawing: as many as there are colours.
 const STREAMS_MAX: usize = 4;

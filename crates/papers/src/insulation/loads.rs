@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::sim::StreamPlan;
-use crate::sim::core::cost::Price;
-use crate::sim::core::{Contract, Duration, Instant, Share};
-use crate::sim::model::{self, preset};
-use crate::sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
+use disktime_core::cost::Price;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::{self as model, preset};
+use disktime_sim::StreamPlan;
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 use super::cells::{Antagonist, Cell, Device, Victim};
 

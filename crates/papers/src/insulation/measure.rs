@@ -5,11 +5,11 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::runner;
-use crate::sim::core::Duration;
-use crate::sim::core::cost::{self, CostParameters};
-use crate::sim::core::feedback::FeedbackConfig;
-use crate::sim::core::policy::PolicyEntry;
-use crate::sim::{Outcome, Plan, Window, simulate};
+use disktime_core::Duration;
+use disktime_core::cost::{self, CostParameters};
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::policy::PolicyEntry;
+use disktime_sim::{Outcome, Plan, Window, simulate};
 
 use super::cells::{Cell, Device};
 use super::cover::effort;

@@ -3,7 +3,7 @@
 use super::setup::{self, Column, Load, Run, Set, Under};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_sim::workload::Pattern;
+use disktime_workload::Pattern;
 
 pub(super) const SEQUENTIAL: Experiment = Experiment {
     id: "qbox-14",

@@ -4,8 +4,8 @@
 use super::setup::{self, Load, Scheduler};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_sim::core::{DepthLaw, DepthTerms, Duration, Share};
-use disktime_sim::model::tiered::HitRatio;
+use disktime_core::{DepthLaw, DepthTerms, Duration, Share};
+use disktime_model::tiered::HitRatio;
 use disktime_sim::{Outcome, simulate, simulate_steered};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -3,9 +3,9 @@
 use super::setup::{self, Load, OURS, Scheduler};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Share;
+use disktime_model::tiered::HitRatio;
 use disktime_sim::Outcome;
-use disktime_sim::core::Share;
-use disktime_sim::model::tiered::HitRatio;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-falling",

@@ -3,9 +3,9 @@
 use super::setup::{self, Load, Scheduler};
 use crate::chart::{Axis, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Duration;
+use disktime_model::exponential::Service;
 use disktime_sim::Outcome;
-use disktime_sim::core::Duration;
-use disktime_sim::model::exponential::Service;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-3",

@@ -4,10 +4,10 @@
 use super::setup::{self, Load, OURS, Scheduler, TIERS};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::{Instant, Share, Tier};
+use disktime_model::Op;
+use disktime_model::tiered::{HitRatio, Placement};
 use disktime_sim::Outcome;
-use disktime_sim::core::{Instant, Share};
-use disktime_sim::model::Op;
-use disktime_sim::model::tiered::{HitRatio, Placement, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

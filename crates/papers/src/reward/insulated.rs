@@ -3,10 +3,9 @@
 use super::setup::{self, Load};
 use crate::chart::{Axis, Line, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_sim::core::Share;
-use disktime_sim::model::Device;
-use disktime_sim::model::preset;
-use disktime_sim::model::tiered::{HitRatio, Tiered};
+use disktime_core::Share;
+use disktime_model::tiered::{HitRatio, Tiered};
+use disktime_model::{Device, preset};
 use disktime_sim::{Outcome, StreamPlan, simulate};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

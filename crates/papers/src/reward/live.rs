@@ -4,15 +4,14 @@ use super::table1;
 use super::table2::ROWS;
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Sample};
-use crate::live::{Cell, Extent, Live};
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant};
-use disktime_sim::model::Op;
-use disktime_sim::model::preset;
-use disktime_sim::model::tiered::{Tier, Tiered};
-use disktime_sim::workload::{Pace, Pattern, Phase, Phases, Spec};
+use crate::{live::Cell, live::Live};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Tier};
+use disktime_model::tiered::Tiered;
+use disktime_model::{Op, preset};
 use disktime_sim::{Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 pub(crate) const LIVE: &[Live] = &[
     Live {

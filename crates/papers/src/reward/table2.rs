@@ -3,9 +3,9 @@
 use super::setup::{self, Load, Scheduler};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_model::Device;
+use disktime_model::tiered::HitRatio;
 use disktime_sim::Outcome;
-use disktime_sim::model::Device;
-use disktime_sim::model::tiered::HitRatio;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-t2",

@@ -3,8 +3,8 @@
 use super::setup::percent;
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_sim::core::admission::{Demand, Others, admit};
-use disktime_sim::core::{Access, Admission, Duration, Positioning, Profile, Rate, Transfer, Zone};
+use disktime_core::admission::{Demand, Others, admit};
+use disktime_core::{Access, Admission, Duration, Positioning, Profile, Rate, Transfer, Zone};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-eq1",

@@ -3,8 +3,8 @@
 use super::setup::{self, Load, MB, SECONDS};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Admission;
 use disktime_sim::Outcome;
-use disktime_sim::core::Admission;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-7",

@@ -3,7 +3,7 @@
 use super::setup::{self, Load, SAMPLE, Version};
 use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_sim::core::{Duration, Instant};
+use disktime_core::{Duration, Instant};
 use disktime_sim::{Outcome, Window};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -3,8 +3,8 @@
 use super::setup::{self, RESERVED, Sweep, Version};
 use crate::chart::{Axis, Marks, Panel};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_sim::core::Duration;
-use disktime_sim::core::cost::CostParameters;
+use disktime_core::Duration;
+use disktime_core::cost::CostParameters;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-8",

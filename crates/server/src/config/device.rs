@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use disktime_client::workload::profiler::Speeds;
 use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::policy::{self, Currency, PolicyEntry};
 use disktime_core::{Config as Engine, Duration, Share};
 use disktime_model::preset;
+use disktime_workload::profiler::Speeds;
 use serde::Deserialize;
 
 use super::quantity::parse_span;

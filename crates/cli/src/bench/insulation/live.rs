@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use disktime_core::policy::PolicyEntry;
 use disktime_papers::insulation::live::{
     self, Contender, LiveDevice, LiveMiss, LiveRow, LiveSettings, Scene, World,
 };
 use disktime_papers::insulation::{Cell, OWN, Origin};
-use disktime_papers::sim::core::policy::PolicyEntry;
 use disktime_server::config::parse_size;
 
 use self::daemon::{Daemon, Tuning};

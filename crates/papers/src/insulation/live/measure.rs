@@ -7,7 +7,7 @@ use disktime_client::{Load, LoadError, LoadSpec, Options, Uri};
 use super::row::{self, LiveRow};
 use super::scene::Scene;
 use super::simulated::insulation;
-use crate::sim::workload::Extent;
+use disktime_workload::Extent;
 
 /// How often the counters are looked at: how exact the longest gap is.
 const TICK: Duration = Duration::from_millis(10);
@@ -373,7 +373,7 @@ impl Turn<'_> {
         let extent = Extent { start: place.base + start, end: place.base + end };
         let spec = LoadSpec {
             name: name_of(stream),
-            workload: crate::sim::workload::Spec { extent, ..load.spec.clone() },
+            workload: disktime_workload::Spec { extent, ..load.spec.clone() },
             pace: load.pace(),
             seed: self.settings.seed,
             options: Options::default(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sim::workload::{self, Extent, Pace, Pattern, Spec};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 
 use super::super::cells::{Antagonist, Cell, Device, SelectionError};
 use super::super::loads::Load;
@@ -71,7 +71,7 @@ pub struct LiveLoad {
 impl LiveLoad {
     /// Its pace: a closed loop.
     pub(super) const fn pace(&self) -> Pace {
-        Pace::Closed { outstanding: self.outstanding, think: workload::Duration::ZERO }
+        Pace::Closed { outstanding: self.outstanding, think: disktime_core::Duration::ZERO }
     }
 
     /// Bytes of its operations.

@@ -1,11 +1,11 @@
 //! A live scene in virtual time: what the emulated disk is expected to give.
 
-use crate::sim::core::cost::CostParameters;
-use crate::sim::core::feedback::FeedbackConfig;
-use crate::sim::core::{Contract, Duration, Instant, Share};
-use crate::sim::model::preset;
-use crate::sim::workload::Source;
-use crate::sim::{Plan, StreamPlan, simulate};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::preset;
+use disktime_sim::{Plan, StreamPlan, simulate};
+use disktime_workload::Source;
 
 use super::measure::name_of;
 use super::scene::{LiveDevice, Scene};
