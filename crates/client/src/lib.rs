@@ -4,7 +4,7 @@
 //! - [`Uri`] and [`Address`]: where an export is.
 //! - [`Connection`] and [`list`]: one call at a time, or several requests outstanding.
 //! - [`ProfileTarget`]: a device or an export, to be profiled.
-//! - [`Load`]: what [`workload`] generates, sent from a thread of its own and measured.
+//! - [`Load`]: what [`disktime_workload`] generates, sent from a thread of its own and measured.
 //! - [`MissReports`]: missed deadlines, told to the daemon.
 //!
 //! Does not know: which server answers, contracts, devices, disk time. Whatever a server sends or
