@@ -4,7 +4,7 @@
 //! - [`Uri`] and [`Address`]: where an export is.
 //! - [`Connection`] and [`list`]: one call at a time, or several requests outstanding.
 //! - [`ProfileTarget`]: a device or an export, to be profiled.
-//! - [`Load`]: what [`disktime_workload`] generates, sent from a thread of its own and measured.
+//! - [`Load`]: what [`workload`] generates, sent from a thread of its own and measured.
 //! - [`MissReports`]: missed deadlines, told to the daemon.
 //!
 //! Does not know: which server answers, contracts, devices, disk time. Whatever a server sends or
@@ -18,16 +18,22 @@ mod handshake;
 mod inflight;
 mod load;
 mod misses;
-mod profile;
+mod profile_target;
 mod socket;
 mod uri;
 
 pub use connection::{Connection, Reply, Request};
+pub use disktime_nbd::{
+    BlockSizes, ClientError, Command, CommandFlags, ExportInfo, ListedExport, NbdError,
+    ProtocolError, TransmissionFlags,
+};
+pub use disktime_workload as workload;
+pub use disktime_workload::{Duration, Instant};
 pub use error::{ConnectError, ConnectionError, RequestError};
 pub use handshake::{Options, Transmission, list, list_with};
 pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};
 pub use misses::{MissError, MissReports};
-pub use profile::{ProfileError, ProfileTarget};
+pub use profile_target::{ProfileError, ProfileTarget};
 pub use rustix::io::Errno;
 pub use uri::{Address, PORT_DEFAULT, Uri, UriError};
 

@@ -350,6 +350,17 @@ pub struct PriceList {
     pub random_write: Price,
 }
 
+impl Price {
+    /// What a request of so many bytes takes, rounded up.
+    #[must_use]
+    pub fn of(&self, bytes: u64) -> Duration {
+        const MIB: u128 = 1 << 20;
+        let by_length = u128::from(bytes) * u128::from(self.per_mib.as_nanos());
+        let nanos = by_length.div_ceil(MIB) + u128::from(self.each.as_nanos());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
 impl PriceList {
     /// Whether its prices of writes are their own: those of writes that were not measured are those
     /// of reads.

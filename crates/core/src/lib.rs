@@ -24,7 +24,6 @@ mod error;
 mod event;
 pub mod feedback;
 mod filter;
-pub mod goal;
 mod heap;
 mod ledger;
 mod pieces;

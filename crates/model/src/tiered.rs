@@ -9,7 +9,8 @@
 
 use crate::device::{Completion, Device, Op};
 use crate::members::Members;
-use disktime_core::{Instant, Kind, Tier};
+pub use disktime_core::Tier;
+use disktime_core::{Instant, Kind};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;

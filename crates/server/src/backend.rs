@@ -6,9 +6,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use disktime_core::{Kind, Tier};
+use disktime_core::Kind;
 use disktime_model::Op;
-use disktime_nbd::NbdError;
+use disktime_model::tiered::Tier;
 
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::ring::{Keep, Ring};
@@ -96,20 +96,6 @@ impl Job {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceError(pub i32);
 
-impl DeviceError {
-    /// What an NBD client is told.
-    #[must_use]
-    pub fn to_nbd(self) -> NbdError {
-        match self.0 {
-            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => NbdError::NoSpace,
-            libc::ENOMEM => NbdError::NoMemory,
-            libc::EPERM | libc::EACCES | libc::EROFS => NbdError::NotPermitted,
-            libc::EOPNOTSUPP => NbdError::NotSupported,
-            _ => NbdError::Io,
-        }
-    }
-}
-
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         std::io::Error::from_raw_os_error(self.0).fmt(f)
@@ -180,6 +166,16 @@ pub trait BackEnd {
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
     /// What it can be asked.
     fn abilities(&self) -> Abilities;
+    /// Takes in a virtual disk under a number that no disk has: an extent of the device, over no
+    /// other disk's. The caller sees to it that the device is as large.
+    ///
+    /// # Errors
+    /// If the back end takes none in while it runs: then nothing has changed.
+    fn add_disk(&mut self, _disk: u32, _extent: Range<u64>) -> Result<(), DeviceError> {
+        Err(DeviceError(libc::EOPNOTSUPP))
+    }
+    /// A virtual disk goes, of which no job is under way. Its number may be another one's from now on.
+    fn remove_disk(&mut self, _disk: u32) {}
     /// Something of its own that it wants done in time that nobody else wants: an extent of the
     /// device, to be handed back in a [`Kind::Cache`] of the disk after the last, whole or in pieces
     /// in their order. Whoever asks again has given the last one up, or is done with it.

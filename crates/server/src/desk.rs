@@ -15,11 +15,12 @@ use disktime_nbd::{ExportInfo, Exports, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::clock;
+use crate::frontend::nbd::Accepted;
 use crate::listener::Listener;
 use crate::memory::Budget;
 use crate::quiet::Quiet;
 use crate::seats::{NoSeat, Seat};
-use crate::shard::{Message, ShardHandle};
+use crate::shard::{Message, ShardHandle, VdiskId};
 use crate::stats::VdiskStats;
 
 mod visitors;
@@ -35,7 +36,7 @@ const REST: Duration = Duration::from_millis(100);
 pub(crate) struct Entry {
     pub(crate) info: ExportInfo,
     pub(crate) shard: usize,
-    pub(crate) vdisk: u32,
+    pub(crate) vdisk: VdiskId,
     pub(crate) stats: Arc<VdiskStats>,
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct Catalog {
     by_name: BTreeMap<String, usize>,
     budget: Arc<Budget>,
     /// Refusals are told by virtual disk and reason, once in a while.
-    told: RefCell<Quiet<(u64, NoSeat)>>,
+    told: RefCell<Quiet<(VdiskId, NoSeat)>>,
 }
 
 impl Catalog {
@@ -89,7 +90,7 @@ impl Exports for Catalog {
     fn admit(&self, name: &str) -> Result<(), String> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
         self.seat(entry).map(drop).map_err(|none| {
-            let cause = ((entry.shard as u64) << 32 | u64::from(entry.vdisk), none);
+            let cause = (entry.vdisk, none);
             if let Some(left_out) = self.told.borrow_mut().note(clock::now(), cause) {
                 let vdisk = entry.info.name.as_str();
                 tracing::warn!(vdisk, reason = %none, left_out, "a client was refused");
@@ -166,8 +167,8 @@ impl Desk {
                 return;
             }
         };
-        let (vdisk, client) = (entry.vdisk, (socket, session, seat));
-        self.shards[entry.shard].tell(Message::Client { client, vdisk, unread });
+        let client = Accepted { socket, session, seat, unread };
+        self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
     }
 }
 

@@ -7,7 +7,7 @@ use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{
     Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
 };
-use disktime_workload::profiler::{Priced, QUICK_BUDGET};
+use disktime_profiler::{Priced, QUICK_BUDGET};
 
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory,
@@ -21,11 +21,11 @@ use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError, Recorded};
 use crate::place::{self, Before, Place, PlaceError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
-use crate::profile::{self, DeviceProfile};
 use crate::ring::COPY_MAX;
 use crate::seats::CLIENTS_MAX;
-use crate::server::StartError;
 use crate::shard;
+use crate::start_error::StartError;
+use disktime_profiler::DeviceProfile;
 
 /// How long a device may be silent when it is looked at before it serves.
 const QUICK_PATIENCE: Duration = Duration::from_secs(1);
@@ -363,7 +363,7 @@ impl Ground {
     /// Reads what the device does, if a file says so.
     fn read_profile(&mut self, device: &DeviceConfig) -> Result<(), StartError> {
         let Some(path) = &device.profile else { return Ok(()) };
-        let found = profile::load(path, self.size);
+        let found = DeviceProfile::load(path, self.size);
         let found =
             found.map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
         self.know(device, found);

@@ -1,3 +1,4 @@
 //! Front ends: how clients reach virtual disks.
 
 pub mod nbd;
+pub mod request;

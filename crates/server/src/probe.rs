@@ -9,7 +9,7 @@ use std::path::Path;
 use disktime_client::Uri;
 use disktime_core::{Duration, Instant, Kind};
 use disktime_model::Op;
-use disktime_workload::profiler::{
+use disktime_profiler::{
     Ask, DEPTH_MAX, Priced, Pricer, PricerOptions, ProfilerError, Progress, REQUEST_BYTES_MAX,
 };
 

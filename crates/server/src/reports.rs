@@ -14,17 +14,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use disktime_core::{Duration, Instant, StreamId};
+use disktime_core::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::SocketType;
 
 use crate::clock;
-use crate::config::{NAME_MAX, SocketAccess};
+use crate::config::SocketAccess;
 use crate::handover::patiently;
 use crate::listener::{BindError, bind_unix, take_place};
 use crate::quiet::Quiet;
-use crate::shard::{Message, ShardHandle};
+use crate::shard::{Message, ShardHandle, VdiskId};
 use crate::stats::add;
+use crate::vdisk_name::NAME_MAX;
 
 /// A shard hears of one virtual disk's misses at most this often; the engine counts far fewer.
 const QUIET: Duration = Duration::from_millis(10);
@@ -86,7 +87,7 @@ impl Drop for ReportSocket {
 /// A virtual disk by its name.
 struct Place {
     shard: usize,
-    stream: StreamId,
+    vdisk: VdiskId,
     told_at: Option<Instant>,
 }
 
@@ -103,16 +104,15 @@ pub(crate) struct ReportDesk {
 }
 
 impl ReportDesk {
-    /// Virtual disks are given as name, place of the shard, place on its device.
+    /// Virtual disks are given as name, place of the shard, identity.
     pub(crate) fn new(
         socket: ReportSocket,
-        vdisks: impl Iterator<Item = (String, usize, u32)>,
+        vdisks: impl Iterator<Item = (String, usize, VdiskId)>,
         shards: Vec<ShardHandle>,
         closing: Arc<OwnedFd>,
         stats: Arc<ReportStats>,
     ) -> Self {
-        let place =
-            |(name, shard, at)| (name, Place { shard, stream: StreamId(at), told_at: None });
+        let place = |(name, shard, vdisk)| (name, Place { shard, vdisk, told_at: None });
         let places = vdisks.map(place).collect();
         Self { socket, places, shards, closing, stats, quiet: Quiet::default() }
     }
@@ -165,7 +165,7 @@ impl ReportDesk {
         if place.told_at.is_none_or(|at| now.since(at) >= QUIET) {
             place.told_at = Some(now);
             // A shard with no room for a message is one that more reports don't help.
-            let _told = self.shards[place.shard].try_tell(Message::Missed(place.stream));
+            let _told = self.shards[place.shard].try_tell(Message::Missed(place.vdisk));
         }
     }
 

@@ -2,13 +2,11 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use disktime_core::StreamId;
 use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -17,22 +15,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{Abilities, BackEnd};
 use crate::claims::Claims;
-use crate::config::{Change, Config, ConfigError, DeviceConfig, Listen, changes};
+use crate::config::{Change, Config, DeviceConfig, Listen, changes};
 use crate::desk::{Catalog, Desk, Entry};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::handover::patiently;
-use crate::layout::{LayoutError, RecordError};
-use crate::listener::{BindError, Listener};
+use crate::listener::Listener;
 use crate::memory::Budget;
-use crate::place::PlaceError;
-use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
-use crate::shard::{self, DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, wake};
+use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId};
+use crate::start_error::StartError;
 use crate::stats::{DeviceStats, VdiskStats};
 use crate::threads::{self, ThreadFailure, Threads};
+use crate::wakeup::wake;
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;
@@ -46,114 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Takes a device's place in the configuration and its back end; answers what its shard uses.
 pub type Wrap = Arc<dyn Fn(usize, Box<dyn BackEnd>) -> Box<dyn BackEnd> + Send + Sync>;
-
-/// Why the daemon could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener can't be bound.
-    #[error("{listen}: {source}")]
-    Listen {
-        /// Which.
-        listen: Listen,
-        /// Why.
-        source: BindError,
-    },
-    /// A device's back end can't be opened.
-    #[error("device {device}: its back end can't be opened: {source}")]
-    BackEnd {
-        /// Which.
-        device: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A device's back end is not where it should be, or is not what it was.
-    #[error("device {device}: {error}")]
-    Place {
-        /// Which.
-        device: String,
-        /// Why.
-        error: Box<PlaceError>,
-    },
-    /// Two devices, or two parts of one, are the same thing.
-    #[error(
-        "device {device}: {} is the same as {} of device {other}: each needs a back end of its own",
-        path.display(),
-        other_path.display()
-    )]
-    Shared {
-        /// Which.
-        device: String,
-        /// Its path.
-        path: PathBuf,
-        /// Whose it is already.
-        other: String,
-        /// By which path.
-        other_path: PathBuf,
-    },
-    /// What the configuration says does not fit what was opened.
-    #[error("{0}")]
-    Config(#[from] ConfigError),
-    /// A device's virtual disks can't be placed.
-    #[error("device {device}: {error}")]
-    Layout {
-        /// Which.
-        device: String,
-        /// Why.
-        error: LayoutError,
-    },
-    /// Where a device's virtual disks lie can't be recorded, or is recorded wrong.
-    #[error("device {device}: its layout: {error}")]
-    Record {
-        /// Which.
-        device: String,
-        /// Why.
-        error: RecordError,
-    },
-    /// A device's profile can't be used.
-    #[error("device {device}: {error}")]
-    Profile {
-        /// Which.
-        device: String,
-        /// Why.
-        error: ProfileFileError,
-    },
-    /// A trace can't be written.
-    #[error("vdisk {vdisk}: record: {source}")]
-    Trace {
-        /// Of which virtual disk.
-        vdisk: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The engine refuses the device's configuration.
-    #[error("device {device}: {reason}")]
-    Engine {
-        /// Which.
-        device: String,
-        /// Why.
-        reason: String,
-    },
-    /// The system gives no thread, ring or event.
-    #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]
-    System(#[from] io::Error),
-}
-
-impl StartError {
-    /// Whether it is what the configuration says, or names, that can't be used; else the system fails.
-    #[must_use]
-    pub fn is_input(&self) -> bool {
-        !matches!(self, Self::System(_))
-    }
-
-    /// Whether someone has what it needs, who may be about to end.
-    fn is_in_use(&self) -> bool {
-        match self {
-            Self::BackEnd { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
-            Self::Place { error, .. } => error.is_in_use(),
-            _ => false,
-        }
-    }
-}
 
 /// Why contracts were not changed. None was.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -174,6 +63,7 @@ pub enum ReloadError {
 /// A virtual disk as seen from outside.
 #[derive(Clone, Debug)]
 pub struct VdiskView {
+    id: VdiskId,
     /// Its name.
     pub name: String,
     /// Its device's name.
@@ -307,7 +197,7 @@ impl Server {
         let abilities = back_end.abilities();
         let ground = back_end.ground.clone();
         let mut vdisks = Vec::new();
-        for (at, (vdisk, base)) in device.vdisks.iter().zip(&ground.bases).enumerate() {
+        for (vdisk, base) in device.vdisks.iter().zip(&ground.bases) {
             let stats = Arc::new(VdiskStats::default());
             let start = |path| Recorder::start(path, &vdisk.name);
             let recorder = vdisk.record.as_deref().map(start).transpose();
@@ -316,21 +206,20 @@ impl Server {
             let (recorder, thread) = recorder.unzip();
             self.recorders.extend(thread);
             let (base, stats_here) = (*base, Arc::clone(&stats));
-            vdisks.push(Vdisk::new(vdisk.name.clone(), base, stats_here, recorder));
+            let id = VdiskId(self.vdisks.len() as u64);
+            vdisks.push((id, Vdisk::new(vdisk.name.clone(), base, stats_here, recorder)));
             let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
             let (name, on) = (vdisk.name.clone(), device.name.clone());
             let info = export(device, &vdisk.name, vdisk.size, abilities);
-            let at = u32::try_from(at).expect("streams are bounded");
-            catalog.add(Entry { info, shard: index, vdisk: at, stats: Arc::clone(&stats) });
-            self.vdisks.push(VdiskView { name, device: on, uris, stats });
+            catalog.add(Entry { info, shard: index, vdisk: id, stats: Arc::clone(&stats) });
+            self.vdisks.push(VdiskView { id, name, device: on, uris, stats });
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
         let stats = Arc::new(DeviceStats::default());
-        let mover = device.promotes().then(Vdisk::mover);
+        let migration = device.promotes().then(Vdisk::migration);
         self.devices.push(Arc::clone(&stats));
         self.shards.push(handle);
-        let contracts = device.vdisks.iter().map(|vdisk| &vdisk.contract);
-        let (emulate, piece_max) = (device.emulate, shard::piece_max(contracts));
+        let emulate = device.emulate;
         let idle_timeout = self.config.idle_timeout;
         let depths = device.depths(ground.depth());
         self.grounds.push(ground);
@@ -345,9 +234,8 @@ impl Server {
                 back_end,
                 emulator,
                 vdisks,
-                mover,
+                migration,
                 depths,
-                piece_max,
                 idle_timeout,
                 stats,
                 messages,
@@ -445,9 +333,13 @@ impl Server {
             ground.engine(device).map(drop).map_err(refused)?;
             agreed.push(ground.contracts(device).map_err(refused)?);
         }
+        let mut ids = self.vdisks.iter().map(|vdisk| vdisk.id);
         for (shard, contracts) in self.shards.iter().zip(agreed) {
-            let contracts = (0..).map(StreamId).zip(contracts).collect();
-            shard.tell(Message::Contracts(contracts));
+            let contracts = contracts.into_iter().zip(ids.by_ref());
+            let contracts = contracts.map(|(contract, id)| (id, contract)).collect();
+            // Nobody waits: it was admitted above, and the shard logs what it can't do.
+            let (answer, _) = crossbeam_channel::bounded(1);
+            shard.tell(Message::Change(contracts, answer));
         }
         self.config = config;
         Ok(live)

@@ -12,42 +12,43 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use disktime_core::cost::Estimate;
-use disktime_core::{Change, Contract, Engine, Instant, Kind, PieceId, StreamId, Tier};
+use disktime_core::{Contract, Engine, Instant, PieceId};
 use disktime_model::Op;
-use disktime_nbd::Session;
+use disktime_model::tiered::Tier;
 use slab::Slab;
 
 use crate::backend::{BackEnd, DeviceError, Io, Job};
 use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
-use crate::frontend::nbd::{Asked, Connection, State};
-use crate::quiet::Quiet;
-use crate::record::Recorder;
+use crate::frontend::nbd::{Accepted, Connection};
+use crate::frontend::request::Work;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
-use crate::seats::Seat;
-use crate::stats::{DeviceStats, VdiskStats};
+use crate::stats::DeviceStats;
 
+mod cause;
+mod changes;
 mod clients;
 mod copies;
 mod depths;
-mod errands;
 mod events;
 mod flushes;
 mod handle;
 mod idle;
+mod migration;
 mod own_time;
 mod pieces;
-mod wholes;
+mod vdisks;
 
+use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
-use errands::Mover;
-use events::Cause;
-pub use handle::{ShardHandle, wake};
+pub use handle::ShardHandle;
 use idle::Idle;
+use migration::Migration;
 use own_time::OwnTime;
-use wholes::Whole;
+use vdisks::Vdisks;
+pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskId};
 
 /// The longest piece in bytes, and where a virtual disk of the device has a latency bound: what is
 /// at the device holds others up for as long.
@@ -67,50 +68,26 @@ const SPIN: disktime_core::Duration = disktime_core::Duration::from_micros(80);
 pub enum Message {
     /// A client whose handshake is over.
     Client {
-        /// Its socket, what was agreed on, and its place.
-        client: (OwnedFd, Session, Seat),
-        /// Its virtual disk, by place on the device.
-        vdisk: u32,
-        /// What it has sent since.
-        unread: Vec<u8>,
+        /// Its connection.
+        client: Accepted,
+        /// Its virtual disk.
+        vdisk: VdiskId,
     },
-    /// Contracts to hold from now on, by place on the device.
-    Contracts(Vec<(StreamId, Contract)>),
-    /// A client of a virtual disk, by place on the device, reports a missed deadline.
-    Missed(StreamId),
-    /// Say what each virtual disk's pieces are taken to cost, by place on the device, where the
+    /// A virtual disk to serve from now on.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the control plane"))]
+    AddVdisk(Box<NewVdisk>),
+    /// A virtual disk to serve no longer. The answer comes when nothing of it is left.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the control plane"))]
+    RemoveVdisk(VdiskId, Answer),
+    /// Contracts to hold from now on, all of them or none.
+    Change(Vec<(VdiskId, Contract)>, Answer),
+    /// A client of a virtual disk reports a missed deadline.
+    Missed(VdiskId),
+    /// Say what each virtual disk's pieces are taken to cost, in the order of identities, where the
     /// answer has room.
     Estimates(Sender<Vec<Vec<Estimate>>>),
     /// Take no more requests, finish those taken, and end.
     Drain,
-}
-
-/// A virtual disk on a shard's device.
-pub struct Vdisk {
-    name: String,
-    /// Its first byte on the device.
-    base: u64,
-    /// Its live figures.
-    stats: Arc<VdiskStats>,
-    /// Who records its requests.
-    recorder: Option<Recorder>,
-    quiet: Quiet<Cause>,
-}
-
-impl Vdisk {
-    pub(crate) fn new(
-        name: String,
-        base: u64,
-        stats: Arc<VdiskStats>,
-        recorder: Option<Recorder>,
-    ) -> Self {
-        Self { name, base, stats, recorder, quiet: Quiet::default() }
-    }
-
-    /// The whole device, for the back end's own errands.
-    pub(crate) fn mover() -> Self {
-        Self::new("(errands)".to_owned(), 0, Arc::default(), None)
-    }
 }
 
 /// What a shard is made of.
@@ -121,14 +98,12 @@ pub struct Parts {
     pub back_end: Box<dyn BackEnd>,
     /// A timing model in front of it.
     pub emulator: Option<Emulator>,
-    /// The virtual disks, by stream.
-    pub vdisks: Vec<Vdisk>,
-    /// If the back end may have errands, what they are charged to: the stream after the last.
-    pub mover: Option<Vdisk>,
+    /// The virtual disks, in the order of their streams.
+    pub vdisks: Vec<(VdiskId, Vdisk)>,
+    /// If the back end may migrate data, what that is charged to: the stream after the last.
+    pub migration: Option<Vdisk>,
     /// Depths by latency, where they are asked for.
     pub(crate) depths: Option<Depths>,
-    /// The longest piece in bytes.
-    pub piece_max: u32,
     /// Clients that are idle for so long are let go.
     pub idle_timeout: Option<disktime_core::Duration>,
     /// Live figures.
@@ -139,23 +114,17 @@ pub struct Parts {
     pub wakeup: Arc<OwnedFd>,
 }
 
-/// A part of a client's request, most often all of it, between its header and its reply.
-struct Work {
-    client: u32,
+/// Work on its way through the shard.
+struct Operation {
+    work: Work,
     vdisk: u32,
-    asked: Asked,
-    /// Its first byte on the virtual disk, and its length.
-    offset: u64,
-    bytes: u32,
-    /// What it takes of its connection's memory.
-    memory: usize,
-    /// Where it comes together with the other parts.
-    whole: Option<u32>,
-    kind: Kind,
+    /// The data of a read or write.
     buffer: Option<Buffer>,
     error: Option<DeviceError>,
     /// The engine has it.
     arrived: bool,
+    /// The device has begun it.
+    begun: bool,
 }
 
 /// A piece at the device.
@@ -181,13 +150,12 @@ pub struct Shard {
     engine: Engine,
     back_end: Box<dyn BackEnd>,
     emulator: Option<Emulator>,
-    vdisks: Vec<Vdisk>,
+    vdisks: Vdisks,
     stats: Arc<DeviceStats>,
     messages: Receiver<Message>,
     wakeup: Arc<OwnedFd>,
     clients: Slab<Connection>,
-    operations: Slab<Work>,
-    wholes: Slab<Whole>,
+    operations: Slab<Operation>,
     /// The longest part of a request in bytes.
     part_max: u32,
     own_time: OwnTime,
@@ -196,7 +164,7 @@ pub struct Shard {
     /// When completions were last taken off the ring.
     heard_at: Instant,
     flights: Slab<Flight>,
-    mover: Option<Mover>,
+    migration: Option<Migration>,
     depths: Option<Depths>,
     flushes: flushes::Flushes,
     /// Kept to save the allocation.
@@ -219,38 +187,41 @@ impl Shard {
     /// If the kernel gives no ring.
     pub fn new(mut parts: Parts) -> io::Result<Self> {
         let mut operations = Slab::new();
-        let mover = parts.mover.take().map(|vdisk| {
-            let mover = Mover::new(parts.vdisks.len(), &mut operations);
-            parts.vdisks.push(vdisk);
-            mover
+        let (mut vdisks, count) = (Vdisks::default(), parts.vdisks.len());
+        for (id, vdisk) in parts.vdisks {
+            let stream = vdisks.add(Some(id), vdisk);
+            let view = parts.engine.stream(stream).expect("each virtual disk's stream was added");
+            vdisks.agree(stream, &view.contract());
+        }
+        let migration = parts.migration.map(|vdisk| {
+            let stream = vdisks.add(None, vdisk);
+            Migration::new(stream, &mut operations)
         });
-        let own_time = OwnTime::new(parts.vdisks.len());
-        let copies = Copies::new(parts.vdisks.len());
+        let own_time = OwnTime::new(count);
         let mut pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
         listen(&mut ring, &mut pool, &parts.wakeup);
         parts.back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
-        let flushes = flushes::of(&*parts.back_end, parts.vdisks.len());
+        let flushes = flushes::of(&*parts.back_end, count + usize::from(migration.is_some()));
         Ok(Self {
             ring,
             pool,
             engine: parts.engine,
             back_end: parts.back_end,
             emulator: parts.emulator,
-            vdisks: parts.vdisks,
+            part_max: vdisks.part_max(),
+            vdisks,
             stats: parts.stats,
             messages: parts.messages,
             wakeup: parts.wakeup,
             clients: Slab::new(),
             operations,
-            wholes: Slab::new(),
-            part_max: parts.piece_max,
             own_time,
-            copies,
+            copies: Copies::default(),
             idle: Idle::new(parts.idle_timeout),
             heard_at: clock::now(),
             flights: Slab::new(),
-            mover,
+            migration,
             depths: parts.depths,
             flushes,
             parts: Vec::new(),
@@ -269,15 +240,21 @@ impl Shard {
     pub fn run(mut self) -> io::Result<()> {
         let mut finished = Vec::new();
         while !self.drained() {
-            self.wait()?;
-            self.ring.reap(&mut finished);
-            self.heard_at = clock::now();
-            for operation in finished.drain(..) {
-                self.handle(operation);
-            }
-            self.turn();
+            self.go_round(&mut finished)?;
         }
         self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits for something to do, and does it.
+    fn go_round(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
+        self.wait()?;
+        self.ring.reap(finished);
+        self.heard_at = clock::now();
+        for operation in finished.drain(..) {
+            self.handle(operation);
+        }
+        self.turn();
         Ok(())
     }
 
@@ -309,14 +286,15 @@ impl Shard {
     fn turn(&mut self) {
         self.engine.handle_timeout(clock::now());
         self.steer();
-        self.hurry_errand();
+        self.hurry_migration();
+        self.end_removals();
         self.copy_on();
         let until = clock::now() + TURN;
         let clients_until = until + TURN;
         self.unfinished = loop {
             self.collect_emulated();
             let pumped = self.pump(until);
-            if pumped && self.touched.is_empty() && !self.run_errand() {
+            if pumped && self.touched.is_empty() && !self.migrate() {
                 break false;
             }
             // Completions make room for requests that waited in their clients' input. Every turn has
@@ -373,9 +351,11 @@ impl Shard {
         }
         let emulated = self.emulator.as_ref().and_then(Emulator::next);
         let steer = self.depths.as_ref().and_then(Depths::next);
-        let errand = self.errand_waits_until();
+        let migration = self.migration_waits_until();
         let idle = self.idle.next();
-        let next = [self.engine.poll_timeout(), emulated, self.drain_until, steer, errand, idle];
+        let removal = self.vdisks.removing.front().map(|(until, _)| *until);
+        let engine = self.engine.poll_timeout();
+        let next = [engine, emulated, self.drain_until, steer, migration, idle, removal];
         let next = next.into_iter().flatten().min();
         let left = next.map(|next| next.since(clock::now()));
         let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.spun);
@@ -398,17 +378,17 @@ impl Shard {
         listen(&mut self.ring, &mut self.pool, &self.wakeup);
         self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         // Cycles end also while no request does.
-        (0..).map(StreamId).take(self.vdisks.len()).for_each(|stream| self.publish_cycles(stream));
+        self.vdisks.rated().into_iter().for_each(|stream| self.publish_cycles(stream));
         self.publish_best_effort();
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Client { client, vdisk, unread } => {
-                    self.welcome(client, vdisk, &unread);
-                }
-                Message::Contracts(contracts) => self.set_contracts(&contracts),
-                Message::Missed(stream) => self.reported(stream),
+                Message::Client { client, vdisk } => self.welcome(client, vdisk),
+                Message::AddVdisk(new) => self.add_vdisk(*new),
+                Message::RemoveVdisk(vdisk, answer) => self.remove_vdisk(vdisk, answer),
+                Message::Change(contracts, answer) => self.set_contracts(&contracts, &answer),
+                Message::Missed(vdisk) => self.reported(vdisk),
                 Message::Estimates(answer) => {
-                    let streams = (0..).map(StreamId).take(self.vdisks.len());
+                    let streams = self.vdisks.streams();
                     let estimates = streams.map(|stream| self.engine.estimates(stream));
                     if answer.try_send(estimates.collect()).is_err() {
                         tracing::debug!("nobody waits for estimates any more");
@@ -419,24 +399,10 @@ impl Shard {
         }
     }
 
-    fn set_contracts(&mut self, contracts: &[(StreamId, Contract)]) {
-        if let Some(depths) = &mut self.depths {
-            contracts.iter().for_each(|(stream, contract)| depths.weigh(*stream, contract.weight));
-        }
-        self.part_max = piece_max(contracts.iter().map(|(_, contract)| contract));
-        let change = Change::SetContracts(contracts);
-        if let Err(error) = self.engine.handle_change(clock::now(), change) {
-            tracing::error!(%error, "contracts were checked, but the engine refused them");
-        }
-    }
-
     fn drain(&mut self) {
         self.drain_until.get_or_insert(clock::now() + DRAIN);
         for key in self.client_keys() {
-            let connection = &mut self.clients[key as usize];
-            if connection.state == State::Open {
-                connection.state = State::Closing;
-            }
+            self.clients[key as usize].close();
             self.touch(key);
         }
     }
@@ -479,3 +445,6 @@ fn listen(ring: &mut Ring, pool: &mut Pool, wakeup: &OwnedFd) {
 fn name(key: usize) -> u32 {
     u32::try_from(key).expect("tables are bounded far below 2^32")
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,14 @@
 use disktime_core::cost::PriceList;
 use disktime_core::{Duration, Kind};
 use disktime_model::preset;
+use disktime_profiler::Priced;
 use disktime_server::backend::delayed::Delayed;
 use disktime_server::backend::faulty::{Fault, Faulty};
 use disktime_server::backend::{BackEnd, DeviceError, MemoryBackEnd};
+use disktime_server::clock;
 use disktime_server::emulate::Emulate;
 use disktime_server::probe::{ProbeError, ProbeOptions, Space, price, price_file};
-use disktime_server::{Config, Server, clock};
-use disktime_workload::profiler::Priced;
+use disktime_server::{Config, Server};
 
 const SIZES: [u64; 2] = [20 << 20, 3 << 20];
 

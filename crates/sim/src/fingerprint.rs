@@ -38,7 +38,7 @@ pub struct Fingerprint {
     /// Hash of every piece sent: when, which stream and request, what, where and how much of it.
     pub decisions: u64,
     /// Hash of the accounts: the estimate of every piece, what the stream had been charged at its
-    /// completion, and all counters of streams and device at the end of each window and of the run.
+    /// completion, and all counters of streams, device and classes at the end of each window and of the run.
     pub counters: u64,
     /// Hash of what the engine had to tell.
     pub events: u64,
@@ -188,6 +188,10 @@ impl Tap {
         }
         let DeviceTime { busy, spare, open, held, charged } = engine.device_time();
         self.counters.add_all([busy, spare, open, held, charged].map(Duration::as_nanos));
+        // Soft real-time's is best effort's.
+        let classes =
+            [Class::GuaranteedLatency, Class::GuaranteedRate, Class::BestEffort, Class::Background];
+        self.counters.add_all(classes.map(|class| engine.charged_to(class).as_nanos()));
     }
 
     /// The engine told of something in the window that ends then.

@@ -1,5 +1,5 @@
 //! `cargo xtask bless` and `cargo xtask bench same`: what every scenario does, written down and
-//! compared, by `crates/papers/benches/same.rs`, which judges and takes the words.
+//! compared, by `crates/bench/benches/same.rs`, which judges and takes the words.
 
 use std::process::{Command, Stdio};
 
@@ -27,7 +27,7 @@ fn call(action: &str, words: &[String]) -> Result<bool> {
     let workspace = Workspace::load(&std::env::current_dir()?)?;
     let mut command = Command::new(cargo());
     command.current_dir(&workspace.root);
-    command.args(["bench", "-p", "disktime-papers", "--bench", "same", "--", action]);
+    command.args(["bench", "-p", "disktime-bench", "--bench", "same", "--", action]);
     command.args(words).stdin(Stdio::null());
     Ok(command.status().context("cargo can't be run")?.success())
 }

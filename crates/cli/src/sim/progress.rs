@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use disktime_sim::Moment;
+use disktime_papers::sim::Moment;
 
 /// How often the line is rewritten.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -77,7 +77,7 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disktime_core as core;
+    use disktime_papers::sim::core;
 
     #[test]
     fn the_line_says_how_far_and_how_fast() {

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use disktime_client::{Connection, Request};
-use disktime_nbd::{Command as Ask, CommandFlags};
+use disktime_client::{Command as Ask, CommandFlags, Connection, Request};
 use tempfile::TempDir;
 
 use crate::support::{DISKS, Daemon, finish, words};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use disktime_client::Connection;
-use disktime_nbd::{CommandFlags, TransmissionFlags};
+use disktime_client::{CommandFlags, Connection, TransmissionFlags};
 
 use crate::lower::{Below, now, wait_until};
 use crate::rounds::skips;

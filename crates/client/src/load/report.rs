@@ -1,6 +1,6 @@
 //! What a load says at its end.
 
-use disktime_core::Duration;
+use disktime_workload::Duration;
 
 use super::counters::Counters;
 use super::driver::Ended;

@@ -1,7 +1,6 @@
 //! What a load's thread counts, whatever it drives.
 
-use disktime_core::{Duration, Instant, Kind};
-use disktime_workload::{IoOp, Source};
+use disktime_workload::{Duration, Instant, IoOp, Kind, Source};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -8,8 +8,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use disktime_core::{Kind, Tier};
+use disktime_core::Kind;
 use disktime_model::Op;
+use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, blocks};
 use crate::buffers::{ALIGN, Buffer};
@@ -156,6 +157,9 @@ pub struct BlockBackEnd<M> {
     media: Vec<M>,
     disks: Vec<Disk>,
     abilities: Abilities,
+    /// Whether transfers of disks that come later are of whole blocks; `None` if none may come,
+    /// because each disk has a medium of its own.
+    later: Option<bool>,
     granted: VecDeque<u32>,
     next: Option<Ready>,
 }
@@ -163,7 +167,13 @@ pub struct BlockBackEnd<M> {
 impl<M: Medium> BlockBackEnd<M> {
     /// Disks on their media, none over another.
     pub(super) fn new(media: Vec<M>, disks: Vec<Disk>, abilities: Abilities) -> Self {
-        Self { media, disks, abilities, granted: VecDeque::new(), next: None }
+        Self { media, disks, abilities, later: None, granted: VecDeque::new(), next: None }
+    }
+
+    /// With more disks to come as extents of the only medium, direct or not.
+    pub(super) fn open_ended(mut self, direct: bool) -> Self {
+        self.later = Some(direct);
+        self
     }
 
     /// What the disks lie on.
@@ -440,6 +450,18 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
 
     fn abilities(&self) -> Abilities {
         self.abilities
+    }
+
+    fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
+        let direct = self.later.ok_or(DeviceError(libc::EOPNOTSUPP))?;
+        let at = disk as usize;
+        self.disks.resize_with(self.disks.len().max(at + 1), || Disk::new(0, direct, 0, 0));
+        self.disks[at] = Disk::new(0, direct, extent.start, extent.end - extent.start);
+        Ok(())
+    }
+
+    fn remove_disk(&mut self, disk: u32) {
+        self.disks[disk as usize].len = 0;
     }
 
     fn errand(&mut self) -> Option<Range<u64>> {

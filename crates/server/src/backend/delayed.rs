@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use disktime_core::Tier;
 use disktime_model::Op;
+use disktime_model::tiered::Tier;
 
-use super::{Abilities, BackEnd, Io, Job, Step};
+use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::{Keep, Token};
 
 /// The step of a job that is its wait; no back end has so many.
@@ -64,6 +64,14 @@ impl BackEnd for Delayed {
 
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
+    }
+
+    fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
+        self.inner.add_disk(disk, extent)
+    }
+
+    fn remove_disk(&mut self, disk: u32) {
+        self.inner.remove_disk(disk);
     }
 
     fn errand(&mut self) -> Option<Range<u64>> {

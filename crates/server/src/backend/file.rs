@@ -55,7 +55,7 @@ impl BlockBackEnd<Files> {
         // A block device frees whole sectors only and has no end to try it at: not offered yet.
         let frees = !file.block_device && file.files.can_free();
         let disks = extents.iter().map(disk).collect();
-        Self::new(vec![file.files.clone()], disks, Abilities::all(frees))
+        Self::new(vec![file.files.clone()], disks, Abilities::all(frees)).open_ended(file.direct)
     }
 }
 

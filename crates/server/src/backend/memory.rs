@@ -20,6 +20,7 @@ pub struct MemoryBackEnd {
 }
 
 /// One virtual disk.
+#[derive(Default)]
 struct Memory {
     bytes: u64,
     /// By their place: only those that were written are there, so that a thousand large disks with
@@ -111,6 +112,17 @@ impl BackEnd for MemoryBackEnd {
 
     fn resume(&mut self, _: u32, _: &mut Job, _: &mut Io<'_>) -> Step {
         Step::Done(Err(DeviceError(libc::EIO)))
+    }
+
+    fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
+        let disk = disk as usize;
+        self.disks.resize_with(self.disks.len().max(disk + 1), Memory::default);
+        self.disks[disk].bytes = extent.end - extent.start;
+        Ok(())
+    }
+
+    fn remove_disk(&mut self, disk: u32) {
+        self.disks[disk as usize] = Memory::default();
     }
 
     fn abilities(&self) -> Abilities {

@@ -102,7 +102,8 @@ enum Cause {
 impl NbdBackEnd {
     fn on(remote: Remote, whole: bool, extents: &[(u64, u64)], abilities: Abilities) -> Self {
         let disk = |(base, bytes): &(u64, u64)| Disk::new(0, whole, *base, *bytes);
-        Self::new(vec![remote], extents.iter().map(disk).collect(), abilities)
+        let disks = extents.iter().map(disk).collect();
+        Self::new(vec![remote], disks, abilities).open_ended(whole)
     }
 }
 

@@ -3,8 +3,9 @@
 use crossbeam_channel::{Sender, TrySendError};
 use std::ops::Range;
 
-use disktime_core::{Kind, Tier};
+use disktime_core::Kind;
 use disktime_model::Op;
+use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::Keep;
@@ -95,6 +96,14 @@ impl BackEnd for Traced {
 
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
+    }
+
+    fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
+        self.inner.add_disk(disk, extent)
+    }
+
+    fn remove_disk(&mut self, disk: u32) {
+        self.inner.remove_disk(disk);
     }
 
     fn errand(&mut self) -> Option<Range<u64>> {

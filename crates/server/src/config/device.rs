@@ -7,7 +7,7 @@ use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::policy::{self, Currency, PolicyEntry};
 use disktime_core::{Config as Engine, Duration, Share};
 use disktime_model::preset;
-use disktime_workload::profiler::Speeds;
+use disktime_profiler::Speeds;
 use serde::Deserialize;
 
 use super::quantity::parse_span;
@@ -15,8 +15,8 @@ use super::{ConfigError, VdiskConfig, check_name, parse_size, share, value};
 use crate::backend::{BackEndKind, check_chunk};
 use crate::emulate::Emulate;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
-use crate::profile::DeviceProfile;
 use crate::shard::Depths;
+use disktime_profiler::DeviceProfile;
 
 /// All virtual disks of one memory back end together, in bytes.
 const MEMORY_MAX: u64 = 1 << 40;

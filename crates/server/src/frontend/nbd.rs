@@ -5,6 +5,9 @@
 //! answered in as many chunks; a client without structured replies gets one reply, and has nothing else
 //! under way meanwhile ([`Cut::alone`]).
 //!
+//! This is the edge where the protocol ends: shards get [`Work`], and their answers become replies
+//! ([`pending`]).
+//!
 //! Does not know: the engine, the device. It only keeps a client within its bounds: parts alive,
 //! memory held, replies not yet read. At a bound it stops reading, so a client that sends too much or
 //! reads too little waits for itself and for nobody else.
@@ -13,16 +16,21 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use disktime_core::Instant;
-use disktime_nbd::reply::{Chunk, ReplyStyle};
+use disktime_nbd::reply::ReplyStyle;
 use disktime_nbd::{
-    Checked, Command, NbdError, Operation, ProtocolError, REQUEST_BYTES, Reject, RequestHeader,
-    Session, reply,
+    Checked, Operation, ProtocolError, REQUEST_BYTES, Reject, RequestHeader, Session, reply,
 };
+use slab::Slab;
 
+use super::request::{BlockError, Input, Origin, State, Ticket, Work, place};
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::memory::{INPUT, PART_MIN, REQUEST};
-use crate::ring::{COPY_MAX, Message, Payload, Ring, Token};
+use crate::ring::{COPY_MAX, Message, Ring, Token};
 use crate::seats::Seat;
+
+mod pending;
+
+use pending::{Asked, Pending};
 
 /// Parts of one connection's requests alive at once, and replies gathered for it: two cycles of
 /// 8 MB/s for 4 s in requests of 128 KiB, one that is served and one that waits. At most what one
@@ -35,90 +43,56 @@ const INPUT_FIRST: usize = ALIGN;
 
 const _: () = assert!(REQUESTS_MAX as usize <= crate::ring::PARTS_MAX);
 
-/// Whether more requests are wanted from the client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// Yes.
-    Open,
-    /// No; what it asked for is finished, answered, and then it is closed.
-    Closing,
-    /// It is gone: nothing can be answered.
-    Dead,
-}
-
-/// A request as it was asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asked {
-    /// What is to be done.
-    pub checked: Checked,
-    /// The command on the wire, which decides the form of the reply.
-    pub command: Command,
-}
-
-impl Asked {
-    /// Whether it comes with data, or is answered with some.
-    #[must_use]
-    pub fn has_data(&self) -> bool {
-        matches!(self.checked.operation, Operation::Read { .. } | Operation::Write { .. })
-    }
-
-    fn reads(&self) -> bool {
-        matches!(self.checked.operation, Operation::Read { .. })
-    }
-}
-
 /// A request that is being issued.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+struct Cut {
     /// What was asked.
-    pub asked: Asked,
+    asked: Asked,
     /// Bytes of it that were issued.
-    pub issued: u32,
-    /// Where its parts come together again, once there is more than one.
-    pub whole: Option<u32>,
+    issued: u32,
+    /// Its key among those that are not answered, once a part of it was issued.
+    request: Option<u32>,
     /// It has the connection for itself until it is answered.
-    pub alone: bool,
+    alone: bool,
 }
 
-/// A part of a request, which may be all of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A part of a request, which may be all of it, for a shard to do.
+#[derive(Debug)]
 pub struct Part {
-    /// First byte on the virtual disk.
-    pub offset: u64,
-    /// Length in bytes; 0 where there is no range.
-    pub bytes: u32,
-    /// What it takes of the connection's memory.
-    pub memory: usize,
+    /// What to do.
+    pub work: Work,
+    /// On the first part: the range of the whole request.
+    pub begins: Option<Range<u64>>,
 }
 
-impl Part {
-    /// Where its data are in their buffer: as far into the first block as on the virtual disk.
-    #[must_use]
-    pub fn place(offset: u64, bytes: u32) -> Range<usize> {
-        let start = usize::try_from(offset % ALIGN as u64).expect("below a block");
-        start..start + bytes as usize
-    }
+/// Where a part lies, and what it takes of its connection's memory.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// First byte on the virtual disk.
+    offset: u64,
+    /// Length in bytes; 0 where there is no range.
+    bytes: u32,
+    memory: usize,
+}
 
+impl Extent {
+    /// Of data, which have a buffer.
     fn of(offset: u64, bytes: u32) -> Self {
-        let place = Self::place(offset, bytes);
+        let place = place(offset, bytes.into());
         Self { offset, bytes, memory: REQUEST + Pool::bytes_of(place.end) }
     }
 }
 
-/// How a request ended: with data, without, or with an error and a word of explanation.
-pub type Answer<'a> = Result<Option<Payload>, (NbdError, &'a str)>;
-
-/// What the input holds.
-#[derive(Debug)]
-pub enum Input {
-    /// A request, which is to be issued.
-    Request,
-    /// Nothing to do now: more bytes, or room, must come first.
-    Nothing,
-    /// The client wants to go.
-    Disconnect,
-    /// The client broke the protocol beyond an answer.
-    Violation,
+/// A client whose handshake is over.
+pub struct Accepted {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// What was agreed on.
+    pub session: Session,
+    /// Its place on the virtual disk.
+    pub seat: Seat,
+    /// What it has sent since.
+    pub unread: Vec<u8>,
 }
 
 /// A client.
@@ -139,7 +113,9 @@ pub struct Connection {
     /// Data of a refused write, still to be skipped.
     skip: usize,
     /// The request that is being issued; those behind it wait.
-    pub cut: Option<Cut>,
+    cut: Option<Cut>,
+    /// Requests of which parts were issued and that are not answered.
+    pending: Slab<Pending>,
     /// A write whose data are not complete: its operation and how many have come.
     pub writing: Option<(u32, usize)>,
     replies: Box<Message>,
@@ -158,17 +134,12 @@ pub struct Connection {
 
 impl Connection {
     /// A connection whose handshake is over, with the bytes that came after it.
-    pub fn new(
-        (fd, session, seat): (OwnedFd, Session, Seat),
-        vdisk: u32,
-        unread: &[u8],
-        pool: &mut Pool,
-        now: Instant,
-    ) -> Self {
+    pub fn new(client: Accepted, vdisk: u32, pool: &mut Pool, now: Instant) -> Self {
+        let Accepted { socket, session, seat, unread } = client;
         let input = pool.take(INPUT_FIRST.max(unread.len()));
-        input.put(0, unread);
+        input.put(0, &unread);
         Self {
-            fd,
+            fd: socket,
             vdisk,
             session,
             seat,
@@ -179,6 +150,7 @@ impl Connection {
             receiving: false,
             skip: 0,
             cut: None,
+            pending: Slab::new(),
             writing: None,
             replies: Box::default(),
             spare: None,
@@ -224,7 +196,26 @@ impl Connection {
         quiet && self.state == State::Dead
     }
 
-    /// The next thing in the input. A request becomes the one that is being [cut](Self::cut).
+    /// Whether the client is gone: nothing can be answered.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state == State::Dead
+    }
+
+    /// Takes no more requests; those taken are finished and answered.
+    pub fn close(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Closing;
+        }
+    }
+
+    /// Whether the next request of the input may be taken: all of the last one was issued.
+    #[must_use]
+    pub fn is_issued(&self) -> bool {
+        self.cut.is_none() && self.writing.is_none()
+    }
+
+    /// The next thing in the input. A request becomes the one that is being issued.
     pub fn next_input(&mut self) -> Input {
         loop {
             let Some(header) = self.next_header() else { return Input::Nothing };
@@ -268,14 +259,46 @@ impl Connection {
         if asked.checked.operation == Operation::Disconnect {
             return Input::Disconnect;
         }
-        self.cut = Some(Cut { asked, issued: 0, whole: None, alone: false });
+        self.cut = Some(Cut { asked, issued: 0, request: None, alone: false });
         Input::Request
     }
 
-    /// The next part of the request that is being cut, of at most `part_max` bytes if it has data: as
-    /// long as the connection's memory allows, which it takes. `None` if it must wait, or if all is
-    /// issued.
-    pub fn next_part(&mut self, part_max: u32) -> Option<Part> {
+    /// The next part of the request that is being issued, by the client of that key: of at most
+    /// `part_max` bytes if the request has data, and as long as the connection's memory allows, which
+    /// the part takes. `None` if it must wait, or if all [is issued](Self::is_issued).
+    pub fn next_part(&mut self, client: u32, part_max: u32) -> Option<Part> {
+        let cut = self.cut?;
+        let Some(extent) = self.next_extent(part_max) else {
+            self.make_room();
+            return None;
+        };
+        let Some((op, fua)) = cut.asked.work() else {
+            self.cut = None;
+            self.requests -= 1;
+            self.reply(&cut.asked, extent.memory, Ok(None));
+            return None;
+        };
+        let cut = self.cut.as_mut().expect("a request that has a next part is being issued");
+        let request = cut.request.unwrap_or_else(|| {
+            let request = self.pending.insert(Pending::new(cut, extent.bytes));
+            u32::try_from(request).expect("requests alive are few")
+        });
+        self.pending[request as usize].issue(extent.bytes);
+        let checked = cut.asked.checked;
+        let first = cut.issued == 0;
+        (cut.issued, cut.request) = (cut.issued + extent.bytes, Some(request));
+        if cut.issued == checked.length && !cut.alone {
+            self.cut = None;
+        }
+        let ticket = Ticket { request, memory: extent.memory };
+        let (origin, range) =
+            (Origin::Client { client, ticket }, span(extent.offset, extent.bytes));
+        let begins = first.then(|| span(checked.offset, checked.length));
+        Some(Part { work: Work { origin, op, range, fua }, begins })
+    }
+
+    /// Where the next part lies; `None` if it must wait, or if all is issued.
+    fn next_extent(&mut self, part_max: u32) -> Option<Extent> {
         let Cut { asked, issued, alone, .. } = self.cut?;
         let Checked { offset, length, .. } = asked.checked;
         let all = length > 0 && issued == length;
@@ -283,8 +306,7 @@ impl Connection {
             return None;
         }
         if !asked.has_data() {
-            let part = Part { offset, bytes: length, memory: REQUEST };
-            return self.hold(part);
+            return self.hold(Extent { offset, bytes: length, memory: REQUEST });
         }
         let several = length > part_max;
         if several && asked.reads() && self.session.style == ReplyStyle::Simple && !alone {
@@ -299,9 +321,9 @@ impl Connection {
             // Parts end on blocks, so that the next one begins on one.
             let cut = bytes < rest;
             let over = u32::try_from((offset + u64::from(bytes)) % ALIGN as u64).expect("a block");
-            let part = Part::of(offset, if cut { bytes - over } else { bytes });
-            if let Some(part) = self.hold(part) {
-                return Some(part);
+            let extent = Extent::of(offset, if cut { bytes - over } else { bytes });
+            if let Some(extent) = self.hold(extent) {
+                return Some(extent);
             }
             if bytes as usize <= PART_MIN {
                 return None;
@@ -310,34 +332,13 @@ impl Connection {
         }
     }
 
-    /// A read that has the connection for itself and can't go on before some of what it has is sent.
-    #[must_use]
-    pub fn waits_for_memory(&self) -> Option<u32> {
-        let alone = self.cut.filter(|cut| cut.alone && cut.issued < cut.asked.checked.length);
-        alone.filter(|_| self.requests == 0)?.whole
-    }
-
     /// Takes memory for a part that becomes alive.
-    fn hold(&mut self, part: Part) -> Option<Part> {
-        let may = self.seat.account.take(part.memory);
+    fn hold(&mut self, extent: Extent) -> Option<Extent> {
+        let may = self.seat.account.take(extent.memory);
         may.then(|| {
             self.requests += 1;
-            part
+            extent
         })
-    }
-
-    /// Notes that a part was issued.
-    pub fn issued(&mut self, part: &Part, whole: Option<u32>) {
-        let Some(cut) = &mut self.cut else { return };
-        (cut.issued, cut.whole) = (cut.issued + part.bytes, whole);
-        if cut.issued == cut.asked.checked.length && !cut.alone {
-            self.cut = None;
-        }
-    }
-
-    /// A read that had the connection for itself is answered.
-    pub fn end_alone(&mut self) {
-        self.cut.take_if(|cut| cut.alone && cut.issued == cut.asked.checked.length);
     }
 
     /// Moves what has come of a write's data into its buffer at `at`; answers how much.
@@ -408,81 +409,6 @@ impl Connection {
         count.map(|count| (count, 0))
     }
 
-    /// Whether its replies are chunks.
-    #[must_use]
-    pub fn is_structured(&self) -> bool {
-        self.session.style == ReplyStyle::Structured
-    }
-
-    /// A part that is all of its request is over: a reply gathers, which goes out with the next
-    /// [`flush`](Self::flush). Data that are part of it keep the part's memory until they are sent.
-    pub fn reply(&mut self, asked: &Asked, memory: usize, answer: Answer<'_>) {
-        let (style, cookie) = (self.session.style, asked.checked.cookie);
-        let data = matches!(answer, Ok(Some(_)));
-        self.requests -= 1;
-        if !data {
-            self.seat.account.give(memory);
-        }
-        match answer {
-            Ok(Some(data)) => {
-                let Checked { offset, length, .. } = asked.checked;
-                let header = reply::read_ok_header(style, cookie, offset, length);
-                self.replies.push(&header, Some(data));
-            }
-            Ok(None) => self.replies.push(&reply::done(style, asked.command, cookie), None),
-            Err((error, message)) => self.refuse(asked, error, message),
-        }
-    }
-
-    /// A part is over and nothing is said of it, nor ever will be.
-    pub fn forget(&mut self, memory: usize) {
-        self.requests -= 1;
-        self.seat.account.give(memory);
-    }
-
-    /// A part is over; its data wait for those before them.
-    pub fn keep(&mut self) {
-        self.requests -= 1;
-    }
-
-    /// The data of a part of a read, as a chunk, or the next of a simple reply: with its header if
-    /// they are the first.
-    pub fn data(&mut self, asked: &Asked, offset: u64, data: Payload, ends: [bool; 2]) {
-        let [first, last] = ends;
-        let Checked { cookie, offset: start, length, .. } = asked.checked;
-        let bytes = u32::try_from(data.1.len()).expect("a part is at most 1 MiB");
-        if self.is_structured() {
-            let chunk = if last { Chunk::Last } else { Chunk::More };
-            self.replies.push(&reply::data_chunk_header(chunk, cookie, offset, bytes), Some(data));
-        } else if first {
-            let header = reply::read_ok_header(ReplyStyle::Simple, cookie, start, length);
-            self.replies.push(&header, Some(data));
-        } else {
-            self.replies.push(&[], Some(data));
-        }
-    }
-
-    /// Data that were kept will not be sent.
-    pub fn discard(&mut self, data: &Payload) {
-        self.seat.account.give(REQUEST + data.0.len());
-    }
-
-    /// The last word on a request of several parts that did not end with data.
-    pub fn finish(&mut self, asked: &Asked, result: Result<(), (NbdError, &str)>) {
-        match result {
-            Ok(()) => {
-                let done = reply::done(self.session.style, asked.command, asked.checked.cookie);
-                self.replies.push(&done, None);
-            }
-            Err((error, message)) => self.refuse(asked, error, message),
-        }
-    }
-
-    fn refuse(&mut self, asked: &Asked, error: NbdError, message: &str) {
-        let reply = reply::error(self.session.style, asked.checked.cookie, error, message);
-        self.replies.push(&reply, None);
-    }
-
     /// Sends more of the gathered replies, unless some are being sent: so many bytes.
     pub fn flush(&mut self, key: u32, ring: &mut Ring) -> usize {
         if self.sending || self.state == State::Dead {
@@ -514,8 +440,14 @@ impl Connection {
     /// Ends both directions, so that what the ring has of the socket comes back.
     pub fn shut(&mut self) {
         self.state = State::Dead;
+        self.writing = None;
+        let _it_is_dead = self.cut_short(BlockError::GivenUp);
         if let Err(error) = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both) {
             tracing::trace!(%error, "the peer was gone already");
         }
     }
+}
+
+fn span(offset: u64, bytes: u32) -> Range<u64> {
+    offset..offset + u64::from(bytes)
 }

@@ -1,30 +1,32 @@
 //! The shard's side of its clients: their requests in, their replies out, their end.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 
 use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
-use disktime_nbd::{NbdError, Operation, Session};
 
-use super::wholes::Whole;
-use super::{Cause, Shard, Work, name};
+use super::{Cause, Operation, Shard, VdiskId, name};
 use crate::buffers::Buffer;
 use crate::clock;
-use crate::frontend::nbd::{Asked, Connection, Cut, Input, Part, State};
+use crate::frontend::nbd::{Accepted, Connection};
+use crate::frontend::request::{BlockError, Input, Op, Origin, State, Work};
 use crate::record::Record;
-use crate::seats::Seat;
 
 /// Requests that are taken from one client before the next one is looked at.
 const VISIT: u32 = 32;
 
 impl Shard {
-    pub(super) fn welcome(&mut self, client: (OwnedFd, Session, Seat), vdisk: u32, unread: &[u8]) {
+    pub(super) fn welcome(&mut self, client: Accepted, vdisk: VdiskId) {
+        let StreamId(vdisk) = match self.vdisks.find(vdisk) {
+            Ok(stream) => stream,
+            Err(reason) => return tracing::warn!(%reason, "a client was refused"),
+        };
         if self.drain_until.is_some() {
             self.refused(vdisk, Cause::Client, &"the daemon ends");
             return;
         }
-        let connection = Connection::new(client, vdisk, unread, &mut self.pool, clock::now());
+        let connection = Connection::new(client, vdisk, &mut self.pool, clock::now());
         let client = name(self.clients.insert(connection));
+        self.vdisks[vdisk as usize].clients += 1;
         self.flushes_welcome(client);
         self.touch(client);
     }
@@ -70,6 +72,8 @@ impl Shard {
             if self.vdisks[vdisk as usize].stats.connections() == 0 {
                 self.abandoned(StreamId(vdisk));
             }
+            self.vdisks[vdisk as usize].clients -= 1;
+            self.remove_if_unused(StreamId(vdisk));
         }
     }
 
@@ -78,32 +82,20 @@ impl Shard {
     fn issue(&mut self, client: u32) -> bool {
         loop {
             let connection = &mut self.clients[client as usize];
-            let Some(cut) = connection.cut else { return connection.writing.is_none() };
-            let Some(part) = connection.next_part(self.part_max) else {
-                if let Some(whole) = connection.waits_for_memory() {
-                    self.send_kept(whole, client);
-                }
-                return false;
-            };
-            if cut.asked.checked.operation == Operation::Nothing {
-                connection.issued(&part, None);
-                connection.reply(&cut.asked, part.memory, Ok(None));
-                continue;
-            }
             let vdisk = connection.vdisk;
-            let whole = self.whole(&cut, &part, client);
-            self.clients[client as usize].issued(&part, whole);
-            let work = Work::new(client, vdisk, cut.asked, (part, whole));
-            let writes = work.kind == Kind::Write;
-            let key = name(self.operations.insert(work));
-            if cut.issued == 0 {
-                self.record(vdisk, &cut.asked);
+            let Some(part) = connection.next_part(client, self.part_max) else {
+                return connection.is_issued();
+            };
+            let (op, place) = (part.work.op, part.work.place());
+            let key = name(self.operations.insert(Operation::new(part.work, vdisk)));
+            if let Some(range) = part.begins {
+                self.record(vdisk, op.kind(), &range);
             }
-            if !writes {
+            if op != Op::Write {
                 self.arrive(key);
                 continue;
             }
-            let end = Part::place(part.offset, part.bytes).end;
+            let end = place.end;
             let Some(buffer) = self.pool.try_take(end) else {
                 tracing::error!(bytes = end, "the system has no memory: a client is let go");
                 self.lose(client);
@@ -115,21 +107,8 @@ impl Shard {
         }
     }
 
-    /// Where the parts of a request come together: nowhere, if this one is all of it.
-    fn whole(&mut self, cut: &Cut, part: &Part, client: u32) -> Option<u32> {
-        let Cut { asked, whole, .. } = *cut;
-        if whole.is_none() && part.bytes == asked.checked.length {
-            return None;
-        }
-        let alone = self.clients[client as usize].cut.is_some_and(|cut| cut.alone);
-        let whole = whole.unwrap_or_else(|| name(self.wholes.insert(Whole::new(asked, alone))));
-        self.wholes[whole as usize].issue(part.bytes);
-        Some(whole)
-    }
-
-    fn record(&mut self, vdisk: u32, asked: &Asked) {
-        let kind = kind_of(asked.checked.operation);
-        let (offset, bytes) = (asked.checked.offset, u64::from(asked.checked.length));
+    fn record(&mut self, vdisk: u32, kind: Kind, range: &Range<u64>) {
+        let (offset, bytes) = (range.start, range.end - range.start);
         if let Some(recorder) = &mut self.vdisks[vdisk as usize].recorder {
             recorder.note(Record { at: clock::now(), kind, offset, bytes });
         }
@@ -167,42 +146,39 @@ impl Shard {
 
     /// A part is whole and goes to the engine.
     fn arrive(&mut self, key: u32) {
-        let work = &mut self.operations[key as usize];
-        work.arrived = true;
+        let operation = &mut self.operations[key as usize];
+        operation.arrived = true;
+        let (work, vdisk) = (&operation.work, operation.vdisk);
         let request = Request {
             id: RequestId(key),
-            stream: StreamId(work.vdisk),
-            kind: work.kind,
-            offset: self.vdisks[work.vdisk as usize].base + work.offset,
-            bytes: u64::from(work.bytes),
-            fua: work.fua(),
+            stream: StreamId(vdisk),
+            kind: work.op.kind(),
+            offset: self.vdisks[vdisk as usize].base + work.range.start,
+            bytes: work.bytes(),
+            fua: work.fua,
             class: None,
             deadline: None,
         };
-        let vdisk = work.vdisk;
         if let Err(refusal) = self.engine.handle_arrival(clock::now(), request) {
             self.refused(vdisk, Cause::Queue, &refusal);
-            self.answer(key, Err((NbdError::NoMemory, "the virtual disk's queue is full")));
+            self.answer(key, Err(BlockError::QueueFull));
         }
     }
 
-    /// A part is over: a reply gathers, unless its client is gone or the request has more to come.
-    pub(super) fn answer(&mut self, key: u32, result: Result<(), (NbdError, &str)>) {
-        let mut work = self.operations.remove(key as usize);
-        let client = work.client;
+    /// Work of a client is over: its front end answers.
+    pub(super) fn answer(&mut self, key: u32, result: Result<(), BlockError>) {
+        let Operation { work, vdisk, buffer, .. } = self.operations.remove(key as usize);
+        let (place, range) = (work.place(), work.range);
+        let Origin::Client { client, ticket } = work.origin else {
+            unreachable!("internal work is nobody's to answer");
+        };
         self.touch(client);
-        self.own_time.moved(work.vdisk, 0);
-        let place = work.place();
-        let reads = result.is_ok() && work.kind == Kind::Read;
-        let data = work.buffer.take().filter(|_| reads).map(|buffer| (buffer, place));
-        if let Some(whole) = work.whole {
-            return self.part_over(whole, &work, result.map(|()| data));
-        }
+        self.own_time.moved(vdisk, 0);
+        let reads = result.is_ok() && work.op == Op::Read;
+        let data = buffer.filter(|_| reads).map(|buffer| (buffer, place));
         let connection = &mut self.clients[client as usize];
-        if connection.state == State::Dead {
-            connection.forget(work.memory);
-        } else {
-            connection.reply(&work.asked, work.memory, result.map(|()| data));
+        if connection.answer(ticket, &range, result.map(|()| data)) {
+            self.lose(client);
         }
     }
 
@@ -214,11 +190,9 @@ impl Shard {
             return;
         }
         connection.shut();
-        connection.writing = None;
-        if let Some(whole) = connection.cut.take().and_then(|cut| cut.whole) {
-            self.cut_short(whole, client);
-        }
-        let of_client = |(key, work): (usize, &Work)| (work.client == client).then(|| name(key));
+        let of_client = |(key, operation): (usize, &Operation)| {
+            (operation.client() == Some(client)).then(|| name(key))
+        };
         for key in self.operations.iter().filter_map(of_client).collect::<Vec<_>>() {
             let cancelled = self.operations[key as usize].arrived
                 && self.engine.handle_cancel(clock::now(), RequestId(key)) == Cancel::InFlight;
@@ -230,40 +204,22 @@ impl Shard {
     }
 }
 
-fn kind_of(operation: Operation) -> Kind {
-    match operation {
-        Operation::Read { .. } => Kind::Read,
-        Operation::Write { .. } => Kind::Write,
-        Operation::Trim { .. } => Kind::Trim,
-        Operation::Cache => Kind::Cache,
-        Operation::WriteZeroes { .. } => Kind::Zeroes,
-        Operation::Flush | Operation::Nothing | Operation::Disconnect => Kind::Flush,
-    }
-}
-
-impl Work {
-    /// A part of a client's request, and where it comes together with others.
-    fn new(client: u32, vdisk: u32, asked: Asked, (part, whole): (Part, Option<u32>)) -> Self {
-        let Part { offset, bytes, memory } = part;
-        let kind = kind_of(asked.checked.operation);
-        let (buffer, error, arrived) = (None, None, false);
-        Self { client, vdisk, asked, offset, bytes, memory, whole, kind, buffer, error, arrived }
+impl Operation {
+    /// Work that the engine has not seen yet, on a virtual disk.
+    pub(super) fn new(work: Work, vdisk: u32) -> Self {
+        Self { work, vdisk, buffer: None, error: None, arrived: false, begun: false }
     }
 
     /// Where its data are in its buffer.
     pub(super) fn place(&self) -> Range<usize> {
-        Part::place(self.offset, if self.asked.has_data() { self.bytes } else { 0 })
+        self.work.place()
     }
 
-    pub(super) fn fua(&self) -> bool {
-        use Operation::{Trim, Write, WriteZeroes};
-        matches!(
-            self.asked.checked.operation,
-            Write { fua: true } | Trim { fua: true } | WriteZeroes { fua: true, .. }
-        )
-    }
-
-    pub(super) fn no_hole(&self) -> bool {
-        matches!(self.asked.checked.operation, Operation::WriteZeroes { no_hole: true, .. })
+    /// The client that asked for it.
+    pub(super) fn client(&self) -> Option<u32> {
+        match self.work.origin {
+            Origin::Client { client, .. } => Some(client),
+            Origin::Internal => None,
+        }
     }
 }

@@ -20,6 +20,7 @@ struct Allowance {
 }
 
 /// The allowances of a shard's virtual disks.
+#[derive(Default)]
 pub(super) struct Copies {
     turn: u64,
     allowances: Vec<Allowance>,
@@ -28,12 +29,6 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// For so many virtual disks.
-    pub(super) fn new(vdisks: usize) -> Self {
-        let allowances = vec![Allowance::default(); vdisks];
-        Self { turn: 0, allowances, waiting: VecDeque::new() }
-    }
-
     /// Whether a client waits for the next turn.
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
@@ -41,7 +36,11 @@ impl Copies {
 
     /// What a virtual disk's clients may begin to copy in this turn, in bytes.
     fn left(&mut self, vdisk: u32) -> &mut usize {
-        let allowance = &mut self.allowances[vdisk as usize];
+        let at = vdisk as usize;
+        if at >= self.allowances.len() {
+            self.allowances.resize(at + 1, Allowance::default());
+        }
+        let allowance = &mut self.allowances[at];
         if allowance.turn != self.turn {
             *allowance = Allowance { turn: self.turn, left: COPY_MAX };
         }
@@ -95,8 +94,7 @@ mod tests {
     /// was served.
     #[test]
     fn the_clients_of_a_virtual_disk_share_what_a_turn_copies() {
-        let mut copies = Copies::new(2);
-        copies.turn = 1;
+        let mut copies = Copies { turn: 1, ..Copies::default() };
         assert_eq!(*copies.left(0), COPY_MAX);
         *copies.left(0) -= COPY_MAX;
         assert_eq!((*copies.left(0), *copies.left(1)), (0, COPY_MAX), "each disk has its own");

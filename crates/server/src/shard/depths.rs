@@ -21,8 +21,8 @@ const PART: u32 = 10;
 pub(crate) struct Depths {
     threshold: Duration,
     depth: u32,
-    /// With the weight that it is by.
-    laws: Vec<(u32, DepthLaw)>,
+    /// With the weight that it is by; none for a stream that has no law.
+    laws: Vec<Option<(u32, DepthLaw)>>,
     /// The end of the span, once something was answered in it.
     until: Option<Instant>,
 }
@@ -34,21 +34,33 @@ impl Depths {
     /// # Panics
     /// If the threshold or the device's depth is zero, or a weight out of 1 to 10000.
     pub(crate) fn new(threshold: Duration, depth: u32, weights: impl Iterator<Item = u32>) -> Self {
-        let laws = weights.map(|weight| (weight, law(threshold, depth, weight))).collect();
+        let laws = weights.map(|weight| Some((weight, law(threshold, depth, weight)))).collect();
         Self { threshold, depth, laws, until: None }
+    }
+
+    /// A stream of that weight has come.
+    pub(super) fn add(&mut self, StreamId(at): StreamId, weight: u32) {
+        let reach = at as usize + 1;
+        self.laws.resize_with(self.laws.len().max(reach), || None);
+        self.laws[at as usize] = Some((weight, law(self.threshold, self.depth, weight)));
+    }
+
+    /// A stream is gone.
+    pub(super) fn remove(&mut self, StreamId(at): StreamId) {
+        self.laws[at as usize] = None;
     }
 
     /// A stream has this weight from now on: if it had another, its window opens and begins anew.
     pub(super) fn weigh(&mut self, StreamId(at): StreamId, weight: u32) {
-        let law = self.laws.get_mut(at as usize).filter(|(before, _)| *before != weight);
-        if let Some(found) = law {
+        let law = self.laws.get_mut(at as usize).and_then(Option::as_mut);
+        if let Some(found) = law.filter(|(before, _)| *before != weight) {
             *found = (weight, self::law(self.threshold, self.depth, weight));
         }
     }
 
     /// The device has answered a request of that stream, so long after its first piece went out.
     fn answered(&mut self, now: Instant, StreamId(at): StreamId, response: Duration) {
-        if let Some((_, law)) = self.laws.get_mut(at as usize) {
+        if let Some(Some((_, law))) = self.laws.get_mut(at as usize) {
             law.answered(response);
             self.until.get_or_insert(now + SPAN);
         }
@@ -63,7 +75,8 @@ impl Depths {
     fn due(&mut self, now: Instant) -> impl Iterator<Item = (StreamId, u32)> {
         let over = self.until.take_if(|until| *until <= now).is_some();
         let laws = if over { &mut self.laws[..] } else { &mut [] };
-        (0..).map(StreamId).zip(laws.iter_mut().map(|(_, law)| law.span()))
+        let streams = (0..).map(StreamId).zip(laws);
+        streams.filter_map(|(stream, law)| Some((stream, law.as_mut()?.1.span())))
     }
 }
 

@@ -4,30 +4,12 @@ use std::sync::atomic::Ordering;
 
 use disktime_core::cost::PieceKind;
 use disktime_core::feedback::TokenRate;
-use disktime_core::{BestEffort, Change, Duration, Event, Kind, StreamId};
+use disktime_core::{BestEffort, Change, Duration, Event, StreamId};
 
-use super::Shard;
+use super::{Cause, Shard, VdiskId};
 use crate::backend::{DeviceError, Job};
 use crate::clock;
 use crate::stats::add;
-
-/// What a line is told of, once in a while of each virtual disk.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Cause {
-    /// The back end failed requests of a kind with one error.
-    BackEnd(Kind, i32),
-    /// Clients beyond what it takes, or at its end.
-    Client,
-    /// Requests beyond what its queue takes.
-    Queue,
-    /// Acknowledged data that may be gone.
-    Loss,
-    Behind,
-    Late,
-    Cycle,
-    Cut,
-    Restored,
-}
 
 impl Shard {
     /// Tells what the engine has to tell.
@@ -140,7 +122,11 @@ impl Shard {
     }
 
     /// A client says that it missed a deadline.
-    pub(super) fn reported(&mut self, stream: StreamId) {
+    pub(super) fn reported(&mut self, vdisk: VdiskId) {
+        let stream = match self.vdisks.find(vdisk) {
+            Ok(stream) => stream,
+            Err(reason) => return tracing::debug!(%reason, "a missed deadline is nobody's"),
+        };
         add(&self.vdisks[stream.0 as usize].stats.misses, 1);
         if let Err(error) = self.engine.handle_change(clock::now(), Change::MissedDeadline(stream))
         {
@@ -186,7 +172,7 @@ fn is_far(now: u64, listed: u64) -> bool {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use disktime_core::{Change, Config, Engine, RequestId, StreamSpec};
+    use disktime_core::{Change, Config, Engine, Kind, RequestId, StreamSpec};
 
     use super::*;
     use crate::backend::MemoryBackEnd;
@@ -201,13 +187,12 @@ mod tests {
         let stream = Change::AddStream(StreamId(0), StreamSpec::default());
         engine.handle_change(clock::now(), stream).unwrap();
         let parts = Parts {
-            piece_max: 1 << 20,
             idle_timeout: None,
             engine,
             back_end: Box::new(MemoryBackEnd::new(&[4096])),
             emulator: None,
-            vdisks: vec![Vdisk::new("db".to_owned(), 0, Arc::clone(&stats), None)],
-            mover: None,
+            vdisks: vec![(VdiskId(0), Vdisk::new("db".to_owned(), 0, Arc::clone(&stats), None))],
+            migration: None,
             depths: None,
             stats: Arc::default(),
             messages,

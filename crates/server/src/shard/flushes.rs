@@ -10,11 +10,10 @@
 //! Does not know: how flushes are carried out, or what is on a medium.
 
 use disktime_core::{Kind, StreamId};
-use disktime_nbd::NbdError;
 
 use super::{Cause, Shard};
 use crate::backend::{BackEnd, DeviceError, Job};
-use crate::frontend::nbd::State;
+use crate::frontend::request::BlockError;
 
 /// Times of a medium, counted by what happens on it: a write that ends, a loss.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -70,6 +69,19 @@ impl Flushes {
         let disks: Vec<Disk> = media.map(disk).collect();
         let count = disks.iter().map(|disk| disk.medium + 1).max().unwrap_or(0);
         Self { disks, media: vec![Medium::default(); count], told: Vec::new() }
+    }
+
+    /// A virtual disk has come: it has lost nothing yet.
+    pub(super) fn add(&mut self, disk: u32, medium: u32) {
+        let (disk, medium) = (disk as usize, medium as usize);
+        self.disks.resize(self.disks.len().max(disk + 1), Disk::default());
+        self.disks[disk] = Disk { medium, ..Disk::default() };
+        self.media.resize(self.media.len().max(medium + 1), Medium::default());
+    }
+
+    /// A virtual disk is gone: nobody is left to be told of its losses.
+    pub(super) fn remove(&mut self, disk: u32) {
+        self.disks[disk as usize] = Disk::default();
     }
 
     /// A connection to a virtual disk: it is to hear of a loss that no other one was told of.
@@ -147,6 +159,16 @@ fn loses(error: DeviceError) -> bool {
     !matches!(error.0, EDQUOT | EFBIG | EINVAL | ENOSPC | EOPNOTSUPP | EROFS)
 }
 
+#[cfg(test)]
+impl Flushes {
+    /// A job has failed at the device and tells of a loss.
+    pub(super) fn fail(&mut self, job: &Job, error: DeviceError) {
+        let began = self.begins(job);
+        assert!(self.ended(job, began, Err(error)).loses);
+        self.lose(self.disks[job.disk as usize].medium);
+    }
+}
+
 impl Shard {
     /// A connection has come.
     pub(super) fn flushes_welcome(&mut self, client: u32) {
@@ -200,18 +222,17 @@ impl Shard {
     }
 
     /// What a client is told that asked for something: a flush also tells of losses.
-    pub(super) fn flushes_answer<'a>(
+    pub(super) fn flushes_answer(
         &mut self,
         (client, vdisk): (u32, u32),
         kind: Kind,
-        result: Result<(), (NbdError, &'a str)>,
-    ) -> Result<(), (NbdError, &'a str)> {
-        if kind != Kind::Flush || self.clients[client as usize].state == State::Dead {
+        result: Result<(), BlockError>,
+    ) -> Result<(), BlockError> {
+        if kind != Kind::Flush || self.clients[client as usize].is_dead() {
             return result;
         }
         let must_fail = self.flushes.must_fail(client, vdisk, result.is_err());
-        let why = "a flush of this device failed: data acknowledged before may be gone";
-        result.and(if must_fail { Err((NbdError::Io, why)) } else { Ok(()) })
+        result.and(if must_fail { Err(BlockError::DataLost) } else { Ok(()) })
     }
 }
 

@@ -36,6 +36,12 @@ impl OwnTime {
         Self { moved: vec![0; vdisks], movers, cpu_ns, busy: Duration::ZERO }
     }
 
+    /// A virtual disk has come.
+    pub(super) fn add(&mut self, vdisk: u32) {
+        let reach = vdisk as usize + 1;
+        self.moved.resize(self.moved.len().max(reach), 0);
+    }
+
     /// A request of a virtual disk, or so many bytes of its data, came or went.
     pub(super) fn moved(&mut self, vdisk: u32, bytes: usize) {
         let Some(moved) = self.moved.get_mut(vdisk as usize) else { return };

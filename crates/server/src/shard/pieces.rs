@@ -1,34 +1,37 @@
 //! Pieces on their way through the device: from the engine's dispatch to its completion.
 
-use disktime_core::{Completion, Dispatch, Kind, Outcome, StreamId, Tier};
+use disktime_core::{Completion, Dispatch, Kind, Outcome, StreamId};
 use disktime_model::Op;
-use disktime_nbd::NbdError;
+use disktime_model::tiered::Tier;
 
-use super::errands::NOBODY;
 use super::flushes::Moment;
 use super::{Flight, Shard, name};
 use crate::backend::{DeviceError, Io, Job, Step};
 use crate::clock;
+use crate::frontend::request::{BlockError, Op as WorkOp, Origin};
 use crate::ring::Keep;
 use crate::stats::add;
 
 impl Shard {
     /// The device begins a piece.
     pub(super) fn start(&mut self, dispatch: &Dispatch) {
-        let work = &mut self.operations[dispatch.request.0 as usize];
-        let vdisk = work.vdisk;
+        let operation = &mut self.operations[dispatch.request.0 as usize];
+        operation.begun = true;
+        let vdisk = operation.vdisk;
         let offset = dispatch.offset - self.vdisks[vdisk as usize].base;
-        let place = work.place();
-        if work.kind == Kind::Read && work.buffer.is_none() {
-            work.buffer = self.pool.try_take(place.end);
+        let place = operation.place();
+        let work = &operation.work;
+        if work.op == WorkOp::Read && operation.buffer.is_none() {
+            operation.buffer = self.pool.try_take(place.end);
         }
-        let within = usize::try_from(offset - work.offset.min(offset));
-        let mut job = Job::new(vdisk, work.kind, offset, dispatch.bytes);
+        let within = usize::try_from(offset - work.range.start.min(offset));
+        let mut job = Job::new(vdisk, work.op.kind(), offset, dispatch.bytes);
         job.at = place.start + within.expect("a part is within a request");
-        (job.fua, job.no_hole) = (work.fua(), work.no_hole());
-        job.buffer = work.buffer.clone();
-        if let Some(mover) = self.mover.as_mut().filter(|_| work.client == NOBODY) {
-            mover.sent(dispatch.offset + dispatch.bytes, clock::now());
+        (job.fua, job.no_hole) = (work.fua, work.op == WorkOp::Zeroes { no_hole: true });
+        job.buffer = operation.buffer.clone();
+        let internal = work.origin == Origin::Internal;
+        if let Some(migration) = self.migration.as_mut().filter(|_| internal) {
+            migration.sent(dispatch.offset + dispatch.bytes, clock::now());
         }
         let key = name(self.flights.vacant_key());
         let timed = self.emulator.is_none();
@@ -170,12 +173,17 @@ impl Shard {
 
     fn complete(&mut self, completion: &Completion) {
         let key = completion.request.0;
-        let work = &self.operations[key as usize];
-        let (error, bytes) = (work.error, work.place().len() as u64);
-        let (of, kind) = ((work.client, work.vdisk), work.kind);
-        let stats = &self.vdisks[completion.stream.0 as usize].stats;
+        let operation = &self.operations[key as usize];
+        let (error, kind) = (operation.error, operation.work.op.kind());
+        let (bytes, client) = (operation.place().len() as u64, operation.client());
         // A request of several parts is counted with its last one.
-        let last = work.whole.is_none_or(|whole| self.wholes[whole as usize].is_last(work.bytes));
+        let last = match &operation.work.origin {
+            Origin::Client { client, ticket } => {
+                self.clients[*client as usize].is_last(ticket, &operation.work.range)
+            }
+            Origin::Internal => true,
+        };
+        let stats = &self.vdisks[completion.stream.0 as usize].stats;
         add(&stats.requests, u64::from(last));
         add(&stats.failed, u64::from(completion.outcome == Outcome::Failed));
         add(&stats.bytes, bytes);
@@ -187,16 +195,13 @@ impl Shard {
         let charged = view.counters().charged.as_nanos();
         stats.charged_ns.store(charged, std::sync::atomic::Ordering::Relaxed);
         self.publish_cycles(completion.stream);
-        if self.errand_done(key, completion.outcome) {
-            return;
-        }
-        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        let Some(client) = client else { return self.migrated(completion.outcome) };
         let result = match (completion.outcome, error) {
             (Outcome::Done, _) => Ok(()),
-            (_, Some(error)) => Err((error.to_nbd(), &*text)),
-            (_, None) => Err((NbdError::Shutdown, "the request was given up")),
+            (_, Some(error)) => Err(error.into()),
+            (_, None) => Err(BlockError::GivenUp),
         };
-        let result = self.flushes_answer(of, kind, result);
+        let result = self.flushes_answer((client, completion.stream.0), kind, result);
         self.answer(key, result);
     }
 }

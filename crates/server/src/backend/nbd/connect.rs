@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use disktime_client::{Options, Transmission, Uri};
-use disktime_nbd::{ExportInfo, TransmissionFlags};
+use disktime_client::{ExportInfo, Options, Transmission, TransmissionFlags, Uri};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{NbdBackEnd, PATIENCE, Remote, Terms};
 use crate::backend::Abilities;
 use crate::buffers::ALIGN;
-use crate::shard::wake;
+use crate::wakeup::wake;
 
 /// Connections where the server says that all see the same device, unless it is configured.
 const CONNECTIONS_DEFAULT: u32 = 4;

@@ -97,9 +97,9 @@ impl TwoTiers {
         if promotes {
             disks.push(Disk::new(0, self.direct, 0, self.size()));
         }
-        let abilities = self.abilities();
+        let (abilities, direct) = (self.abilities(), self.direct);
         let mut tiers = Tiers::new(self.fast, self.slow, self.map, promotes.then_some(last));
         tiers.empties = self.empties;
-        BlockBackEnd::new(vec![tiers], disks, abilities)
+        BlockBackEnd::new(vec![tiers], disks, abilities).open_ended(direct)
     }
 }

@@ -1,0 +1,378 @@
+//! A shard worked by hand, its clients on socket pairs, its device behind a gate.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use crossbeam_channel::TryRecvError;
+use disktime_core::{Change, Class, Config, Kind, Limits, Share, StreamId, StreamSpec};
+use disktime_nbd::reply::ReplyStyle;
+use disktime_nbd::{BlockSizes, ExportInfo, Session, TransmissionFlags};
+
+use super::vdisks::VdiskError;
+use super::*;
+use crate::backend::{Abilities, MemoryBackEnd, Step};
+use crate::memory::Budget;
+use crate::seats::Seat;
+use crate::stats::VdiskStats;
+
+const MIB: u64 = 1 << 20;
+/// Bytes of each read and write.
+const BYTES: usize = 512;
+/// The protocol's error of work that a removal has refused.
+const SHUTDOWN: u32 = 108;
+
+type Outcome = Receiver<Result<(), VdiskError>>;
+
+/// Disks in memory whose jobs end while the gate is open.
+struct Gated {
+    inner: MemoryBackEnd,
+    shut: Rc<Cell<bool>>,
+    waiting: VecDeque<u32>,
+}
+
+impl BackEnd for Gated {
+    fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        if !self.shut.get() {
+            return self.inner.start(id, job, io);
+        }
+        self.waiting.push_back(id);
+        Step::Pending
+    }
+
+    fn finished(&mut self, _: u32, _: u32, _: &mut Job, _: (Keep, i32), _: &mut Io<'_>) -> Step {
+        unreachable!("memory has no operations on the ring")
+    }
+
+    fn unblocked(&mut self) -> Option<u32> {
+        if self.shut.get() { None } else { self.waiting.pop_front() }
+    }
+
+    fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        self.inner.start(id, job, io)
+    }
+
+    fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
+        self.inner.add_disk(disk, extent)
+    }
+
+    fn remove_disk(&mut self, disk: u32) {
+        self.inner.remove_disk(disk);
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+}
+
+struct Rig {
+    shard: Shard,
+    handle: ShardHandle,
+    shut: Rc<Cell<bool>>,
+    budget: Arc<Budget>,
+    finished: Vec<Finished>,
+}
+
+/// A device of depth 1 with these virtual disks, and with the stream of migration after them.
+fn rig(ids: &[u64]) -> Rig {
+    let (handle, messages, wakeup) = ShardHandle::new().unwrap();
+    let limits = Limits { depth: 1, ..Limits::default() };
+    let mut engine = Engine::new(&Config { limits, ..Config::default() }).unwrap();
+    for stream in (0..).map(StreamId).take(ids.len() + 1) {
+        engine.handle_change(clock::now(), Change::AddStream(stream, spec())).unwrap();
+    }
+    let inner = MemoryBackEnd::new(&vec![MIB; ids.len()]);
+    let shut = Rc::new(Cell::new(false));
+    let back_end = Gated { inner, shut: Rc::clone(&shut), waiting: VecDeque::new() };
+    let parts = Parts {
+        engine,
+        back_end: Box::new(back_end),
+        emulator: None,
+        vdisks: ids.iter().map(|id| (VdiskId(*id), vdisk(*id))).collect(),
+        migration: Some(Vdisk::migration()),
+        depths: None,
+        idle_timeout: None,
+        stats: Arc::default(),
+        messages,
+        wakeup,
+    };
+    let shard = Shard::new(parts).unwrap();
+    Rig { shard, handle, shut, budget: Budget::new(1 << 30), finished: Vec::new() }
+}
+
+fn spec() -> StreamSpec {
+    StreamSpec::default()
+}
+
+fn vdisk(id: u64) -> Vdisk {
+    Vdisk::new(format!("v{id}"), id * MIB, Arc::default(), None)
+}
+
+impl Rig {
+    /// Has the shard work until that is so.
+    fn until(&mut self, so: impl Fn(&Shard) -> bool) {
+        for _ in 0..10_000 {
+            if so(&self.shard) {
+                return;
+            }
+            self.go_round();
+        }
+        panic!("it never comes to be so");
+    }
+
+    fn go_round(&mut self) {
+        self.handle.wake();
+        self.shard.go_round(&mut self.finished).unwrap();
+    }
+
+    /// Sends a message and has the shard take it.
+    fn tell(&mut self, message: Message) {
+        self.handle.tell(message);
+        self.until(|shard| shard.messages.is_empty());
+    }
+
+    fn add(&mut self, id: u64, spec: StreamSpec) -> Outcome {
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        let (vdisk, id) = (vdisk(id), VdiskId(id));
+        self.tell(Message::AddVdisk(Box::new(NewVdisk { id, vdisk, bytes: MIB, spec, answer })));
+        outcome
+    }
+
+    fn remove(&mut self, id: u64) -> Outcome {
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        self.tell(Message::RemoveVdisk(VdiskId(id), answer));
+        outcome
+    }
+
+    fn change(&mut self, contracts: &[(u64, Contract)]) -> Result<(), VdiskError> {
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        let contracts = contracts.iter().map(|(id, contract)| (VdiskId(*id), *contract)).collect();
+        self.tell(Message::Change(contracts, answer));
+        outcome.try_recv().unwrap()
+    }
+
+    fn stream(&self, id: u64) -> Option<StreamId> {
+        self.shard.vdisks.find(VdiskId(id)).ok()
+    }
+
+    /// A client of a virtual disk that has sent so much with its handshake's end.
+    fn client(&mut self, id: u64, unread: &[Vec<u8>]) -> UnixStream {
+        let (near, far) = UnixStream::pair().unwrap();
+        let stats: Arc<VdiskStats> = Arc::default();
+        let export = ExportInfo {
+            name: String::new(),
+            description: String::new(),
+            size_bytes: MIB,
+            flags: TransmissionFlags::FLUSH,
+            block_sizes: BlockSizes::new(1, 4096, 32 << 20).unwrap(),
+        };
+        let session =
+            Session { export, style: ReplyStyle::Simple, client_knows_block_sizes: false };
+        let seat = Seat::take(&stats, &self.budget).unwrap();
+        let client = Accepted { socket: far.into(), session, seat, unread: unread.concat() };
+        self.tell(Message::Client { client, vdisk: VdiskId(id) });
+        near.set_nonblocking(true).unwrap();
+        near
+    }
+
+    /// The device goes on.
+    fn open(&mut self) {
+        self.shut.set(false);
+        self.shard.go_on();
+    }
+}
+
+fn request(command: u16, cookie: u64, offset: u64) -> Vec<u8> {
+    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+    bytes.extend([0, 0]);
+    bytes.extend(command.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    let length = if command > 1 { 0 } else { u32::try_from(BYTES).unwrap() };
+    bytes.extend(length.to_be_bytes());
+    bytes
+}
+
+fn read(cookie: u64) -> Vec<u8> {
+    request(0, cookie, 0)
+}
+
+fn flush(cookie: u64) -> Vec<u8> {
+    request(3, cookie, 0)
+}
+
+fn write(cookie: u64, byte: u8) -> Vec<u8> {
+    [request(1, cookie, 0), vec![byte; BYTES]].concat()
+}
+
+/// The cookies and errors of all replies that came to requests without data; whether the connection
+/// has ended.
+fn replies(rig: &mut Rig, client: &mut UnixStream) -> (Vec<(u64, u32)>, bool) {
+    // What gathered in a turn is sent with the next.
+    for _ in 0..10 {
+        rig.go_round();
+    }
+    let mut bytes = Vec::new();
+    let ended = client.read_to_end(&mut bytes).is_ok();
+    let reply = |reply: &[u8]| {
+        assert_eq!(reply[..4], 0x6744_6698_u32.to_be_bytes());
+        let error = u32::from_be_bytes(reply[4..8].try_into().unwrap());
+        (u64::from_be_bytes(reply[8..].try_into().unwrap()), error)
+    };
+    (bytes.chunks(16).map(reply).collect(), ended)
+}
+
+/// The data of a read's reply.
+fn data(rig: &mut Rig, client: &mut UnixStream) -> [u8; BYTES] {
+    for _ in 0..10 {
+        rig.go_round();
+    }
+    let mut reply = [0; 16 + BYTES];
+    client.read_exact(&mut reply).unwrap();
+    reply[16..].try_into().unwrap()
+}
+
+/// A virtual disk was its place in the device's list: one that came later could not be named, and
+/// answers by place counted the stream of migration among virtual disks.
+#[test]
+fn a_virtual_disk_that_is_added_is_served_under_its_identity() {
+    let mut rig = rig(&[7]);
+    let added = rig.add(3, spec());
+    assert_eq!(added.try_recv(), Ok(Ok(())));
+    assert_eq!((rig.stream(7), rig.stream(3)), (Some(StreamId(0)), Some(StreamId(2))));
+    assert_eq!(rig.add(3, spec()).try_recv(), Ok(Err(VdiskError::InUse(VdiskId(3)))));
+
+    let mut old = rig.client(7, &[write(1, 0x77)]);
+    let mut new = rig.client(3, &[write(2, 0x33), flush(4)]);
+    rig.until(|shard| shard.vdisks[2].stats.requests() == 2);
+    assert_eq!(replies(&mut rig, &mut old), (vec![(1, 0)], false));
+    assert_eq!(replies(&mut rig, &mut new), (vec![(2, 0), (4, 0)], false));
+    new.write_all(&read(5)).unwrap();
+    rig.until(|shard| shard.vdisks[2].stats.requests() == 3);
+    assert_eq!(data(&mut rig, &mut new), [0x33; BYTES], "its own bytes, not the other one's");
+
+    let (answer, estimates) = crossbeam_channel::bounded(1);
+    rig.tell(Message::Estimates(answer));
+    assert_eq!(estimates.try_recv().unwrap().len(), 2, "an answer for each virtual disk");
+
+    // What can't be is refused, and leaves nothing behind.
+    let contract = Contract { limit: Share::ZERO, ..Contract::default() };
+    let refused = rig.add(4, StreamSpec { contract, ..spec() }).try_recv().unwrap();
+    assert!(matches!(refused, Err(VdiskError::Refused(_))), "{refused:?}");
+    assert_eq!(rig.add(4, spec()).try_recv(), Ok(Ok(())));
+    rig.tell(Message::Drain);
+    assert_eq!(rig.add(5, spec()).try_recv(), Ok(Err(VdiskError::Ends)));
+}
+
+/// A stream that is given away while a piece of its last holder is at the device would have the next
+/// virtual disk pay for that piece, and answer to clients that are not its own.
+#[test]
+fn a_removal_refuses_what_is_queued_and_waits_for_the_device() {
+    let mut rig = rig(&[7, 8]);
+    rig.shut.set(true);
+    let mut client = rig.client(7, &[flush(1), flush(2), flush(3)]);
+    // Half of a write: its data will never come.
+    let mut writer = rig.client(7, &[write(9, 1)[..100].to_vec()]);
+    let mut neighbour = rig.client(8, &[flush(4)]);
+    rig.until(|shard| shard.flights.len() == 1 && shard.operations.len() == 6);
+
+    let removed = rig.remove(7);
+    rig.until(|shard| shard.operations.len() == 3);
+    assert_eq!(replies(&mut rig, &mut client), (vec![(2, SHUTDOWN), (3, SHUTDOWN)], false));
+    rig.until(|shard| shard.clients.len() == 2);
+    assert_eq!(replies(&mut rig, &mut writer), (vec![(9, SHUTDOWN)], true));
+
+    // While a piece of it is at the device its stream and its identity stay taken.
+    assert_eq!(removed.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!(rig.remove(7).try_recv(), Ok(Err(VdiskError::Unknown(VdiskId(7)))));
+    assert_eq!(rig.add(7, spec()).try_recv(), Ok(Err(VdiskError::InUse(VdiskId(7)))));
+    assert_eq!(rig.add(9, spec()).try_recv(), Ok(Ok(())));
+    assert_eq!(rig.stream(9), Some(StreamId(3)));
+    let mut late = rig.client(7, &[flush(5)]);
+    assert_eq!(replies(&mut rig, &mut late), (vec![], true));
+
+    rig.open();
+    rig.until(|shard| shard.clients.len() == 1);
+    assert_eq!(replies(&mut rig, &mut client), (vec![(1, 0)], true), "the device had begun it");
+    assert_eq!(removed.try_recv(), Ok(Ok(())));
+    rig.until(|shard| shard.vdisks[1].stats.requests() == 1);
+    assert_eq!(replies(&mut rig, &mut neighbour), (vec![(4, 0)], false));
+    rig.shard.engine.assert_conserved();
+
+    // The stream is the next one's, who has nothing of the old one.
+    assert_eq!(rig.add(10, spec()).try_recv(), Ok(Ok(())));
+    assert_eq!(rig.stream(10), Some(StreamId(0)));
+    assert_eq!(rig.shard.engine.stream(StreamId(0)).unwrap().counters().arrived, 0);
+}
+
+/// A client that reads no reply, or a device that does not answer, would keep a removal's clients
+/// connected for ever.
+#[test]
+fn a_removal_waits_for_no_client_for_long() {
+    let mut rig = rig(&[7]);
+    rig.shut.set(true);
+    let mut client = rig.client(7, &[flush(1)]);
+    rig.until(|shard| shard.flights.len() == 1);
+    let removed = rig.remove(7);
+    let (until, stream) = rig.shard.vdisks.removing[0];
+    assert!(until > clock::now() && stream == StreamId(0));
+    rig.shard.vdisks.removing[0].0 = Instant::ZERO;
+    rig.until(|shard| shard.vdisks.removing.is_empty());
+    assert_eq!(replies(&mut rig, &mut client), (vec![], true));
+    assert_eq!(removed.try_recv(), Err(TryRecvError::Empty), "the device has it yet");
+    rig.open();
+    rig.until(|shard| shard.clients.is_empty());
+    assert_eq!(removed.try_recv(), Ok(Ok(())));
+}
+
+/// Tables by stream remember: losses that nobody was told of would fail the first flush of the next
+/// virtual disk, and its first reads would show the last one's data.
+#[test]
+fn a_virtual_disk_inherits_nothing_with_its_stream() {
+    let mut rig = rig(&[7]);
+    let writer = rig.client(7, &[write(1, 1)]);
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
+    let job = Job::new(0, Kind::Flush, 0, 0);
+    rig.shard.flushes.fail(&job, DeviceError(libc::EIO));
+    drop(writer);
+    rig.until(|shard| shard.clients.is_empty());
+    assert_eq!(rig.remove(7).try_recv(), Ok(Ok(())));
+    assert_eq!(rig.add(8, spec()).try_recv(), Ok(Ok(())));
+    assert_eq!(rig.stream(8), Some(StreamId(0)));
+    let mut client = rig.client(8, &[flush(2)]);
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
+    assert_eq!(replies(&mut rig, &mut client), (vec![(2, 0)], false));
+    let mut reader = rig.client(8, &[read(3)]);
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 2);
+    assert_eq!(data(&mut rig, &mut reader), [0; BYTES]);
+}
+
+/// Contracts came for all virtual disks of a device or for none: a change of one alone took the
+/// others for unbounded, and their requests were cut into parts of 1 MiB beside a latency bound.
+#[test]
+fn a_change_concerns_the_virtual_disks_that_it_names() {
+    let mut rig = rig(&[7, 8]);
+    let [usual, bounded] = PIECE_MAX;
+    let tight =
+        Contract { latency: Some(disktime_core::Duration::from_millis(50)), ..Contract::default() };
+    assert_eq!(rig.shard.part_max, usual);
+    assert_eq!(rig.change(&[(7, tight)]), Ok(()));
+    assert_eq!(rig.shard.part_max, bounded);
+    let heavy = Contract { weight: 200, ..Contract::default() };
+    assert_eq!(rig.change(&[(8, heavy)]), Ok(()));
+    assert_eq!(rig.shard.part_max, bounded);
+    assert_eq!(rig.shard.engine.stream(StreamId(1)).unwrap().contract().weight, 200);
+    let unknown = rig.change(&[(8, tight), (9, tight)]);
+    assert_eq!(unknown, Err(VdiskError::Unknown(VdiskId(9))));
+    assert_eq!(rig.shard.engine.stream(StreamId(1)).unwrap().contract(), heavy);
+    let rated = Contract { class: Class::GuaranteedRate, ..Contract::default() };
+    assert!(matches!(rig.change(&[(7, rated)]), Err(VdiskError::Refused(_))));
+    assert_eq!(rig.shard.part_max, bounded, "what is refused changes nothing");
+    assert_eq!(rig.remove(7).try_recv(), Ok(Ok(())));
+    assert_eq!(rig.shard.part_max, usual);
+    assert_eq!(rig.add(9, StreamSpec { contract: tight, ..spec() }).try_recv(), Ok(Ok(())));
+    assert_eq!(rig.shard.part_max, bounded);
+}

@@ -1,0 +1,197 @@
+//! The virtual disks of a shard's device, by identity and by stream.
+//!
+//! A [`VdiskId`] names a virtual disk to other threads for as long as the daemon runs. A stream
+//! names it to the engine, the back end and the shard's own tables, which are indexed by it: the
+//! smallest numbers that are free, given away again once nothing of the last holder is left.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use disktime_core::{ChangeError, Class, Contract, Instant, StreamId, StreamSpec};
+use slab::Slab;
+
+use super::cause::Cause;
+use super::{PIECE_MAX, name};
+use crate::backend::DeviceError;
+use crate::quiet::Quiet;
+use crate::record::Recorder;
+use crate::stats::VdiskStats;
+
+/// A virtual disk's identity. No other virtual disk of the daemon has it, nor ever had it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct VdiskId(pub u64);
+
+/// A virtual disk on a shard's device.
+pub struct Vdisk {
+    pub(super) name: String,
+    /// Its first byte on the device.
+    pub(super) base: u64,
+    /// Its live figures.
+    pub(super) stats: Arc<VdiskStats>,
+    /// Who records its requests.
+    pub(super) recorder: Option<Recorder>,
+    pub(super) quiet: Quiet<Cause>,
+    /// Connections that are not over yet.
+    pub(super) clients: u32,
+    /// Its removal was asked for and is not over.
+    pub(super) removal: Option<Removal>,
+}
+
+/// A removal that waits for the virtual disk's last client.
+pub(super) struct Removal {
+    pub(super) id: VdiskId,
+    pub(super) answer: Answer,
+}
+
+/// Where the outcome of a change goes. Whoever asked may have stopped waiting.
+pub type Answer = Sender<Result<(), VdiskError>>;
+
+/// A virtual disk that is to be served from now on.
+pub struct NewVdisk {
+    /// Its identity.
+    pub id: VdiskId,
+    /// Its name, place and figures.
+    pub vdisk: Vdisk,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its contract and bounds.
+    pub spec: StreamSpec,
+    /// Where the outcome goes.
+    pub answer: Answer,
+}
+
+/// Why a shard did not change its virtual disks.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VdiskError {
+    /// The identity is nobody's, or no longer.
+    #[error("the device has no virtual disk of identity {}", .0.0)]
+    Unknown(VdiskId),
+    /// The identity of a new virtual disk is taken, perhaps by one whose removal is not over.
+    #[error("identity {} is in use on the device: a new virtual disk needs one of its own", .0.0)]
+    InUse(VdiskId),
+    /// The engine does not admit it. Streams in the reason are the shard's own numbers.
+    #[error("not admitted: {0}")]
+    Refused(ChangeError),
+    /// The back end can't take it in.
+    #[error("the back end can't take the virtual disk in while it runs: {0}")]
+    BackEnd(DeviceError),
+    /// The daemon ends.
+    #[error("the daemon ends")]
+    Ends,
+}
+
+impl Vdisk {
+    pub(crate) fn new(
+        name: String,
+        base: u64,
+        stats: Arc<VdiskStats>,
+        recorder: Option<Recorder>,
+    ) -> Self {
+        let (quiet, clients, removal) = (Quiet::default(), 0, None);
+        Self { name, base, stats, recorder, quiet, clients, removal }
+    }
+
+    /// The whole device, for the back end's migration.
+    pub(crate) fn migration() -> Self {
+        Self::new("(migration)".to_owned(), 0, Arc::default(), None)
+    }
+}
+
+/// The table of a shard's virtual disks, and of what contracts say that concerns the shard.
+#[derive(Default)]
+pub(super) struct Vdisks {
+    by_stream: Slab<Vdisk>,
+    by_id: BTreeMap<VdiskId, StreamId>,
+    /// Streams with a latency bound.
+    bounded: BTreeSet<StreamId>,
+    /// Streams with a guaranteed rate.
+    rated: BTreeSet<StreamId>,
+    /// Removals that are not over, and when their clients are let go whether they were answered or
+    /// not; in the order of that time.
+    pub(super) removing: VecDeque<(Instant, StreamId)>,
+}
+
+impl Vdisks {
+    /// The stream that the next virtual disk will have.
+    pub(super) fn next_stream(&self) -> StreamId {
+        StreamId(name(self.by_stream.vacant_key()))
+    }
+
+    /// A virtual disk that other threads know, or none do; under [`next_stream`](Self::next_stream).
+    pub(super) fn add(&mut self, id: Option<VdiskId>, vdisk: Vdisk) -> StreamId {
+        let stream = StreamId(name(self.by_stream.insert(vdisk)));
+        if let Some(id) = id {
+            self.by_id.insert(id, stream);
+        }
+        stream
+    }
+
+    /// Nothing of a virtual disk is left: its stream may become another one's.
+    pub(super) fn remove(&mut self, stream: StreamId) -> Option<Removal> {
+        let removal = self.by_stream.remove(stream.0 as usize).removal;
+        if let Some(removal) = &removal {
+            self.by_id.remove(&removal.id);
+        }
+        self.bounded.remove(&stream);
+        self.rated.remove(&stream);
+        self.removing.retain(|(_, removing)| *removing != stream);
+        removal
+    }
+
+    /// Whether the identity is taken, also by a virtual disk whose removal is not over.
+    pub(super) fn knows(&self, id: VdiskId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// The virtual disk of an identity, unless its removal was asked for.
+    pub(super) fn find(&self, id: VdiskId) -> Result<StreamId, VdiskError> {
+        let found = self.by_id.get(&id).copied();
+        let stays = |stream: &StreamId| self[stream.0 as usize].removal.is_none();
+        found.filter(stays).ok_or(VdiskError::Unknown(id))
+    }
+
+    /// The virtual disks that other threads know, by identity.
+    pub(super) fn streams(&self) -> impl Iterator<Item = StreamId> {
+        self.by_id.values().copied()
+    }
+
+    /// Streams whose cycles are counted.
+    pub(super) fn rated(&self) -> Vec<StreamId> {
+        self.rated.iter().copied().collect()
+    }
+
+    /// A stream has this contract from now on.
+    pub(super) fn agree(&mut self, stream: StreamId, contract: &Contract) {
+        set(&mut self.bounded, stream, contract.latency.is_some());
+        set(&mut self.rated, stream, contract.class == Class::GuaranteedRate);
+    }
+
+    /// The longest part of a request beside all contracts, in bytes.
+    pub(super) fn part_max(&self) -> u32 {
+        PIECE_MAX[usize::from(!self.bounded.is_empty())]
+    }
+}
+
+fn set(streams: &mut BTreeSet<StreamId>, stream: StreamId, belongs: bool) {
+    if belongs {
+        streams.insert(stream);
+    } else {
+        streams.remove(&stream);
+    }
+}
+
+impl Index<usize> for Vdisks {
+    type Output = Vdisk;
+
+    fn index(&self, stream: usize) -> &Vdisk {
+        &self.by_stream[stream]
+    }
+}
+
+impl IndexMut<usize> for Vdisks {
+    fn index_mut(&mut self, stream: usize) -> &mut Vdisk {
+        &mut self.by_stream[stream]
+    }
+}
