@@ -11,10 +11,10 @@ use disktime_plan::broker::Broker;
 use disktime_plan::goal::{self, Bound, Demand, Goal};
 use disktime_profiler::DeviceProfile;
 use disktime_server::Config;
-use disktime_server::broker::{self, Standing};
 use disktime_server::config::{
     QueueDepth, REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size,
 };
+use disktime_server::standing::{self, Standing};
 
 use crate::BadInput;
 
@@ -148,7 +148,7 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
     if let Some(path) = &arguments.config {
         let named = |error: String| format!("{}: {error}", path.display());
         let config = Config::read(path).map_err(|error| named(error.to_string()))?;
-        let standing = broker::standing(&config, arguments.device.as_deref()).map_err(named)?;
+        let standing = standing::standing(&config, arguments.device.as_deref()).map_err(named)?;
         let Standing { device, profile, .. } = &standing;
         return Ok(Device {
             profile: profile.clone(),

@@ -23,8 +23,8 @@ use crate::place::{self, Before, Place, PlaceError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
 use crate::ring::COPY_MAX;
 use crate::seats::CLIENTS_MAX;
-use crate::server::StartError;
 use crate::shard;
+use crate::start_error::StartError;
 use disktime_profiler::DeviceProfile;
 
 /// How long a device may be silent when it is looked at before it serves.

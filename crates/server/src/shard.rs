@@ -26,6 +26,7 @@ use crate::frontend::request::Work;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::DeviceStats;
 
+mod cause;
 mod changes;
 mod clients;
 mod copies;
@@ -39,10 +40,10 @@ mod own_time;
 mod pieces;
 mod vdisks;
 
+use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
-use events::Cause;
-pub use handle::{ShardHandle, wake};
+pub use handle::ShardHandle;
 use idle::Idle;
 use migration::Migration;
 use own_time::OwnTime;

@@ -19,18 +19,11 @@ use crate::source::{RustFile, module_files};
 use crate::workspace::Workspace;
 use graph::Graph;
 
-/// A crate that still has circles: its root's file, the modules in its largest knot, and in all of them. A
-/// knot is a set of modules of which each depends on each, directly or through others. These numbers may
-/// only shrink, and a crate without a circle is not listed.
-const KNOTS: &[(&str, Size)] = &[
-    ("crates/cli/src/main.rs", Size { largest: 2, all: 4 }),
-    ("crates/client/src/lib.rs", Size { largest: 2, all: 2 }),
-    ("crates/papers/src/lib.rs", Size { largest: 3, all: 7 }),
-    ("crates/server/src/lib.rs", Size { largest: 4, all: 7 }),
-    ("crates/workload/src/lib.rs", Size { largest: 3, all: 5 }),
-    ("xtask/src/main.rs", Size { largest: 2, all: 2 }),
-];
+/// The list of crates that still have circles; none if there is no such file.
+const PATH: &str = "xtask/cycles.txt";
 
+/// Modules in a crate's largest knot, and in all of its knots. A knot is a set of modules of which each
+/// depends on each, directly or through others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Size {
     largest: usize,
@@ -39,13 +32,9 @@ struct Size {
 
 /// Finds circles that are not listed, and what is listed and no longer true.
 pub(crate) fn run(workspace: &Workspace) -> Report {
-    let mut report = judge(workspace, KNOTS);
-    report.failures.extend(layers::judge(workspace, layers::LAYERS));
-    report
-}
-
-fn judge(workspace: &Workspace, listed: &[(&str, Size)]) -> Report {
-    let mut report = Report::default();
+    let (listed, failures) = read(workspace.text(PATH).map_or("", |file| &file.text));
+    let mut report = Report::from(failures);
+    report.failures.extend(layers::judge(workspace));
     let mut seen = Vec::new();
     for root in workspace.rust.iter().filter(|file| is_root(file, workspace)) {
         let knots = knots(&workspace.rust, root);
@@ -53,9 +42,9 @@ fn judge(workspace: &Workspace, listed: &[(&str, Size)]) -> Report {
             largest: knots.iter().map(|knot| knot.modules.len()).max().unwrap_or(0),
             all: knots.iter().map(|knot| knot.modules.len()).sum(),
         };
-        let allowed = listed.iter().find(|(path, _)| *path == root.path).map(|(_, size)| *size);
+        let allowed = listed.get(root.path.as_str()).copied();
         let known = allowed.unwrap_or_default();
-        seen.extend(allowed.map(|_| &root.path));
+        seen.push(root.path.as_str());
         let lines = knots.iter().map(|knot| Finding::new(&root.path, knot.text()));
         if size == known {
             report.notes.extend(lines);
@@ -65,18 +54,38 @@ fn judge(workspace: &Workspace, listed: &[(&str, Size)]) -> Report {
             report.failures.push(Finding::new(&root.path, what));
         } else {
             let what = format!(
-                "{}; listed are {}: lower the numbers in xtask/src/tidy/cycles.rs",
+                "{}; listed are {}: lower the numbers in {PATH}",
                 size.text(),
                 known.text()
             );
             report.failures.push(Finding::new(&root.path, what));
         }
     }
-    for (path, _) in listed.iter().filter(|(path, _)| !seen.iter().any(|it| it == path)) {
-        let what = "is listed in xtask/src/tidy/cycles.rs and is no crate's root: remove its line";
+    for path in listed.keys().filter(|path| !seen.contains(path)) {
+        let what = format!("is listed in {PATH} and is no crate's root: remove its line");
         report.failures.push(Finding::new(*path, what));
     }
     report
+}
+
+/// The list's lines, and what is wrong with the others.
+fn read(text: &str) -> (BTreeMap<&str, Size>, Vec<Finding>) {
+    let (mut listed, mut failures) = (BTreeMap::new(), Vec::new());
+    for (index, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [] | ["#", ..] => {}
+            [path, largest, all] if let (Ok(largest), Ok(all)) = (largest.parse(), all.parse()) => {
+                listed.insert(*path, Size { largest, all });
+            }
+            _ => failures.push(Finding::at(
+                PATH,
+                index + 1,
+                "is not `<root file> <modules in the largest knot> <modules in all knots>`",
+            )),
+        }
+    }
+    (listed, failures)
 }
 
 impl Size {
@@ -160,15 +169,14 @@ fn knots(files: &[RustFile], root: &RustFile) -> Vec<Knot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Fixture, manifest};
+    use crate::fixture::{failures, manifest};
 
     const A: &str = "crates/a/src/lib.rs";
 
-    fn found(files: &[(&str, &str)], listed: &[(&str, Size)]) -> Vec<String> {
+    fn found(files: &[(&str, &str)], listed: &str) -> Vec<String> {
         let manifest = manifest("a", "");
-        let files = [&[("crates/a/Cargo.toml", manifest.as_str())], files].concat();
-        let report = judge(&Fixture::new(&files).workspace(), listed);
-        report.failures.iter().map(ToString::to_string).collect()
+        let added = [("crates/a/Cargo.toml", manifest.as_str()), (PATH, listed)];
+        failures(run, &[&added, files].concat())
     }
 
     /// Of these modules beside the root.
@@ -177,7 +185,7 @@ mod tests {
             modules.iter().map(|(name, text)| (format!("crates/a/src/{name}.rs"), *text)).collect();
         let mut files = vec![(A, lib)];
         files.extend(paths.iter().map(|(path, text)| (path.as_str(), *text)));
-        found(&files, &[])
+        found(&files, "# none\n")
     }
 
     #[test]
@@ -255,14 +263,15 @@ mod tests {
             ("crates/a/src/x.rs", "use crate::y::Y; pub struct X;"),
             ("crates/a/src/y.rs", "use crate::x::X; pub struct Y;"),
         ];
-        let with = |largest, all| found(&files, &[(A, Size { largest, all })]);
+        let with = |largest, all| found(&files, &format!("{A} {largest} {all}\n"));
         assert!(with(2, 2).is_empty());
         assert!(with(1, 2).last().is_some_and(|it| it.contains("listed are 1 modules")));
         let more = with(2, 1);
         assert!(more[1].contains("2 in all knots; listed are 2"), "{more:?}");
         assert!(!more[1].contains("lower the numbers"), "{more:?}");
         assert!(with(3, 3)[0].contains("lower the numbers"));
-        let gone = found(&[(A, "")], &[("crates/gone/src/lib.rs", Size { largest: 2, all: 2 })]);
-        assert!(gone[0].contains("remove its line"), "{gone:?}");
+        let gone = found(&[(A, "")], "crates/gone/src/lib.rs 2 2\nnonsense\n");
+        assert!(gone[0].starts_with("xtask/cycles.txt:2: is not `"), "{gone:?}");
+        assert!(gone[1].contains("remove its line"), "{gone:?}");
     }
 }

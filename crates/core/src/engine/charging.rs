@@ -66,7 +66,9 @@ impl Engine {
             *estimates += piece.estimate.as_tokens();
         }
         if shallow {
-            // The depth was lowered while the window was open: it is divided as a deep one.
+            // The depth was lowered while the window was open: it is divided as a deep one, and
+            // write-back debt is not paid by it.
+            self.written.skip_to(self.now);
             let closing = self.ledger.close(self.now);
             self.divide(closing);
         }
@@ -77,9 +79,12 @@ impl Engine {
         self.between && self.policies[Rank::Best.at()].in_turn()
     }
 
-    /// Whether a piece that comes back now is charged the time that it took.
+    /// Whether a piece that comes back now is charged the time that it took. At depth 1 it is not
+    /// while a window is open: the depth was lowered in it. Deeper, a turn closes the window first.
     pub(super) fn charges_alone(&self) -> bool {
-        self.in_turn() || (self.limits.depth == 1 && self.in_flight == 0)
+        let (shallow, in_turn) = (self.limits.depth == 1, self.in_turn());
+        let window = shallow && self.ledger.pieces() > 0;
+        !window && (in_turn || (shallow && self.in_flight == 0))
     }
 
     /// The device has nothing to do. Answers whether that closed a window.

@@ -66,6 +66,11 @@ impl Written {
         self.waiter = self.waiter.filter(|id| *id != stream.id);
     }
 
+    /// The device was busy until then with pieces whose own times are not known: no debt was paid.
+    pub(super) fn skip_to(&mut self, now: Instant) {
+        self.at = now;
+    }
+
     /// The first debtor's debt is less by that much.
     fn settle(&mut self, debtor: &mut Stream, by: Duration) {
         debtor.wrote.owed = debtor.wrote.owed.saturating_sub(by.as_nanos());

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::config::Config;
+use crate::standing::{Standing, standing};
 use disktime_core::Access;
 use disktime_plan::goal::{Demand, Goal};
 use disktime_profiler::Method;

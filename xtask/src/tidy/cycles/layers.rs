@@ -2,48 +2,55 @@
 
 use std::collections::BTreeSet;
 
-use super::{graphs, is_root};
+use super::{Graph, graphs, is_root};
 use crate::finding::Finding;
-use crate::source::module_files;
+use crate::source::{RustFile, module_files};
 use crate::workspace::Workspace;
 
-/// A crate's root and the modules directly below it, from top to bottom. Every such module is listed.
-pub(super) const LAYERS: &[(&str, &[&str])] = &[(
-    "crates/core/src/lib.rs",
-    &["engine", "policy", "shaping", "classes", "cost", "account", "types"],
-)];
+/// The list of crates whose modules have an order; none if there is no such file.
+const PATH: &str = "xtask/layers.txt";
 
-/// Finds arrows that point upwards, and modules that have no place in the order or are not there.
-pub(super) fn judge(workspace: &Workspace, listed: &[(&str, &[&str])]) -> Vec<Finding> {
+/// Finds arrows that point upwards, modules without a place in the order, and places without a module.
+pub(super) fn judge(workspace: &Workspace) -> Vec<Finding> {
+    let text = workspace.text(PATH).map_or("", |file| &file.text);
     let mut findings = Vec::new();
-    for (path, order) in listed {
-        let found = workspace.rust.iter().find(|it| it.path == *path && is_root(it, workspace));
-        let Some(root) = found else {
-            let what = "is listed in xtask/src/tidy/cycles/layers.rs and is no crate's root";
-            findings.push(Finding::new(*path, format!("{what}: remove its line")));
-            continue;
-        };
-        let modules = module_files(&workspace.rust, root);
-        let names: BTreeSet<&str> =
-            modules.keys().filter_map(|it| Some(it.first()?.as_str())).collect();
-        let listed: BTreeSet<&str> = order.iter().copied().collect();
-        for module in names.symmetric_difference(&listed) {
-            let what = if listed.contains(module) { "does not exist" } else { "has no place" };
-            let what =
-                format!("module {module} {what} in the order of xtask/src/tidy/cycles/layers.rs");
-            findings.push(Finding::new(*path, what));
+    for (index, line) in text.lines().enumerate() {
+        let mut words = line.split_whitespace();
+        let Some(path) = words.next().filter(|word| *word != "#") else { continue };
+        let order: Vec<&str> = words.collect();
+        let found = workspace.rust.iter().find(|it| it.path == path && is_root(it, workspace));
+        if let Some(root) = found {
+            findings.extend(of_crate(&workspace.rust, root, &order));
+        } else {
+            let what = format!("{path} is no crate's root: remove its line");
+            findings.push(Finding::at(PATH, index + 1, what));
         }
-        let place = |module: &str| order.iter().position(|it| *it == module);
-        for (from, to, seen_at) in
-            graphs(&workspace.rust, root).get(&Vec::new()).iter().flat_map(|it| it.arrows())
-        {
-            if place(to) < place(from) && place(to).is_some() {
-                let what = format!(
-                    "{from} uses {to} ({seen_at}), which is above it: {}",
-                    order.join(" > ")
-                );
-                findings.push(Finding::new(*path, what));
-            }
+    }
+    findings
+}
+
+fn of_crate(files: &[RustFile], root: &RustFile, order: &[&str]) -> Vec<Finding> {
+    let modules = module_files(files, root);
+    let known: BTreeSet<&str> =
+        modules.keys().filter_map(|module| module.first()).map(String::as_str).collect();
+    let listed: BTreeSet<&str> = order.iter().copied().collect();
+    let mut findings = Vec::new();
+    for module in known.difference(&listed) {
+        let what = format!("module {module} has no place in {PATH}: add it");
+        findings.push(Finding::new(&root.path, what));
+    }
+    for module in listed.difference(&known) {
+        let what = format!("module {module} in {PATH} does not exist: remove it");
+        findings.push(Finding::new(&root.path, what));
+    }
+    let place = |module: &str| order.iter().position(|it| *it == module);
+    let graphs = graphs(files, root);
+    for (from, to, seen_at) in graphs.get(&Vec::new()).into_iter().flat_map(Graph::arrows) {
+        let (Some(lower), Some(upper)) = (place(from), place(to)) else { continue };
+        if upper < lower {
+            let order = order.join(" > ");
+            let what = format!("{from} uses {to} ({seen_at}), which is above it: {order}");
+            findings.push(Finding::new(&root.path, what));
         }
     }
     findings
@@ -56,10 +63,11 @@ mod tests {
 
     const A: &str = "crates/a/src/lib.rs";
 
-    fn found(files: &[(&str, &str)], listed: &[(&str, &[&str])]) -> Vec<String> {
+    fn found(files: &[(&str, &str)], listed: &str) -> Vec<String> {
         let manifest = manifest("a", "");
-        let files = [&[("crates/a/Cargo.toml", manifest.as_str())], files].concat();
-        judge(&Fixture::new(&files).workspace(), listed).iter().map(ToString::to_string).collect()
+        let added = [("crates/a/Cargo.toml", manifest.as_str()), (PATH, listed)];
+        let fixture = Fixture::new(&[&added, files].concat());
+        judge(&fixture.workspace()).iter().map(ToString::to_string).collect()
     }
 
     /// Contracts named what the engine's errors are made of, and streams the engine's own tables: no
@@ -72,31 +80,28 @@ mod tests {
             ("crates/a/src/low.rs", "mod deep; pub struct L;"),
             ("crates/a/src/low/deep.rs", "\nuse crate::H;"),
         ];
+        let listed = format!("# From top to bottom\n{A} high low\n");
         assert_eq!(
-            found(&files, &[(A, &["high", "low"])]),
+            found(&files, &listed),
             [
                 "crates/a/src/lib.rs: low uses high (crates/a/src/low/deep.rs:2), which is above it: \
                  high > low"
             ]
         );
-        assert!(
-            found(&files[..3], &[(A, &["high", "low"])]).is_empty(),
-            "downwards is how arrows point"
-        );
+        assert!(found(&files[..3], &listed).is_empty(), "downwards is how arrows point");
+        assert!(found(&files, "# none\n").is_empty(), "the crate has no order");
     }
 
     #[test]
     fn every_module_has_a_place_and_every_place_a_module() {
         let files = [(A, "mod x; mod y;"), ("crates/a/src/x.rs", ""), ("crates/a/src/y.rs", "")];
-        let where_ = "in the order of xtask/src/tidy/cycles/layers.rs";
         assert_eq!(
-            found(&files, &[(A, &["x", "z"])]),
+            found(&files, &format!("{A} x z\ncrates/gone/src/lib.rs x\n")),
             [
-                format!("crates/a/src/lib.rs: module y has no place {where_}"),
-                format!("crates/a/src/lib.rs: module z does not exist {where_}"),
+                "crates/a/src/lib.rs: module y has no place in xtask/layers.txt: add it",
+                "crates/a/src/lib.rs: module z in xtask/layers.txt does not exist: remove it",
+                "xtask/layers.txt:2: crates/gone/src/lib.rs is no crate's root: remove its line",
             ]
         );
-        let gone = found(&files, &[("crates/gone/src/lib.rs", &[])]);
-        assert!(gone[0].contains("remove its line"), "{gone:?}");
     }
 }
