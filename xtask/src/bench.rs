@@ -3,6 +3,10 @@
 
 mod crash;
 mod hostile;
+mod live;
+pub(crate) mod same;
+
+use std::fmt;
 
 use anyhow::{Result, bail};
 
@@ -25,7 +29,29 @@ const BENCHES: &[Bench] = &[
         help: "a good client beside hostile ones; --rounds N --seconds N --only ATTACK --json",
         run: hostile::run,
     },
+    Bench {
+        name: "live",
+        help: "the daemon against the simulator on a quiet machine; --only CASE --long --json",
+        run: live::run,
+    },
+    Bench {
+        name: "same",
+        help: "every scenario decides what it did when it was blessed; NAME… for some",
+        run: same::run,
+    },
 ];
+
+/// A bench found the machine too busy to say anything.
+#[derive(Debug)]
+pub(crate) struct NotJudged;
+
+impl fmt::Display for NotJudged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not judged: this machine is too busy; run the bench when less else runs")
+    }
+}
+
+impl std::error::Error for NotJudged {}
 
 /// Runs the bench that the first word names.
 ///

@@ -1,5 +1,5 @@
 //! `cargo xtask check`: every gate and every test, whatever fails before. It ends with a table, a
-//! list of every failure, and the count of tests as the last line.
+//! list of every failure, the slowest tests, and the count of tests as the last line.
 
 mod cargo_gates;
 mod counts;
@@ -7,6 +7,7 @@ mod expected_red;
 mod packages;
 mod runner;
 mod skips;
+mod slowest;
 mod stream;
 mod verdict;
 
@@ -19,6 +20,7 @@ use crate::tidy;
 use crate::workspace::Workspace;
 use counts::Counts;
 use skips::Skips;
+use slowest::Slowest;
 use stream::Deadline;
 use verdict::{Row, Verdict};
 
@@ -82,10 +84,11 @@ impl Session<'_> {
         let skips_path = skips.as_ref().ok().map(|skips| skips.path().to_owned());
         let tests = runner::Tests::new(self.workspace, self.deadline, skips_path);
         let (listed, mut red_report) = expected_red::read(self.workspace);
-        let mut counts = Counts::default();
+        let (mut counts, mut slowest) = (Counts::default(), Slowest::default());
         self.gate("tests", |_| {
             let ran = tests.all(&listed)?;
             counts += ran.counts;
+            slowest = ran.slowest;
             Ok(ran.report)
         });
         self.gate("doc tests", |_| {
@@ -97,7 +100,7 @@ impl Session<'_> {
             expected_red::run(&tests, &listed, &mut counts, &mut red_report)?;
             Ok(red_report)
         });
-        self.verdict.counts = counts;
+        (self.verdict.counts, self.verdict.slowest) = (counts, slowest);
         match skips.and_then(|skips| skips.read()) {
             Ok(lines) => self.verdict.skips = lines,
             Err(error) => self.verdict.rows.push(Row::new("skips", Err(error), Duration::ZERO)),

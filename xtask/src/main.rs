@@ -48,6 +48,12 @@ const COMMANDS: &[Command] = &[
         flags: None,
         run: bench::run,
     },
+    Command {
+        name: "bless",
+        help: "writes down what every scenario decides, for `bench same`; NAME… for some",
+        flags: None,
+        run: bench::same::bless,
+    },
     Command { name: "help", help: "this text", flags: Some(&[]), run: help },
 ];
 
@@ -60,6 +66,10 @@ fn main() -> ExitCode {
     match (command.run)(flags) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        Err(error) if error.is::<bench::NotJudged>() => {
+            eprintln!("{error}");
+            ExitCode::from(3)
+        }
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

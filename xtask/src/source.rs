@@ -5,8 +5,10 @@
 //! a comment or a string is not. The syntax tree says where items begin and end.
 
 mod modules;
+mod paths;
 
-pub(crate) use modules::test_files;
+pub(crate) use modules::{module_files, test_files};
+pub(crate) use paths::{Scope, Scopes};
 
 use std::ops::Range;
 
@@ -26,6 +28,8 @@ pub(crate) struct RustFile {
     pub(crate) functions: Vec<Function>,
     /// Attributes of the file itself, as `forbid(unsafe_code)`, without spaces.
     pub(crate) inner_attributes: Vec<String>,
+    /// What its product code names.
+    pub(crate) scopes: Scopes,
     modules: Vec<ModDecl>,
     test_spans: Vec<Range<LineColumn>>,
 }
@@ -79,6 +83,7 @@ impl RustFile {
             tokens,
             functions: outline.functions,
             inner_attributes: syntax.attrs.iter().map(|it| spaceless(&it.meta)).collect(),
+            scopes: paths::scopes(&syntax),
             modules: outline.modules,
             test_spans: outline.test_spans,
         })

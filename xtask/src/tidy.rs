@@ -3,6 +3,7 @@
 
 mod architecture;
 mod arrows;
+mod cycles;
 mod links;
 mod purity;
 mod relaxations;
@@ -31,6 +32,7 @@ pub(crate) const GATES: &[Gate] = &[
         run: syntax,
     },
     Gate { name: "arrows", claim: "crates depend on each other as stated", run: arrows::run },
+    Gate { name: "cycles", claim: "modules import each other in no circle", run: cycles::run },
     Gate {
         name: "purity",
         claim: "core and nbd are sans-IO, without floats in accounts",

@@ -107,6 +107,11 @@ impl Planted {
 }
 
 /// What the check printed below its table, once per line.
+fn has_nextest() -> bool {
+    let output = Command::new(env!("CARGO")).args(["nextest", "--version"]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
 fn closing(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let start = text.rfind("\ngate ").unwrap_or_else(|| panic!("there is a table in:\n{text}"));
@@ -122,6 +127,10 @@ fn a_healthy_workspace_passes_and_its_skips_are_told() {
     assert!(closing.contains("\n1 case skipped (their tests count as passed):\n"), "{closing}");
     assert!(closing.contains("\n  SKIP: needs_more: planted\n"), "{closing}");
     assert!(closing.ends_with("\n2 passed, 0 failed, 0 skipped\n"), "{closing}");
+    if has_nextest() {
+        let (_, slowest) = closing.split_once("  slowest tests\n").expect("there is a table");
+        assert!(slowest.contains("  disktime-core::all needs_more\n"), "{closing}");
+    }
 }
 
 #[test]

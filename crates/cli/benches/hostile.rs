@@ -1,5 +1,6 @@
 //! Measures the harm that hostile clients of one virtual disk do to a good client of another:
-//! `cargo xtask bench hostile [--seconds N] [--rounds N] [--only NAME] [--json]`.
+//! `cargo xtask bench hostile [--seconds N] [--rounds N] [--only NAME] [--on memory|file]
+//! [--json]`.
 //!
 //! A daemon of its own serves two virtual disks with half of a device each, `good` and `other`. The good
 //! client reads 4 KiB at random, four at once. First beside an ordinary neighbour that is always
@@ -8,8 +9,9 @@
 //! what it has beside the neighbour, and its 99th percentile is to grow by a tenth at most, or by one
 //! piece (1 MiB alone, as measured), whichever is more.
 //!
-//! Attackers and neighbours are processes of their own with the least priority, so that the machine's
-//! scheduler is not what is measured. Then memory: 1,000 virtual disks with four connections each, and
+//! Attackers and neighbours are processes of their own that run while nobody else does (`SCHED_IDLE`), so
+//! that the machine's scheduler is not what is measured: one of the lowest nice value still keeps a
+//! woken process waiting for the rest of its time slice. Then memory: 1,000 virtual disks with four connections each, and
 //! all clients refusing to read.
 #![allow(missing_docs, reason = "a program")]
 #![expect(clippy::print_stdout, reason = "a command line's answers go to standard output")]
@@ -88,6 +90,7 @@ struct Arguments {
     seconds: f64,
     rounds: usize,
     only: Option<String>,
+    on: Option<String>,
     json: bool,
 }
 
@@ -103,7 +106,8 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let arguments = parse(&words)?;
     let mut rows = Vec::new();
-    for back_end in ["memory", "file"] {
+    let on = |name: &&str| arguments.on.as_ref().is_none_or(|on| on == name);
+    for back_end in ["memory", "file"].into_iter().filter(on) {
         rows.extend(judge_all(back_end, &arguments)?);
     }
     let memory = if arguments.only.is_none() { vec![crowd()?, all_deaf()?] } else { Vec::new() };
@@ -118,7 +122,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn parse(words: &[String]) -> anyhow::Result<Arguments> {
-    let mut arguments = Arguments { seconds: 3.0, rounds: 3, only: None, json: false };
+    let mut arguments = Arguments { seconds: 3.0, rounds: 3, only: None, on: None, json: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -126,8 +130,11 @@ fn parse(words: &[String]) -> anyhow::Result<Arguments> {
             "--seconds" => arguments.seconds = value()?.parse()?,
             "--rounds" => arguments.rounds = value()?.parse()?,
             "--only" => arguments.only = Some(value()?.clone()),
+            "--on" => arguments.on = Some(value()?.clone()),
             "--json" => arguments.json = true,
-            _ => bail!("{word}: there are --seconds N, --rounds N, --only ATTACK, --json"),
+            _ => bail!(
+                "{word}: there are --seconds N, --rounds N, --only ATTACK, --on BACK_END, --json"
+            ),
         }
     }
     if !(0.5..=600.0).contains(&arguments.seconds) || !(1..=100).contains(&arguments.rounds) {
@@ -189,8 +196,8 @@ struct Attacker(Child);
 
 impl Attacker {
     fn start(name: &str, socket: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(std::env::current_exe()?);
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(std::env::current_exe()?);
         command.args(["--attack", name]).arg(socket).stderr(Stdio::null());
         Ok(Self(command.spawn().context("an attacker can't be started")?))
     }

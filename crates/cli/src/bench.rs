@@ -4,9 +4,12 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+mod cells;
+mod files;
 mod insulation;
+mod insulation_live;
+mod machine;
 mod nbd;
-mod process;
 mod sched;
 
 /// What to measure.

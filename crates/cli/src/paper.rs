@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Subcommand;
-use disktime_papers::page::{self, File, Provenance};
+use disktime_papers::paper_page::{self, Provenance};
 use disktime_papers::{Experiment, PAPERS, Paper, Report, SeedMiss};
+use disktime_report::page::{self, File};
 use serde::Serialize;
 
 use crate::{BadInput, output, table};
 
-mod live;
+mod daemon_runs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -93,8 +94,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Action::List { json } => list(*json),
         Action::Run { ids, live, options } => {
             let experiments: Result<Vec<_>, _> = ids.iter().map(|id| find(id)).collect();
-            let live = live.map(|span| live::Wanted::new(span, ids)).transpose()?;
-            let flag = live.as_ref().map(live::Wanted::flag).unwrap_or_default();
+            let live = live.map(|span| daemon_runs::Wanted::new(span, ids)).transpose()?;
+            let flag = live.as_ref().map(daemon_runs::Wanted::flag).unwrap_or_default();
             run_all(&experiments?, &format!("run {}{flag}", ids.join(" ")), live.as_ref(), options)
         }
         Action::All { options } => {
@@ -128,7 +129,7 @@ fn find(id: &str) -> Result<&'static Experiment, BadInput> {
 fn run_all(
     experiments: &[&Experiment],
     what: &str,
-    live: Option<&live::Wanted>,
+    live: Option<&daemon_runs::Wanted>,
     options: &Options,
 ) -> anyhow::Result<ExitCode> {
     let Options { seeds, json, out } = options;
@@ -164,7 +165,7 @@ fn print(report: &Report) {
         let [published, measured] = [check.published, check.measured].map(page::number);
         let verdict = if check.pass() { "holds" } else { "MISSED" };
         let name = format!("  {}", check.name);
-        table.add_row([name, published, measured, page::bounds(check), verdict.to_owned()]);
+        table.add_row([name, published, measured, paper_page::bounds(check), verdict.to_owned()]);
     }
     println!("{table}");
     for SeedMiss { check, seed, measured } in &report.missed_by_seed {
@@ -183,8 +184,8 @@ fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Res
         let of_paper: Vec<&Report> =
             reports.iter().filter(|report| belongs(report, paper)).collect();
         if !of_paper.is_empty() {
-            files.push(page::page(paper, &of_paper, provenance));
-            files.extend(page::figures(&of_paper));
+            files.push(paper_page::page(paper, &of_paper, provenance));
+            files.extend(paper_page::figures(&of_paper));
         }
     }
     for File { name, text } in files {

@@ -1,27 +1,26 @@
 //! `disktime plan`: from what someone wants of a device to a share of it.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use disktime_client::Duration;
 use disktime_client::workload::quantity::parse_duration;
-use disktime_client::workload::trace::{self, PERIOD, TraceFormat, TraceReader};
-use disktime_client::workload::{IoOp, Kind};
-use disktime_papers::sim::core::goal::{self, Bound, Costs, Demand, Fitting, Goal};
+use disktime_client::workload::trace::{TraceFormat, TraceReader};
 use disktime_papers::sim::core::{Access, Share};
+use disktime_plan::broker::Broker;
+use disktime_plan::goal::{self, Bound, Demand, Goal};
+use disktime_profiler::DeviceProfile;
 use disktime_server::Config;
-use disktime_server::broker::{self, Answer, Broker, CONFIDENCE, Standing};
 use disktime_server::config::{
     QueueDepth, REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size,
 };
-use disktime_server::profile::{self, DeviceProfile, Method};
+use disktime_server::standing::{self, Standing};
 
 use crate::BadInput;
 
 mod report;
 
-use report::{Report, Trace};
+use report::Report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -149,7 +148,7 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
     if let Some(path) = &arguments.config {
         let named = |error: String| format!("{}: {error}", path.display());
         let config = Config::read(path).map_err(|error| named(error.to_string()))?;
-        let standing = broker::standing(&config, arguments.device.as_deref()).map_err(named)?;
+        let standing = standing::standing(&config, arguments.device.as_deref()).map_err(named)?;
         let Standing { device, profile, .. } = &standing;
         return Ok(Device {
             profile: profile.clone(),
@@ -159,7 +158,7 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
         });
     }
     let path = arguments.profile.as_deref().unwrap_or(Path::new(""));
-    let profile = profile::load(path, None).map_err(|error| error.to_string())?;
+    let profile = DeviceProfile::load(path, None).map_err(|error| error.to_string())?;
     let depth = depth.unwrap_or_else(|| QueueDepth::AUTO.by(&profile));
     let stay = stay.unwrap_or(goal::STAY);
     Ok(Device { profile, depth, stay, standing: None })
@@ -187,21 +186,13 @@ fn of_goal(arguments: &Arguments, device: &Device) -> Result<Report, String> {
     let answers = answers.map_err(|error| error.to_string())?;
     let Some(answer) = answers.first() else { return Err(nothing(&device.profile)) };
     let available = device.available();
-    let (ppm, fitting) = (answer.needs.ppm(), fitting(&goal, answer, available)?);
+    let ppm = answer.needs.ppm();
+    let fitting = answer.fitting(&goal, available).map_err(|error| error.to_string())?;
     let mut report = Report::new(device, arguments, ppm, answer.method);
     report.goal = Some((goal, arguments.access));
     report.answers = answers;
     report.fitting = fitting;
     Ok(report)
-}
-
-/// What would fit, if it doesn't.
-fn fitting(goal: &Goal, answer: &Answer, available: Share) -> Result<Option<Fitting>, String> {
-    if answer.needs.ppm() <= u64::from(available.ppm()) {
-        return Ok(None);
-    }
-    let fitting = goal::fitting(goal, &answer.ground, available);
-    fitting.map(Some).map_err(|error| error.to_string())
 }
 
 fn nothing(profile: &DeviceProfile) -> String {
@@ -212,45 +203,13 @@ fn nothing(profile: &DeviceProfile) -> String {
     )
 }
 
-/// A trace's seconds say how costs add up, so means are what is added.
 fn of_trace(arguments: &Arguments, device: &Device, path: &Path) -> Result<Report, String> {
-    let mut rows = Vec::new();
-    for method in [Method::Prices, Method::Mechanics] {
-        let known = |bytes| device.profile.costs(method, (Access::Read, bytes), 1, CONFIDENCE);
-        if known(4096).is_none() {
-            continue;
-        }
-        let reader = TraceReader::open(path, arguments.format);
-        let mut reader = reader.map_err(|error| error.to_string())?;
-        let mut costs: HashMap<(Kind, u64), Costs> = HashMap::new();
-        let cost = |op: IoOp, sequential: bool| {
-            let access = if op.kind == Kind::Write { Access::Write } else { Access::Read };
-            // Traces have few sizes; one with many is not remembered.
-            if costs.len() > SIZES_MAX {
-                costs.clear();
-            }
-            let of = costs.entry((op.kind, op.bytes)).or_insert_with(|| {
-                let costs =
-                    device.profile.costs(method, (access, op.bytes), device.depth, CONFIDENCE);
-                costs.unwrap_or(Costs { first: Duration::ZERO, next: Duration::ZERO })
-            });
-            if sequential { of.next } else { of.first }
-        };
-        let demand = trace::Demand::of(&mut reader, arguments.stream, cost);
-        let demand = demand.map_err(|error| error.to_string())?;
-        rows.push(Trace::new(method, demand, arguments.percentile));
-    }
+    let broker = device.broker(arguments.confidence);
+    let open = || TraceReader::open(path, arguments.format);
+    let rows = broker.trace_shares(open, arguments.stream, arguments.percentile);
+    let rows = rows.map_err(|error| error.to_string())?;
     let Some(row) = rows.first() else { return Err(nothing(&device.profile)) };
     let mut report = Report::new(device, arguments, row.share_ppm, row.method);
     report.traces = rows;
     Ok(report)
-}
-
-/// Sizes of a trace's requests whose costs are remembered.
-const SIZES_MAX: usize = 10_000;
-
-/// Parts per million of a period.
-fn ppm(time: Duration) -> u64 {
-    let ppm = u128::from(time.as_nanos()) * u128::from(Share::PARTS);
-    u64::try_from(ppm.div_ceil(u128::from(PERIOD.as_nanos()))).unwrap_or(u64::MAX)
 }

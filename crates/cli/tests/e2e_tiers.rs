@@ -1,4 +1,5 @@
-//! Figures that are run live, at a length that shows that they run, not what they show.
+//! Figures that are run live, at a length that shows that they run, not what they show: `cargo xtask
+//! bench live` compares rates.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use std::process::Command;
@@ -30,7 +31,6 @@ fn a_live_run_stands_beside_the_simulated_one() {
         (series["name"].as_str().unwrap().to_owned(), rates)
     });
     for (name, rates) in rates {
-        let [few, more] = [rates[0], rates[1]];
-        assert!(few > 20.0 && more > 2.0 * few && more < 6.0 * few, "{name}: {rates:?}\n{said}");
+        assert!(rates.iter().all(|rate| *rate > 0.0), "{name}: {rates:?}\n{said}");
     }
 }

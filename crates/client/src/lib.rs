@@ -18,7 +18,7 @@ mod handshake;
 mod inflight;
 mod load;
 mod misses;
-mod profile;
+mod profile_target;
 mod socket;
 mod uri;
 
@@ -33,7 +33,7 @@ pub use error::{ConnectError, ConnectionError, RequestError};
 pub use handshake::{Options, Transmission, list, list_with};
 pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};
 pub use misses::{MissError, MissReports};
-pub use profile::{ProfileError, ProfileTarget};
+pub use profile_target::{ProfileError, ProfileTarget};
 pub use rustix::io::Errno;
 pub use uri::{Address, PORT_DEFAULT, Uri, UriError};
 

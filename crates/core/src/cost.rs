@@ -5,9 +5,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::request::{Kind, StreamId};
-use crate::tiers::Tier;
-use crate::time::Duration;
+use crate::types::request::{Kind, StreamId};
+use crate::types::tiers::Tier;
+use crate::types::time::Duration;
 
 mod fixed;
 mod learned;
@@ -348,6 +348,17 @@ pub struct PriceList {
     pub sequential_write: Price,
     /// Writes anywhere, in the long run: as fast as they reach the medium, not its cache.
     pub random_write: Price,
+}
+
+impl Price {
+    /// What a request of so many bytes takes, rounded up.
+    #[must_use]
+    pub fn of(&self, bytes: u64) -> Duration {
+        const MIB: u128 = 1 << 20;
+        let by_length = u128::from(bytes) * u128::from(self.per_mib.as_nanos());
+        let nanos = by_length.div_ceil(MIB) + u128::from(self.each.as_nanos());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
 }
 
 impl PriceList {

@@ -6,10 +6,10 @@
 
 use alloc::boxed::Box;
 
+use crate::classes::stream::{StreamView, Streams};
 use crate::cost::{Costs, Trust};
-use crate::request::{Request, RequestId, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::time::{Duration, Instant};
 
 mod argon;
 mod bfq;

@@ -211,3 +211,23 @@ fn a_debt_has_an_end() {
     spell(&mut rig, now, read(1, 0, 4096), 1500, 2 * MS);
     assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 1000 * MS);
 }
+
+/// A piece that closes the window of a depth that was lowered is charged a part of that window, and
+/// nobody's debt pays for it. The debt was struck off all the same, and no account had it.
+#[test]
+fn a_depth_that_is_lowered_in_a_window_leaves_write_back_debt_as_it_was() {
+    let mut rig = learning(Some(list()));
+    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
+    rig.change(now, Change::SetDepth(2));
+    rig.request(now, read(3, 0, 4096));
+    rig.request(now, read(4, 0, 4096));
+    let pieces = rig.go(now);
+    rig.change(now, Change::SetDepth(1));
+    for piece in pieces {
+        now += 20 * MS;
+        rig.done(now, piece.piece);
+    }
+    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO);
+    spell(&mut rig, now, read(1, 0, 4096), 200, 2 * MS);
+    assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 18 * MS, "20 writes owe 900 us each");
+}

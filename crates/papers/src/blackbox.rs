@@ -4,8 +4,8 @@
 //! nor is the device.
 
 use crate::Paper;
-use crate::chart::{Axis, Line, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
 use disktime_sim::core::cost::CostParameters;
 use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant, Share};

@@ -1,6 +1,6 @@
 //! An experiment, what a seed of it measures, and the report over all seeds.
 
-use crate::chart::Panel;
+use disktime_report::chart::Panel;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 

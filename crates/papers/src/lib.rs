@@ -3,24 +3,19 @@
 //!
 //! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
 //! - [`run`]: runs experiments, each once per seed; a [`Report`] has the means.
-//! - [`insulation`]: the bench of how well each policy insulates streams from each other.
-//! - [`live`]: figures that are run against a daemon as well, and what is compared then.
-//! - [`page`]: a paper's reports as one page, and each figure as a drawing.
+//! - [`live_figures`]: figures that are run against a daemon as well, and what is compared then.
+//! - [`paper_page`]: a paper's reports as one page, and each figure as a drawing.
 //!
 //! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
-//! report, to the byte, whatever the machine and however many threads. Only [`insulation::live`]
-//! measures real servers, on a clock that it is given.
+//! report, to the byte, whatever the machine and however many threads.
 //!
 //! Does not know: clocks, files, terminals.
 
 mod blackbox;
-mod chart;
 mod experiment;
-pub mod insulation;
-pub mod live;
+pub mod live_figures;
 mod mdn;
-pub mod page;
-mod plot;
+pub mod paper_page;
 mod qbox;
 mod reward;
 mod runner;
@@ -29,7 +24,6 @@ mod zygaria;
 
 pub use disktime_sim as sim;
 
-pub use chart::{Axis, Line, Marks, Panel, Scale, Series};
 pub use experiment::{Check, Experiment, Report, Sample, SeedMiss};
 pub use runner::run;
 pub use ucsb::sets;

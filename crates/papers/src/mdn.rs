@@ -1,6 +1,6 @@
 //! Paper `mdn`: soft real time by shaping and missed-deadline notification.
 //!
-//! One set of parameters for every figure, in `setup.rs`; a figure says only what the paper varies.
+//! One set of parameters for every figure, in `players_and_load.rs`; a figure says only what the paper varies.
 
 use crate::Paper;
 
@@ -11,13 +11,13 @@ mod fig4;
 mod fig6;
 mod fig7;
 mod fig8;
+mod players_and_load;
 mod reach;
-mod setup;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "mdn",
     title: "Missed-deadline notification",
-    parameters: setup::parameters,
+    parameters: players_and_load::parameters,
     experiments: &[
         fig2::NONE,
         fig2::AT_90,

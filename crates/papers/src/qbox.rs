@@ -1,12 +1,13 @@
 //! Paper `qbox`: guaranteeing I/O performance on black box storage systems.
 //!
-//! One set of parameters for every figure, in `setup.rs`; a figure says only what the paper varies.
+//! One set of parameters for every figure, in `black_boxes.rs`; a figure says only what the paper varies.
 //! The column `qbox` is the policy as published; it is judged by whether its biased shares are within
 //! 15 points, and shown with the sign of that bias. The column `learned` will be the check: see
-//! [`setup::Column`].
+//! [`black_boxes::Column`].
 
 use crate::Paper;
 
+mod black_boxes;
 mod fig10;
 mod fig12;
 mod fig13;
@@ -18,13 +19,12 @@ mod fig7;
 mod fig8;
 mod overhead;
 mod pauses;
-mod setup;
 mod striped;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "qbox",
     title: "Guarantees on a black box",
-    parameters: setup::parameters,
+    parameters: black_boxes::parameters,
     experiments: &[
         fig2::THROUGHPUT,
         fig2::FIFO,

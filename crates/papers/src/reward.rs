@@ -1,10 +1,12 @@
 //! Paper `reward`: tiers reward the well-behaved.
 //!
-//! One set of parameters for every figure, in `setup.rs`; a figure says only what the paper varies.
+//! One set of parameters for every figure, in `cached_servers.rs`; a figure says only what the paper varies.
 
 use crate::Paper;
 
+mod cached_servers;
 mod depth;
+mod emulated_tiers;
 mod example;
 mod falling;
 mod fig2;
@@ -12,20 +14,18 @@ mod fig3;
 mod goal;
 mod insulated;
 mod learned;
-mod live;
 mod looping;
-mod setup;
 mod shares;
 mod table1;
 mod table2;
 
-pub(crate) use live::LIVE;
-pub(crate) use setup::REQUEST_BYTES;
+pub(crate) use cached_servers::REQUEST_BYTES;
+pub(crate) use emulated_tiers::LIVE;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "reward",
     title: "Tiers reward the well-behaved",
-    parameters: setup::parameters,
+    parameters: cached_servers::parameters,
     experiments: &[
         example::EXPERIMENT,
         table1::EXPERIMENT,

@@ -1,9 +1,7 @@
-//! Runs experiments, or other jobs, on several threads; what comes of them doesn't depend on how many.
+//! Runs experiments on several threads; what comes of them doesn't depend on how many.
 
 use crate::experiment::{Experiment, Report};
 use std::num::NonZero;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs every experiment with seeds 1 to `seeds`. `started` is told of each run, on its thread.
 ///
@@ -19,42 +17,11 @@ pub fn run(
         .iter()
         .flat_map(|experiment| (1..=u64::from(seeds.get())).map(|seed| (*experiment, seed)))
         .collect();
-    let samples = each(&jobs, threads, |(experiment, seed)| {
+    let samples = disktime_sim::each(&jobs, threads, |(experiment, seed)| {
         started(experiment, *seed);
         (experiment.measure)(*seed)
     });
     let by_experiment = samples.chunks(seeds.get() as usize);
     let reports = experiments.iter().zip(by_experiment);
     reports.map(|(experiment, samples)| Report::new(experiment, samples)).collect()
-}
-
-/// Does every job, several at once; the answers are in the order of the jobs.
-pub(crate) fn each<Job: Sync, Answer: Send>(
-    jobs: &[Job],
-    threads: NonZero<usize>,
-    work: impl Fn(&Job) -> Answer + Sync,
-) -> Vec<Answer> {
-    let next = AtomicUsize::new(0);
-    let answers: Vec<Mutex<Option<Answer>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(jobs.len()) {
-            scope.spawn(|| {
-                while let Some((job, slot)) = take(&next, jobs, &answers) {
-                    let answer = work(job);
-                    *slot.lock().expect("each slot is locked once") = Some(answer);
-                }
-            });
-        }
-    });
-    let answer = |slot: Mutex<Option<Answer>>| slot.into_inner().expect("each slot is locked once");
-    answers.into_iter().filter_map(answer).collect()
-}
-
-fn take<'a, Job, Slot>(
-    next: &AtomicUsize,
-    jobs: &'a [Job],
-    slots: &'a [Slot],
-) -> Option<(&'a Job, &'a Slot)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    Some((jobs.get(index)?, slots.get(index)?))
 }

@@ -1,6 +1,6 @@
 //! Paper `zygaria`: virtual disks by utilization.
 //!
-//! One set of parameters for every figure, in `setup.rs`; a figure says only what the paper varies.
+//! One set of parameters for every figure, in `reservation_splits.rs`; a figure says only what the paper varies.
 
 use crate::Paper;
 
@@ -15,12 +15,12 @@ mod fig6;
 mod fig7;
 mod fig8;
 mod fig9;
-mod setup;
+mod reservation_splits;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "zygaria",
     title: "Virtual disks by utilization",
-    parameters: setup::parameters,
+    parameters: reservation_splits::parameters,
     experiments: &[
         fig1::EXPERIMENT,
         fig2::EXPERIMENT,

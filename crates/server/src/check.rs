@@ -16,7 +16,7 @@ use crate::device::{Ground, misplaced};
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
 use crate::place::{self, Before, Place, PlaceError};
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 /// How long a server may take to describe its export.
 const PATIENCE: Duration = Duration::from_secs(5);

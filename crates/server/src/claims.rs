@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
 use crate::config::DeviceConfig;
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 /// What is at a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use disktime_core::{Duration, ParseShareError, Share};
 use serde::Deserialize;
 
+use crate::vdisk_name::{NAME_MAX, is_name};
 use device::DeviceTable;
 use vdisk::VdiskTable;
 
@@ -25,9 +26,6 @@ pub use device::{DeviceConfig, QueueDepth};
 pub use listen::{Listen, SocketAccess};
 pub use quantity::{parse_rate, parse_size, parse_span};
 pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
-
-/// The longest name of a device or virtual disk in bytes.
-pub(crate) const NAME_MAX: usize = 64;
 
 /// How long clients may be idle at least and at most, where that is bounded.
 const IDLE_TIMEOUTS: RangeInclusive<Duration> =
@@ -262,11 +260,6 @@ fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
         return Err(value(&format!("{table}.name"), name, reason));
     }
     Ok(())
-}
-
-pub(crate) fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
 }
 
 fn unique<'a>(table: &str, names: impl Iterator<Item = &'a str>) -> Result<(), ConfigError> {

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use disktime_client::workload::profiler::{Priced, QUICK_BUDGET};
 use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{
     Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
 };
+use disktime_profiler::{Priced, QUICK_BUDGET};
 
 use crate::backend::{
     Abilities, BackEnd, BackEndKind, Export, FileBackEnd, MemoryBackEnd, OneFile, PoolDirectory,
@@ -21,10 +21,11 @@ use crate::frontend::nbd::REQUESTS_MAX;
 use crate::layout::{Extent, Record, RecordError, Recorded};
 use crate::place::{self, Before, Place, PlaceError};
 use crate::probe::{self, ProbeError, ProbeOptions, Space};
-use crate::profile::{self, DeviceProfile};
+use crate::ring::COPY_MAX;
 use crate::seats::CLIENTS_MAX;
-use crate::server::StartError;
 use crate::shard;
+use crate::start_error::StartError;
+use disktime_profiler::DeviceProfile;
 
 /// How long a device may be silent when it is looked at before it serves.
 const QUICK_PATIENCE: Duration = Duration::from_secs(1);
@@ -362,7 +363,7 @@ impl Ground {
     /// Reads what the device does, if a file says so.
     fn read_profile(&mut self, device: &DeviceConfig) -> Result<(), StartError> {
         let Some(path) = &device.profile else { return Ok(()) };
-        let found = profile::load(path, self.size);
+        let found = DeviceProfile::load(path, self.size);
         let found =
             found.map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
         self.know(device, found);
@@ -422,7 +423,10 @@ impl Ground {
             change(Change::SetProfile(&known.profile))?;
         }
         let contracts = self.contracts(device)?;
-        let piece_max = shard::piece_max(contracts.iter());
+        let mut piece_max = shard::piece_max(contracts.iter()) as usize;
+        if device.works_on_the_shard() {
+            piece_max = piece_max.min(COPY_MAX);
+        }
         let vdisks = device.vdisks.iter().zip(contracts).zip(&self.bases);
         for (id, ((vdisk, contract), base)) in (0..).map(StreamId).zip(vdisks) {
             let extent = self.size.map(|_| (*base, base + vdisk.size));
@@ -430,7 +434,7 @@ impl Ground {
                 contract,
                 queue_max,
                 extent,
-                piece_bytes_max: u64::from(piece_max),
+                piece_bytes_max: piece_max as u64,
                 ..StreamSpec::default()
             };
             change(Change::AddStream(id, spec))?;

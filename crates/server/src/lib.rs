@@ -7,8 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
-pub mod bench;
-pub mod broker;
+mod broker;
 pub mod buffers;
 mod check;
 mod claims;
@@ -25,7 +24,6 @@ mod listener;
 pub mod memory;
 mod place;
 pub mod probe;
-pub mod profile;
 mod quiet;
 mod record;
 mod reports;
@@ -34,14 +32,19 @@ mod seats;
 mod served_file;
 mod server;
 mod shard;
+pub mod standing;
+mod start_error;
 mod stats;
 mod threads;
+mod vdisk_name;
+mod wakeup;
 
 pub use check::check;
 pub use config::{Change, Config, ConfigError};
 pub use listener::BindError;
 pub use place::PlaceError;
 pub use reports::ReportStats;
-pub use server::{ReloadError, Server, StartError, VdiskView, Wrap};
+pub use server::{ReloadError, Server, VdiskView, Wrap};
+pub use start_error::StartError;
 pub use stats::{Counts, DeviceStats, Histogram, VdiskStats};
 pub use threads::ThreadFailure;

@@ -7,11 +7,11 @@ use std::io;
 use std::path::Path;
 
 use disktime_client::Uri;
-use disktime_client::workload::profiler::{
-    Ask, DEPTH_MAX, Priced, Pricer, PricerOptions, ProfilerError, Progress, REQUEST_BYTES_MAX,
-};
 use disktime_core::{Duration, Instant, Kind};
 use disktime_model::Op;
+use disktime_profiler::{
+    Ask, DEPTH_MAX, Priced, Pricer, PricerOptions, ProfilerError, Progress, REQUEST_BYTES_MAX,
+};
 
 use crate::backend::{BackEnd, DeviceError, Export, FileBackEnd, Io, Job, OneFile, Step};
 use crate::buffers::{ALIGN, Buffer, Pool};

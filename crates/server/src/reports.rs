@@ -19,12 +19,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::SocketType;
 
 use crate::clock;
-use crate::config::{NAME_MAX, SocketAccess};
+use crate::config::SocketAccess;
 use crate::handover::patiently;
 use crate::listener::{BindError, bind_unix, take_place};
 use crate::quiet::Quiet;
 use crate::shard::{Message, ShardHandle, VdiskId};
 use crate::stats::add;
+use crate::vdisk_name::NAME_MAX;
 
 /// A shard hears of one virtual disk's misses at most this often; the engine counts far fewer.
 const QUIET: Duration = Duration::from_millis(10);

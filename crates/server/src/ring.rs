@@ -140,8 +140,8 @@ impl Message {
     }
 
     /// Lays the vectors out on first use, and points the system call's header at the next of what is
-    /// left.
-    fn prepare(&mut self) -> *const libc::msghdr {
+    /// left. Answers the header, and how many bytes they are.
+    fn prepare(&mut self) -> (*const libc::msghdr, usize) {
         if self.vectors.is_empty() {
             let mut headers = self.headers.as_mut_slice();
             for (len, payload) in &self.parts {
@@ -159,20 +159,20 @@ impl Message {
                 }
             }
         }
-        let mut bytes = 0;
-        let now = self.vectors[self.first..].iter().take_while(|vector| {
-            let first = bytes == 0;
-            bytes += vector.iov_len;
-            first || bytes <= COPY_MAX
-        });
-        let count = now.take(2 * PARTS_MAX).count();
+        let (mut count, mut bytes) = (0, 0);
+        for vector in self.vectors[self.first..].iter().take(2 * PARTS_MAX) {
+            if count > 0 && bytes + vector.iov_len > COPY_MAX {
+                break;
+            }
+            (count, bytes) = (count + 1, bytes + vector.iov_len);
+        }
         let header = self.header.get_or_insert_with(|| {
             // SAFETY: all zeroes is a valid msghdr: no name, no vectors, no control data.
             Box::new(unsafe { std::mem::zeroed() })
         });
         header.msg_iov = self.vectors[self.first..].as_mut_ptr();
         header.msg_iovlen = count;
-        &raw const **header
+        (&raw const **header, bytes)
     }
 }
 
@@ -240,12 +240,13 @@ impl Ring {
         self.start(token, Keep::Buffer(buffer), entry);
     }
 
-    /// Sends what is left of a message.
-    pub fn send(&mut self, token: Token, fd: RawFd, mut message: Box<Message>) {
-        let header = message.prepare();
+    /// Sends the next of what is left of a message: so many bytes.
+    pub fn send(&mut self, token: Token, fd: RawFd, mut message: Box<Message>) -> usize {
+        let (header, bytes) = message.prepare();
         let flags = (libc::MSG_WAITALL | libc::MSG_NOSIGNAL).cast_unsigned();
         let entry = opcode::SendMsg::new(types::Fd(fd), header).flags(flags).build();
         self.start(token, Keep::Message(message), entry);
+        bytes
     }
 
     /// Reads an extent of a file.

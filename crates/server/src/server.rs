@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,22 +15,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{Abilities, BackEnd};
 use crate::claims::Claims;
-use crate::config::{Change, Config, ConfigError, DeviceConfig, Listen, changes};
+use crate::config::{Change, Config, DeviceConfig, Listen, changes};
 use crate::desk::{Catalog, Desk, Entry};
 use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::handover::patiently;
-use crate::layout::{LayoutError, RecordError};
-use crate::listener::{BindError, Listener};
+use crate::listener::Listener;
 use crate::memory::Budget;
-use crate::place::PlaceError;
-use crate::profile::ProfileFileError;
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
-use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId, wake};
+use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId};
+use crate::start_error::StartError;
 use crate::stats::{DeviceStats, VdiskStats};
 use crate::threads::{self, ThreadFailure, Threads};
+use crate::wakeup::wake;
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;
@@ -45,114 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Takes a device's place in the configuration and its back end; answers what its shard uses.
 pub type Wrap = Arc<dyn Fn(usize, Box<dyn BackEnd>) -> Box<dyn BackEnd> + Send + Sync>;
-
-/// Why the daemon could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener can't be bound.
-    #[error("{listen}: {source}")]
-    Listen {
-        /// Which.
-        listen: Listen,
-        /// Why.
-        source: BindError,
-    },
-    /// A device's back end can't be opened.
-    #[error("device {device}: its back end can't be opened: {source}")]
-    BackEnd {
-        /// Which.
-        device: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A device's back end is not where it should be, or is not what it was.
-    #[error("device {device}: {error}")]
-    Place {
-        /// Which.
-        device: String,
-        /// Why.
-        error: Box<PlaceError>,
-    },
-    /// Two devices, or two parts of one, are the same thing.
-    #[error(
-        "device {device}: {} is the same as {} of device {other}: each needs a back end of its own",
-        path.display(),
-        other_path.display()
-    )]
-    Shared {
-        /// Which.
-        device: String,
-        /// Its path.
-        path: PathBuf,
-        /// Whose it is already.
-        other: String,
-        /// By which path.
-        other_path: PathBuf,
-    },
-    /// What the configuration says does not fit what was opened.
-    #[error("{0}")]
-    Config(#[from] ConfigError),
-    /// A device's virtual disks can't be placed.
-    #[error("device {device}: {error}")]
-    Layout {
-        /// Which.
-        device: String,
-        /// Why.
-        error: LayoutError,
-    },
-    /// Where a device's virtual disks lie can't be recorded, or is recorded wrong.
-    #[error("device {device}: its layout: {error}")]
-    Record {
-        /// Which.
-        device: String,
-        /// Why.
-        error: RecordError,
-    },
-    /// A device's profile can't be used.
-    #[error("device {device}: {error}")]
-    Profile {
-        /// Which.
-        device: String,
-        /// Why.
-        error: ProfileFileError,
-    },
-    /// A trace can't be written.
-    #[error("vdisk {vdisk}: record: {source}")]
-    Trace {
-        /// Of which virtual disk.
-        vdisk: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The engine refuses the device's configuration.
-    #[error("device {device}: {reason}")]
-    Engine {
-        /// Which.
-        device: String,
-        /// Why.
-        reason: String,
-    },
-    /// The system gives no thread, ring or event.
-    #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]
-    System(#[from] io::Error),
-}
-
-impl StartError {
-    /// Whether it is what the configuration says, or names, that can't be used; else the system fails.
-    #[must_use]
-    pub fn is_input(&self) -> bool {
-        !matches!(self, Self::System(_))
-    }
-
-    /// Whether someone has what it needs, who may be about to end.
-    fn is_in_use(&self) -> bool {
-        match self {
-            Self::BackEnd { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
-            Self::Place { error, .. } => error.is_in_use(),
-            _ => false,
-        }
-    }
-}
 
 /// Why contracts were not changed. None was.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -26,8 +26,10 @@ use crate::frontend::request::Work;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::DeviceStats;
 
+mod cause;
 mod changes;
 mod clients;
+mod copies;
 mod depths;
 mod events;
 mod flushes;
@@ -38,9 +40,10 @@ mod own_time;
 mod pieces;
 mod vdisks;
 
+use cause::Cause;
+use copies::Copies;
 pub(crate) use depths::Depths;
-use events::Cause;
-pub use handle::{ShardHandle, wake};
+pub use handle::ShardHandle;
 use idle::Idle;
 use migration::Migration;
 use own_time::OwnTime;
@@ -51,10 +54,10 @@ pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskId};
 /// at the device holds others up for as long.
 pub const PIECE_MAX: [u32; 2] = [1 << 20, 256 << 10];
 /// A turn gives the device's work so long, and clients as long, whatever is left: then the ring is asked
-/// what has come since, so that no client's work keeps another's requests from being seen. At half of
-/// it a busy thread makes a system call, of about 1 us, for every 50 us of work; at five times as much a
-/// light client's 99th percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`).
-const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(100);
+/// what has come since, so that no client's work keeps another's requests from being seen. A busy thread
+/// makes a system call, of about 1 us, for every turn; at ten times as much a light client's 99th
+/// percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`).
+const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(50);
 /// How long a drain waits for requests already taken.
 pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4);
 /// For a time of the timing model that is nearer than this the shard waits awake: a sleep ends some
@@ -156,6 +159,7 @@ pub struct Shard {
     /// The longest part of a request in bytes.
     part_max: u32,
     own_time: OwnTime,
+    copies: Copies,
     idle: Idle,
     /// When completions were last taken off the ring.
     heard_at: Instant,
@@ -213,6 +217,7 @@ impl Shard {
             clients: Slab::new(),
             operations,
             own_time,
+            copies: Copies::default(),
             idle: Idle::new(parts.idle_timeout),
             heard_at: clock::now(),
             flights: Slab::new(),
@@ -262,7 +267,7 @@ impl Shard {
                 connection.moved_at = self.heard_at;
                 let bytes = usize::try_from(result).unwrap_or(0);
                 self.own_time.moved(connection.vdisk, bytes);
-                if !connection.sent(client, message, result, &mut self.ring) {
+                if !connection.sent(message, result) {
                     self.lose(client);
                 }
                 self.touch(client);
@@ -283,6 +288,7 @@ impl Shard {
         self.steer();
         self.hurry_migration();
         self.end_removals();
+        self.copy_on();
         let until = clock::now() + TURN;
         let clients_until = until + TURN;
         self.unfinished = loop {
@@ -304,6 +310,7 @@ impl Shard {
                 break true;
             }
         };
+        self.unfinished |= self.copies.waits();
         self.charge_own_time();
         self.let_idle_go();
         self.tell_events();

@@ -1,10 +1,10 @@
 //! A probe in real time: back ends that are slow, that fail, that are silent, and files.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_client::workload::profiler::Priced;
 use disktime_core::cost::PriceList;
 use disktime_core::{Duration, Kind};
 use disktime_model::preset;
+use disktime_profiler::Priced;
 use disktime_server::backend::delayed::Delayed;
 use disktime_server::backend::faulty::{Fault, Faulty};
 use disktime_server::backend::{BackEnd, DeviceError, MemoryBackEnd};

@@ -6,28 +6,35 @@
 //!
 //! - [`Plan`]: what to simulate; [`simulate`] runs it.
 //! - [`DeviceSpec`]: a device that a scenario describes; [`measure`] profiles one, [`price`] prices it.
+//! - [`fingerprint`]: hashes of all that simulations decide; [`swarm`]: random ones, by number.
+//! - [`each`]: independent simulations on several threads.
 //! - [`Outcome`]: what came of it: windows, totals, histograms, violated promises, decisions.
 //!
 //! Does not know: clocks, files' formats on the wire, what a paper claims.
 
 mod checks;
 mod decisions;
-mod device;
+mod device_spec;
+mod fingerprint;
 mod metrics;
+mod parallel;
 mod plan;
-mod profile;
 mod promise;
 mod scenario;
+mod simulated_profile;
+pub mod swarm;
 mod world;
 
 pub use checks::{Check, Violation};
 pub use decisions::{Candidate, Decision};
-pub use device::{DeviceError, DeviceSpec};
+pub use device_spec::{DeviceError, DeviceSpec};
 pub use disktime_core as core;
 pub use disktime_model as model;
 pub use disktime_workload as workload;
+pub use fingerprint::{Cut, Fingerprint, fingerprint};
 pub use metrics::{Summary, Times, Window};
+pub use parallel::each;
 pub use plan::{Plan, PlanError, StreamPlan};
-pub use profile::{measure, price};
 pub use scenario::{Scenario, ScenarioError};
+pub use simulated_profile::{measure, price};
 pub use world::{Moment, Outcome, simulate, simulate_steered, simulate_watched};

@@ -11,10 +11,10 @@ use disktime_core::{Config, Contract, Duration, Instant, Profile, Share, StreamI
 use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
 use serde::{Deserialize, Deserializer};
 
-use crate::device::{DeviceError, DeviceSpec, Model};
+use crate::device_spec::{DeviceError, DeviceSpec, Model};
 use crate::plan::{Plan, StreamPlan};
-use crate::profile;
 use crate::promise::{self, AccessName, AdmissionName, ClassName, Promise};
+use crate::simulated_profile;
 
 /// The longest that can be simulated.
 const DURATION_MAX: Duration = Duration::from_secs(10_000 * 3600);
@@ -346,11 +346,11 @@ impl Scenario {
     fn profile(&self, seed: u64) -> Result<Option<Profile>, ScenarioError> {
         let Some(profile) = &self.file.device.profile else { return Ok(None) };
         let found = if profile == Path::new("measured") {
-            profile::measure(self.model.build(seed), "measured", seed)
+            simulated_profile::measure(self.model.build(seed), "measured", seed)
                 .map_err(|error| error.to_string())
         } else {
             let beside = self.path.parent().unwrap_or(Path::new(""));
-            profile::read(&beside.join(profile), self.capacity_bytes)
+            simulated_profile::read(&beside.join(profile), self.capacity_bytes)
                 .map_err(|error| format!("{}: {error}", profile.display()))
         };
         let found = found.map_err(|reason| ScenarioError::Value {

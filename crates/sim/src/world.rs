@@ -14,6 +14,7 @@ use disktime_workload::IoOp;
 
 use crate::checks::{Back, Bounds, Checks, Violation};
 use crate::decisions::{Decision, candidates};
+use crate::fingerprint::Tap;
 use crate::metrics::{Finished, Metrics, Summary, Window};
 use crate::plan::{Plan, PlanError, StreamPlan};
 
@@ -145,6 +146,7 @@ struct World {
     decisions: Vec<Decision>,
     moves: Vec<(Instant, Event)>,
     steering: Option<Steering>,
+    tap: Option<Tap>,
 }
 
 /// Depths by a law.
@@ -213,6 +215,7 @@ impl World {
             decisions: Vec::new(),
             moves: Vec::new(),
             steering: None,
+            tap: None,
         };
         (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
         Ok(world)
@@ -220,6 +223,8 @@ impl World {
 
     fn run(mut self, mut watch: impl FnMut(Moment), depths: &mut Vec<Vec<u32>>) -> Outcome {
         let window = self.metrics.ends().since(Instant::ZERO);
+        self.tap = Tap::begin();
+        let end = self.tap.as_ref().map_or(self.end, |tap| tap.end_at(self.end));
         for event in 1_u64.. {
             if event % EVENTS_PER_LOOK == 0 {
                 watch(Moment { now: self.now, requests: self.finished });
@@ -227,7 +232,7 @@ impl World {
             self.arrive();
             self.dispatch();
             let next = self.next();
-            if next > self.end {
+            if next > end || self.tap.as_ref().is_some_and(Tap::is_over) {
                 break;
             }
             self.now = next;
@@ -236,13 +241,15 @@ impl World {
             self.change();
             depths.extend(self.steer());
             while self.metrics.ends() <= self.now {
-                self.hear();
-                self.metrics.close(&self.engine);
+                self.close_window();
             }
         }
         while self.metrics.ends() <= self.end {
-            self.hear();
-            self.metrics.close(&self.engine);
+            self.close_window();
+        }
+        if let Some(mut tap) = self.tap.take() {
+            tap.counted(self.now, &self.engine);
+            tap.end();
         }
         self.engine.assert_conserved();
         let counters: Vec<_> = self.engine.streams().map(StreamView::counters).collect();
@@ -275,12 +282,26 @@ impl World {
         }
     }
 
+    /// Ends the metrics' window.
+    fn close_window(&mut self) {
+        self.hear();
+        if let Some(tap) = &mut self.tap {
+            tap.counted(self.metrics.ends(), &self.engine);
+        }
+        self.metrics.close(&self.engine);
+    }
+
     /// Takes what the engine has to tell; what else it tells shows in other figures.
     fn hear(&mut self) {
         let ends = self.metrics.ends();
-        let told = std::iter::from_fn(|| self.engine.poll_event());
-        let moved = told.filter(|event| matches!(event, Event::CostMoved { .. }));
-        self.moves.extend(moved.map(|event| (ends, event)));
+        while let Some(event) = self.engine.poll_event() {
+            if let Some(tap) = &mut self.tap {
+                tap.told(ends, &event);
+            }
+            if matches!(event, Event::CostMoved { .. }) {
+                self.moves.push((ends, event));
+            }
+        }
     }
 
     /// When the next thing happens.
@@ -339,6 +360,9 @@ impl World {
                 }
                 self.asked[id as usize] = request;
                 self.checks.arrived(self.now, stream, io.bytes);
+                if let Some(tap) = &mut self.tap {
+                    tap.arrived(&request);
+                }
                 let taken = self.engine.handle_arrival(self.now, request);
                 taken.expect("queues are as long as loads can be outstanding");
             }
@@ -407,6 +431,9 @@ impl World {
         self.flights[slot as usize] = Some(flight);
         let last = dispatch.offset + dispatch.bytes == asked.offset + asked.bytes;
         self.checks.dispatched(self.now, flight.stream, flight.bytes, last);
+        if let Some(tap) = &mut self.tap {
+            tap.dispatched(self.now, &asked, dispatch);
+        }
         let op =
             Op { kind: asked.kind, offset: dispatch.offset, bytes: dispatch.bytes, fua: false };
         self.device.submit(self.now, u64::from(slot), op);
@@ -432,6 +459,10 @@ impl World {
             let of_tier = tier.map_or(service, |tier| since(&mut self.on_tiers[tier as usize]));
             let before = self.relieved(flight.stream);
             let over = self.engine.handle_completion_on(at, flight.piece, End::Done, tier);
+            if let Some(tap) = &mut self.tap {
+                let view = self.engine.stream(flight.stream).expect("streams stay to the end");
+                tap.completed(at, flight.stream, &view.counters(), over.as_ref());
+            }
             let relieved = self.relieved(flight.stream);
             let relieved = Duration::from_nanos(relieved.as_nanos() - before.as_nanos());
             let whose = tier.is_some() || self.checks.see_whose_time_it_was();

@@ -11,9 +11,9 @@
 //! - [`Spec`] and [`Generator`]: which operations, one after another (pattern, sizes, kinds).
 //! - [`Pace`] and [`Source`]: when each is issued (closed or open loop, bursts, a player, cycles).
 //! - [`Phase`] and [`Phases`]: sources that start, stop and change.
-//! - [`profiler`]: finds out a device's seeks, rotation and zones with requests of its own.
 //! - [`ReplaySpec`] and [`Replay`]: the operations of a trace.
 //! - [`trace`]: formats, a reader for each, a writer for our own.
+//! - [`random`]: named streams of random numbers.
 //! - [`quantity`]: sizes and times as people write them. Specs are what scenario files say.
 
 mod batches;
@@ -21,9 +21,8 @@ mod generator;
 mod pace;
 mod phases;
 mod player;
-pub mod profiler;
 pub mod quantity;
-mod random;
+pub mod random;
 mod replay;
 mod source;
 mod spec;

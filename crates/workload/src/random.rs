@@ -11,7 +11,8 @@ use rand_pcg::Pcg64;
 ///
 /// State and stream are 128-bit FNV-1a hashes of the seed and the name, which are stable: they are
 /// part of what makes a run repeatable and must not change.
-pub(crate) fn stream(seed: u64, name: &str, purpose: &str) -> Pcg64 {
+#[must_use]
+pub fn stream(seed: u64, name: &str, purpose: &str) -> Pcg64 {
     let named = [name.as_bytes(), b"/", purpose.as_bytes()].concat();
     let state = fnv1a(fnv1a(FNV_OFFSET, &seed.to_le_bytes()), &named);
     Pcg64::new(state, fnv1a(FNV_OFFSET, &named))
@@ -29,7 +30,7 @@ fn fnv1a(hash: u128, bytes: &[u8]) -> u128 {
 ///
 /// Source: von Neumann, "Various techniques used in connection with random digits", 1951. It only
 /// compares uniform numbers, so it is exact on every machine, which a logarithm is not.
-pub(crate) fn exponential(mean: Duration, random: &mut Pcg64) -> Duration {
+pub fn exponential(mean: Duration, random: &mut Pcg64) -> Duration {
     let mut whole: u128 = 0;
     loop {
         let first: u64 = random.random();

@@ -9,6 +9,7 @@ use super::cargo_gates::{read_errors, report};
 use super::counts::Counts;
 use super::expected_red::Entry;
 use super::skips;
+use super::slowest::Slowest;
 use super::stream::{Deadline, Ended, stream};
 use crate::finding::{Finding, Report};
 use crate::workspace::{Workspace, cargo};
@@ -20,6 +21,7 @@ const NEXTEST_CONFIG: &str = "xtask/nextest.toml";
 pub(super) struct Ran {
     pub(super) counts: Counts,
     pub(super) report: Report,
+    pub(super) slowest: Slowest,
 }
 
 /// The tests of a workspace and how to run them.
@@ -121,7 +123,8 @@ fn read_nextest(ended: &Ended) -> Ran {
         Some(Finding::new(name.trim(), format!("test failed ({})", status.trim())))
     });
     let counts = Counts::from_nextest(&ended.lines).unwrap_or_default();
-    Ran { counts, report: report(ended, "nextest", failed.chain(build_errors(ended)).collect()) }
+    let report = report(ended, "nextest", failed.chain(build_errors(ended)).collect());
+    Ran { counts, report, slowest: Slowest::from_nextest(&ended.lines) }
 }
 
 /// `cargo test` prints `test name ... FAILED` as it goes.
@@ -131,7 +134,9 @@ fn read_cargo_test(ended: &Ended) -> Ran {
         Some(Finding::new(name, "test failed"))
     });
     let counts = Counts::from_cargo_test(&ended.lines);
-    Ran { counts, report: report(ended, "test", failed.chain(build_errors(ended)).collect()) }
+    let report = report(ended, "test", failed.chain(build_errors(ended)).collect());
+    // `cargo test` tells no times.
+    Ran { counts, report, slowest: Slowest::default() }
 }
 
 /// Errors that the compiler reports; what cargo says of tests that failed is left out.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::counts::Counts;
+use super::slowest::Slowest;
 use crate::finding::{Finding, Report};
 
 /// One gate's line in the table.
@@ -29,6 +30,7 @@ pub(super) struct Verdict {
     pub(super) rows: Vec<Row>,
     /// What tests that couldn't run wrote.
     pub(super) skips: Vec<String>,
+    pub(super) slowest: Slowest,
     pub(super) counts: Counts,
 }
 
@@ -55,7 +57,7 @@ impl fmt::Display for Verdict {
             writeln!(f, "\n{cases} skipped (their tests count as passed):")?;
             self.skips.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         }
-        write!(f, "\n{}", self.counts)
+        write!(f, "{}\n{}", self.slowest, self.counts)
     }
 }
 
@@ -107,6 +109,10 @@ mod tests {
             rows: vec![row("format", &["one", "two"]), noted, row("tests", &["three"])],
             skips: vec!["SKIP: e2e: no fio".to_owned()],
             counts: Counts { passed: 5, failed: 1, skipped: 0 },
+            slowest: Slowest::from_nextest(&[
+                "PASS [   1.500s] (1/1) core::all slow".to_owned(),
+                "Summary [ 1.5s] 1 test run: 1 passed".to_owned(),
+            ]),
         };
         assert_eq!(
             verdict.to_string(),
@@ -117,6 +123,7 @@ mod tests {
              \n1 note:\n  docs: b.rs: long\n\
              \n3 failures:\n  format: a.rs: one\n  format: a.rs: two\n  tests: a.rs: three\n\
              \n1 case skipped (their tests count as passed):\n  SKIP: e2e: no fio\n\
+             \n seconds  slowest tests\n     1.5  core::all slow\n\
              \n5 passed, 1 failed, 0 skipped"
         );
         assert!(!verdict.passed());
@@ -128,6 +135,7 @@ mod tests {
             rows,
             counts: Counts { failed, ..Counts::default() },
             skips: Vec::new(),
+            slowest: Slowest::default(),
         };
         assert!(with(vec![row("a", &[])], 0).passed());
         assert!(!with(vec![row("a", &[]), row("b", &["x"])], 0).passed());

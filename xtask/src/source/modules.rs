@@ -1,4 +1,5 @@
-//! Which files are compiled for tests only: those declared by `#[cfg(test)] mod name;`, and theirs.
+//! Which file is which module, and which files are compiled for tests only: those declared by
+//! `#[cfg(test)] mod name;`, and theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,24 @@ pub(crate) fn test_files(files: &[RustFile]) -> BTreeSet<String> {
             return found;
         }
     }
+}
+
+/// The files of the crate whose root is the file `root`, by the module's path, without those of tests.
+pub(crate) fn module_files<'a>(
+    files: &'a [RustFile],
+    root: &'a RustFile,
+) -> BTreeMap<Vec<String>, &'a RustFile> {
+    let known: BTreeMap<&str, &RustFile> = files.iter().map(|it| (it.path.as_str(), it)).collect();
+    let (mut found, mut new) = (BTreeMap::new(), vec![(Vec::new(), root)]);
+    while let Some((path, file)) = new.pop() {
+        for decl in file.modules.iter().filter(|it| !it.test_only) {
+            let child = locate(file, decl, &known).and_then(|path| known.get(path.as_str()));
+            let path = [path.as_slice(), &decl.inside, std::slice::from_ref(&decl.name)].concat();
+            new.extend(child.map(|child| (path, *child)));
+        }
+        found.insert(path, file);
+    }
+    found
 }
 
 /// A package's integration tests live in `tests/` beside its `src/`.

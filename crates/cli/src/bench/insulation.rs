@@ -1,24 +1,21 @@
 //! `disktime bench insulation`: does a share give what it would give alone?
 
-use std::collections::BTreeSet;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use disktime_papers::insulation::{
-    self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Selection, Settings,
+use disktime_bench::insulation::{
+    self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Settings,
 };
-use disktime_papers::page::File;
 use disktime_papers::sim::core::policy::{self, PolicyEntry};
-use serde::Serialize;
 
+use super::cells::selected;
+use super::files::write;
+use super::insulation_live as live;
 use crate::paper::machine;
 use crate::{BadInput, output, table};
-
-mod live;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -130,32 +127,11 @@ impl Arguments {
     }
 }
 
-fn selected(texts: &[impl AsRef<str>]) -> Result<Vec<Cell>, BadInput> {
-    let mut cells = BTreeSet::new();
-    for text in texts.iter().map(AsRef::as_ref) {
-        let selection: Result<Selection, _> = text.parse();
-        let selection = selection.map_err(|error| BadInput(format!("--cell `{text}`: {error}")))?;
-        cells.extend(selection.cells());
-    }
-    Ok(cells.into_iter().collect())
-}
-
 fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {
     policy::find(name).ok_or_else(|| {
         let known: Vec<_> = policy::REGISTRY.iter().map(|entry| entry.name).collect();
         BadInput(format!("--policy: `{name}` is not known; known are: {}", known.join(", ")))
     })
-}
-
-/// Writes a page with its drawing, and the rows under that name.
-fn write(dir: &Path, page: [File; 2], json: &str, rows: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(rows)? + "\n";
-    for File { name, text } in page.into_iter().chain([File { name: json.to_owned(), text }]) {
-        let path = dir.join(name);
-        output::write(&path, &text).with_context(|| format!("writing {}", path.display()))?;
-    }
-    eprintln!("wrote {}", dir.display());
-    Ok(())
 }
 
 fn print_rows(rows: &[Row]) {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use disktime_server::bench::{self, CostFigure, SchedFigure, sched};
+use disktime_bench::sched::{self, CostFigure, SchedFigure, sched};
 use serde::Serialize;
 
 use crate::table;
@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn run_costs(vdisks: &[u32], seconds: f64, json: bool) -> anyhow::Result<ExitCode> {
     let progress =
         |model: &str, vdisks| eprintln!("measuring costs `{model}` with {vdisks} virtual disks");
-    let figures = bench::costs(vdisks, seconds, progress).map_err(|error| anyhow!("{error}"))?;
+    let figures = sched::costs(vdisks, seconds, progress).map_err(|error| anyhow!("{error}"))?;
     let rows = figures.into_iter().map(|figure| {
         let CostFigure { cost_model, vdisks, ns_per_decision, ns_per_window } = figure;
         CostRow { cost_model, vdisks, ns_per_decision, ns_per_window }

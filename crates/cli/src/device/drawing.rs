@@ -1,8 +1,9 @@
 //! A profile drawn, one panel below the other in one file: rates by place, seeks by distance, and of
 //! each kind of requests the throughput by depth and the rate by size.
 
-use disktime_client::workload::profiler::{Cell, Found, Seek, Speeds, WorkSpeed};
-use disktime_papers::{Axis, Marks, Panel, Report, Series, page};
+use disktime_profiler::{Cell, Found, Seek, Speeds, WorkSpeed};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
+use disktime_report::drawing;
 
 /// As tall as a figure of the papers is.
 const PANEL_HEIGHT: u32 = 400;
@@ -10,16 +11,7 @@ const PANEL_WIDTH: u32 = 640;
 
 /// The SVG document.
 pub(super) fn svg(found: &Found) -> String {
-    let report = Report {
-        id: "profile",
-        title: "",
-        note: "",
-        seconds: found.took.as_secs_f64(),
-        panels: panels(found),
-        checks: Vec::new(),
-        missed_by_seed: Vec::new(),
-    };
-    stacked(page::figures(&[&report]).into_iter().map(|file| file.text))
+    stacked(panels(found).iter().map(drawing::svg))
 }
 
 fn panels(found: &Found) -> Vec<Panel> {

@@ -2,13 +2,14 @@
 
 use disktime_client::Duration;
 use disktime_client::workload::trace;
-use disktime_papers::sim::core::goal::{Demand, Fitting, Goal};
 use disktime_papers::sim::core::{Access, Share};
-use disktime_server::broker::{self, Answer};
-use disktime_server::profile::Method;
+use disktime_plan::TraceShares;
+use disktime_plan::broker::{self, Answer};
+use disktime_plan::goal::{Demand, Fitting, Goal};
+use disktime_profiler::Method;
 use serde_json::{Value, json};
 
-use super::{Arguments, Device, ppm};
+use super::{Arguments, Device};
 use crate::table;
 
 /// What a plan has come to.
@@ -21,7 +22,7 @@ pub(super) struct Report {
     percentile: Share,
     pub(super) goal: Option<(Goal, Access)>,
     pub(super) answers: Vec<Answer>,
-    pub(super) traces: Vec<Trace>,
+    pub(super) traces: Vec<TraceShares>,
     pub(super) fitting: Option<Fitting>,
     /// What it takes, and by which method.
     ppm: u64,
@@ -29,28 +30,6 @@ pub(super) struct Report {
     available: Share,
     /// Of a configuration: what is reserved.
     reserved: Option<Vec<(String, Share)>>,
-}
-
-/// What a trace takes by one method.
-pub(super) struct Trace {
-    pub(super) method: Method,
-    demand: trace::Demand,
-    /// On the mean, at the percentile of all seconds, and in the worst.
-    mean_ppm: u64,
-    pub(super) share_ppm: u64,
-    worst_ppm: u64,
-}
-
-impl Trace {
-    pub(super) fn new(method: Method, demand: trace::Demand, percentile: Share) -> Self {
-        Self {
-            method,
-            mean_ppm: ppm(demand.mean()),
-            share_ppm: ppm(demand.within(percentile.ppm())),
-            worst_ppm: ppm(demand.within(Share::PARTS)),
-            demand,
-        }
-    }
 }
 
 impl Report {
@@ -84,7 +63,7 @@ impl Report {
             println!("goal: {}\n", said(goal, *access));
             self.print_answers();
         }
-        if let Some(Trace { demand, .. }) = self.traces.first() {
+        if let Some(TraceShares { demand, .. }) = self.traces.first() {
             println!("trace: {}\n", summary(demand));
             self.print_traces();
         }
@@ -142,7 +121,7 @@ impl Report {
         let within = format!("{} of seconds", self.percentile);
         let header = ["method", "mean", &within, "worst second"];
         let mut rows = table::new(&header, 1..4);
-        for Trace { method, mean_ppm, share_ppm, worst_ppm, .. } in &self.traces {
+        for TraceShares { method, mean_ppm, share_ppm, worst_ppm, .. } in &self.traces {
             let [mean, share, worst] = [*mean_ppm, *share_ppm, *worst_ppm].map(broker::percent);
             rows.add_row([method.name().to_owned(), mean, share, worst]);
         }
@@ -163,7 +142,7 @@ impl Report {
                 "share": fraction(needs.ppm()),
             })
         };
-        let trace = |of: &Trace| {
+        let trace = |of: &TraceShares| {
             json!({
                 "method": of.method.name(),
                 "requests": of.demand.requests,

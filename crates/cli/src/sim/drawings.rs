@@ -1,8 +1,9 @@
 //! A run's drawings: each stream's disk time over time, and how long its requests took.
 
-use disktime_papers::page::{self, File};
 use disktime_papers::sim::{Outcome, Summary, Times};
-use disktime_papers::{Axis, Marks, Panel, Report, Series};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
+use disktime_report::drawing;
+use disktime_report::page::File;
 
 /// Streams in one drawing: as many as there are colours.
 const STREAMS_MAX: usize = 4;
@@ -68,7 +69,7 @@ fn drawings(name: &str, title: &str, [x, y]: [Axis; 2], series: Vec<Series>) -> 
             Panel { title: title.to_owned(), marks: Marks::Lines, x, y, series, level: None };
         let name =
             if count == 1 { format!("{name}.svg") } else { format!("{name}-{}.svg", index + 1) };
-        File { name, text: drawing(panel) }
+        File { name, text: drawing::svg(&panel) }
     };
     groups.map(file).collect()
 }
@@ -97,18 +98,4 @@ fn shortened(name: &str) -> String {
         None => name.to_owned(),
         Some((end, _)) => format!("{}…", &name[..end]),
     }
-}
-
-/// Drawn as a paper's figure is.
-fn drawing(panel: Panel) -> String {
-    let report = Report {
-        id: "",
-        title: "",
-        note: "",
-        seconds: 0.0,
-        panels: vec![panel],
-        checks: Vec::new(),
-        missed_by_seed: Vec::new(),
-    };
-    page::figures(&[&report]).into_iter().map(|file| file.text).collect()
 }

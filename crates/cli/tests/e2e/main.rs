@@ -6,7 +6,7 @@
 mod black_box;
 mod costs;
 mod crowds;
-mod device;
+mod device_profile;
 mod durability;
 mod insulation;
 mod live_changes;

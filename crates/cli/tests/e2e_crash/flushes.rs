@@ -1,8 +1,10 @@
 //! What a FUA write and a flush do to the disk that lies below.
 
+use std::time::Duration;
+
 use disktime_client::{CommandFlags, Connection, TransmissionFlags};
 
-use crate::lower::{Below, wait_until};
+use crate::lower::{Below, now, wait_until};
 use crate::rounds::skips;
 use crate::stack::{Kind, Stack};
 
@@ -109,39 +111,56 @@ fn an_extent_that_has_moved_leaves_nothing_in_the_cache_below() {
 }
 
 /// A sync that failed was told to one client, by Linux once for each open file; the others' next
-/// flushes succeeded though their data were gone with it.
+/// flushes succeeded though their data were gone with it. On a busy machine tiers had begun to
+/// promote the extent that the test itself writes, and the promotion's sync took the failure that was
+/// meant for a client's write: the write succeeded. Nothing moves here any more.
 #[test]
 fn a_sync_that_fails_below_is_told_to_each_client_once() {
     for (kind, below) in TABLE {
         if skips("a_sync_that_fails_below_is_told_to_each_client_once", below) {
             continue;
         }
-        let stack = Stack::new(kind, below);
+        let mut stack = Stack::new(kind, below);
+        if kind == Kind::Tiers {
+            stack.stop_moving();
+        }
         let mut clients = [stack.connect(), stack.connect(), stack.connect()];
+        let started = now();
         for fua in [false, true] {
             let name = format!("{} over {}, fua: {fua}", kind.name(), below.name());
-            for (at, client) in (0..).zip(&mut clients[1..]) {
-                client.write(at << 16, &[7; 4096], false).unwrap();
-            }
-            // Of one request there may be several on their way down: a flush of each member.
-            stack.lower.disk.fail_flushes(1);
-            let failed =
-                if fua { clients[0].write(0, &[8; 512], true) } else { clients[0].flush() };
-            assert!(failed.is_err(), "{name}");
-            stack.lower.disk.fail_flushes(0);
-            for client in &mut clients[1..] {
-                assert!(client.flush().is_err(), "{name}");
-            }
-            let first = clients[0].flush();
-            assert_eq!(first.is_err(), fua, "{name}: a write that fails tells of no flush");
-            for client in &mut clients {
-                assert!(client.flush().is_ok(), "{name}");
-            }
+            fail_one_sync(&stack, &mut clients, fua, &name);
         }
+        let took = started.elapsed();
         let said = stack.said();
-        // The second failure comes within the 10 s in which a cause is told once.
-        assert_eq!(said.matches("may be gone").count(), 1, "once for both failures: {said}");
+        let told = said.matches("may be gone").count();
+        // The log tells a cause once in 10 s, and the second failure comes sooner unless the machine
+        // stalls.
+        let most = if took < Duration::from_secs(10) { 1 } else { 2 };
+        assert!((1..=most).contains(&told), "{told} lines for two failures in {took:?}: {said}");
         assert!(said.contains("vdisks=\"v\""), "{said}");
+    }
+}
+
+/// Fails what one client asks for, and sees each client told of it once.
+fn fail_one_sync(stack: &Stack, clients: &mut [Connection; 3], fua: bool, name: &str) {
+    let check = |holds: bool, what: &str| {
+        assert!(holds, "{name}: {what}; the daemon logged: {}", stack.said());
+    };
+    for (at, client) in (0..).zip(&mut clients[1..]) {
+        client.write(at << 16, &[7; 4096], false).unwrap();
+    }
+    // Of one request there may be several on their way down: a flush of each member.
+    stack.lower.disk.fail_flushes(1);
+    let failed = if fua { clients[0].write(0, &[8; 512], true) } else { clients[0].flush() };
+    check(failed.is_err(), "the request whose sync failed succeeded");
+    stack.lower.disk.fail_flushes(0);
+    for client in &mut clients[1..] {
+        check(client.flush().is_err(), "a client with data at stake was not told");
+    }
+    let first = clients[0].flush();
+    check(first.is_err() == fua, "a failed write tells of no flush, a failed flush does");
+    for client in clients {
+        check(client.flush().is_ok(), "a client was told twice");
     }
 }
 

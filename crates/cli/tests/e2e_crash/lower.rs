@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use disktime_server::backend::volatile::Volatile;
 use disktime_server::{Config, Server, Wrap};
@@ -173,6 +173,11 @@ pub fn wait_until(otherwise: &str, mut there: impl FnMut() -> bool) {
 #[expect(clippy::disallowed_methods, reason = "an end-to-end test waits in real time")]
 pub fn nap(span: Duration) {
     std::thread::sleep(span);
+}
+
+#[expect(clippy::disallowed_methods, reason = "an end-to-end test takes real time")]
+pub fn now() -> Instant {
+    Instant::now()
 }
 
 /// Why this can't lie below here, if so: tried once, with what it takes.

@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 
 use super::{CostEntry, CostModel, CostParameters, PieceShape};
-use crate::request::Kind;
-use crate::time::Duration;
+use crate::types::request::Kind;
+use crate::types::time::Duration;
 
 /// A piece that starts fewer sectors than this from its predecessor is sequential (zygaria §3).
 const SEQUENTIAL_SECTORS: u64 = 100;
@@ -30,7 +30,7 @@ impl CostModel for Fixed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::StreamId;
+    use crate::types::request::StreamId;
 
     #[test]
     fn ninety_nine_sectors_are_sequential_and_a_hundred_are_not() {

@@ -20,8 +20,8 @@ use super::{
     Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, OnTier, PieceKind,
     PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust, Used,
 };
-use crate::request::{Kind, StreamId};
-use crate::time::Duration;
+use crate::types::request::{Kind, StreamId};
+use crate::types::time::Duration;
 
 mod fit;
 mod reuse;

@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 
 use super::{Basis, Certainty, CostEntry, CostModel, CostParameters, PieceShape, Trust, fixed};
-use crate::time::Duration;
+use crate::types::time::Duration;
 
 const MIB: u128 = 1 << 20;
 
@@ -49,7 +49,7 @@ impl CostModel for Priced {
 mod tests {
     use super::super::Price;
     use super::*;
-    use crate::request::{Kind, StreamId};
+    use crate::types::request::{Kind, StreamId};
 
     fn model() -> Box<dyn CostModel> {
         let mut parameters = CostParameters::default();

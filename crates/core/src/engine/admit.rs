@@ -3,16 +3,18 @@
 use alloc::vec::Vec;
 
 use super::Engine;
+use super::error::ChangeError;
 use super::guarantees::{BOUNDED_PIECE, Flushes};
-use crate::admission::{self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack};
-use crate::contract::{Admission, Class, Contract, Rate};
-use crate::cycle::Cycle;
-use crate::error::ChangeError;
-use crate::profile::Profile;
-use crate::rank::Rank;
-use crate::request::StreamId;
-use crate::share::Share;
-use crate::time::Duration;
+use crate::classes::admission::{
+    self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack,
+};
+use crate::classes::cycle::Cycle;
+use crate::classes::profile::Profile;
+use crate::types::contract::{Admission, Class, Contract, Rate};
+use crate::types::rank::Rank;
+use crate::types::request::StreamId;
+use crate::types::share::Share;
+use crate::types::time::Duration;
 
 /// Largest pieces while a rate is guaranteed: what can be in the way when a cycle begins. The first
 /// with which all fit is taken, as larger ones cost others less.

@@ -5,11 +5,11 @@
 //!
 //! Does not know: in which order a device does what it has; hence only a part of a bound.
 
+use crate::classes::stream::Stream;
 use crate::cost::Trust;
-use crate::heap::IndexedHeap;
-use crate::request::StreamId;
-use crate::stream::Stream;
-use crate::time::{Duration, Instant};
+use crate::types::heap::IndexedHeap;
+use crate::types::request::StreamId;
+use crate::types::time::{Duration, Instant};
 
 /// Work for so long is enough for a disk's queue or an elevator to choose from.
 const AHEAD: Duration = Duration::from_millis(200);

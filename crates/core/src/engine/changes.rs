@@ -2,15 +2,15 @@
 
 use super::Engine;
 use super::admit::Proposal;
-use crate::contract::{Change, Class, Contract, StreamSpec};
-use crate::error::ChangeError;
-use crate::event::Event;
-use crate::profile::Profile;
-use crate::rank::Rank;
-use crate::request::StreamId;
-use crate::share::Share;
-use crate::stream::Stream;
-use crate::time::Instant;
+use super::error::ChangeError;
+use super::event::Event;
+use crate::classes::profile::Profile;
+use crate::classes::stream::Stream;
+use crate::types::contract::{Change, Class, Contract, StreamSpec};
+use crate::types::rank::Rank;
+use crate::types::request::StreamId;
+use crate::types::share::Share;
+use crate::types::time::Instant;
 
 impl Engine {
     /// Something is to be different from now on.

@@ -1,15 +1,15 @@
 //! Charging: how busy and held time becomes streams' debts.
 
+use super::event::Event;
+use super::pieces::Piece;
 use super::{Engine, Hold};
+use crate::account::ledger::{Closing, longest};
+use crate::classes::stream::{Stream, StreamCounters};
 use crate::cost::Costs;
-use crate::event::Event;
-use crate::ledger::{Closing, longest};
-use crate::pieces::Piece;
 use crate::policy::Window;
-use crate::rank::{Gate, Lane, Rank};
-use crate::request::StreamId;
-use crate::stream::{Stream, StreamCounters};
-use crate::time::{Duration, Instant};
+use crate::types::rank::{Gate, Lane, Rank};
+use crate::types::request::StreamId;
+use crate::types::time::{Duration, Instant};
 
 impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
@@ -64,7 +64,9 @@ impl Engine {
             *estimates += piece.estimate.as_tokens();
         }
         if shallow {
-            // The depth was lowered while the window was open: it is divided as a deep one.
+            // The depth was lowered while the window was open: it is divided as a deep one, and
+            // write-back debt is not paid by it.
+            self.written.skip_to(self.now);
             let closing = self.ledger.close(self.now);
             self.divide(closing);
         }
@@ -75,9 +77,12 @@ impl Engine {
         self.between && self.policies[Rank::Best.at()].in_turn()
     }
 
-    /// Whether a piece that comes back now is charged the time that it took.
+    /// Whether a piece that comes back now is charged the time that it took. At depth 1 it is not
+    /// while a window is open: the depth was lowered in it. Deeper, a turn closes the window first.
     pub(super) fn charges_alone(&self) -> bool {
-        self.in_turn() || (self.limits.depth == 1 && self.in_flight == 0)
+        let (shallow, in_turn) = (self.limits.depth == 1, self.in_turn());
+        let window = shallow && self.ledger.pieces() > 0;
+        !window && (in_turn || (shallow && self.in_flight == 0))
     }
 
     /// The device has nothing to do. Answers whether that closed a window.

@@ -8,11 +8,11 @@ use alloc::boxed::Box;
 
 use super::Engine;
 use super::guarantees::{Flushes, Turn};
+use crate::classes::requests::State;
+use crate::classes::stream::{Head, Streams};
 use crate::policy::{self, Pick, Policy};
-use crate::rank::{Gate, Rank};
-use crate::request::StreamId;
-use crate::requests::State;
-use crate::stream::{Head, Streams};
+use crate::types::rank::{Gate, Rank};
+use crate::types::request::StreamId;
 
 /// Who goes, and why it may.
 #[derive(Clone, Copy, Debug)]

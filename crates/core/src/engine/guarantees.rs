@@ -4,18 +4,18 @@
 use alloc::vec::Vec;
 
 use super::Engine;
-use crate::admission::Slack;
-use crate::bucket::TokenBucket;
-use crate::contract::{Admission, Class};
-use crate::event::Event;
-use crate::heap::IndexedHeap;
-use crate::profile::Profile;
-use crate::rank::Rank;
-use crate::request::StreamId;
-use crate::requests::Live;
-use crate::share::Share;
-use crate::stream::Stream;
-use crate::time::{Duration, Instant};
+use super::event::Event;
+use crate::classes::admission::Slack;
+use crate::classes::profile::Profile;
+use crate::classes::requests::Live;
+use crate::classes::stream::Stream;
+use crate::types::bucket::TokenBucket;
+use crate::types::contract::{Admission, Class};
+use crate::types::heap::IndexedHeap;
+use crate::types::rank::Rank;
+use crate::types::request::StreamId;
+use crate::types::share::Share;
+use crate::types::time::{Duration, Instant};
 
 /// Largest piece of background work: what a more urgent request waits for at most (semi-preemptible
 /// I/O, ucsb §III-A).

@@ -10,18 +10,20 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::event::Event;
 use super::{Engine, instant};
-use crate::claims::{Claim, Ignored};
-use crate::contract::{Class, Contract};
-use crate::event::Event;
-use crate::feedback::{self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate};
-use crate::filter::{Filter, Observed};
-use crate::heap::IndexedHeap;
-use crate::rank::{Gate, Rank};
-use crate::request::{Kind, StreamId};
-use crate::share::Share;
-use crate::stream::{Head, InWindow, Stream};
-use crate::time::{Duration, Instant};
+use crate::classes::stream::{Head, InWindow, Stream};
+use crate::shaping::claims::{Claim, Ignored};
+use crate::shaping::feedback::{
+    self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate,
+};
+use crate::shaping::filter::{Filter, Observed};
+use crate::types::contract::{Class, Contract};
+use crate::types::heap::IndexedHeap;
+use crate::types::rank::{Gate, Rank};
+use crate::types::request::{Kind, StreamId};
+use crate::types::share::Share;
+use crate::types::time::{Duration, Instant};
 
 /// Reads and writes pass apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,12 +4,12 @@
 use alloc::vec::Vec;
 
 use super::Engine;
+use super::event::Event;
+use super::pieces::Piece;
 use crate::cost::{self, Estimate, Moved, OnTier, PieceKind, PieceShape, SeenAlone, SeenOnTier};
-use crate::event::Event;
-use crate::pieces::Piece;
-use crate::request::StreamId;
-use crate::tiers::Tier;
-use crate::time::{Duration, Instant};
+use crate::types::request::StreamId;
+use crate::types::tiers::Tier;
+use crate::types::time::{Duration, Instant};
 
 /// That a stream's price has moved is told at most this often.
 const QUIET: Duration = Duration::from_secs(10);

@@ -14,9 +14,9 @@
 //! Does not know: why a device is silent.
 
 use super::Engine;
-use crate::ledger::longest;
-use crate::pieces::Piece;
-use crate::request::{Kind, StreamId};
+use super::pieces::Piece;
+use crate::account::ledger::longest;
+use crate::types::request::{Kind, StreamId};
 
 /// So many stalls are remembered.
 const LAST: usize = 8;

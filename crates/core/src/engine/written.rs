@@ -22,11 +22,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::Engine;
-use crate::pieces::Piece;
-use crate::rank::Rank;
-use crate::request::{Kind, StreamId};
-use crate::stream::Stream;
-use crate::time::{Duration, Instant};
+use super::pieces::Piece;
+use crate::classes::stream::Stream;
+use crate::types::rank::Rank;
+use crate::types::request::{Kind, StreamId};
+use crate::types::time::{Duration, Instant};
 
 /// Nobody owes more: what a cache takes in a turn, not what a wrong price list adds up to.
 const OWED_MAX: u64 = 1_000_000_000;
@@ -71,6 +71,11 @@ impl Written {
         self.writers.retain(|id| *id != stream.id);
         self.debtors.retain(|id| *id != stream.id);
         self.waiter = self.waiter.filter(|id| *id != stream.id);
+    }
+
+    /// The device was busy until then with pieces whose own times are not known: no debt was paid.
+    pub(super) fn skip_to(&mut self, now: Instant) {
+        self.at = now;
     }
 
     /// The first debtor's debt is less by that much.

@@ -23,9 +23,9 @@ use alloc::vec::Vec;
 
 use super::round_robin::Ring;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::request::{Request, StreamId};
+use crate::types::time::{Duration, Instant};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "argon",

@@ -26,9 +26,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, StreamId};
-use crate::stream::{Head, StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::classes::stream::{Head, StreamView, Streams};
+use crate::types::request::{Request, StreamId};
+use crate::types::time::{Duration, Instant};
 
 mod wf2q;
 

@@ -19,10 +19,10 @@ use alloc::boxed::Box;
 
 use super::edf::{Order, deadline_of};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::contract::Class;
-use crate::request::{Request, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::contract::Class;
+use crate::types::request::{Request, StreamId};
+use crate::types::time::{Duration, Instant};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "cello",

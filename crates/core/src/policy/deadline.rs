@@ -20,9 +20,9 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Kind, Request, RequestId, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::request::{Kind, Request, RequestId, StreamId};
+use crate::types::time::{Duration, Instant};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "deadline",

@@ -28,11 +28,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Window};
+use crate::classes::stream::{StreamView, Streams};
 use crate::cost::Trust;
-use crate::heap::IndexedHeap;
-use crate::request::{Request, RequestId, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::types::heap::IndexedHeap;
+use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::time::{Duration, Instant};
 
 mod account;
 mod party;

@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::heap::IndexedHeap;
-use crate::request::{Request, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::Instant;
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::heap::IndexedHeap;
+use crate::types::request::{Request, StreamId};
+use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "fifo",

@@ -24,11 +24,11 @@ use alloc::vec::Vec;
 
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::contract::Contract;
-use crate::request::{Request, StreamId};
-use crate::share::Share;
-use crate::stream::{Head, StreamView, Streams};
-use crate::time::Instant;
+use crate::classes::stream::{Head, StreamView, Streams};
+use crate::types::contract::Contract;
+use crate::types::request::{Request, StreamId};
+use crate::types::share::Share;
+use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "mclock",

@@ -11,10 +11,10 @@ use alloc::boxed::Box;
 
 use super::sfq::{Tag, Tags};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::contract::Contract;
-use crate::request::{Request, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::Instant;
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::contract::Contract;
+use crate::types::request::{Request, StreamId};
+use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "proportional",

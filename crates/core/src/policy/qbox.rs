@@ -20,11 +20,11 @@ use alloc::vec::Vec;
 
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use crate::classes::stream::{StreamView, Streams};
 use crate::cost::Costs;
-use crate::request::{Request, RequestId, StreamId};
-use crate::share::Share;
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::share::Share;
+use crate::types::time::{Duration, Instant};
 use estimator::{Estimator, INITIAL, Window};
 
 mod estimator;

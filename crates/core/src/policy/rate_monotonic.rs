@@ -13,9 +13,9 @@ use alloc::boxed::Box;
 
 use super::edf::Ranked;
 use super::{Currency, PolicyEntry};
-use crate::contract::Rate;
-use crate::stream::StreamView;
-use crate::time::Instant;
+use crate::classes::stream::StreamView;
+use crate::types::contract::Rate;
+use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "rate-monotonic",

@@ -24,10 +24,10 @@ use alloc::vec::Vec;
 
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, StreamId};
-use crate::served::AtDevice;
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::account::served::AtDevice;
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::request::{Request, StreamId};
+use crate::types::time::{Duration, Instant};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "reward",

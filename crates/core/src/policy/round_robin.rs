@@ -13,9 +13,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, RequestId, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::Instant;
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "round-robin",

@@ -13,9 +13,9 @@ use alloc::boxed::Box;
 
 use super::edf::{Order, deadline_of};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::request::{Request, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::Instant;
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::request::{Request, StreamId};
+use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "scan-edf",

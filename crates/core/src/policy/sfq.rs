@@ -23,10 +23,10 @@ use alloc::vec::Vec;
 
 use super::edf::Order;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::contract::Contract;
-use crate::request::{Request, StreamId};
-use crate::stream::{StreamView, Streams};
-use crate::time::{Duration, Instant};
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::contract::Contract;
+use crate::types::request::{Request, StreamId};
+use crate::types::time::{Duration, Instant};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "sfq",

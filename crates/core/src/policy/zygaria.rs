@@ -13,11 +13,11 @@ use alloc::boxed::Box;
 
 use super::reward::Reward;
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::heap::IndexedHeap;
-use crate::request::{Request, StreamId};
-use crate::share::Share;
-use crate::stream::{StreamView, Streams};
-use crate::time::Instant;
+use crate::classes::stream::{StreamView, Streams};
+use crate::types::heap::IndexedHeap;
+use crate::types::request::{Request, StreamId};
+use crate::types::share::Share;
+use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "zygaria",

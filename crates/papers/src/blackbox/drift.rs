@@ -6,8 +6,8 @@
 //! a cost that was measured once gives.
 
 use super::{Load, SECOND, load, mean, rates};
-use crate::chart::{Axis, Line, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
 use disktime_sim::core::cost::{CostParameters, Price};
 use disktime_sim::core::feedback::FeedbackConfig;
 use disktime_sim::core::{Contract, Duration, Instant, Share};

@@ -1,7 +1,7 @@
 //! What false and endless reports bring: a soft real-time stream that reports every second beside one
 //! that is the same but honest.
 
-use super::setup::{self, FILES_GB, Load, Shaped};
+use super::players_and_load::{self, FILES_GB, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::core::StreamId;
 use disktime_sim::workload::Instant;
@@ -20,10 +20,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         for (name, load) in [("player", Load::soft(8)), ("greedy", Load::soft(0))] {
             for first in [1, 40] {
                 let [honest, cheats] = [None, Some(first)].map(|first| run(load, first, seed));
-                let mean = |outcome: &Outcome| setup::mean_mb(outcome, [0], 0, SECONDS);
+                let mean = |outcome: &Outcome| players_and_load::mean_mb(outcome, [0], 0, SECONDS);
                 let what = format!("{name}, from {first} s: by its honest self");
                 checks.push(Check::at_most(what, mean(&cheats) / mean(&honest), 1.02));
-                panels.push(setup::lines(&cheats, &format!("{name}, cheating from {first} s")));
+                panels.push(players_and_load::lines(
+                    &cheats,
+                    &format!("{name}, cheating from {first} s"),
+                ));
             }
         }
         Sample { seconds: 8.0 * SECONDS as f64, panels, checks }
@@ -33,7 +36,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn run(load: Load, first: Option<u64>, seed: u64) -> Outcome {
     let best = Load::best_effort(8);
     let loads = [load, best, best, best];
-    let mut plan = setup::plan(&FILES_GB, Shaped::By("adaptive"), &loads, SECONDS, seed);
+    let mut plan = players_and_load::plan(&FILES_GB, Shaped::By("adaptive"), &loads, SECONDS, seed);
     let at = |second| Instant::from_nanos(second * 1_000_000_000);
     let reports = first.into_iter().flat_map(|first| first..SECONDS);
     plan.reports = reports.map(|second| (at(second), StreamId(0))).collect();

@@ -1,6 +1,6 @@
 //! Figure 2: four streams, of which one is soft real-time, with R fixed.
 
-use super::setup::{self, FOUR, Shaped};
+use super::players_and_load::{self, FOUR, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 
@@ -15,13 +15,13 @@ pub(super) const NONE: Experiment = Experiment {
     measure: |seed| {
         let outcome = run(Shaped::By("none"), seed);
         let rates: Vec<f64> =
-            (0..4).map(|it| setup::mean_mb(&outcome, [it], FROM, SECONDS)).collect();
+            (0..4).map(|it| players_and_load::mean_mb(&outcome, [it], FROM, SECONDS)).collect();
         let mean = rates.iter().sum::<f64>() / 4.0;
         let off = rates.iter().map(|rate| (rate / mean - 1.0).abs() * 100.0).fold(0.0, f64::max);
         let checks = vec![
-            setup::within("all four together, MB/s", 16.8, mean * 4.0, 5.0),
+            players_and_load::within("all four together, MB/s", 16.8, mean * 4.0, 5.0),
             Check::deviation("farthest from their mean, %", off, 10.0),
-            setup::kept(&[&outcome]),
+            players_and_load::kept(&[&outcome]),
         ];
         sample(&outcome, "(a) Not shaped", checks)
     },
@@ -35,15 +35,15 @@ pub(super) const AT_90: Experiment = Experiment {
            ends within them, and the total is 2 to 3 % lower than unshaped instead.",
     measure: |seed| {
         let (outcome, more) = beside_none(90, seed);
-        let soft = setup::mean_mb(&outcome, [0], FROM, SECONDS);
-        let best = setup::mean_mb(&outcome, 1..4, FROM, SECONDS) / 3.0;
+        let soft = players_and_load::mean_mb(&outcome, [0], FROM, SECONDS);
+        let best = players_and_load::mean_mb(&outcome, 1..4, FROM, SECONDS) / 3.0;
         let total =
             Check { published: 3.0, measured: more, low: 0.0, high: 8.0, name: MORE.into() };
         let checks = vec![
             total,
             Check::at_least("soft real-time by the mean of best effort", soft / best, 1.0),
             Check::at_most("soft real-time, MB/s", soft, 8.0),
-            setup::kept(&[&outcome]),
+            players_and_load::kept(&[&outcome]),
         ];
         sample(&outcome, "(b) R = 90", checks)
     },
@@ -55,11 +55,11 @@ pub(super) const AT_50: Experiment = Experiment {
     note: "",
     measure: |seed| {
         let (outcome, more) = beside_none(50, seed);
-        let soft = setup::mean_mb(&outcome, [0], FROM, SECONDS);
+        let soft = players_and_load::mean_mb(&outcome, [0], FROM, SECONDS);
         let checks = vec![
             Check::at_least("soft real-time, MB/s", soft, 7.8),
             Check::near(MORE, -12.0, more, 4.0),
-            setup::kept(&[&outcome]),
+            players_and_load::kept(&[&outcome]),
         ];
         sample(&outcome, "(c) R = 50", checks)
     },
@@ -68,17 +68,21 @@ pub(super) const AT_50: Experiment = Experiment {
 const MORE: &str = "all four together, more than unshaped, %";
 
 fn run(shaped: Shaped, seed: u64) -> Outcome {
-    setup::run(shaped, &FOUR, SECONDS, seed)
+    players_and_load::run(shaped, &FOUR, SECONDS, seed)
 }
 
 /// At that R, and by how many per cent the total is above what it is unshaped.
 fn beside_none(rate: u32, seed: u64) -> (Outcome, f64) {
     let (none, outcome) = (run(Shaped::By("none"), seed), run(Shaped::At(rate), seed));
-    let total = |outcome: &Outcome| setup::mean_mb(outcome, 0..4, FROM, SECONDS);
+    let total = |outcome: &Outcome| players_and_load::mean_mb(outcome, 0..4, FROM, SECONDS);
     let more = (total(&outcome) / total(&none) - 1.0) * 100.0;
     (outcome, more)
 }
 
 fn sample(outcome: &Outcome, title: &str, checks: Vec<Check>) -> Sample {
-    Sample { seconds: SECONDS as f64, panels: vec![setup::lines(outcome, title)], checks }
+    Sample {
+        seconds: SECONDS as f64,
+        panels: vec![players_and_load::lines(outcome, title)],
+        checks,
+    }
 }

@@ -1,6 +1,6 @@
 //! Figure 3: four streams, of which one is soft real-time and reports misses.
 
-use super::setup::{self, FOUR, Shaped};
+use super::players_and_load::{self, FOUR, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 
@@ -22,11 +22,11 @@ pub(super) const OPTIMISTIC: Experiment = Experiment {
             high: 12.0,
         };
         let checks = vec![
-            setup::within("all four together, MB/s", 15.85, total(&outcome), 7.0),
+            players_and_load::within("all four together, MB/s", 15.85, total(&outcome), 7.0),
             more,
             Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
             Check::at_least("times that R is cut", cuts(&outcome), 5.0),
-            setup::kept(&[&outcome]),
+            players_and_load::kept(&[&outcome]),
         ];
         sample(&outcome, "(a) Optimistic", checks)
     },
@@ -39,25 +39,25 @@ pub(super) const PESSIMISTIC: Experiment = Experiment {
     measure: |seed| {
         let outcome = run("pessimistic", seed);
         let checks = vec![
-            setup::within("all four together, MB/s", 14.48, total(&outcome), 7.0),
+            players_and_load::within("all four together, MB/s", 14.48, total(&outcome), 7.0),
             Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
-            Check::at_most("misses", setup::misses(&outcome, 0, 0, SECONDS), 5.0),
-            setup::kept(&[&outcome]),
+            Check::at_most("misses", players_and_load::misses(&outcome, 0, 0, SECONDS), 5.0),
+            players_and_load::kept(&[&outcome]),
         ];
         sample(&outcome, "(b) Pessimistic", checks)
     },
 };
 
 fn run(controller: &'static str, seed: u64) -> Outcome {
-    setup::run(Shaped::By(controller), &FOUR, SECONDS, seed)
+    players_and_load::run(Shaped::By(controller), &FOUR, SECONDS, seed)
 }
 
 fn total(outcome: &Outcome) -> f64 {
-    setup::mean_mb(outcome, 0..4, FROM, SECONDS)
+    players_and_load::mean_mb(outcome, 0..4, FROM, SECONDS)
 }
 
 fn soft(outcome: &Outcome) -> f64 {
-    setup::mean_mb(outcome, [0], FROM, SECONDS)
+    players_and_load::mean_mb(outcome, [0], FROM, SECONDS)
 }
 
 /// How often R is lower than half a second before.
@@ -71,5 +71,9 @@ fn cuts(outcome: &Outcome) -> f64 {
 }
 
 fn sample(outcome: &Outcome, title: &str, checks: Vec<Check>) -> Sample {
-    Sample { seconds: SECONDS as f64, panels: vec![setup::lines(outcome, title)], checks }
+    Sample {
+        seconds: SECONDS as f64,
+        panels: vec![players_and_load::lines(outcome, title)],
+        checks,
+    }
 }

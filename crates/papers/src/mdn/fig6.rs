@@ -1,6 +1,6 @@
 //! Figure 6: how best effort comes back when the soft real-time stream ends.
 
-use super::setup::{self, ENDED, ENDS, Shaped};
+use super::players_and_load::{self, ENDED, ENDS, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 
 const SECONDS: u64 = 180;
@@ -12,19 +12,21 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            is when best effort has 95 % of its 16 MB/s in a second.",
     measure: |seed| {
         let outcomes = ["optimistic", "pessimistic"]
-            .map(|controller| setup::run(Shaped::By(controller), &ENDS, SECONDS, seed));
+            .map(|controller| players_and_load::run(Shaped::By(controller), &ENDS, SECONDS, seed));
         let [optimistic, pessimistic] = &outcomes;
-        let [more, less] = outcomes.each_ref().map(|it| setup::mean_mb(it, 0..3, 0, ENDED));
+        let [more, less] =
+            outcomes.each_ref().map(|it| players_and_load::mean_mb(it, 0..3, 0, ENDED));
         let [slow, fast] =
-            outcomes.each_ref().map(|it| setup::back_after(it, &[1, 2], 16.0, ENDED));
+            outcomes.each_ref().map(|it| players_and_load::back_after(it, &[1, 2], 16.0, ENDED));
         let checks = vec![
             Check::at_least("optimistic above pessimistic until 90 s, MB/s", more - less, 0.0),
             Check::at_least("optimistic: best effort is back after, s", slow, 5.0),
             Check::at_most("pessimistic: best effort is back after, s", fast, 2.0),
-            setup::kept(&[optimistic, pessimistic]),
+            players_and_load::kept(&[optimistic, pessimistic]),
         ];
         let titles = ["(a) Optimistic", "(b) Pessimistic"];
-        let panels = outcomes.iter().zip(titles).map(|(it, title)| setup::lines(it, title));
+        let panels =
+            outcomes.iter().zip(titles).map(|(it, title)| players_and_load::lines(it, title));
         Sample { seconds: 2.0 * SECONDS as f64, panels: panels.collect(), checks }
     },
 };

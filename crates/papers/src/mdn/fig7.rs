@@ -1,6 +1,6 @@
 //! Figure 7: a soft real-time stream comes and goes beside one of best effort, pessimistic.
 
-use super::setup::{self, INNER_GB, Load, Shaped};
+use super::players_and_load::{self, INNER_GB, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 
 const SECONDS: u64 = 180;
@@ -14,8 +14,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            are from 5 s after a change on, \"after some small transient spikes\".",
     measure: |seed| {
         let loads = [Load::best_effort(11), Load::soft(9).from(FROM).until(TO)];
-        let outcome = setup::run_in(&INNER_GB, Shaped::By("pessimistic"), &loads, SECONDS, seed);
-        let best = setup::mean_mb(&outcome, [0], FROM + 5, TO);
+        let outcome =
+            players_and_load::run_in(&INNER_GB, Shaped::By("pessimistic"), &loads, SECONDS, seed);
+        let best = players_and_load::mean_mb(&outcome, [0], FROM + 5, TO);
         let best = Check {
             name: "best effort beside it, MB/s".into(),
             published: 4.2,
@@ -26,23 +27,23 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         let checks = vec![
             Check::at_least(
                 "best effort alone, MB/s",
-                setup::mean_mb(&outcome, [0], 5, FROM),
+                players_and_load::mean_mb(&outcome, [0], 5, FROM),
                 10.9,
             ),
             best,
             Check::at_least(
                 "soft real-time, MB/s",
-                setup::mean_mb(&outcome, [1], FROM + 5, TO),
+                players_and_load::mean_mb(&outcome, [1], FROM + 5, TO),
                 8.8,
             ),
             Check::at_most(
                 "best effort is back after, s",
-                setup::back_after(&outcome, &[0], 11.0, TO),
+                players_and_load::back_after(&outcome, &[0], 11.0, TO),
                 2.0,
             ),
-            setup::kept(&[&outcome]),
+            players_and_load::kept(&[&outcome]),
         ];
-        let panels = vec![setup::lines(&outcome, "Throughput")];
+        let panels = vec![players_and_load::lines(&outcome, "Throughput")];
         Sample { seconds: SECONDS as f64, panels, checks }
     },
 };

@@ -1,6 +1,6 @@
 //! Figure 8: a second soft real-time stream, pessimistic.
 
-use super::setup::{self, Load, Shaped};
+use super::players_and_load::{self, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 
 const SECONDS: u64 = 160;
@@ -13,11 +13,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure: |seed| {
         let [soft, best] = [Load::soft(8), Load::best_effort(8)];
         let loads = [soft, best, best, best, Load::soft(6).from(FROM)];
-        let outcome = setup::run(Shaped::By("pessimistic"), &loads, SECONDS, seed);
-        let percent =
-            |stream, from, rate| setup::mean_mb(&outcome, [stream], from, SECONDS) / rate * 100.0;
-        let before = setup::mean_mb(&outcome, 1..4, 5, FROM);
-        let after = setup::mean_mb(&outcome, 1..4, FROM + 5, SECONDS);
+        let outcome = players_and_load::run(Shaped::By("pessimistic"), &loads, SECONDS, seed);
+        let percent = |stream, from, rate| {
+            players_and_load::mean_mb(&outcome, [stream], from, SECONDS) / rate * 100.0
+        };
+        let before = players_and_load::mean_mb(&outcome, 1..4, 5, FROM);
+        let after = players_and_load::mean_mb(&outcome, 1..4, FROM + 5, SECONDS);
         let checks = vec![
             Check::at_least("first soft real-time, % of its rate", percent(0, 5, 8.0), 95.0),
             Check::at_least(
@@ -26,9 +27,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 95.0,
             ),
             Check::at_least("best effort falls by, MB/s", before - after, 0.0),
-            setup::kept(&[&outcome]),
+            players_and_load::kept(&[&outcome]),
         ];
-        let panels = vec![setup::lines(&outcome, "Throughput")];
+        let panels = vec![players_and_load::lines(&outcome, "Throughput")];
         Sample { seconds: SECONDS as f64, panels, checks }
     },
 };

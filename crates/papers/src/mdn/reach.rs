@@ -1,6 +1,6 @@
 //! What the product's own controller reaches where the paper's figures 3, 5 and 6 measure theirs.
 
-use super::setup::{self, ENDED, ENDS, FOUR, JOIN, JOINED, Load, Shaped};
+use super::players_and_load::{self, ENDED, ENDS, FOUR, JOIN, JOINED, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 
@@ -20,12 +20,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         for cell in cells {
             let outcome = cell.run("adaptive", seed);
             checks.extend(cell.checks(&outcome, seed));
-            panels.push(setup::lines(&outcome, &format!("({}) Set-up of figure {0}", cell.name)));
+            panels.push(players_and_load::lines(
+                &outcome,
+                &format!("({}) Set-up of figure {0}", cell.name),
+            ));
             outcomes.push(outcome);
         }
-        let back = setup::back_after(&outcomes[2], &[1, 2], 16.0, ENDED);
+        let back = players_and_load::back_after(&outcomes[2], &[1, 2], 16.0, ENDED);
         checks.push(Check::at_most("6: best effort is back after, s", back, 1.0));
-        checks.push(setup::kept(&outcomes.iter().collect::<Vec<_>>()));
+        checks.push(players_and_load::kept(&outcomes.iter().collect::<Vec<_>>()));
         Sample { seconds: 9.0 * SECONDS as f64, panels, checks }
     },
 };
@@ -43,14 +46,15 @@ struct Cell {
 
 impl Cell {
     fn run(&self, controller: &'static str, seed: u64) -> Outcome {
-        setup::run(Shaped::By(controller), self.loads, SECONDS, seed)
+        players_and_load::run(Shaped::By(controller), self.loads, SECONDS, seed)
     }
 
     fn checks(&self, outcome: &Outcome, seed: u64) -> Vec<Check> {
         let Self { name, soft: (soft, rate), from, to, .. } = *self;
-        let total = |outcome: &Outcome| setup::mean_mb(outcome, 0..self.loads.len(), from, to);
+        let total =
+            |outcome: &Outcome| players_and_load::mean_mb(outcome, 0..self.loads.len(), from, to);
         let published = ["optimistic", "pessimistic"].map(|it| total(&self.run(it, seed)));
-        let kept = setup::mean_mb(outcome, [soft], from + 5, to) / rate * 100.0;
+        let kept = players_and_load::mean_mb(outcome, [soft], from + 5, to) / rate * 100.0;
         let better = published[0].max(published[1]);
         vec![
             Check::at_least(
@@ -60,7 +64,7 @@ impl Cell {
             ),
             Check::at_most(
                 format!("{name}: misses"),
-                setup::misses(outcome, soft, 0, SECONDS),
+                players_and_load::misses(outcome, soft, 0, SECONDS),
                 3.0,
             ),
             Check::at_least(

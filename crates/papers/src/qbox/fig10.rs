@@ -1,6 +1,6 @@
 //! Figures 10 and 11: semi-sequential streams.
 
-use super::setup::{self, Column, Load, Run, SECONDS, SETTLED, Set, Under};
+use super::black_boxes::{self, Column, Load, Run, SECONDS, SETTLED, Set, Under};
 use crate::experiment::{Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -36,7 +36,7 @@ fn runs(seed: u64) -> Vec<(Column, &'static str, [Load; 4], Run)> {
     let each = |column| SETS.into_iter().map(move |set| (column, set));
     let run = |(column, (name, targets))| {
         let loads = loads(targets);
-        let run = setup::run(&Set::striped(2, &loads), Under::Column(column), seed);
+        let run = black_boxes::run(&Set::striped(2, &loads), Under::Column(column), seed);
         (column, name, loads, run)
     };
     Column::ALL.into_iter().flat_map(each).map(run).collect()
@@ -47,10 +47,10 @@ fn measure(seed: u64) -> Sample {
     let (mut checks, mut panels) = (Vec::new(), Vec::new());
     for (column, name, loads, run) in &runs {
         let (what, between) = (format!("{name} "), (SETTLED, SECONDS));
-        checks.extend(setup::share_checks(*column, &what, run, loads, between, 3.0));
+        checks.extend(black_boxes::share_checks(*column, &what, run, loads, between, 3.0));
         panels.push(run.share_panel(&format!("{name} Shares ({})", column.name()), loads));
     }
-    checks.push(setup::kept(runs.iter().map(|(.., run)| run)));
+    checks.push(black_boxes::kept(runs.iter().map(|(.., run)| run)));
     Sample { seconds: (SECONDS * runs.len() as u64) as f64, panels, checks }
 }
 
@@ -64,6 +64,6 @@ fn measure_costs(seed: u64) -> Sample {
         let title = format!("{name} Cost of a random request ({})", column.name());
         panels.push(run.cost_panel(&title, 2));
     }
-    checks.push(setup::kept(runs.iter().map(|(.., run)| run)));
+    checks.push(black_boxes::kept(runs.iter().map(|(.., run)| run)));
     Sample { seconds: (SECONDS * runs.len() as u64) as f64, panels, checks }
 }

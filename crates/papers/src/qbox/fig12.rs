@@ -1,6 +1,6 @@
 //! Figure 12: nothing is dispatched for 0.5 to 1 s, every 5000 requests.
 
-use super::setup::{self, Column, Load, SECONDS, SETTLED, Set, Under};
+use super::black_boxes::{self, Column, Load, SECONDS, SETTLED, Set, Under};
 use crate::experiment::{Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -22,14 +22,14 @@ fn measure(seed: u64) -> Sample {
     let set = Set { pauses: true, ..Set::striped(2, &LOADS) };
     let (mut checks, mut panels, mut runs) = (Vec::new(), Vec::new(), Vec::new());
     for column in Column::ALL {
-        let run = setup::run(&set, Under::Column(column), seed);
-        checks.extend(setup::share_checks(column, "", &run, &LOADS, (SETTLED, SECONDS), 3.0));
+        let run = black_boxes::run(&set, Under::Column(column), seed);
+        checks.extend(black_boxes::share_checks(column, "", &run, &LOADS, (SETTLED, SECONDS), 3.0));
         let (random, _) = run.estimates_off(2, SETTLED);
         checks.push(column.off("random cost", random, 10.0));
         panels.push(run.share_panel(&format!("Shares ({})", column.name()), &LOADS));
         panels.push(run.cost_panel(&format!("Cost of a random request ({})", column.name()), 2));
         runs.push(run);
     }
-    checks.push(setup::kept(&runs));
+    checks.push(black_boxes::kept(&runs));
     Sample { seconds: (SECONDS * runs.len() as u64) as f64, panels, checks }
 }

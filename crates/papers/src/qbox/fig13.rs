@@ -1,7 +1,7 @@
 //! Figure 13: four disks, targets that change every thirty seconds.
 
+use super::black_boxes::{self, Column, Load, Set, Under};
 use super::fig10::{A, B};
-use super::setup::{self, Column, Load, Set, Under};
 use crate::experiment::{Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -34,11 +34,18 @@ fn measure(seed: u64) -> Sample {
     let set = Set { changes: changes.collect(), seconds, ..Set::striped(4, &loads(TARGETS[0])) };
     let (mut checks, mut panels, mut runs) = (Vec::new(), Vec::new(), Vec::new());
     for column in Column::ALL {
-        let run = setup::run(&set, Under::Column(column), seed);
+        let run = black_boxes::run(&set, Under::Column(column), seed);
         for (part, targets) in (0..).zip(TARGETS) {
             let from = part * EACH;
             let (what, between) = (format!("from {from} s on, "), (from + WITHIN, from + EACH));
-            checks.extend(setup::share_checks(column, &what, &run, &loads(targets), between, 3.0));
+            checks.extend(black_boxes::share_checks(
+                column,
+                &what,
+                &run,
+                &loads(targets),
+                between,
+                3.0,
+            ));
         }
         let loads = loads(TARGETS[0]);
         panels.push(run.share_panel(&format!("(a) Shares ({})", column.name()), &loads));
@@ -46,6 +53,6 @@ fn measure(seed: u64) -> Sample {
         panels.push(run.cost_panel(&title, 4));
         runs.push(run);
     }
-    checks.push(setup::kept(&runs));
+    checks.push(black_boxes::kept(&runs));
     Sample { seconds: (seconds * runs.len() as u64) as f64, panels, checks }
 }

@@ -1,8 +1,8 @@
 //! Figures 14 and 16: RAID 0, two streams trade shares beside a third that keeps its own.
 
-use super::setup::{self, Column, Load, Run, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::black_boxes::{self, Column, Load, Run, Set, Under};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::workload::Pattern;
 
 pub(super) const SEQUENTIAL: Experiment = Experiment {
@@ -49,7 +49,7 @@ impl Sweep {
                 Load::new("C", 50, fixed),
             ];
             let set = Set::raid0(disk_depth, &loads, SECONDS);
-            setup::run(&set, Under::Column(column), seed)
+            black_boxes::run(&set, Under::Column(column), seed)
         };
         let runs: Vec<Run> = STEPS.into_iter().map(run).collect();
         let iops = |run: &Run| [0, 1, 2].map(|stream| run.iops(stream, FROM, SECONDS));
@@ -121,7 +121,7 @@ fn measure_sequential(seed: u64) -> Sample {
         seconds += (SECONDS * STEPS.len() as u64) as f64;
         violations += sweep.runs.iter().map(Run::violations).sum::<usize>();
     }
-    checks.push(setup::kept_all(violations));
+    checks.push(black_boxes::kept_all(violations));
     Sample { seconds, panels, checks }
 }
 
@@ -147,6 +147,6 @@ fn measure_random(seed: u64) -> Sample {
         let what = format!("{}: sequential rate at disk queue 31 by that at 1", column.name());
         checks.push(Check::near(what, 1.41, rates[1] / rates[0], 0.25));
     }
-    checks.push(setup::kept_all(violations));
+    checks.push(black_boxes::kept_all(violations));
     Sample { seconds, panels, checks }
 }

@@ -1,9 +1,9 @@
 //! Figure 15: what a queue inside the disks is worth.
 
+use super::black_boxes::{self, Column, Load, Run, Set, Under};
 use super::fig10::A;
-use super::setup::{self, Column, Load, Run, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-15",
@@ -25,7 +25,7 @@ fn measure(seed: u64) -> Sample {
         let run = |depth: u32, percent: u32| {
             let loads = [Load::semi(NAMES[0], percent, A), Load::random(NAMES[1], 100 - percent)];
             let set = Set { disk_depth: depth, seconds: SECONDS, ..Set::striped(2, &loads) };
-            setup::run(&set, Under::Column(column), seed)
+            black_boxes::run(&set, Under::Column(column), seed)
         };
         let runs = DEPTHS.map(|depth| STEPS.map(|percent| run(depth, percent)));
         for (stream, name) in NAMES.into_iter().enumerate() {
@@ -52,6 +52,6 @@ fn measure(seed: u64) -> Sample {
         seconds += (SECONDS * (DEPTHS.len() * STEPS.len()) as u64) as f64;
         violations += runs.iter().flatten().map(Run::violations).sum::<usize>();
     }
-    checks.push(setup::kept_all(violations));
+    checks.push(black_boxes::kept_all(violations));
     Sample { seconds, panels, checks }
 }

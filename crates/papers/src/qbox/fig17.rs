@@ -1,8 +1,8 @@
 //! Figures 17 to 20: days of a file server's life as streams, with a random stream, on RAID 0.
 
-use super::setup::{self, Column, Load, Run, Set, Storage, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::black_boxes::{self, Column, Load, Run, Set, Storage, Under};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const PLAIN: Experiment = Experiment {
     id: "qbox-17",
@@ -44,7 +44,7 @@ const LOADS: [Load; 3] =
 
 fn run(under: Under, cached: bool, seed: u64) -> Run {
     let set = Set { storage: Storage::Raid0 { cached }, ..Set::raid0(1, &LOADS, SECONDS) };
-    setup::run(&set, under, seed)
+    black_boxes::run(&set, under, seed)
 }
 
 fn panel(title: String, run: &Run) -> Panel {
@@ -52,7 +52,7 @@ fn panel(title: String, run: &Run) -> Panel {
     Panel {
         title,
         marks: Marks::Lines,
-        x: setup::TIME,
+        x: black_boxes::TIME,
         y: Axis::log("requests per second"),
         series: LOADS.iter().enumerate().map(series).collect(),
         level: None,
@@ -75,7 +75,7 @@ fn measure_ours(cached: bool, seed: u64) -> Sample {
         runs.push(ours);
     }
     runs.push(foil);
-    checks.push(setup::kept(&runs));
+    checks.push(black_boxes::kept(&runs));
     Sample { seconds: (SECONDS * runs.len() as u64) as f64, panels, checks }
 }
 
@@ -99,7 +99,7 @@ fn measure_foil(cached: bool, seed: u64) -> Sample {
         checks.push(Check::at_most(what, part, 1.0 / 3.0));
     }
     let runs = [foil, ours];
-    checks.push(setup::kept(&runs));
+    checks.push(black_boxes::kept(&runs));
     let panels = vec![panel("Throughput (throughput-based)".to_owned(), &runs[0])];
     Sample { seconds: (SECONDS * 2) as f64, panels, checks }
 }

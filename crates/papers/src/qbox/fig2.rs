@@ -1,8 +1,8 @@
 //! Figures 2 and 4: a random stream joins two sequential ones.
 
-use super::setup::{self, Column, Load, Run, SECONDS, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::black_boxes::{self, Column, Load, Run, SECONDS, Set, Under};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const THROUGHPUT: Experiment = Experiment {
     id: "qbox-2",
@@ -39,13 +39,13 @@ fn lost(run: &Run) -> f64 {
 
 fn measure(foil: Under, name: &str, seed: u64) -> Sample {
     let set = Set::striped(2, &LOADS);
-    let against = setup::run(&set, foil, seed);
+    let against = black_boxes::run(&set, foil, seed);
     let what = format!("{name}: the sequential streams lose, %");
     let mut checks = vec![Check::at_least(what, lost(&against), 80.0)];
     let mut panels = Vec::new();
     let mut runs = Vec::new();
     for column in Column::ALL {
-        let run = setup::run(&set, Under::Column(column), seed);
+        let run = black_boxes::run(&set, Under::Column(column), seed);
         let within = match column {
             Column::QBox => 15.0,
             Column::Learned => 5.0,
@@ -57,7 +57,7 @@ fn measure(foil: Under, name: &str, seed: u64) -> Sample {
     }
     panels.push(panel(name, &against));
     runs.push(against);
-    checks.push(setup::kept(&runs));
+    checks.push(black_boxes::kept(&runs));
     Sample { seconds: (SECONDS * runs.len() as u64) as f64, panels, checks }
 }
 
@@ -66,7 +66,7 @@ fn panel(name: &str, run: &Run) -> Panel {
     Panel {
         title: format!("Throughput: {name}"),
         marks: Marks::Lines,
-        x: setup::TIME,
+        x: black_boxes::TIME,
         y: Axis::log("requests per second"),
         series: LOADS.iter().enumerate().map(series).collect(),
         level: None,

@@ -1,6 +1,6 @@
 //! Figure 7: one disk, sequential and random streams.
 
-use super::setup::{self, Column, Load, SECONDS, SETTLED, Set, Under};
+use super::black_boxes::{self, Column, Load, SECONDS, SETTLED, Set, Under};
 use crate::experiment::{Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -24,15 +24,22 @@ fn measure(seed: u64) -> Sample {
     let mut panels = Vec::new();
     let mut runs = Vec::new();
     for column in Column::ALL {
-        let run = setup::run(&set, Under::Column(column), seed);
+        let run = black_boxes::run(&set, Under::Column(column), seed);
         let between = (SETTLED, SECONDS);
-        checks.extend(setup::share_checks(column, "from 20 s on, ", &run, &LOADS, between, 3.0));
+        checks.extend(black_boxes::share_checks(
+            column,
+            "from 20 s on, ",
+            &run,
+            &LOADS,
+            between,
+            3.0,
+        ));
         let (_, ratio) = run.estimates_off(1, SETTLED);
         checks.push(column.off("random by sequential cost", ratio, 10.0));
         panels.push(run.share_panel(&format!("({}) Shares", column.name()), &LOADS));
         panels.push(run.cost_panel(&format!("({}) Cost of a random request", column.name()), 1));
         runs.push(run);
     }
-    checks.push(setup::kept(&runs));
+    checks.push(black_boxes::kept(&runs));
     Sample { seconds: SECONDS as f64, panels, checks }
 }

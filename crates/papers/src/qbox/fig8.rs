@@ -1,6 +1,6 @@
 //! Figures 8 and 9: two disks, three sequential streams and a random one.
 
-use super::setup::{self, Column, Load, Run, SECONDS, SETTLED, Set, Under};
+use super::black_boxes::{self, Column, Load, Run, SECONDS, SETTLED, Set, Under};
 use crate::experiment::{Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -36,7 +36,7 @@ fn runs(seed: u64) -> Vec<(Column, usize, Run)> {
     let each = |column| (0..SETS.len()).map(move |index| (column, index));
     let run = |(column, index)| {
         let set = Set::striped(2, &loads(index));
-        (column, index, setup::run(&set, Under::Column(column), seed))
+        (column, index, black_boxes::run(&set, Under::Column(column), seed))
     };
     Column::ALL.into_iter().flat_map(each).map(run).collect()
 }
@@ -49,10 +49,10 @@ fn measure(seed: u64) -> Sample {
         let (name, loads) = (SETS[*index].0, loads(*index));
         let between = (SETTLED, SECONDS);
         let what = format!("{name} ");
-        checks.extend(setup::share_checks(*column, &what, run, &loads, between, 2.0));
+        checks.extend(black_boxes::share_checks(*column, &what, run, &loads, between, 2.0));
         panels.push(run.share_panel(&format!("{name} Shares ({})", column.name()), &loads));
     }
-    checks.push(setup::kept(runs.iter().map(|(_, _, run)| run)));
+    checks.push(black_boxes::kept(runs.iter().map(|(_, _, run)| run)));
     Sample { seconds: (SECONDS * runs.len() as u64) as f64, panels, checks }
 }
 
@@ -69,6 +69,6 @@ fn measure_costs(seed: u64) -> Sample {
             run.cost_panel(&format!("{name} Cost of a random request ({})", column.name()), 2),
         );
     }
-    checks.push(setup::kept(runs.iter().map(|(_, _, run)| run)));
+    checks.push(black_boxes::kept(runs.iter().map(|(_, _, run)| run)));
     Sample { seconds: (SECONDS * runs.len() as u64) as f64, panels, checks }
 }

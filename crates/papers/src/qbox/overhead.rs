@@ -1,15 +1,15 @@
 //! §4.7: what the end of a window costs.
 
-use super::setup::{self, Column, Load, SECONDS, Set, Under};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::black_boxes::{self, Column, Load, SECONDS, Set, Under};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-4.7",
     title: "Work at a window's end",
     note: "The paper has less than 10 us. There are no clocks in here, so that reports are the same \
-           anywhere: what is counted is intersections; the time itself is taken by the test \
-           `qbox_window` of crate cli, on the machine that it runs on.",
+           anywhere: what is counted is intersections; `cargo xtask bench live --only window` takes \
+           the time itself, on the machine that it runs on.",
     measure,
 };
 
@@ -22,18 +22,18 @@ const LOADS: [Load; 4] = [
 
 fn measure(seed: u64) -> Sample {
     let column = Column::QBox;
-    let run = setup::run(&Set::striped(2, &LOADS), Under::Column(column), seed);
+    let run = black_boxes::run(&Set::striped(2, &LOADS), Under::Column(column), seed);
     let met = run.outcome.costs.iter().map(|costs| f64::from(costs.observations));
     let points: Vec<(f64, f64)> = (0..SECONDS).map(|at| at as f64).zip(met).collect();
     let most = points.iter().map(|point| point.1).fold(0.0, f64::max);
     let checks = vec![
         Check::at_most("qbox: most valid intersections at a window's end", most, 10.0),
-        setup::kept([&run]),
+        black_boxes::kept([&run]),
     ];
     let panel = Panel {
         title: "Valid intersections of the latest window with the ten before".to_owned(),
         marks: Marks::Lines,
-        x: setup::TIME,
+        x: black_boxes::TIME,
         y: Axis::linear("intersections"),
         series: vec![Series::new(column.name(), points)],
         level: None,

@@ -1,9 +1,9 @@
 //! Our own: each workload's depth at the array by a control law after PARDA, as the paper's section 5
 //! wishes.
 
-use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::{DepthLaw, DepthTerms, Duration, Share};
 use disktime_sim::model::tiered::HitRatio;
 use disktime_sim::{Outcome, simulate, simulate_steered};
@@ -31,19 +31,20 @@ const HITS: [u32; 2] = [100, 20];
 fn measure(seed: u64) -> Sample {
     let loads = ["A", "B"].map(|name| Load::reads(name, 100));
     let plan = || {
-        let ends = (1..).map(|end| end * setup::REGION_BYTES);
+        let ends = (1..).map(|end| end * cached_servers::REGION_BYTES);
         let hits = ends.zip(HITS.map(|percent| percent * 10_000)).collect();
-        let array = setup::tiers(HitRatio::by_region(hits, seed), seed);
-        setup::plan(Scheduler::plain("reward"), array, &loads, SECONDS, seed)
+        let array = cached_servers::tiers(HitRatio::by_region(hits, seed), seed);
+        cached_servers::plan(Scheduler::plain("reward"), array, &loads, SECONDS, seed)
     };
     let gamma = Share::from_percent(GAMMA).expect("a part of the whole");
-    let terms = DepthTerms { threshold: THRESHOLD, gamma, part: PART, depth_max: setup::DEPTH };
+    let terms =
+        DepthTerms { threshold: THRESHOLD, gamma, part: PART, depth_max: cached_servers::DEPTH };
     let law = DepthLaw::new(terms).expect("numbers in range");
     let without = simulate(plan()).expect("the paper's plans can be run");
     let steered = simulate_steered(plan(), vec![law; 2], SPAN);
     let (with, depths) = steered.expect("the paper's plans can be run");
 
-    let iops = |outcome: &Outcome, stream| setup::iops(outcome, stream, SETTLED, SECONDS);
+    let iops = |outcome: &Outcome, stream| cached_servers::iops(outcome, stream, SETTLED, SECONDS);
     let by = |stream| iops(&with, stream) / iops(&without, stream);
     let response = |outcome: &Outcome, stream| {
         let windows = outcome.windows.iter().filter(|window| {
@@ -64,7 +65,7 @@ fn measure(seed: u64) -> Sample {
         Check::near("with it: B's mean response at the array, ms", 40.0, response(&with, 1), 12.0),
         Check::at_least("B's IOPS with it by those without", by(1), 0.95),
         Check::at_least("A's IOPS with it by those without", by(0), 0.95),
-        setup::kept(&[&without, &with]),
+        cached_servers::kept(&[&without, &with]),
     ];
     let course = |stream: usize, name: &str| {
         let points = depths.iter().enumerate();

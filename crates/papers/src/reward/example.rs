@@ -1,8 +1,8 @@
 //! The paper's example (§2): one of two workloads gets two thirds of its requests from the SSD.
 
-use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::Duration;
 use disktime_sim::model::exponential::Service;
@@ -25,12 +25,12 @@ fn measure(seed: u64) -> Sample {
     let loads = [("A", 667), ("B", 0)]
         .map(|(name, hits)| Load { reads: vec![(0, hits)], ..Load::reads(name, 100) });
     let run = |policy| {
-        let server = setup::server(HIT, setup::HD, Service::Constant, seed);
+        let server = cached_servers::server(HIT, cached_servers::HD, Service::Constant, seed);
         let scheduler = Scheduler { depth: 1, ..Scheduler::plain(policy) };
-        setup::run(scheduler, server, &loads, SECONDS, seed)
+        cached_servers::run(scheduler, server, &loads, SECONDS, seed)
     };
     let outcomes = PUBLISHED.map(|(policy, _)| run(policy));
-    let iops = |outcome: &Outcome, stream| setup::iops(outcome, stream, 0, SECONDS);
+    let iops = |outcome: &Outcome, stream| cached_servers::iops(outcome, stream, 0, SECONDS);
     let mut checks = Vec::new();
     for ((policy, published), outcome) in PUBLISHED.iter().zip(&outcomes) {
         for (stream, name) in ["A", "B"].iter().enumerate() {
@@ -39,7 +39,7 @@ fn measure(seed: u64) -> Sample {
             checks.push(Check::near(name, published, measured, 0.03 * published));
         }
     }
-    checks.push(setup::kept(&outcomes.each_ref()));
+    checks.push(cached_servers::kept(&outcomes.each_ref()));
     let bars = |stream: usize, name: &str| {
         let points = outcomes.iter().enumerate();
         Series::new(name, points.map(|(bar, outcome)| (bar as f64, iops(outcome, stream))))

@@ -1,8 +1,8 @@
 //! Our own: reservations on tiers, while one of those who have them hits less and less.
 
-use super::setup::{self, Load, OURS, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cached_servers::{self, Load, OURS, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::Share;
 use disktime_sim::model::tiered::HitRatio;
@@ -27,7 +27,7 @@ const RESERVE_PERCENT: u32 = 20;
 const COUNTED: [u64; 2] = [5, 60];
 
 fn placement(hits: &[u32], seed: u64) -> HitRatio {
-    let ends = (1..).map(|end| end * setup::REGION_BYTES);
+    let ends = (1..).map(|end| end * cached_servers::REGION_BYTES);
     HitRatio::by_region(ends.zip(hits.iter().map(|percent| percent * 10_000)).collect(), seed)
 }
 
@@ -47,20 +47,22 @@ impl Runs {
             let reserve = Share::from_percent(RESERVE_PERCENT).expect("a part of the whole");
             let load = |name| Load { reserve, ..Load::reads(name, 100) };
             let loads: Vec<Load> = NAMES[..hits.len()].iter().map(|name| load(name)).collect();
-            let array = setup::tiers(placement(hits, seed), seed);
-            setup::run(scheduler, array, &loads, counted[1], seed)
+            let array = cached_servers::tiers(placement(hits, seed), seed);
+            cached_servers::run(scheduler, array, &loads, counted[1], seed)
         };
         let hits = |percent| [percent, STEADY, STEADY, STEADY, STEADY];
         Self {
             counted,
             alone: HITS.map(|percent| run(Scheduler::plain("fifo"), &[percent])),
-            ours: HITS.map(|percent| run(setup::ours(cost_model, &hits(percent)), &hits(percent))),
+            ours: HITS.map(|percent| {
+                run(cached_servers::ours(cost_model, &hits(percent)), &hits(percent))
+            }),
             reward: HITS.map(|percent| run(Scheduler::plain("reward"), &hits(percent))),
         }
     }
 
     fn iops(&self, outcome: &Outcome, stream: usize) -> f64 {
-        setup::iops(outcome, stream, self.counted[0], self.counted[1])
+        cached_servers::iops(outcome, stream, self.counted[0], self.counted[1])
     }
 
     fn total(&self, outcome: &Outcome) -> f64 {
@@ -126,6 +128,6 @@ impl Runs {
 fn measure(seed: u64) -> Sample {
     let runs = Runs::new(OURS, COUNTED, seed);
     let mut checks = runs.checks();
-    checks.push(setup::kept(&runs.outcomes()));
+    checks.push(cached_servers::kept(&runs.outcomes()));
     Sample { seconds: runs.seconds() as f64, panels: runs.panels().into(), checks }
 }

@@ -1,8 +1,8 @@
 //! Figure 2: workload 1's hit ratio rises and falls again.
 
-use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel};
+use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::Outcome;
 use disktime_sim::core::Instant;
 use disktime_sim::model::Op;
@@ -27,8 +27,8 @@ fn measure(seed: u64) -> Sample {
     let policies = ["reward", "proportional"];
     let loads = ["workload 1", "workload 2"].map(|name| Load::reads(name, 50));
     let outcomes = policies.map(|policy| {
-        let array = setup::tiers(placement(seed), seed);
-        setup::run(Scheduler::plain(policy), array, &loads, SECONDS, seed)
+        let array = cached_servers::tiers(placement(seed), seed);
+        cached_servers::run(Scheduler::plain(policy), array, &loads, SECONDS, seed)
     });
     let [reward, proportional] = outcomes.each_ref().map(Spans::new);
     let by = |spans: &Spans, stream: usize| spans.more[stream] / spans.few[stream];
@@ -49,14 +49,14 @@ fn measure(seed: u64) -> Sample {
             total(&proportional) / total(&reward),
             1.0,
         ),
-        setup::kept(&outcomes.each_ref()),
+        cached_servers::kept(&outcomes.each_ref()),
     ];
     let panel = |title: &str, outcome: &Outcome| Panel {
         title: title.to_owned(),
         marks: Marks::Lines,
         x: Axis::linear("time (s)"),
         y: Axis::linear("throughput (IOPS)"),
-        series: [0, 1].map(|stream| setup::course(outcome, stream, SECONDS, 10)).into(),
+        series: [0, 1].map(|stream| cached_servers::course(outcome, stream, SECONDS, 10)).into(),
         level: None,
     };
     Sample {
@@ -77,7 +77,8 @@ struct Spans {
 
 impl Spans {
     fn new(outcome: &Outcome) -> Self {
-        let mean = |stream, from: u64, to| setup::iops(outcome, stream, from + SETTLES, to);
+        let mean =
+            |stream, from: u64, to| cached_servers::iops(outcome, stream, from + SETTLES, to);
         let [from, to] = MORE;
         Self {
             few: [0, 1].map(|it| f64::midpoint(mean(it, 0, from), mean(it, to, SECONDS))),
@@ -88,7 +89,7 @@ impl Spans {
 
 fn placement(seed: u64) -> impl Placement {
     let hits = |ppm| {
-        let region = setup::REGION_BYTES;
+        let region = cached_servers::REGION_BYTES;
         HitRatio::by_region(vec![(region, ppm), (2 * region, 400_000)], seed)
     };
     let (mut few, mut more) = (hits(600_000), hits(900_000));

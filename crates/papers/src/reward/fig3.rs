@@ -1,8 +1,8 @@
 //! Figure 3: workload 1 stops writing, on the SSD alone, at two depths of the array.
 
-use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel};
+use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::Outcome;
 use disktime_sim::core::Duration;
 use disktime_sim::model::exponential::Service;
@@ -26,15 +26,15 @@ fn measure(seed: u64) -> Sample {
     let steady = Load { reads: vec![(0, 500)], ..Load::reads("workload 2", 100) };
     let loads = [changing, steady];
     let run = |(policy, depth)| {
-        let ssd = setup::server(setup::SSD, WRITE, Service::Exponential, seed);
+        let ssd = cached_servers::server(cached_servers::SSD, WRITE, Service::Exponential, seed);
         let scheduler = Scheduler { depth, ..Scheduler::plain(policy) };
-        setup::run(scheduler, ssd, &loads, SECONDS, seed)
+        cached_servers::run(scheduler, ssd, &loads, SECONDS, seed)
     };
     let outcomes = [("reward", 1), ("reward", 8), ("reward-service", 8)].map(run);
     let gain = |outcome: &Outcome, stream: usize| {
         let (before, after) = (
-            setup::iops(outcome, stream, 1, CHANGE),
-            setup::iops(outcome, stream, CHANGE + 1, SECONDS),
+            cached_servers::iops(outcome, stream, 1, CHANGE),
+            cached_servers::iops(outcome, stream, CHANGE + 1, SECONDS),
         );
         (after / before - 1.0) * 100.0
     };
@@ -51,14 +51,14 @@ fn measure(seed: u64) -> Sample {
             5.0,
         ),
         Check::near("reward-service: workload 2's gain at depth 8, %", 0.0, ours[1], 5.0),
-        setup::kept(&outcomes.each_ref()),
+        cached_servers::kept(&outcomes.each_ref()),
     ];
     let panel = |title: &str, outcome: &Outcome| Panel {
         title: title.to_owned(),
         marks: Marks::Lines,
         x: Axis::linear("time (s)"),
         y: Axis::linear("throughput (IOPS)"),
-        series: [0, 1].map(|stream| setup::course(outcome, stream, SECONDS, 1)).into(),
+        series: [0, 1].map(|stream| cached_servers::course(outcome, stream, SECONDS, 1)).into(),
         level: None,
     };
     Sample {

@@ -1,9 +1,9 @@
 //! Our own: goals in IOPS on tiers, admitted by the hit ratios that were measured, and slack in
 //! reward's order beside them.
 
-use super::setup::{self, Load, OURS, Scheduler, TIERS};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cached_servers::{self, Load, OURS, Scheduler, TIERS};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::{Instant, Share};
 use disktime_sim::model::Op;
@@ -31,7 +31,7 @@ const SECONDS: u64 = 60;
 const SETTLED: u64 = 5;
 
 fn placement(seed: u64) -> HitRatio {
-    let ends = (1..).map(|end| end * setup::REGION_BYTES);
+    let ends = (1..).map(|end| end * cached_servers::REGION_BYTES);
     HitRatio::by_region(ends.zip(HITS.map(|percent| percent * 10_000)).collect(), seed)
 }
 
@@ -39,7 +39,7 @@ fn placement(seed: u64) -> HitRatio {
 fn hit_ratio(tenant: usize, seed: u64) -> Share {
     let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let (count, mut drawn) = (Arc::clone(&counts), placement(seed));
-    let offset = tenant as u64 * setup::REGION_BYTES;
+    let offset = tenant as u64 * cached_servers::REGION_BYTES;
     let counting = move |now: Instant, op: Op| {
         let tier = drawn.tier(now, Op { offset: op.offset + offset, ..op });
         count[usize::from(tier == Tier::Fast)].fetch_add(1, Ordering::Relaxed);
@@ -47,7 +47,7 @@ fn hit_ratio(tenant: usize, seed: u64) -> Share {
     };
     let loads = [Load::reads(NAMES[tenant], 100)];
     let scheduler = Scheduler::plain("fifo");
-    setup::run(scheduler, setup::tiers(counting, seed), &loads, SECONDS, seed);
+    cached_servers::run(scheduler, cached_servers::tiers(counting, seed), &loads, SECONDS, seed);
     let [misses, hits] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
     let ppm = hits * u64::from(Share::PARTS) / (misses + hits).max(1);
     Share::from_ppm(u32::try_from(ppm).expect("a part of a million")).expect("a part of the whole")
@@ -66,13 +66,13 @@ fn measure(seed: u64) -> Sample {
         })
         .collect();
     let run = |policy| {
-        let scheduler = Scheduler { policy, ..setup::ours(OURS, &HITS) };
-        let array = setup::tiers(placement(seed), seed);
-        setup::run(scheduler, array, &loads, SECONDS, seed)
+        let scheduler = Scheduler { policy, ..cached_servers::ours(OURS, &HITS) };
+        let array = cached_servers::tiers(placement(seed), seed);
+        cached_servers::run(scheduler, array, &loads, SECONDS, seed)
     };
     let policies = ["zygaria-reward", "zygaria", "disktime"];
     let outcomes = policies.map(run);
-    let iops = |outcome: &Outcome, stream| setup::iops(outcome, stream, SETTLED, SECONDS);
+    let iops = |outcome: &Outcome, stream| cached_servers::iops(outcome, stream, SETTLED, SECONDS);
     let mut checks = Vec::new();
     for (tenant, percent) in HITS[..2].iter().enumerate() {
         let (truth, found) = (f64::from(*percent) / 100.0, measured[tenant].as_fraction());
@@ -96,7 +96,7 @@ fn measure(seed: u64) -> Sample {
         asked,
         1.0,
     ));
-    checks.push(setup::kept(&outcomes.each_ref()));
+    checks.push(cached_servers::kept(&outcomes.each_ref()));
     let bars = |name: &str, value: &dyn Fn(usize) -> f64| {
         Series::new(name, (0..TENANTS).map(|stream| (stream as f64 + 1.0, value(stream))))
     };

@@ -1,8 +1,8 @@
 //! Our own: unlike tenants on tiers over learned costs, judged by what each does alone.
 
-use super::setup::{self, Load};
-use crate::chart::{Axis, Line, Marks, Panel, Series};
+use super::cached_servers::{self, Load};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
 use disktime_sim::core::Share;
 use disktime_sim::model::Device;
 use disktime_sim::model::preset;
@@ -43,8 +43,10 @@ struct Array {
     build: fn(HitRatio, u64) -> Box<dyn Device>,
 }
 
-const PAPERS: Array =
-    Array { region: setup::REGION_BYTES, build: |hits, seed| setup::tiers(hits, seed) };
+const PAPERS: Array = Array {
+    region: cached_servers::REGION_BYTES,
+    build: |hits, seed| cached_servers::tiers(hits, seed),
+};
 
 const FLASH_AND_DISK: Array = Array {
     region: REGION,
@@ -63,14 +65,15 @@ impl Array {
 
     /// The tenants side by side, or one of them; each in its region.
     fn run(&self, tenants: &[usize], policy: &'static str, seconds: u64, seed: u64) -> Outcome {
-        let scheduler = setup::Scheduler { policy, ..setup::ours(COST_MODEL, &[]) };
+        let scheduler =
+            cached_servers::Scheduler { policy, ..cached_servers::ours(COST_MODEL, &[]) };
         let stream = |at: &usize| {
             let (name, _, percent) = TENANTS[*at];
             let reserve = Share::from_percent(percent).expect("a part of the whole");
             let load = Load { reserve, bytes: self.region, ..Load::reads(name, 100) };
             StreamPlan { base: *at as u64 * self.region, ..load.plan(0, seed) }
         };
-        let mut plan = setup::plan(scheduler, self.device(seed), &[], seconds, seed);
+        let mut plan = cached_servers::plan(scheduler, self.device(seed), &[], seconds, seed);
         plan.streams = tenants.iter().map(stream).collect();
         simulate(plan).expect("the tenants can be run")
     }
@@ -86,7 +89,7 @@ fn measure(array: &Array, seed: u64) -> Sample {
         let of = |what: &str| format!("{name}: {what}");
         let alone = array.run(&[stream], "fifo", ALONE[1], seed);
         let share = f64::from(percent) / 100.0;
-        let due = setup::iops(&alone, 0, ALONE[0], ALONE[1]) * share;
+        let due = cached_servers::iops(&alone, 0, ALONE[0], ALONE[1]) * share;
         let mine: Vec<_> = counted().filter(|it| it.stream.0 as usize == stream).collect();
         let rates: Vec<f64> = mine.iter().map(|window| window.requests as f64 / due).collect();
         let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
@@ -101,7 +104,7 @@ fn measure(array: &Array, seed: u64) -> Sample {
         let got = mine.iter().map(|window| window.charged.as_secs_f64()).sum::<f64>() / charged;
         checks.push(Check::deviation(of("share, points off"), ((got - share) * 100.0).abs(), 3.0));
     }
-    checks.push(setup::kept(&[&shared]));
+    checks.push(cached_servers::kept(&[&shared]));
     let panel = Panel {
         title: format!("Insulation over {WINDOW} s"),
         marks: Marks::Lines,

@@ -1,8 +1,8 @@
 //! What stated prices give on tiers, over costs that are learned while it runs.
 
+use super::cached_servers;
 use super::falling::Runs;
 use super::looping::{OURS_SECONDS, Starts};
-use super::setup;
 use super::table2::{ROWS, Row};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
@@ -33,16 +33,16 @@ const EQUAL: usize = 4;
 
 fn measure(seed: u64) -> Sample {
     let run = |row: &Row| {
-        let array = setup::tiers(row.placement(seed), seed);
-        let scheduler = setup::ours(COST_MODEL, &[]);
-        setup::run(scheduler, array, &row.loads(), COUNTED[1], seed)
+        let array = cached_servers::tiers(row.placement(seed), seed);
+        let scheduler = cached_servers::ours(COST_MODEL, &[]);
+        cached_servers::run(scheduler, array, &row.loads(), COUNTED[1], seed)
     };
     let rows: Vec<Outcome> = ROWS[..EQUAL].iter().map(run).collect();
     let mut checks = Vec::new();
     for (row, outcome) in ROWS.iter().zip(&rows) {
         for (stream, (load, by)) in [("A", 0.05), ("B", 0.12)].into_iter().enumerate() {
             let published = row.published[stream];
-            let got = setup::iops(outcome, stream, COUNTED[0], COUNTED[1]);
+            let got = cached_servers::iops(outcome, stream, COUNTED[0], COUNTED[1]);
             let name = format!("{}: {load}, IOPS", row.name());
             checks.push(Check::near(name, published, got, by * published));
         }
@@ -51,7 +51,7 @@ fn measure(seed: u64) -> Sample {
     checks.extend(falling.checks());
     let mut outcomes = falling.outcomes();
     outcomes.extend(&rows);
-    checks.push(setup::kept(&outcomes));
+    checks.push(cached_servers::kept(&outcomes));
     let seconds = falling.seconds() + EQUAL as u64 * COUNTED[1];
     Sample { seconds: seconds as f64, panels: falling.panels().into(), checks }
 }
@@ -64,7 +64,7 @@ fn measure_loop(seed: u64) -> Sample {
             starts.apart(),
             2.0,
         ),
-        setup::kept(&starts.outcomes.each_ref()),
+        cached_servers::kept(&starts.outcomes.each_ref()),
     ];
     let seconds = 2 * OURS_SECONDS;
     Sample { seconds: seconds as f64, panels: vec![starts.panel()], checks: vec![apart, kept] }

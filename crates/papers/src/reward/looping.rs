@@ -1,8 +1,8 @@
 //! The feedback loop that the paper's section 5 suspects: served more, cached more, served more.
 
-use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::cost::{CostParameters, Price};
 use disktime_sim::core::{Duration, Instant, Kind};
@@ -33,7 +33,7 @@ const WORKING_SET: u64 = 500;
 const SMALL: usize = 600;
 /// Of the cache, where its size varies: from less than one working set to both.
 const SIZES: [usize; 5] = [400, 500, 550, 800, 1000];
-const LINE: u64 = setup::REQUEST_BYTES;
+const LINE: u64 = cached_servers::REQUEST_BYTES;
 
 /// Time by weight where each request has the same price, whatever it took.
 fn one_price(cost_model: &'static str) -> Scheduler {
@@ -47,7 +47,7 @@ fn one_price(cost_model: &'static str) -> Scheduler {
 fn warm(lines: usize, stream: u64) -> Cached {
     let mut cache = Cached::new(lines, LINE);
     for line in 0..WORKING_SET {
-        let offset = stream * setup::REGION_BYTES + line * LINE;
+        let offset = stream * cached_servers::REGION_BYTES + line * LINE;
         let op = Op { kind: Kind::Read, offset, bytes: LINE, fua: false };
         let _missed = cache.tier(Instant::ZERO, op);
     }
@@ -77,8 +77,8 @@ impl Starts {
         let bytes = WORKING_SET * LINE;
         let loads = ["A", "B"].map(|name| Load { bytes, ..Load::reads(name, 100) });
         let run = |start| {
-            let array = setup::tiers(warm(lines, start), seed);
-            setup::run(scheduler, array, &loads, counted[1], seed)
+            let array = cached_servers::tiers(warm(lines, start), seed);
+            cached_servers::run(scheduler, array, &loads, counted[1], seed)
         };
         Self { name, counted, outcomes: [run(0), run(1)] }
     }
@@ -99,7 +99,7 @@ impl Starts {
     /// IOPS of both workloads, over both starts.
     fn total(&self) -> f64 {
         let [from, to] = self.counted;
-        let of = |outcome, stream| setup::iops(outcome, stream, from, to);
+        let of = |outcome, stream| cached_servers::iops(outcome, stream, from, to);
         let both = |outcome| of(outcome, 0) + of(outcome, 1);
         f64::midpoint(both(&self.outcomes[0]), both(&self.outcomes[1]))
     }
@@ -130,7 +130,7 @@ fn measure(seed: u64) -> Sample {
     let starts = |name, scheduler| Starts::new(name, scheduler, SMALL, seed);
     let plain = |name| starts(name, Scheduler::plain(name));
     let loops = [plain("reward"), plain("reward-service")];
-    let ours = Starts::ours("disktime, one price, ten minutes", setup::OURS, seed);
+    let ours = Starts::ours("disktime, one price, ten minutes", cached_servers::OURS, seed);
     let calm = [plain("proportional"), ours];
     let name = |of: &Starts| format!("{}: A's share, warm for A less warm for B, points", of.name);
     let mut checks: Vec<Check> =
@@ -150,7 +150,7 @@ fn measure(seed: u64) -> Sample {
     let all: Vec<&Starts> = all.collect();
     let seconds: u64 = all.iter().map(|of| 2 * of.counted[1]).sum();
     let outcomes: Vec<&Outcome> = all.iter().flat_map(|of| &of.outcomes).collect();
-    checks.push(setup::kept(&outcomes));
+    checks.push(cached_servers::kept(&outcomes));
     let by_size = Panel {
         title: "What the start is worth, by the cache's size".to_owned(),
         marks: Marks::Lines,
@@ -171,6 +171,6 @@ fn measure(seed: u64) -> Sample {
 
 /// A's part of all requests, in per cent.
 fn share(outcome: &Outcome, from: u64, to: u64) -> f64 {
-    let [a, b] = [0, 1].map(|stream| setup::iops(outcome, stream, from, to));
+    let [a, b] = [0, 1].map(|stream| cached_servers::iops(outcome, stream, from, to));
     a / (a + b) * 100.0
 }

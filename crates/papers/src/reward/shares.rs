@@ -1,9 +1,9 @@
 //! What reward scheduling gives falls out of time shares, once every workload pays its own cost.
 
-use super::setup::{self, Scheduler};
+use super::cached_servers::{self, Scheduler};
 use super::table2::{ROWS, Row, rates};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -21,14 +21,14 @@ const SECONDS: u64 = 40;
 const EQUAL: usize = 4;
 
 fn priced(policy: &'static str, row: &Row) -> Scheduler {
-    Scheduler { policy, ..setup::ours("priced", &[100, row.hits]) }
+    Scheduler { policy, ..cached_servers::ours("priced", &[100, row.hits]) }
 }
 
 fn measure(seed: u64) -> Sample {
     let rows = &ROWS[..EQUAL];
     let run = |scheduler, row: &Row| {
-        let array = setup::tiers(row.placement(seed), seed);
-        setup::run(scheduler, array, &row.loads(), SECONDS, seed)
+        let array = cached_servers::tiers(row.placement(seed), seed);
+        cached_servers::run(scheduler, array, &row.loads(), SECONDS, seed)
     };
     let by = |scheduler: &dyn Fn(&Row) -> Scheduler| -> Vec<Outcome> {
         rows.iter().map(|row| run(scheduler(row), row)).collect()
@@ -50,7 +50,9 @@ fn measure(seed: u64) -> Sample {
             }
         }
     }
-    checks.push(setup::kept(&runs.iter().flat_map(|(_, outcomes)| outcomes).collect::<Vec<_>>()));
+    checks.push(cached_servers::kept(
+        &runs.iter().flat_map(|(_, outcomes)| outcomes).collect::<Vec<_>>(),
+    ));
     let panel = |stream: usize, title: &str| Panel {
         title: title.to_owned(),
         marks: Marks::Grouped,

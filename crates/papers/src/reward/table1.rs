@@ -1,9 +1,9 @@
 //! Table 1: weights by B's hit ratio, on the prototype.
 
-use super::setup::{self, Scheduler};
+use super::cached_servers::{self, Scheduler};
 use super::table2::{ROWS, Row, rates};
-use crate::chart::{Axis, Marks, Panel, Series};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::Duration;
 use disktime_sim::model::Device;
 use disktime_sim::model::disk::{Disk, DiskSpec, Order};
@@ -31,7 +31,7 @@ pub(super) const PUBLISHED: [f64; 12] =
 
 fn array(row: &Row, seed: u64) -> Box<dyn Device> {
     let disk = DiskSpec { order: Order::Fcfs, ..nearline_7200() };
-    let fast = setup::server(SSD, SSD, Service::Exponential, seed);
+    let fast = cached_servers::server(SSD, SSD, Service::Exponential, seed);
     let slow = Box::new(Disk::new(disk, seed));
     Box::new(Tiered::new(fast, slow, Box::new(row.placement(seed))))
 }
@@ -39,7 +39,7 @@ fn array(row: &Row, seed: u64) -> Box<dyn Device> {
 fn measure(seed: u64) -> Sample {
     let run = |row: &Row| {
         let scheduler = Scheduler { depth: DEPTH, ..Scheduler::plain("reward") };
-        setup::run(scheduler, array(row, seed), &row.loads(), SECONDS, seed)
+        cached_servers::run(scheduler, array(row, seed), &row.loads(), SECONDS, seed)
     };
     let outcomes = ROWS.each_ref().map(run);
     let ratios = outcomes.each_ref().map(|outcome| {
@@ -55,7 +55,7 @@ fn measure(seed: u64) -> Sample {
         turned.count() as f64,
         0.0,
     )];
-    checks.push(setup::kept(&outcomes.each_ref()));
+    checks.push(cached_servers::kept(&outcomes.each_ref()));
     let bars = |name: &str, ratios: [f64; 12]| {
         Series::new(name, (1..).zip(ratios).map(|(row, ratio)| (f64::from(row), ratio)))
     };

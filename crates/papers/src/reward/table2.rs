@@ -1,8 +1,8 @@
 //! Table 2: weights by B's hit ratio, simulated.
 
-use super::setup::{self, Load, Scheduler};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::model::Device;
 use disktime_sim::model::tiered::HitRatio;
@@ -43,7 +43,7 @@ impl Row {
 
     /// Hits per million by region.
     pub(super) fn placement(&self, seed: u64) -> HitRatio {
-        let region = setup::REGION_BYTES;
+        let region = cached_servers::REGION_BYTES;
         let regions = vec![(region, 1_000_000), (2 * region, self.hits * 10_000)];
         HitRatio::by_region(regions, seed)
     }
@@ -70,13 +70,13 @@ pub(super) const ROWS: [Row; 12] = [
 
 /// What both got.
 pub(super) fn rates(outcome: &Outcome, seconds: u64) -> [f64; 2] {
-    [0, 1].map(|stream| setup::iops(outcome, stream, SETTLED, seconds))
+    [0, 1].map(|stream| cached_servers::iops(outcome, stream, SETTLED, seconds))
 }
 
 fn measure(seed: u64) -> Sample {
     let run = |row: &Row| {
-        let array: Box<dyn Device> = setup::tiers(row.placement(seed), seed);
-        setup::run(Scheduler::plain("reward"), array, &row.loads(), SECONDS, seed)
+        let array: Box<dyn Device> = cached_servers::tiers(row.placement(seed), seed);
+        cached_servers::run(Scheduler::plain("reward"), array, &row.loads(), SECONDS, seed)
     };
     let outcomes = ROWS.each_ref().map(run);
     let measured = outcomes.each_ref().map(|outcome| rates(outcome, SECONDS));
@@ -92,7 +92,7 @@ fn measure(seed: u64) -> Sample {
     }
     let mean = logs / (2 * ROWS.len()) as f64;
     checks.push(Check::deviation("mean absolute log ratio to the published", mean, 0.04));
-    checks.push(setup::kept(&outcomes.each_ref()));
+    checks.push(cached_servers::kept(&outcomes.each_ref()));
     let panel = |stream: usize, title: &str| {
         let bars = |name: &str, value: &dyn Fn(usize) -> f64| {
             Series::new(name, (0..ROWS.len()).map(|at| (at as f64 + 1.0, value(at))))

@@ -1,8 +1,8 @@
 //! Inequality 1: the shortest cycle in which equal streams fit.
 
-use super::setup::percent;
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cyclic_streams::percent;
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::admission::{Demand, Others, admit};
 use disktime_sim::core::{Access, Admission, Duration, Positioning, Profile, Rate, Transfer, Zone};
 

@@ -1,6 +1,6 @@
 //! Figure 5: a high-priority stream beside best-effort streams of constant rate.
 
-use super::setup::{self, JOINS, Load, MB, SECONDS};
+use super::cyclic_streams::{self, JOINS, Load, MB, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -11,20 +11,21 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn measure(seed: u64) -> Sample {
-    let outcome = setup::joined(|start| Load::player(5 * MB, start), seed);
+    let outcome = cyclic_streams::joined(|start| Load::player(5 * MB, start), seed);
     // The last buffers are full or never will be.
     let from = JOINS[JOINS.len() - 1] + 3;
-    let rates: Vec<f64> =
-        (1..=JOINS.len()).map(|stream| setup::mean_mb(&outcome, stream, from, SECONDS)).collect();
+    let rates: Vec<f64> = (1..=JOINS.len())
+        .map(|stream| cyclic_streams::mean_mb(&outcome, stream, from, SECONDS))
+        .collect();
     let sum: f64 = rates.iter().sum();
     let mean = sum / rates.len() as f64;
     let off = rates.iter().map(|rate| (rate / mean - 1.0).abs() * 100.0).fold(0.0, f64::max);
     let checks = vec![
-        setup::rate_kept(std::slice::from_ref(&outcome)),
+        cyclic_streams::rate_kept(std::slice::from_ref(&outcome)),
         Check::at_most("all five best-effort streams together, MB/s", sum, 24.99),
         Check::deviation("best effort: farthest from their mean, %", off, 20.0),
-        setup::kept(&[&outcome]),
+        cyclic_streams::kept(&[&outcome]),
     ];
-    let panels = vec![setup::stacked(&outcome, "Throughput in cycles of 4 s")];
+    let panels = vec![cyclic_streams::stacked(&outcome, "Throughput in cycles of 4 s")];
     Sample { seconds: SECONDS as f64, panels, checks }
 }

@@ -1,6 +1,6 @@
 //! Figure 6: a high-priority stream beside best-effort streams that read as fast as they can.
 
-use super::setup::{self, CYCLE_SECONDS, JOINS, Load, SECONDS};
+use super::cyclic_streams::{self, CYCLE_SECONDS, JOINS, Load, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 
@@ -27,11 +27,11 @@ const RISE: &str = "largest rise of the total when a stream joins, MB/s";
 const PLACEMENTS: u64 = 64;
 
 fn measure(seed: u64) -> Sample {
-    let outcomes = setup::joined_in_places(Load::greedy, seed, PLACEMENTS);
+    let outcomes = cyclic_streams::joined_in_places(Load::greedy, seed, PLACEMENTS);
     let total = |to: u64| -> f64 {
         let of = |outcome: &Outcome| -> f64 {
             let from = to - CYCLE_SECONDS;
-            (0..=JOINS.len()).map(|stream| setup::mean_mb(outcome, stream, from, to)).sum()
+            (0..=JOINS.len()).map(|stream| cyclic_streams::mean_mb(outcome, stream, from, to)).sum()
         };
         outcomes.iter().map(of).sum::<f64>() / PLACEMENTS as f64
     };
@@ -39,10 +39,10 @@ fn measure(seed: u64) -> Sample {
     let totals: Vec<f64> = ends.map(total).collect();
     let rises = totals.windows(2).map(|pair| pair[1] - pair[0]);
     let checks = vec![
-        setup::rate_kept(&outcomes),
+        cyclic_streams::rate_kept(&outcomes),
         Check::at_most(RISE, rises.fold(f64::NEG_INFINITY, f64::max), 0.0),
-        setup::kept(&outcomes.iter().collect::<Vec<_>>()),
+        cyclic_streams::kept(&outcomes.iter().collect::<Vec<_>>()),
     ];
-    let panels = vec![setup::stacked(&outcomes[0], "Throughput in cycles of 4 s")];
+    let panels = vec![cyclic_streams::stacked(&outcomes[0], "Throughput in cycles of 4 s")];
     Sample { seconds: (SECONDS * PLACEMENTS) as f64, panels, checks }
 }

@@ -1,8 +1,8 @@
 //! Figure 7: response times beside more and more streams of low priority.
 
-use super::setup::{self, Load, MB, SECONDS};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::cyclic_streams::{self, Load, MB, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 use disktime_sim::core::Admission;
 
@@ -22,7 +22,7 @@ fn measure(seed: u64) -> Sample {
         let high = Load::guaranteed(4 * MB, Admission::BestEffort);
         let loads: Vec<_> =
             std::iter::once(high).chain((0..low).map(|_| Load::cycles(4 * MB))).collect();
-        setup::run(&loads, None, seed)
+        cyclic_streams::run(&loads, None, seed)
     };
     let outcomes: Vec<Outcome> = (1..=7).map(run).collect();
     let high: Vec<f64> = outcomes.iter().map(|it| it.streams[0].response.mean_secs()).collect();
@@ -33,7 +33,7 @@ fn measure(seed: u64) -> Sample {
     let checks = vec![
         Check::at_most("high by low priority's response from 4 on, at most", worst, 0.5),
         Check::deviation("high priority: farthest from its mean over all, %", off, 30.0),
-        setup::kept(&outcomes.iter().collect::<Vec<_>>()),
+        cyclic_streams::kept(&outcomes.iter().collect::<Vec<_>>()),
     ];
     let points = |values: &[f64]| -> Vec<(f64, f64)> {
         (1..=7).map(f64::from).zip(values.iter().map(|seconds| seconds * 1e3)).collect()

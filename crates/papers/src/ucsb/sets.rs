@@ -24,7 +24,7 @@ use disktime_sim::model::{Device, preset};
 use disktime_sim::workload::{Cycles, Extent, Instant, Pace, Pattern, Source, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, measure, simulate};
 
-use super::setup::percent;
+use super::cyclic_streams::percent;
 
 /// The disks that admission is measured on.
 pub const DISKS: [&str; 3] = ["deskstar-34gxp", "nearline-7200", "st318437lw"];

@@ -1,8 +1,8 @@
 //! Figure 1: cumulative disk time of a sequential stream with 70 % and a random one with 30 %.
 
-use super::setup::{self, Load, SAMPLE, SECONDS, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::reservation_splits::{self, Load, SAMPLE, SECONDS, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -17,7 +17,7 @@ const RESERVED: [u32; 2] = [70, 30];
 
 fn measure(seed: u64) -> Sample {
     let loads = [Load::sequential(RESERVED[0]), Load::random(RESERVED[1])];
-    let outcome = setup::run(Version::utilization(), &loads, SECONDS, seed);
+    let outcome = reservation_splits::run(Version::utilization(), &loads, SECONDS, seed);
     let progress: Vec<Series> = loads
         .iter()
         .enumerate()
@@ -39,7 +39,7 @@ fn measure(seed: u64) -> Sample {
         worst(windows),
         5.0,
     ));
-    checks.push(setup::kept(outcome.violations.len()));
+    checks.push(reservation_splits::kept(outcome.violations.len()));
     let panel = Panel {
         title: "Disk time received".to_owned(),
         marks: Marks::Lines,

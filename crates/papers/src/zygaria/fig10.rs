@@ -1,8 +1,8 @@
 //! Figure 10: cumulative I/Os under the throughput version, 70 % sequential and 30 % random.
 
-use super::setup::{self, Load, NOMINAL_IOPS, SAMPLE, SECONDS, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::reservation_splits::{self, Load, NOMINAL_IOPS, SAMPLE, SECONDS, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -14,15 +14,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 fn measure(seed: u64) -> Sample {
     let loads = [Load::sequential(70), Load::random(30)];
-    let outcome = setup::run(Version::throughput(), &loads, SECONDS, seed);
-    let got = [0, 1].map(|stream| setup::got(&outcome, stream, SECONDS).iops);
+    let outcome = reservation_splits::run(Version::throughput(), &loads, SECONDS, seed);
+    let got = [0, 1].map(|stream| reservation_splits::got(&outcome, stream, SECONDS).iops);
     let nominal = f64::from(NOMINAL_IOPS);
     let part = got[0] / (got[0] + got[1]) * 100.0;
     let checks = vec![
         Check::at_least("sequential, IOPS", got[0], nominal * 0.7),
         Check::at_least("random, IOPS", got[1], nominal * 0.3),
         Check::at_least("sequential: part of all I/Os off 70 %, points", (part - 70.0).abs(), 10.0),
-        setup::kept(outcome.violations.len()),
+        reservation_splits::kept(outcome.violations.len()),
     ];
     let series =
         |(stream, load): (usize, &Load)| Series::new(load.name, cumulative(&outcome, stream));

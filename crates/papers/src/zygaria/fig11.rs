@@ -1,8 +1,8 @@
 //! Figure 11: three streams that start and stop.
 
-use super::setup::{self, Load, SAMPLE, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::reservation_splits::{self, Load, SAMPLE, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::core::{Duration, Instant};
 use disktime_sim::{Outcome, Window};
 
@@ -38,7 +38,8 @@ fn loads() -> [Load; 3] {
 fn measure(seed: u64) -> Sample {
     let loads = loads();
     let log = (second(10), second(30));
-    let outcome = setup::run_logged(Version::utilization(), &loads, SECONDS, log, seed);
+    let outcome =
+        reservation_splits::run_logged(Version::utilization(), &loads, SECONDS, log, seed);
     let percent = |window: &Window| window.charged.as_secs_f64() / SAMPLE.as_secs_f64() * 100.0;
     let shares: Vec<_> = (0..3).map(|stream| sampled(&outcome, stream, percent)).collect();
     let mut checks = Vec::new();
@@ -68,7 +69,7 @@ fn measure(seed: u64) -> Sample {
         rise,
         3.0,
     ));
-    checks.push(setup::kept(outcome.violations.len()));
+    checks.push(reservation_splits::kept(outcome.violations.len()));
     let series = |values: Vec<Vec<(f64, f64)>>| -> Vec<Series> {
         loads.iter().zip(values).map(|(load, points)| Series::new(load.name, points)).collect()
     };

@@ -1,8 +1,8 @@
 //! Figure 2: what a stream achieves alone by the length of its runs, and what can be reserved.
 
-use super::setup::{self, Load, NOMINAL_IOPS, SECONDS, Version};
-use crate::chart::{Axis, Marks, Panel, Series};
+use super::reservation_splits::{self, Load, NOMINAL_IOPS, SECONDS, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-2",
@@ -19,9 +19,14 @@ const PUBLISHED: usize = 10;
 fn measure(seed: u64) -> Sample {
     let mut violations = 0;
     let maximum = LENGTHS.map(|length| {
-        let outcome = setup::run(Version::utilization(), &[Load::runs(100, length)], SECONDS, seed);
+        let outcome = reservation_splits::run(
+            Version::utilization(),
+            &[Load::runs(100, length)],
+            SECONDS,
+            seed,
+        );
         violations += outcome.violations.len();
-        setup::got(&outcome, 0, SECONDS).iops
+        reservation_splits::got(&outcome, 0, SECONDS).iops
     });
     let reservable = f64::from(NOMINAL_IOPS);
     let part = reservable / maximum[LENGTHS.len() - 1] * 100.0;
@@ -47,10 +52,10 @@ fn measure(seed: u64) -> Sample {
             Check::at_most("reservable of the maximum in runs of 1024, %", part, 1.5),
             Check::at_least(
                 "least growth of the maximum to the next length up to 1000, %",
-                setup::least_growth(&maximum[..PUBLISHED]),
+                reservation_splits::least_growth(&maximum[..PUBLISHED]),
                 0.0,
             ),
-            setup::kept(violations),
+            reservation_splits::kept(violations),
         ],
     }
 }

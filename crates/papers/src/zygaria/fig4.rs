@@ -1,8 +1,8 @@
 //! Figure 4: performance controlled by utilization, at every split of the disk.
 
-use super::setup::{self, RANDOM_IOPS, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Marks, Panel};
+use super::reservation_splits::{self, RANDOM_IOPS, RESERVED, Sweep, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-4",
@@ -33,10 +33,10 @@ fn measure(seed: u64) -> Sample {
         Check::deviation("random: IOPS off 68 × its reservation, %", off, 10.0),
         Check::at_least(
             "sequential: least growth of IOPS per step, %",
-            setup::least_growth(&sequential),
+            reservation_splits::least_growth(&sequential),
             0.0,
         ),
-        setup::kept(sweep.violations()),
+        reservation_splits::kept(sweep.violations()),
     ];
     let utilization = Panel {
         title: "(a) Utilization".to_owned(),

@@ -1,8 +1,8 @@
 //! Figure 5: performance "controlled" by throughput, at every split of the nominal rate.
 
-use super::setup::{self, NOMINAL_IOPS, RESERVED, Split, Sweep, Version};
-use crate::chart::{Axis, Line, Marks, Panel};
+use super::reservation_splits::{self, NOMINAL_IOPS, RESERVED, Split, Sweep, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-5",
@@ -48,7 +48,7 @@ fn measure(seed: u64) -> Sample {
             )
         },
         Check::at_most("sequential: part of all I/Os with 100 % reserved, %", full, 90.0),
-        setup::kept(sweep.violations()),
+        reservation_splits::kept(sweep.violations()),
     ];
     let panel = Panel {
         title: "Throughput".to_owned(),

@@ -1,8 +1,8 @@
 //! Figure 6: what both versions make of the disk.
 
-use super::setup::{self, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Marks, Panel};
+use super::reservation_splits::{self, RESERVED, Sweep, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-6",
@@ -31,7 +31,7 @@ fn measure(seed: u64) -> Sample {
     };
     let checks = vec![
         Check::at_least("sequential at 90 %: utilization / throughput version", ratio, 3.0),
-        setup::kept(utilization.violations() + throughput.violations()),
+        reservation_splits::kept(utilization.violations() + throughput.violations()),
     ];
     Sample { seconds: utilization.seconds() + throughput.seconds(), panels: vec![panel], checks }
 }

@@ -1,8 +1,8 @@
 //! Figure 7: sensitivity to a random request's estimate that is too low.
 
-use super::setup::{self, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Marks, Panel};
+use super::reservation_splits::{self, RESERVED, Sweep, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::core::Duration;
 use disktime_sim::core::cost::CostParameters;
 
@@ -33,7 +33,7 @@ fn measure(seed: u64) -> Sample {
         )
     };
     let mut checks: Vec<Check> = sweeps.iter().map(deviation).collect();
-    checks.push(setup::kept(sweeps.iter().map(|(_, sweep)| sweep.violations()).sum()));
+    checks.push(reservation_splits::kept(sweeps.iter().map(|(_, sweep)| sweep.violations()).sum()));
     let panel = |(name, sweep): &(&str, Sweep)| Panel {
         title: format!("Random estimate {name}"),
         marks: Marks::Stacked,

@@ -1,8 +1,8 @@
 //! Figure 8: sensitivity to a sequential request's estimate that is too high.
 
-use super::setup::{self, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Marks, Panel};
+use super::reservation_splits::{self, RESERVED, Sweep, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::core::Duration;
 use disktime_sim::core::cost::CostParameters;
 
@@ -39,8 +39,8 @@ fn measure(seed: u64) -> Sample {
         growth(&sweeps),
         0.0,
     ));
-    checks.push(setup::kept(sweeps.iter().map(|(_, sweep)| sweep.violations()).sum()));
-    let panel = |title: &str, y, value: fn(&setup::Split) -> f64| Panel {
+    checks.push(reservation_splits::kept(sweeps.iter().map(|(_, sweep)| sweep.violations()).sum()));
+    let panel = |title: &str, y, value: fn(&reservation_splits::Split) -> f64| Panel {
         title: title.to_owned(),
         marks: Marks::Lines,
         x: RESERVED,

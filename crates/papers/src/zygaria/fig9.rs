@@ -1,9 +1,9 @@
 //! Figure 9: sensitivity of the throughput version to the rate that is taken for reservable.
 
 use super::elevator::Order;
-use super::setup::{self, RESERVED, Sweep, Version};
-use crate::chart::{Axis, Line, Marks, Panel};
+use super::reservation_splits::{self, RESERVED, Sweep, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_report::chart::{Axis, Line, Marks, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-9",
@@ -29,7 +29,7 @@ fn measure(seed: u64) -> Sample {
         Check::at_most(name(75), got(&sweeps[1]), 92.0),
         Check::at_most(name(102), got(&sweeps[2]), 68.0),
     ];
-    checks.push(setup::kept(sweeps.iter().map(|(_, sweep)| sweep.violations()).sum()));
+    checks.push(reservation_splits::kept(sweeps.iter().map(|(_, sweep)| sweep.violations()).sum()));
     let sweeping = Sweep::new(Version::Throughput { nominal_iops: 102, order: Order::Sweep }, seed);
     let panel = |(nominal, sweep): &(u32, Sweep)| Panel {
         title: format!("Reservable {nominal} IOPS"),

@@ -3,6 +3,10 @@
 
 use super::*;
 use crate::config::Config;
+use crate::standing::{Standing, standing};
+use disktime_core::Access;
+use disktime_plan::goal::{Demand, Goal};
+use disktime_profiler::Method;
 
 /// As the profiler saves it: 100 random reads of 4 KiB a second at depth 1, 200 at depth 4, and one
 /// batch in twenty takes half as long again.
@@ -32,7 +36,7 @@ fn load(speeds: &str) -> DeviceProfile {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk.json");
     std::fs::write(&path, profile(speeds)).unwrap();
-    profile::load(&path, None).unwrap()
+    DeviceProfile::load(&path, None).unwrap()
 }
 
 /// What the virtual disks of these tables reserve on a device with a profile.
@@ -128,7 +132,7 @@ fn speeds_that_can_not_be_are_refused() {
         let text = profile(SPEEDS);
         assert!(text.contains(from), "{from}");
         std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
-        profile::load(&path, None).unwrap_err().to_string()
+        DeviceProfile::load(&path, None).unwrap_err().to_string()
     };
     assert!(refused("\"depth\": 1", "\"depth\": 0").contains("each is at least 1"));
     assert!(refused("\"best_depth\": 4", "\"best_depth\": 0").contains("a depth of 0"));

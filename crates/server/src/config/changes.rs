@@ -5,8 +5,8 @@
 use std::fmt;
 
 use disktime_core::feedback::Token;
-use disktime_core::goal::Demand;
 use disktime_core::{Access, Admission, Duration};
+use disktime_plan::goal::Demand;
 
 use super::quantity::size_text;
 use super::vdisk::CLASSES;

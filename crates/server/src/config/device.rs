@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use disktime_client::workload::profiler::Speeds;
 use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::policy::{self, Currency, PolicyEntry};
 use disktime_core::{Config as Engine, Duration, Share};
 use disktime_model::preset;
+use disktime_profiler::Speeds;
 use serde::Deserialize;
 
 use super::quantity::parse_span;
@@ -15,8 +15,8 @@ use super::{ConfigError, VdiskConfig, check_name, parse_size, share, value};
 use crate::backend::{BackEndKind, check_chunk};
 use crate::emulate::Emulate;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
-use crate::profile::DeviceProfile;
 use crate::shard::Depths;
+use disktime_profiler::DeviceProfile;
 
 /// All virtual disks of one memory back end together, in bytes.
 const MEMORY_MAX: u64 = 1 << 40;
@@ -159,6 +159,12 @@ impl DeviceConfig {
     #[must_use]
     pub fn promotes(&self) -> bool {
         matches!(self.back_end, BackEndKind::Tiered { .. }) && self.promotion != Share::ZERO
+    }
+
+    /// Whether the shard's own thread does the device's work, a piece at a time, and nothing else
+    /// meanwhile.
+    pub fn works_on_the_shard(&self) -> bool {
+        self.back_end == BackEndKind::Memory && self.emulate.is_none()
     }
 
     /// Laws for its virtual disks' parts of so many pieces at the device, if they go by latency.

@@ -1,7 +1,7 @@
 //! Good configurations, and an error for every way to get one wrong.
 
-use disktime_core::goal::Demand;
 use disktime_core::{Access, Admission, Class, Contract, Duration};
+use disktime_plan::goal::Demand;
 
 use super::*;
 use crate::backend::BackEndKind;

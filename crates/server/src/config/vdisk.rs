@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use disktime_core::goal::{Demand, Goal, GoalError};
 use disktime_core::{Access, Admission, Class, Contract, Duration, ParseShareError, Rate, Share};
+use disktime_plan::goal::{Demand, Goal, GoalError};
 use serde::Deserialize;
 
 use super::quantity::{parse_rate, parse_span};

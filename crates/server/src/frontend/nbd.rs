@@ -120,6 +120,9 @@ pub struct Connection {
     pub writing: Option<(u32, usize)>,
     replies: Box<Message>,
     spare: Option<Box<Message>>,
+    /// Replies of which the ring has sent a part.
+    unsent: Option<Box<Message>>,
+    /// The ring has replies to send.
     sending: bool,
     /// Parts that have not been answered.
     requests: u32,
@@ -151,6 +154,7 @@ impl Connection {
             writing: None,
             replies: Box::default(),
             spare: None,
+            unsent: None,
             sending: false,
             requests: 0,
             touched: false,
@@ -171,14 +175,18 @@ impl Connection {
     /// Whether nothing that it asked for is under way, and no reply.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        !self.sending && self.requests == 0 && self.replies.is_empty()
+        !self.is_sending() && self.requests == 0 && self.replies.is_empty()
+    }
+
+    fn is_sending(&self) -> bool {
+        self.sending || self.unsent.is_some()
     }
 
     /// Whether it can only wait: a part is at the device or queued for it, and neither a write's data
     /// nor the client's reading is missing.
     #[must_use]
     pub fn waits_for_device(&self) -> bool {
-        self.requests > 0 && self.writing.is_none() && !self.sending
+        self.requests > 0 && self.writing.is_none() && !self.is_sending()
     }
 
     /// Whether nothing of it is left, neither here nor in the ring.
@@ -342,29 +350,31 @@ impl Connection {
         count
     }
 
-    /// Reads more of the rest of a write's data straight into its buffer.
+    /// Reads more of the rest of a write's data straight into its buffer: at most so many bytes.
     pub fn receive_payload(
         &mut self,
         key: u32,
         ring: &mut Ring,
         to: &Buffer,
         range: &Range<usize>,
-    ) {
-        if !self.receiving && self.state == State::Open {
-            self.receiving = true;
-            let range = range.start..range.end.min(range.start + COPY_MAX);
-            ring.receive(Token::Receive(key), self.raw(), to.clone(), &range, true);
+    ) -> usize {
+        if self.receiving || self.state != State::Open {
+            return 0;
         }
+        self.receiving = true;
+        let range = range.start..range.end.min(range.start + COPY_MAX);
+        ring.receive(Token::Receive(key), self.raw(), to.clone(), &range, true);
+        range.len()
     }
 
-    /// Reads more input, if there is room to act on it.
-    pub fn receive(&mut self, key: u32, ring: &mut Ring, pool: &mut Pool) {
+    /// Reads more input, if there is room to act on it: at most so many bytes.
+    pub fn receive(&mut self, key: u32, ring: &mut Ring, pool: &mut Pool) -> usize {
         let wants = self.skip > 0 || self.filled.len() < REQUEST_BYTES;
         let busy = self.writing.is_some() || self.cut.is_some();
         if self.receiving || self.state != State::Open || busy || !wants {
-            return;
+            return 0;
         }
-        let Some(mut input) = self.input.take() else { return };
+        let Some(mut input) = self.input.take() else { return 0 };
         let len = self.filled.len();
         let mut rest = [0; REQUEST_BYTES];
         input.get(self.filled.start, &mut rest[..len]);
@@ -376,6 +386,7 @@ impl Connection {
         self.receiving = true;
         let range = len..input.len();
         ring.receive(Token::Receive(key), self.raw(), input, &range, false);
+        range.len()
     }
 
     /// A receive is over: its buffer and how many bytes came. Answers how many bytes came, and how
@@ -398,32 +409,27 @@ impl Connection {
         count.map(|count| (count, 0))
     }
 
-    /// Sends the gathered replies, unless some are being sent.
-    pub fn flush(&mut self, key: u32, ring: &mut Ring) {
-        if self.sending || self.replies.is_empty() || self.state == State::Dead {
-            return;
+    /// Sends more of the gathered replies, unless some are being sent: so many bytes.
+    pub fn flush(&mut self, key: u32, ring: &mut Ring) -> usize {
+        if self.sending || self.state == State::Dead {
+            return 0;
         }
-        self.sending = true;
-        let next = self.spare.take().unwrap_or_default();
-        let message = std::mem::replace(&mut self.replies, next);
-        ring.send(Token::Send(key), self.raw(), message);
+        let message = self.unsent.take().or_else(|| {
+            let mut next = || self.spare.take().unwrap_or_default();
+            (!self.replies.is_empty()).then(|| std::mem::replace(&mut self.replies, next()))
+        });
+        self.sending = message.is_some();
+        message.map_or(0, |message| ring.send(Token::Send(key), self.raw(), message))
     }
 
     /// A send is over. Answers whether the client is still there.
-    pub fn sent(
-        &mut self,
-        key: u32,
-        mut message: Box<Message>,
-        result: i32,
-        ring: &mut Ring,
-    ) -> bool {
+    pub fn sent(&mut self, mut message: Box<Message>, result: i32) -> bool {
+        self.sending = false;
         let count = usize::try_from(result).ok().filter(|count| *count > 0);
-        let rest = count.is_some_and(|count| !message.sent(count)) && self.state != State::Dead;
-        if rest {
-            ring.send(Token::Send(key), self.raw(), message);
+        if count.is_some_and(|count| !message.sent(count)) {
+            self.unsent = Some(message);
             return true;
         }
-        self.sending = false;
         for (buffer, _) in message.clear() {
             self.seat.account.give(REQUEST + buffer.len());
         }

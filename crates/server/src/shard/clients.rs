@@ -57,10 +57,8 @@ impl Shard {
                 Input::Nothing => break,
             }
         }
-        let connection = &mut self.clients[client as usize];
-        connection.flush(client, &mut self.ring);
-        connection.receive(client, &mut self.ring, &mut self.pool);
-        if connection.is_answered() {
+        self.copy(client);
+        if self.clients[client as usize].is_answered() {
             self.lose(client);
         }
         if self.clients[client as usize].is_over() {
@@ -69,6 +67,7 @@ impl Shard {
             if connection.touched {
                 self.touched.retain(|touched| *touched != client);
             }
+            self.copies.forget(client);
             drop(connection);
             if self.vdisks[vdisk as usize].stats.connections() == 0 {
                 self.abandoned(StreamId(vdisk));
@@ -128,8 +127,6 @@ impl Shard {
             return;
         }
         connection.writing = Some((key, had));
-        let rest = place.start + had..place.end;
-        connection.receive_payload(client, &mut self.ring, &buffer, &rest);
     }
 
     /// Bytes from a client, or its end.

@@ -4,30 +4,12 @@ use std::sync::atomic::Ordering;
 
 use disktime_core::cost::PieceKind;
 use disktime_core::feedback::TokenRate;
-use disktime_core::{BestEffort, Change, Duration, Event, Kind, StreamId};
+use disktime_core::{BestEffort, Change, Duration, Event, StreamId};
 
-use super::{Shard, VdiskId};
+use super::{Cause, Shard, VdiskId};
 use crate::backend::{DeviceError, Job};
 use crate::clock;
 use crate::stats::add;
-
-/// What a line is told of, once in a while of each virtual disk.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Cause {
-    /// The back end failed requests of a kind with one error.
-    BackEnd(Kind, i32),
-    /// Clients beyond what it takes, or at its end.
-    Client,
-    /// Requests beyond what its queue takes.
-    Queue,
-    /// Acknowledged data that may be gone.
-    Loss,
-    Behind,
-    Late,
-    Cycle,
-    Cut,
-    Restored,
-}
 
 impl Shard {
     /// Tells what the engine has to tell.
@@ -190,7 +172,7 @@ fn is_far(now: u64, listed: u64) -> bool {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use disktime_core::{Change, Config, Engine, RequestId, StreamSpec};
+    use disktime_core::{Change, Config, Engine, Kind, RequestId, StreamSpec};
 
     use super::*;
     use crate::backend::MemoryBackEnd;

@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::Message;
+use crate::wakeup::wake;
 
 /// Messages that may wait for a shard.
 const MESSAGES_MAX: usize = 256;
@@ -59,12 +60,5 @@ impl ShardHandle {
     /// Makes the shard look around.
     pub fn wake(&self) {
         wake(&self.wakeup);
-    }
-}
-
-/// Wakes who waits on an eventfd.
-pub fn wake(eventfd: &OwnedFd) {
-    if let Err(error) = rustix::io::write(eventfd, &1u64.to_ne_bytes()) {
-        tracing::debug!(%error, "a thread can't be woken: it has a wake-up waiting");
     }
 }

@@ -12,7 +12,7 @@ use crossbeam_channel::Sender;
 use disktime_core::{ChangeError, Class, Contract, Instant, StreamId, StreamSpec};
 use slab::Slab;
 
-use super::events::Cause;
+use super::cause::Cause;
 use super::{PIECE_MAX, name};
 use crate::backend::DeviceError;
 use crate::quiet::Quiet;

@@ -22,8 +22,8 @@ use alloc::vec::Vec;
 
 use super::ONE;
 use crate::cost::{SeenOnTier, Used};
-use crate::request::StreamId;
-use crate::tiers::Tier;
+use crate::types::request::StreamId;
+use crate::types::tiers::Tier;
 
 /// Bytes of a block: a piece counts by the one that it begins in.
 const BLOCK: u64 = 4096;
@@ -272,8 +272,8 @@ fn width(bucket: usize) -> i128 {
 mod tests {
     use super::*;
     use crate::cost::PieceShape;
-    use crate::request::Kind;
-    use crate::time::Duration;
+    use crate::types::request::Kind;
+    use crate::types::time::Duration;
 
     /// A stream's piece is served at once.
     fn see(reuse: &mut Reuse, stream: u32, block: u64, tier: Tier) {

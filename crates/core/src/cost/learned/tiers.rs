@@ -19,7 +19,7 @@
 
 use super::{KINDS, LONG, ONE};
 use crate::cost::PieceKind;
-use crate::tiers::Tier;
+use crate::types::tiers::Tier;
 
 const READS: [usize; 2] = [PieceKind::SequentialRead as usize, PieceKind::RandomRead as usize];
 /// A span is over after so much time of the tier that it took more of, with so many pieces there; or

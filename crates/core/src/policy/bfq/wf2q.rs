@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 use crate::policy::edf::Order;
-use crate::request::StreamId;
+use crate::types::request::StreamId;
 
 /// Virtual time: sectors by weight, times 2^22; 128 bits never overflow.
 type Tag = u128;

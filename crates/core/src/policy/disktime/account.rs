@@ -4,11 +4,11 @@
 use super::party::Trial;
 use super::returns::Returns;
 use super::virtual_time::PARTS;
-use crate::contract::Contract;
 use crate::cost::Trust;
 use crate::policy::PieceDone;
-use crate::share::Share;
-use crate::time::{Duration, Instant};
+use crate::types::contract::Contract;
+use crate::types::share::Share;
+use crate::types::time::{Duration, Instant};
 
 /// Insulation is made for windows of a minute, or of so many returns if that is shorter: who has fast
 /// devices looks at seconds.

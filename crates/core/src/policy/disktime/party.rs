@@ -8,7 +8,7 @@
 //! price, as it was charged. How much of the time it was charged is another matter: tags see to that,
 //! and who comes back with credit has more of it than its share, at no loss to anyone.
 
-use crate::time::Duration;
+use crate::types::time::Duration;
 
 /// Who has been among others for so long, and has done less than so many 64ths of what it was charged,
 /// does not belong to those who mix; after the last it is clear that the others do.

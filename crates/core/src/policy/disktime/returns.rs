@@ -5,8 +5,8 @@
 //! settle (50 ms on a disk), is compared with what comes after in this and earlier stays: the excess
 //! of its time over that of as many usual pieces is the cost.
 
-use crate::settling::Settling;
-use crate::time::{Duration, Instant};
+use crate::account::settling::Settling;
+use crate::types::time::{Duration, Instant};
 
 /// Of older stays each sum forgets one part in this, whenever it grows.
 const MEMORY: i64 = 32;

@@ -15,7 +15,7 @@
 //! figures (`disktime paper run`) has the size and sign of it.
 
 use crate::cost::Costs;
-use crate::time::Duration;
+use crate::types::time::Duration;
 
 /// How many windows a new one is intersected with (§3.3).
 pub(super) const WINDOWS: usize = 10;

@@ -531,7 +531,7 @@ fn raw_files(directory: &Path) -> io::Result<Vec<PoolDisk>> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_str().and_then(|name| name.strip_suffix(".raw"));
-        let Some(name) = name.filter(|name| crate::config::is_name(name)) else { continue };
+        let Some(name) = name.filter(|name| crate::vdisk_name::is_name(name)) else { continue };
         let metadata = std::fs::metadata(entry.path())?;
         if metadata.is_file() {
             found.push(PoolDisk { name: name.to_owned(), size: metadata.len() });

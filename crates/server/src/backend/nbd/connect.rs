@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{NbdBackEnd, PATIENCE, Remote, Terms};
 use crate::backend::Abilities;
 use crate::buffers::ALIGN;
-use crate::shard::wake;
+use crate::wakeup::wake;
 
 /// Connections where the server says that all see the same device, unless it is configured.
 const CONNECTIONS_DEFAULT: u32 = 4;

@@ -1,0 +1,298 @@
+//! The device's account of time: what was busy, and how it is divided.
+//!
+//! *Busy* is time with a piece at the device, including the moment between a completion and the
+//! dispatch that follows it at once. Busy time is cut into windows: at depth 1 at every completion
+//! (a charge is exactly c_i - c_(i-1), or c_i - r_i after idleness; zygaria §2.1), deeper every
+//! 100 ms and when the device goes idle. A window without completions carries over.
+//!
+//! Does not know: streams' accounts. It says how much a window has to divide; the engine divides.
+
+use alloc::vec::Vec;
+
+use crate::types::request::StreamId;
+use crate::types::time::{Duration, Instant};
+
+/// A device that does nothing for longer than this, and than eight times what is likely, has stalled:
+/// the rest is nobody's.
+const STALL: Duration = Duration::from_millis(100);
+
+/// The longest that a device takes for what is likely to take that long, unless it has stalled.
+pub(crate) fn longest(likely: Duration) -> Duration {
+    STALL.max(Duration::from_nanos(likely.as_nanos().saturating_mul(8)))
+}
+
+/// Sums of disk time since the engine was made.
+///
+/// `charged = busy - spare - open + held`, always: open is busy time that no window has divided
+/// yet (carried over).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceTime {
+    /// Time with at least one piece at the device.
+    pub busy: Duration,
+    /// Busy time that nobody is charged for: the device could have done more.
+    pub spare: Duration,
+    /// Busy time not divided yet.
+    pub open: Duration,
+    /// Time held idle for a stream.
+    pub held: Duration,
+    /// Time charged to streams, removed ones included.
+    pub charged: Duration,
+}
+
+/// A closed window: busy time to divide among the streams touched, by modelled cost.
+pub(crate) struct Closing {
+    pub(crate) divide: u64,
+    pub(crate) modelled: u64,
+    pub(crate) busy: Duration,
+    pub(crate) touched: Vec<StreamId>,
+}
+
+impl Closing {
+    /// A stream's part of what is left, given what it modelled; the last one gets the rest.
+    pub(crate) fn part(&mut self, modelled: u64) -> Duration {
+        let part = if modelled >= self.modelled {
+            self.divide
+        } else {
+            let product = u128::from(self.divide) * u128::from(modelled);
+            u64::try_from(product / u128::from(self.modelled)).expect("a part is below the whole")
+        };
+        self.divide -= part;
+        self.modelled = self.modelled.saturating_sub(modelled);
+        Duration::from_nanos(part)
+    }
+}
+
+/// What recent windows charged for a nanosecond of modelled cost.
+///
+/// Windows give pieces a part of their busy time, which is far from the modelled cost when the
+/// model is wrong throughout (a disk's price list on flash). Until its window closes a piece is
+/// debited what it is likely to be charged: were it debited what the model says, a tenfold price
+/// would exhaust every bucket within the window, and neither reservations nor limits would hold.
+struct ChargeRate {
+    /// Charged and modelled, of the last windows, each half as heavy as the next.
+    charged: u64,
+    modelled: u64,
+    /// Their quotient in 2^-RATE_BITS.
+    rate: u64,
+}
+
+const RATE_BITS: u32 = 24;
+
+impl Default for ChargeRate {
+    fn default() -> Self {
+        Self { charged: 0, modelled: 0, rate: 1 << RATE_BITS }
+    }
+}
+
+impl ChargeRate {
+    fn note(&mut self, charged: u64, modelled: u64) {
+        self.charged = (self.charged / 2).saturating_add(charged);
+        self.modelled = (self.modelled / 2).saturating_add(modelled);
+        let rate = (u128::from(self.charged) << RATE_BITS) / u128::from(self.modelled.max(1));
+        self.rate = u64::try_from(rate).unwrap_or(u64::MAX).max(1);
+    }
+
+    /// Rounded down, at least 1 ns.
+    fn of(&self, modelled: Duration) -> Duration {
+        let product = u128::from(modelled.as_nanos()) * u128::from(self.rate);
+        let nanos = u64::try_from(product >> RATE_BITS).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanos.max(1))
+    }
+}
+
+pub(crate) struct Ledger {
+    window: Duration,
+    /// What is likely is learned, so that what takes far longer is a stall.
+    sees_stalls: bool,
+    /// Since when the device is busy.
+    busy_since: Option<Instant>,
+    /// Busy periods that have ended.
+    busy_ended: Duration,
+    /// Up to here busy time is divided.
+    mark: Instant,
+    cut_at: Instant,
+    last_completion: Instant,
+    /// Eligible work has waited for room ever since the window opened.
+    saturated: bool,
+    pieces: u32,
+    modelled: u64,
+    touched: Vec<StreamId>,
+    divided: Duration,
+    spare: Duration,
+    rate: ChargeRate,
+    pub(crate) held: Duration,
+    pub(crate) charged: Duration,
+}
+
+impl Ledger {
+    pub(crate) fn new(window: Duration, sees_stalls: bool) -> Self {
+        Self {
+            window,
+            sees_stalls,
+            busy_since: None,
+            busy_ended: Duration::ZERO,
+            mark: Instant::ZERO,
+            cut_at: Instant::MAX,
+            last_completion: Instant::ZERO,
+            saturated: true,
+            pieces: 0,
+            modelled: 0,
+            touched: Vec::new(),
+            divided: Duration::ZERO,
+            spare: Duration::ZERO,
+            rate: ChargeRate::default(),
+            held: Duration::ZERO,
+            charged: Duration::ZERO,
+        }
+    }
+
+    /// What a piece of that modelled cost is likely to be charged by its window.
+    pub(crate) fn likely_charge(&self, modelled: Duration) -> Duration {
+        self.rate.of(modelled)
+    }
+
+    /// A piece goes out.
+    pub(crate) fn dispatched(&mut self, now: Instant) {
+        if self.busy_since.is_none() {
+            self.busy_since = Some(now);
+            self.open(now);
+        }
+    }
+
+    fn open(&mut self, mark: Instant) {
+        self.mark = mark;
+        self.cut_at = mark + self.window;
+        self.saturated = true;
+    }
+
+    /// A piece came back; `first` if its stream had none in this window.
+    pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, modelled: u64, first: bool) {
+        self.last_completion = now;
+        self.pieces += 1;
+        self.modelled += modelled;
+        if first {
+            self.touched.push(stream);
+        }
+    }
+
+    /// No eligible work waits for room any more, or never did.
+    pub(crate) fn unsaturated(&mut self) {
+        self.saturated = false;
+    }
+
+    /// The device has nothing to do: the busy period ended with the last completion. `Some` if a
+    /// window was open.
+    pub(crate) fn idle(&mut self) -> Option<Closing> {
+        let since = self.busy_since.take()?;
+        self.busy_ended += self.last_completion.since(since);
+        let closing = (self.pieces > 0).then(|| self.close(self.last_completion));
+        debug_assert!(
+            closing.is_some() || self.mark == self.last_completion,
+            "time left undivided"
+        );
+        self.cut_at = Instant::MAX;
+        closing
+    }
+
+    /// Pieces that completed in the open window.
+    pub(crate) fn pieces(&self) -> u32 {
+        self.pieces
+    }
+
+    /// When the device finished something last.
+    pub(crate) fn last_completion(&self) -> Instant {
+        self.last_completion
+    }
+
+    /// When the open window is to be closed, if anything completed in it.
+    pub(crate) fn cut_at(&self) -> Option<Instant> {
+        (self.busy_since.is_some() && self.pieces > 0).then_some(self.cut_at)
+    }
+
+    /// A piece came back that had the device for itself since the mark: it is charged for that
+    /// time to the last ns, and a window begins.
+    /// What is beyond `most` is spare.
+    pub(crate) fn completed_alone(&mut self, now: Instant, most: Duration) -> Duration {
+        debug_assert!(self.pieces == 0, "a window that others completed in is divided");
+        self.last_completion = now;
+        let busy = now.since(self.mark);
+        let charge = busy.min(most);
+        self.divided += busy;
+        self.spare += Duration::from_nanos(busy.as_nanos() - charge.as_nanos());
+        self.charged += charge;
+        self.open(now);
+        charge
+    }
+
+    /// For how long the device has had work and nothing came back.
+    pub(crate) fn silent(&self, now: Instant) -> Duration {
+        self.busy_since.map_or(Duration::ZERO, |since| now.since(since.max(self.last_completion)))
+    }
+
+    /// The device did nothing before it went on with a piece that is likely to take so long. What no
+    /// window has divided of that is spare; all of it is as if it had not been. Answers how long it was.
+    pub(crate) fn skip_stall(&mut self, now: Instant, likely: Duration) -> Duration {
+        let stalled = self.silent(now).saturating_sub(likely);
+        self.last_completion = now - likely;
+        let open = self.last_completion.since(self.mark);
+        let spare = Duration::from_nanos(open.as_nanos().min(stalled.as_nanos()));
+        self.mark = self.mark + spare;
+        self.cut_at = self.cut_at + spare;
+        self.divided += spare;
+        self.spare += spare;
+        stalled
+    }
+
+    /// Closes the window at `end`. What the device has stalled in it is spare.
+    pub(crate) fn close(&mut self, end: Instant) -> Closing {
+        assert!(self.pieces > 0, "a window without completions carries over");
+        let busy = end.since(self.mark).as_nanos();
+        let likely = self.rate.of(Duration::from_nanos(self.modelled));
+        let most = if self.sees_stalls { longest(likely).as_nanos() } else { busy };
+        let divide = busy.min(if self.saturated { most } else { most.min(self.modelled) });
+        self.rate.note(divide, self.modelled);
+        self.divided += Duration::from_nanos(busy);
+        self.spare += Duration::from_nanos(busy - divide);
+        self.charged += Duration::from_nanos(divide);
+        let closing = Closing {
+            divide,
+            modelled: self.modelled,
+            busy: Duration::from_nanos(busy),
+            touched: core::mem::take(&mut self.touched),
+        };
+        (self.pieces, self.modelled) = (0, 0);
+        self.open(end);
+        closing
+    }
+
+    /// Gives the list back for the next window, so that windows do not allocate.
+    pub(crate) fn recycle(&mut self, mut touched: Vec<StreamId>) {
+        touched.clear();
+        self.touched = touched;
+    }
+
+    /// The sums; `now` must not be before the last event.
+    pub(crate) fn device_time(&self, now: Instant, at_work: bool) -> DeviceTime {
+        let end = if at_work { now } else { self.last_completion };
+        let running = self.busy_since.map_or(Duration::ZERO, |since| end.since(since));
+        let open = self.busy_since.map_or(Duration::ZERO, |_| end.since(self.mark));
+        DeviceTime {
+            busy: self.busy_ended + running,
+            spare: self.spare,
+            open,
+            held: self.held,
+            charged: self.charged,
+        }
+    }
+
+    /// Busy time measured by its edges is busy time divided by windows.
+    pub(crate) fn assert_conserved(&self, now: Instant, at_work: bool) {
+        let time = self.device_time(now, at_work);
+        assert_eq!(time.busy, self.divided + time.open, "busy time is divided once");
+        assert_eq!(
+            time.charged + time.spare + time.open,
+            time.busy + time.held,
+            "charged = busy - spare - open + held"
+        );
+    }
+}

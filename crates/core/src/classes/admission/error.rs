@@ -1,0 +1,164 @@
+//! Why a set of streams, or a bound, is refused, in words.
+
+use core::fmt;
+
+use crate::classes::profile::ProfileError;
+use crate::types::contract::Rate;
+use crate::types::share::Share;
+use crate::types::time::Duration;
+
+/// Why a set was not admitted. Streams are named by their place in the list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AdmissionError {
+    /// The device's profile is none.
+    Profile(ProfileError),
+    /// Others' reservations and the headroom are more than the device.
+    Overbooked {
+        /// What others reserve.
+        reserved: Share,
+        /// What nobody gets.
+        headroom: Share,
+    },
+    /// A rate of zero.
+    ZeroRate {
+        /// Which stream.
+        stream: usize,
+    },
+    /// An extent that is empty or ends past the device.
+    Extent {
+        /// Which stream.
+        stream: usize,
+        /// Its extent.
+        extent: (u64, u64),
+        /// The device's size in bytes.
+        size: u64,
+    },
+    /// A cycle that is out of range, or too short for one request.
+    Cycle {
+        /// Which stream.
+        stream: usize,
+        /// Its cycle.
+        cycle: Duration,
+        /// The shortest that can be: [`Rate::CYCLE_MIN`], or one worst positioning and request.
+        min: Duration,
+    },
+    /// A rate above what its zone transfers without any positioning.
+    AboveZone {
+        /// Which stream.
+        stream: usize,
+        /// Its rate.
+        bytes_per_second: u64,
+        /// What the zone transfers.
+        max: u64,
+    },
+    /// A probability of misses that is 0, or all.
+    Miss {
+        /// Which stream.
+        stream: usize,
+        /// The probability.
+        miss: Share,
+    },
+    /// The first stream of the list that does not fit with those before it.
+    Refused {
+        /// Which stream.
+        stream: usize,
+        /// Its rate.
+        bytes_per_second: u64,
+        /// The largest rate with which the list would fit, all else unchanged; 0 if none would.
+        largest: u64,
+    },
+}
+
+/// A bound on response times that no piece size keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LatencyError {
+    /// The bound asked for.
+    pub bound: Duration,
+    /// The smallest that could be kept.
+    pub smallest: Duration,
+}
+
+impl AdmissionError {
+    /// The same with the stream's name in place of its place in the list.
+    #[must_use]
+    pub fn renamed(mut self, name: impl Fn(usize) -> usize) -> Self {
+        match &mut self {
+            Self::Profile(_) | Self::Overbooked { .. } => {}
+            Self::ZeroRate { stream }
+            | Self::Extent { stream, .. }
+            | Self::Cycle { stream, .. }
+            | Self::AboveZone { stream, .. }
+            | Self::Miss { stream, .. }
+            | Self::Refused { stream, .. } => *stream = name(*stream),
+        }
+        self
+    }
+}
+
+impl fmt::Display for AdmissionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Profile(error) => write!(f, "the device's profile: {error}"),
+            Self::Overbooked { reserved, headroom } => {
+                write!(f, "reservations of {reserved} and headroom of {headroom} are more than ")?;
+                f.write_str("100% of the device: lower one")
+            }
+            Self::ZeroRate { stream } => {
+                write!(f, "stream {stream}: rate = 0 B/s: it must be at least 1 B/s")
+            }
+            Self::Extent { stream, extent: (start, end), size } => {
+                write!(f, "stream {stream}: extent = {start} to {end}: it must hold at least a ")?;
+                write!(f, "byte and end within the device's {size} bytes")
+            }
+            Self::Cycle { stream, cycle, min } => {
+                let max = Rate::CYCLE_MAX;
+                write!(f, "stream {stream}: cycle = {cycle:?}: ")?;
+                if min > max {
+                    write!(
+                        f,
+                        "one request can take {min:?} here, more than the longest cycle of "
+                    )?;
+                    return write!(f, "{max:?}: ask for best-effort admission on a faster device");
+                }
+                write!(f, "it must be {min:?} (one worst seek and request, at least ")?;
+                write!(f, "{:?}) to {max:?}: choose one in this range", Rate::CYCLE_MIN)
+            }
+            Self::AboveZone { stream, bytes_per_second, max } => {
+                write!(
+                    f,
+                    "stream {stream}: rate = {bytes_per_second} B/s: its zone transfers at "
+                )?;
+                write!(f, "most {max} B/s: lower the rate, or place it in a faster zone")
+            }
+            Self::Miss { stream, miss } => {
+                write!(f, "stream {stream}: miss = {miss}: it must be above 0% and below 100%: ")?;
+                f.write_str("ask for deterministic or best-effort admission instead")
+            }
+            Self::Refused { stream, bytes_per_second, largest: 0 } => {
+                write!(f, "stream {stream}: rate = {bytes_per_second} B/s: no rate fits beside ")?;
+                f.write_str("the others: lower their rates or reservations, or the headroom")
+            }
+            Self::Refused { stream, bytes_per_second, largest } => {
+                write!(
+                    f,
+                    "stream {stream}: rate = {bytes_per_second} B/s: 1 to {largest} B/s fit "
+                )?;
+                f.write_str("beside the others: lower it, or make its cycle longer")
+            }
+        }
+    }
+}
+
+impl fmt::Display for LatencyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bound, smallest } = self;
+        write!(
+            f,
+            "latency = {bound:?}: it must be at least {smallest:?} on this device: raise it, "
+        )?;
+        f.write_str("or lower the depth or the size of its own requests")
+    }
+}
+
+impl core::error::Error for AdmissionError {}
+impl core::error::Error for LatencyError {}

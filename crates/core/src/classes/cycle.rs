@@ -1,0 +1,134 @@
+//! Time cycles: what a guaranteed-rate stream may use in each, and whether each was kept.
+
+use crate::types::time::{Duration, Instant};
+
+/// A stream's current cycle. Cycles begin at the multiples of their length, so that streams of one
+/// length share their deadlines and are served in one sweep (ucsb §III-B).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cycle {
+    pub(crate) period: Duration,
+    /// Bytes that each cycle guarantees.
+    grant: u64,
+    /// Bytes for which it keeps the device once it is there.
+    pub(crate) turn: u64,
+    /// Disk time that each cycle may use ahead of others.
+    allowance: i64,
+    pub(crate) ends: Instant,
+    /// Below zero when the last piece was larger: the next cycle has that much less.
+    bytes_left: i64,
+    time_left: i64,
+    /// The most that it can owe: what it grants, less what the last one sent too much.
+    owed_max: u64,
+    /// Bytes that were waiting when it began, up to that.
+    owed: u64,
+    /// Bytes completed in it.
+    done: u64,
+    /// A degraded device can't keep it: it has no rank for now.
+    pub(crate) cut: bool,
+}
+
+/// How a cycle ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ended {
+    pub(crate) owed: u64,
+    pub(crate) done: u64,
+}
+
+impl Ended {
+    pub(crate) fn missed(self) -> bool {
+        self.done < self.owed
+    }
+}
+
+impl Cycle {
+    /// `allowance` of `None`: as much time as its bytes take.
+    pub(crate) fn new(
+        period: Duration,
+        grant: u64,
+        allowance: Option<Duration>,
+        now: Instant,
+    ) -> Self {
+        let allowance = allowance.map_or(i64::MAX, Duration::as_tokens);
+        let (bytes_left, time_left) = (tokens(grant), allowance);
+        let ends = Self::end_of(period, now);
+        let (owed_max, owed, done, cut) = (grant, 0, 0, false);
+        Self {
+            period,
+            grant,
+            turn: 0,
+            allowance,
+            ends,
+            bytes_left,
+            time_left,
+            owed_max,
+            owed,
+            done,
+            cut,
+        }
+    }
+
+    /// Whether it has that length and grants that much.
+    pub(crate) fn is_of(&self, period: Duration, grant: u64) -> bool {
+        (self.period, self.grant) == (period, grant)
+    }
+
+    /// Other streams came or went: what it may use has changed.
+    pub(crate) fn set_allowance(&mut self, allowance: Option<Duration>) {
+        let allowance = allowance.map_or(i64::MAX, Duration::as_tokens);
+        let used = self.allowance.saturating_sub(self.time_left);
+        self.allowance = allowance;
+        self.time_left = allowance.saturating_sub(used);
+    }
+
+    fn end_of(period: Duration, now: Instant) -> Instant {
+        let period = period.as_nanos().max(1);
+        let ended = now.as_nanos() / period;
+        Instant::from_nanos((ended + 1).saturating_mul(period))
+    }
+
+    /// Its next piece goes in its class's turn.
+    pub(crate) fn open(&self) -> bool {
+        !self.cut && self.bytes_left > 0 && self.time_left > 0
+    }
+
+    /// A new one begins with that much waiting; answers how the last one ended.
+    pub(crate) fn begin(&mut self, waiting: u64, now: Instant) -> Ended {
+        let ended = Ended { owed: self.owed, done: self.done };
+        self.ends = Self::end_of(self.period, now);
+        self.bytes_left = tokens(self.grant).saturating_add(self.bytes_left.min(0));
+        self.time_left = self.allowance;
+        self.owed_max = u64::try_from(self.bytes_left).unwrap_or(0);
+        self.owed = waiting.min(self.owed_max);
+        self.done = 0;
+        ended
+    }
+
+    /// Bytes arrive: at the instant at which it begins, they are there at its beginning.
+    pub(crate) fn arrived(&mut self, bytes: u64, now: Instant) {
+        if now + self.period == self.ends {
+            self.owed = self.owed.saturating_add(bytes).min(self.owed_max);
+        }
+    }
+
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.bytes_left = self.bytes_left.saturating_sub(tokens(bytes));
+    }
+
+    /// A piece is done. One that went out before this cycle began is none of its.
+    pub(crate) fn completed(&mut self, bytes: u64, dispatched_at: Instant) {
+        if dispatched_at + self.period >= self.ends {
+            self.done = self.done.saturating_add(bytes);
+        }
+    }
+
+    /// Disk time was used, or given back.
+    pub(crate) fn used(&mut self, tokens: i64) {
+        if self.allowance < i64::MAX {
+            self.time_left = self.time_left.saturating_sub(tokens);
+        }
+    }
+}
+
+fn tokens(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

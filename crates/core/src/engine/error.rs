@@ -1,0 +1,273 @@
+//! Why the engine says no. Each error carries what a message to a person needs.
+
+use core::fmt;
+
+use crate::classes::admission::{AdmissionError, LatencyError};
+use crate::classes::profile::ProfileError;
+use crate::types::request::{RequestId, StreamId};
+use crate::types::share::Share;
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// No such stream.
+    UnknownStream(StreamId),
+    /// The stream's queue is full.
+    QueueFull {
+        /// Which stream.
+        stream: StreamId,
+        /// How many may wait.
+        queue_max: u32,
+    },
+    /// The request's name is at or above the table's size.
+    IdOutOfRange {
+        /// Which request.
+        request: RequestId,
+        /// The table's size.
+        requests_max: u32,
+    },
+    /// The request's name is in use by one that has not completed.
+    IdInUse(RequestId),
+    /// A request of no bytes that is not a flush, or a flush with an extent.
+    BadLength {
+        /// Which request.
+        request: RequestId,
+        /// Its length.
+        bytes: u64,
+    },
+    /// The extent's end is past 2^64.
+    BadExtent(RequestId),
+}
+
+/// Why a change was not made. Nothing of it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChangeError {
+    /// No such stream.
+    UnknownStream(StreamId),
+    /// The name of a new stream is in use.
+    StreamInUse(StreamId),
+    /// The name of a new stream is at or above the table's size.
+    StreamOutOfRange {
+        /// Which stream.
+        stream: StreamId,
+        /// The table's size.
+        streams_max: u32,
+    },
+    /// The stream has requests queued or in flight.
+    StreamBusy {
+        /// Which stream.
+        stream: StreamId,
+        /// Requests that have not completed.
+        live: u32,
+    },
+    /// All reservations together would be more than the device has.
+    Overbooked {
+        /// What all reservations would come to, in parts per million.
+        asked_ppm: u64,
+        /// What may be reserved: all but the headroom.
+        available: Share,
+    },
+    /// A reservation above its own limit.
+    ReserveAboveLimit {
+        /// Which stream.
+        stream: StreamId,
+        /// Its reservation.
+        reserve: Share,
+        /// Its limit.
+        limit: Share,
+    },
+    /// A limit of zero: the stream could never run.
+    ZeroLimit(StreamId),
+    /// A weight outside 1 to [`crate::Contract::WEIGHT_MAX`].
+    Weight {
+        /// Which stream.
+        stream: StreamId,
+        /// The weight asked for.
+        weight: u32,
+    },
+    /// A depth of zero, or above the table of pieces.
+    Depth {
+        /// The depth asked for.
+        depth: u32,
+        /// The largest allowed.
+        depth_max: u32,
+    },
+    /// A piece size of zero.
+    PieceBytes(StreamId),
+    /// Hierarchies do not exist yet: a stream with a parent can't be kept to it.
+    Parent {
+        /// Which stream.
+        stream: StreamId,
+        /// The parent it named.
+        parent: StreamId,
+    },
+    /// One stream named twice in one change.
+    NamedTwice(StreamId),
+    /// A rate that does not fit, or can't be.
+    Admission(AdmissionError),
+    /// A latency bound that can't be kept.
+    Latency {
+        /// Which stream.
+        stream: StreamId,
+        /// The smallest bound that could be.
+        error: LatencyError,
+    },
+    /// A promise of a rate or a latency needs a profile of the device.
+    NoProfile(StreamId),
+    /// A profile that is none.
+    Profile(ProfileError),
+    /// A guaranteed-rate stream without a rate.
+    NoRate(StreamId),
+    /// A guaranteed-latency stream without a bound.
+    NoBound(StreamId),
+    /// A rate of a stream that is not guaranteed-rate.
+    RateWithoutClass(StreamId),
+    /// A bound of a stream of a class that keeps none.
+    BoundWithoutClass(StreamId),
+    /// A guaranteed-latency stream that reserves nothing.
+    BoundWithoutTime(StreamId),
+}
+
+/// Why an engine could not be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// No policy of that name in [`crate::policy::REGISTRY`].
+    UnknownPolicy(alloc::string::String),
+    /// No cost model of that name in [`crate::cost::REGISTRY`].
+    UnknownCostModel(alloc::string::String),
+    /// No feedback controller of that name in [`crate::feedback::REGISTRY`].
+    UnknownController(alloc::string::String),
+    /// A number that must be positive, or below a bound, is not.
+    OutOfRange {
+        /// Which one.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest allowed.
+        min: u64,
+        /// The largest allowed.
+        max: u64,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::UnknownStream(StreamId(id)) => write!(f, "there is no stream {id}"),
+            Self::QueueFull { stream: StreamId(id), queue_max } => {
+                write!(f, "stream {id} has {queue_max} requests waiting, the most it may")
+            }
+            Self::IdOutOfRange { request: RequestId(id), requests_max } => {
+                write!(f, "request {id} is outside the table: an id is below {requests_max}")
+            }
+            Self::IdInUse(RequestId(id)) => write!(f, "request {id} has not completed yet"),
+            Self::BadLength { request: RequestId(id), bytes } => {
+                write!(f, "request {id} has a length of {bytes} bytes: ")?;
+                f.write_str("a flush has 0, any other request at least 1")
+            }
+            Self::BadExtent(RequestId(id)) => {
+                write!(f, "request {id} has an extent that ends past 2^64")
+            }
+        }
+    }
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::UnknownStream(StreamId(id)) => write!(f, "there is no stream {id}"),
+            Self::StreamInUse(StreamId(id)) => write!(f, "stream {id} exists already"),
+            Self::StreamOutOfRange { stream: StreamId(id), streams_max } => {
+                write!(f, "stream {id} is outside the table: an id is below {streams_max}")
+            }
+            Self::StreamBusy { stream: StreamId(id), live } => {
+                write!(f, "stream {id} has {live} requests that have not completed")
+            }
+            Self::Overbooked { asked_ppm, available } => {
+                let percent = (asked_ppm / 10_000, asked_ppm % 10_000);
+                write!(
+                    f,
+                    "reservations would come to {}.{:04}% of the device, ",
+                    percent.0, percent.1
+                )?;
+                write!(f, "{available} may be reserved: lower one, or the headroom")
+            }
+            Self::ReserveAboveLimit { stream: StreamId(id), reserve, limit } => {
+                write!(f, "stream {id} reserves {reserve}, more than its limit of {limit}")
+            }
+            Self::ZeroLimit(StreamId(id)) => {
+                write!(f, "stream {id} has a limit of 0%: it could never run")
+            }
+            Self::Weight { stream: StreamId(id), weight } => {
+                let max = crate::Contract::WEIGHT_MAX;
+                write!(f, "stream {id} has weight {weight}: a weight is 1 to {max}")
+            }
+            Self::Depth { depth, depth_max } => {
+                write!(f, "depth {depth}: a depth is 1 to {depth_max}")
+            }
+            Self::PieceBytes(StreamId(id)) => {
+                write!(f, "stream {id} has pieces of 0 bytes: at least 1")
+            }
+            Self::Parent { stream: StreamId(id), parent: StreamId(parent) } => {
+                write!(f, "stream {id} names parent {parent}: parents are not supported yet")
+            }
+            Self::NamedTwice(StreamId(id)) => write!(f, "stream {id} is named twice in one change"),
+            Self::Admission(error) => error.fmt(f),
+            Self::Latency { stream: StreamId(id), error } => write!(f, "stream {id}: {error}"),
+            Self::NoProfile(StreamId(id)) => write!(
+                f,
+                "stream {id} needs a profile of the device: make one with `disktime device \
+                 profile`, or ask for admission = \"best-effort\""
+            ),
+            Self::Profile(error) => write!(f, "the device's profile: {error}"),
+            Self::NoRate(StreamId(id)) => {
+                write!(f, "stream {id} is guaranteed-rate: state its rate")
+            }
+            Self::NoBound(StreamId(id)) => {
+                write!(f, "stream {id} is guaranteed-latency: state its latency bound")
+            }
+            Self::RateWithoutClass(StreamId(id)) => {
+                write!(f, "stream {id} states a rate: its class must be guaranteed-rate")
+            }
+            Self::BoundWithoutClass(StreamId(id)) => {
+                write!(
+                    f,
+                    "stream {id} states a latency bound: its class must be guaranteed-latency, \
+                     soft-real-time or best-effort"
+                )
+            }
+            Self::BoundWithoutTime(StreamId(id)) => write!(
+                f,
+                "stream {id} is guaranteed-latency and reserves nothing: its reservation is the \
+                 time that goes first"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPolicy(name) => {
+                write!(f, "policy `{name}` is not known; known are:")?;
+                crate::policy::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))
+            }
+            Self::UnknownCostModel(name) => {
+                write!(f, "cost model `{name}` is not known; known are:")?;
+                crate::cost::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))
+            }
+            Self::UnknownController(name) => {
+                write!(f, "feedback `{name}` is not known; known are:")?;
+                let mut known = crate::shaping::feedback::REGISTRY.iter();
+                known.try_for_each(|known| write!(f, " {}", known.name))
+            }
+            Self::OutOfRange { field, value, min, max } => {
+                write!(f, "{field} = {value}: it must be {min} to {max}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
+impl core::error::Error for ChangeError {}
+impl core::error::Error for ConfigError {}

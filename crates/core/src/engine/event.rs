@@ -1,0 +1,95 @@
+//! What the engine has to tell: promises given, refused, missed and broken.
+
+use alloc::collections::VecDeque;
+
+use super::error::ChangeError;
+use crate::cost::PieceKind;
+use crate::shaping::claims::Ignored;
+use crate::types::contract::Contract;
+use crate::types::request::{RequestId, StreamId};
+use crate::types::time::Duration;
+
+/// Something that an operator or a client may want to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A stream's contract holds from now on.
+    Admitted(StreamId, Contract),
+    /// A change was refused.
+    Refused(ChangeError),
+    /// A request completed after the deadline that it stated.
+    Late {
+        /// Whose.
+        stream: StreamId,
+        /// Which.
+        request: RequestId,
+        /// By how much.
+        late: Duration,
+    },
+    /// A client reported a missed deadline.
+    MissedDeadline(StreamId),
+    /// That report moves nothing, where a feedback controller is configured.
+    ReportIgnored(StreamId, Ignored),
+    /// A backlogged stream is further behind its reservation than the guarantee allows.
+    PromiseBroken {
+        /// Whose.
+        stream: StreamId,
+        /// By how much disk time more than allowed.
+        behind: Duration,
+    },
+    /// A guaranteed rate was not kept in a cycle.
+    CycleMissed {
+        /// Whose.
+        stream: StreamId,
+        /// Bytes that waited when it began, up to what is granted.
+        owed: u64,
+        /// Bytes done in it.
+        done: u64,
+    },
+    /// The device can't keep all guaranteed rates: this stream has no rank for now.
+    Cut(StreamId),
+    /// A stream that was cut has its rank again.
+    Restored(StreamId),
+    /// What a stream's pieces of a kind were learned to cost has moved beyond chance; told of each
+    /// stream every 10 s at most.
+    CostMoved {
+        /// Whose.
+        stream: StreamId,
+        /// Of which kind,
+        kind: PieceKind,
+        /// and length.
+        bytes: u64,
+        /// When that was told last; at first by the device's price list.
+        before: Duration,
+        /// Now.
+        now: Duration,
+        /// By the device's price list, if there is one.
+        listed: Option<Duration>,
+    },
+}
+
+/// Events not fetched yet; the oldest are dropped.
+const EVENTS_MAX: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct Events {
+    queue: VecDeque<Event>,
+    dropped: u64,
+}
+
+impl Events {
+    pub(crate) fn push(&mut self, event: Event) {
+        if self.queue.len() == EVENTS_MAX {
+            self.queue.pop_front();
+            self.dropped += 1;
+        }
+        self.queue.push_back(event);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

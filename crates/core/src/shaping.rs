@@ -1,0 +1,7 @@
+//! Shaping: how much may go to the device for the sake of others, by what is reported or measured.
+//! It does not know of queues, or who applies what it says.
+
+pub(crate) mod claims;
+pub(crate) mod depth;
+pub mod feedback;
+pub(crate) mod filter;

@@ -1,0 +1,390 @@
+//! What soft real-time streams claim, and what speaks for it.
+//!
+//! A stream *pauses* when it has nothing asked for a moment: it has what it wants. One that never
+//! pauses is behind, whether or not it says so.
+
+use crate::shaping::feedback::Standing;
+use crate::types::time::{Duration, Instant};
+
+/// A shorter time without a request is the client's turn-around, not a pause.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// Who reports has been behind for this long.
+const BEHIND_MIN: Duration = Duration::from_millis(250);
+
+/// Who reports has to pause within this time: what it asks for is then bounded, and was granted.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// By how much a stream may be ahead of the rate that it is known for.
+const SLACK: Duration = Duration::from_secs(2);
+/// Who has not: none of its reports count for this long, twice as long each time, up to a bound.
+const DISTRUST: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(3_600)];
+/// What its reports brought it is paid back at this part of what it had without them, and a quarter
+/// more: that is not known to the byte.
+const PAID_BACK: u64 = 2;
+const INTEREST: u64 = 4;
+/// The longest time and the least rate of paying back, in bytes per second.
+const PAYS_MAX: Duration = Duration::from_secs(120);
+const PAYS_RATE_MIN: u64 = 64 << 10;
+/// A stream that asks for nothing for so long needs nothing.
+const GONE: Duration = Duration::from_secs(10);
+
+/// Why a report did not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ignored {
+    /// The stream is not soft real-time.
+    OtherClass,
+    /// One of the stream's reports has counted a moment ago.
+    TooSoon,
+    /// The stream has paused just now: it had all that it asked for.
+    NotBehind,
+    /// What earlier reports brought was never enough: it has to be paid back, and more.
+    Distrusted,
+}
+
+/// Who has paused for less than this part of the time is behind: one in so many.
+const PAUSE_PART: u64 = 50;
+/// A longer pause says nothing of a stream's rate: it rests.
+const REST_MIN: Duration = Duration::from_secs(1);
+/// A rate is what was served in about this time, and in no less than that.
+const LEARN: Duration = Duration::from_secs(16);
+const LEARN_MIN: Duration = Duration::from_millis(100);
+const SECOND: u64 = 1_000_000_000;
+
+/// One stream's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    /// When its last report counted.
+    reported: Option<Instant>,
+    /// Since when it has asked for nothing.
+    idle_since: Option<Instant>,
+    /// When it last asked for something, as far as looks tell.
+    asked_at: Instant,
+    /// End of its last pause.
+    paused_at: Instant,
+    /// Pauses since the last look.
+    paused: Duration,
+    looked_at: Instant,
+    /// It was behind at the last look.
+    behind: bool,
+    /// When its last pause ended, and what it had been served by then: it had all that it wants.
+    content: Option<(Instant, u64)>,
+    /// Until its next pause it is not served what it uses: it fills its buffer after a rest, or has
+    /// stood still.
+    uneven: bool,
+    /// Nanoseconds between such times, and the bytes that it was served in them: its rate.
+    used: (u64, u64),
+    /// What is on loan to it since a report that counted, until it pauses.
+    loan: Option<Loan>,
+    debt: Option<Debt>,
+    distrusted_until: Instant,
+    /// For how long, next time.
+    distrust: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    since: Instant,
+    /// Served by then.
+    served: u64,
+    /// Bytes per second that it had before.
+    before: u64,
+}
+
+/// What is paid back: less than it had before its reports, for a time.
+#[derive(Clone, Copy, Debug)]
+struct Debt {
+    since: Instant,
+    served: u64,
+    /// Bytes per second that it may have.
+    rate: u64,
+    until: Instant,
+}
+
+impl Claim {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            reported: None,
+            idle_since: Some(now),
+            asked_at: now,
+            paused_at: now,
+            paused: Duration::ZERO,
+            looked_at: now,
+            behind: false,
+            content: None,
+            uneven: true,
+            used: (0, 0),
+            loan: None,
+            debt: None,
+            distrusted_until: Instant::ZERO,
+            distrust: DISTRUST[0],
+        }
+    }
+
+    /// Its first request arrived, or its last one is over; it has been served so many bytes in all.
+    /// Answers whether it was behind and now has what it wants, at a rate that is known.
+    pub(crate) fn turned(&mut self, now: Instant, idle: bool, served: u64) -> bool {
+        if idle {
+            self.idle_since = Some(now);
+            return false;
+        }
+        let Some(since) = self.idle_since.take() else { return false };
+        self.asked_at = now;
+        let pause = now.since(since);
+        if pause < PAUSE_MIN {
+            return false;
+        }
+        self.paused += now.since(since.max(self.looked_at));
+        self.learn(now, pause, served);
+        self.behind && self.has_paused(now) && self.played(now, served).is_some()
+    }
+
+    /// It has nobody who asks any more: who comes next starts with an empty buffer.
+    pub(crate) fn left(&mut self) {
+        self.content = None;
+    }
+
+    /// It has all that it wants, as it had before: what it was served since is what it used.
+    fn learn(&mut self, now: Instant, pause: Duration, served: u64) {
+        self.paused_at = now;
+        let before = self.content.replace((now, served));
+        let starts = pause >= REST_MIN || before.is_none();
+        let uneven = core::mem::replace(&mut self.uneven, starts);
+        let Some((at, before)) = before.filter(|_| !starts && !uneven) else { return };
+        let (span, bytes) = &mut self.used;
+        *span = span.saturating_add(now.since(at).as_nanos());
+        *bytes = bytes.saturating_add(served.saturating_sub(before));
+        if *span > LEARN.as_nanos() {
+            (*span, *bytes) = (*span / 2, *bytes / 2);
+        }
+    }
+
+    /// How it does since the last look; it has been served so many bytes in all.
+    pub(crate) fn look(&mut self, now: Instant, served: u64) -> Standing {
+        if let Some(since) = self.idle_since.filter(|since| now.since(*since) >= PAUSE_MIN) {
+            self.paused += now.since(since.max(self.looked_at));
+        } else if self.idle_since.is_none() {
+            self.asked_at = now;
+        }
+        let behind = !self.has_paused(now);
+        (self.behind, self.paused, self.looked_at) = (behind, Duration::ZERO, now);
+        if !behind {
+            self.loan = None;
+            return Standing { behind, lag: Some(Duration::ZERO) };
+        }
+        let lag = self.played(now, served).map(|(since, played)| since.saturating_sub(played));
+        Standing { behind, lag }
+    }
+
+    /// Whether it has paused since the last look, long enough to count.
+    fn has_paused(&self, now: Instant) -> bool {
+        let since = now.since(self.looked_at).as_nanos();
+        self.paused.as_nanos().saturating_mul(PAUSE_PART) >= since.max(1)
+    }
+
+    /// The time since it had enough, and how long what it was served since lasts at its rate; `None`
+    /// while that is not known.
+    fn played(&self, now: Instant, served: u64) -> Option<(Duration, Duration)> {
+        let (span, bytes) = self.used;
+        let known = bytes > 0 && span >= LEARN_MIN.as_nanos();
+        let (at, before) = self.content.filter(|_| known)?;
+        let since = u128::from(served.saturating_sub(before));
+        let played = since * u128::from(span) / u128::from(bytes);
+        Some((now.since(at), Duration::from_nanos(u64::try_from(played).unwrap_or(u64::MAX))))
+    }
+
+    /// Whether a report made now counts.
+    pub(crate) fn report(
+        &mut self,
+        now: Instant,
+        served: u64,
+        interval: Duration,
+        (proof, lends): (bool, bool),
+    ) -> Result<(), Ignored> {
+        if now < self.distrusted_until {
+            return Err(Ignored::Distrusted);
+        }
+        let pauses = self.idle_since.is_some_and(|since| now.since(since) >= PAUSE_MIN);
+        self.uneven |= !pauses;
+        if self.reported.is_some_and(|at| now.since(at) < interval) {
+            return Err(Ignored::TooSoon);
+        }
+        if proof && (pauses || now.since(self.paused_at) < BEHIND_MIN) {
+            return Err(Ignored::NotBehind);
+        }
+        self.reported = Some(now);
+        if lends && self.loan.is_none() {
+            let (at, before) = self.content.unwrap_or((self.paused_at, served));
+            let before = per_second(served.saturating_sub(before), now.since(at));
+            self.loan = Some(Loan { since: now, served, before });
+        }
+        Ok(())
+    }
+
+    /// Whether it has never had enough since its report, nor kept to the rate that it is known for:
+    /// then what that brought it becomes a debt.
+    pub(crate) fn overdue(&mut self, now: Instant, served: u64) -> bool {
+        let Some(loan) = self.loan.filter(|loan| now.since(loan.since) >= PATIENCE) else {
+            return false;
+        };
+        let as_known = |(since, played)| played <= since + SLACK;
+        if self.played(now, served).is_some_and(as_known) {
+            return false;
+        }
+        let span = now.since(loan.since);
+        let had = served.saturating_sub(loan.served);
+        let due = u128::from(loan.before) * u128::from(span.as_nanos()) / u128::from(SECOND);
+        let gained = had.saturating_sub(u64::try_from(due).unwrap_or(u64::MAX));
+        let before = loan.before.max(PAYS_RATE_MIN);
+        let owed = gained.saturating_add(gained / INTEREST);
+        let back = u128::from(owed) * u128::from(SECOND) / u128::from(before / PAID_BACK);
+        let back = Duration::from_nanos(u64::try_from(back).unwrap_or(u64::MAX)).min(PAYS_MAX);
+        let rate = before - before / PAID_BACK;
+        self.debt = Some(Debt { since: now, served, rate, until: now + back });
+        self.loan = None;
+        self.distrusted_until = now + self.distrust;
+        self.distrust = (self.distrust + self.distrust).min(DISTRUST[1]);
+        true
+    }
+
+    /// Until when it has to wait, if it pays back and has had its part.
+    pub(crate) fn waits_until(&mut self, now: Instant, served: u64) -> Option<Instant> {
+        let debt = self.debt?;
+        if now >= debt.until {
+            self.debt = None;
+            return None;
+        }
+        let had = u128::from(served.saturating_sub(debt.served)) * u128::from(SECOND);
+        let nanos = u64::try_from(had.div_ceil(u128::from(debt.rate))).unwrap_or(u64::MAX);
+        let at = (debt.since + Duration::from_nanos(nanos)).min(debt.until);
+        Some(at).filter(|at| *at > now)
+    }
+
+    /// It has asked for nothing for a long time.
+    pub(crate) fn is_gone(&self, now: Instant) -> bool {
+        self.idle_since.is_some() && now.since(self.asked_at) >= GONE
+    }
+}
+
+fn per_second(bytes: u64, span: Duration) -> u64 {
+    let rate = u128::from(bytes) * u128::from(SECOND) / u128::from(span.as_nanos().max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of each request.
+    const BYTES: u64 = 1_000;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// A stream and what it has been served.
+    struct Player {
+        claim: Claim,
+        served: u64,
+    }
+
+    impl Player {
+        fn new() -> Self {
+            Self { claim: Claim::new(at(0)), served: 0 }
+        }
+
+        /// Asks every 10 ms and is served within 4: it has what it uses, 100 bytes a ms. Answers
+        /// whether it was seen to catch up.
+        fn plays(&mut self, from: u64, to: u64) -> bool {
+            let mut caught_up = false;
+            for start in (from..to).step_by(10) {
+                caught_up |= self.claim.turned(at(start), false, self.served);
+                self.served += BYTES;
+                self.claim.turned(at(start + 4), true, self.served);
+            }
+            caught_up
+        }
+
+        /// Asks from then on without a pause, and is served so much until a look.
+        fn hurries(&mut self, from: u64, to: u64, bytes: u64) -> Standing {
+            self.claim.turned(at(from), false, self.served);
+            self.served += bytes;
+            self.claim.look(at(to), self.served)
+        }
+
+        /// Has all it wants from then on.
+        fn rests(&mut self, from: u64) {
+            self.claim.turned(at(from), true, self.served);
+        }
+    }
+
+    #[test]
+    fn a_lag_is_what_is_gone_of_the_buffer() {
+        let mut player = Player::new();
+        assert!(!player.plays(0, 300), "it was not behind");
+        assert!(!player.claim.look(at(300), player.served).behind);
+        let standing = player.hurries(300, 800, 20_000);
+        let lag = Some(Duration::from_millis(300));
+        assert_eq!(standing, Standing { behind: true, lag });
+        let standing = player.hurries(800, 1_300, 70_000);
+        assert_eq!(standing.lag, Some(Duration::from_millis(100)));
+        player.rests(1_310);
+        assert!(player.plays(1_400, 1_500), "now it pauses");
+    }
+
+    #[test]
+    fn a_rate_is_not_known_at_once() {
+        let mut player = Player::new();
+        player.plays(0, 80);
+        assert!(!player.claim.look(at(80), player.served).behind);
+        let standing = player.hurries(80, 580, 0);
+        assert_eq!(standing, Standing { behind: true, lag: None });
+    }
+
+    /// What a player was served in a time in which it stood still was taken for what it uses; then
+    /// its lag was found too small for a quarter of a minute, and bad rates were found good.
+    #[test]
+    fn a_time_with_misses_does_not_count_for_the_rate() {
+        let mut player = Player::new();
+        player.plays(0, 300);
+        player.claim.look(at(300), player.served);
+        // Half of its rate for 2 s.
+        player.hurries(300, 2_300, 100_000);
+        let interval = Duration::from_secs(1);
+        player.claim.report(at(2_300), player.served, interval, (true, true)).unwrap();
+        player.rests(2_310);
+        player.plays(2_330, 2_500);
+        player.claim.look(at(2_500), player.served);
+        let lag = player.hurries(2_500, 3_000, 20_000).lag;
+        assert_eq!(lag, Some(Duration::from_millis(300)), "at 100 bytes a ms");
+    }
+
+    /// A client left, and the next one's buffer was empty: the time between was taken for a pause.
+    #[test]
+    fn who_comes_next_is_not_taken_for_who_left() {
+        let mut player = Player::new();
+        player.plays(0, 300);
+        player.claim.look(at(300), player.served);
+        player.hurries(300, 2_300, 100_000);
+        player.rests(2_310);
+        player.claim.left();
+        // It fills its buffer at twice its rate.
+        player.hurries(2_400, 3_400, 200_000);
+        player.rests(3_410);
+        player.plays(3_430, 3_500);
+        player.claim.look(at(3_500), player.served);
+        let lag = player.hurries(3_500, 4_000, 20_000).lag;
+        assert_eq!(lag, Some(Duration::from_millis(300)), "at 100 bytes a ms");
+    }
+
+    #[test]
+    fn a_rest_says_nothing_of_the_rate_however_often_it_is_looked_at() {
+        let mut player = Player::new();
+        player.plays(0, 300);
+        for half in 1..10 {
+            player.claim.look(at(half * 500), player.served);
+        }
+        player.plays(5_000, 5_300);
+        player.claim.look(at(5_300), player.served);
+        let lag = player.hurries(5_300, 5_800, 20_000).lag;
+        assert_eq!(lag, Some(Duration::from_millis(300)));
+    }
+}

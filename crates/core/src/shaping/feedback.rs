@@ -1,0 +1,290 @@
+//! Feedback: soft real-time clients say "I missed", a controller answers with how fast best effort
+//! may go.
+//!
+//! Best effort passes a token bucket filter, one for what reads and one for what writes. A controller
+//! moves the filter's rate R between [`FeedbackConfig::rate_min`] and none at all. The engine owns the
+//! filter, counts only reports that it can believe, and remembers for whom R was cut.
+//! `docs/soft-real-time.md` explains all of it.
+//!
+//! Source: mdn, sections 3 to 5.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use crate::engine::error::ConfigError;
+use crate::types::share::Share;
+use crate::types::time::{Duration, Instant};
+
+mod adaptive;
+mod fixed;
+mod optimistic;
+mod pessimistic;
+
+/// Bytes of a token, where tokens are data.
+pub(crate) const TOKEN_BYTES: u64 = 128 << 10;
+/// Disk time of a token, where tokens are time: what a token of data takes on the paper's disk.
+pub(crate) const TOKEN_TIME: Duration = Duration::from_millis(5);
+
+/// What a token of best effort is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Token {
+    /// A request, however long (mdn, section 3).
+    Request,
+    /// 128 KiB of data; a flush is free.
+    Data,
+    /// 5 ms of disk time, as it is charged: 200 tokens a second are the whole device.
+    #[default]
+    Time,
+}
+
+impl Token {
+    /// By their names in configurations.
+    pub const NAMES: [(&str, Self); 3] =
+        [("time", Self::Time), ("data", Self::Data), ("request", Self::Request)];
+
+    /// The token of that name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, token)| token)
+    }
+
+    /// What of it is counted: requests, bytes, nanoseconds.
+    pub(crate) fn grains(self) -> u64 {
+        match self {
+            Self::Request => 1,
+            Self::Data => TOKEN_BYTES,
+            Self::Time => TOKEN_TIME.as_nanos(),
+        }
+    }
+}
+
+/// Thousandths of a token per second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TokenRate(u64);
+
+impl TokenRate {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// So many tokens per second.
+    #[must_use]
+    pub const fn per_second(tokens: u32) -> Self {
+        Self(tokens as u64 * 1000)
+    }
+
+    /// So many thousandths of a token per second.
+    #[must_use]
+    pub const fn from_milli(milli: u64) -> Self {
+        Self(milli)
+    }
+
+    /// In thousandths of a token per second.
+    #[must_use]
+    pub const fn as_milli(self) -> u64 {
+        self.0
+    }
+
+    /// In tokens per second, for display only.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "for display only")]
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// Less this part of it, rounded down.
+    pub(crate) fn less(self, part: Share) -> Self {
+        Self(self.0 - self.of(part).0)
+    }
+
+    /// This part of it, rounded up.
+    pub(crate) fn of(self, part: Share) -> Self {
+        let parts = u128::from(self.0) * u128::from(part.ppm());
+        Self(u64::try_from(parts.div_ceil(u128::from(Share::PARTS))).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// How best effort is shaped for soft real time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeedbackConfig<'a> {
+    /// A name in [`REGISTRY`].
+    pub controller: &'a str,
+    /// What a token is.
+    pub token: Token,
+    /// R_min, in tokens per second: best effort that reads and best effort that writes each keep
+    /// this much, whatever is reported.
+    pub rate_min: u32,
+    /// R_max, in tokens per second: from there on nothing is held back.
+    pub rate_max: u32,
+    /// R before the first report; R_max and more for no effect.
+    pub rate_start: u32,
+    /// β, the part that a report takes off R.
+    pub cut: Share,
+    /// δ, in thousandths of a token per second and refill: how fast `optimistic` gives back.
+    pub creep_milli: u32,
+    /// How often a controller looks at what it has done.
+    pub refill: Duration,
+    /// Tokens that a stream gets at once when its turn comes; the bucket holds twice as many.
+    pub burst: u32,
+    /// Of a stream's reports, at most one in such a time counts.
+    pub report_interval: Duration,
+    /// Whether reports need proof, and what false ones brought is taken back.
+    pub anti_cheat: bool,
+}
+
+impl Default for FeedbackConfig<'_> {
+    /// No controller; tokens of disk time. The paper's values where it has any; those it lost are β
+    /// 24 %, δ 1 token/s every 0.5 s, R from 10 to 10,000 tokens/s, 8 tokens at once (a megabyte of data, as
+    /// an elevator's batch) and one report per stream and second.
+    fn default() -> Self {
+        Self {
+            controller: "none",
+            token: Token::Time,
+            rate_min: 10,
+            rate_max: 10_000,
+            rate_start: 10_000,
+            cut: Share::from_percent(24).expect("at most 100"),
+            creep_milli: 1000,
+            refill: Duration::from_millis(500),
+            burst: 8,
+            report_interval: Duration::from_secs(1),
+            anti_cheat: true,
+        }
+    }
+}
+
+/// The longest of the spans of a [`FeedbackConfig`].
+const SPAN_MAX: Duration = Duration::from_secs(60);
+/// The largest R_max, in tokens per second.
+const RATE_MAX: u64 = 1_000_000;
+
+impl FeedbackConfig<'_> {
+    /// Says what is wrong with its numbers, if anything.
+    ///
+    /// # Errors
+    /// An unknown controller, or the first field out of range, with the range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if find(self.controller).is_none() {
+            return Err(ConfigError::UnknownController(self.controller.to_string()));
+        }
+        let field = |field, value, min, max| {
+            let fits = (min..=max).contains(&value);
+            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min, max }) }
+        };
+        let (least, most) = (u64::from(self.rate_min), u64::from(self.rate_max));
+        field("feedback.rate_max", most, 1, RATE_MAX)?;
+        field("feedback.rate_min", least, 1, most)?;
+        field("feedback.rate_start", u64::from(self.rate_start), least, RATE_MAX)?;
+        field("feedback.cut_ppm", u64::from(self.cut.ppm()), 1, u64::from(Share::PARTS) - 1)?;
+        field("feedback.burst", u64::from(self.burst), 1, RATE_MAX)?;
+        field("feedback.creep_milli", u64::from(self.creep_milli), 0, RATE_MAX)?;
+        let millisecond = Duration::from_millis(1).as_nanos();
+        let span =
+            |name, span: Duration| field(name, span.as_nanos(), millisecond, SPAN_MAX.as_nanos());
+        span("feedback.refill", self.refill)?;
+        span("feedback.report_interval", self.report_interval)
+    }
+
+    pub(crate) fn least(&self) -> TokenRate {
+        TokenRate::per_second(self.rate_min)
+    }
+
+    /// A rate as the filter takes it: never below R_min, none from R_max on.
+    pub(crate) fn bounded(&self, rate: TokenRate) -> Option<TokenRate> {
+        Some(rate.max(self.least())).filter(|rate| *rate < TokenRate::per_second(self.rate_max))
+    }
+}
+
+/// One direction of best effort, as its controller sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pipe {
+    /// R; `None` if it has no effect.
+    pub rate: Option<TokenRate>,
+    /// What best effort really had in the last second.
+    pub observed: TokenRate,
+    /// R held best effort back in the last second: it is not above what is attainable.
+    pub binding: bool,
+}
+
+impl Pipe {
+    /// What a cut is made from: R, or what is observed where R is above what is attainable (mdn,
+    /// section 5).
+    #[must_use]
+    pub fn cut_from(self) -> TokenRate {
+        self.rate.filter(|_| self.binding).unwrap_or(self.observed)
+    }
+}
+
+/// How those soft real-time streams do for which R was cut: the one that does worst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// It has not paused since the last look: it does not have all that it wants.
+    pub behind: bool,
+    /// By how much of its own playing time it has fallen behind since it last paused: what of its
+    /// buffer is gone. `None` while its rate is not known.
+    pub lag: Option<Duration>,
+}
+
+/// Decides R, for best effort that reads or for best effort that writes.
+///
+/// Called by the engine alone. Each call answers the new R, which the engine keeps between R_min and
+/// R_max; `None` is no limit.
+pub trait Controller: Send {
+    /// A report counts.
+    fn missed(&mut self, now: Instant, pipe: Pipe) -> Option<TokenRate>;
+    /// A refill has passed, or, if it clears the way, who was behind has caught up; called while R has
+    /// an effect.
+    fn refilled(&mut self, now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate>;
+    /// A stream for which R was cut is done with soft real time: `part` is what the cuts for it came
+    /// to, `others` what those for others did.
+    fn ended(
+        &mut self,
+        now: Instant,
+        pipe: Pipe,
+        part: TokenRate,
+        others: TokenRate,
+    ) -> Option<TokenRate>;
+}
+
+/// Makes a controller.
+pub type Build = fn(&FeedbackConfig<'_>) -> Box<dyn Controller>;
+
+/// A controller that can be configured by name.
+pub struct FeedbackEntry {
+    /// Its name in configurations.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub doc: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// It clears the way for who reports. So what reports bring is a loan: who has not had enough soon
+    /// after them pays it back, which would be too much to ask under the others.
+    pub lends: bool,
+    /// Makes one; `None` for no filter at all.
+    pub build: Option<Build>,
+}
+
+const NONE: FeedbackEntry = FeedbackEntry {
+    name: "none",
+    doc: "best effort is not shaped; reports are events only",
+    source: "-",
+    lends: false,
+    build: None,
+};
+
+/// Every controller there is.
+pub static REGISTRY: &[FeedbackEntry] =
+    &[NONE, adaptive::ENTRY, optimistic::ENTRY, pessimistic::ENTRY, fixed::ENTRY];
+
+/// The entry of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static FeedbackEntry> {
+    REGISTRY.iter().find(|entry| entry.name == name)
+}

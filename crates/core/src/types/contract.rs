@@ -1,0 +1,179 @@
+//! What a stream was promised: contracts, classes and changes of them.
+
+use crate::classes::profile::Profile;
+use crate::types::request::StreamId;
+use crate::types::share::Share;
+use crate::types::time::Duration;
+
+/// Who goes first, in this order. Soft real-time ranks with best effort, unshaped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Class {
+    /// Done within a stated bound, from reserved time.
+    GuaranteedLatency,
+    /// A rate kept in every time cycle.
+    GuaranteedRate,
+    /// Unshaped, while other best effort can be shaped in its favour.
+    SoftRealTime,
+    /// The usual.
+    #[default]
+    BestEffort,
+    /// Whatever nobody else wants, in preemptible pieces.
+    Background,
+}
+
+/// How a guaranteed rate is admitted, from the firmest promise to none; also who is cut last when
+/// a degraded device can't keep them all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Admission {
+    /// Every cycle is kept at the profile's worst latencies.
+    #[default]
+    Deterministic,
+    /// At most this part of the cycles is missed, by the profile's means and deviations.
+    Statistical {
+        /// The part.
+        miss: Share,
+    },
+    /// Admitted without a check: it goes first, but nothing is promised.
+    BestEffort,
+}
+
+/// What a guaranteed-rate stream does, which decides at what rate its zone transfers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Access {
+    /// Either: the slower counts.
+    #[default]
+    Both,
+    /// Reads only.
+    Read,
+    /// Writes only.
+    Write,
+}
+
+/// A rate that is kept in every time cycle (ucsb §III-B).
+///
+/// Cycles begin at the multiples of their length. Of what waits when one begins, or arrives while
+/// it lasts, rate × cycle bytes are done before it ends; a cycle's worth that is there at its
+/// beginning is what admission counts with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rate {
+    /// How much, in bytes per second.
+    pub bytes_per_second: u64,
+    /// How often: [`Rate::CYCLE_MIN`] to [`Rate::CYCLE_MAX`]; `None` to have one chosen that spends
+    /// at most a tenth of the stream's time on positioning.
+    pub cycle: Option<Duration>,
+    /// What is promised.
+    pub admission: Admission,
+    /// What it does.
+    pub access: Access,
+}
+
+impl Rate {
+    /// The shortest cycle.
+    pub const CYCLE_MIN: Duration = Duration::from_millis(50);
+    /// The longest cycle.
+    pub const CYCLE_MAX: Duration = Duration::from_secs(60);
+}
+
+/// What a stream owns of the device's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contract {
+    /// Share of disk time that it gets whenever it wants it. A guaranteed-rate stream's follows
+    /// from its rate: what is here is replaced.
+    pub reserve: Share,
+    /// Share of disk time that it never exceeds for long.
+    pub limit: Share,
+    /// Its part of the slack, against the other streams' weights: 1 to [`Contract::WEIGHT_MAX`].
+    pub weight: u32,
+    /// Who goes first.
+    pub class: Class,
+    /// The rate of a guaranteed-rate stream; its reservation follows from it.
+    pub rate: Option<Rate>,
+    /// The bound on a guaranteed-latency stream's response times, as long as its own load stays
+    /// within its reservation.
+    pub latency: Option<Duration>,
+}
+
+impl Contract {
+    /// The largest weight.
+    pub const WEIGHT_MAX: u32 = 10_000;
+
+    /// The default contract with another reservation.
+    #[must_use]
+    pub const fn reserving(reserve: Share) -> Self {
+        Self {
+            reserve,
+            limit: Share::FULL,
+            weight: 100,
+            class: Class::BestEffort,
+            rate: None,
+            latency: None,
+        }
+    }
+}
+
+impl Default for Contract {
+    /// No reservation, no limit, weight 100, best effort.
+    fn default() -> Self {
+        Self::reserving(Share::ZERO)
+    }
+}
+
+/// A stream as it is added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamSpec {
+    /// What it owns.
+    pub contract: Contract,
+    /// The stream whose limits and reservation hold as well (a file's virtual disk, a virtual
+    /// disk's tenant). Refused until hierarchies exist.
+    pub parent: Option<StreamId>,
+    /// Requests that may wait; one more is refused.
+    pub queue_max: u32,
+    /// Pieces of it that may be at the device at once.
+    pub depth_max: u32,
+    /// Largest piece in bytes that goes out at once; a larger request goes out in several.
+    pub piece_bytes_max: u64,
+    /// Where on the device its requests lie, first byte and end; `None` for anywhere. Admission
+    /// uses the rates of the zones there.
+    pub extent: Option<(u64, u64)>,
+}
+
+impl Default for StreamSpec {
+    /// The default contract, no parent, 1024 waiting, no depth of its own, requests whole, anywhere.
+    fn default() -> Self {
+        Self {
+            contract: Contract::default(),
+            parent: None,
+            queue_max: 1024,
+            depth_max: u32::MAX,
+            piece_bytes_max: u64::MAX,
+            extent: None,
+        }
+    }
+}
+
+/// A change while running; refused whole or done whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change<'a> {
+    /// A new stream under a name not in use.
+    AddStream(StreamId, StreamSpec),
+    /// A stream without queued or in-flight requests goes.
+    RemoveStream(StreamId),
+    /// New contracts for several streams at once, admitted or refused together.
+    SetContracts(&'a [(StreamId, Contract)]),
+    /// How many pieces the device may hold.
+    SetDepth(u32),
+    /// How many pieces of one stream the device may hold.
+    SetStreamDepth(StreamId, u32),
+    /// Share of the device that admission keeps free.
+    SetHeadroom(Share),
+    /// What the device does, for admission.
+    SetProfile(&'a Profile),
+    /// How long the scheduler may stay with one stream; for policies that have horizons.
+    SetHorizon(Duration),
+    /// The client says that a request came too late for it. Best effort is shaped in favour of
+    /// soft real-time streams that say so, if [`crate::Config::feedback`] names a controller.
+    MissedDeadline(StreamId),
+    /// A stream has no client any more: what best effort gave up for its misses comes back at once.
+    /// What is known of the stream stays, so that who returns is no stranger.
+    NoClient(StreamId),
+}

@@ -1,0 +1,245 @@
+//! The paper's experiments (§IV), once, with every parameter that the figures share.
+
+use crate::experiment::Check;
+use disktime_report::chart::{Axis, Marks, Panel, Series};
+use disktime_sim::core::cost::CostParameters;
+use disktime_sim::core::feedback::FeedbackConfig;
+use disktime_sim::core::{Access, Admission, Class, Contract, Duration, Profile, Rate, Share};
+use disktime_sim::model::{Device, preset};
+use disktime_sim::workload::{
+    Cycles, Extent, Instant, Pace, Pattern, Phase, Phases, Playback, Spec,
+};
+use disktime_sim::{Outcome, Plan, StreamPlan, measure, simulate};
+
+/// The SCSI disk (§IV).
+const DISK: &str = "st318437lw";
+/// Of each request: `io_size` of figure 4.
+const REQUEST_BYTES: u64 = 128 << 10;
+/// "Each stream was accessing a different sequentially-placed 700 MB file" (§IV).
+const FILE_BYTES: u64 = 700_000_000 / REQUEST_BYTES * REQUEST_BYTES;
+/// Requests that fit the gaps before files, where they are drawn: more than twenty tracks.
+const GAPS: u64 = 64;
+/// Of the high-priority stream (§IV).
+pub(super) const CYCLE_SECONDS: u64 = 4;
+const CYCLE: Duration = Duration::from_secs(CYCLE_SECONDS);
+/// Seconds of a run: 15 more than until the last stream joins, and whole cycles.
+pub(super) const SECONDS: u64 = 40;
+/// When best-effort streams join, in seconds (§IV).
+pub(super) const JOINS: [u64; 5] = [5, 10, 15, 20, 25];
+/// Of the high-priority stream in figures 5 and 6 (§IV).
+const HIGH_MB: f64 = 8.0;
+pub(super) const MB: u64 = 1_000_000;
+/// Of the metrics: joins and cycles are multiples.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// For the page.
+pub(super) fn parameters() -> Vec<(&'static str, String)> {
+    vec![
+        ("disk", format!("{DISK}, one request at a time")),
+        (
+            "requests",
+            format!(
+                "{REQUEST_BYTES} bytes, reads, each stream from a file of 700 MB of its own, one \
+                 after the other from the disk's outer edge"
+            ),
+        ),
+        (
+            "high priority",
+            "class guaranteed-rate, all requests of a 4 s cycle submitted at its start".to_owned(),
+        ),
+        (
+            "best effort",
+            "policy elevator, after the kernel's; one read outstanding per stream, as read() has"
+                .to_owned(),
+        ),
+        ("profile", "measured on a copy of the disk, in virtual time".to_owned()),
+        ("length", format!("{SECONDS} s")),
+    ]
+}
+
+/// A stream of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) contract: Contract,
+    pub(super) pace: Pace,
+    /// Second at which it starts.
+    pub(super) start: u64,
+}
+
+impl Load {
+    /// A cycle's worth at the start of every cycle, in no class of its own.
+    pub(super) fn cycles(bytes_per_second: u64) -> Self {
+        let pace = Pace::Cycles(Cycles { bytes_per_second, cycle: CYCLE });
+        Self { contract: Contract::default(), pace, start: 0 }
+    }
+
+    /// The same with a guaranteed rate.
+    pub(super) fn guaranteed(bytes_per_second: u64, admission: Admission) -> Self {
+        let rate = Rate { bytes_per_second, cycle: Some(CYCLE), admission, access: Access::Read };
+        let class = Class::GuaranteedRate;
+        let contract = Contract { class, rate: Some(rate), ..Contract::default() };
+        Self { contract, ..Self::cycles(bytes_per_second) }
+    }
+
+    /// Best effort that reads at a constant rate and buffers a second, from `start` on.
+    pub(super) fn player(bytes_per_second: u64, start: u64) -> Self {
+        let buffer = Duration::from_secs(1);
+        let pace =
+            Pace::Player(Playback { bytes_per_second, buffer, outstanding: 1, vbr_permille: 0 });
+        Self { contract: Contract::default(), pace, start }
+    }
+
+    /// Best effort that reads as fast as it can, from `start` on.
+    pub(super) fn greedy(start: u64) -> Self {
+        let pace = Pace::Closed { outstanding: 1, think: Duration::ZERO };
+        Self { contract: Contract::default(), pace, start }
+    }
+
+    fn plan(&self, index: usize, gap: u64, seed: u64) -> StreamPlan {
+        let start = index as u64 * FILE_BYTES + gap;
+        let extent = Extent { start, end: start + FILE_BYTES };
+        let phase = Phase {
+            start: Duration::from_secs(self.start),
+            stop: None,
+            spec: Spec::reads(Pattern::Sequential, extent, REQUEST_BYTES),
+            pace: self.pace,
+        };
+        let name = name(index);
+        let phases = Phases::new(vec![phase], seed, &name, Instant::ZERO);
+        StreamPlan {
+            name,
+            contract: self.contract,
+            base: 0,
+            extent: Some((extent.start, extent.end)),
+            traffic: phases.expect("the paper's loads make sense").into(),
+        }
+    }
+}
+
+/// The first stream has the priority.
+fn name(index: usize) -> String {
+    if index == 0 { "high".to_owned() } else { format!("best {index}") }
+}
+
+fn disk(seed: u64) -> Box<dyn Device> {
+    (preset::find(DISK).expect("the paper's disk is a preset").build)(seed)
+}
+
+/// What a profiler finds of the disk.
+pub(super) fn profile(seed: u64) -> Profile {
+    measure(disk(seed), DISK, seed).expect("a disk can be profiled").profile
+}
+
+/// Runs loads side by side. Without a profile nothing is admitted: a priority is all that counts.
+pub(super) fn run(loads: &[Load], profile: Option<Profile>, seed: u64) -> Outcome {
+    run_placed(loads, profile, seed, |_| 0)
+}
+
+/// As [`run`]; each file lies so many bytes further in than behind the one before.
+fn run_placed(
+    loads: &[Load],
+    profile: Option<Profile>,
+    seed: u64,
+    gap: impl Fn(usize) -> u64,
+) -> Outcome {
+    let plan = Plan {
+        device: disk(seed),
+        profile,
+        policy: "elevator".to_owned(),
+        cost_model: "fixed".to_owned(),
+        cost: CostParameters::default(),
+        nominal_iops: 60,
+        feedback: FeedbackConfig::default(),
+        reports: Vec::new(),
+        depth: 1,
+        streams: loads
+            .iter()
+            .enumerate()
+            .map(|(index, load)| load.plan(index, gap(index), seed))
+            .collect(),
+        changes: Vec::new(),
+        duration: Duration::from_secs(SECONDS),
+        window: WINDOW,
+        decisions: None,
+    };
+    simulate(plan).expect("the paper's plans can be run")
+}
+
+/// The high-priority stream of figures 5 and 6 beside best-effort streams.
+pub(super) fn joined(best_effort: impl Fn(u64) -> Load, seed: u64) -> Outcome {
+    let high = Load::guaranteed(8 * MB, Admission::Deterministic);
+    let loads: Vec<_> = std::iter::once(high).chain(JOINS.map(best_effort)).collect();
+    run(&loads, Some(profile(seed)), seed)
+}
+
+/// As [`joined`], once for each of so many placements: before each file there is a gap of up to 8 MiB,
+/// drawn from the seed and the placement.
+pub(super) fn joined_in_places(
+    best_effort: impl Fn(u64) -> Load,
+    seed: u64,
+    placements: u64,
+) -> Vec<Outcome> {
+    let high = Load::guaranteed(8 * MB, Admission::Deterministic);
+    let loads: Vec<_> = std::iter::once(high).chain(JOINS.map(best_effort)).collect();
+    let profile = profile(seed);
+    // A finalizer of SplitMix64: a placement is its number and this.
+    let gap = |placement: u64, index: usize| {
+        let mut drawn = (placement << 8 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (drawn >> 40) % GAPS * REQUEST_BYTES
+    };
+    let run = |placement| {
+        let gap = |index| gap(seed * placements + placement, index);
+        run_placed(&loads, Some(profile.clone()), seed, gap)
+    };
+    (0..placements).map(run).collect()
+}
+
+/// MB/s of a stream from one second to another.
+pub(super) fn mean_mb(outcome: &Outcome, stream: usize, from: u64, to: u64) -> f64 {
+    let seconds = from..to;
+    let windows = outcome.windows.iter().filter(|window| {
+        window.stream.0 as usize == stream && seconds.contains(&u64::from(window.index))
+    });
+    windows.map(|window| window.bytes as f64).sum::<f64>() / (to - from) as f64 / 1e6
+}
+
+/// MB/s of a stream in each cycle, at the second at which it begins.
+fn by_cycle(outcome: &Outcome, stream: usize) -> Vec<(f64, f64)> {
+    let starts = (0..SECONDS / CYCLE_SECONDS).map(|index| index * CYCLE_SECONDS);
+    starts.map(|at| (at as f64, mean_mb(outcome, stream, at, at + CYCLE_SECONDS))).collect()
+}
+
+/// How far the high-priority stream is from its rate in the cycle that is farthest, in any run.
+pub(super) fn rate_kept(outcomes: &[Outcome]) -> Check {
+    let cycles = outcomes.iter().flat_map(|outcome| by_cycle(outcome, 0));
+    let off = cycles.map(|(_, mb)| (mb / HIGH_MB - 1.0).abs() * 100.0);
+    let name = "high priority: farthest from 8 MB/s in any cycle of 4 s, %";
+    Check::deviation(name, off.fold(0.0, f64::max), 2.0)
+}
+
+/// Throughput of all streams, stacked, in each cycle.
+pub(super) fn stacked(outcome: &Outcome, title: &str) -> Panel {
+    let series = (0..outcome.streams.len())
+        .map(|stream| Series::new(&name(stream), by_cycle(outcome, stream)))
+        .collect();
+    Panel {
+        title: title.to_owned(),
+        marks: Marks::Stacked,
+        x: Axis::linear("time (s)"),
+        y: Axis::linear("throughput (MB/s)"),
+        series,
+        level: None,
+    }
+}
+
+/// The simulator's own checkers.
+pub(super) fn kept(outcomes: &[&Outcome]) -> Check {
+    let broken: usize = outcomes.iter().map(|outcome| outcome.violations.len()).sum();
+    Check::near("promises broken, as the simulator counts them", 0.0, broken as f64, 0.0)
+}
+
+/// A share of so many per cent.
+pub(super) fn percent(percent: u32) -> Share {
+    Share::from_percent(percent).expect("at most 100 %")
+}

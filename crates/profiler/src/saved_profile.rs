@@ -1,0 +1,282 @@
+//! A device's profile as `disktime device profile` saves it: integers in JSON, units in the keys.
+//!
+//! Only what admission, cost models and goals reckon with is taken; the rest of the file describes
+//! how it was found.
+
+use std::path::{Path, PathBuf};
+
+use disktime_core::cost::PriceList;
+use disktime_core::{Access, Duration, Positioning, Profile, ProfileError, Share, Transfer, Zone};
+use serde::Deserialize;
+
+use crate::{Costs, PricesFile, Speeds};
+
+/// The longest file in bytes: a profile has hundreds of rows.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Why a profile can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileFileError {
+    /// It can't be read.
+    #[error("profile = \"{}\": {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no profile.
+    #[error("profile = \"{}\": {reason}: make it with `disktime device profile`", path.display())]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Its numbers can't be.
+    #[error("profile = \"{}\": {error}", path.display())]
+    Numbers {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: ProfileError,
+    },
+    /// It is not this device's.
+    #[error(
+        "profile = \"{}\": a profile of another device, {name}: it has {profiled} bytes, this one \
+         {size}: make one of this device with `disktime device profile`", path.display()
+    )]
+    Another {
+        /// Which file.
+        path: PathBuf,
+        /// The profiled device.
+        name: String,
+        /// Its size in bytes.
+        profiled: u64,
+        /// The device's size in bytes.
+        size: u64,
+    },
+}
+
+/// A device by its profile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceProfile {
+    /// What it was called.
+    pub name: String,
+    /// What admission and cost models reckon with.
+    pub profile: Profile,
+    /// How fast it is with each kind of requests, if that was measured.
+    pub speeds: Option<Speeds>,
+    /// A revolution and the longest seek, if something turns.
+    mechanics: Option<(Duration, Duration)>,
+}
+
+/// How costs follow from a profile, the surest first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// QBox's: what batches of 20 took, at a confidence.
+    Batches,
+    /// Prices: what requests took on the mean.
+    Prices,
+    /// zygaria's: half the longest seek, half a revolution, and the transfer.
+    Mechanics,
+}
+
+impl Method {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Batches, Self::Prices, Self::Mechanics];
+
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Batches => "batches",
+            Self::Prices => "prices",
+            Self::Mechanics => "mechanics",
+        }
+    }
+}
+
+impl DeviceProfile {
+    /// Reads a profile; `size` is the device's, if it has one.
+    ///
+    /// # Errors
+    /// If it can't be read, is none, or is of a device of another size.
+    pub fn load(path: &Path, size: Option<u64>) -> Result<Self, ProfileFileError> {
+        let syntax = |reason| ProfileFileError::Syntax { path: path.to_owned(), reason };
+        let read = |source| ProfileFileError::Read { path: path.to_owned(), source };
+        if std::fs::metadata(path).map_err(read)?.len() > BYTES_MAX {
+            return Err(syntax(format!("it has more than {BYTES_MAX} bytes")));
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let file: File = serde_json::from_str(&text).map_err(|error| syntax(error.to_string()))?;
+        let profile = file.profile();
+        profile
+            .check()
+            .map_err(|error| ProfileFileError::Numbers { path: path.to_owned(), error })?;
+        match size {
+            Some(size) if size != profile.size() => {
+                let (path, profiled) = (path.to_owned(), profile.size());
+                Err(ProfileFileError::Another { path, name: file.name, profiled, size })
+            }
+            _ => {
+                let longest = file.seeks.iter().map(|seek| seek.time_ns).max();
+                let mechanics = file.rotation_ns.zip(longest);
+                let mechanics = mechanics.map(|(revolution, seek)| {
+                    (Duration::from_nanos(revolution), Duration::from_nanos(seek))
+                });
+                Ok(Self { name: file.name, profile, speeds: file.speeds, mechanics })
+            }
+        }
+    }
+
+    /// What requests of so many bytes take with at most `depth` at the device; `None` if the profile
+    /// doesn't say. Mechanics know of one at a time alone.
+    #[must_use]
+    pub fn costs(
+        &self,
+        method: Method,
+        (access, bytes): (Access, u64),
+        depth: u32,
+        confidence: Share,
+    ) -> Option<Costs> {
+        let priced = |confidence| {
+            let (prices, speeds) = (self.profile.prices.as_ref()?, self.speeds.as_ref()?);
+            Some(speeds.costs(prices, access, bytes, depth, confidence))
+        };
+        match method {
+            Method::Batches => priced(Some(confidence)),
+            Method::Prices => priced(None),
+            Method::Mechanics => {
+                let (revolution, seek_max) = self.mechanics?;
+                let transfer = self.profile.transfer((0, self.profile.size()), access);
+                Some(Costs::mechanical(seek_max, revolution, transfer.time(bytes, bytes)))
+            }
+        }
+    }
+}
+
+/// The keys that admission needs. The profiler's own are its business, so others are let pass.
+#[derive(Deserialize)]
+struct File {
+    name: String,
+    zones: Vec<ZoneRow>,
+    positioning: Vec<PositioningRow>,
+    #[serde(default)]
+    destage_ns: u64,
+    rotation_ns: Option<u64>,
+    #[serde(default)]
+    seeks: Vec<SeekRow>,
+    prices: Option<PricesFile>,
+    speeds: Option<Speeds>,
+}
+
+#[derive(Deserialize)]
+struct SeekRow {
+    time_ns: u64,
+}
+
+#[derive(Deserialize)]
+struct ZoneRow {
+    end_bytes: u64,
+    read: TransferRow,
+    write: TransferRow,
+}
+
+#[derive(Deserialize)]
+struct TransferRow {
+    per_request_ns: u64,
+    bytes_per_second: u64,
+}
+
+#[derive(Deserialize)]
+struct PositioningRow {
+    distance_bytes: u64,
+    mean_ns: u64,
+    deviation_ns: u64,
+    worst_ns: u64,
+}
+
+impl File {
+    fn profile(&self) -> Profile {
+        let transfer = |row: &TransferRow| Transfer {
+            per_request: Duration::from_nanos(row.per_request_ns),
+            bytes_per_second: row.bytes_per_second,
+        };
+        let zone = |row: &ZoneRow| Zone {
+            end: row.end_bytes,
+            read: transfer(&row.read),
+            write: transfer(&row.write),
+        };
+        let positioning = |row: &PositioningRow| Positioning {
+            distance: row.distance_bytes,
+            mean: Duration::from_nanos(row.mean_ns),
+            deviation: Duration::from_nanos(row.deviation_ns),
+            worst: Duration::from_nanos(row.worst_ns),
+        };
+        Profile {
+            zones: self.zones.iter().map(zone).collect(),
+            positioning: self.positioning.iter().map(positioning).collect(),
+            destage: Duration::from_nanos(self.destage_ns),
+            prices: self.prices.as_ref().map(PriceList::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+    use super::*;
+
+    /// As the profiler saves it.
+    const SAVED: &str = r#"{
+        "name": "disk", "size_bytes": 1000, "rotation_ns": 8333333, "overhead_ns": 300000,
+        "writes_measured": false, "requests": 20, "took_ns": 3000000000,
+        "zones": [
+            { "end_bytes": 600, "read": { "per_request_ns": 5, "bytes_per_second": 20 },
+              "write": { "per_request_ns": 6, "bytes_per_second": 19 } },
+            { "end_bytes": 1000, "read": { "per_request_ns": 5, "bytes_per_second": 12 },
+              "write": { "per_request_ns": 6, "bytes_per_second": 11 } }
+        ],
+        "positioning": [
+            { "distance_bytes": 1000, "mean_ns": 10, "deviation_ns": 3, "worst_ns": 20 }
+        ],
+        "seeks": [{ "distance_bytes": 1, "from_bytes": 0, "time_ns": 9, "samples": 2 }],
+        "rates": [{ "offset_bytes": 0, "bytes_per_second": 20 }]
+    }"#;
+
+    fn loaded(text: &str, size: Option<u64>) -> Result<DeviceProfile, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk.json");
+        std::fs::write(&path, text).unwrap();
+        DeviceProfile::load(&path, size).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_saved_profile_is_read() {
+        let known = loaded(SAVED, Some(1000)).unwrap();
+        let profile = &known.profile;
+        assert_eq!(profile.zones[1].write.bytes_per_second, 11);
+        assert_eq!(profile.positioning[0].worst, Duration::from_nanos(20));
+        assert_eq!((&profile.prices, &known.speeds), (&None, &None), "an old one");
+        assert_eq!(loaded(SAVED, None), Ok(known));
+    }
+
+    #[test]
+    fn what_is_none_or_of_another_device_is_refused() {
+        let says = |text: &str| loaded(text, Some(1000)).unwrap_err();
+        let another = loaded(SAVED, Some(2000)).unwrap_err();
+        assert!(
+            another.contains("a profile of another device, disk: it has 1000 bytes, this one 2000"),
+            "{another}"
+        );
+        assert!(says("zones = 3").contains("make it with `disktime device profile`"));
+        let unsorted = SAVED.replace("\"end_bytes\": 600", "\"end_bytes\": 1000");
+        assert!(says(&unsorted).contains("zones[1] is not above the one before"));
+        let still = SAVED.replace("\"bytes_per_second\": 12", "\"bytes_per_second\": 0");
+        assert!(says(&still).contains("zones[1] transfers 0 bytes/s"));
+        let none =
+            DeviceProfile::load(Path::new("/nowhere/at/all.json"), None).unwrap_err().to_string();
+        assert!(none.contains("/nowhere/at/all.json"), "{none}");
+    }
+}
