@@ -4,4 +4,5 @@
 pub(crate) mod ledger;
 pub(crate) mod served;
 pub(crate) mod settling;
+pub(crate) mod stream_accounts;
 pub(crate) mod usage;

@@ -3,6 +3,7 @@
 
 pub mod admission;
 pub(crate) mod cycle;
+pub(crate) mod lane;
 pub(crate) mod profile;
 pub(crate) mod requests;
 pub(crate) mod stream;

@@ -5,7 +5,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::types::request::{Kind, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::request::Kind;
 use crate::types::tiers::Tier;
 use crate::types::time::Duration;
 
@@ -398,15 +399,14 @@ pub struct CostEntry {
 /// Every cost model there is.
 pub static REGISTRY: &[CostEntry] = &[fixed::ENTRY, learned::ENTRY, priced::ENTRY];
 
+/// The policy if none is named: `disktime`.
+pub(crate) const DEFAULT_POLICY: &str = "disktime";
+
 /// The cost model for a policy and a depth if none is named: a policy that can ask what pieces cost
 /// learns it where several are at the device at once; at depth 1 each is seen anyway.
 #[must_use]
 pub fn usual(policy: &str, depth: u32) -> &'static str {
-    if policy == crate::Config::default().policy && depth > 1 {
-        learned::ENTRY.name
-    } else {
-        fixed::ENTRY.name
-    }
+    if policy == DEFAULT_POLICY && depth > 1 { learned::ENTRY.name } else { fixed::ENTRY.name }
 }
 
 /// The entry of that name.

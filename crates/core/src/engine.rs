@@ -7,15 +7,17 @@ use alloc::vec::Vec;
 use crate::account::ledger::{DeviceTime, Ledger};
 use crate::account::settling::Settling;
 use crate::account::usage::UsageClock;
+use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::{RequestTable, State};
-use crate::classes::stream::{Head, Stream, StreamView};
-use crate::cost::{self, CostModel, CostParameters, PieceKind, PieceShape, Trust};
+use crate::classes::stream::Stream;
+use crate::cost::{self, CostModel, PieceKind, PieceShape, Trust};
+use crate::policy::view::StreamView;
 use crate::policy::{self, Currency, Pick, PieceDone, Policy};
-use crate::shaping::feedback::FeedbackConfig;
 use crate::types::contract::Class;
 use crate::types::heap::IndexedHeap;
-use crate::types::rank::{Gate, Rank};
-use crate::types::request::{Dispatch, Kind, Outcome, PieceId, Request, RequestId, StreamId};
+use crate::types::ids::{PieceId, RequestId, StreamId};
+use crate::types::rank::Rank;
+use crate::types::request::{Dispatch, Kind, Outcome, Request};
 use crate::types::share::Share;
 use crate::types::tiers::Tier;
 use crate::types::time::{Duration, Instant};
@@ -25,6 +27,7 @@ mod ahead;
 mod changes;
 mod charging;
 mod classes;
+mod config;
 pub(crate) mod error;
 pub(crate) mod event;
 mod guarantees;
@@ -35,82 +38,21 @@ mod stalls;
 mod written;
 
 use ahead::Ahead;
+pub use changes::Change;
 use classes::Chosen;
+pub use config::{Config, Limits};
 use error::{ConfigError, Refusal};
 use event::{Event, Events};
 use guarantees::Guarantees;
 use pieces::{Piece, PieceTable};
 pub use shaping::BestEffort;
-pub(crate) use shaping::Direction;
 use shaping::Shaping;
 use sole::{Sole, TierEnds};
 use stalls::Stalls;
 use written::Written;
-pub(crate) use written::Wrote;
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
-
-/// Bounds on everything that grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Pieces at the device at once, now; [`crate::Change::SetDepth`] changes it.
-    pub depth: u32,
-    /// The most that [`Limits::depth`] may become.
-    pub depth_max: u32,
-    /// Requests alive at once.
-    pub requests_max: u32,
-    /// Streams at once.
-    pub streams_max: u32,
-}
-
-impl Default for Limits {
-    /// Depth 1 of at most 1024; 65,536 requests; 16,384 streams.
-    fn default() -> Self {
-        Self { depth: 1, depth_max: 1024, requests_max: 65_536, streams_max: 16_384 }
-    }
-}
-
-/// How an engine is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config<'a> {
-    /// A name in [`crate::policy::REGISTRY`].
-    pub policy: &'a str,
-    /// A name in [`crate::cost::REGISTRY`].
-    pub cost_model: &'a str,
-    /// Numbers for the cost model.
-    pub cost: CostParameters,
-    /// Bounds.
-    pub limits: Limits,
-    /// Share of the device that admission keeps free.
-    pub headroom: Share,
-    /// Requests per second that reservations are shares of, for policies that count requests.
-    pub nominal_iops: u32,
-    /// p: an idle stream keeps the reservation of this long (zygaria §2.1).
-    pub period: Duration,
-    /// Busy time is divided this often when more than one piece may be at the device.
-    pub window: Duration,
-    /// How best effort is shaped when soft real time misses deadlines.
-    pub feedback: FeedbackConfig<'a>,
-}
-
-impl Default for Config<'_> {
-    /// `disktime` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
-    /// period of 1 s, windows of 100 ms and no feedback.
-    fn default() -> Self {
-        Self {
-            policy: "disktime",
-            cost_model: "fixed",
-            cost: CostParameters::default(),
-            limits: Limits::default(),
-            headroom: Share::ZERO,
-            nominal_iops: 60,
-            period: Duration::from_secs(1),
-            window: Duration::from_millis(100),
-            feedback: FeedbackConfig::default(),
-        }
-    }
-}
 
 /// A request that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -728,23 +670,6 @@ impl Engine {
         if head.is_some() {
             stream.active.insert(rank);
         }
-    }
-}
-
-impl Config<'_> {
-    fn check(&self) -> Result<(), ConfigError> {
-        let limits = self.limits;
-        let field = |field, value, max| {
-            let fits = (1..=max).contains(&value);
-            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min: 1, max }) }
-        };
-        field("queue_depth", u64::from(limits.depth), u64::from(limits.depth_max))?;
-        field("requests_max", u64::from(limits.requests_max), u64::from(u32::MAX - 1))?;
-        field("streams_max", u64::from(limits.streams_max), u64::from(u32::MAX - 1))?;
-        field("nominal_iops", u64::from(self.nominal_iops), 1_000_000_000)?;
-        field("period", self.period.as_nanos(), Duration::from_secs(60).as_nanos())?;
-        field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())?;
-        self.feedback.check()
     }
 }
 

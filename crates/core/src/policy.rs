@@ -6,10 +6,11 @@
 
 use alloc::boxed::Box;
 
-use crate::classes::stream::{StreamView, Streams};
 use crate::cost::{Costs, Trust};
-use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::ids::{RequestId, StreamId};
+use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
+use view::{StreamView, Streams};
 
 mod argon;
 mod bfq;
@@ -29,6 +30,7 @@ mod reward;
 mod round_robin;
 mod scan_edf;
 mod sfq;
+pub(crate) mod view;
 mod zygaria;
 mod zygaria_iops;
 

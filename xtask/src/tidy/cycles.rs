@@ -5,8 +5,11 @@
 //! a child takes from `super` is no arrow. A path counts as an arrow to each module that it goes through,
 //! also by `pub use`; a name that the crate's root re-exports counts for the module that defines it. Inline
 //! modules belong to their file, and code for tests is left out.
+//!
+//! Where a crate's modules have an order (`layers`), arrows between them point downwards only.
 
 mod graph;
+mod layers;
 mod resolve;
 
 use std::collections::BTreeMap;
@@ -31,6 +34,7 @@ struct Size {
 pub(crate) fn run(workspace: &Workspace) -> Report {
     let (listed, failures) = read(workspace.text(PATH).map_or("", |file| &file.text));
     let mut report = Report::from(failures);
+    report.failures.extend(layers::judge(workspace, layers::LAYERS));
     let mut seen = Vec::new();
     for root in workspace.rust.iter().filter(|file| is_root(file, workspace)) {
         let knots = knots(&workspace.rust, root);
@@ -120,11 +124,13 @@ impl Knot {
     }
 }
 
-fn knots(files: &[RustFile], root: &RustFile) -> Vec<Knot> {
+/// By the parent: its children's graph, of which an arrow carries where it was seen first.
+type Graphs = BTreeMap<Vec<String>, Graph>;
+
+fn graphs(files: &[RustFile], root: &RustFile) -> Graphs {
     let modules = module_files(files, root);
     let crate_ = resolve::Crate::new(&modules);
-    // By the parent: its children's graph, of which an arrow carries where it was seen first.
-    let mut graphs: BTreeMap<Vec<String>, Graph> = BTreeMap::new();
+    let mut graphs = Graphs::new();
     for (from, file) in &modules {
         for (inside, scope) in &file.scopes {
             let place = [from.as_slice(), inside].concat();
@@ -140,6 +146,11 @@ fn knots(files: &[RustFile], root: &RustFile) -> Vec<Knot> {
             }
         }
     }
+    graphs
+}
+
+fn knots(files: &[RustFile], root: &RustFile) -> Vec<Knot> {
+    let graphs = graphs(files, root);
     let named = |parent: &[String], module: &String| {
         [parent, std::slice::from_ref(module)].concat().join("::")
     };

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
 use crate::types::time::{Duration, Instant};
 
 /// A device that does nothing for longer than this, and than eight times what is likely, has stalled:

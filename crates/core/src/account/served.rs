@@ -11,7 +11,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
 use crate::types::time::{Duration, Instant};
 
 /// A piece at the device.

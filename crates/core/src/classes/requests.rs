@@ -5,8 +5,9 @@
 
 use alloc::vec::Vec;
 
+use crate::types::ids::RequestId;
 use crate::types::rank::Rank;
-use crate::types::request::{Outcome, Request, RequestId};
+use crate::types::request::{Outcome, Request};
 use crate::types::time::Instant;
 
 const NONE: u32 = u32::MAX;

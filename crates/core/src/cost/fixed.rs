@@ -30,7 +30,7 @@ impl CostModel for Fixed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::request::StreamId;
+    use crate::types::ids::StreamId;
 
     #[test]
     fn ninety_nine_sectors_are_sequential_and_a_hundred_are_not() {

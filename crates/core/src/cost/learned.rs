@@ -20,7 +20,8 @@ use super::{
     Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, OnTier, PieceKind,
     PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust, Used,
 };
-use crate::types::request::{Kind, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::request::Kind;
 use crate::types::time::Duration;
 
 mod fit;

@@ -49,7 +49,8 @@ impl CostModel for Priced {
 mod tests {
     use super::super::Price;
     use super::*;
-    use crate::types::request::{Kind, StreamId};
+    use crate::types::ids::StreamId;
+    use crate::types::request::Kind;
 
     fn model() -> Box<dyn CostModel> {
         let mut parameters = CostParameters::default();

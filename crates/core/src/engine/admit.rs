@@ -11,8 +11,8 @@ use crate::classes::admission::{
 use crate::classes::cycle::Cycle;
 use crate::classes::profile::Profile;
 use crate::types::contract::{Admission, Class, Contract, Rate};
+use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
-use crate::types::request::StreamId;
 use crate::types::share::Share;
 use crate::types::time::Duration;
 

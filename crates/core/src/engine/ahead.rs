@@ -8,7 +8,7 @@
 use crate::classes::stream::Stream;
 use crate::cost::Trust;
 use crate::types::heap::IndexedHeap;
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
 use crate::types::time::{Duration, Instant};
 
 /// Work for so long is enough for a disk's queue or an elevator to choose from.

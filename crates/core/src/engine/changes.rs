@@ -6,11 +6,38 @@ use super::error::ChangeError;
 use super::event::Event;
 use crate::classes::profile::Profile;
 use crate::classes::stream::Stream;
-use crate::types::contract::{Change, Class, Contract, StreamSpec};
+use crate::types::contract::{Class, Contract, StreamSpec};
+use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
-use crate::types::request::StreamId;
 use crate::types::share::Share;
-use crate::types::time::Instant;
+use crate::types::time::{Duration, Instant};
+
+/// A change while running; refused whole or done whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change<'a> {
+    /// A new stream under a name not in use.
+    AddStream(StreamId, StreamSpec),
+    /// A stream without queued or in-flight requests goes.
+    RemoveStream(StreamId),
+    /// New contracts for several streams at once, admitted or refused together.
+    SetContracts(&'a [(StreamId, Contract)]),
+    /// How many pieces the device may hold.
+    SetDepth(u32),
+    /// How many pieces of one stream the device may hold.
+    SetStreamDepth(StreamId, u32),
+    /// Share of the device that admission keeps free.
+    SetHeadroom(Share),
+    /// What the device does, for admission.
+    SetProfile(&'a Profile),
+    /// How long the scheduler may stay with one stream; for policies that have horizons.
+    SetHorizon(Duration),
+    /// The client says that a request came too late for it. Best effort is shaped in favour of
+    /// soft real-time streams that say so, if [`crate::Config::feedback`] names a controller.
+    MissedDeadline(StreamId),
+    /// A stream has no client any more: what best effort gave up for its misses comes back at once.
+    /// What is known of the stream stays, so that who returns is no stranger.
+    NoClient(StreamId),
+}
 
 impl Engine {
     /// Something is to be different from now on.

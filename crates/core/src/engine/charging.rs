@@ -4,11 +4,13 @@ use super::event::Event;
 use super::pieces::Piece;
 use super::{Engine, Hold};
 use crate::account::ledger::{Closing, longest};
-use crate::classes::stream::{Stream, StreamCounters};
+use crate::account::stream_accounts::StreamCounters;
+use crate::classes::lane::{Gate, Lane};
+use crate::classes::stream::Stream;
 use crate::cost::Costs;
 use crate::policy::Window;
-use crate::types::rank::{Gate, Lane, Rank};
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
+use crate::types::rank::Rank;
 use crate::types::time::{Duration, Instant};
 
 impl Engine {

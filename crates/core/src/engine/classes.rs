@@ -8,11 +8,12 @@ use alloc::boxed::Box;
 
 use super::Engine;
 use super::guarantees::{Flushes, Turn};
+use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::State;
-use crate::classes::stream::{Head, Streams};
+use crate::policy::view::Streams;
 use crate::policy::{self, Pick, Policy};
-use crate::types::rank::{Gate, Rank};
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
+use crate::types::rank::Rank;
 
 /// Who goes, and why it may.
 #[derive(Clone, Copy, Debug)]

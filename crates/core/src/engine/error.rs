@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::classes::admission::{AdmissionError, LatencyError};
 use crate::classes::profile::ProfileError;
-use crate::types::request::{RequestId, StreamId};
+use crate::types::ids::{RequestId, StreamId};
 use crate::types::share::Share;
 
 /// Why a request was not taken.

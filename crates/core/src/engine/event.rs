@@ -6,7 +6,7 @@ use super::error::ChangeError;
 use crate::cost::PieceKind;
 use crate::shaping::claims::Ignored;
 use crate::types::contract::Contract;
-use crate::types::request::{RequestId, StreamId};
+use crate::types::ids::{RequestId, StreamId};
 use crate::types::time::Duration;
 
 /// Something that an operator or a client may want to know.

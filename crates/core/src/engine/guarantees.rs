@@ -12,8 +12,8 @@ use crate::classes::stream::Stream;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::{Admission, Class};
 use crate::types::heap::IndexedHeap;
+use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
-use crate::types::request::StreamId;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 

@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::Direction;
 use crate::cost::{PieceShape, Used};
+use crate::types::ids::{PieceId, RequestId, StreamId};
 use crate::types::rank::Rank;
-use crate::types::request::{PieceId, RequestId, StreamId};
+use crate::types::request::Direction;
 use crate::types::time::{Duration, Instant};
 
 /// A piece at the device.

@@ -12,7 +12,9 @@ use alloc::vec::Vec;
 
 use super::event::Event;
 use super::{Engine, instant};
-use crate::classes::stream::{Head, InWindow, Stream};
+use crate::account::stream_accounts::InWindow;
+use crate::classes::lane::{Gate, Head};
+use crate::classes::stream::Stream;
 use crate::shaping::claims::{Claim, Ignored};
 use crate::shaping::feedback::{
     self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate,
@@ -20,29 +22,11 @@ use crate::shaping::feedback::{
 use crate::shaping::filter::{Filter, Observed};
 use crate::types::contract::{Class, Contract};
 use crate::types::heap::IndexedHeap;
-use crate::types::rank::{Gate, Rank};
-use crate::types::request::{Kind, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::rank::Rank;
+use crate::types::request::{Direction, Kind};
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
-
-/// Reads and writes pass apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
-    Reads,
-    Writes,
-}
-
-impl Direction {
-    pub(crate) const COUNT: usize = 2;
-    const ALL: [Self; Self::COUNT] = [Self::Reads, Self::Writes];
-
-    pub(crate) fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::Read | Kind::Cache => Self::Reads,
-            Kind::Write | Kind::Flush | Kind::Trim | Kind::Zeroes => Self::Writes,
-        }
-    }
-}
 
 /// What best effort may have for now, and what came of reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

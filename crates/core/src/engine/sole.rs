@@ -7,7 +7,7 @@ use super::Engine;
 use super::event::Event;
 use super::pieces::Piece;
 use crate::cost::{self, Estimate, Moved, OnTier, PieceKind, PieceShape, SeenAlone, SeenOnTier};
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
 use crate::types::tiers::Tier;
 use crate::types::time::{Duration, Instant};
 

@@ -16,7 +16,8 @@
 use super::Engine;
 use super::pieces::Piece;
 use crate::account::ledger::longest;
-use crate::types::request::{Kind, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::request::Kind;
 
 /// So many stalls are remembered.
 const LAST: usize = 8;

@@ -23,9 +23,11 @@ use alloc::vec::Vec;
 
 use super::Engine;
 use super::pieces::Piece;
+use crate::account::stream_accounts::Wrote;
 use crate::classes::stream::Stream;
+use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
-use crate::types::request::{Kind, StreamId};
+use crate::types::request::Kind;
 use crate::types::time::{Duration, Instant};
 
 /// Nobody owes more: what a cache takes in a turn, not what a wrong price list adds up to.
@@ -47,15 +49,6 @@ pub(super) struct Written {
     paid: Duration,
     /// The most that was paid for others in one such spell, or one flush.
     most: Duration,
-}
-
-/// What a stream has written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wrote {
-    /// What it is reckoned to take, since the last flush, in ns.
-    unflushed: u64,
-    /// What it will take beyond what was paid, in ns.
-    owed: u64,
 }
 
 impl Written {

@@ -19,9 +19,10 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::classes::stream::{StreamView, Streams};
-use crate::types::request::{Kind, Request, RequestId, StreamId};
+use crate::types::ids::{RequestId, StreamId};
+use crate::types::request::{Kind, Request};
 use crate::types::time::{Duration, Instant};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {

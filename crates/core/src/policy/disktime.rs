@@ -27,11 +27,12 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Window};
-use crate::classes::stream::{StreamView, Streams};
 use crate::cost::Trust;
 use crate::types::heap::IndexedHeap;
-use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::ids::{RequestId, StreamId};
+use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
 
 mod account;

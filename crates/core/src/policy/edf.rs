@@ -11,9 +11,11 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::classes::stream::{Head, StreamView, Streams};
-use crate::types::request::{Request, StreamId};
+use crate::classes::lane::Head;
+use crate::types::ids::StreamId;
+use crate::types::request::Request;
 use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {

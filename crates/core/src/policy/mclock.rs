@@ -23,10 +23,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::edf::Order;
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::classes::stream::{Head, StreamView, Streams};
+use crate::classes::lane::Head;
 use crate::types::contract::Contract;
-use crate::types::request::{Request, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::request::Request;
 use crate::types::share::Share;
 use crate::types::time::Instant;
 

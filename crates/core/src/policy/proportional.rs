@@ -10,10 +10,11 @@
 use alloc::boxed::Box;
 
 use super::sfq::{Tag, Tags};
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::classes::stream::{StreamView, Streams};
 use crate::types::contract::Contract;
-use crate::types::request::{Request, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::request::Request;
 use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {

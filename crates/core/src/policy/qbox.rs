@@ -19,10 +19,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::edf::Order;
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::classes::stream::{StreamView, Streams};
 use crate::cost::Costs;
-use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::ids::{RequestId, StreamId};
+use crate::types::request::Request;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 use estimator::{Estimator, INITIAL, Window};

@@ -12,8 +12,8 @@
 use alloc::boxed::Box;
 
 use super::edf::Ranked;
+use super::view::StreamView;
 use super::{Currency, PolicyEntry};
-use crate::classes::stream::StreamView;
 use crate::types::contract::Rate;
 use crate::types::time::Instant;
 

@@ -23,10 +23,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::edf::Order;
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::account::served::AtDevice;
-use crate::classes::stream::{StreamView, Streams};
-use crate::types::request::{Request, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {

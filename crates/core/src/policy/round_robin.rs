@@ -12,9 +12,10 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::classes::stream::{StreamView, Streams};
-use crate::types::request::{Request, RequestId, StreamId};
+use crate::types::ids::{RequestId, StreamId};
+use crate::types::request::Request;
 use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {

@@ -12,10 +12,11 @@
 use alloc::boxed::Box;
 
 use super::reward::Reward;
+use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use crate::classes::stream::{StreamView, Streams};
 use crate::types::heap::IndexedHeap;
-use crate::types::request::{Request, StreamId};
+use crate::types::ids::StreamId;
+use crate::types::request::Request;
 use crate::types::share::Share;
 use crate::types::time::Instant;
 

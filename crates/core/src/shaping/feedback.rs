@@ -9,9 +9,7 @@
 //! Source: mdn, sections 3 to 5.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use crate::engine::error::ConfigError;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
@@ -160,38 +158,7 @@ impl Default for FeedbackConfig<'_> {
     }
 }
 
-/// The longest of the spans of a [`FeedbackConfig`].
-const SPAN_MAX: Duration = Duration::from_secs(60);
-/// The largest R_max, in tokens per second.
-const RATE_MAX: u64 = 1_000_000;
-
 impl FeedbackConfig<'_> {
-    /// Says what is wrong with its numbers, if anything.
-    ///
-    /// # Errors
-    /// An unknown controller, or the first field out of range, with the range.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        if find(self.controller).is_none() {
-            return Err(ConfigError::UnknownController(self.controller.to_string()));
-        }
-        let field = |field, value, min, max| {
-            let fits = (min..=max).contains(&value);
-            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min, max }) }
-        };
-        let (least, most) = (u64::from(self.rate_min), u64::from(self.rate_max));
-        field("feedback.rate_max", most, 1, RATE_MAX)?;
-        field("feedback.rate_min", least, 1, most)?;
-        field("feedback.rate_start", u64::from(self.rate_start), least, RATE_MAX)?;
-        field("feedback.cut_ppm", u64::from(self.cut.ppm()), 1, u64::from(Share::PARTS) - 1)?;
-        field("feedback.burst", u64::from(self.burst), 1, RATE_MAX)?;
-        field("feedback.creep_milli", u64::from(self.creep_milli), 0, RATE_MAX)?;
-        let millisecond = Duration::from_millis(1).as_nanos();
-        let span =
-            |name, span: Duration| field(name, span.as_nanos(), millisecond, SPAN_MAX.as_nanos());
-        span("feedback.refill", self.refill)?;
-        span("feedback.report_interval", self.report_interval)
-    }
-
     pub(crate) fn least(&self) -> TokenRate {
         TokenRate::per_second(self.rate_min)
     }

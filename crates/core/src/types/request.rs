@@ -3,31 +3,8 @@
 //! Does not know: virtual disks' names, sockets, buffers. Offsets are positions on the *device*.
 
 use crate::types::contract::Class;
+use crate::types::ids::{PieceId, RequestId, StreamId};
 use crate::types::time::{Duration, Instant};
-
-/// Names a stream: the requests of one origin (a virtual disk, an open file, a process).
-///
-/// Chosen by the caller, dense from zero: it indexes tables of [`crate::Limits::streams_max`] entries.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StreamId(pub u32);
-
-/// Names a request from its arrival to its one completion.
-///
-/// Chosen by the caller, dense from zero and below [`crate::Limits::requests_max`]: a slot of the
-/// caller's own table of operations. It may be used again once the request has completed, was
-/// refused or was cancelled while queued.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RequestId(pub u32);
-
-/// Names a piece of a request that is at the device. Given out by the engine, once each:
-/// a stale or invented one is told apart by its generation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PieceId {
-    /// Slot in the engine's table of pieces, below its dispatch depth's maximum.
-    pub slot: u32,
-    /// Counts the uses of the slot.
-    pub generation: u32,
-}
 
 /// What a request does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,6 +21,25 @@ pub enum Kind {
     Zeroes,
     /// Asks to read the extent into a cache.
     Cache,
+}
+
+/// Reads and writes pass apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Reads,
+    Writes,
+}
+
+impl Direction {
+    pub(crate) const COUNT: usize = 2;
+    pub(crate) const ALL: [Self; Self::COUNT] = [Self::Reads, Self::Writes];
+
+    pub(crate) fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Read | Kind::Cache => Self::Reads,
+            Kind::Write | Kind::Flush | Kind::Trim | Kind::Zeroes => Self::Writes,
+        }
+    }
 }
 
 /// A request as it arrives.

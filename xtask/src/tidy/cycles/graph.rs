@@ -14,6 +14,13 @@ impl Graph {
         }
     }
 
+    /// Every arrow: where it begins, where it ends, and where it was seen first.
+    pub(super) fn arrows(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.0.iter().flat_map(|(from, arrows)| {
+            arrows.iter().map(|(to, place)| (from.as_str(), to.as_str(), place.as_str()))
+        })
+    }
+
     fn next<'a>(&'a self, from: &str) -> impl Iterator<Item = &'a str> {
         self.0.get(from).into_iter().flat_map(|arrows| arrows.keys().map(String::as_str))
     }

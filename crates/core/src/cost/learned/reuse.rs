@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use super::ONE;
 use crate::cost::{SeenOnTier, Used};
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
 use crate::types::tiers::Tier;
 
 /// Bytes of a block: a piece counts by the one that it begins in.

@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 use crate::policy::edf::Order;
-use crate::types::request::StreamId;
+use crate::types::ids::StreamId;
 
 /// Virtual time: sectors by weight, times 2^22; 128 bits never overflow.
 type Tag = u128;

@@ -1,0 +1,129 @@
+//! A stream's accounts: what it owns and has used, what was counted, what it has written.
+//!
+//! Does not know: the stream's queues, or who orders them.
+
+use super::usage::Usage;
+use crate::types::bucket::TokenBucket;
+use crate::types::contract::Contract;
+use crate::types::rank::Rank;
+use crate::types::request::Direction;
+use crate::types::share::Share;
+use crate::types::time::{Duration, Instant};
+
+/// What happened to a stream's requests, and the disk time it was charged, since it was added.
+///
+/// `arrived = refused + queued + in_flight + completed + cancelled`, always.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamCounters {
+    /// Requests offered.
+    pub arrived: u64,
+    /// Of these, not taken.
+    pub refused: u64,
+    /// Done or failed.
+    pub completed: u64,
+    /// Of the completed, failed.
+    pub failed: u64,
+    /// Given up before completion.
+    pub cancelled: u64,
+    /// Bytes of completed reads.
+    pub bytes_read: u64,
+    /// Bytes of completed writes.
+    pub bytes_written: u64,
+    /// Disk time charged, holding included.
+    pub charged: Duration,
+    /// Of the charged, time that the device was held idle for it.
+    pub held: Duration,
+    /// Of the charged, time of others' pieces that went into its writes.
+    pub afterwards: Duration,
+    /// Time of its own pieces that went into others' writes: they were charged for it.
+    pub relieved: Duration,
+    /// Cycles of a guaranteed rate that began with work waiting and are over.
+    pub cycles: u64,
+    /// Of these, not kept: less was done than waited, up to what was granted.
+    pub cycles_missed: u64,
+}
+
+/// What the current window has of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InWindow {
+    pub(crate) pieces: u32,
+    pub(crate) modelled: u64,
+    /// Of the modelled, that of each class.
+    pub(crate) by_rank: [u64; Rank::COUNT],
+    /// Estimates debited at dispatch, to be corrected.
+    pub(crate) estimates: i64,
+    /// Of the modelled and the estimates, those for which tokens were taken, by direction.
+    pub(crate) paid: [(u64, i64); Direction::COUNT],
+}
+
+/// What a stream has written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wrote {
+    /// What it is reckoned to take, since the last flush, in ns.
+    pub(crate) unflushed: u64,
+    /// What it will take beyond what was paid, in ns.
+    pub(crate) owed: u64,
+}
+
+/// Token buckets and recent usage (zygaria §2.1 and §3).
+///
+/// The reserve bucket's level stays in 0 ± u, u = reservation × period: an idle stream keeps at
+/// most u, and a debt from slack is forgiven below -f·u (f the reservation), but for the request
+/// that led there. With a plain floor of -u the guarantee would not hold: a stream that starts a
+/// window at the floor gets nothing while its debt fills up and others use the slack, and then
+/// waits f·(1-f)·p for streams that return with their u. -f·u keeps the sum at u
+/// (`docs/scheduling.md`).
+pub(crate) struct Accounts {
+    pub(crate) reserve: TokenBucket,
+    /// Not kept while the limit is the whole device.
+    pub(crate) limit: TokenBucket,
+    pub(crate) usage: Usage,
+    /// Estimates debited and not yet corrected.
+    pub(crate) pending: i64,
+    /// Most credit kept while idle: u.
+    pub(crate) credit_max: i64,
+    /// Most debt kept from slack.
+    debt_max: i64,
+    /// Most credit the limit bucket keeps.
+    pub(crate) burst_max: i64,
+}
+
+impl Accounts {
+    pub(crate) fn new(contract: Contract, period: Duration, now: Instant) -> Self {
+        let mut accounts = Self {
+            reserve: TokenBucket::new(contract.reserve, now),
+            limit: TokenBucket::new(contract.limit, now),
+            usage: Usage::default(),
+            pending: 0,
+            credit_max: 0,
+            debt_max: 0,
+            burst_max: 0,
+        };
+        accounts.set_bounds(contract, period);
+        accounts
+    }
+
+    pub(crate) fn set_bounds(&mut self, contract: Contract, period: Duration) {
+        let of_tokens = |tokens: i64, share: Share| {
+            let parts = i128::from(tokens) * i128::from(share.ppm());
+            i64::try_from(parts / i128::from(Share::PARTS)).unwrap_or(i64::MAX)
+        };
+        self.credit_max = of_tokens(period.as_tokens(), contract.reserve);
+        // At least the one token that lets a piece go.
+        self.burst_max = of_tokens(period.as_tokens(), contract.limit).max(1);
+        self.debt_max = of_tokens(self.credit_max, contract.reserve);
+    }
+
+    pub(crate) fn cap_credit(&mut self) {
+        self.reserve.cap(self.credit_max.saturating_sub(self.pending));
+    }
+
+    /// Forgives what the debt exceeds its most by, but for the `last` request that led there.
+    pub(crate) fn forgive_debt(&mut self, last: i64) {
+        let settled = self.reserve.level().saturating_add(self.pending);
+        let floor = self.debt_max.saturating_add(last).saturating_neg();
+        if settled < floor {
+            self.reserve.take(settled - floor);
+        }
+    }
+}

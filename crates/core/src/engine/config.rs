@@ -1,0 +1,120 @@
+//! How an engine is made, and what its numbers may be.
+
+use alloc::string::ToString;
+
+use super::error::ConfigError;
+use crate::cost::{CostParameters, DEFAULT_POLICY};
+use crate::shaping::feedback::{self, FeedbackConfig};
+use crate::types::share::Share;
+use crate::types::time::Duration;
+
+/// Bounds on everything that grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Pieces at the device at once, now; [`crate::Change::SetDepth`] changes it.
+    pub depth: u32,
+    /// The most that [`Limits::depth`] may become.
+    pub depth_max: u32,
+    /// Requests alive at once.
+    pub requests_max: u32,
+    /// Streams at once.
+    pub streams_max: u32,
+}
+
+impl Default for Limits {
+    /// Depth 1 of at most 1024; 65,536 requests; 16,384 streams.
+    fn default() -> Self {
+        Self { depth: 1, depth_max: 1024, requests_max: 65_536, streams_max: 16_384 }
+    }
+}
+
+/// How an engine is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config<'a> {
+    /// A name in [`crate::policy::REGISTRY`].
+    pub policy: &'a str,
+    /// A name in [`crate::cost::REGISTRY`].
+    pub cost_model: &'a str,
+    /// Numbers for the cost model.
+    pub cost: CostParameters,
+    /// Bounds.
+    pub limits: Limits,
+    /// Share of the device that admission keeps free.
+    pub headroom: Share,
+    /// Requests per second that reservations are shares of, for policies that count requests.
+    pub nominal_iops: u32,
+    /// p: an idle stream keeps the reservation of this long (zygaria §2.1).
+    pub period: Duration,
+    /// Busy time is divided this often when more than one piece may be at the device.
+    pub window: Duration,
+    /// How best effort is shaped when soft real time misses deadlines.
+    pub feedback: FeedbackConfig<'a>,
+}
+
+impl Default for Config<'_> {
+    /// `disktime` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
+    /// period of 1 s, windows of 100 ms and no feedback.
+    fn default() -> Self {
+        Self {
+            policy: DEFAULT_POLICY,
+            cost_model: "fixed",
+            cost: CostParameters::default(),
+            limits: Limits::default(),
+            headroom: Share::ZERO,
+            nominal_iops: 60,
+            period: Duration::from_secs(1),
+            window: Duration::from_millis(100),
+            feedback: FeedbackConfig::default(),
+        }
+    }
+}
+
+/// The longest of the spans of a [`FeedbackConfig`].
+const SPAN_MAX: Duration = Duration::from_secs(60);
+/// The largest R_max, in tokens per second.
+const RATE_MAX: u64 = 1_000_000;
+
+impl Config<'_> {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let limits = self.limits;
+        let field = |field, value, max| {
+            let fits = (1..=max).contains(&value);
+            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min: 1, max }) }
+        };
+        field("queue_depth", u64::from(limits.depth), u64::from(limits.depth_max))?;
+        field("requests_max", u64::from(limits.requests_max), u64::from(u32::MAX - 1))?;
+        field("streams_max", u64::from(limits.streams_max), u64::from(u32::MAX - 1))?;
+        field("nominal_iops", u64::from(self.nominal_iops), 1_000_000_000)?;
+        field("period", self.period.as_nanos(), Duration::from_secs(60).as_nanos())?;
+        field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())?;
+        self.feedback.check()
+    }
+}
+
+impl FeedbackConfig<'_> {
+    /// Says what is wrong with its numbers, if anything.
+    ///
+    /// # Errors
+    /// An unknown controller, or the first field out of range, with the range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if feedback::find(self.controller).is_none() {
+            return Err(ConfigError::UnknownController(self.controller.to_string()));
+        }
+        let field = |field, value, min, max| {
+            let fits = (min..=max).contains(&value);
+            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min, max }) }
+        };
+        let (least, most) = (u64::from(self.rate_min), u64::from(self.rate_max));
+        field("feedback.rate_max", most, 1, RATE_MAX)?;
+        field("feedback.rate_min", least, 1, most)?;
+        field("feedback.rate_start", u64::from(self.rate_start), least, RATE_MAX)?;
+        field("feedback.cut_ppm", u64::from(self.cut.ppm()), 1, u64::from(Share::PARTS) - 1)?;
+        field("feedback.burst", u64::from(self.burst), 1, RATE_MAX)?;
+        field("feedback.creep_milli", u64::from(self.creep_milli), 0, RATE_MAX)?;
+        let millisecond = Duration::from_millis(1).as_nanos();
+        let span =
+            |name, span: Duration| field(name, span.as_nanos(), millisecond, SPAN_MAX.as_nanos());
+        span("feedback.refill", self.refill)?;
+        span("feedback.report_interval", self.report_interval)
+    }
+}

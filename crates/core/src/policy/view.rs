@@ -1,0 +1,164 @@
+//! What a policy may see: of all streams, and of one.
+
+use crate::account::stream_accounts::StreamCounters;
+use crate::classes::lane::{Gate, Head, Lane};
+use crate::classes::stream::Stream;
+use crate::types::contract::{Contract, StreamSpec};
+use crate::types::ids::StreamId;
+use crate::types::rank::Rank;
+use crate::types::time::{Duration, Instant};
+
+impl Stream {
+    /// As the policy of that class sees it.
+    pub(crate) fn view(&self, rank: Rank) -> StreamView<'_> {
+        StreamView { stream: self, rank }
+    }
+}
+
+/// All streams, as the policy of a class may see them.
+#[derive(Clone, Copy)]
+pub struct Streams<'a> {
+    pub(crate) streams: &'a [Option<Stream>],
+    pub(crate) rank: Rank,
+    pub(crate) depth: u32,
+    pub(crate) in_flight: u32,
+}
+
+impl<'a> Streams<'a> {
+    /// Pieces at the device, of any class.
+    #[must_use]
+    pub fn in_flight(self) -> u32 {
+        self.in_flight
+    }
+
+    /// How many pieces the device may hold.
+    #[must_use]
+    pub fn depth(self) -> u32 {
+        self.depth
+    }
+
+    /// A stream, if it exists.
+    #[must_use]
+    pub fn get(self, id: StreamId) -> Option<StreamView<'a>> {
+        self.streams.get(id.0 as usize)?.as_ref().map(|stream| stream.view(self.rank))
+    }
+}
+
+/// What a policy may see of a stream: its accounts, and what waits in the policy's class.
+#[derive(Clone, Copy)]
+pub struct StreamView<'a> {
+    stream: &'a Stream,
+    rank: Rank,
+}
+
+impl<'a> StreamView<'a> {
+    fn lane(self) -> &'a Lane {
+        &self.stream.lanes[self.rank]
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(self) -> StreamId {
+        self.stream.id
+    }
+
+    /// What it owns.
+    #[must_use]
+    pub fn contract(self) -> Contract {
+        self.stream.spec.contract
+    }
+
+    /// Work is queued, and neither its limit nor its depth forbids that it goes out.
+    #[must_use]
+    pub fn ready(self) -> bool {
+        self.lane().gate == Gate::Ready
+    }
+
+    /// Requests waiting in all classes.
+    #[must_use]
+    pub fn waiting(self) -> u32 {
+        self.stream.queued
+    }
+
+    /// Its next piece.
+    #[must_use]
+    pub fn head(self) -> Option<Head> {
+        self.lane().head
+    }
+
+    /// Start and end on the device of the piece that went out last, flushes aside.
+    #[must_use]
+    pub fn last_piece(self) -> Option<(u64, u64)> {
+        self.stream.last_end.map(|end| (self.stream.last_start, end))
+    }
+
+    /// Requests waiting in this class.
+    #[must_use]
+    pub fn queued(self) -> u32 {
+        self.lane().queue.len()
+    }
+
+    /// Pieces at the device.
+    #[must_use]
+    pub fn in_flight(self) -> u32 {
+        self.stream.pieces
+    }
+
+    /// The disk time that it was charged, and what it is debited for pieces that are not settled
+    /// yet, in ns.
+    #[must_use]
+    pub fn used(self) -> i64 {
+        self.stream.counters.charged.as_tokens().saturating_add(self.stream.accounts.pending)
+    }
+
+    /// When its price was found out last, if it was: by a cost model that learns.
+    #[must_use]
+    pub fn priced_at(self) -> Option<Instant> {
+        self.stream.priced_at
+    }
+
+    /// Whether its price is what its pieces take of the device's tiers: then it is seen among
+    /// others' pieces as well as alone.
+    #[must_use]
+    pub fn priced_by_tier(self) -> bool {
+        self.stream.priced_by_tier
+    }
+
+    /// How often its pieces were found to take longer among others' than alone, by tier.
+    #[must_use]
+    pub fn crowded(self) -> u32 {
+        self.stream.crowded
+    }
+
+    /// The level of its reserve bucket in ns of disk time, as of the last change.
+    #[must_use]
+    pub fn reserve_level(self) -> i64 {
+        self.stream.accounts.reserve.level()
+    }
+
+    /// When its reserve bucket will hold (or came to hold) its next piece's estimate, in ns;
+    /// `i64::MAX` for never.
+    #[must_use]
+    pub fn deadline_ns(self) -> i64 {
+        let estimate = self.lane().head.map_or(Duration::ZERO, |head| head.estimate);
+        self.stream.accounts.reserve.holds_at(estimate.as_tokens())
+    }
+
+    /// A number that orders streams by recent disk time per weight.
+    #[must_use]
+    pub fn usage_per_weight(self) -> i64 {
+        self.stream.accounts.usage.key() / i64::from(self.stream.spec.contract.weight)
+    }
+
+    /// What happened to its requests.
+    #[must_use]
+    pub fn counters(self) -> StreamCounters {
+        self.stream.counters
+    }
+
+    /// How it was added, with the contract of today.
+    #[must_use]
+    pub fn spec(self) -> StreamSpec {
+        self.stream.spec
+    }
+}
