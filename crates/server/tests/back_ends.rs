@@ -179,6 +179,36 @@ fn what_was_written_is_read() {
     });
 }
 
+/// Back ends knew the disks of their start alone. One that keeps each disk in a file of its own can't
+/// make a file on the shard, and must refuse rather than put the disk over another one.
+#[test]
+fn a_disk_that_comes_later_has_its_own_bytes_until_it_goes() {
+    const LATER: u32 = 5;
+    let extent = 3 << 20..(3 << 20) + 600_000;
+    each(|rig| {
+        (0..2).for_each(|disk| rig.write(disk, 0, &[7; 6000]).unwrap());
+        match rig.back_end.add_disk(LATER, extent.clone()) {
+            Ok(()) => {}
+            Err(error) => return assert_eq!(error, DeviceError(libc::EOPNOTSUPP)),
+        }
+        rig.write(LATER, 500, &[9; 6000]).unwrap();
+        assert_eq!(rig.read(LATER, 500, 6000).unwrap(), [9; 6000]);
+        let beyond = rig.ask(LATER, Kind::Read, 600_000 / BLOCK * BLOCK, 2 * BLOCK);
+        assert_eq!(beyond, Err(DeviceError(libc::EINVAL)));
+        (0..2).for_each(|disk| assert_eq!(rig.read(disk, 0, 6000).unwrap(), [7; 6000]));
+        rig.back_end.remove_disk(LATER);
+        let gone = rig.ask(LATER, Kind::Read, 0, 512);
+        assert_eq!(gone, Err(DeviceError(libc::EINVAL)));
+        rig.back_end.add_disk(LATER, extent.clone()).unwrap();
+        assert!(rig.read(LATER, 500, 6000).is_ok());
+    });
+    let refuses = |(_, make): &&(&str, Make)| {
+        Rig::new(make).back_end.add_disk(LATER, extent.clone()).is_err()
+    };
+    let refuse: Vec<_> = KINDS.iter().filter(refuses).map(|(name, _)| *name).collect();
+    assert_eq!(refuse, ["files"]);
+}
+
 /// Two hundred writes of odd lengths at once, none over another but many in the same blocks: no
 /// block that one reads, changes and writes back undoes another's bytes.
 #[test]

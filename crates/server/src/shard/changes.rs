@@ -144,8 +144,12 @@ impl Shard {
         // Whatever is still to be charged or told is the old one's: the next may have its number.
         self.charge_own_time();
         if let Err(error) = self.engine.handle_change(clock::now(), Change::RemoveStream(stream)) {
-            let vdisk = self.vdisks[stream.0 as usize].name.as_str();
-            tracing::error!(vdisk, %error, "it can't be removed: its stream stays taken");
+            let vdisk = &self.vdisks[stream.0 as usize];
+            let text = "it can't be removed: its stream stays taken";
+            tracing::error!(vdisk = vdisk.name, %error, "{text}");
+            if let Some(Removal { answer, .. }) = &vdisk.removal {
+                tell(answer, Err(VdiskError::Refused(error)));
+            }
             return;
         }
         self.tell_events();

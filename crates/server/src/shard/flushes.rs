@@ -75,11 +75,12 @@ impl Flushes {
     pub(super) fn add(&mut self, disk: u32, medium: u32) {
         let (disk, medium) = (disk as usize, medium as usize);
         self.disks.resize(self.disks.len().max(disk + 1), Disk::default());
-        self.disks[disk] = Disk { medium, ..Disk::default() };
+        self.disks[disk].medium = medium;
         self.media.resize(self.media.len().max(medium + 1), Medium::default());
     }
 
-    /// A virtual disk is gone: nobody is left to be told of its losses.
+    /// A virtual disk is gone: nobody is left to be told of its losses, and the next one of that
+    /// number has none.
     pub(super) fn remove(&mut self, disk: u32) {
         self.disks[disk as usize] = Disk::default();
     }
