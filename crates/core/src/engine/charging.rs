@@ -1,7 +1,7 @@
 //! Charging: how busy and held time becomes streams' debts.
 
 use super::{Engine, Hold};
-use crate::cost::Costs;
+use crate::cost::{Costs, PieceKind};
 use crate::event::Event;
 use crate::ledger::{Closing, longest};
 use crate::pieces::Piece;
@@ -32,7 +32,7 @@ impl Engine {
             let lead = self.lead();
             let stream =
                 self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
-            stream.learn_usual(charge);
+            stream.learn_usual(PieceKind::of(&piece.shape), charge);
             let weight = self.usage_clock.weight(self.now);
             let used = self.unit.unwrap_or(charge);
             stream.charge(used + lead, piece.estimate.as_tokens(), used, weight, self.now);
