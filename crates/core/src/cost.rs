@@ -159,7 +159,7 @@ pub struct Costs {
 /// Kinds of pieces that have prices of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PieceKind {
-    /// Reads that continue the one before; also what moves no data.
+    /// Reads that continue the one before; also requests to cache.
     SequentialRead,
     /// Reads anywhere.
     RandomRead,
@@ -169,16 +169,22 @@ pub enum PieceKind {
     RandomWrite,
     /// Flushes.
     Flush,
+    /// Trims.
+    Trim,
+    /// Zeroes that the device writes without being sent them.
+    Zeroes,
 }
 
 impl PieceKind {
     /// Every kind; a kind's place here is its number.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::SequentialRead,
         Self::RandomRead,
         Self::SequentialWrite,
         Self::RandomWrite,
         Self::Flush,
+        Self::Trim,
+        Self::Zeroes,
     ];
 
     /// What kind of piece it is: one that starts fewer than 100 sectors from its predecessor is
@@ -188,17 +194,19 @@ impl PieceKind {
         let near = piece.distance_sectors.is_some_and(|sectors| sectors < SEQUENTIAL_SECTORS);
         match (piece.kind, near) {
             (Kind::Flush, _) => Self::Flush,
-            (Kind::Trim | Kind::Cache, _) | (Kind::Read, true) => Self::SequentialRead,
+            (Kind::Trim, _) => Self::Trim,
+            (Kind::Zeroes, _) => Self::Zeroes,
+            (Kind::Cache, _) | (Kind::Read, true) => Self::SequentialRead,
             (Kind::Read, false) => Self::RandomRead,
-            (Kind::Write | Kind::Zeroes, true) => Self::SequentialWrite,
-            (Kind::Write | Kind::Zeroes, false) => Self::RandomWrite,
+            (Kind::Write, true) => Self::SequentialWrite,
+            (Kind::Write, false) => Self::RandomWrite,
         }
     }
 
     /// Whether it brings no data to the device.
     #[must_use]
     pub const fn is_read(self) -> bool {
-        matches!(self, Self::SequentialRead | Self::RandomRead)
+        matches!(self, Self::SequentialRead | Self::RandomRead | Self::Trim | Self::Zeroes)
     }
 
     /// Its name in tables and JSON.
@@ -210,6 +218,18 @@ impl PieceKind {
             Self::SequentialWrite => "sequential-write",
             Self::RandomWrite => "random-write",
             Self::Flush => "flush",
+            Self::Trim => "trim",
+            Self::Zeroes => "zeroes",
+        }
+    }
+
+    /// Its place among the means of a stream's charges: a trim or zeroes say nothing of the pieces
+    /// that move data, nor these of them.
+    pub(crate) const fn usual(self) -> usize {
+        match self {
+            Self::Trim => 1,
+            Self::Zeroes => 2,
+            _ => 0,
         }
     }
 
@@ -221,6 +241,8 @@ impl PieceKind {
             Self::SequentialWrite => (Kind::Write, true),
             Self::RandomWrite => (Kind::Write, false),
             Self::Flush => (Kind::Flush, false),
+            Self::Trim => (Kind::Trim, false),
+            Self::Zeroes => (Kind::Zeroes, false),
         };
         PieceShape { stream, kind, bytes, distance_sectors: near.then_some(0) }
     }

@@ -652,7 +652,7 @@ impl Engine {
             let unpriced = !shallow && self.between && stream.priced_at.is_none();
             // Until a price was seen: what it was charged in its turns. Of two tiers that is a mean of
             // unlike pieces, by which windows are not to be divided.
-            let usual = stream.usual.filter(|_| unpriced);
+            let usual = stream.usual[PieceKind::of(&shape).usual()].filter(|_| unpriced);
             let modelled = usual.filter(|_| !self.tiers.are_told()).unwrap_or(price);
             let timed = match usual {
                 Some(usual) => usual,

@@ -255,6 +255,8 @@ fn piece_kind(kind: PieceKind) -> u64 {
         PieceKind::SequentialWrite => 3,
         PieceKind::RandomWrite => 4,
         PieceKind::Flush => 5,
+        PieceKind::Trim => 6,
+        PieceKind::Zeroes => 7,
     }
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct Stream {
     pub(crate) broken_at: Option<Instant>,
     /// Cycles missed in a row.
     pub(crate) misses: u32,
-    /// What its pieces were charged lately, on average.
-    pub(crate) usual: Option<Duration>,
+    /// What its pieces were charged lately, on average: trims, zeroes and all others.
+    pub(crate) usual: [Option<Duration>; 3],
     /// When a cost model that learns found out its price last.
     pub(crate) priced_at: Option<Instant>,
     /// When it was told last that the price has moved.
@@ -72,7 +72,7 @@ impl Stream {
             counters: StreamCounters::default(),
             broken_at: None,
             misses: 0,
-            usual: None,
+            usual: [None; 3],
             priced_at: None,
             moved_at: None,
             lengths: [None; PieceKind::ALL.len()],
@@ -190,9 +190,10 @@ impl Stream {
     }
 
     /// A piece was charged by itself.
-    pub(crate) fn learn_usual(&mut self, charge: Duration) {
-        let (usual, charge) = (self.usual.unwrap_or(charge).as_nanos(), charge.as_nanos());
-        self.usual = Some(Duration::from_nanos(usual - usual / 8 + charge / 8));
+    pub(crate) fn learn_usual(&mut self, kind: PieceKind, charge: Duration) {
+        let mean = &mut self.usual[kind.usual()];
+        let (usual, charge) = (mean.unwrap_or(charge).as_nanos(), charge.as_nanos());
+        *mean = Some(Duration::from_nanos(usual - usual / 8 + charge / 8));
     }
 
     pub(crate) fn fade(&mut self, bits: u32) {

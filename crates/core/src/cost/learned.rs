@@ -39,7 +39,7 @@ pub(super) const ENTRY: CostEntry = CostEntry {
     build: |parameters| Box::new(Learned::new(&parameters)),
 };
 
-/// Reads and writes, sequential and random; flushes.
+/// Reads and writes, sequential and random; flushes; trims; zeroes.
 const KINDS: usize = PieceKind::ALL.len();
 /// A factor of 1.
 const ONE: i128 = 1 << 16;
@@ -68,6 +68,10 @@ const STALL: i128 = 100_000_000;
 /// nor than this.
 const LONG: i128 = 1_000_000_000_000;
 const MIB: i128 = 1 << 20;
+
+/// A command that moves no data takes this long at least before it was seen: a factor of 2^24 then
+/// reaches 17 s.
+const COMMAND: Duration = Duration::from_micros(1);
 
 /// Without a list: 250 MB/s, and a ten-thousandth of a second for what continues nothing.
 const GUESS: PriceList = {
@@ -334,13 +338,16 @@ impl Known {
 
 fn prices(list: &PriceList) -> [Price; KINDS] {
     let PriceList { sequential_read, random_read, sequential_write, random_write } = *list;
-    [sequential_read, random_read, sequential_write, random_write, random_write]
+    let command = Price { each: sequential_read.each.max(COMMAND), per_mib: Duration::ZERO };
+    let flush = random_write;
+    [sequential_read, random_read, sequential_write, random_write, flush, command, command]
 }
 
-/// Reads are; writes that were not are priced as reads.
+/// Reads are; writes that were not are priced as reads. No list has trims or zeroes: before they are
+/// seen they cost a command that moves no data.
 fn measured(list: &PriceList) -> [bool; KINDS] {
     let writes = list.writes_measured();
-    [true, true, writes, writes, writes]
+    [true, true, writes, writes, writes, false, false]
 }
 
 fn kind(piece: &PieceShape) -> usize {
@@ -488,7 +495,7 @@ mod tests {
             (Kind::Read, Some(100), 2),
             (Kind::Read, None, 2),
             (Kind::Write, Some(0), 3),
-            (Kind::Zeroes, None, 4),
+            (Kind::Zeroes, None, 1),
             (Kind::Flush, None, 4),
         ] {
             assert_eq!(model.estimate(&piece(0, kind, distance)), Duration::from_micros(us));

@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 
 use super::{Basis, Certainty, CostEntry, CostModel, CostParameters, PieceShape, Trust, fixed};
+use crate::types::request::Kind;
 use crate::types::time::Duration;
 
 const MIB: u128 = 1 << 20;
@@ -27,7 +28,9 @@ impl CostModel for Priced {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let price = self.parameters.prices.get(piece.stream.0 as usize).copied();
         let price = price.unwrap_or_default();
-        let by_length = u128::from(piece.bytes) * u128::from(price.per_mib.as_nanos()) / MIB;
+        let moves_data = !matches!(piece.kind, Kind::Trim | Kind::Zeroes);
+        let moved = if moves_data { piece.bytes } else { 0 };
+        let by_length = u128::from(moved) * u128::from(price.per_mib.as_nanos()) / MIB;
         let nanos = by_length.saturating_add(u128::from(price.each.as_nanos()));
         match u64::try_from(nanos) {
             Ok(0) => self.rest.estimate(piece),
@@ -50,7 +53,6 @@ mod tests {
     use super::super::Price;
     use super::*;
     use crate::types::ids::StreamId;
-    use crate::types::request::Kind;
 
     fn model() -> Box<dyn CostModel> {
         let mut parameters = CostParameters::default();
@@ -72,6 +74,10 @@ mod tests {
         assert_eq!(model.estimate(&piece(2, 1 << 20)), Duration::from_micros(4010));
         assert_eq!(model.estimate(&piece(2, 4096)), Duration::from_nanos(25_625));
         assert_eq!(model.estimate(&piece(2, 0)), Duration::from_micros(10), "a flush");
+        for kind in [Kind::Trim, Kind::Zeroes] {
+            let command = PieceShape { kind, ..piece(2, 1 << 30) };
+            assert_eq!(model.estimate(&command), Duration::from_micros(10), "no data moves");
+        }
         let certainty = model.certainty(&piece(2, 0)).expect("it was told");
         assert_eq!((certainty.basis, certainty.drift_permille), (Basis::Stated, None));
     }

@@ -7,7 +7,7 @@ use crate::account::ledger::{Closing, longest};
 use crate::account::stream_accounts::StreamCounters;
 use crate::classes::lane::{Gate, Lane};
 use crate::classes::stream::Stream;
-use crate::cost::Costs;
+use crate::cost::{Costs, PieceKind};
 use crate::policy::Window;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
@@ -34,7 +34,7 @@ impl Engine {
             let lead = self.lead();
             let stream =
                 self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
-            stream.learn_usual(charge);
+            stream.learn_usual(PieceKind::of(&piece.shape), charge);
             let weight = self.usage_clock.weight(self.now);
             let used = self.unit.unwrap_or(charge);
             stream.charge(used + lead, piece.estimate.as_tokens(), used, weight, self.now);
