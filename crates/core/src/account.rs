@@ -1,5 +1,5 @@
-//! Accounts: how the device's time is divided, and what each stream has used of it. It does not know
-//! why a request went out, or what it was expected to cost.
+//! Accounts: how the device's time is divided, and what each stream has used of it; no account knows the
+//! queues, or how a cost was estimated.
 
 pub(crate) mod ledger;
 pub(crate) mod served;

@@ -1,5 +1,5 @@
-//! Classes: streams, their queues by class, cycles, and what the classes' promises take of the device.
-//! It does not know which stream goes next within a class, or when the device has room.
+//! Classes: streams, their queues by class, cycles, and what the classes' promises take of the device; a
+//! class does not know which of its streams goes next, or when the device has room.
 
 pub mod admission;
 pub(crate) mod cycle;

@@ -1,6 +1,7 @@
 //! Cost models: how much disk time a piece will take.
 //!
-//! A cost model supplies modelled costs; the engine charges, the policy orders.
+//! A cost model supplies modelled costs; the engine charges, the policy orders. No cost model knows
+//! contracts, queues, or when a piece goes out.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,4 +1,6 @@
 //! The engine: queues, limits, accounts and pieces, once; the policy only orders.
+//!
+//! The engine does not know which stream of a class should go next, or what a piece will take.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;

@@ -2,7 +2,8 @@
 //!
 //! The engine owns queues, classes, limits, accounts and pieces, and calls the policy on its own
 //! thread. A policy orders the streams that are *ready* (work queued, below their limit and
-//! depth); it may keep whatever index it needs, keyed by stream.
+//! depth); it may keep whatever index it needs, keyed by stream. No policy knows
+//! how requests are kept, how charges are made, or other classes.
 
 use alloc::boxed::Box;
 

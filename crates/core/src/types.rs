@@ -1,5 +1,5 @@
-//! Vocabulary: numbers, and what requests and contracts are. It does not know of queues, accounts or
-//! devices.
+//! Vocabulary: numbers, names, and what requests and contracts say; no type here knows what waits, what was
+//! used, or what anything costs.
 
 pub(crate) mod bucket;
 pub(crate) mod contract;
