@@ -6,6 +6,7 @@ mod arrows;
 mod cycles;
 mod links;
 mod purity;
+mod reexports;
 mod relaxations;
 mod sizes;
 mod sleeps;
@@ -32,6 +33,7 @@ pub(crate) const GATES: &[Gate] = &[
         run: syntax,
     },
     Gate { name: "arrows", claim: "crates depend on each other as stated", run: arrows::run },
+    Gate { name: "re-exports", claim: "no crate re-exports another of ours", run: reexports::run },
     Gate { name: "cycles", claim: "modules import each other in no circle", run: cycles::run },
     Gate {
         name: "purity",

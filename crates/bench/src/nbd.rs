@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use disktime_client::{ConnectionError, Load, LoadError, LoadSpec, Options, Uri, UriError};
-use disktime_workload::{self as workload, Extent, Pace, Pattern, Spec};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 use serde::Serialize;
 
 use crate::live::{Stopped, World};
@@ -153,7 +153,7 @@ impl Peer {
         let spec = LoadSpec {
             name: workload.name.replace(' ', "-"),
             workload: Spec { reads_permille, ..Spec::reads(pattern, extent, bytes) },
-            pace: Pace::Closed { outstanding, think: workload::Duration::ZERO },
+            pace: Pace::Closed { outstanding, think: disktime_core::Duration::ZERO },
             seed: 1,
             options: Options::default(),
         };

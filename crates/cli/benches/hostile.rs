@@ -23,8 +23,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use disktime_client::workload::{Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadReport, LoadSpec, Options};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 use serde::Serialize;
 
 const GIB: u64 = 1 << 30;
@@ -315,7 +315,7 @@ fn fill(socket: &Path, export: &str) -> anyhow::Result<()> {
 fn load(socket: &Path, export: &str, bytes: u64, outstanding: u32) -> anyhow::Result<Load> {
     let uri = format!("nbd+unix:///{export}?socket={}", socket.display()).parse()?;
     let extent = Extent { start: 0, end: GIB };
-    let think = disktime_client::workload::Duration::ZERO;
+    let think = disktime_core::Duration::ZERO;
     let spec = LoadSpec {
         workload: Spec::reads(Pattern::Random, extent, bytes),
         pace: Pace::Closed { outstanding, think },

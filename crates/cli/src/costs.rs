@@ -1,7 +1,7 @@
 //! What pieces are taken to cost, as tables and JSON show it.
 
 use comfy_table::Table;
-use disktime_papers::sim::core::cost::{Certainty, Estimate};
+use disktime_core::cost::{Certainty, Estimate};
 use serde::Serialize;
 
 use crate::table;

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use disktime_client::workload::{Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
 use disktime_server::{Config, Counts, Server, VdiskView};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 use serde::Serialize;
 
 use crate::interrupt::{self, Interrupted, Temporary};
@@ -405,10 +405,7 @@ impl Demo {
         let pattern = if index == 0 { Pattern::Runs { length: RUN } } else { Pattern::Random };
         let spec = LoadSpec {
             workload: Spec::reads(pattern, Extent { start: 0, end: DISK_SIZE }, REQUEST),
-            pace: Pace::Closed {
-                outstanding: OUTSTANDING,
-                think: disktime_client::workload::Duration::ZERO,
-            },
+            pace: Pace::Closed { outstanding: OUTSTANDING, think: disktime_core::Duration::ZERO },
             seed: 1,
             name: disk.name.clone(),
             options: Options::default(),

@@ -10,11 +10,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use disktime_client::workload::quantity;
-use disktime_client::{Duration, ProfileTarget, Uri};
-use disktime_papers::sim::core::cost::PriceList;
+use disktime_client::{ProfileTarget, Uri};
+use disktime_core::Duration;
+use disktime_core::cost::PriceList;
 use disktime_profiler::{BUDGET_MIN, Caches, Found, Progress, Speeds, Switching};
 use disktime_server::probe::{ProbeError, ProbeOptions, price_export, price_file};
+use disktime_workload::quantity;
 
 use crate::{BadInput, output, table};
 

@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use disktime_client::Duration;
-use disktime_client::workload::quantity::parse_duration;
-use disktime_client::workload::trace::{TraceFormat, TraceReader};
-use disktime_papers::sim::core::{Access, Share};
+use disktime_core::{Access, Duration, Share};
 use disktime_plan::broker::Broker;
 use disktime_plan::goal::{self, Bound, Demand, Goal};
 use disktime_profiler::DeviceProfile;
@@ -15,6 +12,8 @@ use disktime_server::config::{
     QueueDepth, REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size,
 };
 use disktime_server::standing::{self, Standing};
+use disktime_workload::quantity::parse_duration;
+use disktime_workload::trace::{TraceFormat, TraceReader};
 
 use crate::BadInput;
 

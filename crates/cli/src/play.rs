@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use disktime_client::workload::{Extent, Pace, Pattern, Playback, Spec, quantity};
 use disktime_client::{
-    Connection, Counters, Duration, Load, LoadError, LoadSpec, MissError, MissReports, Options, Uri,
+    Connection, Counters, Load, LoadError, LoadSpec, MissError, MissReports, Options, Uri,
 };
+use disktime_core::Duration;
+use disktime_workload::{Extent, Pace, Pattern, Playback, Spec, quantity};
 use serde::Serialize;
 
 use crate::{BadInput, failure, interrupt};

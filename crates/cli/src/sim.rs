@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use disktime_papers::sim::{self, Outcome, Scenario, Summary};
+use disktime_sim::{self as sim, Outcome, Scenario, Summary};
 use serde::Serialize;
 
 use crate::costs::{self, CostRow};
@@ -281,7 +281,7 @@ fn write_windows(rows: &mut String, seed: u64, outcome: &Outcome) {
     let length = outcome.window.as_secs_f64();
     for window in &outcome.windows {
         let name = &outcome.streams[window.stream.0 as usize].name;
-        let micros = |time: sim::core::Duration| time.as_secs_f64() * 1e6;
+        let micros = |time: disktime_core::Duration| time.as_secs_f64() * 1e6;
         #[expect(clippy::cast_precision_loss, reason = "for display")]
         let (requests, bytes) = (window.requests as f64, window.bytes as f64);
         let line = writeln!(
@@ -317,8 +317,8 @@ fn parse_span(text: &str) -> Result<(f64, f64), String> {
     clippy::cast_sign_loss,
     reason = "checked to be 0 to 10^9 seconds"
 )]
-fn instant(seconds: f64) -> sim::core::Instant {
-    sim::core::Instant::from_nanos((seconds * 1e9) as u64)
+fn instant(seconds: f64) -> disktime_core::Instant {
+    disktime_core::Instant::from_nanos((seconds * 1e9) as u64)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for display")]

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
-use disktime_papers::sim::core::cost::CostParameters;
-use disktime_papers::sim::core::feedback::FeedbackConfig;
-use disktime_papers::sim::core::{Access, Contract, Duration, Instant, Share};
-use disktime_papers::sim::model::{Device, preset};
-use disktime_papers::sim::workload::{Extent, Pace, Pattern, Source, Spec};
-use disktime_papers::sim::{Plan, StreamPlan, measure, price, simulate};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Access, Contract, Duration, Instant, Share};
+use disktime_model::{Device, preset};
 use disktime_plan::goal::{self, Demand, Goal, Ground};
 use disktime_profiler::{Costs, Priced, PricerOptions};
+use disktime_sim::{Plan, StreamPlan, measure, price, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
 
 const SECONDS: u64 = 120;
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use disktime_papers::sim;
+use disktime_sim as sim;
 
 const PRESET: &str = "st340810a";
 /// The player's rate in bytes per second.
@@ -19,7 +19,7 @@ fn a_player_is_smooth_soon_whenever_it_starts() {
     let paper = starts().map(|start| ("elevator", "request", start));
     for (policy, token, start) in paper.chain(starts().map(|start| ("disktime", "time", start))) {
         let outcome = sim::simulate(scene(policy, token, start)).unwrap();
-        let late = |miss: &&sim::core::Instant| miss.as_nanos() > (start + 5_000) * 1_000_000;
+        let late = |miss: &&disktime_core::Instant| miss.as_nanos() > (start + 5_000) * 1_000_000;
         let misses = &outcome.misses[0];
         assert!((1..=3).contains(&misses.len()), "{policy}, from {start} ms: {misses:?}");
         assert_eq!(misses.iter().filter(late).count(), 0, "{policy}, from {start} ms: {misses:?}");

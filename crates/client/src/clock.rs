@@ -1,7 +1,7 @@
 //! The client's one clock: the system's monotonic one, in nanoseconds. It is the server's too, so
 //! that on one machine a load's cycles and the scheduler's begin together.
 
-use disktime_workload::Instant;
+use disktime_core::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Now, on a scale that all threads share.

@@ -1,7 +1,7 @@
 //! Why there is no connection, why there is none any more, and why a request failed.
 
+use disktime_core::Duration;
 use disktime_nbd::{ClientError, NbdError, ProtocolError};
-use disktime_workload::Duration;
 use rustix::io::Errno;
 use std::io::ErrorKind;
 

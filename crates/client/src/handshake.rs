@@ -3,11 +3,11 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
+use disktime_core::Duration;
 use disktime_nbd::reply::ReplyStyle;
 use disktime_nbd::{
     ClientHandshake, ClientProgress, ExportInfo, Goal, ListedExport, ProtocolError, ReplyParser,
 };
-use disktime_workload::Duration;
 
 use crate::error::{ConnectError, ConnectionError};
 use crate::socket::{Deadline, Socket};

@@ -4,7 +4,7 @@
 //! - [`Uri`] and [`Address`]: where an export is.
 //! - [`Connection`] and [`list`]: one call at a time, or several requests outstanding.
 //! - [`ProfileTarget`]: a device or an export, to be profiled.
-//! - [`Load`]: what [`workload`] generates, sent from a thread of its own and measured.
+//! - [`Load`]: what [`disktime_workload`] generates, sent from a thread of its own and measured.
 //! - [`MissReports`]: missed deadlines, told to the daemon.
 //!
 //! Does not know: which server answers, contracts, devices, disk time. Whatever a server sends or
@@ -23,12 +23,6 @@ mod socket;
 mod uri;
 
 pub use connection::{Connection, Reply, Request};
-pub use disktime_nbd::{
-    BlockSizes, ClientError, Command, CommandFlags, ExportInfo, ListedExport, NbdError,
-    ProtocolError, TransmissionFlags,
-};
-pub use disktime_workload as workload;
-pub use disktime_workload::{Duration, Instant};
 pub use error::{ConnectError, ConnectionError, RequestError};
 pub use handshake::{Options, Transmission, list, list_with};
 pub use load::{Counters, Latency, Load, LoadError, LoadReport, LoadSpec};

@@ -10,12 +10,13 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use disktime_core::{Instant, Kind};
 use disktime_nbd::TransmissionFlags;
 use disktime_profiler::{
     BLOCK_BYTES, Found, Issue, Profiler, ProfilerError, ProfilerOptions, Progress,
     REQUEST_BYTES_MAX,
 };
-use disktime_workload::{Instant, IoOp, Kind};
+use disktime_workload::IoOp;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
@@ -197,7 +198,7 @@ impl ProfileTarget {
     pub fn profile(
         mut self,
         name: &str,
-        budget: disktime_workload::Duration,
+        budget: disktime_core::Duration,
         mut watch: impl FnMut(Progress),
     ) -> Result<Found, ProfileError> {
         let options = ProfilerOptions {

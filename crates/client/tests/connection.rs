@@ -4,9 +4,11 @@
 mod support;
 
 use disktime_client::{
-    Address, ClientError, Command, CommandFlags, ConnectError, Connection, ConnectionError, Errno,
-    NbdError, OUTSTANDING_MAX, Options, ProtocolError, Request, RequestError, TransmissionFlags,
-    Uri, list, list_with,
+    Address, ConnectError, Connection, ConnectionError, Errno, OUTSTANDING_MAX, Options, Request,
+    RequestError, Uri, list, list_with,
+};
+use disktime_nbd::{
+    ClientError, Command, CommandFlags, NbdError, ProtocolError, TransmissionFlags,
 };
 use proptest::prelude::*;
 use support::{Conduct, DESCRIPTION, EXPORT, REQUEST_BYTES_MAX, TestServer, impatient};

@@ -4,13 +4,13 @@
 
 mod support;
 
-use disktime_client::workload::{
-    Arrivals, Extent, Pace, Pattern, Playback, SizeWeight, Spec, SpecError,
-};
 use disktime_client::{
-    BlockSizes, Command, ConnectionError, Counters, Duration, Load, LoadError, LoadReport,
-    LoadSpec, MissReports, NbdError, OUTSTANDING_MAX, Options, ProtocolError, TransmissionFlags,
+    ConnectionError, Counters, Load, LoadError, LoadReport, LoadSpec, MissReports, OUTSTANDING_MAX,
+    Options,
 };
+use disktime_core::Duration;
+use disktime_nbd::{BlockSizes, Command, NbdError, ProtocolError, TransmissionFlags};
+use disktime_workload::{Arrivals, Extent, Pace, Pattern, Playback, SizeWeight, Spec, SpecError};
 use support::{Conduct, TestServer, impatient};
 
 const SIZE: usize = 1 << 20;

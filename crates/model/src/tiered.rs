@@ -9,8 +9,7 @@
 
 use crate::device::{Completion, Device, Op};
 use crate::members::Members;
-pub use disktime_core::Tier;
-use disktime_core::{Instant, Kind};
+use disktime_core::{Instant, Kind, Tier};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;

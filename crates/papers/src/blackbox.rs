@@ -5,13 +5,13 @@
 
 use crate::Paper;
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant, Share};
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 mod cached;
 mod drift;

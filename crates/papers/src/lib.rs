@@ -22,8 +22,6 @@ mod runner;
 mod ucsb;
 mod zygaria;
 
-pub use disktime_sim as sim;
-
 pub use experiment::{Check, Experiment, Report, Sample, SeedMiss};
 pub use runner::run;
 pub use ucsb::sets;

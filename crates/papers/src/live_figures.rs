@@ -6,10 +6,10 @@
 //!
 //! Does not know: the daemon, its clients, real time.
 
+use disktime_workload::Extent;
+
 use crate::experiment::{Report, Sample};
 use crate::reward;
-
-pub use disktime_sim::workload::Extent;
 
 /// A figure's live runs. Two virtual disks of [`Live::DISK_BYTES`] each, one after the other on a
 /// tiered device, the first [`Live::FAST_BYTES`] of each on its fast tier.

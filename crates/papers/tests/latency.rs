@@ -2,18 +2,16 @@
 //! of 1 MiB that take the rest.
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
-use disktime_papers::sim::core::admission::{REQUEST, latency_bound};
-use disktime_papers::sim::core::cost::CostParameters;
-use disktime_papers::sim::core::feedback::FeedbackConfig;
-use disktime_papers::sim::core::{
+use disktime_core::admission::{REQUEST, latency_bound};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{
     Access, Admission, Change, Class, Config, Contract, Duration, Engine, Instant, Profile, Rate,
     Share, StreamId, StreamSpec,
 };
-use disktime_papers::sim::model::preset;
-use disktime_papers::sim::workload::{
-    Arrivals, Cycles, Extent, Pace, Pattern, Phase, Phases, Spec,
-};
-use disktime_papers::sim::{Plan, StreamPlan, measure, simulate};
+use disktime_model::preset;
+use disktime_sim::{Plan, StreamPlan, measure, simulate};
+use disktime_workload::{Arrivals, Cycles, Extent, Pace, Pattern, Phase, Phases, Spec};
 
 const MIB: u64 = 1 << 20;
 /// Of the rates: reservations and what may be in the way are taken off once a cycle.

@@ -6,9 +6,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use disktime_core::Kind;
+use disktime_core::{Kind, Tier};
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::ring::{Keep, Ring};

@@ -4,9 +4,9 @@
 //! The model keeps its own timeline, so a late look distorts no completion time; how late each was
 //! handed on is recorded.
 
-use disktime_core::Instant;
+use disktime_core::{Instant, Tier};
 use disktime_model::preset::Preset;
-use disktime_model::tiered::{HitRatio, Tier, Tiered};
+use disktime_model::tiered::{HitRatio, Tiered};
 use disktime_model::{Completion, Device, Op};
 
 /// What is emulated.

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use disktime_core::cost::Estimate;
-use disktime_core::{Contract, Engine, Instant, PieceId};
+use disktime_core::{Contract, Engine, Instant, PieceId, Tier};
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 use slab::Slab;
 
 use crate::backend::{BackEnd, DeviceError, Io, Job};

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use disktime_client::{Connection, NbdError, RequestError, Uri};
+use disktime_client::{Connection, RequestError, Uri};
 use disktime_core::Kind;
+use disktime_nbd::NbdError;
 use disktime_server::backend::DeviceError;
 use disktime_server::backend::faulty::Fault;
 use disktime_server::{Config, Server};
@@ -382,11 +383,11 @@ fn unaligned_requests_of_every_shape_read_back() {
             match random.next() % 5 {
                 0 => {
                     client.trim(at, length).unwrap();
-                    client.zeroes(at, length, disktime_client::CommandFlags::NO_HOLE).unwrap();
+                    client.zeroes(at, length, disktime_nbd::CommandFlags::NO_HOLE).unwrap();
                     model[offset..offset + len].fill(0);
                 }
                 1 => {
-                    client.zeroes(at, length, disktime_client::CommandFlags::FUA).unwrap();
+                    client.zeroes(at, length, disktime_nbd::CommandFlags::FUA).unwrap();
                     model[offset..offset + len].fill(0);
                 }
                 2 => {

@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use disktime_client::{Connection, NbdError, RequestError};
+use disktime_client::{Connection, RequestError};
 use disktime_core::Kind;
+use disktime_nbd::NbdError;
 use disktime_server::backend::faulty::Fault;
 use disktime_server::backend::volatile::Volatile;
 use disktime_server::backend::{DeviceError, PoolDirectory};

@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
-use disktime_client::workload::{Extent, Pace, Pattern, Spec};
-use disktime_client::{Connection, Duration, Load, LoadSpec, MissReports, Options, Uri};
+use disktime_client::{Connection, Load, LoadSpec, MissReports, Options, Uri};
+use disktime_core::Duration;
 use disktime_server::{Config, Server, StartError};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 use tempfile::TempDir;
 
 struct Fixture {

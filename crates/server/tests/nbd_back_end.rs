@@ -8,9 +8,8 @@ mod rig;
 use std::path::Path;
 use std::time::Duration;
 
-use disktime_client::{Command, ExportInfo, NbdError, TransmissionFlags};
 use disktime_core::Kind;
-use disktime_nbd::BlockSizes;
+use disktime_nbd::{BlockSizes, Command, ExportInfo, NbdError, TransmissionFlags};
 use disktime_server::backend::{DeviceError, Export};
 use disktime_server::{Config, Server};
 use peer::{Conduct, TestServer};

@@ -9,9 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use disktime_core::Kind;
+use disktime_core::{Kind, Tier};
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 use disktime_server::backend::faulty::{Fault, Faulty, OwnFault};
 use disktime_server::backend::{BackEnd, DeviceError, TwoTiers};
 use rig::{BLOCK, Random, Rig, got, size};

@@ -1,12 +1,12 @@
 //! Latency bounds on devices with deep queues: what the bounded stream waits, and what the others pay.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant, Share};
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::{Device, preset};
 use disktime_sim::{Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
 
 #[derive(Clone, Copy)]
 struct Load {

@@ -1,13 +1,13 @@
 //! The longest time without a completion, window by window.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant};
-use disktime_sim::model::exponential::{Exponential, ExponentialSpec, Service};
-use disktime_sim::model::preset;
-use disktime_sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant};
+use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
+use disktime_model::preset;
 use disktime_sim::{Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 /// Asks in turns, from a start on until a stop.
 fn stream(name: &str, start_ms: u64, stop_ms: u64) -> StreamPlan {

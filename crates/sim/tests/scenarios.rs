@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use disktime_sim::core::Duration;
+use disktime_core::Duration;
 use disktime_sim::{Scenario, simulate, simulate_watched};
 
 const GOOD: &str = r#"

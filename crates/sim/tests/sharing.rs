@@ -1,12 +1,12 @@
 //! A few streams on the Deskstar: shares, promises, repeatability.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant, Share};
-use disktime_sim::model::preset;
-use disktime_sim::workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::preset;
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
 
 fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
     let spec = Spec::reads(pattern, Extent { start: 0, end: 19 << 30 }, 4096);

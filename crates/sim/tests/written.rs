@@ -1,14 +1,14 @@
 //! Devices that acknowledge writes before they are on the medium: who wrote pays for them.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_sim::core::cost::{self, CostParameters};
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant, Share};
-use disktime_sim::model::disk::Disk;
-use disktime_sim::model::flash::{Flash, FlashSpec};
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_core::cost::{self, CostParameters};
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::disk::Disk;
+use disktime_model::flash::{Flash, FlashSpec};
+use disktime_model::{Device, preset};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
 
 /// A drive that takes in so many MiB at the speed of its link, and then what its dies program.
 fn buffering(mib: u64) -> Box<dyn Device> {

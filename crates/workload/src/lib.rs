@@ -29,7 +29,6 @@ mod spec;
 mod stream;
 pub mod trace;
 
-pub use disktime_core::{Duration, Instant, Kind};
 pub use generator::Generator;
 pub use pace::{Arrivals, Cycles, Pace, Playback, Spans};
 pub use phases::{Phase, PhaseError, Phases};

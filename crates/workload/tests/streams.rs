@@ -1,10 +1,11 @@
 //! Streams in time: bursts, ON and OFF, players, phases and replays.
 
+use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::trace::{TraceFormat, TraceReader};
 use disktime_workload::{
-    Arrivals, Cycles, Duration, Extent, Instant, IoOp, Kind, Miss, Pace, PastEnd, Pattern, Phase,
-    PhaseError, Phases, Playback, Repeat, Replay, ReplayPace, ReplaySpec, Source, Spans, Spec,
-    SpecError, Stream, StreamSpec,
+    Arrivals, Cycles, Extent, IoOp, Miss, Pace, PastEnd, Pattern, Phase, PhaseError, Phases,
+    Playback, Repeat, Replay, ReplayPace, ReplaySpec, Source, Spans, Spec, SpecError, Stream,
+    StreamSpec,
 };
 use proptest::prelude::*;
 use std::io::Cursor;

@@ -1,8 +1,9 @@
 //! Every format of traces, with a sample, and with everything that can be wrong with it.
 
+use disktime_core::{Instant, Kind};
+use disktime_workload::IoOp;
 use disktime_workload::trace::{Disorder, TraceError, TraceFault, TraceFormat, TraceReader};
 use disktime_workload::trace::{TraceRecord, TraceWriter};
-use disktime_workload::{Instant, IoOp, Kind};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;

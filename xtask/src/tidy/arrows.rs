@@ -15,9 +15,21 @@ const ARROWS: &[(&str, &[&str])] = &[
         "disktime-sim",
         &["disktime-core", "disktime-model", "disktime-profiler", "disktime-workload"],
     ),
-    ("disktime-client", &["disktime-nbd", "disktime-profiler", "disktime-workload"]),
+    (
+        "disktime-client",
+        &["disktime-core", "disktime-nbd", "disktime-profiler", "disktime-workload"],
+    ),
     ("disktime-report", &[]),
-    ("disktime-papers", &["disktime-sim", "disktime-report"]),
+    (
+        "disktime-papers",
+        &[
+            "disktime-core",
+            "disktime-model",
+            "disktime-workload",
+            "disktime-sim",
+            "disktime-report",
+        ],
+    ),
     (
         "disktime-server",
         &[
@@ -27,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-client",
             "disktime-plan",
             "disktime-profiler",
+            "disktime-workload",
         ],
     ),
     (
@@ -47,11 +60,16 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "disktime-bench",
             "disktime-client",
+            "disktime-core",
+            "disktime-model",
+            "disktime-nbd",
             "disktime-papers",
             "disktime-plan",
             "disktime-profiler",
             "disktime-report",
             "disktime-server",
+            "disktime-sim",
+            "disktime-workload",
         ],
     ),
     ("xtask", &[]),

@@ -71,7 +71,7 @@ pub struct LiveLoad {
 impl LiveLoad {
     /// Its pace: a closed loop.
     pub(super) const fn pace(&self) -> Pace {
-        Pace::Closed { outstanding: self.outstanding, think: disktime_workload::Duration::ZERO }
+        Pace::Closed { outstanding: self.outstanding, think: disktime_core::Duration::ZERO }
     }
 
     /// Bytes of its operations.

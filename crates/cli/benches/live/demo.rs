@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use disktime_papers::sim::{Scenario, simulate};
+use disktime_sim::{Scenario, simulate};
 
 use crate::{DEMO_NOT_JUDGED, Found};
 

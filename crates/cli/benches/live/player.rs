@@ -9,11 +9,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use disktime_client::workload::{self, Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options};
-use disktime_papers::sim;
-use disktime_papers::sim::core::feedback::{FeedbackConfig, Token};
+use disktime_core::feedback::{FeedbackConfig, Token};
 use disktime_server::{Config, Server};
+use disktime_sim as sim;
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 
 use crate::{DEMO_NOT_JUDGED, Found};
 
@@ -225,7 +225,7 @@ impl Reader {
         let spec = LoadSpec {
             name: name.to_owned(),
             workload: Spec::reads(Pattern::Sequential, extent, REQUEST),
-            pace: Pace::Closed { outstanding: OUTSTANDING, think: workload::Duration::ZERO },
+            pace: Pace::Closed { outstanding: OUTSTANDING, think: disktime_core::Duration::ZERO },
             seed: 1,
             options: Options::default(),
         };

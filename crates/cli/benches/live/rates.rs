@@ -8,10 +8,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use disktime_client::workload::{self, Cycles, Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
-use disktime_papers::sim;
 use disktime_server::{Config, Server, clock};
+use disktime_sim as sim;
+use disktime_workload::{Cycles, Extent, Pace, Pattern, Spec};
 
 use crate::Found;
 
@@ -52,7 +52,7 @@ pub(crate) fn writes() -> anyhow::Result<Found> {
 
 fn compare(does: Does) -> anyhow::Result<Found> {
     let directory = tempfile::tempdir()?;
-    let preset = sim::model::preset::find(PRESET).context("the preset is known")?;
+    let preset = disktime_model::preset::find(PRESET).context("the preset is known")?;
     let found = sim::measure((preset.build)(1), PRESET, 1)?;
     let profile = directory.path().join("profile.json");
     std::fs::write(&profile, serde_json::to_string(&found)?)?;
@@ -105,11 +105,11 @@ fn load(server: &Server, place: usize, does: Does) -> anyhow::Result<Load> {
     let disk = &server.vdisks()[place];
     let uri: Uri = disk.uris[0].parse()?;
     let extent = Extent { start: 0, end: SIZE };
-    let think = workload::Duration::ZERO;
+    let think = disktime_core::Duration::ZERO;
     let pace = match place {
         0 => Pace::Cycles(Cycles {
             bytes_per_second: RATE,
-            cycle: workload::Duration::from_secs(CYCLE),
+            cycle: disktime_core::Duration::from_secs(CYCLE),
         }),
         _ => Pace::Closed { outstanding: OUTSTANDING, think },
     };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use disktime_papers::sim::core::{
+use disktime_core::{
     Change, Config, Contract, Engine, Instant, Kind, Limits, Outcome, Request, RequestId, Share,
     StreamId, StreamSpec,
 };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use disktime_bench::insulation::{
     self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Settings,
 };
-use disktime_papers::sim::core::policy::{self, PolicyEntry};
+use disktime_core::policy::{self, PolicyEntry};
 
 use super::cells::selected;
 use super::files::write;

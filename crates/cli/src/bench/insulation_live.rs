@@ -12,7 +12,7 @@ use disktime_bench::live::{
     self, BoxKind, Job, JobError, LiveDevice, LiveMiss, LiveRow, LiveSettings, Medium, Scene,
     Tuning, Way, World,
 };
-use disktime_papers::sim::core::policy::PolicyEntry;
+use disktime_core::policy::PolicyEntry;
 use disktime_server::config::parse_size;
 
 use super::cells::selected;

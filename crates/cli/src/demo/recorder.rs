@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use disktime_client::workload::{self, Cycles, Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
-use disktime_papers::sim;
 use disktime_server::{Config, Server};
+use disktime_sim as sim;
+use disktime_workload::{Cycles, Extent, Pace, Pattern, Spec};
 use serde::Serialize;
 
 use super::{PRESET, TimingError, exit, now, wait_until};
@@ -75,7 +75,7 @@ pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
         CYCLE.as_secs()
     ));
     let profile = directory.path().join("profile.json");
-    let device = (sim::model::preset::find(PRESET).context("the preset exists")?.build)(1);
+    let device = (disktime_model::preset::find(PRESET).context("the preset exists")?.build)(1);
     let found = sim::measure(device, PRESET, 1)?;
     std::fs::write(&profile, serde_json::to_string(&found)?)?;
     say(&format!("profiled in {:.0} s of the disk's time", found.took.as_secs_f64()));
@@ -157,12 +157,12 @@ fn load(server: &Server, place: usize) -> anyhow::Result<Load> {
     let disk = &server.vdisks()[place];
     let uri: Uri = disk.uris[0].parse()?;
     let extent = Extent { start: 0, end: SIZE };
-    let closed = |outstanding| Pace::Closed { outstanding, think: workload::Duration::ZERO };
+    let closed = |outstanding| Pace::Closed { outstanding, think: disktime_core::Duration::ZERO };
     let (workload, pace) = match disk.name.as_str() {
         "backup" => (Spec::reads(Pattern::Sequential, extent, BACKUP_REQUEST), closed(4)),
         "random" => (Spec::reads(Pattern::Random, extent, 4096), closed(8)),
         _ => {
-            let cycle = workload::Duration::from_nanos(CYCLE.as_nanos().try_into()?);
+            let cycle = disktime_core::Duration::from_nanos(CYCLE.as_nanos().try_into()?);
             let cycles = Cycles { bytes_per_second: RATE, cycle };
             let reads = Spec::reads(Pattern::Sequential, extent, REQUEST);
             (Spec { reads_permille: 0, ..reads }, Pace::Cycles(cycles))

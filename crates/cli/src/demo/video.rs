@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use disktime_client::workload::{self, Extent, Pace, Pattern, Playback, Spec};
 use disktime_client::{Counters, Load, LoadSpec, MissReports, Options, Uri};
 use disktime_server::{Config, Server};
+use disktime_workload::{Extent, Pace, Pattern, Playback, Spec};
 use serde::Serialize;
 
 use super::{TimingError, exit, now, wait_until};
@@ -24,7 +24,7 @@ const POLICY: &str = "elevator";
 const STORMS: usize = 3;
 /// What the player plays, in bytes per second, and its buffer.
 const RATE: u64 = 8_000_000;
-const BUFFER: workload::Duration = workload::Duration::from_secs(1);
+const BUFFER: disktime_core::Duration = disktime_core::Duration::from_secs(1);
 /// Bytes of each request, and how many each client has outstanding.
 const REQUEST: u64 = 128 << 10;
 const OUTSTANDING: u32 = 4;
@@ -209,7 +209,7 @@ fn player() -> LoadSpec {
 
 fn storm(server: &Server, place: usize) -> anyhow::Result<Load> {
     let disk = &server.vdisks()[place];
-    let pace = Pace::Closed { outstanding: OUTSTANDING, think: workload::Duration::ZERO };
+    let pace = Pace::Closed { outstanding: OUTSTANDING, think: disktime_core::Duration::ZERO };
     Ok(Load::start(&disk.uris[0].parse()?, load(&disk.name, pace))?)
 }
 

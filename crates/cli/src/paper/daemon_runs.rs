@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use disktime_client::workload::{Extent, Pace, Pattern, Spec};
 use disktime_client::{Load, LoadSpec, Options, Uri};
 use disktime_papers::Report;
 use disktime_papers::live_figures::{self, Cell, Live};
 use disktime_server::{Config, Server};
+use disktime_workload::{Extent, Pace, Pattern, Spec};
 
 use crate::BadInput;
 use crate::interrupt::{self, Interrupted, Temporary};
@@ -188,7 +188,7 @@ fn load(server: &Server, at: usize, extent: Extent, outstanding: u32) -> anyhow:
     let uri: Uri = server.vdisks()[at].uris[0].parse()?;
     let spec = LoadSpec {
         workload: Spec::reads(Pattern::Random, extent, Live::REQUEST_BYTES),
-        pace: Pace::Closed { outstanding, think: disktime_client::Duration::ZERO },
+        pace: Pace::Closed { outstanding, think: disktime_core::Duration::ZERO },
         seed: 1,
         name: NAMES[at].to_owned(),
         options: Options::default(),

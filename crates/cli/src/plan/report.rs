@@ -1,12 +1,11 @@
 //! A plan as people read it, and as a document.
 
-use disktime_client::Duration;
-use disktime_client::workload::trace;
-use disktime_papers::sim::core::{Access, Share};
+use disktime_core::{Access, Duration, Share};
 use disktime_plan::TraceShares;
 use disktime_plan::broker::{self, Answer};
 use disktime_plan::goal::{Demand, Fitting, Goal};
 use disktime_profiler::Method;
+use disktime_workload::trace;
 use serde_json::{Value, json};
 
 use super::{Arguments, Device};

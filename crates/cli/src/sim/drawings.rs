@@ -1,9 +1,9 @@
 //! A run's drawings: each stream's disk time over time, and how long its requests took.
 
-use disktime_papers::sim::{Outcome, Summary, Times};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_report::drawing;
 use disktime_report::page::File;
+use disktime_sim::{Outcome, Summary, Times};
 
 /// Streams in one drawing: as many as there are colours.
 const STREAMS_MAX: usize = 4;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use disktime_papers::sim::Moment;
+use disktime_sim::Moment;
 
 /// How often the line is rewritten.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -77,11 +77,10 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disktime_papers::sim::core;
 
     #[test]
     fn the_line_says_how_far_and_how_fast() {
-        let now = core::Instant::from_nanos(30_000_000_000);
+        let now = disktime_core::Instant::from_nanos(30_000_000_000);
         let line = line(1, 60.0, Moment { now, requests: 2_000_000 }, Duration::from_secs(10));
         assert_eq!(line, "seed 1: 50 % of 60 s, 2000000 requests, 200000/s, 3 x real time");
     }

@@ -4,7 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use disktime_client::{Connection, NbdError, RequestError, Uri};
+use disktime_client::{Connection, RequestError, Uri};
+use disktime_nbd::NbdError;
 
 use crate::needs;
 use crate::support::{Daemon, finish, run, words};

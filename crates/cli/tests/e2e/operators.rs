@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use disktime_client::{Command as Ask, CommandFlags, Connection, Request};
+use disktime_client::{Connection, Request};
+use disktime_nbd::{Command as Ask, CommandFlags};
 use tempfile::TempDir;
 
 use crate::support::{DISKS, Daemon, finish, words};

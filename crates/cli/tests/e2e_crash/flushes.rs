@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use disktime_client::{CommandFlags, Connection, TransmissionFlags};
+use disktime_client::Connection;
+use disktime_nbd::{CommandFlags, TransmissionFlags};
 
 use crate::lower::{Below, now, wait_until};
 use crate::rounds::skips;

@@ -6,10 +6,11 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use disktime_core::{Duration, Instant, Kind};
 use disktime_nbd::{
     Command, CommandFlags, NbdError, Pending, ReplyEvent, ReplyParser, RequestHeader,
 };
-use disktime_workload::{Duration, Instant, IoOp, Kind, Pace, Source, SpecError};
+use disktime_workload::{IoOp, Pace, Source, SpecError};
 use hdrhistogram::Histogram;
 
 use super::LoadSpec;

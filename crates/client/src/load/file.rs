@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration as Span;
 
-use disktime_workload::{Duration, Instant, IoOp, Kind, Source, Spec};
+use disktime_core::{Duration, Instant, Kind};
+use disktime_workload::{IoOp, Source, Spec};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 

@@ -1,6 +1,6 @@
 //! What a load says at its end.
 
-use disktime_workload::Duration;
+use disktime_core::Duration;
 
 use super::counters::Counters;
 use super::driver::Ended;

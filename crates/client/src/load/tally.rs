@@ -1,6 +1,7 @@
 //! What a load's thread counts, whatever it drives.
 
-use disktime_workload::{Duration, Instant, IoOp, Kind, Source};
+use disktime_core::{Duration, Instant, Kind};
+use disktime_workload::{IoOp, Source};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 

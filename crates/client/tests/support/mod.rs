@@ -8,7 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use disktime_client::{Address, Duration, Options, Uri};
+use disktime_client::{Address, Options, Uri};
+use disktime_core::Duration;
 use disktime_nbd::reply::{self, Chunk, ReplyStyle};
 use disktime_nbd::{
     BlockSizes, Checked, ExportInfo, Exports, Handshake, NbdError, Operation, REQUEST_BYTES,

@@ -2,11 +2,11 @@
 
 use super::{Case, Load, judged, load};
 use crate::experiment::{Experiment, Sample};
-use disktime_sim::model::disk::Disk;
-use disktime_sim::model::flash::Flash;
-use disktime_sim::model::tiered::{Cached, Tiered};
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::Pattern;
+use disktime_model::disk::Disk;
+use disktime_model::flash::Flash;
+use disktime_model::tiered::{Cached, Tiered};
+use disktime_model::{Device, preset};
+use disktime_workload::Pattern;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "blackbox-cached",

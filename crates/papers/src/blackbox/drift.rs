@@ -7,14 +7,14 @@
 
 use super::{Load, SECOND, load, mean, rates};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::cost::{CostParameters, Price};
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::flash::{Flash, FlashSpec, Later};
+use disktime_model::preset;
 use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
-use disktime_sim::core::cost::{CostParameters, Price};
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant, Share};
-use disktime_sim::model::flash::{Flash, FlashSpec, Later};
-use disktime_sim::model::preset;
-use disktime_sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 pub(super) const DRIFT: Experiment = Experiment {
     id: "blackbox-drift",

@@ -2,9 +2,9 @@
 
 use super::{Case, Load, REPORTED, judged, load};
 use crate::experiment::{Experiment, Sample};
-use disktime_sim::model::parity::Level;
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::Pattern;
+use disktime_model::parity::Level;
+use disktime_model::{Device, preset};
+use disktime_workload::Pattern;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "blackbox-parity",

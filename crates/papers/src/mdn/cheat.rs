@@ -3,8 +3,7 @@
 
 use super::players_and_load::{self, FILES_GB, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_sim::core::StreamId;
-use disktime_sim::workload::Instant;
+use disktime_core::{Instant, StreamId};
 use disktime_sim::{Outcome, simulate};
 
 const SECONDS: u64 = 120;

@@ -1,13 +1,13 @@
 //! The paper's experiments (§6), once, with every parameter that the figures share.
 
 use crate::experiment::Check;
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::{FeedbackConfig, Token};
+use disktime_core::{Class, Contract, Duration, Instant};
+use disktime_model::preset;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::{FeedbackConfig, Token};
-use disktime_sim::core::{Class, Contract, Duration};
-use disktime_sim::model::preset;
-use disktime_sim::workload::{Extent, Instant, Pace, Pattern, Phase, Phases, Playback, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Playback, Spec};
 
 /// The paper's disk (§6).
 const DISK: &str = "st340810a";

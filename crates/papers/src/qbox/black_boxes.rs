@@ -3,18 +3,18 @@
 use super::pauses::Pauses;
 use super::striped::{Ledger, STREAM_STEP, Striped, Took};
 use crate::experiment::Check;
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share, StreamId};
+use disktime_model::disk::{Disk, DiskSpec, Order, Overhead};
+use disktime_model::elevator::Elevator;
+use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
+use disktime_model::raid0::Raid0;
+use disktime_model::tiered::{Cached, Tiered};
+use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Share, StreamId};
-use disktime_sim::model::disk::{Disk, DiskSpec, Order, Overhead};
-use disktime_sim::model::elevator::Elevator;
-use disktime_sim::model::exponential::{Exponential, ExponentialSpec, Service};
-use disktime_sim::model::raid0::Raid0;
-use disktime_sim::model::tiered::{Cached, Tiered};
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::{Extent, Instant, Pace, Pattern, Phase, Phases, SizeWeight, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, SizeWeight, Spec};
 
 /// "A large number of requests queued up (e.g., 200)" (§4.1): at the device, its elevator included.
 pub(super) const PENDING: u32 = 200;

@@ -3,7 +3,7 @@
 use super::black_boxes::{self, Column, Load, Run, Set, Under};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::workload::Pattern;
+use disktime_workload::Pattern;
 
 pub(super) const SEQUENTIAL: Experiment = Experiment {
     id: "qbox-14",

@@ -1,8 +1,8 @@
 //! "Every 5000 requests (on average) dispatched to the storage device we delay dispatching the next
 //! request(s) for a (uniformly at) random amount of time between 0.5 to 1 second" (§4.2).
 
-use disktime_sim::core::{Duration, Instant};
-use disktime_sim::model::{Completion, Device, Op};
+use disktime_core::{Duration, Instant};
+use disktime_model::{Completion, Device, Op};
 
 /// How often.
 const REQUESTS: u32 = 5000;

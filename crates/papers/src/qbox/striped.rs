@@ -3,8 +3,8 @@
 //! at a disk at a time also how long each took: since the disk's completion before. Neither QBox nor
 //! the engine is told.
 
-use disktime_sim::core::{Duration, Instant};
-use disktime_sim::model::{Completion, Device, Op};
+use disktime_core::{Duration, Instant};
+use disktime_model::{Completion, Device, Op};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The part of the device that is dealt out at a time.

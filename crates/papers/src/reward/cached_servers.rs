@@ -1,15 +1,15 @@
 //! The paper's experiments (§4), once, with every parameter that the figures share.
 
 use crate::experiment::Check;
+use disktime_core::cost::{CostParameters, Price};
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share, TierTimes};
+use disktime_model::Device;
+use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
+use disktime_model::tiered::{Placement, Tiered};
 use disktime_report::chart::Series;
-use disktime_sim::core::cost::{CostParameters, Price};
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant, Share, TierTimes};
-use disktime_sim::model::Device;
-use disktime_sim::model::exponential::{Exponential, ExponentialSpec, Service};
-use disktime_sim::model::tiered::{Placement, Tiered};
-use disktime_sim::workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 /// Mean service of the fast tier (§4).
 pub(super) const SSD: Duration = Duration::from_micros(200);

@@ -3,9 +3,9 @@
 
 use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::{DepthLaw, DepthTerms, Duration, Share};
+use disktime_model::tiered::HitRatio;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::{DepthLaw, DepthTerms, Duration, Share};
-use disktime_sim::model::tiered::HitRatio;
 use disktime_sim::{Outcome, simulate, simulate_steered};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -3,16 +3,15 @@
 use super::table1;
 use super::table2::ROWS;
 use crate::experiment::{Check, Sample};
-use crate::live_figures::{Cell, Extent, Live};
+use crate::{live_figures::Cell, live_figures::Live};
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Tier};
+use disktime_model::tiered::Tiered;
+use disktime_model::{Op, preset};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Instant};
-use disktime_sim::model::Op;
-use disktime_sim::model::preset;
-use disktime_sim::model::tiered::{Tier, Tiered};
-use disktime_sim::workload::{Pace, Pattern, Phase, Phases, Spec};
 use disktime_sim::{Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 pub(crate) const LIVE: &[Live] = &[
     Live {

@@ -2,10 +2,10 @@
 
 use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Duration;
+use disktime_model::exponential::Service;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
-use disktime_sim::core::Duration;
-use disktime_sim::model::exponential::Service;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-example",

@@ -2,10 +2,10 @@
 
 use super::cached_servers::{self, Load, OURS, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Share;
+use disktime_model::tiered::HitRatio;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
-use disktime_sim::core::Share;
-use disktime_sim::model::tiered::HitRatio;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-falling",

@@ -2,11 +2,11 @@
 
 use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Instant;
+use disktime_model::Op;
+use disktime_model::tiered::{HitRatio, Placement};
 use disktime_report::chart::{Axis, Marks, Panel};
 use disktime_sim::Outcome;
-use disktime_sim::core::Instant;
-use disktime_sim::model::Op;
-use disktime_sim::model::tiered::{HitRatio, Placement};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-2",

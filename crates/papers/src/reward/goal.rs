@@ -3,11 +3,11 @@
 
 use super::cached_servers::{self, Load, OURS, Scheduler, TIERS};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::{Instant, Share, Tier};
+use disktime_model::Op;
+use disktime_model::tiered::{HitRatio, Placement};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
-use disktime_sim::core::{Instant, Share};
-use disktime_sim::model::Op;
-use disktime_sim::model::tiered::{HitRatio, Placement, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

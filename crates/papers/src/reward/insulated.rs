@@ -2,11 +2,10 @@
 
 use super::cached_servers::{self, Load};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Share;
+use disktime_model::tiered::{HitRatio, Tiered};
+use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
-use disktime_sim::core::Share;
-use disktime_sim::model::Device;
-use disktime_sim::model::preset;
-use disktime_sim::model::tiered::{HitRatio, Tiered};
 use disktime_sim::{Outcome, StreamPlan, simulate};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -2,12 +2,12 @@
 
 use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::cost::{CostParameters, Price};
+use disktime_core::{Duration, Instant, Kind};
+use disktime_model::Op;
+use disktime_model::tiered::{Cached, Placement};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
-use disktime_sim::core::cost::{CostParameters, Price};
-use disktime_sim::core::{Duration, Instant, Kind};
-use disktime_sim::model::Op;
-use disktime_sim::model::tiered::{Cached, Placement};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-loop",

@@ -3,13 +3,13 @@
 use super::cached_servers::{self, Scheduler};
 use super::table2::{ROWS, Row, rates};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Duration;
+use disktime_model::Device;
+use disktime_model::disk::{Disk, DiskSpec, Order};
+use disktime_model::exponential::Service;
+use disktime_model::preset::nearline_7200;
+use disktime_model::tiered::Tiered;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::Duration;
-use disktime_sim::model::Device;
-use disktime_sim::model::disk::{Disk, DiskSpec, Order};
-use disktime_sim::model::exponential::Service;
-use disktime_sim::model::preset::nearline_7200;
-use disktime_sim::model::tiered::Tiered;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-t1",

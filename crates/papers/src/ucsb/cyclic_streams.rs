@@ -1,15 +1,13 @@
 //! The paper's experiments (§IV), once, with every parameter that the figures share.
 
 use crate::experiment::Check;
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Access, Admission, Class, Contract, Duration, Instant, Profile, Rate, Share};
+use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Access, Admission, Class, Contract, Duration, Profile, Rate, Share};
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::{
-    Cycles, Extent, Instant, Pace, Pattern, Phase, Phases, Playback, Spec,
-};
 use disktime_sim::{Outcome, Plan, StreamPlan, measure, simulate};
+use disktime_workload::{Cycles, Extent, Pace, Pattern, Phase, Phases, Playback, Spec};
 
 /// The SCSI disk (§IV).
 const DISK: &str = "st318437lw";

@@ -2,9 +2,9 @@
 
 use super::cyclic_streams::percent;
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::admission::{Demand, Others, admit};
+use disktime_core::{Access, Admission, Duration, Positioning, Profile, Rate, Transfer, Zone};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::admission::{Demand, Others, admit};
-use disktime_sim::core::{Access, Admission, Duration, Positioning, Profile, Rate, Transfer, Zone};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-eq1",

@@ -2,9 +2,9 @@
 
 use super::cyclic_streams::{self, Load, MB, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Admission;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
-use disktime_sim::core::Admission;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-7",

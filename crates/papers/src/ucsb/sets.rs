@@ -14,15 +14,15 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{
-    Access, Admission, Change, Class, Config, Contract, Duration, Engine, Profile, Rate, StreamId,
-    StreamSpec,
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{
+    Access, Admission, Change, Class, Config, Contract, Duration, Engine, Instant, Profile, Rate,
+    StreamId, StreamSpec,
 };
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::{Cycles, Extent, Instant, Pace, Pattern, Source, Spec};
+use disktime_model::{Device, preset};
 use disktime_sim::{Outcome, Plan, StreamPlan, measure, simulate};
+use disktime_workload::{Cycles, Extent, Pace, Pattern, Source, Spec};
 
 use super::cyclic_streams::percent;
 

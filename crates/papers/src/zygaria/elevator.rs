@@ -10,8 +10,8 @@
 //! it merges what is adjacent and leaves the rest in order. [`Order::Sweep`] is there to show the
 //! difference.
 
-use disktime_sim::core::Instant;
-use disktime_sim::model::{Completion, Device, Op};
+use disktime_core::Instant;
+use disktime_model::{Completion, Device, Op};
 
 /// What goes next if nothing continues the last request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,8 +108,8 @@ impl Device for Elevator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disktime_sim::core::Kind;
-    use disktime_sim::model::preset;
+    use disktime_core::Kind;
+    use disktime_model::preset;
 
     fn served(order: Order, blocks: &[u64]) -> Vec<u64> {
         let disk = (preset::find("deskstar-34gxp").unwrap().build)(1);

@@ -2,8 +2,8 @@
 
 use super::reservation_splits::{self, Load, SAMPLE, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::{Duration, Instant};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
-use disktime_sim::core::{Duration, Instant};
 use disktime_sim::{Outcome, Window};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

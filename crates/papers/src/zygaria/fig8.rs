@@ -2,9 +2,9 @@
 
 use super::reservation_splits::{self, RESERVED, Sweep, Version};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_core::Duration;
+use disktime_core::cost::CostParameters;
 use disktime_report::chart::{Axis, Marks, Panel};
-use disktime_sim::core::Duration;
-use disktime_sim::core::cost::CostParameters;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-8",

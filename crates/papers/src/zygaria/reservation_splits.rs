@@ -2,13 +2,13 @@
 
 use super::elevator::{Elevator, Order};
 use crate::experiment::Check;
+use disktime_core::cost::CostParameters;
+use disktime_core::feedback::FeedbackConfig;
+use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Series};
-use disktime_sim::core::cost::CostParameters;
-use disktime_sim::core::feedback::FeedbackConfig;
-use disktime_sim::core::{Contract, Duration, Share};
-use disktime_sim::model::{Device, preset};
-use disktime_sim::workload::{Extent, Instant, Pace, Pattern, Phase, Phases, Spec};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 /// IBM Deskstar 34GXP (§4.1).
 const DISK: &str = "deskstar-34gxp";

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use disktime_core::Tier;
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::{Keep, Token};

@@ -3,9 +3,8 @@
 
 use std::ops::Range;
 
-use disktime_core::Kind;
+use disktime_core::{Kind, Tier};
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
 use crate::ring::Keep;

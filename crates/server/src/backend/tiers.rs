@@ -21,9 +21,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use disktime_core::Kind;
+use disktime_core::{Kind, Tier};
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 use slab::Slab;
 
 use super::Io;

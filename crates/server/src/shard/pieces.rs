@@ -1,8 +1,7 @@
 //! Pieces on their way through the device: from the engine's dispatch to its completion.
 
-use disktime_core::{Completion, Dispatch, Kind, Outcome, StreamId};
+use disktime_core::{Completion, Dispatch, Kind, Outcome, StreamId, Tier};
 use disktime_model::Op;
-use disktime_model::tiered::Tier;
 
 use super::flushes::Moment;
 use super::{Flight, Shard, name};

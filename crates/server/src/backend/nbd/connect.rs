@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use disktime_client::{ExportInfo, Options, Transmission, TransmissionFlags, Uri};
+use disktime_client::{Options, Transmission, Uri};
+use disktime_nbd::{ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{NbdBackEnd, PATIENCE, Remote, Terms};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use disktime_model::tiered::Tier;
+use disktime_core::Tier;
 
 use super::BLOCK;
 use super::map::EXTENT;
