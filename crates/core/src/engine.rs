@@ -299,9 +299,9 @@ impl Engine {
         self.sent -= u128::from(piece.estimate.as_nanos());
         let response = self.now.since(piece.dispatched_at);
         self.settling.seen(self.now, response);
-        self.skip_stall(&piece);
+        let most = self.skip_stall(&piece);
         let (between, owed) = self.learn(&piece, tier);
-        let charge = self.settle(&piece, owed);
+        let charge = self.settle(&piece, owed, most);
         let completion = self.finish(&piece, outcome);
         self.refresh(piece.stream);
         let done = PieceDone {

@@ -10,8 +10,12 @@ use rig::{MS, Rig, percent, read};
 
 /// Streams of equal shares in turns, over learned costs.
 fn rig(streams: u32) -> Rig {
-    let limits = Limits { depth: 4, ..Limits::default() };
-    let config = Config { cost_model: "learned", limits, ..Config::default() };
+    rig_at(4, "learned", streams)
+}
+
+fn rig_at(depth: u32, cost_model: &str, streams: u32) -> Rig {
+    let limits = Limits { depth, ..Limits::default() };
+    let config = Config { cost_model, limits, ..Config::default() };
     let mut rig = Rig { engine: Engine::new(&config).unwrap() };
     for id in 0..streams {
         let contract = Contract::reserving(percent(100 / streams));
@@ -97,4 +101,46 @@ fn slow_pieces_are_no_stalls_for_long() {
         estimates.iter().any(|it| it.cost.as_nanos().abs_diff(400 * MS) < 40 * MS),
         "{estimates:?}"
     );
+}
+
+/// A stream of 10 % paid 30 s for one read, and had nothing for 270 s after it.
+#[test]
+fn a_stall_at_depth_one_is_nobodys_under_any_cost_model() {
+    for cost_model in ["fixed", "learned", "priced"] {
+        let (mut rig, mut now) = (rig_at(1, cost_model, 10), 0);
+        for id in 0..100 {
+            (now, _) = serve(&mut rig, now, read(id, 0, 4096), MS);
+        }
+        let (_, charged) = serve(&mut rig, now, read(200, 0, 4096), 30_000 * MS);
+        assert!(charged <= 20 * MS, "{cost_model}: {charged} ns");
+        assert!(rig.time().spare.as_nanos() >= 29_900 * MS, "{cost_model}: {:?}", rig.time());
+    }
+}
+
+/// A write may take long in its own right, but not 30 s after a hundred of 1 ms.
+#[test]
+fn a_write_pays_little_of_a_stall_at_depth_one() {
+    for cost_model in ["fixed", "learned"] {
+        let (mut rig, mut now) = (rig_at(1, cost_model, 2), 0);
+        let write = |id| Request { kind: Kind::Write, ..read(id, 0, 4096) };
+        for id in 0..100 {
+            (now, _) = serve(&mut rig, now, write(id), MS);
+        }
+        let (_, charged) = serve(&mut rig, now, write(200), 30_000 * MS);
+        assert!((100 * MS..200 * MS).contains(&charged), "{cost_model}: {charged} ns");
+    }
+}
+
+/// `fixed` takes no read for longer than 20 ms: on a device whose every read takes 400 ms each looked
+/// like a stall, whichever stream it was of.
+#[test]
+fn a_device_that_is_slow_at_depth_one_does_not_stall_for_long() {
+    for cost_model in ["fixed", "learned"] {
+        let (mut rig, mut now) = (rig_at(1, cost_model, 2), 0);
+        for id in 0..40 {
+            let (end, charged) = serve(&mut rig, now, read(id, id % 2, 4096), 400 * MS);
+            assert!(id < 16 || charged == 400 * MS, "{cost_model}: {id} {charged} ns");
+            now = end;
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::event::Event;
 use super::pieces::Piece;
 use super::{Engine, Hold};
-use crate::account::ledger::{Closing, longest};
+use crate::account::ledger::Closing;
 use crate::account::stream_accounts::StreamCounters;
 use crate::classes::lane::{Gate, Lane};
 use crate::classes::stream::Stream;
@@ -16,8 +16,13 @@ use crate::types::time::{Duration, Instant};
 impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it used at depth 1, deeper what
     /// was debited, until the window closes. Others pay what is theirs of it (`written.rs`), of which
-    /// `owed` is known.
-    pub(super) fn settle(&mut self, piece: &Piece, owed: Option<(StreamId, Duration)>) -> Duration {
+    /// `owed` is known. Charged by itself it is charged `most` at the most; the rest is spare.
+    pub(super) fn settle(
+        &mut self,
+        piece: &Piece,
+        owed: Option<(StreamId, Duration)>,
+        most: Duration,
+    ) -> Duration {
         let in_turn = self.in_turn();
         if in_turn && self.limits.depth > 1 && self.ledger.pieces() > 0 {
             // The window was of those who mixed before the turn.
@@ -27,7 +32,6 @@ impl Engine {
         let modelled = piece.modelled.as_nanos();
         let shallow = self.limits.depth == 1 && self.in_flight == 0;
         if (shallow || in_turn) && self.ledger.pieces() == 0 {
-            let most = if shallow { Duration::MAX } else { longest(piece.estimate) };
             let took = self.ledger.completed_alone(self.now, most);
             let passed = self.pass_on(piece, took, owed);
             let charge = Duration::from_nanos(took.as_nanos() - passed.as_nanos());
