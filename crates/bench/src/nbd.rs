@@ -1,4 +1,4 @@
-//! What a request costs the server, ours and each peer found, in one run.
+//! CPU time of a request at the server, ours and each peer found, in one run.
 //!
 //! Every server is a process of its own with 1 GiB in memory behind a Unix socket, loaded through
 //! the same client from this process. CPU time is the system's own account of the server's process.

@@ -1,8 +1,8 @@
 //! Silence: a device that has stopped for a while, which is nobody's doing.
 //!
-//! Where costs are learned, and at depth 1 under any cost model, a read that comes back after a silence of 100 ms, and of eight times what
-//! it is likely to take, came back from a stall: all of the silence but what is likely is spare, and no
-//! price. That is not so
+//! Where costs are learned, and at depth 1 under any cost model, a read that comes back after a silence
+//! of 100 ms, and of eight times what it is likely to take, came back from a stall: all of the silence
+//! but what is likely is spare, and no price. The silence is no stall
 //!
 //! - with anything but reads at the device: flushes, and writes that a cache has no room for, take as
 //!   long as that in their own right;

@@ -30,7 +30,7 @@ impl Shard {
         }
         let (stream, contract) = (self.vdisks.next_stream(), spec.contract);
         let part_max = super::piece_max([contract].iter()).min(self.vdisks.part_max());
-        spec.piece_bytes_max = part_max.into();
+        spec.piece_bytes_max = spec.piece_bytes_max.min(part_max.into());
         let extent = vdisk.base..vdisk.base.saturating_add(bytes);
         self.back_end.add_disk(stream.0, extent).map_err(VdiskError::BackEnd)?;
         let change = Change::AddStream(stream, spec);
