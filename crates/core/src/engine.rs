@@ -7,8 +7,11 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::account::ledger::{DeviceTime, Ledger};
+use crate::account::posting::{Debt, Posting};
 use crate::account::settling::Settling;
+use crate::account::stalls::Stalls;
 use crate::account::usage::UsageClock;
+use crate::account::write_back::WriteBack;
 use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::Stream;
@@ -35,10 +38,9 @@ pub(crate) mod event;
 mod flush;
 mod guarantees;
 mod pieces;
+mod posting;
 mod shaping;
 mod sole;
-mod stalls;
-mod written;
 
 use ahead::Ahead;
 pub use changes::Change;
@@ -52,8 +54,6 @@ use pieces::{Piece, PieceTable};
 pub use shaping::BestEffort;
 use shaping::Shaping;
 use sole::{Sole, TierEnds};
-use stalls::Stalls;
-use written::Written;
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -127,7 +127,11 @@ pub struct Engine {
     learns: bool,
     sole: Sole,
     stalls: Stalls,
-    written: Written,
+    write_back: WriteBack,
+    /// What other streams owe of the piece that came back.
+    debts: Vec<Debt>,
+    /// Lists of postings are made in this.
+    postings: Vec<Posting>,
     settling: Settling,
     tiers: TierEnds,
     /// Lanes that are ready, by class.
@@ -205,7 +209,9 @@ impl Engine {
             sent: 0,
             sole: Sole::default(),
             stalls: Stalls::default(),
-            written: Written::default(),
+            write_back: WriteBack::default(),
+            debts: Vec::new(),
+            postings: Vec::new(),
             settling: Settling::default(),
             tiers: TierEnds::default(),
             ready: [0; Rank::COUNT],
@@ -301,8 +307,8 @@ impl Engine {
         let response = self.now.since(piece.dispatched_at);
         self.settling.seen(self.now, response);
         let most = self.skip_stall(&piece);
-        let (between, owed) = self.learn(&piece, tier);
-        let charge = self.settle(&piece, owed, most);
+        let between = self.learn(&piece, tier);
+        let charge = self.settle(&piece, most);
         let completion = self.finish(&piece, outcome);
         self.mark(piece.stream);
         let done = PieceDone {
@@ -491,8 +497,7 @@ impl Engine {
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
-            let closing = self.ledger.close(self.now);
-            self.divide(closing);
+            self.close_window(self.now);
             self.flush();
         }
     }
@@ -542,7 +547,7 @@ impl Engine {
             dispatched_at: self.now,
         });
         let live = self.requests.live(head.request);
-        let writes = matches!(live.request.kind, Kind::Write | Kind::Zeroes);
+        let writes = live.request.kind.writes();
         if live.bytes_sent == 0 {
             live.dispatched_at = self.now;
         }
@@ -655,7 +660,9 @@ impl Engine {
             // Until a price was seen: what it was charged in its turns. Of two tiers that is a mean of
             // unlike pieces, by which windows are not to be divided.
             let usual = stream.usual[PieceKind::of(&shape).usual()].filter(|_| unpriced);
+            // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
             let modelled = usual.filter(|_| !self.tiers.are_told()).unwrap_or(price);
+            let modelled = modelled.max(Duration::from_nanos(1));
             let timed = match usual {
                 Some(usual) => usual,
                 None if shallow || unpriced => price,

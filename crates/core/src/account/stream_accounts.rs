@@ -5,8 +5,6 @@
 use super::usage::Usage;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::Contract;
-use crate::types::rank::Rank;
-use crate::types::request::Direction;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
@@ -41,28 +39,6 @@ pub struct StreamCounters {
     pub cycles: u64,
     /// Of these, not kept: less was done than waited, up to what was granted.
     pub cycles_missed: u64,
-}
-
-/// What the current window has of a stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct InWindow {
-    pub(crate) pieces: u32,
-    pub(crate) modelled: u64,
-    /// Of the modelled, that of each class.
-    pub(crate) by_rank: [u64; Rank::COUNT],
-    /// Estimates debited at dispatch, to be corrected.
-    pub(crate) estimates: i64,
-    /// Of the modelled and the estimates, those for which tokens were taken, by direction.
-    pub(crate) paid: [(u64, i64); Direction::COUNT],
-}
-
-/// What a stream has written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wrote {
-    /// What it is reckoned to take, since the last flush, in ns.
-    pub(crate) unflushed: u64,
-    /// What it will take beyond what was paid, in ns.
-    pub(crate) owed: u64,
 }
 
 /// Token buckets and recent usage (zygaria §2.1 and §3).

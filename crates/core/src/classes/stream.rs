@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::cycle::Cycle;
 use super::lane::Lanes;
-use crate::account::stream_accounts::{Accounts, InWindow, StreamCounters, Wrote};
+use crate::account::posting::Debited;
+use crate::account::stream_accounts::{Accounts, StreamCounters};
 use crate::cost::PieceKind;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::{Class, Contract, StreamSpec};
@@ -33,7 +34,8 @@ pub(crate) struct Stream {
     pub(crate) pieces: u32,
     /// Requests that arrived and have not completed.
     pub(crate) live: u32,
-    pub(crate) in_window: InWindow,
+    /// Its pieces that came back in the open window.
+    pub(crate) in_window: Debited,
     pub(crate) counters: StreamCounters,
     pub(crate) broken_at: Option<Instant>,
     /// Cycles missed in a row.
@@ -46,8 +48,6 @@ pub(crate) struct Stream {
     pub(crate) moved_at: Option<Instant>,
     /// Lengths of the last pieces of each kind that went out.
     pub(crate) lengths: [Option<u64>; PieceKind::ALL.len()],
-    /// What it has written that may not be on the medium.
-    pub(crate) wrote: Wrote,
     /// That is by what its pieces take of the device's tiers, beside others' too.
     pub(crate) priced_by_tier: bool,
     /// How often its pieces were found to take longer among others' than alone.
@@ -68,7 +68,7 @@ impl Stream {
             last_start: 0,
             pieces: 0,
             live: 0,
-            in_window: InWindow::default(),
+            in_window: Debited::default(),
             counters: StreamCounters::default(),
             broken_at: None,
             misses: 0,
@@ -76,7 +76,6 @@ impl Stream {
             priced_at: None,
             moved_at: None,
             lengths: [None; PieceKind::ALL.len()],
-            wrote: Wrote::default(),
             priced_by_tier: false,
             crowded: 0,
             accounts: Accounts::new(spec.contract, period, now),

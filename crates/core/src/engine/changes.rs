@@ -112,8 +112,7 @@ impl Engine {
         }
         if self.find(id)?.in_window.pieces > 0 {
             let end = if self.in_flight > 0 { self.now } else { self.ledger.last_completion() };
-            let closing = self.ledger.close(end);
-            self.divide(closing);
+            self.close_window(end);
         }
         let gone = self.streams[id.0 as usize].take().expect("found above");
         self.departed += gone.counters.charged;
@@ -123,7 +122,7 @@ impl Engine {
         self.sole.forget(id);
         self.stalls.forget(id);
         self.ahead.forget(id);
-        self.written.forget(&gone);
+        self.write_back.forget(id);
         self.cost.forget(id);
         if let Some(shaping) = &mut self.shaping {
             shaping.forget(self.now, id);

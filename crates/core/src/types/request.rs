@@ -23,6 +23,13 @@ pub enum Kind {
     Cache,
 }
 
+impl Kind {
+    /// Whether the device has something to bring to its medium for it.
+    pub(crate) const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Zeroes)
+    }
+}
+
 /// Reads and writes pass apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
