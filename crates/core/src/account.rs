@@ -2,7 +2,6 @@
 //! queues, or how a cost was estimated.
 
 pub(crate) mod ledger;
-pub(crate) mod served;
 pub(crate) mod settling;
 pub(crate) mod stream_accounts;
 pub(crate) mod usage;

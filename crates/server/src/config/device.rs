@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use disktime_core::feedback::{self, FeedbackConfig, Token};
-use disktime_core::policy::{self, Currency, PolicyEntry};
+use disktime_core::policy::{Currency, PolicyEntry};
 use disktime_core::{Config as Engine, Duration, Share};
 use disktime_model::preset;
 use disktime_profiler::Speeds;
@@ -278,11 +278,10 @@ impl DeviceTable {
         if let (true, Some(why)) = (empties_fast, cannot_empty(tiers, promotion)) {
             return Err(value(&key("empty_fast"), "true", why.to_owned()));
         }
-        let policy = self.policy.clone().unwrap_or_else(|| Engine::default().policy.to_owned());
-        let entry = policy::find(&policy).ok_or_else(|| {
-            let error = disktime_core::ConfigError::UnknownPolicy(policy.clone());
-            value(&key("policy"), &policy, error.to_string())
-        })?;
+        let policy =
+            self.policy.clone().unwrap_or_else(|| Engine::default().policy.name.to_owned());
+        let entry = disktime_rivals::find(&policy)
+            .map_err(|error| value(&key("policy"), &policy, error.to_string()))?;
         let nominal_iops = self.check_nominal_iops(entry)?;
         let policy = match self.slack.as_deref() {
             None => policy,
@@ -340,7 +339,7 @@ impl DeviceTable {
         let bad = |why| Err(value(&key, &count.to_string(), why));
         let counts = |entry: &&PolicyEntry| entry.currency == Currency::Requests;
         if !counts(&policy) {
-            let counting = policy::REGISTRY.iter().filter(counts);
+            let counting = disktime_rivals::all().filter(counts);
             let counting = counting.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
             let name = policy.name;
             return bad(format!(
