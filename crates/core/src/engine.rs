@@ -32,6 +32,7 @@ mod classes;
 mod config;
 pub(crate) mod error;
 pub(crate) mod event;
+mod flush;
 mod guarantees;
 mod pieces;
 mod shaping;
@@ -45,6 +46,7 @@ use classes::Chosen;
 pub use config::{Config, Limits};
 use error::{ConfigError, Refusal};
 use event::{Event, Events};
+use flush::News;
 use guarantees::Guarantees;
 use pieces::{Piece, PieceTable};
 pub use shaping::BestEffort;
@@ -130,6 +132,8 @@ pub struct Engine {
     tiers: TierEnds,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
+    /// Streams of which something has changed since the last flush.
+    marked: Vec<StreamId>,
     guarantees: Guarantees,
     /// Streams with work that their limit holds back, by when it will not, in ns.
     parked: IndexedHeap,
@@ -204,6 +208,7 @@ impl Engine {
             settling: Settling::default(),
             tiers: TierEnds::default(),
             ready: [0; Rank::COUNT],
+            marked: Vec::new(),
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
             hold: None,
@@ -256,13 +261,9 @@ impl Engine {
         }
         if first {
             self.set_oldest_head(request.stream, rank);
-            self.refresh(request.stream);
+            self.mark(request.stream);
         }
-        let stream = self.streams[request.stream.0 as usize].as_ref().expect("looked up above");
-        self.policies[rank.at()].arrived(self.now, stream.view(rank), &request);
-        if first {
-            self.tell_others(request.stream, rank);
-        }
+        self.flush_with(request.stream, rank, News::Arrived(&request));
         Ok(())
     }
 
@@ -302,7 +303,7 @@ impl Engine {
         let (between, owed) = self.learn(&piece, tier);
         let charge = self.settle(&piece, owed, most);
         let completion = self.finish(&piece, outcome);
-        self.refresh(piece.stream);
+        self.mark(piece.stream);
         let done = PieceDone {
             request: piece.request,
             estimate: piece.estimate,
@@ -312,10 +313,7 @@ impl Engine {
             response,
             settling: self.settling.time(),
         };
-        let stream =
-            self.streams[piece.stream.0 as usize].as_ref().expect("streams outlive pieces");
-        self.policies[piece.rank.at()].completed(self.now, stream.view(piece.rank), &done);
-        self.tell_others(piece.stream, piece.rank);
+        self.flush_with(piece.stream, piece.rank, News::Completed(&done));
         completion
     }
 
@@ -327,7 +325,7 @@ impl Engine {
         self.requests.live(request).outcome = Outcome::Cancelled;
         if state == State::Queued {
             self.leave_queue(request, id);
-            self.tell_changed(id);
+            self.flush();
         }
         if pieces > 0 {
             return Cancel::InFlight;
@@ -366,6 +364,7 @@ impl Engine {
         let mut chosen = self.choose();
         if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.hold) {
             self.release_hold();
+            self.flush();
             // What the hold cost may have taken the stream that was chosen to its limit.
             let stream = self.streams[id.0 as usize].as_ref();
             if stream.is_none_or(|stream| stream.lanes[chosen.rank].gate == Gate::Shut) {
@@ -384,6 +383,7 @@ impl Engine {
             }
             Pick::Hold { stream, until } => {
                 self.hold_for(stream, until);
+                self.flush();
                 if self.in_flight > 0 {
                     // The room that it leaves is its own choice: others would have taken it.
                     return None;
@@ -392,6 +392,7 @@ impl Engine {
             Pick::Nothing => {
                 assert!(!self.work_waits(), "a policy names a ready stream if there is one");
                 self.release_hold();
+                self.flush();
             }
         }
         if self.has_tokens() {
@@ -476,14 +477,14 @@ impl Engine {
             if let Some(bits) = self.usage_clock.rescale(self.now) {
                 self.fade(bits);
             }
-            while let Some((at, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now)
+            while let Some((_, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now)
             {
-                self.refresh(StreamId(id));
-                self.tell_changed(StreamId(id));
-                let still = self.parked.peek() == Some((at, id));
-                assert!(!still, "a stream that its limit let go is not held back at the same time");
+                self.parked.remove(id);
+                self.mark(StreamId(id));
             }
+            self.flush();
             self.open_gates();
+            self.flush();
             self.shape();
             self.ahead.passed(self.now, &self.streams);
         }
@@ -491,6 +492,7 @@ impl Engine {
         if cut.is_some_and(|at| at <= self.now) {
             let closing = self.ledger.close(self.now);
             self.divide(closing);
+            self.flush();
         }
     }
 
@@ -553,13 +555,11 @@ impl Engine {
         self.spend(id, rank, on_slack, &head);
         self.set_oldest_head(id, rank);
         let flush = self.ends_dirty(id, rank, writes);
-        self.refresh(id);
+        self.mark(id);
         if rank == Rank::Best {
             self.watch_promise(id);
         }
-        let stream = self.streams[id.0 as usize].as_ref().expect("looked up above");
-        self.policies[rank.at()].dispatched(self.now, stream.view(rank));
-        self.tell_others(id, rank);
+        self.flush_with(id, rank, News::Dispatched);
         Dispatch {
             piece,
             request: head.request,
@@ -626,7 +626,7 @@ impl Engine {
         if was_head {
             self.set_oldest_head(id, rank);
         }
-        self.refresh(id);
+        self.mark(id);
     }
 
     /// Makes the oldest request of a lane its next to go.

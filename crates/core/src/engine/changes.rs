@@ -61,6 +61,7 @@ impl Engine {
             Change::MissedDeadline(id) => self.missed_deadline(id),
             Change::NoClient(id) => self.no_client(id),
         };
+        self.flush();
         if let Err(error) = changed {
             self.events.push(Event::Refused(error));
         }
@@ -95,7 +96,7 @@ impl Engine {
         }
         self.streams[slot] = Some(stream);
         self.grant(&plan);
-        self.tell_changed(id);
+        self.mark(id);
         let contract = self.find(id)?.spec.contract;
         self.events.push(Event::Admitted(id, contract));
         Ok(())
@@ -159,8 +160,7 @@ impl Engine {
         }
         self.grant(&plan);
         for (id, _) in contracts {
-            self.refresh(*id);
-            self.tell_changed(*id);
+            self.mark(*id);
             let contract = self.find(*id)?.spec.contract;
             self.events.push(Event::Admitted(*id, contract));
         }
@@ -183,8 +183,7 @@ impl Engine {
             stream.wake(now);
         }
         stream.spec.depth_max = depth;
-        self.refresh(id);
-        self.tell_changed(id);
+        self.mark(id);
         Ok(())
     }
 
@@ -213,7 +212,7 @@ impl Engine {
         self.find(id)?;
         self.events.push(Event::MissedDeadline(id));
         self.report(id);
-        self.tell_changed(id);
+        self.mark(id);
         Ok(())
     }
 

@@ -95,6 +95,7 @@ impl Engine {
     pub(super) fn close_idle(&mut self) -> bool {
         let Some(closing) = self.ledger.idle() else { return false };
         self.divide(closing);
+        self.flush();
         true
     }
 
@@ -127,8 +128,7 @@ impl Engine {
             }
             self.dearest = self.dearest.max(each);
             split(charge, window.by_rank, &mut self.by_class);
-            self.refresh(*id);
-            self.tell_changed(*id);
+            self.mark(*id);
         }
         assert!(closing.divide == 0 || touched.is_empty(), "a window is divided to the last ns");
         self.ledger.recycle(touched);
@@ -161,6 +161,7 @@ impl Engine {
         self.observe(now);
         if self.hold.is_none() {
             self.charge_held(stream, time);
+            self.flush();
         }
     }
 
@@ -180,22 +181,16 @@ impl Engine {
         stream.charge(held + lead, 0, held, weight, self.now);
         stream.counters.charged += held;
         self.by_class[Rank::Best.at()] += held;
-        self.refresh(id);
-        self.tell_changed(id);
+        self.mark(id);
     }
 
     /// All recent usage loses the doublings that the clock scaled out; orders stay, keys change.
     pub(super) fn fade(&mut self, bits: u32) {
         for stream in self.streams.iter_mut().flatten() {
             stream.fade(bits);
+            self.marked.push(stream.id);
         }
-        for stream in self.streams.iter().flatten() {
-            for rank in Rank::ALL {
-                if stream.lanes[rank].gate == Gate::Ready {
-                    self.policies[rank.at()].changed(self.now, stream.view(rank));
-                }
-            }
-        }
+        self.flush();
     }
 
     /// By how much more than *u* and (depth + 1) of the dearest pieces a backlogged stream's disk time

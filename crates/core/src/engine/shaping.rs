@@ -564,8 +564,8 @@ impl Engine {
 
     fn gate_again(&mut self, id: StreamId) {
         if self.stream(id).is_some() {
-            self.refresh(id);
-            self.tell_changed(id);
+            self.mark(id);
+            self.flush();
         }
     }
 }

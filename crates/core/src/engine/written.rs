@@ -221,8 +221,7 @@ impl Engine {
         stream.counters.charged += part;
         stream.counters.afterwards += part;
         self.by_class[stream.home().at()] += part;
-        self.refresh(id);
-        self.tell_changed(id);
+        self.mark(id);
     }
 
     fn find_stream(&self, id: StreamId) -> Option<&Stream> {
