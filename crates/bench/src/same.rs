@@ -17,7 +17,7 @@ pub use blessed::{Blessed, BlessedError, Difference, Fault};
 
 use std::num::NonZero;
 
-use disktime_core::{Duration, cost, policy};
+use disktime_core::{Duration, cost};
 use disktime_papers::Experiment;
 use disktime_sim::{Cut, Plan, fingerprint, simulate, swarm};
 
@@ -56,7 +56,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let swarm = |policy: &'static str, depth| {
         named(format!("swarm/{policy}/{depth}"), What::Swarm { policy, depth })
     };
-    let policies = policy::REGISTRY.iter().map(|entry| entry.name);
+    let policies = disktime_rivals::all().map(|entry| entry.name);
     let mut all: Vec<_> = disktime_papers::experiments().map(figure).collect();
     all.extend(insulation::cover().into_iter().map(cell));
     all.extend(policies.flat_map(|policy| DEPTHS.map(|depth| swarm(policy, depth))));
@@ -169,7 +169,7 @@ mod tests {
         let count = |prefix| all.iter().filter(|it| it.name().starts_with(prefix)).count();
         assert_eq!(count("paper/"), disktime_papers::experiments().count());
         assert_eq!(count("insulation/"), insulation::cover().len());
-        assert_eq!(count("swarm/"), policy::REGISTRY.len() * DEPTHS.len());
+        assert_eq!(count("swarm/"), disktime_rivals::all().count() * DEPTHS.len());
         assert_eq!(all.len(), count("paper/") + count("insulation/") + count("swarm/"));
     }
 

@@ -3,7 +3,6 @@
 
 pub(crate) mod ledger;
 pub(crate) mod posting;
-pub(crate) mod served;
 pub(crate) mod settling;
 pub(crate) mod stalls;
 pub(crate) mod stream_accounts;

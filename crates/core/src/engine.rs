@@ -17,7 +17,7 @@ use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::Stream;
 use crate::cost::{self, CostModel, PieceKind, PieceShape, Trust};
 use crate::policy::view::StreamView;
-use crate::policy::{self, Currency, Pick, PieceDone, Policy};
+use crate::policy::{Currency, Pick, PieceDone, Policy};
 use crate::types::contract::Class;
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::{PieceId, RequestId, StreamId};
@@ -165,8 +165,7 @@ impl Engine {
     /// # Errors
     /// If a name is in no registry or a bound is zero.
     pub fn new(config: &Config<'_>) -> Result<Self, ConfigError> {
-        let policy = policy::find(config.policy)
-            .ok_or_else(|| ConfigError::UnknownPolicy(config.policy.to_string()))?;
+        let policy = config.policy;
         let cost = cost::find(config.cost_model)
             .ok_or_else(|| ConfigError::UnknownCostModel(config.cost_model.to_string()))?;
         config.check()?;

@@ -4,7 +4,7 @@ mod bench;
 mod rig;
 
 use bench::{Bench, DEAREST, Load};
-use disktime_core::{Change, Event, Outcome, RequestId, StreamId, StreamSpec};
+use disktime_core::{Change, Event, Outcome, RequestId, StreamId, StreamSpec, policy};
 use rig::{MS, Rig, SECOND, at, contract, read};
 
 fn load(reserve_percent: u32, sequential: bool) -> Load {
@@ -33,7 +33,8 @@ fn a_returning_stream_overshoots_by_no_more_than_u_of_its_own_or_of_the_others()
     {
         let mut loads = vec![Load { on_ms: 10_000, off_ms: 10_000, ..load(returning, true) }];
         loads.extend(rivals.iter().map(|reserve| load(*reserve, false)));
-        let mut bench = Bench::new("zygaria", 1, &loads, 5);
+        let zygaria = policy::find("zygaria").expect("registered");
+        let mut bench = Bench::new(zygaria, 1, &loads, 5);
         bench.run_until_ms(20_000);
         let (before, share) = (bench.charged_ms(0), f64::from(returning) / 100.0);
         let mut ahead = 0f64;
@@ -137,8 +138,10 @@ fn a_stream_that_its_own_depth_holds_back_piles_up_no_credit() {
 
 #[test]
 fn a_broken_promise_is_told_and_a_kept_one_is_not() {
-    for (policy, breaks) in [("zygaria", false), ("fifo", true)] {
-        let mut bench = Bench::new(policy, 1, &[load(70, true), load(30, false)], 3);
+    // Without deadlines `edf` goes by arrival: it keeps no reservation.
+    for (policy, breaks) in [("zygaria", false), ("edf", true)] {
+        let entry = policy::find(policy).expect("registered");
+        let mut bench = Bench::new(entry, 1, &[load(70, true), load(30, false)], 3);
         bench.run_until_ms(10_000);
         let mut told = 0;
         while let Some(event) = bench.engine.poll_event() {

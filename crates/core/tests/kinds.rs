@@ -6,7 +6,7 @@ mod rig;
 use std::collections::VecDeque;
 
 use disktime_core::cost::PieceKind;
-use disktime_core::{Config, Engine, Kind, Limits, Request, StreamId};
+use disktime_core::{Config, Engine, Kind, Limits, Request, StreamId, policy};
 use rig::{MS, Rig, contract, read};
 
 const GIB: u64 = 1 << 30;
@@ -16,7 +16,9 @@ const US: u64 = 1_000;
 /// Streams of equal reservations over learned costs, in the order of arrival.
 fn rig(depth: u32) -> Rig {
     let limits = Limits { depth, ..Limits::default() };
-    let config = Config { policy: "fifo", cost_model: "learned", limits, ..Config::default() };
+    // Without deadlines it goes by arrival.
+    let policy = policy::find("edf").unwrap();
+    let config = Config { policy, cost_model: "learned", limits, ..Config::default() };
     let mut rig = Rig { engine: Engine::new(&config).unwrap() };
     (0..2).for_each(|stream| rig.add(stream, contract(50, 100)));
     rig

@@ -3,7 +3,9 @@
 mod rig;
 
 use disktime_core::cost::{CostParameters, Price, PriceList};
-use disktime_core::{Change, Config, Duration, Engine, Kind, Request, StreamCounters, StreamId};
+use disktime_core::{
+    Change, Config, Duration, Engine, Kind, Request, StreamCounters, StreamId, policy,
+};
 use rig::{MS, Rig, contract, read};
 
 fn write(id: u32, stream: u32, bytes: u64) -> Request {
@@ -113,7 +115,9 @@ fn among_others_pieces_a_flush_has_its_price() {
 
 fn learning(anchor: Option<PriceList>) -> Rig {
     let cost = CostParameters { anchor, ..CostParameters::default() };
-    let config = Config { policy: "fifo", cost_model: "learned", cost, ..Config::default() };
+    // Without deadlines it goes by arrival.
+    let policy = policy::find("edf").expect("registered");
+    let config = Config { policy, cost_model: "learned", cost, ..Config::default() };
     let mut rig = Rig { engine: Engine::new(&config).expect("registered names") };
     (0..3).for_each(|stream| rig.add(stream, contract(30, 100)));
     rig

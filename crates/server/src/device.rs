@@ -401,8 +401,9 @@ impl Ground {
             requests_max: REQUESTS_ALIVE,
             ..Limits::default()
         };
+        let policy = disktime_rivals::find(&device.policy).map_err(|error| error.to_string())?;
         let config = disktime_core::Config {
-            policy: &device.policy,
+            policy,
             cost_model: &device.cost_model,
             limits,
             headroom: device.headroom,

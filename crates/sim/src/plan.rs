@@ -76,6 +76,9 @@ pub enum PlanError {
         /// As the device says.
         depth_max: u32,
     },
+    /// No policy of that name.
+    #[error(transparent)]
+    Policy(#[from] disktime_rivals::UnknownPolicy),
     /// A name or bound that the engine refuses.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -434,7 +434,7 @@ fn one_seed() -> Vec<u64> {
 }
 
 fn policy() -> String {
-    Config::default().policy.to_owned()
+    Config::default().policy.name.to_owned()
 }
 
 fn sequential() -> Duration {

@@ -4,10 +4,11 @@
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
 use disktime_core::feedback::TokenRate;
+use disktime_core::policy::{Currency, PolicyEntry};
 use disktime_core::{
     Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, Event,
     IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId,
-    StreamSpec, StreamView, cost, policy,
+    StreamSpec, StreamView, cost,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -179,10 +180,10 @@ impl World {
         if plan.depth == 0 || plan.depth > depth_max {
             return Err(PlanError::Depth { depth: plan.depth, depth_max });
         }
-        let engine = build_engine(&plan)?;
-        let entry = policy::find(&plan.policy);
-        let guarantee = entry.is_some_and(|entry| entry.keeps_reservations);
-        let timed = entry.is_some_and(|entry| entry.currency == policy::Currency::Time);
+        let policy = disktime_rivals::find(&plan.policy)?;
+        let engine = build_engine(&plan, policy)?;
+        let guarantee = policy.keeps_reservations;
+        let timed = policy.currency == Currency::Time;
         // As granted: a rate's reservation follows from it.
         let contracts: Vec<_> = engine.streams().map(StreamView::contract).collect();
         let period = Config::default().period;
@@ -531,7 +532,7 @@ impl World {
     }
 }
 
-fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
+fn build_engine(plan: &Plan, policy: &'static PolicyEntry) -> Result<Engine, PlanError> {
     let streams = u32::try_from(plan.streams.len()).unwrap_or(u32::MAX);
     let limits = Limits {
         depth: plan.depth,
@@ -540,7 +541,7 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         streams_max: streams.max(1),
     };
     let config = Config {
-        policy: &plan.policy,
+        policy,
         cost_model: &plan.cost_model,
         cost: plan.cost,
         nominal_iops: plan.nominal_iops,

@@ -126,7 +126,8 @@ fn config(
     let create = if medium.is_none() { "create = true\n" } else { "" };
     let mut text = format!(
         "[server]\nnbd = [\"unix:{}\"]\nstate = \"{at}/state\"\n\
-         [[device]]\nname = \"device\"\nback_end = \"{back_end}\"\n{create}policy = \"{policy}\"\n",
+         [[device]]\nname = \"device\"\nback_end = \"{back_end}\"\n{create}policy = \"{policy}\"\n\
+         experimental = true\n",
         socket(directory).display()
     );
     if scene.device == LiveDevice::Emulated {

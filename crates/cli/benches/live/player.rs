@@ -258,7 +258,7 @@ fn config(directory: &Path, shaped: Shaped) -> anyhow::Result<Config> {
         "[server]\nnbd = [\"unix:{directory}/nbd.sock\"]\n\
          misses = \"unix:{directory}/misses.sock\"\n\
          [[device]]\nname = \"disk\"\nback_end = \"memory\"\nemulate = \"{PRESET}\"\n\
-         policy = \"elevator\"\n"
+         policy = \"elevator\"\nexperimental = true\n"
     );
     for (at, (name, mib, _)) in DISKS.iter().enumerate() {
         let class = if at == PLAYER { "class = \"soft-real-time\"\n" } else { "" };

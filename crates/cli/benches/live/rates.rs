@@ -147,6 +147,7 @@ back_end = "memory"
 emulate = "{PRESET}"
 profile = "{directory}/profile.json"
 policy = "elevator"
+experimental = true
 "#
     );
     for name in names() {

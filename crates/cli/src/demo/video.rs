@@ -236,6 +236,7 @@ back_end = "file:{directory}/disks"
 create = true
 emulate = "{PRESET}"
 policy = "{POLICY}"
+experimental = true
 feedback = "adaptive"
 feedback_token = "request"
 

@@ -131,8 +131,6 @@ pub enum ChangeError {
 /// Why an engine could not be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// No policy of that name in [`crate::policy::REGISTRY`].
-    UnknownPolicy(alloc::string::String),
     /// No cost model of that name in [`crate::cost::REGISTRY`].
     UnknownCostModel(alloc::string::String),
     /// No feedback controller of that name in [`crate::feedback::REGISTRY`].
@@ -248,10 +246,6 @@ impl fmt::Display for ChangeError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownPolicy(name) => {
-                write!(f, "policy `{name}` is not known; known are:")?;
-                crate::policy::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))
-            }
             Self::UnknownCostModel(name) => {
                 write!(f, "cost model `{name}` is not known; known are:")?;
                 crate::cost::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))

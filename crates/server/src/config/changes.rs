@@ -71,7 +71,7 @@ const SERVER: [Key<Config>; 7] = [
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
 ];
 
-const DEVICE: [Key<DeviceConfig>; 22] = [
+const DEVICE: [Key<DeviceConfig>; 23] = [
     // First: others follow from it.
     fixed("queue_depth", |it| match it.queue_depth {
         QueueDepth::Is(depth) => depth.to_string(),
@@ -92,6 +92,7 @@ const DEVICE: [Key<DeviceConfig>; 22] = [
     fixed("emulate", |it| maybe(it.emulate, Emulate::name)),
     fixed("profile", |it| maybe(it.profile.as_ref(), |path| path.display().to_string())),
     fixed("policy", |it| it.policy.clone()),
+    fixed("experimental", |it| it.experimental.to_string()),
     fixed("slack", |it| maybe(it.policy.strip_prefix("zygaria-"), str::to_owned)),
     fixed("nominal_iops", |it| it.nominal_iops.to_string()),
     fixed("cost_model", |it| it.cost_model.clone()),

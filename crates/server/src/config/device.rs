@@ -107,8 +107,10 @@ pub struct DeviceConfig {
     pub empties_fast: bool,
     /// A file that says what it does, as `disktime device profile` saves it.
     pub profile: Option<PathBuf>,
-    /// A name in the core's registry of policies.
+    /// The name of a policy: of the product, or where `experimental` says so a rival.
     pub policy: String,
+    /// Whether it may have a policy that is there to compare with.
+    pub experimental: bool,
     /// Requests per second that the whole device is taken for, by policies that count requests.
     pub nominal_iops: u32,
     /// A name in the core's registry of cost models.
@@ -246,6 +248,7 @@ pub(super) struct DeviceTable {
     emulate: Option<String>,
     profile: Option<PathBuf>,
     policy: Option<String>,
+    experimental: Option<bool>,
     slack: Option<String>,
     nominal_iops: Option<u32>,
     cost_model: Option<String>,
@@ -278,18 +281,19 @@ impl DeviceTable {
         if let (true, Some(why)) = (empties_fast, cannot_empty(tiers, promotion)) {
             return Err(value(&key("empty_fast"), "true", why.to_owned()));
         }
-        let policy = self.policy.clone().unwrap_or_else(|| Engine::default().policy.to_owned());
-        let entry = policy::find(&policy).ok_or_else(|| {
-            let error = disktime_core::ConfigError::UnknownPolicy(policy.clone());
-            value(&key("policy"), &policy, error.to_string())
-        })?;
+        let experimental = self.experimental.unwrap_or(false);
+        let policy = self.policy.as_deref().unwrap_or(Engine::default().policy.name);
+        let entry =
+            allowed(policy, experimental).map_err(|why| value(&key("policy"), policy, why))?;
         let nominal_iops = self.check_nominal_iops(entry)?;
         let policy = match self.slack.as_deref() {
             None => policy,
             Some(text) => {
-                slack(text, &policy).map_err(|why| value(&key("slack"), text, why))?.to_owned()
+                let policy = slack(text, policy, experimental);
+                policy.map_err(|why| value(&key("slack"), text, why))?
             }
-        };
+        }
+        .to_owned();
         let horizon = self
             .horizon
             .as_deref()
@@ -322,6 +326,7 @@ impl DeviceTable {
             empties_fast,
             profile: self.profile.clone(),
             policy,
+            experimental,
             nominal_iops,
             cost_model,
             horizon,
@@ -340,7 +345,7 @@ impl DeviceTable {
         let bad = |why| Err(value(&key, &count.to_string(), why));
         let counts = |entry: &&PolicyEntry| entry.currency == Currency::Requests;
         if !counts(&policy) {
-            let counting = policy::REGISTRY.iter().filter(counts);
+            let counting = disktime_rivals::all().filter(counts);
             let counting = counting.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
             let name = policy.name;
             return bad(format!(
@@ -503,11 +508,27 @@ fn emulate(text: &str, tiers: bool) -> Result<Emulate, String> {
     }
 }
 
+/// The policy of that name, if such a device may have it: rivals only where `experimental` says so.
+fn allowed(name: &str, experimental: bool) -> Result<&'static PolicyEntry, String> {
+    let found = disktime_rivals::find(name);
+    if experimental || policy::find(name).is_some() {
+        return found.map_err(|error| error.to_string());
+    }
+    let list = |entries: &[PolicyEntry]| {
+        entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+    };
+    let (own, rivals) = (list(policy::REGISTRY), list(disktime_rivals::REGISTRY));
+    Err(format!("known are {own}; with `experimental = true` also, to compare with, {rivals}"))
+}
+
 /// The policy that orders slack so.
-fn slack(text: &str, policy: &str) -> Result<&'static str, String> {
+fn slack(text: &str, policy: &str, experimental: bool) -> Result<&'static str, String> {
     match (text, policy) {
         ("usage", "zygaria") => Ok("zygaria"),
-        ("reward", "zygaria") => Ok("zygaria-reward"),
+        ("reward", "zygaria") if experimental => Ok("zygaria-reward"),
+        ("reward", "zygaria") => Err("policy zygaria-reward, which orders slack so, is there to \
+                                      compare with: set `experimental = true`, or say `usage`"
+            .to_owned()),
         ("usage" | "reward", _) => Err(format!(
             "policy {policy} has no such rule, only `zygaria` has; the shares of time of `disktime` \
              reward cheap requests by themselves: leave it out"
