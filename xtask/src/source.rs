@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rust_is_refused_with_its_line() {
+    fn text_that_is_not_rust_is_refused_with_its_line() {
         let refusal = RustFile::parse("a.rs", "fn a() {}\nfn ?").err().expect("this is not Rust");
         assert!(refusal.to_string().starts_with("a.rs:2: does not parse"), "{refusal}");
     }

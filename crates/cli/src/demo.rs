@@ -524,7 +524,7 @@ mod tests {
 
     /// On a busy machine the demo said BROKEN of a scheduler that had kept everything.
     #[test]
-    fn what_could_not_be_measured_is_not_judged() {
+    fn a_phase_that_could_not_be_measured_is_not_judged() {
         let error = |p99| TimingError { p50: 40.0, p99 };
         assert!(error(999.0).is_small() && !error(1001.0).is_small());
         assert!(error(2500.0).too_busy().starts_with("NOT JUDGED: this machine is too busy"));

@@ -236,7 +236,7 @@ fn a_player_on_a_file_reports_its_misses() {
 }
 
 #[test]
-fn what_does_not_fit_the_export_is_refused_before_it_starts() {
+fn a_load_that_does_not_fit_the_export_is_refused_before_it_starts() {
     fn attempt(server: &TestServer, change: impl FnOnce(&mut LoadSpec)) -> Option<LoadError> {
         let mut spec = mixed();
         change(&mut spec);

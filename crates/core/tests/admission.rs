@@ -104,7 +104,7 @@ fn a_shorter_cycle_pays_the_way_back_of_a_longer_one() {
 }
 
 #[test]
-fn what_is_in_the_way_counts_once() {
+fn blocking_time_counts_once() {
     // 10 + 60 in 100 ms: 30 are left for others' burst and one piece of 10 + 8 ms.
     let profile = flat(FAST, 10, 10, 0);
     let others = |burst| Others {
@@ -659,7 +659,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn what_is_promised_firmly_is_kept(
+    fn firm_promises_are_kept(
         profile in profiles(), others in others(), seed in any::<u64>(),
         demands in prop::collection::vec(demands(Just(Admission::Deterministic).boxed()), 1..6),
     ) {
@@ -668,7 +668,7 @@ proptest! {
 
     /// Positioning always takes its worst, so statistical streams miss cycles: firm ones must not.
     #[test]
-    fn what_is_promised_firmly_is_kept_among_other_promises(
+    fn firm_promises_are_kept_among_other_promises(
         profile in profiles(), others in others(), seed in any::<u64>(),
         demands in prop::collection::vec(demands(kinds().boxed()), 2..6),
     ) {

@@ -226,7 +226,7 @@ fn a_rate_is_kept_in_every_cycle_and_no_more_beside_best_effort() {
 /// began the cycle when it saw the time, before it took the first request, so that no cycle of such
 /// a load was ever counted, nor a missed one.
 #[test]
-fn what_arrives_at_the_instant_at_which_a_cycle_begins_is_owed_in_it() {
+fn a_request_that_arrives_as_a_cycle_begins_counts_in_it() {
     let mut rig = rig();
     rig.add(0, rate(100_000, Duration::from_secs(1), Admission::Deterministic));
     for id in 0..6 {
@@ -287,7 +287,7 @@ fn a_latency_bound_cuts_what_is_in_the_way() {
 }
 
 #[test]
-fn what_can_not_be_promised_is_refused_with_what_could_be() {
+fn an_impossible_promise_is_refused_with_what_could_be_promised() {
     let second = Duration::from_secs(1);
     let mut bare = Rig::new(1);
     let add = |rig: &mut Rig, stream: u32, contract: Contract| {

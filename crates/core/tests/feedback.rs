@@ -166,7 +166,7 @@ fn a_reservation_passes_the_filter() {
 }
 
 #[test]
-fn who_ends_gives_back_its_own_part() {
+fn a_stream_that_ends_gives_back_its_own_part() {
     let contracts = [soft(), soft(), contract(0, 100)];
     let mut world = World::new(shaped("pessimistic"), "fifo", &contracts);
     world.run(2 * SECOND);
@@ -189,7 +189,7 @@ fn who_ends_gives_back_its_own_part() {
 }
 
 #[test]
-fn who_rests_for_long_gives_back_too() {
+fn a_stream_that_is_idle_for_long_gives_back_too() {
     let mut world = World::new(shaped("pessimistic"), "fifo", &[soft(), contract(0, 100)]);
     world.run(2 * SECOND);
     world.report(0);
@@ -201,7 +201,7 @@ fn who_rests_for_long_gives_back_too() {
 }
 
 #[test]
-fn who_has_no_client_any_more_gives_back_at_once_and_is_remembered() {
+fn a_stream_without_clients_gives_back_at_once_and_is_remembered() {
     let mut world = World::new(shaped("pessimistic"), "fifo", &[soft(), contract(0, 100)]);
     world.run(2 * SECOND);
     world.report(0);
@@ -257,7 +257,7 @@ fn reports_count_once_a_second_from_soft_real_time_that_is_behind() {
 
 /// It never has enough: ten seconds later all is undone, and it pays.
 #[test]
-fn who_never_has_enough_pays_back() {
+fn a_stream_that_never_has_enough_pays_back() {
     let config = FeedbackConfig { anti_cheat: true, ..shaped("adaptive") };
     let honest = || World::new(config, "fifo", &[soft(), contract(0, 100), contract(0, 100)]);
     let (mut honest, mut cheat) = (honest(), honest());
@@ -273,7 +273,7 @@ fn who_never_has_enough_pays_back() {
 
 /// It was held below it: 1.35 s behind where .53 were allowed.
 #[test]
-fn who_pays_back_has_what_it_reserved() {
+fn a_stream_that_pays_back_has_what_it_reserved() {
     for policy in ["disktime", "zygaria"] {
         let config = FeedbackConfig { anti_cheat: true, ..shaped("adaptive") };
         let greedy = Contract { class: Class::SoftRealTime, ..contract(60, 100) };
@@ -327,7 +327,7 @@ proptest! {
     /// Whatever is reported and whoever asks: R is never below R_min, and in any ten seconds a lone
     /// best-effort stream that wants the device has R_min's worth but for two bursts.
     #[test]
-    fn nobody_takes_the_least(
+    fn best_effort_keeps_its_least_rate(
         controller in 0..feedback::REGISTRY.len(),
         reports in prop::collection::vec((0_u32..3, 0_u64..2_000), 0..120),
         anti_cheat in any::<bool>(),

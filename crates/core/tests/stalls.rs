@@ -66,7 +66,7 @@ fn a_stall_is_nobodys_from_its_beginning_if_others_meet_as_many() {
 
 /// Else who knows where a device stalls, or has the only bad sectors there, had that time for free.
 #[test]
-fn who_meets_more_stalls_than_all_others_pays_for_them() {
+fn a_stream_that_meets_more_stalls_than_all_others_pays_for_them() {
     let (mut rig, mut now) = (rig(2), 0);
     assert!(stalls(&mut rig, &mut now, 0, Kind::Read) < 2 * MS, "nobody has met one");
     for _ in 0..8 {

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_too_long_starts_a_batch() {
+    fn a_request_that_waited_too_long_starts_a_batch() {
         // 64 batches' worth ahead of block 5, 10 ms each: it expires after 500 ms.
         let mut ops = vec![(Kind::Read, 10)];
         ops.push((Kind::Read, 5));

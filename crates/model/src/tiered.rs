@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fast_device_has_no_room_for_wraps_round() {
+    fn bytes_beyond_the_fast_device_wrap_round() {
         let small = crate::preset::find("exp").expect("a preset");
         let slow = (small.build)(1);
         let tiered = Tiered::new((small.build)(1), slow, Box::new(HitRatio::everywhere(0, 1)));

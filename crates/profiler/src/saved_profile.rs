@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_or_of_another_device_is_refused() {
+    fn a_file_that_is_no_profile_or_another_devices_is_refused() {
         let says = |text: &str| loaded(text, Some(1000)).unwrap_err();
         let another = loaded(SAVED, Some(2000)).unwrap_err();
         assert!(

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_nothing_says_what_would() {
+    fn a_selection_of_nothing_says_what_would_select() {
         assert_eq!("a/b".parse::<Selection>(), Err(SelectionError::Parts(2)));
         let error = "*/*/*/11".parse::<Selection>().expect_err("not a share");
         assert_eq!(

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_on_and_off_asks_in_every_second_spell() {
+    fn an_on_off_stream_asks_in_every_second_spell() {
         let on_off = cell("deskstar-34gxp/random-4k/on-off/50");
         let times = Times::of(on_off, 1);
         let antagonist = &Tenant::of(on_off, &times)[1];

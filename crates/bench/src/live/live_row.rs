@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_no_accounts_has_no_share_error_and_who_is_slow_alone_is_seen() {
+    fn a_server_without_accounts_has_no_share_error_and_a_slow_one_is_seen() {
         let scene = &Scene::on_file(1 << 30)[0];
         let mut all = rows(scene, "none", &[round([500.0, 50.0], [1000.0, 100.0], None)]);
         all.extend(rows(scene, "disktime", &[round([350.0, 15.0], [500.0, 50.0], None)]));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_is_left_out_with_its_package() {
+    fn a_program_that_is_not_installed_is_left_out_with_its_package() {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("s");
         let missing = serve(Command::new("no-such-program"), &socket, "some-package");

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_had_is_left_out_once_and_aloud() {
+    fn an_unavailable_contender_is_left_out_once_and_aloud() {
         let world = Still::default();
         let lacking = Some(NotStarted::Unavailable("not here".to_owned()));
         let all = vec![Absent("a", lacking.clone(), Some("fixed")), Absent("b", lacking, None)];
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ours_and_fails_ends_the_bench_and_another_is_left_out() {
+    fn our_server_failing_ends_the_bench_and_a_peer_is_left_out() {
         let failed = Absent("a", Some(NotStarted::Failed("no ring".to_owned())), Some("fixed"));
         let error = run_all(vec![failed], &Still::default()).expect_err("it failed");
         assert_eq!(error.to_string(), "a on live-file: no ring");

@@ -117,7 +117,7 @@ fn a_goal_is_a_share() {
 }
 
 #[test]
-fn what_does_not_fit_exits_with_1_and_says_what_would() {
+fn a_goal_that_does_not_fit_exits_with_1_and_says_what_would() {
     let planned = Planned::new();
     let (said, code) = planned.say("--profile @disk.json --iops 2000 --request 4KiB --depth 1");
     assert_eq!(code, Some(1), "{said}");
@@ -205,7 +205,7 @@ fn a_trace_is_a_share() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused() {
+fn a_goal_that_cannot_be_planned_is_refused() {
     let planned = Planned::new();
     planned.write("none.json", "{}");
     planned.write(

@@ -62,7 +62,7 @@ impl Closing {
     }
 }
 
-/// What recent windows charged for a nanosecond of modelled cost.
+/// The ratio that recent windows charged per nanosecond of modelled cost.
 ///
 /// Windows give pieces a part of their busy time, which is far from the modelled cost when the
 /// model is wrong throughout (a disk's price list on flash). Until its window closes a piece is
@@ -102,7 +102,8 @@ impl ChargeRate {
 
 pub(crate) struct Ledger {
     window: Duration,
-    /// What is likely is learned, so that what takes far longer is a stall.
+    /// Learns each piece's likely charge, so that one that takes far longer is recognized as a
+    /// stall.
     sees_stalls: bool,
     /// Since when the device is busy.
     busy_since: Option<Instant>,
@@ -146,7 +147,7 @@ impl Ledger {
         }
     }
 
-    /// What a piece of that modelled cost is likely to be charged by its window.
+    /// The charge that a piece of that modelled cost is likely to get when its window closes.
     pub(crate) fn likely_charge(&self, modelled: Duration) -> Duration {
         self.rate.of(modelled)
     }
@@ -209,9 +210,8 @@ impl Ledger {
         (self.busy_since.is_some() && self.pieces > 0).then_some(self.cut_at)
     }
 
-    /// A piece came back that had the device for itself since the mark: it is charged for that
-    /// time to the last ns, and a window begins.
-    /// What is beyond `most` is spare.
+    /// A piece came back that had the device for itself since the mark: it is charged for that time
+    /// to the last ns, and a window begins. Time beyond `most` is spare.
     pub(crate) fn completed_alone(&mut self, now: Instant, most: Duration) -> Duration {
         debug_assert!(self.pieces == 0, "a window that others completed in is divided");
         self.last_completion = now;
@@ -229,8 +229,9 @@ impl Ledger {
         self.busy_since.map_or(Duration::ZERO, |since| now.since(since.max(self.last_completion)))
     }
 
-    /// The device did nothing before it went on with a piece that is likely to take so long. What no
-    /// window has divided of that is spare; all of it is as if it had not been. Answers how long it was.
+    /// The device did nothing before it went on with a piece that is likely to take so long. The
+    /// part of the gap that no window has divided is spare; the ledger goes on as if the gap had
+    /// not been. Answers how long it was.
     pub(crate) fn skip_stall(&mut self, now: Instant, likely: Duration) -> Duration {
         let stalled = self.silent(now).saturating_sub(likely);
         self.last_completion = now - likely;
@@ -243,7 +244,7 @@ impl Ledger {
         stalled
     }
 
-    /// Closes the window at `end`. What the device has stalled in it is spare.
+    /// Closes the window at `end`. The time for which the device has stalled in it is spare.
     pub(crate) fn close(&mut self, end: Instant) -> Closing {
         assert!(self.pieces > 0, "a window without completions carries over");
         let busy = end.since(self.mark).as_nanos();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_continues_goes_first_and_the_rest_in_order() {
+    fn a_continuing_request_goes_first_and_the_rest_in_order() {
         let blocks = [500, 90, 501, 700, 502, 91];
         assert_eq!(served(Order::Arrival, &blocks), [500, 501, 502, 90, 91, 700]);
         assert_eq!(served(Order::Sweep, &blocks), [500, 501, 502, 700, 90, 91]);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_on_little_counts_little() {
+    fn a_speed_that_rests_on_few_requests_counts_little() {
         let point = |mib, weight| Point { mib, ns: 1e6, weight };
         let doubtful = Point { ns: 5e5, ..point(SIZES[1], 0.01) };
         let price = price(&[point(SIZES[0], 1.0), point(SIZES[2], 1.0), doubtful]);
