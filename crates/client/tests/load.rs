@@ -81,7 +81,7 @@ fn a_closed_loop_keeps_its_number_outstanding_and_counts_everything() {
     }
 }
 
-/// What the server saw is what was counted, the farewell is there, and noise was written.
+/// The server saw as many requests as were counted, the farewell is there, and noise was written.
 #[test]
 fn the_server_sees_what_the_report_says() {
     let mut spec = mixed();

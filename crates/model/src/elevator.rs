@@ -1,4 +1,4 @@
-//! What an operating system has in front of a device: a queue of its own, and a deadline elevator
+//! An operating system's part in front of a device: a queue of its own, and a deadline elevator
 //! that gives the device as much as it takes.
 //!
 //! Linux's `deadline` scheduler. Operations go in batches of up to 16 of one direction, in ascending
@@ -28,7 +28,7 @@ const WRITE: usize = 1;
 /// Offset, and order of arrival.
 type Place = (u64, u64);
 
-/// What waits in one direction.
+/// Requests that wait in one direction.
 #[derive(Default)]
 struct Direction {
     sorted: BTreeMap<Place, (u64, Op)>,

@@ -61,9 +61,9 @@ pub enum ProfileFileError {
 /// A device by its profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceProfile {
-    /// What it was called.
+    /// The name that it was given.
     pub name: String,
-    /// What admission and cost models reckon with.
+    /// The profile that admission and cost models use.
     pub profile: Profile,
     /// How fast it is with each kind of requests, if that was measured.
     pub speeds: Option<Speeds>,
@@ -130,8 +130,8 @@ impl DeviceProfile {
         }
     }
 
-    /// What requests of so many bytes take with at most `depth` at the device; `None` if the profile
-    /// doesn't say. Mechanics know of one at a time alone.
+    /// The cost of requests of so many bytes with at most `depth` at the device; `None` if the
+    /// profile doesn't say. Mechanics know of one at a time alone.
     #[must_use]
     pub fn costs(
         &self,

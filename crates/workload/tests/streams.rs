@@ -694,7 +694,7 @@ proptest! {
         let (mut now, mut bytes, mut misses) = (START, 0_u64, 0);
         let mut in_flight: Vec<IoOp> = Vec::new();
         for service in services {
-            // What is issued by then, then one completion.
+            // All operations that are issued by then, then one completion.
             let done = now + Duration::from_nanos(service);
             while let Some(at) = stream.next_at().filter(|&at| at <= done) {
                 now = now.max(at);
@@ -715,7 +715,7 @@ proptest! {
                 let head = moving.as_nanos() * 4096 / 1_000_000;
                 prop_assert!(bytes <= head + 409_600 + 1);
                 if !writes {
-                    // What has played had been read.
+                    // All bytes that have played had been read.
                     prop_assert!(head.saturating_sub(409_600) <= bytes + 1);
                 }
             }

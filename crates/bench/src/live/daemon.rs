@@ -13,7 +13,7 @@ use crate::server_process::Process;
 /// The emulated disk, as the simulator has it.
 const PRESET: &str = "deskstar-34gxp";
 
-/// What differs from the daemon's defaults.
+/// Settings that differ from the daemon's defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Tuning {
     /// Its cost model; else the default.

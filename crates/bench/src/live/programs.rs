@@ -11,7 +11,7 @@ use crate::server_process::Process;
 /// The name of every export that isn't a device's of the daemon.
 pub(super) const EXPORT: &str = "disk";
 
-/// What is shared, as servers get at it.
+/// The shared storage, as servers get at it.
 #[derive(Clone, Debug)]
 pub enum Medium {
     /// A file.
@@ -29,7 +29,7 @@ pub enum BoxKind {
     QemuNbd(PathBuf),
 }
 
-/// What is shared, once it is there.
+/// The shared storage, once it is there.
 pub(super) enum Ready<'a> {
     /// A file.
     File(&'a Path),

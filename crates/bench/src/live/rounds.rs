@@ -28,8 +28,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What passes before anything counts: connections are made, and the second of credit that a
-    /// daemon at rest has saved up is spent.
+    /// Time before anything counts: connections are made, and the second of credit that an idle
+    /// daemon has saved up is spent.
     pub const SETTLE: Duration = Duration::from_secs(2);
 
     /// How long a stream is alone: half of the time together.
@@ -61,7 +61,7 @@ pub enum LiveError {
     /// A contender that should have served does not.
     #[error("{policy} on {device}: {reason}")]
     Server {
-        /// Who.
+        /// The contender.
         policy: &'static str,
         /// Where.
         device: &'static str,
@@ -71,11 +71,11 @@ pub enum LiveError {
     /// A load can't be started.
     #[error("{policy} on {device}: {load}: {error}")]
     Load {
-        /// Under whom.
+        /// The contender.
         policy: &'static str,
         /// Where.
         device: &'static str,
-        /// Whose.
+        /// The stream's load.
         load: &'static str,
         /// Why.
         error: LoadError,
@@ -83,20 +83,20 @@ pub enum LiveError {
     /// A load has lost its connection, got errors for answers, or got nothing done.
     #[error("{policy} on {device}: {load}: {reason}")]
     Broken {
-        /// Under whom.
+        /// The contender.
         policy: &'static str,
         /// Where.
         device: &'static str,
-        /// Whose.
+        /// The stream's load.
         load: &'static str,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
 }
 
 /// Measures contenders on a scene, one after another, round after round, every second round
-/// backwards: rows by contender, in the order given, then stream. Who can't be had, or is another's and
-/// fails, is left out.
+/// backwards: rows by contender, in the order given, then stream. A contender that is unavailable,
+/// or is not ours and fails, is left out.
 ///
 /// # Errors
 /// If one of ours fails, or somebody wants it to end.
@@ -149,7 +149,7 @@ pub fn run(
     Ok(rows)
 }
 
-/// What ends a turn before its time.
+/// The reason that a measurement ends before its time.
 enum Ended {
     Unavailable(String),
     Broken(LiveError),
@@ -336,7 +336,7 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// What lasts at the end counts, too.
+    /// A gap that lasts at the end counts, too.
     fn gaps_end(&mut self, now: Duration) {
         for (seen, gap) in self.seen.iter().zip(&mut self.gaps) {
             *gap = (*gap).max(now - seen.1);
@@ -350,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// A world without time: whoever waits has waited.
+    /// A world without time: every wait is over at once.
     #[derive(Default)]
     struct Still {
         now: Cell<Duration>,

@@ -108,7 +108,7 @@ impl Arguments {
         Ok(names.iter().filter_map(|name| policy::find(name)).collect())
     }
 
-    /// What makes the same rows again.
+    /// The command that makes the same rows again.
     fn command(&self) -> String {
         let mut command = "disktime bench insulation".to_owned();
         if self.quick {

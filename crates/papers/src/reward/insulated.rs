@@ -26,7 +26,7 @@ pub(super) const DISK: Experiment = Experiment {
 };
 
 const COST_MODEL: &str = "learned";
-/// Of each tenant, per cent: hits, and what it reserves.
+/// Hit ratio and reservation of each tenant, per cent.
 const TENANTS: [(&str, u32, u32); 4] =
     [("hits 1", 100, 10), ("hits 0.9", 90, 20), ("hits 0.5", 50, 30), ("hits 0.1", 10, 40)];
 /// Prices are known by the first.

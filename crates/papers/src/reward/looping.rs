@@ -23,15 +23,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const SECONDS: u64 = 80;
-/// Of ours: ten minutes, of which the last tenth counts.
+/// The length of our own run: ten minutes, of which the last tenth counts.
 pub(super) const OURS_SECONDS: u64 = 600;
 /// From here on shares count: the cache has been turned over six times.
 const SETTLED: u64 = 40;
-/// Of each workload, in lines; all are as likely.
+/// The working set of each workload, in lines; all are as likely.
 const WORKING_SET: u64 = 500;
-/// Of the cache, where it is small.
+/// The size of the cache, where it is small.
 const SMALL: usize = 600;
-/// Of the cache, where its size varies: from less than one working set to both.
+/// The sizes of the cache, where its size varies: from less than one working set to both.
 const SIZES: [usize; 5] = [400, 500, 550, 800, 1000];
 const LINE: u64 = cached_servers::REQUEST_BYTES;
 

@@ -4,7 +4,7 @@ use crate::places::whole;
 use disktime_core::Duration;
 use disktime_core::cost::Price;
 
-/// What requests of a size took.
+/// The measured time of requests of a size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Point {
     /// The size.
