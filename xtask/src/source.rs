@@ -28,7 +28,7 @@ pub(crate) struct RustFile {
     pub(crate) functions: Vec<Function>,
     /// Attributes of the file itself, as `forbid(unsafe_code)`, without spaces.
     pub(crate) inner_attributes: Vec<String>,
-    /// What its product code names.
+    /// Names and paths in its product code.
     pub(crate) scopes: Scopes,
     modules: Vec<ModDecl>,
     test_spans: Vec<Range<LineColumn>>,

@@ -302,11 +302,11 @@ struct Oracle<'a> {
     others: Others,
     jobs: Vec<Job>,
     now: u64,
-    /// Whose piece was last; its next one continues it.
+    /// The stream of the last piece; its next one continues it.
     last: Option<usize>,
-    /// Whose turn it is, for how many bytes more.
+    /// The stream that has the turn, and for how many bytes more.
     turn: Option<(usize, u64)>,
-    /// What may go ahead: others' reservations, and slack.
+    /// Time that may go ahead: others' reservations, and slack.
     reserved: Register,
     slack: Register,
     seed: u64,
@@ -318,9 +318,9 @@ struct Job {
     batch: u64,
     turn: u64,
     seek: u64,
-    /// What emptying the write cache takes beside the transfer, if it writes into one.
+    /// Time of emptying the write cache beside the transfer, if it writes into one.
     flush: u64,
-    /// Of the current cycle; of none before the first.
+    /// Bytes left of the current cycle; none before the first.
     left: u64,
     begun: bool,
     deadline: u64,
@@ -430,7 +430,7 @@ impl<'a> Oracle<'a> {
                 if job.left > 0 && job.firm {
                     return Some(stream);
                 }
-                // What begins while a piece is at the device is seen at its end.
+                // A cycle that begins while a piece is at the device is seen at its end.
                 job.deadline = (self.now / job.cycle + 1) * job.cycle;
                 (job.left, job.begun) = (job.batch, false);
             }

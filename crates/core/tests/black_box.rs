@@ -30,7 +30,7 @@ const fn client(percent: u32, kind: Kind) -> Client {
 struct BlackBox {
     engine: Engine,
     clients: Vec<Client>,
-    /// What a read and a write take.
+    /// Service times of a read and a write.
     takes: [u64; 2],
     outcome: Outcome,
     now: u64,

@@ -1,4 +1,4 @@
-//! Classes: who goes first, what a guarantee covers, and what is cut when a device degrades.
+//! Classes: their order, the cover of a guarantee, and the cuts when a device degrades.
 
 mod rig;
 
@@ -88,7 +88,7 @@ fn cached_rig(admission: Admission) -> Rig {
     rig
 }
 
-/// What of these is to be flushed, request by request; the pieces of one after another.
+/// Which of these pieces end with a flush, request by request; the pieces of one after another.
 fn flushed(rig: &mut Rig, mut now: u64) -> Vec<(u32, bool)> {
     let mut flushed = Vec::new();
     while let Some(piece) = rig.engine.poll_dispatch(at(now)) {
@@ -222,9 +222,9 @@ fn a_rate_is_kept_in_every_cycle_and_no_more_beside_best_effort() {
     assert_eq!((counters.cycles, counters.cycles_missed), (19, 0));
 }
 
-/// A load that submits a cycle's worth exactly when the cycle begins was owed nothing: the engine
-/// began the cycle when it saw the time, before it took the first request, so that no cycle of such
-/// a load was ever counted, nor a missed one.
+/// A load that submits a cycle's worth exactly when the cycle begins once counted for nothing: the
+/// engine began the cycle when it saw the time, before it took the first request, so that no cycle
+/// of such a load was ever counted, nor a missed one.
 #[test]
 fn a_request_that_arrives_as_a_cycle_begins_counts_in_it() {
     let mut rig = rig();

@@ -1,4 +1,5 @@
-//! Shaping for soft real time: what best effort keeps, who gets it back, which reports count.
+//! Shaping for soft real time: the least of best effort, the stream that gets it back, the reports
+//! that count.
 #![allow(clippy::unwrap_used, reason = "the tests choose streams and numbers that exist")]
 
 mod rig;
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 use rig::{MS, SECOND, at, contract};
 
 const BYTES: u64 = 128 << 10;
-/// Of a request: a token of each kind.
+/// Service time of a request: a token of each kind.
 const SERVICE: u64 = 5 * MS;
 
 /// A device that takes 5 ms for each request, one at a time; each stream has one request waiting or
@@ -180,7 +181,7 @@ fn a_stream_that_ends_gives_back_its_own_part() {
     world.run(5 * SECOND);
     world.engine.handle_change(at(world.now), Change::RemoveStream(StreamId(0))).unwrap();
     let left = world.rate().unwrap();
-    // What was first cut: 24 % of what best effort had then, where three shared 200 tokens a second.
+    // The first cut: 24 % of best effort's rate then, where three shared 200 tokens a second.
     let part = left.as_milli() - both.as_milli();
     assert!((15_000..18_000).contains(&part), "{part}");
     let best = [(StreamId(1), contract(0, 100))];
@@ -324,7 +325,7 @@ fn each_number_has_its_range() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever is reported and whoever asks: R is never below R_min, and in any ten seconds a lone
+    /// R is never below R_min, under any reports and any load, and in any ten seconds a lone
     /// best-effort stream that wants the device has R_min's worth but for two bursts.
     #[test]
     fn best_effort_keeps_its_least_rate(

@@ -1,5 +1,5 @@
-//! Policy `disktime`, seen from outside: on a device where a return costs a stream 10 ms and each
-//! piece 1 ms, who has the device when, and for how long.
+//! Policy `disktime`, seen from outside, on a device with a switch cost of 10 ms and 1 ms a piece:
+//! which stream has the device when, and for how long.
 
 #![allow(clippy::unwrap_used, reason = "the tests choose policies and streams that exist")]
 
@@ -20,7 +20,7 @@ struct Disk {
     ids: u32,
     /// By stream: think time, and when it asks next.
     clients: Vec<Option<(u64, u64)>>,
-    /// Who was served, from when, for how long.
+    /// Slices: the stream that was served, from when, for how long.
     turns: Vec<(u32, u64, u64)>,
 }
 
@@ -165,7 +165,7 @@ fn unreserved_and_unused_time_goes_by_weight() {
     for (stream, share) in [(0, 0.16), (1, 0.48), (2, 0.36)] {
         assert!((disk.share(stream) - share).abs() < 0.005, "{stream}: {}", disk.share(stream));
     }
-    // All is reserved by one who does nothing: the others share it by weight.
+    // All is reserved by a stream without requests: the others share it by weight.
     let mut disk = Disk::new(&[weighing(0, 100), weighing(0, 300), weighing(100, 100)]);
     (0..2).for_each(|stream| disk.start(stream, 0));
     disk.run_until(200 * SECOND);

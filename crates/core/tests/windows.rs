@@ -1,4 +1,4 @@
-//! What is charged to whom: exactly at depth 1, by windows deeper, and while the depth changes.
+//! Charges of each stream: exact at depth 1, by windows deeper, and while the depth changes.
 
 #![allow(clippy::cast_precision_loss, reason = "shares for display")]
 

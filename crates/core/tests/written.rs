@@ -1,4 +1,4 @@
-//! Who pays for writes that were acknowledged before they were on the medium.
+//! Write-back debt: the payers of writes that were acknowledged before they were on the medium.
 
 mod rig;
 
@@ -46,8 +46,8 @@ fn a_flush_is_paid_by_those_whose_writes_it_brings_to_the_medium() {
     assert_eq!([0, 1, 2].map(|id| rig.charged(id)), [7 * MS, 2 * MS, 3 * MS]);
 }
 
-/// A database that writes its log and flushes, beside somebody who writes a little: what its flushes
-/// take is its own.
+/// A database that writes its log and flushes, beside a stream that writes a little: the database
+/// pays for its own flushes.
 #[test]
 fn a_stream_that_wrote_as_much_as_the_others_pays_for_its_own_flush() {
     let mut rig = rig(1, 3);
@@ -201,7 +201,7 @@ fn a_cost_table_that_is_too_high_costs_writers_next_to_nothing() {
     assert!(paid < Duration::from_millis(60), "of {now} ns: {paid:?}");
 }
 
-/// Nobody owes more than a second.
+/// A stream's write-back debt is at most a second.
 #[test]
 fn a_debt_has_an_end() {
     let price = Price { each: Duration::from_secs(3), per_mib: Duration::ZERO };

@@ -28,7 +28,7 @@ const PACKAGES: &[Package] = &[
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
 ];
 
-/// What to do about what is missing.
+/// The action on missing packages.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     Nothing,

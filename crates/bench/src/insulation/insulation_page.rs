@@ -172,5 +172,5 @@ fn varied_section() -> Section {
         table("antagonist", antagonists.into()),
         Part::note(note),
     ];
-    Section::new("What is varied", parts)
+    Section::new("Dimensions", parts)
 }

@@ -19,9 +19,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(super) const DISK: Experiment = Experiment {
     id: "reward-insulated-disk",
     title: "The same on flash beside a disk of 7200 rpm",
-    note: "Who always hits has a few requests on flash among others, each of which takes ten times as \
-           long as of 64: it costs what it does alone, and loses nothing. Three tenants' regions make \
-           the disk seek farther than one's, and that is what they pay.",
+    note: "A tenant that always hits has a few requests on flash among others, each of which takes \
+           ten times as long as of 64: it costs what it does alone, and loses nothing. Three \
+           tenants' regions make the disk seek farther than one's, and that is what they pay.",
     measure: |seed| measure(&FLASH_AND_DISK, seed),
 };
 

@@ -152,7 +152,7 @@ fn measure(seed: u64) -> Sample {
     let outcomes: Vec<&Outcome> = all.iter().flat_map(|of| &of.outcomes).collect();
     checks.push(cached_servers::kept(&outcomes));
     let by_size = Panel {
-        title: "What the start is worth, by the cache's size".to_owned(),
+        title: "Gain from the start, by the cache's size".to_owned(),
         marks: Marks::Lines,
         x: Axis::linear("lines of the cache (a working set has 500)"),
         y: Axis::linear("A's share, warm for A less warm for B (points)"),
