@@ -111,7 +111,7 @@ impl Planted {
     }
 }
 
-/// What the check printed below its table, once per line.
+/// Lines that the check printed below its table, each once.
 fn has_nextest() -> bool {
     let output = Command::new(env!("CARGO")).args(["nextest", "--version"]).output();
     output.is_ok_and(|output| output.status.success())

@@ -23,7 +23,7 @@ use disktime_sim::{Cut, Plan, fingerprint, simulate, swarm};
 
 use crate::insulation::{self, Cell, Settings};
 
-/// Of every random number.
+/// The seed of every random number.
 const SEED: u64 = 1;
 
 /// Where simulations of figures end. A figure's simulations last up to an hour and send millions of
@@ -99,8 +99,8 @@ pub struct Selection(Vec<String>);
 pub struct Unknown(pub String);
 
 impl Selection {
-    /// Those that the words name: each is a scenario's name, or else the beginning of some. All if
-    /// there are no words.
+    /// The scenarios that the words name: each word is a scenario's name, or else the beginning of
+    /// some. All if there are no words.
     ///
     /// # Errors
     /// If a word selects nothing.

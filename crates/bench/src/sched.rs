@@ -78,7 +78,7 @@ const DEEP: u32 = 32;
 /// Pieces of a window of 100 ms when windows are measured.
 const WINDOW_PIECES: u32 = 32;
 
-/// What a cost model takes of policy `disktime`'s time, with 32 pieces at the device.
+/// The time that a cost model takes within policy `disktime`, with 32 pieces at the device.
 #[derive(Clone, Debug)]
 pub struct CostFigure {
     /// The cost model's name.
@@ -129,7 +129,7 @@ pub fn costs(
 struct DeepLoad {
     engine: Engine,
     now: Instant,
-    /// What a piece takes.
+    /// The time of a piece.
     step: Duration,
     /// At the device, the oldest first.
     pieces: VecDeque<PieceId>,

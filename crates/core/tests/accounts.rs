@@ -1,4 +1,5 @@
-//! What a stream keeps while idle, what its limit lets through, and what is told when it fails.
+//! Accounts of a stream: its credit while idle, the effect of its limit, and the report of a
+//! failure.
 
 mod bench;
 mod rig;
@@ -24,8 +25,9 @@ fn a_stream_that_wakes_keeps_at_most_u() {
     assert_eq!(rig.view(0).reserve_level(), 300_000_000, "a minute idle: u");
 }
 
-/// zygaria's figure 11: who returns from idleness is ahead of its reservation by at most a second
-/// of it, and is ahead; and by no more than the others can be behind theirs, the sum of their u.
+/// zygaria's figure 11: a stream that returns from idleness is ahead of its reservation by at most
+/// a second of it, and is ahead; and by no more than the others can be behind theirs, the sum of
+/// their u.
 #[test]
 fn a_returning_stream_overshoots_by_no_more_than_u_of_its_own_or_of_the_others() {
     for (rivals, returning, least, most) in

@@ -1,4 +1,5 @@
-//! Shaping for soft real time: what best effort keeps, who gets it back, which reports count.
+//! Shaping for soft real time: the least of best effort, the stream that gets it back, the reports
+//! that count.
 #![allow(clippy::unwrap_used, reason = "the tests choose streams and numbers that exist")]
 
 mod rig;
@@ -34,7 +35,7 @@ fn a_reservation_passes_the_filter() {
 }
 
 #[test]
-fn who_ends_gives_back_its_own_part() {
+fn a_stream_that_ends_gives_back_its_own_part() {
     let contracts = [soft(), soft(), contract(0, 100)];
     let mut world = world(shaped("pessimistic"), "edf", &contracts);
     world.run(2 * SECOND);
@@ -48,7 +49,7 @@ fn who_ends_gives_back_its_own_part() {
     world.run(5 * SECOND);
     world.engine.handle_change(at(world.now), Change::RemoveStream(StreamId(0))).unwrap();
     let left = world.rate().unwrap();
-    // What was first cut: 24 % of what best effort had then, where three shared 200 tokens a second.
+    // The first cut: 24 % of best effort's rate then, where three shared 200 tokens a second.
     let part = left.as_milli() - both.as_milli();
     assert!((15_000..18_000).contains(&part), "{part}");
     let best = [(StreamId(1), contract(0, 100))];
@@ -57,7 +58,7 @@ fn who_ends_gives_back_its_own_part() {
 }
 
 #[test]
-fn who_rests_for_long_gives_back_too() {
+fn a_stream_that_is_idle_for_long_gives_back_too() {
     let mut world = world(shaped("pessimistic"), "edf", &[soft(), contract(0, 100)]);
     world.run(2 * SECOND);
     world.report(0);
@@ -69,7 +70,7 @@ fn who_rests_for_long_gives_back_too() {
 }
 
 #[test]
-fn who_has_no_client_any_more_gives_back_at_once_and_is_remembered() {
+fn a_stream_without_clients_gives_back_at_once_and_is_remembered() {
     let mut world = world(shaped("pessimistic"), "edf", &[soft(), contract(0, 100)]);
     world.run(2 * SECOND);
     world.report(0);
@@ -113,7 +114,7 @@ fn reports_count_once_a_second_from_soft_real_time_that_is_behind() {
 
 /// It never has enough: ten seconds later all is undone, and it pays.
 #[test]
-fn who_never_has_enough_pays_back() {
+fn a_stream_that_never_has_enough_pays_back() {
     let config = FeedbackConfig { anti_cheat: true, ..shaped("adaptive") };
     let honest = || world(config, "edf", &[soft(), contract(0, 100), contract(0, 100)]);
     let (mut honest, mut cheat) = (honest(), honest());
@@ -129,7 +130,7 @@ fn who_never_has_enough_pays_back() {
 
 /// It was held below it: 1.35 s behind where .53 were allowed.
 #[test]
-fn who_pays_back_has_what_it_reserved() {
+fn a_stream_that_pays_back_has_what_it_reserved() {
     for policy in ["disktime", "zygaria"] {
         let config = FeedbackConfig { anti_cheat: true, ..shaped("adaptive") };
         let greedy = Contract { class: Class::SoftRealTime, ..contract(60, 100) };
@@ -180,10 +181,10 @@ fn each_number_has_its_range() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever is reported and whoever asks: R is never below R_min, and in any ten seconds a lone
+    /// R is never below R_min, under any reports and any load, and in any ten seconds a lone
     /// best-effort stream that wants the device has R_min's worth but for two bursts.
     #[test]
-    fn nobody_takes_the_least(
+    fn best_effort_keeps_its_least_rate(
         controller in 0..feedback::REGISTRY.len(),
         reports in prop::collection::vec((0_u32..3, 0_u64..2_000), 0..120),
         anti_cheat in any::<bool>(),

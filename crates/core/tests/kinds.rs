@@ -65,7 +65,7 @@ fn the_length_of_a_trim_or_of_zeroes_says_nothing_of_reads_and_writes() {
 }
 
 #[test]
-fn what_a_trim_takes_is_learned_as_its_own_cost() {
+fn a_trims_time_is_learned_as_its_own_cost() {
     for (kind, name) in [(Kind::Trim, PieceKind::Trim), (Kind::Zeroes, PieceKind::Zeroes)] {
         let mut rig = rig(4);
         serve(&mut rig, 0, of(kind, 2, 0, GIB), 1000, 3 * MS);

@@ -1,11 +1,12 @@
-//! What a device took for a piece, without what the piece waited there, as seen from outside.
+//! The time that a device took for a piece, without the time that the piece waited there, as seen
+//! from outside.
 //!
-//! In a queue that is served in order a piece waits only for pieces that went out before it and come
-//! back before it. So its service began when it went out or when the last of these came back,
-//! whichever is later, and ended when it came back. That is exact for one server that serves in
-//! order. Several such servers side by side (tiers) can only make it too short: pieces that another
-//! server finished meanwhile count as predecessors, too; those that overtook it don't, which is how
-//! a slow tier's pieces are told from the fast ones that pass them.
+//! In a queue that is served in order a piece waits only for pieces that went out before it and
+//! come back before it. So its service began when it went out or when the last of these came back,
+//! whichever is later, and ended when it came back. The result is exact for one server that serves
+//! in order. Several such servers side by side (tiers) can only make it too short: pieces that
+//! another server finished meanwhile count as predecessors, too; those that overtook it don't,
+//! which is how a slow tier's pieces are told from the fast ones that pass them.
 //!
 //! Does not know: how many servers there are, or that one serves in another order than pieces came.
 
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overtakes_a_piece_did_not_make_it_wait() {
+    fn a_piece_did_not_wait_for_one_that_overtakes_it() {
         let mut device = AtDevice::default();
         // A's go to a disk of 10 ms each, B's to flash of 1 ms each.
         [A, A].into_iter().for_each(|stream| device.sent(at(0), stream));
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_stream_that_is_gone() {
+    fn no_piece_waits_for_a_stream_that_is_gone() {
         let mut device = AtDevice::default();
         device.sent(at(0), A);
         device.sent(at(0), B);

@@ -113,7 +113,7 @@ fn whens() -> impl Strategy<Value = When> {
     ]
 }
 
-/// What the oracle knows of a request.
+/// The oracle's record of a request.
 struct Known {
     request: Request,
     sent: u64,
@@ -124,7 +124,7 @@ struct Known {
     first_sent_at: Option<u64>,
 }
 
-/// What the oracle knows of a stream.
+/// The oracle's record of a stream.
 struct Tenant {
     spec: StreamSpec,
     queue: VecDeque<u32>,
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    /// What the engine must answer to a change.
+    /// The engine's right answer to a change.
     fn admits(&self, step: &Step) -> Result<(), ChangeError> {
         let known = |id: u32| match self.tenants.get(&id) {
             Some(tenant) => Ok(tenant),
@@ -458,7 +458,7 @@ impl World {
         if self.at_device.len() >= self.depth as usize {
             return;
         }
-        // Who leaves the device idle on purpose says until when.
+        // A policy that leaves the device idle on purpose says until when.
         let until = self.engine.poll_timeout().filter(|_| self.holds);
         if until.is_some_and(|until| until.as_nanos() > self.now) {
             return;

@@ -105,7 +105,7 @@ fn profile(bytes_per_second: u64) -> Profile {
     }
 }
 
-/// What is left of a request.
+/// The rest of a request.
 struct Known {
     stream: u32,
     next: u64,
@@ -269,7 +269,7 @@ impl World {
             known.out += 1;
             self.at_device.push(piece);
         }
-        // Who leaves the device idle on purpose says until when.
+        // A policy that leaves the device idle on purpose says until when.
         let until = self.engine.poll_timeout().filter(|_| self.holds);
         let effort = self.engine.best_effort();
         let shaped = effort.reads.is_some() || effort.writes.is_some();
@@ -281,7 +281,8 @@ impl World {
             for known in self.requests.values().filter(|it| !it.given_up && it.next < it.end) {
                 let Contract { limit, class, .. } = self.streams[&known.stream];
                 let limited = limit < disktime_core::Share::FULL;
-                // Who reported what it did not need pays that back, also when nobody is shaped any more.
+                // A stream that reported a need that it did not have pays that back, also when
+                // nobody is shaped any more.
                 let pays_back = class == Class::SoftRealTime && effort.reports > 0 && later;
                 let why = limited || pays_back;
                 assert!(why, "stream {} waits while there is room", known.stream);

@@ -41,7 +41,7 @@ const A_SCALE: &str = "a scale is a percentage above 0%, like `50%`, with at mos
 /// A size like `4KiB`, `500MB` or `512B`, in bytes.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     scaled(text, &SIZES).ok_or_else(|| A_SIZE.to_owned())
 }
@@ -49,7 +49,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// A span of time like `10ms`, `2s` or `5min`.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     scaled(text, &SPANS).map(Duration::from_nanos).ok_or_else(|| A_SPAN.to_owned())
 }
@@ -57,7 +57,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// A rate like `8MB/s`, in bytes per second.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let size = text.strip_suffix("/s").and_then(|size| scaled(size, &SIZES));
     size.ok_or_else(|| A_RATE.to_owned())
@@ -66,7 +66,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// A ratio like `70%` or `12.5%`, per thousand.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_permille(text: &str) -> Result<u16, String> {
     let permille = percent_ppm(text).filter(|ppm| ppm.is_multiple_of(1_000));
     let permille = permille.and_then(|ppm| u16::try_from(ppm / 1_000).ok());
@@ -76,7 +76,7 @@ pub fn parse_permille(text: &str) -> Result<u16, String> {
 /// A factor like `50%` or `200%`, in parts per million; more than nothing.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_scale(text: &str) -> Result<u64, String> {
     percent_ppm(text).filter(|&ppm| ppm > 0).ok_or_else(|| A_SCALE.to_owned())
 }

@@ -116,7 +116,7 @@ mod tests {
 
     const HEAD: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
 
-    /// What the gate says of a core with this body, in an otherwise pure workspace.
+    /// The gate's findings in a core with this body, in an otherwise pure workspace.
     fn of_core(body: &str) -> Vec<String> {
         of_files(&manifest("disktime-core", ""), &format!("{HEAD}{body}"), HEAD)
     }

@@ -103,7 +103,7 @@ impl Arguments {
         names.iter().map(|name| find(name)).collect()
     }
 
-    /// What makes the same rows again.
+    /// The command that makes the same rows again.
     fn command(&self) -> String {
         let mut command = "disktime bench insulation".to_owned();
         if self.quick {

@@ -30,7 +30,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Those of the figures that can be.
+    /// The figures among them that can be run live.
     pub fn new(span: humantime::Duration, ids: &[String]) -> Result<Self, BadInput> {
         if !SPANS.contains(&*span) {
             return Err(BadInput(format!("--live {span}: 1s to 1h a cell")));

@@ -52,7 +52,7 @@ pub(crate) struct Span {
     pub(crate) touched: Vec<StreamId>,
 }
 
-/// What recent windows charged for a nanosecond of modelled cost.
+/// The ratio that recent windows charged per nanosecond of modelled cost.
 ///
 /// Windows give pieces a part of their busy time, which is far from the modelled cost when the
 /// model is wrong throughout (a disk's price list on flash). Until its window closes a piece is
@@ -92,7 +92,8 @@ impl ChargeRate {
 
 pub(crate) struct Ledger {
     window: Duration,
-    /// What is likely is learned, so that what takes far longer is a stall.
+    /// Learns each piece's likely charge, so that one that takes far longer is recognized as a
+    /// stall.
     sees_stalls: bool,
     /// Since when the device is busy.
     busy_since: Option<Instant>,
@@ -136,7 +137,7 @@ impl Ledger {
         }
     }
 
-    /// What a piece of that modelled cost is likely to be charged by its window.
+    /// The charge that a piece of that modelled cost is likely to get when its window closes.
     pub(crate) fn likely_charge(&self, modelled: Duration) -> Duration {
         self.rate.of(modelled)
     }

@@ -224,7 +224,7 @@ impl Bench {
         assert!(self.device.len() <= self.depth as usize, "the depth holds");
     }
 
-    /// Moves time on, crediting service to whom it belongs and completing what ends.
+    /// Moves time on, crediting service to its streams and completing pieces that end.
     fn serve_to(&mut self, to: u64) {
         if let Some((_, stream, _)) = self.device.front() {
             let tenant = &mut self.tenants[stream.0 as usize];

@@ -9,7 +9,7 @@ use super::map::EXTENT;
 
 const BLOCKS: usize = (EXTENT / BLOCK) as usize;
 
-/// What is under way.
+/// The operation that is under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Nothing.
@@ -25,7 +25,7 @@ pub(super) enum Phase {
 }
 
 /// A promotion, or the way back.
-pub(super) struct Errand {
+pub(super) struct Migration {
     pub(super) extent: u32,
     pub(super) slot: u32,
     /// Where it goes.
@@ -40,7 +40,7 @@ pub(super) struct Errand {
     pub(super) phase: Phase,
 }
 
-impl Errand {
+impl Migration {
     pub(super) fn new(extent: u32, slot: u32, to: Tier) -> Self {
         let stale = vec![true; BLOCKS];
         let (job, piece, last) = (None, 0..0, false);
@@ -56,7 +56,7 @@ impl Errand {
         self.start()..self.start() + EXTENT
     }
 
-    /// What its slot has when it is done.
+    /// The extent that its slot has when the migration is done.
     pub(super) fn moved(&self) -> Option<u32> {
         (self.to == Tier::Fast).then_some(self.extent)
     }
@@ -121,30 +121,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_is_copied_again() {
-        let mut errand = Errand::new(3, 0, Tier::Fast);
+    fn bytes_that_change_are_copied_again() {
+        let mut migration = Migration::new(3, 0, Tier::Fast);
         let (start, piece) = (3 * EXTENT, 128 << 10);
-        assert!(!errand.takes(&(start - 1..start + 1)) && !errand.takes(&(start..start)));
-        errand.begin_piece(1, &(start..start + piece));
-        assert_eq!(errand.next_run(), Some(start..start + piece));
-        assert_eq!(errand.next_run(), None);
-        // Of another extent; within a block; over an edge; not yet copied.
-        errand.changed(&(start - EXTENT..start));
-        errand.changed(&(start + 5000..start + 5001));
-        errand.changed(&(start + 3 * BLOCK..start + 4 * BLOCK + 1));
-        errand.changed(&(start + piece..start + piece + 1));
-        assert_eq!(errand.next_run(), Some(start + BLOCK..start + 2 * BLOCK));
-        assert_eq!(errand.next_run(), Some(start + 3 * BLOCK..start + 5 * BLOCK));
-        assert_eq!(errand.next_run(), None);
-        assert!(!errand.holds(3));
-        errand.begin_piece(2, &(start + piece..start + EXTENT));
-        assert!(errand.holds(3) && !errand.holds(2));
-        errand.changed(&(start..start + 1));
-        assert_eq!(errand.next_run(), Some(start..start + BLOCK), "the last does it all");
+        assert!(!migration.takes(&(start - 1..start + 1)) && !migration.takes(&(start..start)));
+        migration.begin_piece(1, &(start..start + piece));
+        assert_eq!(migration.next_run(), Some(start..start + piece));
+        assert_eq!(migration.next_run(), None);
+        // Changes of another extent; within a block; over an edge; not yet copied.
+        migration.changed(&(start - EXTENT..start));
+        migration.changed(&(start + 5000..start + 5001));
+        migration.changed(&(start + 3 * BLOCK..start + 4 * BLOCK + 1));
+        migration.changed(&(start + piece..start + piece + 1));
+        assert_eq!(migration.next_run(), Some(start + BLOCK..start + 2 * BLOCK));
+        assert_eq!(migration.next_run(), Some(start + 3 * BLOCK..start + 5 * BLOCK));
+        assert_eq!(migration.next_run(), None);
+        assert!(!migration.holds(3));
+        migration.begin_piece(2, &(start + piece..start + EXTENT));
+        assert!(migration.holds(3) && !migration.holds(2));
+        migration.changed(&(start..start + 1));
+        assert_eq!(migration.next_run(), Some(start..start + BLOCK), "the last does it all");
         let rest = start + piece..start + EXTENT;
-        assert_eq!(errand.next_run(), Some(rest.clone()));
-        assert_eq!(errand.short(rest, 2 * BLOCK), start + piece..start + piece + 2 * BLOCK);
-        assert_eq!(errand.next_run(), Some(start + piece + 2 * BLOCK..start + EXTENT));
-        assert_eq!(errand.next_run(), None);
+        assert_eq!(migration.next_run(), Some(rest.clone()));
+        assert_eq!(migration.short(rest, 2 * BLOCK), start + piece..start + piece + 2 * BLOCK);
+        assert_eq!(migration.next_run(), Some(start + piece + 2 * BLOCK..start + EXTENT));
+        assert_eq!(migration.next_run(), None);
     }
 }
