@@ -4,12 +4,12 @@
 //! contracts, queues, or when a piece goes out.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use crate::types::ids::StreamId;
 use crate::types::tiers::Tier;
 use crate::types::time::Duration;
 
+pub(crate) mod book;
 mod fixed;
 mod learned;
 mod priced;
@@ -27,43 +27,39 @@ pub trait CostModel: Send {
     fn trust(&self) -> Trust {
         Trust::None
     }
-    /// A piece is over while its stream had the device to itself. Answers whether that made the
-    /// stream's price known, or known anew.
-    fn seen_alone(&mut self, _seen: &SeenAlone) -> bool {
-        false
-    }
-    /// What a write takes in the long run, as fast as it reaches the medium and not its cache, if that
-    /// is known: from a price list, or what its stream's writes are seen to take.
-    fn long_run(&self, _piece: &PieceShape) -> Option<Duration> {
-        None
-    }
-    /// A piece is over, and one tier of the device served it, beside others' pieces or not. Answers
-    /// what that tells of the stream.
-    fn seen_on_tier(&mut self, _seen: &SeenOnTier) -> OnTier {
-        OnTier::Unknown
-    }
-    /// What requests are taken to cost, of the streams seen, if it learns that.
-    fn costs(&self) -> Option<Costs> {
-        None
-    }
     /// How sure its cost of such a piece is; `None` if it knows nothing of costs.
     fn certainty(&self, _piece: &PieceShape) -> Option<Certainty> {
         None
     }
+    /// The same model, if it learns while it runs.
+    fn learner(&mut self) -> Option<&mut dyn Learner> {
+        None
+    }
+}
+
+/// A cost model that learns from what comes back.
+pub trait Learner: CostModel {
+    /// A piece is over while its stream had the device to itself. Answers whether that made the
+    /// stream's price known, or known anew.
+    fn seen_alone(&mut self, seen: &SeenAlone) -> bool;
+    /// A piece is over, and one tier of the device served it, beside others' pieces or not. Answers
+    /// what that tells of the stream's price, if anything.
+    fn seen_on_tier(&mut self, seen: &SeenOnTier) -> Option<Seen>;
+    /// A piece goes out that begins at that byte of the device. Answers what the model wants to be told when
+    /// the piece comes back.
+    fn sent(&mut self, piece: &PieceShape, offset: u64) -> Option<Used>;
+    /// What a write takes in the long run, as fast as it reaches the medium and not its cache, if that
+    /// is known.
+    fn long_run(&self, piece: &PieceShape) -> Option<Duration>;
+    /// What requests are taken to cost, of the streams seen.
+    fn costs(&self) -> Costs;
     /// Whether what such a piece is taken to cost has moved beyond chance since that was told last:
     /// told now.
-    fn moved(&mut self, _piece: &PieceShape) -> Option<Moved> {
-        None
-    }
-    /// A piece goes out that begins at that byte of the device. Answers what it wants to be told when
-    /// the piece comes back.
-    fn sent(&mut self, _piece: &PieceShape, _offset: u64) -> Option<Used> {
-        None
-    }
+    fn moved(&mut self, piece: &PieceShape) -> Option<Moved>;
     /// The stream is gone; its id may come back for another.
-    fn forget(&mut self, _stream: StreamId) {}
+    fn forget(&mut self, stream: StreamId);
     /// The device's price list has been measured, or measured again.
-    fn anchor(&mut self, _prices: &PriceList) {}
+    fn anchor(&mut self, prices: &PriceList);
 }
 
 /// How far a model's costs can be trusted.
@@ -122,14 +118,15 @@ pub struct Used {
     pub own: Option<u64>,
 }
 
-/// What is known of a stream on a device that tells which tier served a piece.
+/// What a completion told of a stream's price: it is known, or known anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OnTier {
-    /// Too little.
-    Unknown,
-    /// Its price, whoever has pieces beside its own.
-    Known,
-    /// And that its pieces take longer among others' than they do alone.
+pub enum Seen {
+    /// It was seen while the stream had the device to itself.
+    Alone,
+    /// It is what the stream's pieces take of the device's tiers: it is seen among other streams' pieces,
+    /// too.
+    OnTier,
+    /// As that, and the stream's pieces take longer among others' than they do alone.
     Crowded,
 }
 
@@ -205,23 +202,6 @@ pub struct Moved {
     pub now: Duration,
     /// What the device's price list says, if there is one.
     pub listed: Option<Duration>,
-}
-
-/// What a stream's pieces of each kind that it has sent are taken to cost; `lengths` are those of the
-/// last ones, by kind. Nothing of a model that knows nothing of costs.
-pub(crate) fn estimates(
-    model: &mut dyn CostModel,
-    stream: StreamId,
-    lengths: &[Option<u64>; PieceKind::ALL.len()],
-) -> Vec<Estimate> {
-    let kinds = PieceKind::ALL.into_iter().zip(lengths);
-    let estimate = |(kind, bytes): (PieceKind, &Option<u64>)| {
-        let shape = kind.shape(stream, (*bytes)?);
-        let certainty = model.certainty(&shape)?;
-        let cost = model.estimate(&shape);
-        Some(Estimate { kind, bytes: shape.bytes, cost, certainty })
-    };
-    kinds.filter_map(estimate).collect()
 }
 
 /// Numbers that a cost model may be given.

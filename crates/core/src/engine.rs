@@ -15,7 +15,8 @@ use crate::account::write_back::WriteBack;
 use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::Stream;
-use crate::cost::{self, CostModel, PieceKind, PieceShape, Trust};
+use crate::cost::book::{PriceBook, Quote};
+use crate::cost::{self, CostModel, PieceShape, Trust};
 use crate::policy::view::StreamView;
 use crate::policy::{Currency, Pick, PieceDone, Policy};
 use crate::types::contract::Class;
@@ -37,10 +38,10 @@ pub(crate) mod error;
 pub(crate) mod event;
 mod flush;
 mod guarantees;
+mod learning;
 mod pieces;
 mod posting;
 mod shaping;
-mod sole;
 
 use ahead::Ahead;
 pub use changes::Change;
@@ -53,7 +54,6 @@ use guarantees::Guarantees;
 use pieces::{Piece, PieceTable};
 pub use shaping::BestEffort;
 use shaping::Shaping;
-use sole::{Sole, TierEnds};
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -105,7 +105,7 @@ struct Hold {
 pub struct Engine {
     /// One for each class: the configured one orders best effort.
     policies: [Box<dyn Policy>; Rank::COUNT],
-    cost: Box<dyn CostModel>,
+    prices: PriceBook,
     limits: Limits,
     headroom: Share,
     period: Duration,
@@ -123,9 +123,6 @@ pub struct Engine {
     sent: u128,
     /// How much that may be.
     ahead: Ahead,
-    /// Costs are learned from what comes back.
-    learns: bool,
-    sole: Sole,
     stalls: Stalls,
     write_back: WriteBack,
     /// What other streams owe of the piece that came back.
@@ -133,7 +130,6 @@ pub struct Engine {
     /// Lists of postings are made in this.
     postings: Vec<Posting>,
     settling: Settling,
-    tiers: TierEnds,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
     /// Streams of which something has changed since the last flush.
@@ -189,13 +185,12 @@ impl Engine {
         cost: Box<dyn CostModel>,
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
-        let learns = cost.trust() == Trust::Learned;
+        let trust = cost.trust();
         Self {
-            between: policy.gives_turns(cost.trust()),
-            ahead: Ahead::new(cost.trust()),
-            learns,
+            between: policy.turns().is_some_and(|turns| turns.trusts(trust)),
+            ahead: Ahead::new(trust),
             policies: classes::policies(policy),
-            cost,
+            prices: PriceBook::new(cost),
             limits: config.limits,
             headroom: config.headroom,
             period: config.period,
@@ -206,19 +201,17 @@ impl Engine {
             pieces: PieceTable::default(),
             in_flight: 0,
             sent: 0,
-            sole: Sole::default(),
             stalls: Stalls::default(),
             write_back: WriteBack::default(),
             debts: Vec::new(),
             postings: Vec::new(),
             settling: Settling::default(),
-            tiers: TierEnds::default(),
             ready: [0; Rank::COUNT],
             marked: Vec::new(),
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
             hold: None,
-            ledger: Ledger::new(config.window, learns),
+            ledger: Ledger::new(config.window, trust == Trust::Learned),
             usage_clock: UsageClock::default(),
             shaping: Shaping::new(&config.feedback),
             dearest: Duration::ZERO,
@@ -351,10 +344,6 @@ impl Engine {
         self.observe(now);
         // Also what has become due at this very time: a look that a completion has called for.
         self.shape();
-        let policy = &mut self.policies[Rank::Best.at()];
-        if policy.poll_timeout().is_some_and(|at| at <= self.now) {
-            policy.timeout(self.now);
-        }
     }
 
     /// What the device shall do next; `None` when it has enough, nobody is ready, or it is held.
@@ -419,9 +408,8 @@ impl Engine {
         let parked = self.parked.peek().map(|(at, _)| instant(at));
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1);
         let hold = self.hold.map(|hold| hold.until);
-        let policy = self.policies[Rank::Best.at()].poll_timeout();
         let shaped = self.shaping.as_ref().and_then(|shaping| shaping.next());
-        [parked, cut, hold, policy, self.guarantees.next(), shaped].into_iter().flatten().min()
+        [parked, cut, hold, self.guarantees.next(), shaped].into_iter().flatten().min()
     }
 
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
@@ -505,7 +493,7 @@ impl Engine {
     /// not make it faster, and whoever is next would wait for it. Work for one tier is none for the
     /// other, and which will serve a piece is not told beforehand.
     fn is_full(&self) -> bool {
-        let counts = self.limits.depth > 1 && self.in_flight > 0 && !self.tiers.are_told();
+        let counts = self.limits.depth > 1 && self.in_flight > 0 && !self.prices.tiers_are_told();
         self.in_flight >= self.limits.depth || (counts && self.ahead.is_enough(self.sent))
     }
 
@@ -519,13 +507,12 @@ impl Engine {
         lane.bytes -= head.bytes;
         stream.pieces += 1;
         stream.debit(head.estimate, self.usage_clock.weight(self.now), self.now);
-        stream.lengths[PieceKind::of(&head.shape) as usize] = Some(head.bytes);
         if head.bytes > 0 {
             stream.last_end = Some(head.offset + head.bytes);
             stream.last_start = head.offset;
         }
         self.ledger.dispatched(self.now);
-        self.sole.dispatched(id, self.in_flight == 0, self.now);
+        let used = self.prices.sent(self.now, &head.shape, head.offset, self.in_flight == 0);
         self.stalls.dispatched(head.shape.kind);
         self.in_flight += 1;
         self.sent += u128::from(head.estimate.as_nanos());
@@ -541,7 +528,7 @@ impl Engine {
             estimate: head.estimate,
             modelled: head.modelled,
             shape: head.shape,
-            used: self.cost.sent(&head.shape, head.offset),
+            used,
             paid,
             dispatched_at: self.now,
         });
@@ -653,20 +640,9 @@ impl Engine {
             let near = stream.last_end.filter(|_| kind != Kind::Flush);
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
-            let price = self.cost.estimate(&shape).max(Duration::from_nanos(1));
-            let shallow = self.limits.depth == 1;
-            let unpriced = !shallow && self.between && stream.priced_at.is_none();
-            // Until a price was seen: what it was charged in its turns. Of two tiers that is a mean of
-            // unlike pieces, by which windows are not to be divided.
-            let usual = stream.usual[PieceKind::of(&shape).usual()].filter(|_| unpriced);
-            // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
-            let modelled = usual.filter(|_| !self.tiers.are_told()).unwrap_or(price);
-            let modelled = modelled.max(Duration::from_nanos(1));
-            let timed = match usual {
-                Some(usual) => usual,
-                None if shallow || unpriced => price,
-                None => self.ledger.likely_charge(price),
-            };
+            let quote = self.prices.quote(&shape, self.limits.depth > 1, self.between);
+            let Quote { modelled, charge } = quote;
+            let timed = charge.unwrap_or_else(|| self.ledger.likely_charge(modelled));
             let estimate = self.unit.unwrap_or(timed);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             let first = live.bytes_sent == 0;

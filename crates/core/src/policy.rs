@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::cost::{Costs, Trust};
+use crate::cost::{Costs, Seen, Trust};
 use crate::types::ids::{RequestId, StreamId};
 use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
@@ -94,24 +94,6 @@ pub trait Policy: Send {
     fn changed(&mut self, now: Instant, stream: StreamView<'_>);
     /// The stream is gone; its id may come back for another.
     fn removed(&mut self, now: Instant, stream: StreamId);
-    /// The time named by [`poll_timeout`](Self::poll_timeout) has come.
-    fn timeout(&mut self, _now: Instant) {}
-    /// When the policy wants [`timeout`](Self::timeout), if at all.
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-    /// Whether it gives the device to one stream at a time where that is worth it, so that the time
-    /// between completions tells what pieces cost. Asked once, and told what costs are worth.
-    fn gives_turns(&mut self, _costs: Trust) -> bool {
-        false
-    }
-    /// Whether the device is one stream's now, under a policy that gives turns: then each piece is
-    /// charged the time since the previous completion.
-    fn in_turn(&self) -> bool {
-        true
-    }
-    /// A window is over in which no stream had a turn.
-    fn window(&mut self, _now: Instant, _window: &Window<'_>) {}
     /// By how much more than u + (D+1)·c_max a backlogged stream may be behind its reservation,
     /// because others have turns: in all that happened so far.
     fn lead(&self) -> Duration {
@@ -121,8 +103,25 @@ pub trait Policy: Send {
     fn costs(&self) -> Option<Costs> {
         None
     }
-    /// How long the policy may stay with one stream, if it has such turns.
-    fn set_horizon(&mut self, _horizon: Duration) {}
+    /// The same policy, if it gives the device to one stream at a time where that is worth it.
+    fn turns(&mut self) -> Option<&mut dyn Turns> {
+        None
+    }
+}
+
+/// A policy that gives turns: in a stream's turn the time between completions tells what its pieces cost.
+pub trait Turns: Policy {
+    /// How far costs can be trusted. Answers whether it gives turns then. Asked once.
+    fn trusts(&mut self, costs: Trust) -> bool;
+    /// Whether the device is one stream's now: then each piece is charged the time since the previous
+    /// completion.
+    fn in_turn(&self) -> bool;
+    /// A window is over in which no stream had a turn.
+    fn window(&mut self, now: Instant, window: &Window<'_>);
+    /// A stream's price was seen, or seen anew.
+    fn priced(&mut self, now: Instant, stream: StreamId, seen: Seen);
+    /// How long the policy may stay with one stream.
+    fn set_horizon(&mut self, horizon: Duration);
 }
 
 /// What accounts (reserve, limit, usage) count.

@@ -24,7 +24,7 @@ fn full() -> Rig {
 }
 
 fn zygaria() -> &'static PolicyEntry {
-    policy::find("zygaria").unwrap()
+    policy::find("zygaria").expect("it is in the registry")
 }
 
 /// The change is refused, is told, and has changed nothing.

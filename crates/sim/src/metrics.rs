@@ -184,7 +184,7 @@ impl Metrics {
     }
 
     /// Closes the open window: one row for every stream.
-    pub(crate) fn close(&mut self, engine: &Engine) {
+    pub(crate) fn close(&mut self, engine: &mut Engine) {
         for (running, view) in self.running.iter_mut().zip(engine.streams()) {
             let charged = view.counters().charged.as_nanos();
             let lasting = self.ends.since(running.done_at).as_nanos();

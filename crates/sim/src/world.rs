@@ -289,7 +289,7 @@ impl World {
         if let Some(tap) = &mut self.tap {
             tap.counted(self.metrics.ends(), &self.engine);
         }
-        self.metrics.close(&self.engine);
+        self.metrics.close(&mut self.engine);
     }
 
     /// Takes what the engine has to tell; what else it tells shows in other figures.

@@ -6,7 +6,6 @@ use super::cycle::Cycle;
 use super::lane::Lanes;
 use crate::account::posting::Debited;
 use crate::account::stream_accounts::{Accounts, StreamCounters};
-use crate::cost::PieceKind;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::{Class, Contract, StreamSpec};
 use crate::types::ids::StreamId;
@@ -40,19 +39,6 @@ pub(crate) struct Stream {
     pub(crate) broken_at: Option<Instant>,
     /// Cycles missed in a row.
     pub(crate) misses: u32,
-    /// Exponential moving average of its pieces' charges: trims, zeroes and all others.
-    pub(crate) usual: [Option<Duration>; 3],
-    /// When a cost model that learns found out its price last.
-    pub(crate) priced_at: Option<Instant>,
-    /// When it was told last that the price has moved.
-    pub(crate) moved_at: Option<Instant>,
-    /// Lengths of the last pieces of each kind that went out.
-    pub(crate) lengths: [Option<u64>; PieceKind::ALL.len()],
-    /// The estimate comes from what its pieces take of the device's tiers, beside other streams'
-    /// pieces too.
-    pub(crate) priced_by_tier: bool,
-    /// How often its pieces were found to take longer among others' than alone.
-    pub(crate) crowded: u32,
     pub(crate) accounts: Accounts,
 }
 
@@ -73,12 +59,6 @@ impl Stream {
             counters: StreamCounters::default(),
             broken_at: None,
             misses: 0,
-            usual: [None; 3],
-            priced_at: None,
-            moved_at: None,
-            lengths: [None; PieceKind::ALL.len()],
-            priced_by_tier: false,
-            crowded: 0,
             accounts: Accounts::new(spec.contract, period, now),
         }
     }
@@ -187,13 +167,6 @@ impl Stream {
         if let Some(cycle) = &mut self.cycle {
             cycle.used(correction);
         }
-    }
-
-    /// A piece was charged by itself.
-    pub(crate) fn learn_usual(&mut self, kind: PieceKind, charge: Duration) {
-        let mean = &mut self.usual[kind.usual()];
-        let (usual, charge) = (mean.unwrap_or(charge).as_nanos(), charge.as_nanos());
-        *mean = Some(Duration::from_nanos(usual - usual / 8 + charge / 8));
     }
 
     pub(crate) fn fade(&mut self, bits: u32) {

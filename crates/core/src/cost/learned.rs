@@ -17,8 +17,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{
-    Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Moved, OnTier, PieceKind,
-    PieceShape, Price, PriceList, SeenAlone, SeenOnTier, Trust, Used,
+    Basis, Certainty, CostEntry, CostModel, CostParameters, Costs, Learner, Moved, PieceKind,
+    PieceShape, Price, PriceList, Seen, SeenAlone, SeenOnTier, Trust, Used,
 };
 use crate::types::ids::StreamId;
 use crate::types::request::Kind;
@@ -165,6 +165,28 @@ impl CostModel for Learned {
         Trust::Learned
     }
 
+    fn certainty(&self, piece: &PieceShape) -> Option<Certainty> {
+        let kind = kind(piece);
+        let known = self.known(piece.stream);
+        let factor = known.map_or(&self.usual, |known| &known.fit.factors)[kind];
+        let seen = known.filter(|known| known.spans[kind] > 0);
+        let basis = match (seen, self.anchored[kind]) {
+            (Some(_), _) => Basis::Learned,
+            (None, true) => Basis::Anchored,
+            (None, false) => Basis::Guessed,
+        };
+        let spread = seen.map(|known| u32::try_from(known.spread * 1000 / ONE).unwrap_or(u32::MAX));
+        let drift = i64::try_from((factor - ONE) * 1000 / ONE).unwrap_or(i64::MAX);
+        let drift_permille = self.anchored[kind].then_some(drift);
+        Some(Certainty { basis, spread_permille: spread, drift_permille })
+    }
+
+    fn learner(&mut self) -> Option<&mut dyn Learner> {
+        Some(self)
+    }
+}
+
+impl Learner for Learned {
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
         if !seen.has_settled() {
             return false;
@@ -198,22 +220,6 @@ impl CostModel for Learned {
         true
     }
 
-    fn certainty(&self, piece: &PieceShape) -> Option<Certainty> {
-        let kind = kind(piece);
-        let known = self.known(piece.stream);
-        let factor = known.map_or(&self.usual, |known| &known.fit.factors)[kind];
-        let seen = known.filter(|known| known.spans[kind] > 0);
-        let basis = match (seen, self.anchored[kind]) {
-            (Some(_), _) => Basis::Learned,
-            (None, true) => Basis::Anchored,
-            (None, false) => Basis::Guessed,
-        };
-        let spread = seen.map(|known| u32::try_from(known.spread * 1000 / ONE).unwrap_or(u32::MAX));
-        let drift = i64::try_from((factor - ONE) * 1000 / ONE).unwrap_or(i64::MAX);
-        let drift_permille = self.anchored[kind].then_some(drift);
-        Some(Certainty { basis, spread_permille: spread, drift_permille })
-    }
-
     fn moved(&mut self, piece: &PieceShape) -> Option<Moved> {
         let kind = kind(piece);
         let listed = self.listed(piece, kind);
@@ -243,7 +249,7 @@ impl CostModel for Learned {
         seen.or(self.anchored[kind].then_some(listed)).map(nanos)
     }
 
-    fn seen_on_tier(&mut self, seen: &SeenOnTier) -> OnTier {
+    fn seen_on_tier(&mut self, seen: &SeenOnTier) -> Option<Seen> {
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
         let listed = self.listed(&seen.piece, kind);
         if slot >= self.on_tiers.len() {
@@ -257,13 +263,13 @@ impl CostModel for Learned {
         let crowded = on_tiers.is_crowded();
         self.reuse.seen(seen);
         let hits = self.reuse.hits_alone(seen.piece.stream);
-        let Some(cost) = on_tiers.cost(kind, listed, hits) else { return OnTier::Unknown };
+        let cost = on_tiers.cost(kind, listed, hits)?;
         if over {
             self.usual[kind] += (cost * ONE / listed - self.usual[kind]) / 4;
             self.usual[kind] = self.usual[kind].clamp(FACTORS[0], FACTORS[1]);
             self.spans = self.spans.saturating_add(1);
         }
-        if crowded { OnTier::Crowded } else { OnTier::Known }
+        Some(if crowded { Seen::Crowded } else { Seen::OnTier })
     }
 
     /// Where tiers are told, reads.
@@ -282,9 +288,9 @@ impl CostModel for Learned {
         self.reuse.forget(stream);
     }
 
-    fn costs(&self) -> Option<Costs> {
+    fn costs(&self) -> Costs {
         let [sequential, random] = [0, 1].map(|kind| nanos(self.mean[kind]));
-        Some(Costs { sequential, random, observations: self.spans })
+        Costs { sequential, random, observations: self.spans }
     }
 
     /// What was learned by the old list is forgotten.

@@ -55,7 +55,9 @@ impl Engine {
             Change::SetHeadroom(headroom) => self.set_headroom(headroom),
             Change::SetProfile(profile) => self.set_profile(profile),
             Change::SetHorizon(horizon) => {
-                self.policies[Rank::Best.at()].set_horizon(horizon);
+                if let Some(turns) = self.policies[Rank::Best.at()].turns() {
+                    turns.set_horizon(horizon);
+                }
                 Ok(())
             }
             Change::MissedDeadline(id) => self.missed_deadline(id),
@@ -119,11 +121,10 @@ impl Engine {
         self.departed_passed += i128::from(gone.counters.relieved.as_nanos());
         self.departed_passed -= i128::from(gone.counters.afterwards.as_nanos());
         self.guarantees.forget(id);
-        self.sole.forget(id);
         self.stalls.forget(id);
         self.ahead.forget(id);
         self.write_back.forget(id);
-        self.cost.forget(id);
+        self.prices.forget(id);
         if let Some(shaping) = &mut self.shaping {
             shaping.forget(self.now, id);
         }
@@ -202,7 +203,7 @@ impl Engine {
         }
         self.grant(&planned?);
         if let Some(prices) = &profile.prices {
-            self.cost.anchor(prices);
+            self.prices.anchor(prices);
         }
         Ok(())
     }

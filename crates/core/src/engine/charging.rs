@@ -12,13 +12,13 @@ use crate::types::rank::Rank;
 use crate::types::time::{Duration, Instant};
 
 impl Engine {
-    pub(super) fn in_turn(&self) -> bool {
-        self.between && self.policies[Rank::Best.at()].in_turn()
+    pub(super) fn in_turn(&mut self) -> bool {
+        self.between && self.policies[Rank::Best.at()].turns().is_some_and(|turns| turns.in_turn())
     }
 
     /// Whether a piece that comes back now is charged the time that it took. At depth 1 it is not
     /// while a window is open: the depth was lowered in it. Deeper, a turn closes the window first.
-    pub(super) fn charges_alone(&self) -> bool {
+    pub(super) fn charges_alone(&mut self) -> bool {
         let (shallow, in_turn) = (self.limits.depth == 1, self.in_turn());
         let window = shallow && self.ledger.pieces() > 0;
         !window && (in_turn || (shallow && self.in_flight == 0))
@@ -91,8 +91,8 @@ impl Engine {
 
     /// What requests are taken to cost, if the policy works that out or the cost model learns it.
     #[must_use]
-    pub fn costs(&self) -> Option<Costs> {
-        self.policies[Rank::Best.at()].costs().or_else(|| self.cost.costs())
+    pub fn costs(&mut self) -> Option<Costs> {
+        self.policies[Rank::Best.at()].costs().or_else(|| self.prices.costs())
     }
 
     /// Tells when a stream that is served now is further behind than the guarantee allows: more

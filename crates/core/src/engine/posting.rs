@@ -11,9 +11,9 @@ use super::Engine;
 use super::pieces::Piece;
 use crate::account::ledger::longest;
 use crate::account::posting::{self, Debited, Posting, Why};
+use crate::cost::Trust;
 use crate::policy::Window;
 use crate::types::ids::StreamId;
-use crate::types::piece::PieceKind;
 use crate::types::rank::Rank;
 use crate::types::request::Kind;
 use crate::types::time::{Duration, Instant};
@@ -23,12 +23,12 @@ impl Engine {
     pub(super) fn skip_stall(&mut self, piece: &Piece) -> Duration {
         let silent = self.ledger.silent(self.now);
         let alone = self.limits.depth == 1 && self.in_flight == 0;
-        let learned = self.learns && self.limits.depth > 1;
+        let learned = self.prices.trust() == Trust::Learned && self.limits.depth > 1;
         let silence = self.stalls.completed(&piece.shape, piece.estimate, silent, alone, learned);
         if silence.is_stall {
             let (time, stalled) = self.ledger.skip_stall(self.now, silence.likely);
             self.post(Posting { payer: None, time, why: Why::Stall });
-            self.sole.skip(stalled);
+            self.prices.skip(stalled);
         }
         longest(silence.likely)
     }
@@ -71,9 +71,7 @@ impl Engine {
         if self.unit.is_none() && piece.writes() {
             self.note_written(piece, Some(charge));
         }
-        let stream =
-            self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
-        stream.learn_usual(PieceKind::of(&piece.shape), charge);
+        self.prices.charged(&piece.shape, charge);
         self.post_all(postings);
         self.debts.clear();
         if piece.on_slack {
@@ -103,7 +101,7 @@ impl Engine {
         if stream.expect("streams outlive pieces").cycle.is_some() {
             return;
         }
-        let long_run = if self.learns { self.cost.long_run(&piece.shape) } else { None };
+        let long_run = self.prices.long_run(&piece.shape);
         self.write_back.wrote(piece.stream, piece.modelled, long_run.zip(paid));
     }
 
@@ -118,7 +116,9 @@ impl Engine {
             Duration::from_nanos(stream.map_or(0, |stream| stream.in_window.modelled))
         };
         let window = Window { busy: span.busy, streams: &touched, modelled: &modelled };
-        self.policies[Rank::Best.at()].window(self.now, &window);
+        if let Some(turns) = self.policies[Rank::Best.at()].turns() {
+            turns.window(self.now, &window);
+        }
         let mut postings = core::mem::take(&mut self.postings);
         let pieces = touched.iter().map(|id| {
             let stream = self.streams[id.0 as usize].as_mut().expect("removal closes the window");

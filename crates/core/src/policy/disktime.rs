@@ -28,10 +28,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::view::{StreamView, Streams};
-use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Window};
-use crate::cost::Trust;
+use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Turns, Window};
+use crate::cost::{Seen, Trust};
 use crate::types::heap::IndexedHeap;
-use crate::types::ids::{RequestId, StreamId};
+use crate::types::ids::StreamId;
 use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
 
@@ -163,11 +163,6 @@ impl Disktime {
         let new = || Account::new(view.used(), costs);
         let account = self.accounts[slot(id)].get_or_insert_with(new);
         self.stale |= account.follow(view.contract());
-        account.priced_at = view.priced_at();
-        account.priced_by_tier = view.priced_by_tier();
-        if core::mem::replace(&mut account.crowded, view.crowded()) != view.crowded() {
-            account.part(now);
-        }
         let used = view.used() - account.used;
         let was = core::mem::replace(&mut account.ready, view.ready());
         let Account { ready, member, share, .. } = *account;
@@ -628,8 +623,6 @@ impl Policy for Disktime {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         self.catch_up(now, streams);
         if let Some(id) = self.urgent() {
@@ -692,15 +685,36 @@ impl Policy for Disktime {
         self.stale = true;
     }
 
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
+    /// Each stream's horizon, a curious stay, a rest, and what it has at the device; and twice the
+    /// credit (`docs/scheduling.md`).
+    fn lead(&self) -> Duration {
+        let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
+        let pieces = self.dearest.saturating_mul(i64::from(self.depth));
+        let stay = if self.deep_costs == Trust::Learned { Account::LOOK } else { Returns::CURIOUS };
+        let each = pieces.saturating_add((stay + REST + LITTLE).as_tokens());
+        let swings = self.swings.most().saturating_add(2 * CREDIT);
+        let lead = each.saturating_mul(known).saturating_add(swings);
+        Duration::from_nanos(lead.unsigned_abs())
     }
 
-    fn gives_turns(&mut self, costs: Trust) -> bool {
+    fn turns(&mut self) -> Option<&mut dyn Turns> {
+        Some(self)
+    }
+}
+
+impl Turns for Disktime {
+    fn trusts(&mut self, costs: Trust) -> bool {
         self.deep_costs = costs;
         costs != Trust::Stated
+    }
+
+    fn priced(&mut self, now: Instant, stream: StreamId, seen: Seen) {
+        let account = self.account(stream);
+        account.priced_at = Some(now);
+        account.priced_by_tier |= seen != Seen::Alone;
+        if seen == Seen::Crowded {
+            account.part(now);
+        }
     }
 
     fn in_turn(&self) -> bool {
@@ -713,18 +727,6 @@ impl Policy for Disktime {
         if self.costs == Trust::Learned {
             self.judge(now, window);
         }
-    }
-
-    /// Each stream's horizon, a curious stay, a rest, and what it has at the device; and twice the
-    /// credit (`docs/scheduling.md`).
-    fn lead(&self) -> Duration {
-        let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
-        let pieces = self.dearest.saturating_mul(i64::from(self.depth));
-        let stay = if self.deep_costs == Trust::Learned { Account::LOOK } else { Returns::CURIOUS };
-        let each = pieces.saturating_add((stay + REST + LITTLE).as_tokens());
-        let swings = self.swings.most().saturating_add(2 * CREDIT);
-        let lead = each.saturating_mul(known).saturating_add(swings);
-        Duration::from_nanos(lead.unsigned_abs())
     }
 
     fn set_horizon(&mut self, horizon: Duration) {

@@ -6,7 +6,7 @@ use crate::classes::stream::Stream;
 use crate::types::contract::{Contract, StreamSpec};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
-use crate::types::time::{Duration, Instant};
+use crate::types::time::Duration;
 
 impl Stream {
     /// As the policy of that class sees it.
@@ -109,25 +109,6 @@ impl<'a> StreamView<'a> {
     #[must_use]
     pub fn used(self) -> i64 {
         self.stream.counters.charged.as_tokens().saturating_add(self.stream.accounts.pending)
-    }
-
-    /// When its price was found out last, if it was: by a cost model that learns.
-    #[must_use]
-    pub fn priced_at(self) -> Option<Instant> {
-        self.stream.priced_at
-    }
-
-    /// Whether its price is what its pieces take of the device's tiers: then it is seen among
-    /// others' pieces as well as alone.
-    #[must_use]
-    pub fn priced_by_tier(self) -> bool {
-        self.stream.priced_by_tier
-    }
-
-    /// How often its pieces were found to take longer among others' than alone, by tier.
-    #[must_use]
-    pub fn crowded(self) -> u32 {
-        self.stream.crowded
     }
 
     /// The level of its reserve bucket in ns of disk time, as of the last change.

@@ -62,8 +62,6 @@ pub(super) struct Account {
     pub(super) priced_at: Option<Instant>,
     /// And is seen with every piece.
     pub(super) priced_by_tier: bool,
-    /// How often it was found to lose among others then.
-    pub(super) crowded: u32,
     /// This stay is for seeing its price, until then at most.
     looks_until: Instant,
     /// Not to be learned from before then.
@@ -109,7 +107,6 @@ impl Account {
             belongs: false,
             priced_at: None,
             priced_by_tier: false,
-            crowded: 0,
             looks_until: Instant::ZERO,
             trusted_until: Instant::ZERO,
             trust: TRUST[0],

@@ -1,0 +1,255 @@
+//! The price book: what is known of each stream's costs, and what a completion adds to that.
+//!
+//! It asks the cost model what a piece will take, and tells a model that learns what pieces took where that
+//! is seen: while one stream has the device to itself, and always on a device that tells which of its tiers
+//! served a piece. Until a price was seen, a piece under a policy that gives turns is priced by what the
+//! stream's turns were charged.
+//!
+//! Does not know: contracts, queues, or how time is charged.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{
+    CostModel, Costs, Estimate, Moved, PieceKind, PieceShape, PriceList, Seen, SeenAlone,
+    SeenOnTier, Trust, Used,
+};
+use crate::types::ids::StreamId;
+use crate::types::tiers::Tier;
+use crate::types::time::{Duration, Instant};
+
+/// That a stream's price has moved is told at most this often.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// What is known of a stream's costs beside the cost model.
+#[derive(Clone, Copy, Default)]
+struct OfStream {
+    /// What its pieces were charged lately, on average: trims, zeroes and all others.
+    usual: [Option<Duration>; 3],
+    /// When its price was seen last.
+    seen_at: Option<Instant>,
+    /// When it was told last that the price has moved.
+    told_at: Option<Instant>,
+    /// Lengths of the last pieces of each kind that went out.
+    lengths: [Option<u64>; PieceKind::ALL.len()],
+}
+
+/// The stream that sent the last piece, and since when only its pieces are at the device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sole {
+    stream: Option<StreamId>,
+    since: Option<Instant>,
+    /// Its pieces that came back since then.
+    pieces: u32,
+    /// When the device was idle last: another stream may have gone before, and a pause is not its time.
+    released: Instant,
+}
+
+/// What a piece is taken to cost.
+#[derive(Clone, Copy)]
+pub(crate) struct Quote {
+    /// Its modelled cost: its weight when a window is divided.
+    pub(crate) modelled: Duration,
+    /// What it will be charged, where that is known; else by the rate at which windows charge `modelled`.
+    pub(crate) charge: Option<Duration>,
+}
+
+/// A piece that came back.
+pub(crate) struct Back {
+    pub(crate) shape: PieceShape,
+    /// What [`PriceBook::sent`] answered.
+    pub(crate) used: Option<Used>,
+    /// The tier that served it, if the device tells.
+    pub(crate) tier: Option<Tier>,
+    pub(crate) dispatched_at: Instant,
+    /// When a piece came back last before it.
+    pub(crate) before: Instant,
+    /// What of its time other streams pay.
+    pub(crate) owed: Duration,
+    /// How long the device may be busy with what it had before.
+    pub(crate) settling: Duration,
+    /// Pieces at the device, without it; and those of the stream that sent the last piece.
+    pub(crate) in_flight: u32,
+    pub(crate) of_last: u32,
+}
+
+/// See the module.
+pub(crate) struct PriceBook {
+    model: Box<dyn CostModel>,
+    streams: Vec<OfStream>,
+    sole: Sole,
+    /// When each tier finished a piece last.
+    tiers: [Instant; Tier::COUNT],
+}
+
+impl PriceBook {
+    pub(crate) fn new(model: Box<dyn CostModel>) -> Self {
+        let (streams, tiers) = (Vec::new(), [Instant::ZERO; Tier::COUNT]);
+        Self { model, streams, sole: Sole::default(), tiers }
+    }
+
+    pub(crate) fn trust(&self) -> Trust {
+        self.model.trust()
+    }
+
+    /// Whether the device tells which tier serves a piece.
+    pub(crate) fn tiers_are_told(&self) -> bool {
+        self.tiers.iter().any(|end| *end > Instant::ZERO)
+    }
+
+    /// What a piece is taken to cost if it goes out next. `in_turns`: pieces are charged what they take, in
+    /// turns of their streams, at a device that holds several.
+    pub(crate) fn quote(&mut self, shape: &PieceShape, deep: bool, in_turns: bool) -> Quote {
+        let least = Duration::from_nanos(1);
+        let price = self.model.estimate(shape).max(least);
+        let of_stream = self.of(shape.stream);
+        let unpriced = deep && in_turns && of_stream.seen_at.is_none();
+        let usual = of_stream.usual[PieceKind::of(shape).usual()].filter(|_| unpriced);
+        let charge = usual.or((!deep || unpriced).then_some(price));
+        // Of two tiers the usual charge is a mean of unlike pieces, by which windows are not to be divided.
+        let modelled = usual.filter(|_| !self.tiers_are_told()).unwrap_or(price);
+        // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
+        Quote { modelled: modelled.max(least), charge }
+    }
+
+    /// A piece goes out that begins at that byte of the device. Answers what [`Back`] is to say of it.
+    pub(crate) fn sent(
+        &mut self,
+        now: Instant,
+        shape: &PieceShape,
+        offset: u64,
+        idle: bool,
+    ) -> Option<Used> {
+        self.of(shape.stream).lengths[PieceKind::of(shape) as usize] = Some(shape.bytes);
+        let same = self.sole.stream.replace(shape.stream) == Some(shape.stream);
+        if idle {
+            self.sole.released = now;
+            if !same || self.sole.since.is_none() {
+                (self.sole.since, self.sole.pieces) = (Some(now), 0);
+            }
+        } else if !same {
+            self.sole.since = None;
+        }
+        self.model.learner()?.sent(shape, offset)
+    }
+
+    /// The device did nothing for so long.
+    pub(crate) fn skip(&mut self, stall: Duration) {
+        self.sole.since = self.sole.since.map(|since| since + stall);
+    }
+
+    /// The stream that sent the last piece.
+    pub(crate) fn last(&self) -> Option<StreamId> {
+        self.sole.stream
+    }
+
+    /// Since when a piece that comes back now took the device's time: the completion `before`, or when the
+    /// device was idle.
+    pub(crate) fn between(&self, now: Instant, before: Instant) -> Duration {
+        now.since(before.max(self.sole.released))
+    }
+
+    /// A piece came back: a model that learns is told what it took. Answers what that tells of the stream's
+    /// price, if it does.
+    pub(crate) fn completed(&mut self, now: Instant, back: &Back) -> Option<Seen> {
+        let alone = self.seen_alone(now, back);
+        let (piece, used) = (back.shape, back.used);
+        let seen = if let Some(tier) = back.tier {
+            let ended = core::mem::replace(&mut self.tiers[tier as usize], now);
+            let took = now.since(ended.max(back.dispatched_at));
+            let response = now.since(back.dispatched_at);
+            let seen = SeenOnTier { piece, used, tier, took, response, alone };
+            self.model.learner()?.seen_on_tier(&seen)
+        } else {
+            let learner = self.model.learner()?;
+            alone.filter(|seen| learner.seen_alone(seen)).map(|_| Seen::Alone)
+        };
+        if seen.is_some() {
+            self.of(back.shape.stream).seen_at = Some(now);
+        }
+        seen
+    }
+
+    /// What a piece took, if its stream has had the device to itself.
+    fn seen_alone(&mut self, now: Instant, back: &Back) -> Option<SeenAlone> {
+        let Sole { stream: last, since, released, pieces } = self.sole;
+        let piece = back.shape;
+        let Some(since) = since.filter(|_| last == Some(piece.stream)) else {
+            if last.is_some() && back.in_flight > 0 && back.of_last == back.in_flight {
+                (self.sole.since, self.sole.pieces) = (Some(now), 0);
+            }
+            return None;
+        };
+        self.sole.pieces = pieces.saturating_add(1);
+        let took = now.since(back.before.max(released).max(since)).saturating_sub(back.owed);
+        let (since, in_flight) = (now.since(since), back.in_flight + 1);
+        Some(SeenAlone { piece, took, since, pieces, in_flight, settling: back.settling })
+    }
+
+    /// Whether the price of such a piece has moved beyond chance since that was told last: told of each
+    /// stream now and then.
+    pub(crate) fn moved(&mut self, now: Instant, shape: &PieceShape) -> Option<Moved> {
+        if self.of(shape.stream).told_at.is_some_and(|at| now.since(at) < QUIET) {
+            return None;
+        }
+        let moved = self.model.learner()?.moved(shape)?;
+        self.of(shape.stream).told_at = Some(now);
+        Some(moved)
+    }
+
+    /// A piece was charged by itself.
+    pub(crate) fn charged(&mut self, shape: &PieceShape, charge: Duration) {
+        let mean = &mut self.of(shape.stream).usual[PieceKind::of(shape).usual()];
+        let (usual, charge) = (mean.unwrap_or(charge).as_nanos(), charge.as_nanos());
+        *mean = Some(Duration::from_nanos(usual - usual / 8 + charge / 8));
+    }
+
+    /// What such a write takes in the long run, if the model learns that.
+    pub(crate) fn long_run(&mut self, shape: &PieceShape) -> Option<Duration> {
+        self.model.learner()?.long_run(shape)
+    }
+
+    /// What requests are taken to cost, of the streams seen, if the model learns that.
+    pub(crate) fn costs(&mut self) -> Option<Costs> {
+        Some(self.model.learner()?.costs())
+    }
+
+    /// What each kind of a stream's pieces is taken to cost, of those that it has sent; nothing of a model
+    /// that knows nothing of costs.
+    pub(crate) fn estimates(&mut self, stream: StreamId) -> Vec<Estimate> {
+        let kinds = PieceKind::ALL.into_iter().zip(self.of(stream).lengths);
+        let estimate = |(kind, bytes): (PieceKind, Option<u64>)| {
+            let shape = kind.shape(stream, bytes?);
+            let certainty = self.model.certainty(&shape)?;
+            let cost = self.model.estimate(&shape);
+            Some(Estimate { kind, bytes: shape.bytes, cost, certainty })
+        };
+        kinds.filter_map(estimate).collect()
+    }
+
+    /// The device's price list has been measured, or measured again.
+    pub(crate) fn anchor(&mut self, prices: &PriceList) {
+        if let Some(learner) = self.model.learner() {
+            learner.anchor(prices);
+        }
+    }
+
+    /// A stream goes.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        *self.of(stream) = OfStream::default();
+        if self.sole.stream == Some(stream) {
+            self.sole = Sole::default();
+        }
+        if let Some(learner) = self.model.learner() {
+            learner.forget(stream);
+        }
+    }
+
+    fn of(&mut self, stream: StreamId) -> &mut OfStream {
+        let slot = stream.0 as usize;
+        if slot >= self.streams.len() {
+            self.streams.resize(slot + 1, OfStream::default());
+        }
+        &mut self.streams[slot]
+    }
+}
