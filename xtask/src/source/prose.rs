@@ -126,7 +126,8 @@ fn fragments(text: &str) -> Vec<Fragment<'_>> {
             _ => {}
         }
         // `br"…"` and `cr"…"` are raw, too; `for"` is no Rust.
-        name = (it.is_alphanumeric() || it == '_') && !(!name && matches!(it, 'b' | 'c'));
+        let prefixes = !name && matches!(it, 'b' | 'c');
+        name = !prefixes && (it.is_alphanumeric() || it == '_');
     }
     found
 }
@@ -243,8 +244,6 @@ mod tests {
     fn texts_and_comments_are_told_apart() {
         let text = "fn f<'a>(x: &'a str) { g('\"', '\\'', b'/'); // One.\n\
                     h(\"// Two.\\\"\", r#\"\"Three.\" // still\"#, br\"Four.\"); }\n// Five.";
-        let found: Vec<_> =
-            texts(text).into_iter().map(|(line, place, text)| (line, place, text)).collect();
         let expected = [
             (1, Place::Comment, "One."),
             (2, Place::Text, "// Two.\\\""),
@@ -255,6 +254,6 @@ mod tests {
         ];
         let expected: Vec<_> =
             expected.map(|(line, place, text)| (line, place, text.into())).into();
-        assert_eq!(found, expected);
+        assert_eq!(texts(text), expected);
     }
 }
