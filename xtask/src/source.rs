@@ -6,6 +6,7 @@
 
 mod modules;
 mod paths;
+pub(crate) mod prose;
 
 pub(crate) use modules::{module_files, test_files};
 pub(crate) use paths::{Scope, Scopes};

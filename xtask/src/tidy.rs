@@ -43,7 +43,7 @@ pub(crate) const GATES: &[Gate] = &[
     Gate { name: "unsafe", claim: "`unsafe` stands in named files only", run: unsafety::run },
     Gate {
         name: "words",
-        claim: "no machine's paths, unfinished work or foreign registry",
+        claim: "the field's words; no machine's paths, unfinished work or foreign registry",
         run: words::run,
     },
     Gate {

@@ -87,7 +87,7 @@ pub struct CostFigure {
     pub vdisks: u32,
     /// CPU time in ns of an arrival, a dispatch and a completion.
     pub ns_per_decision: f64,
-    /// CPU time in ns by which 32 decisions with a window's end among them are dearer than 32 without
+    /// CPU time in ns by which 32 decisions with a window's end among them cost more than 32 without
     /// one.
     pub ns_per_window: f64,
 }

@@ -289,7 +289,7 @@ impl Disk {
                 || on_the_way < self.mechanics.geometry.locate(segment.end).left_on_track)
     }
 
-    /// The cheap way of [`Self::follow`] for what is next on the track that the head passes: when
+    /// The short way of [`Self::follow`] for what is next on the track that the head passes: when
     /// it is read. `None` wherever anything else is the case, or may be.
     fn follow_on_track(&mut self, hit: Instant, extent: Extent) -> Option<Instant> {
         let Ahead { segment, limit, track } = self.ahead.as_ref()?;

@@ -93,7 +93,7 @@ pub struct Flash {
     link_until: Instant,
     buffer: Buffer,
     /// Copies that garbage collection still has to make, in thousandths of a page.
-    owed_permille: u64,
+    copies_left_permille: u64,
     pending: Pending,
     now: Instant,
 }
@@ -145,7 +145,7 @@ impl Flash {
                 programming_bytes: 0,
                 until: Instant::ZERO,
             },
-            owed_permille: 0,
+            copies_left_permille: 0,
             pending: Pending::default(),
             now: Instant::ZERO,
             spec,
@@ -275,16 +275,18 @@ impl Flash {
     /// Pays for a page that the host has programmed: its part of collecting the emptiest line.
     fn collect(&mut self, now: Instant) {
         self.map.choose_victim();
-        self.owed_permille += self.map.copies_per_page_permille();
-        while self.map.is_collecting() && (self.owed_permille >= 1000 || self.map.is_urgent()) {
-            self.owed_permille = self.owed_permille.saturating_sub(1000);
+        self.copies_left_permille += self.map.copies_per_page_permille();
+        while self.map.is_collecting()
+            && (self.copies_left_permille >= 1000 || self.map.is_urgent())
+        {
+            self.copies_left_permille = self.copies_left_permille.saturating_sub(1000);
             self.copy_page(now);
             if self.map.is_urgent() {
                 self.map.choose_victim();
             }
         }
         if !self.map.is_collecting() {
-            self.owed_permille = 0;
+            self.copies_left_permille = 0;
         }
     }
 

@@ -21,7 +21,7 @@ impl Costs {
         Self { first, next: transfer }
     }
 
-    /// By a price list, for requests of so many bytes; where either may come, the dearer.
+    /// By a price list, for requests of so many bytes; where either may come, the higher cost.
     #[must_use]
     pub fn priced(prices: &PriceList, access: Access, bytes: u64) -> Self {
         let PriceList { sequential_read, random_read, sequential_write, random_write } = prices;
@@ -30,14 +30,14 @@ impl Costs {
             Access::Write => (false, true),
             Access::Both => (true, true),
         };
-        let dearer = |reads: &Price, writes: &Price| {
+        let costlier = |reads: &Price, writes: &Price| {
             let cost =
                 |price: &Price, taken: bool| if taken { price.of(bytes) } else { Duration::ZERO };
             cost(reads, read).max(cost(writes, write))
         };
         Self {
-            first: dearer(random_read, random_write),
-            next: dearer(sequential_read, sequential_write),
+            first: costlier(random_read, random_write),
+            next: costlier(sequential_read, sequential_write),
         }
     }
 

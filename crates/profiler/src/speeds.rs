@@ -239,14 +239,14 @@ impl Speeds {
             let permille = u128::from(speed.slowdown_permille(bytes, depth)) * u128::from(scatter);
             nanos.saturating_mul(permille).div_ceil(1_000_000)
         };
-        let dearer = |read: Work, write: Work| {
+        let costlier = |read: Work, write: Work| {
             let reads = if access == Access::Write { 0 } else { cost(read) };
             let writes = if access == Access::Read { 0 } else { cost(write) };
             Duration::from_nanos(u64::try_from(reads.max(writes)).unwrap_or(u64::MAX))
         };
         Costs {
-            first: dearer(Work::RandomRead, Work::RandomWrite),
-            next: dearer(Work::SequentialRead, Work::SequentialWrite),
+            first: costlier(Work::RandomRead, Work::RandomWrite),
+            next: costlier(Work::SequentialRead, Work::SequentialWrite),
         }
     }
 }

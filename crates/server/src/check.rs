@@ -19,7 +19,7 @@ use crate::place::{self, Before, Place, PlaceError};
 use crate::start_error::StartError;
 
 /// How long a server may take to describe its export.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A back end as it is seen from outside.
 struct Seen {
@@ -165,7 +165,7 @@ fn one(path: &Path) -> io::Result<Seen> {
 }
 
 fn remote(uri: &Uri) -> io::Result<Seen> {
-    let options = Options { timeout: PATIENCE, ..Options::default() };
+    let options = Options { timeout: TIMEOUT, ..Options::default() };
     let connection = Connection::open_with(uri, options).map_err(io::Error::other)?;
     let size = Some(connection.export().size_bytes);
     if let Err(error) = connection.disconnect() {

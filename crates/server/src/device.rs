@@ -273,7 +273,7 @@ impl Opened {
             depth_max: device.queue_depth.most(),
             budget: QUICK_BUDGET,
             thorough: false,
-            patience: QUICK_PATIENCE,
+            timeout: QUICK_PATIENCE,
         };
         let emulate = device.emulate;
         let storage = &mut self.storage;

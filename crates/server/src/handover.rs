@@ -8,17 +8,17 @@ use disktime_core::Duration;
 use crate::clock;
 
 /// How long a dying process may take to let go; the longest that was seen is below 1 s.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const POLL: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Attempts it until it succeeds, fails otherwise than by being taken, or the patience is over;
+/// Attempts it until it succeeds, fails otherwise than by being taken, or the time is over;
 /// answers the last outcome. The first attempt is made at once.
 pub(crate) fn patiently<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     is_taken: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
-    let until = clock::now() + PATIENCE;
+    let until = clock::now() + TIMEOUT;
     loop {
         match attempt() {
             Err(error) if is_taken(&error) && clock::now() < until => pause(),

@@ -20,7 +20,7 @@ use crate::emulate::{Emulate, Emulator};
 use crate::ring::{Finished, Ring, Token};
 
 /// How long a device may be silent before it is given up, unless the caller sets a shorter time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// For a time of the timing model that is nearer than this the thread waits awake, as a shard does.
 const SPIN: Duration = Duration::from_micros(80);
 const BLOCK: u64 = ALIGN as u64;
@@ -48,10 +48,10 @@ pub enum ProbeError {
         error: DeviceError,
     },
     /// Nothing completed any more.
-    #[error("nothing has completed for {patience:?}: the device stalls")]
+    #[error("nothing has completed for {timeout:?}: the device stalls")]
     Stalled {
         /// For how long.
-        patience: Duration,
+        timeout: Duration,
     },
     /// It can't be priced so, or not so soon.
     #[error("{0}")]
@@ -70,14 +70,14 @@ pub struct ProbeOptions {
     /// Whether to look at switching and caches as well.
     pub thorough: bool,
     /// How long it may be silent.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl ProbeOptions {
     /// All there is to know within a budget; writes only where nothing is to be kept.
     #[must_use]
     pub fn thorough(budget: Duration, writes: bool) -> Self {
-        Self { writes, depth_max: DEPTH_MAX, budget, thorough: true, patience: PATIENCE }
+        Self { writes, depth_max: DEPTH_MAX, budget, thorough: true, timeout: TIMEOUT }
     }
 }
 
@@ -131,7 +131,7 @@ pub fn price_export(
 
 /// Prices a back end in these spaces, taken for one device; behind a timing model, if there is one.
 ///
-/// It takes at most the budget and, if the device falls silent, the patience.
+/// It takes at most the budget and, if the device falls silent, the timeout.
 ///
 /// # Errors
 /// Why there are no prices.
@@ -144,7 +144,7 @@ pub fn price(
 ) -> Result<Priced, ProbeError> {
     let spaces = usable(spaces);
     let size = spaces.iter().map(|space| space.bytes).sum();
-    let ProbeOptions { writes, depth_max, budget, thorough, patience } = *options;
+    let ProbeOptions { writes, depth_max, budget, thorough, timeout } = *options;
     let options = PricerOptions { size, writes, depth_max, budget, thorough, seed: 1 };
     let mut pricer = Pricer::new(options)?;
     let pool = Pool::new();
@@ -174,7 +174,7 @@ pub fn price(
             }
             Ask::Wait => {
                 watch(pricer.progress());
-                bench.wait(heard + patience)?;
+                bench.wait(heard + timeout)?;
             }
         }
         let mut landed = std::mem::take(&mut bench.landed);
@@ -186,9 +186,9 @@ pub fn price(
         if let Some(error) = bench.failed.take() {
             return Err(error);
         }
-        let over = begun + budget + patience;
-        if now > heard + patience || now > over {
-            return Err(ProbeError::Stalled { patience });
+        let over = begun + budget + timeout;
+        if now > heard + timeout || now > over {
+            return Err(ProbeError::Stalled { timeout });
         }
     }
 }

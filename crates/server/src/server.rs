@@ -39,7 +39,7 @@ const END: disktime_core::Duration = disktime_core::Duration::from_millis(4500);
 const _: () = assert!(DRAIN.as_nanos() < END.as_nanos());
 
 /// How long a shard may take to say what it knows.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Takes a device's place in the configuration and its back end; answers what its shard uses.
 pub type Wrap = Arc<dyn Fn(usize, Box<dyn BackEnd>) -> Box<dyn BackEnd> + Send + Sync>;
@@ -294,7 +294,7 @@ impl Server {
         let answers: Vec<_> = answers.collect();
         let of_device = |(answer, device): (Receiver<Vec<Vec<Estimate>>>, &DeviceConfig)| {
             let nothing = || vec![Vec::new(); device.vdisks.len()];
-            answer.recv_timeout(PATIENCE).unwrap_or_else(|_| nothing())
+            answer.recv_timeout(TIMEOUT).unwrap_or_else(|_| nothing())
         };
         answers.into_iter().zip(devices).flat_map(of_device).collect()
     }

@@ -30,8 +30,8 @@ fn memory() -> Box<dyn BackEnd> {
 
 fn options(millis: u64, writes: bool) -> ProbeOptions {
     let budget = Duration::from_millis(millis);
-    let patience = Duration::from_millis(300);
-    ProbeOptions { writes, depth_max: 16, budget, thorough: false, patience }
+    let timeout = Duration::from_millis(300);
+    ProbeOptions { writes, depth_max: 16, budget, thorough: false, timeout }
 }
 
 fn probe(mut back_end: Box<dyn BackEnd>, options: ProbeOptions) -> Result<Priced, ProbeError> {

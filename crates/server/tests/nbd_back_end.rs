@@ -190,7 +190,7 @@ fn silence_ends_too() {
     let server = TestServer::start(Conduct::Silent, size(MIB));
     let mut rig = Rig::new(|_| {
         let export = Export::open(&server.uri, None).unwrap();
-        let export = export.with_patience(Duration::from_millis(120));
+        let export = export.with_timeout(Duration::from_millis(120));
         (Box::new(export.on_shard(&[(0, MIB)])), None)
     });
     for at in 0..300 {

@@ -1,4 +1,4 @@
-//! The log of decisions: who went, who else could have, and why.
+//! The log of decisions: the stream that went, the streams that could have gone, and why.
 
 use disktime_core::{Engine, Instant, StreamId};
 
@@ -22,17 +22,17 @@ pub struct Candidate {
 pub struct Decision {
     /// When.
     pub at: Instant,
-    /// Who was served.
+    /// The stream that was served.
     pub stream: StreamId,
     /// First byte on the device.
     pub offset: u64,
     /// Whether its deadline was due; else it got slack.
     pub due: bool,
-    /// Everyone who was ready, in order of stream.
+    /// Every stream that was ready, in order of stream.
     pub candidates: Vec<Candidate>,
 }
 
-/// Who is ready now.
+/// The streams that are ready now.
 pub(crate) fn candidates(engine: &Engine) -> Vec<Candidate> {
     let ready = engine.streams().filter(|stream| stream.ready());
     ready

@@ -1,4 +1,4 @@
-//! What is measured: windows of each stream's figures, and histograms over the whole run.
+//! Measurements: windows of each stream's figures, and histograms over the whole run.
 
 use disktime_core::cost::Costs;
 use disktime_core::feedback::TokenRate;
@@ -27,7 +27,7 @@ pub struct Window {
     /// The mean of what the device really took for them.
     pub truth_mean: Duration,
     /// The longest time without a completion that ended in the window or lasted at its end; it may
-    /// have begun in earlier ones. (Of a stream that rests that says nothing of the device.)
+    /// have begun in earlier ones. (A stream that pauses has gaps that say nothing of the device.)
     pub gap_max: Duration,
 }
 
@@ -92,9 +92,9 @@ impl Times {
 /// One stream over the whole run.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// What people call it.
+    /// The name for people.
     pub name: String,
-    /// What happened to its requests, and its disk time.
+    /// Counts of its requests, and its disk time.
     pub counters: StreamCounters,
     /// From arrival to dispatch.
     pub queue: Times,
@@ -128,10 +128,10 @@ pub(crate) struct Metrics {
     index: u32,
     ends: Instant,
     running: Vec<Running>,
-    /// Of each stream: from arrival to dispatch, from there to completion, and together.
+    /// Times of each stream: from arrival to dispatch, from there to completion, and together.
     times: Vec<[Times; 3]>,
     pub(crate) windows: Vec<Window>,
-    /// What the policy took requests to cost at the end of each window.
+    /// The policy's cost estimates at the end of each window.
     pub(crate) costs: Vec<Costs>,
     /// R for what reads at the end of each window.
     pub(crate) best_effort: Vec<Option<TokenRate>>,

@@ -17,7 +17,7 @@ struct Load {
     reads: u16,
 }
 
-/// A device, what hogs it, and who asks now and then.
+/// A device, a heavy load, and a client that asks now and then.
 struct Case {
     name: &'static str,
     device: fn() -> Box<dyn Device>,
@@ -105,7 +105,7 @@ fn run(case: &Case, bound: Duration) -> (f64, f64) {
 /// A bound of 10 s holds nothing back; but it cuts requests into pieces, as any does.
 const NONE: Duration = Duration::from_secs(10);
 
-/// What `docs/black-box.md` has as a table.
+/// The table's figures in `docs/black-box.md`.
 fn keeps(case: &Case, bound: Duration, pays: f64) {
     let (free_p99, free) = run(case, NONE);
     let (p99, paid) = run(case, bound);

@@ -21,7 +21,7 @@ fn options(writes: bool, budget: Duration) -> PricerOptions {
     PricerOptions { size: 0, writes, depth_max: DEPTH_MAX, budget, thorough, seed: 1 }
 }
 
-/// What requests of that kind and size take with so many outstanding: nanoseconds from one
+/// The time of requests of that kind and size with so many outstanding: nanoseconds from one
 /// completion to the next. Reads and writes in the middle of the device.
 fn alone(name: &str, work: Work, bytes: u64, depth: u32, requests: u64) -> f64 {
     let mut device = device(name, 7);
@@ -148,7 +148,7 @@ fn switching_costs_a_disk_its_positioning_and_flash_nothing() {
     assert!(flash < Duration::from_micros(20) && !cached, "{flash:?}");
 }
 
-/// What a daemon has at its start: about 2 s, reads only.
+/// A daemon's probe at its start: about 2 s, reads only.
 #[test]
 fn a_quick_look_is_near() {
     for preset in preset::PRESETS {

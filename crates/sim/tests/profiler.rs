@@ -11,7 +11,7 @@ use disktime_profiler::{BUDGET_DEFAULT, Found, Issue, Profiler, ProfilerOptions,
 const DISKS: [&str; 5] =
     ["deskstar-34gxp", "nearline-7200", "st318437lw", "cheetah9lp", "st340810a"];
 const SEEDS: std::ops::Range<u64> = 1..11;
-/// What a profile of a disk may take.
+/// The longest time that a profile of a disk may take.
 const TIME_MAX: Duration = Duration::from_secs(180);
 /// How far a seek with its overhead, a rate and a revolution may be off.
 const SEEK_ERROR: f64 = 0.05;
@@ -154,8 +154,8 @@ struct SeekError {
     single: f64,
 }
 
-/// What is found is a seek with the electronics before it: so it is compared. From
-/// [`SEEK_CYLINDERS_MIN`] on: over less, reading ahead moves the head by as much.
+/// A found seek has the electronics before it: so it is compared. From [`SEEK_CYLINDERS_MIN`] on:
+/// over less, reading ahead moves the head by as much.
 fn seek_errors(found: &Found, spec: &DiskSpec) -> Vec<SeekError> {
     let outermost = spec.geometry.zones().next().unwrap();
     let cylinder =

@@ -263,7 +263,7 @@ fn promises_that_can_not_be_made_are_refused_with_the_streams_name() {
     }
 }
 
-/// What a block of the documentation leaves out.
+/// The tables that a block of the documentation leaves out.
 const REST: &str = r#"
 [scenario]
 duration = "1s"

@@ -88,7 +88,8 @@ fn positioning_is_saved_where_it_costs_nobody_anything() {
     for (stream, percent) in outcome.streams.iter().zip(percents) {
         let share = stream.counters.charged.as_secs_f64() / minutes.as_secs_f64() * 100.0;
         assert!((share - f64::from(percent)).abs() < 0.5, "{}: {share}", stream.name);
-        // What is nearest is no worse for who is owed much: a share's part of what all do.
+        // Going by the nearest request does not harm a stream with a large lag: it does a share's
+        // part of all requests.
         let part = stream.counters.completed as f64 / outcome.requests as f64 * 100.0;
         let insulation = part / f64::from(percent) * rate / 68.5;
         assert!(insulation > 1.1, "{}: {insulation}", stream.name);

@@ -1,4 +1,5 @@
-//! Devices that acknowledge writes before they are on the medium: who wrote pays for them.
+//! Devices that acknowledge writes before they are on the medium: the stream that wrote pays for
+//! them.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_core::cost::{self, CostParameters};
@@ -111,8 +112,8 @@ fn beside_a_large_buffer_a_reader_has_most_of_its_share() {
     assert!(insulation[0] > 0.6 && insulation[1] >= 0.9, "{insulation:?}");
 }
 
-/// One writes all the time, one flushes after each of its few writes, one reads: the reader has its
-/// share, and who flushes pays for no more than it wrote.
+/// One stream writes all the time, one flushes after each of its few writes, one reads: the reader
+/// has its share, and the one that flushes pays for no more than it wrote.
 #[test]
 fn a_flush_storm_beside_a_writer_is_the_writers() {
     let storm = Spec { flush_after: Some(1), ..writes(Pattern::Random, 4096) };

@@ -97,7 +97,7 @@ pub enum Spans {
 /// A player fills its buffer as fast as it can from the start on, and again whenever there is room
 /// for an operation. It starts to play when a buffer's time has passed. When it needs an operation
 /// whose data isn't there, that is a miss: it stops playing until the data comes, plays on at once,
-/// and catches up by filling its buffer again. So it never owes more than its buffer.
+/// and catches up by filling its buffer again. So it never catches up by more than its buffer.
 ///
 /// A recorder fills its buffer at the rate and writes whatever makes a whole operation. When the
 /// buffer is full, that is a miss: it stops recording until an operation completes.

@@ -96,8 +96,8 @@ impl std::error::Error for PhaseError {}
 /// Operations outstanding when a phase stops stay so, and count against the outstanding ones of the
 /// next. Where the next has the same [`Spec`], its sequence and its random numbers go on.
 ///
-/// Polled late, it issues what an open loop owes from before its stop; a closed loop and a player
-/// issue nothing after their stop.
+/// Polled late, it issues the overdue operations of an open loop from before its stop; a closed loop
+/// and a player issue nothing after their stop.
 #[derive(Clone, Debug)]
 pub struct Phases {
     phases: Vec<Phase>,
@@ -147,9 +147,9 @@ impl Phases {
                 }
                 self.begin();
             }
-            let owed = now < self.until
+            let goes_on = now < self.until
                 || self.source.is_open() && self.source.next_at().is_some_and(|at| at < self.until);
-            if owed {
+            if goes_on {
                 // The source itself finds operations that are due later than `now` but before the
                 // stop.
                 return self.source.poll(now);

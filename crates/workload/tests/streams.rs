@@ -213,7 +213,7 @@ fn a_player_that_is_starved_misses_stops_and_catches_up() {
         served = served + Duration::from_micros(100);
         stream.completed(served, &op);
     }
-    // A thousand operations and what is played meanwhile: it owes nothing for its three seconds.
+    // A thousand operations and those that are played meanwhile: none for its three seconds.
     assert!((1100..1120).contains(&refill), "{refill}");
     assert_eq!(stream.missed(), None);
 }

@@ -1,5 +1,8 @@
 //! Text that says more about where it was written than about the project: a machine's paths, a
-//! workplace's words, marks of unfinished work, registries that a stranger can't reach.
+//! workplace's words, marks of unfinished work, registries that a stranger can't reach. And prose
+//! that a stranger can't follow ([`language`]).
+
+mod language;
 
 use crate::finding::{Finding, Report};
 use crate::workspace::{TextFile, Workspace};
@@ -38,7 +41,8 @@ const NEEDLES: &[Needle] = &[
     word("HA", "CK"),
 ];
 
-/// Finds such text in every file, and dependencies that don't come from crates.io.
+/// Finds such text in every file, dependencies that don't come from crates.io, and prose without
+/// the field's words.
 pub(crate) fn run(workspace: &Workspace) -> Report {
     let mut failures = Vec::new();
     for file in &workspace.texts {
@@ -48,6 +52,7 @@ pub(crate) fn run(workspace: &Workspace) -> Report {
             check_needles(file, &mut failures);
         }
     }
+    failures.extend(language::judge(workspace).failures);
     failures.into()
 }
 

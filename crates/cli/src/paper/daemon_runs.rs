@@ -18,7 +18,7 @@ const SPANS: std::ops::RangeInclusive<Duration> =
 /// Until loads have filled the device.
 const SETTLE: Duration = Duration::from_secs(2);
 /// How long extents may take to get where they belong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(50);
 const NAMES: [&str; 2] = ["a", "b"];
 const MIB: u64 = 1 << 20;
@@ -142,7 +142,7 @@ impl Array {
         let wanted = Extent { start: 0, end: Live::FAST_BYTES };
         let loads = (0..2).map(|at| load(&server, at, wanted, 1));
         let loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
-        let until = now() + PATIENCE;
+        let until = now() + TIMEOUT;
         let extents = 2 * Live::FAST_BYTES / MIB;
         while server.devices()[0].moved() < extents {
             if now() > until {

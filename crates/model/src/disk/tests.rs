@@ -188,11 +188,11 @@ fn satf_takes_the_nearest_on_the_platter() {
     assert_eq!(done[1].at, at_micros(1310));
 }
 
-/// The cheap way of following a track is taken for nearly all of a stream, and must agree with the
+/// The short way of following a track is taken for nearly all of a stream, and must agree with the
 /// way that it saves, whatever the host's pauses and sizes.
 #[test]
 fn following_on_the_track_agrees_with_following() {
-    let run = |cheap: bool, seed: u64| {
+    let run = |short: bool, seed: u64| {
         let mut client = Client::new(spec());
         let mut random = Pcg64::seed_from_u64(seed);
         let mut next = 0;
@@ -206,7 +206,7 @@ fn following_on_the_track_agrees_with_following() {
                 _ => client.think(micros(random.random_range(0..300))),
             }
             next = if next + length > 10_000 { 0 } else { next };
-            if let (false, Some(ahead)) = (cheap, client.disk.ahead.as_mut()) {
+            if let (false, Some(ahead)) = (short, client.disk.ahead.as_mut()) {
                 ahead.track = None;
             }
             client.run(READ, next, length);

@@ -1,4 +1,4 @@
-//! A device that changes while it serves: writes become twice as dear half-way.
+//! A device that changes while it serves: writes cost twice as much from half-way on.
 //!
 //! The oracle is the same engine on the same device, told what each stream's pieces cost it: exactly,
 //! measured alone, as the device is after the change. Insulation is by throughput alone on the device
@@ -18,7 +18,7 @@ use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 pub(super) const DRIFT: Experiment = Experiment {
     id: "blackbox-drift",
-    title: "Flash whose writes become twice as dear half-way: learned costs beside an oracle's",
+    title: "Flash whose writes cost twice as much from half-way on: learned costs beside an oracle's",
     note: "The bar of issue 6: 30 s after the change every stream is within 7 points of the \
            insulation that an oracle gives it, with streams that are always backlogged and with \
            streams that are on and off.",

@@ -13,7 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Depth by latency: A always hits, B hits with 0.2; threshold 40 ms",
     note: "The law is PARDA's, for each workload at one array instead of for each host. Its part for each \
            is one slot, the span a second. B meets the disk's queue, and holds back; A never does. \
-           What B is not allowed to have waiting at the array waits before it.",
+           B's requests that may not wait at the array wait before it.",
     measure,
 };
 

@@ -19,9 +19,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(super) const LOOP: Experiment = Experiment {
     id: "reward-learned-loop",
     title: "The small cache again: disktime over learned costs",
-    note: "Prices by the hits of today would loop, as reward does: whoever has its lines in the cache \
-           has the price of a hit, and so fifty requests for one of the other's, which keeps its lines \
-           there. What each would hit alone is learned by when blocks were asked for before: both fit.",
+    note: "Costs by the hits of today would loop, as reward does: a stream with its lines in the cache \
+           pays for hits, and so gets fifty requests for one of the other's, which keeps its lines \
+           there. Each stream's hits alone are learned by when blocks were asked for before: both fit.",
     measure: measure_loop,
 };
 

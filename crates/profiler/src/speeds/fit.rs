@@ -63,7 +63,7 @@ mod tests {
         let falling = priced(|mib| 1_000.0 - 900.0 * mib);
         assert_eq!(falling.per_mib, Duration::ZERO);
         assert!(falling.each > Duration::from_nanos(100), "{falling:?}");
-        // Dearer by the byte the longer it is.
+        // The cost per byte rises with length.
         let steep = priced(|mib| 1e6 * mib * mib);
         assert_eq!(steep.each, Duration::ZERO);
         assert!(steep.per_mib > Duration::ZERO);

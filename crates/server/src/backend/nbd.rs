@@ -38,7 +38,7 @@ const ASKED_MAX: u32 = 128;
 /// The longest transfer in bytes: what servers that don't say take.
 const TRANSFER_MAX: u64 = 32 << 20;
 /// How long a request may wait for its reply, unless a test is in a hurry.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Looks for silence in that time.
 const LOOKS_MAX: u32 = 6;
 
@@ -56,7 +56,7 @@ struct Terms {
     flags: TransmissionFlags,
     min: u32,
     max: u32,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// A request that has no reply yet.
@@ -170,7 +170,7 @@ impl Remote {
             self.lines[at as usize].ask(token(at, SEND), header.to_bytes(), data, io);
             if !self.timing {
                 self.timing = true;
-                io.ring.timer(token(0, TIME), self.terms.patience / LOOKS_MAX);
+                io.ring.timer(token(0, TIME), self.terms.timeout / LOOKS_MAX);
             }
         }
     }
@@ -288,7 +288,7 @@ impl Remote {
         }
         self.timing = !self.asks.is_empty();
         if self.timing {
-            io.ring.timer(token(0, TIME), self.terms.patience / LOOKS_MAX);
+            io.ring.timer(token(0, TIME), self.terms.timeout / LOOKS_MAX);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::clock;
 /// Handshakes at once.
 const VISITORS_MAX: usize = 1024;
 /// How long a handshake may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Input that a handshake is given at once, in bytes: the longest answers, lists, are asked for with 16
 /// bytes each, and the next piece is given once the answers to this one are sent.
 const SIP: usize = 64;
@@ -142,7 +142,7 @@ impl Visitor {
         socket.set_nonblocking(true).ok()?;
         let handshake = ServerHandshake::new();
         let output = handshake.greeting().to_vec();
-        let until = clock::now() + PATIENCE;
+        let until = clock::now() + TIMEOUT;
         let (input, spoke) = (Vec::new(), false);
         let mut visitor = Self { socket, source, handshake, input, output, spoke, until };
         visitor.send().then_some(visitor)

@@ -50,8 +50,8 @@ impl ShardHandle {
     }
 
     /// As [`tell`](Self::tell), but waits only for so long.
-    pub fn tell_within(&self, message: Message, patience: std::time::Duration) {
-        if self.messages.send_timeout(message, patience).is_err() {
+    pub fn tell_within(&self, message: Message, timeout: std::time::Duration) {
+        if self.messages.send_timeout(message, timeout).is_err() {
             tracing::debug!("the shard has ended, or hears nothing");
         }
         self.wake();

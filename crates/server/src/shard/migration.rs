@@ -17,7 +17,7 @@ use crate::frontend::request::{Op, Origin, Work};
 use crate::stats::add;
 
 /// How long a request of a migration waits as background work before it goes on as best effort.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BACKGROUND_MAX: Duration = Duration::from_secs(1);
 
 /// The stream that migration is charged to, and its one request.
 pub(super) struct Migration {
@@ -89,7 +89,7 @@ impl Shard {
         let waits = migration.out && !migration.hurries && !migration.left.is_empty();
         let stream = self.engine.stream(migration.stream);
         let at_device = stream.is_none_or(|view| view.in_flight() > 0);
-        (waits && !at_device).then(|| migration.since + PATIENCE)
+        (waits && !at_device).then(|| migration.since + BACKGROUND_MAX)
     }
 
     /// Has a migration that has waited for long go on as best effort.

@@ -19,7 +19,7 @@ pub(super) struct Cycles {
 }
 
 impl Cycles {
-    /// Of a deterministic rate that states its cycle.
+    /// The cycles of a deterministic rate that states its cycle.
     pub(super) fn of(contract: &Contract) -> Option<Self> {
         let rate = contract.rate.filter(|_| contract.class == Class::GuaranteedRate)?;
         let length = rate.cycle.filter(|_| rate.admission == Admission::Deterministic)?;

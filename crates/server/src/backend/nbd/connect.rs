@@ -12,7 +12,7 @@ use disktime_client::{Options, Transmission, Uri};
 use disktime_nbd::{ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{NbdBackEnd, PATIENCE, Remote, Terms};
+use super::{NbdBackEnd, Remote, TIMEOUT, Terms};
 use crate::backend::Abilities;
 use crate::buffers::ALIGN;
 use crate::wakeup::wake;
@@ -33,7 +33,7 @@ pub struct Export {
     lines: Vec<Transmission>,
     info: ExportInfo,
     connector: Connector,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Where new connections come from.
@@ -76,7 +76,7 @@ impl Export {
             lines.push(dial(uri, &info, options)?);
         }
         let connector = Connector::start(uri.clone(), info.clone())?;
-        Ok(Self { uri: uri.clone(), lines, info, connector, patience: PATIENCE })
+        Ok(Self { uri: uri.clone(), lines, info, connector, timeout: TIMEOUT })
     }
 
     /// Connects once more, with as many connections, none of which may take longer than that.
@@ -90,8 +90,8 @@ impl Export {
 
     /// Gives connections up when a request has waited for so long; 30 s unless it is said.
     #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Its size in bytes.
@@ -122,7 +122,7 @@ impl Export {
     pub fn on_shard(self, extents: &[(u64, u64)]) -> NbdBackEnd {
         let abilities = self.abilities();
         let (flags, sizes) = (self.info.flags, self.info.block_sizes);
-        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), patience: self.patience };
+        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), timeout: self.timeout };
         let remote = Remote::new(self.uri.to_string(), terms, self.lines, self.connector);
         NbdBackEnd::on(remote, sizes.min() > 1, extents, abilities)
     }
