@@ -204,6 +204,10 @@ pub struct Moved {
     pub listed: Option<Duration>,
 }
 
+/// The longest cost of a piece that the engine takes from a cost model: 2^44 ns, 4.9 h. A signed sum
+/// in 64 bits holds half a million such pieces; a window of 100 ms completes fewer.
+pub(crate) const COST_MAX: Duration = Duration::from_nanos(1 << 44);
+
 /// Numbers that a cost model may be given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostParameters {

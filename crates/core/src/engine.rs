@@ -16,7 +16,7 @@ use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::Stream;
 use crate::cost::book::{PriceBook, Quote};
-use crate::cost::{self, CostModel, PieceShape, Trust};
+use crate::cost::{self, COST_MAX, CostModel, PieceShape, Trust};
 use crate::policy::view::StreamView;
 use crate::policy::{Currency, Pick, PieceDone, Policy};
 use crate::types::contract::Class;
@@ -43,6 +43,7 @@ mod pieces;
 mod posting;
 mod shaping;
 
+use admit::Booked;
 use ahead::Ahead;
 pub use changes::Change;
 use classes::Chosen;
@@ -108,6 +109,8 @@ pub struct Engine {
     prices: PriceBook,
     limits: Limits,
     headroom: Share,
+    /// What contracts ask for together.
+    booked: Booked,
     period: Duration,
     /// Deeper than 1, too, a piece is charged the time since the previous completion.
     between: bool,
@@ -193,6 +196,7 @@ impl Engine {
             prices: PriceBook::new(cost),
             limits: config.limits,
             headroom: config.headroom,
+            booked: Booked::default(),
             period: config.period,
             unit: None,
             now: Instant::ZERO,
@@ -643,7 +647,7 @@ impl Engine {
             let quote = self.prices.quote(&shape, self.limits.depth > 1, self.between);
             let Quote { modelled, charge } = quote;
             let timed = charge.unwrap_or_else(|| self.ledger.likely_charge(modelled));
-            let estimate = self.unit.unwrap_or(timed);
+            let estimate = self.unit.unwrap_or(timed).min(COST_MAX);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             let first = live.bytes_sent == 0;
             let grains = self.shaping.as_ref();
@@ -697,6 +701,10 @@ fn check(
     }
     if (bytes == 0) != (kind == Kind::Flush) {
         return Err(Refusal::BadLength { request: id, bytes });
+    }
+    if bytes > Request::BYTES_MAX {
+        let bytes_max = Request::BYTES_MAX;
+        return Err(Refusal::TooLong { request: id, bytes, bytes_max });
     }
     if offset.checked_add(bytes).is_none() {
         return Err(Refusal::BadExtent(id));

@@ -217,13 +217,16 @@ fn arrivals_are_refused_with_the_reason() {
     assert_eq!((ask(of(0)), ask(flush(512))), (bad(0), bad(512)));
     let end = Request { offset: u64::MAX - 511, ..of(512) };
     assert_eq!(ask(end), Err(Refusal::BadExtent(RequestId(1))));
+    let (request, bytes_max) = (RequestId(1), Request::BYTES_MAX);
+    let long = |bytes| Err(Refusal::TooLong { request, bytes, bytes_max });
+    assert_eq!((ask(of(1 << 51)), ask(of(bytes_max + 1))), (long(1 << 51), long(bytes_max + 1)));
     let (request, requests_max) = (RequestId(65_536), 65_536);
     let outside = Err(Refusal::IdOutOfRange { request, requests_max });
     assert_eq!(ask(Request { id: request, ..of(1) }), outside);
     assert_eq!(ask(Request { offset: u64::MAX - 512, ..of(512) }), Ok(()));
     assert_eq!(ask(of(512)), Err(Refusal::IdInUse(RequestId(1))));
     let counters = rig.view(0).counters();
-    assert_eq!((counters.arrived, counters.refused), (6, 5));
+    assert_eq!((counters.arrived, counters.refused), (8, 7));
 }
 
 #[test]
@@ -239,6 +242,10 @@ fn refusals_say_what_it_is_and_what_is_allowed() {
     let bad = Refusal::BadLength { request, bytes: 512 };
     let says = "request 7 has a length of 512 bytes: a flush has 0, any other request at least 1";
     assert_eq!(text(bad), says);
+    let long = Refusal::TooLong { request, bytes: 1 << 51, bytes_max: Request::BYTES_MAX };
+    let says = "request 7 has a length of 2251799813685248 bytes: at most 4294967296 are possible, \
+                split it";
+    assert_eq!(text(long), says);
     let past = "request 7 has an extent that ends past 2^64";
     assert_eq!(text(Refusal::BadExtent(request)), past);
 }

@@ -6,7 +6,10 @@ mod rig;
 
 use std::collections::VecDeque;
 
-use disktime_core::{Change, Dispatch, StreamId};
+use disktime_core::cost::{CostModel, PieceShape};
+use disktime_core::{
+    Change, Config, Dispatch, Duration, Engine, Limits, Request, StreamId, StreamSpec, policy,
+};
 use rig::{MS, Rig, contract};
 
 fn rig(depth: u32) -> Rig {
@@ -225,4 +228,37 @@ fn prices_that_are_wrong_throughout_change_neither_shares_nor_limits() {
         let share = 100.0 * got[0] as f64 / (got[0] + got[1]) as f64;
         assert!((share - expected).abs() < 2.0, "limit {limit} %: {share} %, {got:?} ms");
     }
+}
+
+/// Costs without a bound.
+struct Endless;
+
+impl CostModel for Endless {
+    fn estimate(&mut self, _piece: &PieceShape) -> Duration {
+        Duration::MAX
+    }
+}
+
+/// Lengths of 2^51 bytes, 8192 of them, and costs of 2^63 ns overflowed the sums of a queue and of a
+/// window: release builds went on with what was left.
+#[test]
+fn no_sum_overflows_for_the_longest_requests_and_costs_without_a_bound() {
+    let limits = Limits { depth: 64, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let policy = (policy::find("zygaria").expect("it is registered").build)();
+    let mut rig = Rig { engine: Engine::with_policy(&config, policy, Box::new(Endless)) };
+    let spec = StreamSpec { queue_max: 16_384, ..StreamSpec::default() };
+    rig.change(0, Change::AddStream(StreamId(0), spec));
+    for id in 0..16_384 {
+        let request = rig::read(id, 0, Request::BYTES_MAX);
+        assert_eq!(rig.engine.handle_arrival(rig::at(0), request), Ok(()));
+    }
+    for step in 1..=3 {
+        let pieces = rig.go(step * MS);
+        assert!(!pieces.is_empty(), "{step}");
+        pieces.iter().for_each(|piece| _ = rig.done(step * MS + 1, piece.piece));
+    }
+    rig.timeout(200 * MS);
+    rig.go(200 * MS);
+    assert!(rig.charged(0) > 0);
 }

@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{
-    CostModel, Costs, Estimate, Moved, PieceKind, PieceShape, PriceList, Seen, SeenAlone,
+    COST_MAX, CostModel, Costs, Estimate, Moved, PieceKind, PieceShape, PriceList, Seen, SeenAlone,
     SeenOnTier, Trust, Used,
 };
 use crate::types::ids::StreamId;
@@ -101,7 +101,7 @@ impl PriceBook {
     /// turns of their streams, at a device that holds several.
     pub(crate) fn quote(&mut self, shape: &PieceShape, deep: bool, in_turns: bool) -> Quote {
         let least = Duration::from_nanos(1);
-        let price = self.model.estimate(shape).max(least);
+        let price = self.model.estimate(shape).clamp(least, COST_MAX);
         let of_stream = self.of(shape.stream);
         let unpriced = deep && in_turns && of_stream.seen_at.is_none();
         let usual = of_stream.usual[PieceKind::of(shape).usual()].filter(|_| unpriced);
@@ -109,7 +109,7 @@ impl PriceBook {
         // Of two tiers the usual charge is a mean of unlike pieces, by which windows are not to be divided.
         let modelled = usual.filter(|_| !self.tiers_are_told()).unwrap_or(price);
         // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
-        Quote { modelled: modelled.max(least), charge }
+        Quote { modelled: modelled.clamp(least, COST_MAX), charge }
     }
 
     /// A piece goes out that begins at that byte of the device. Answers what [`Back`] is to say of it.

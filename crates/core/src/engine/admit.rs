@@ -28,6 +28,42 @@ pub(super) struct Proposal<'a> {
     pub(super) depth: u32,
 }
 
+/// What the contracts of all streams ask for together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Booked {
+    /// Reserved shares in parts per million, but for those that follow from rates.
+    reserved_ppm: u64,
+    /// Streams of guaranteed latency and guaranteed rate.
+    guaranteed: u32,
+    /// Streams of best effort that have a latency bound.
+    bounded: u32,
+}
+
+impl Booked {
+    pub(super) fn add(&mut self, contract: &Contract) {
+        let [reserved, guaranteed, bounded] = asks(contract);
+        self.reserved_ppm += u64::from(reserved);
+        self.guaranteed += guaranteed;
+        self.bounded += bounded;
+    }
+
+    pub(super) fn remove(&mut self, contract: &Contract) {
+        let [reserved, guaranteed, bounded] = asks(contract);
+        self.reserved_ppm -= u64::from(reserved);
+        self.guaranteed -= guaranteed;
+        self.bounded -= bounded;
+    }
+}
+
+/// The parts of [`Booked`] that one contract asks for.
+fn asks(contract: &Contract) -> [u32; 3] {
+    let rate = contract.class == Class::GuaranteedRate;
+    let reserved = if rate { 0 } else { contract.reserve.ppm() };
+    let guaranteed = rate || contract.class == Class::GuaranteedLatency;
+    let bounded = Rank::from(contract.class) == Rank::Best && contract.latency.is_some();
+    [reserved, u32::from(guaranteed), u32::from(bounded)]
+}
+
 /// A stream, what it wants, and where.
 type Asking = (StreamId, Contract, Option<(u64, u64)>);
 
@@ -61,13 +97,10 @@ impl Engine {
     /// Σ reserve ≤ 1 - headroom (zygaria §2.3), every rate kept beside them (ucsb §III-B), every
     /// latency bound within what can be in the way.
     pub(super) fn plan(&self, proposal: &Proposal<'_>) -> Result<Plan, ChangeError> {
-        let guaranteed =
-            |it: &Contract| matches!(it.class, Class::GuaranteedLatency | Class::GuaranteedRate);
-        let now = self.streams.iter().flatten().map(|stream| &stream.spec.contract);
-        let new = proposal.contracts.iter().map(|(_, contract)| contract);
-        if !now.chain(new).any(guaranteed) {
+        let booked = self.booked_with(proposal.contracts);
+        if booked.guaranteed == 0 {
             // Nothing but shares, of maybe very many streams.
-            Self::book(self.reserved_beside(proposal.contracts), proposal)?;
+            Self::book(booked.reserved_ppm, proposal)?;
             return Ok(Plan { piece_max: u64::MAX, ..Plan::default() });
         }
         let all = self.proposed(proposal);
@@ -76,8 +109,7 @@ impl Engine {
         let bounds: Vec<_> = of(Class::GuaranteedLatency).collect();
         let ppm = |(_, it, _): &Asking| u64::from(it.reserve.ppm());
         let ahead_ppm = bounds.iter().map(|it| ppm(it)).sum::<u64>();
-        let asked = all.iter().filter(|(_, it, _)| it.class != Class::GuaranteedRate);
-        let asked_ppm = asked.map(ppm).sum::<u64>();
+        let asked_ppm = booked.reserved_ppm;
         Self::book(asked_ppm, proposal)?;
         let piece_max = self.piece_beside(&bounds, proposal.depth)?;
         let latency_burst = part(ahead_ppm, self.period);
@@ -152,12 +184,16 @@ impl Engine {
         Err(ChangeError::Overbooked { asked_ppm, available })
     }
 
-    /// What all streams reserve, with these contracts in place of theirs, in parts per million.
-    fn reserved_beside(&self, contracts: &[(StreamId, Contract)]) -> u64 {
-        let replaced = |id: StreamId| contracts.iter().any(|(other, _)| *other == id);
-        let kept = self.streams.iter().flatten().filter(|stream| !replaced(stream.id));
-        let kept = kept.map(|stream| u64::from(stream.spec.contract.reserve.ppm())).sum::<u64>();
-        kept + contracts.iter().map(|(_, it)| u64::from(it.reserve.ppm())).sum::<u64>()
+    /// What all streams ask for, with these contracts in place of theirs.
+    fn booked_with(&self, contracts: &[(StreamId, Contract)]) -> Booked {
+        let mut booked = self.booked;
+        for (id, contract) in contracts {
+            if let Some(stream) = self.stream(*id) {
+                booked.remove(&stream.contract());
+            }
+            booked.add(contract);
+        }
+        booked
     }
 
     /// All streams as they would be, by id.
@@ -211,10 +247,7 @@ impl Engine {
         self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
         self.guarantees.flushes = plan.flushes;
-        let bounded =
-            self.streams.iter().flatten().any(|stream| {
-                stream.home() == Rank::Best && stream.spec.contract.latency.is_some()
-            });
+        let bounded = self.booked.bounded > 0;
         let beside = if bounded { BOUNDED_PIECE } else { u64::MAX };
         if self.guarantees.set_piece_max(plan.piece_max.min(beside)) || !plan.granted.is_empty() {
             self.renew_heads();

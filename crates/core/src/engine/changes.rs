@@ -1,5 +1,7 @@
 //! Live changes: streams, contracts, depths. Each is checked whole, then made whole.
 
+use alloc::collections::BTreeSet;
+
 use super::Engine;
 use super::admit::Proposal;
 use super::error::ChangeError;
@@ -96,6 +98,7 @@ impl Engine {
         if let Some(shaping) = &mut self.shaping {
             shaping.declared(self.now, &stream);
         }
+        self.booked.add(&spec.contract);
         self.streams[slot] = Some(stream);
         self.grant(&plan);
         self.mark(id);
@@ -117,6 +120,7 @@ impl Engine {
             self.close_window(end);
         }
         let gone = self.streams[id.0 as usize].take().expect("found above");
+        self.booked.remove(&gone.spec.contract);
         self.departed += gone.counters.charged;
         self.departed_passed += i128::from(gone.counters.relieved.as_nanos());
         self.departed_passed -= i128::from(gone.counters.afterwards.as_nanos());
@@ -135,10 +139,11 @@ impl Engine {
     }
 
     fn set_contracts(&mut self, contracts: &[(StreamId, Contract)]) -> Result<(), ChangeError> {
-        for (index, (id, contract)) in contracts.iter().enumerate() {
+        let mut named = BTreeSet::new();
+        for (id, contract) in contracts {
             self.find(*id)?;
             check_contract(*id, *contract)?;
-            if contracts[..index].iter().any(|(other, _)| other == id) {
+            if !named.insert(*id) {
                 return Err(ChangeError::NamedTwice(*id));
             }
         }
@@ -146,6 +151,8 @@ impl Engine {
         let (period, now) = (self.period, self.now);
         for (id, contract) in contracts {
             let stream = super::lookup(&mut self.streams, *id).expect("found above");
+            self.booked.remove(&stream.spec.contract);
+            self.booked.add(contract);
             stream.set_contract(*contract, period, now);
             self.ahead.forget(*id);
             if let Some(bound) = contract.latency.filter(|_| stream.live > 0) {

@@ -1,5 +1,6 @@
 //! Charging: how busy and held time becomes streams' debts.
 
+use super::admit::Booked;
 use super::event::Event;
 use super::{Engine, Hold};
 use crate::account::posting::{Posting, Why};
@@ -151,6 +152,9 @@ impl Engine {
             assert_eq!(count, self.ready[rank.at()] as usize, "ready streams are counted");
         }
         let idle = |stream: &&Stream| stream.in_window.pieces == 0;
+        let mut booked = Booked::default();
+        streams().for_each(|stream| booked.add(&stream.spec.contract));
+        assert_eq!(booked, self.booked, "contracts are booked once");
         let undivided = streams().filter(|stream| !idle(stream)).count();
         assert!(undivided == 0 || self.ledger.cut_at().is_some(), "a window was forgotten");
     }

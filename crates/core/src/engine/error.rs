@@ -37,6 +37,15 @@ pub enum Refusal {
     },
     /// The extent's end is past 2^64.
     BadExtent(RequestId),
+    /// A request of more bytes than one may have.
+    TooLong {
+        /// Which request.
+        request: RequestId,
+        /// Its length.
+        bytes: u64,
+        /// The longest: [`crate::Request::BYTES_MAX`].
+        bytes_max: u64,
+    },
 }
 
 /// Why a change was not made. Nothing of it was.
@@ -162,6 +171,10 @@ impl fmt::Display for Refusal {
             Self::BadLength { request: RequestId(id), bytes } => {
                 write!(f, "request {id} has a length of {bytes} bytes: ")?;
                 f.write_str("a flush has 0, any other request at least 1")
+            }
+            Self::TooLong { request: RequestId(id), bytes, bytes_max } => {
+                write!(f, "request {id} has a length of {bytes} bytes: ")?;
+                write!(f, "at most {bytes_max} are possible, split it")
             }
             Self::BadExtent(RequestId(id)) => {
                 write!(f, "request {id} has an extent that ends past 2^64")

@@ -70,6 +70,12 @@ pub struct Request {
     pub deadline: Option<Instant>,
 }
 
+impl Request {
+    /// The longest request: 4 GiB. Fewer than 2^32 requests wait at once, so the sum of their lengths
+    /// stays below 2^64. NBD's lengths have 32 bits.
+    pub const BYTES_MAX: u64 = 1 << 32;
+}
+
 /// A piece of a request that the device shall do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dispatch {
