@@ -31,7 +31,7 @@ use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Window};
 use crate::cost::Trust;
 use crate::types::heap::IndexedHeap;
-use crate::types::ids::{RequestId, StreamId};
+use crate::types::ids::StreamId;
 use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
 
@@ -628,8 +628,6 @@ impl Policy for Disktime {
         }
     }
 
-    fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         self.catch_up(now, streams);
         if let Some(id) = self.urgent() {
@@ -690,12 +688,6 @@ impl Policy for Disktime {
         self.current = self.current.filter(|id| *id != stream);
         self.returned = self.returned.filter(|id| *id != stream);
         self.stale = true;
-    }
-
-    fn timeout(&mut self, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     fn gives_turns(&mut self, costs: Trust) -> bool {
