@@ -24,7 +24,7 @@ fn full() -> Rig {
 }
 
 fn zygaria() -> &'static PolicyEntry {
-    policy::find("zygaria").unwrap()
+    policy::find("zygaria").expect("registered")
 }
 
 /// The change is refused, is told, and has changed nothing.
