@@ -34,6 +34,7 @@ pub(crate) mod error;
 pub(crate) mod event;
 mod guarantees;
 mod pieces;
+mod promises;
 mod shaping;
 mod sole;
 mod stalls;
@@ -47,6 +48,7 @@ use error::{ConfigError, Refusal};
 use event::{Event, Events};
 use guarantees::Guarantees;
 use pieces::{Piece, PieceTable};
+use promises::Promises;
 pub use shaping::BestEffort;
 use shaping::Shaping;
 use sole::{Sole, TierEnds};
@@ -138,8 +140,7 @@ pub struct Engine {
     usage_clock: UsageClock,
     /// What best effort has to pass, if a controller is configured.
     shaping: Option<Box<Shaping>>,
-    /// The dearest charge or estimate so far: what one piece can block others for.
-    dearest: Duration,
+    promises: Promises,
     /// What each class was charged.
     by_class: [Duration; Rank::COUNT],
     /// What streams that were removed had been charged.
@@ -211,7 +212,7 @@ impl Engine {
             ledger: Ledger::new(config.window, learns),
             usage_clock: UsageClock::default(),
             shaping: Shaping::new(&config.feedback),
-            dearest: Duration::ZERO,
+            promises: Promises::new(config.terms()),
             by_class: [Duration::ZERO; Rank::COUNT],
             departed: Duration::ZERO,
             departed_passed: 0,
@@ -415,7 +416,10 @@ impl Engine {
         let hold = self.hold.map(|hold| hold.until);
         let policy = self.policies[Rank::Best.at()].poll_timeout();
         let shaped = self.shaping.as_ref().and_then(|shaping| shaping.next());
-        [parked, cut, hold, policy, self.guarantees.next(), shaped].into_iter().flatten().min()
+        let waits = self.ready.iter().any(|ready| *ready > 0);
+        let promise = self.promises.next().filter(|_| waits);
+        let cycle = self.guarantees.next();
+        [parked, cut, hold, policy, cycle, shaped, promise].into_iter().flatten().min()
     }
 
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
@@ -472,7 +476,8 @@ impl Engine {
 
     /// Notes the time: wakes what its limit held back and closes a window that is over.
     fn observe(&mut self, now: Instant) {
-        if now > self.now {
+        let later = now > self.now;
+        if later {
             self.now = now;
             if let Some(bits) = self.usage_clock.rescale(self.now) {
                 self.fade(bits);
@@ -492,6 +497,9 @@ impl Engine {
         if cut.is_some_and(|at| at <= self.now) {
             let closing = self.ledger.close(self.now);
             self.divide(closing);
+        }
+        if later {
+            self.watch_promises();
         }
     }
 
@@ -523,7 +531,6 @@ impl Engine {
         self.stalls.dispatched(head.shape.kind);
         self.in_flight += 1;
         self.sent += u128::from(head.estimate.as_nanos());
-        self.dearest = self.dearest.max(head.estimate);
         let shaping = self.shaping.as_mut();
         let paid = shaping.and_then(|shaping| shaping.pay(self.now, stream, rank, &head));
         let piece = self.pieces.insert(Piece {
@@ -555,9 +562,6 @@ impl Engine {
         self.set_oldest_head(id, rank);
         let flush = self.ends_dirty(id, rank, writes);
         self.refresh(id);
-        if rank == Rank::Best {
-            self.watch_promise(id);
-        }
         let stream = self.streams[id.0 as usize].as_ref().expect("looked up above");
         self.policies[rank.at()].dispatched(self.now, stream.view(rank));
         self.tell_others(id, rank);

@@ -124,11 +124,6 @@ pub trait Policy: Send {
     }
     /// A window is over in which no stream had a turn.
     fn window(&mut self, _now: Instant, _window: &Window<'_>) {}
-    /// By how much more than u + (D+1)·c_max a backlogged stream may be behind its reservation,
-    /// because others have turns: in all that happened so far.
-    fn lead(&self) -> Duration {
-        Duration::ZERO
-    }
     /// What it takes requests to cost, if it works that out itself.
     fn costs(&self) -> Option<Costs> {
         None

@@ -56,6 +56,7 @@ impl Engine {
             Change::SetProfile(profile) => self.set_profile(profile),
             Change::SetHorizon(horizon) => {
                 self.policies[Rank::Best.at()].set_horizon(horizon);
+                self.promises.set_slice(horizon);
                 Ok(())
             }
             Change::MissedDeadline(id) => self.missed_deadline(id),
@@ -95,6 +96,7 @@ impl Engine {
         }
         self.streams[slot] = Some(stream);
         self.grant(&plan);
+        self.follow_promise(id);
         self.tell_changed(id);
         let contract = self.find(id)?.spec.contract;
         self.events.push(Event::Admitted(id, contract));
@@ -123,6 +125,7 @@ impl Engine {
         self.stalls.forget(id);
         self.ahead.forget(id);
         self.written.forget(&gone);
+        self.promises.forget(&gone);
         self.cost.forget(id);
         if let Some(shaping) = &mut self.shaping {
             shaping.forget(self.now, id);
@@ -159,6 +162,7 @@ impl Engine {
         }
         self.grant(&plan);
         for (id, _) in contracts {
+            self.follow_promise(*id);
             self.refresh(*id);
             self.tell_changed(*id);
             let contract = self.find(*id)?.spec.contract;

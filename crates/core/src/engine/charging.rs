@@ -1,6 +1,5 @@
 //! Charging: how busy and held time becomes streams' debts.
 
-use super::event::Event;
 use super::pieces::Piece;
 use super::{Engine, Hold};
 use crate::account::ledger::Closing;
@@ -35,20 +34,19 @@ impl Engine {
             let took = self.ledger.completed_alone(self.now, most);
             let passed = self.pass_on(piece, took, owed);
             let charge = Duration::from_nanos(took.as_nanos() - passed.as_nanos());
-            let lead = self.lead();
+            let round = self.round();
             let stream =
                 self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
             stream.learn_usual(PieceKind::of(&piece.shape), charge);
             let weight = self.usage_clock.weight(self.now);
             let used = self.unit.unwrap_or(charge);
-            stream.charge(used + lead, piece.estimate.as_tokens(), used, weight, self.now);
+            stream.charge(used + round, piece.estimate.as_tokens(), used, weight, self.now);
             stream.counters.charged += charge;
             stream.counters.relieved += passed;
             if let (Some(shaping), Some(way)) = (&mut self.shaping, piece.paid) {
                 let longer = charge.as_tokens() - piece.estimate.as_tokens();
                 shaping.correct(self.now, piece.stream, way, longer);
             }
-            self.dearest = self.dearest.max(took);
             self.by_class[piece.rank.at()] += charge;
             if piece.on_slack {
                 self.guarantees.correct_slack(piece.estimate, took);
@@ -101,8 +99,7 @@ impl Engine {
     /// Divides a window's busy time among the streams that completed pieces in it, in proportion
     /// to modelled cost; every nanosecond is given out.
     pub(super) fn divide(&mut self, mut closing: Closing) {
-        let weight = self.usage_clock.weight(self.now);
-        let lead = self.lead();
+        let (weight, round) = (self.usage_clock.weight(self.now), self.round());
         let touched = core::mem::take(&mut closing.touched);
         let streams = &self.streams;
         let modelled = |id: StreamId| {
@@ -120,12 +117,11 @@ impl Engine {
                 Some(_) => Duration::from_nanos(window.estimates.unsigned_abs()),
                 None => charge,
             };
-            stream.charge(each + lead, window.estimates, used, weight, self.now);
+            stream.charge(each + round, window.estimates, used, weight, self.now);
             stream.counters.charged += charge;
             if let Some(shaping) = &mut self.shaping {
                 shaping.correct_window(self.now, *id, &window, charge);
             }
-            self.dearest = self.dearest.max(each);
             split(charge, window.by_rank, &mut self.by_class);
             self.refresh(*id);
             self.tell_changed(*id);
@@ -165,7 +161,7 @@ impl Engine {
     }
 
     fn charge_held(&mut self, id: StreamId, held: Duration) {
-        let lead = self.lead();
+        let round = self.round();
         let Some(Some(stream)) = self.streams.get_mut(id.0 as usize) else { return };
         if held == Duration::ZERO {
             return;
@@ -177,7 +173,7 @@ impl Engine {
             shaping.held_idle(self.now, stream, held);
         }
         let weight = self.usage_clock.weight(self.now);
-        stream.charge(held + lead, 0, held, weight, self.now);
+        stream.charge(held + round, 0, held, weight, self.now);
         stream.counters.charged += held;
         self.by_class[Rank::Best.at()] += held;
         self.refresh(id);
@@ -198,35 +194,10 @@ impl Engine {
         }
     }
 
-    /// By how much more than *u* and (depth + 1) of the dearest pieces a backlogged stream's disk time
-    /// may be behind its reservation: because the policy gives turns, or because others paid for their
-    /// writes while it was served.
-    #[must_use]
-    pub fn lead(&self) -> Duration {
-        self.policies[Rank::Best.at()].lead() + self.written.lead(self.streams.len())
-    }
-
     /// What requests are taken to cost, if the policy works that out or the cost model learns it.
     #[must_use]
     pub fn costs(&self) -> Option<Costs> {
         self.policies[Rank::Best.at()].costs().or_else(|| self.cost.costs())
-    }
-
-    /// Tells when a stream that is served now is further behind than the guarantee allows: more
-    /// than u, (depth + 1) of the dearest pieces, and what guaranteed classes may take ahead of it.
-    pub(super) fn watch_promise(&mut self, id: StreamId) {
-        let pieces = u64::from(self.limits.depth) + 1;
-        let blocking = self.dearest.as_nanos().saturating_mul(pieces);
-        let blocking = blocking.saturating_add(self.guarantees.ahead.as_nanos());
-        let blocking = blocking.saturating_add(self.lead().as_nanos());
-        let blocking = Duration::from_nanos(blocking);
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
-        let Some(behind) = stream.behind(blocking) else { return };
-        if stream.broken_at.is_some_and(|at| self.now.since(at) < self.period) {
-            return;
-        }
-        stream.broken_at = Some(self.now);
-        self.events.push(Event::PromiseBroken { stream: id, behind });
     }
 
     /// Checks every sum that must hold; O(streams).

@@ -83,6 +83,7 @@ impl Engine {
         if sees && silent > longest(likely) && reads && self.stalls.meets(piece.stream) {
             let stall = self.ledger.skip_stall(self.now, likely);
             self.sole.skip(stall);
+            self.forgive_stall(stall);
         }
         longest(likely)
     }

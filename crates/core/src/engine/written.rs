@@ -44,26 +44,14 @@ pub(super) struct Written {
     debtors: VecDeque<StreamId>,
     /// Until when debts are worked out.
     at: Instant,
-    /// Whose pieces come back now, one after the other, and what others have paid of their time.
-    waiter: Option<StreamId>,
-    paid: Duration,
-    /// The most that was paid for others in one such spell, or one flush.
-    most: Duration,
 }
 
 impl Written {
-    /// By how much more than it was served for a stream may have been charged, with so many of them.
-    pub(super) fn lead(&self, streams: usize) -> Duration {
-        let streams = u64::try_from(streams).unwrap_or(u64::MAX);
-        Duration::from_nanos(self.most.as_nanos().saturating_mul(streams))
-    }
-
     /// A stream that goes.
     pub(super) fn forget(&mut self, stream: &Stream) {
         self.unflushed -= stream.wrote.unflushed;
         self.writers.retain(|id| *id != stream.id);
         self.debtors.retain(|id| *id != stream.id);
-        self.waiter = self.waiter.filter(|id| *id != stream.id);
     }
 
     /// The device was busy until then with pieces whose own times are not known: no debt was paid.
@@ -78,15 +66,6 @@ impl Written {
             self.debtors.pop_front();
         }
     }
-
-    /// Others have paid for a piece of that stream.
-    fn note_paid(&mut self, stream: StreamId, paid: Duration) {
-        if self.waiter.replace(stream) != Some(stream) {
-            self.paid = Duration::ZERO;
-        }
-        self.paid += paid;
-        self.most = self.most.max(self.paid);
-    }
 }
 
 impl Engine {
@@ -99,12 +78,10 @@ impl Engine {
     ) -> Option<(StreamId, Duration)> {
         let since = self.now.since(self.written.at);
         self.written.at = self.now;
-        let spell = self.written.waiter.take();
         let id = *self.written.debtors.front()?;
         if id == piece.stream && writes(piece) {
             return None;
         }
-        self.written.waiter = spell;
         let debtor = self.streams[id.0 as usize].as_mut().expect("it is forgotten if it goes");
         let idle = Duration::from_nanos(since.as_nanos().saturating_sub(took.as_nanos()));
         let left = debtor.wrote.owed.saturating_sub(idle.as_nanos());
@@ -113,7 +90,6 @@ impl Engine {
         if id == piece.stream || half == Duration::ZERO || !concerns(piece) {
             return None;
         }
-        self.written.note_paid(piece.stream, half);
         Some((id, half))
     }
 
@@ -199,7 +175,6 @@ impl Engine {
                 }
             }
         }
-        self.written.most = self.written.most.max(passed);
         self.forget_written();
         passed
     }
@@ -215,9 +190,9 @@ impl Engine {
 
     /// Charges a stream for the time of another's piece.
     fn pay_for_another(&mut self, id: StreamId, part: Duration) {
-        let (weight, lead) = (self.usage_clock.weight(self.now), self.lead());
+        let (weight, round) = (self.usage_clock.weight(self.now), self.round());
         let stream = self.streams[id.0 as usize].as_mut().expect("it is forgotten if it goes");
-        stream.charge(part + lead, 0, part, weight, self.now);
+        stream.charge(part + round, 0, part, weight, self.now);
         stream.counters.charged += part;
         stream.counters.afterwards += part;
         self.by_class[stream.home().at()] += part;
