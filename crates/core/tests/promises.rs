@@ -187,8 +187,9 @@ fn a_reservation_that_is_given_while_a_stream_waits_is_watched_from_then_on() {
     let due = rig.engine.poll_timeout().unwrap().as_nanos();
     assert!((SECOND + bound..=SECOND + bound + 10).contains(&due), "{due}");
     // Removing streams and lowering the depth shortens bounds: a time that was set is too late.
-    rig.change(SECOND, Change::SetHorizon(Duration::from_millis(100)));
     rig.timeout(SECOND + MS);
+    rig.change(SECOND + MS, Change::SetHorizon(Duration::from_millis(100)));
+    rig.timeout(SECOND + 2 * MS);
     let shorter = rig.engine.promise(StreamId(0)).unwrap().as_nanos();
     assert!(shorter + 100 * MS < bound);
     let due = rig.engine.poll_timeout().unwrap().as_nanos();

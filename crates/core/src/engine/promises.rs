@@ -130,6 +130,12 @@ impl Engine {
         self.promises.terms.bound(&stream.spec.contract)
     }
 
+    /// What the promise bounds of this device's streams follow from.
+    #[must_use]
+    pub fn promise_terms(&self) -> Terms {
+        self.promises.terms
+    }
+
     /// Tells of streams that are behind their bounds by now.
     pub(super) fn watch_promises(&mut self) {
         let now = self.now;
