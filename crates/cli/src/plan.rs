@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use disktime_core::promise::{self, Terms};
 use disktime_core::{Access, Duration, Share};
 use disktime_plan::broker::Broker;
 use disktime_plan::goal::{self, Bound, Demand, Goal};
@@ -166,6 +167,16 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
 impl Device {
     fn broker(&self, confidence: Share) -> Broker<'_> {
         Broker { profile: &self.profile, depth: self.depth, stay: self.stay, confidence }
+    }
+
+    /// What promise bounds follow from here, with the depth and the slice length of this plan.
+    fn terms(&self) -> Terms {
+        let piece = promise::piece_time(&self.profile.profile, promise::PIECE_BYTES);
+        let new = Terms::new(self.depth, piece, self.stay, disktime_core::Config::default().period);
+        let standing = self.standing.as_ref().map(|standing| standing.terms);
+        let mut terms = standing.unwrap_or(new);
+        (terms.depth, terms.slice) = (self.depth, self.stay);
+        terms
     }
 
     /// The share that can be had of it.

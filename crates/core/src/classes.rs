@@ -5,5 +5,6 @@ pub mod admission;
 pub(crate) mod cycle;
 pub(crate) mod lane;
 pub(crate) mod profile;
+pub mod promise;
 pub(crate) mod requests;
 pub(crate) mod stream;

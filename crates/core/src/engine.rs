@@ -41,6 +41,7 @@ mod guarantees;
 mod learning;
 mod pieces;
 mod posting;
+mod promises;
 mod shaping;
 
 use admit::Booked;
@@ -53,6 +54,7 @@ use event::{Event, Events};
 use flush::News;
 use guarantees::Guarantees;
 use pieces::{Piece, PieceTable};
+use promises::Promises;
 pub use shaping::BestEffort;
 use shaping::Shaping;
 
@@ -145,8 +147,7 @@ pub struct Engine {
     usage_clock: UsageClock,
     /// What best effort has to pass, if a controller is configured.
     shaping: Option<Box<Shaping>>,
-    /// The dearest charge or estimate so far: what one piece can block others for.
-    dearest: Duration,
+    promises: Promises,
     /// What each class was charged.
     by_class: [Duration; Rank::COUNT],
     /// What streams that were removed had been charged.
@@ -218,7 +219,7 @@ impl Engine {
             ledger: Ledger::new(config.window, trust == Trust::Learned),
             usage_clock: UsageClock::default(),
             shaping: Shaping::new(&config.feedback),
-            dearest: Duration::ZERO,
+            promises: Promises::new(config.terms()),
             by_class: [Duration::ZERO; Rank::COUNT],
             departed: Duration::ZERO,
             departed_passed: 0,
@@ -413,7 +414,10 @@ impl Engine {
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1);
         let hold = self.hold.map(|hold| hold.until);
         let shaped = self.shaping.as_ref().and_then(|shaping| shaping.next());
-        [parked, cut, hold, self.guarantees.next(), shaped].into_iter().flatten().min()
+        let waits = self.ready.iter().any(|ready| *ready > 0);
+        let promise = self.promises.next().filter(|_| waits);
+        let cycle = self.guarantees.next();
+        [parked, cut, hold, cycle, shaped, promise].into_iter().flatten().min()
     }
 
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
@@ -470,7 +474,8 @@ impl Engine {
 
     /// Notes the time: wakes what its limit held back and closes a window that is over.
     fn observe(&mut self, now: Instant) {
-        if now > self.now {
+        let later = now > self.now;
+        if later {
             self.now = now;
             if let Some(bits) = self.usage_clock.rescale(self.now) {
                 self.fade(bits);
@@ -490,6 +495,9 @@ impl Engine {
         if cut.is_some_and(|at| at <= self.now) {
             self.close_window(self.now);
             self.flush();
+        }
+        if later {
+            self.watch_promises();
         }
     }
 
@@ -520,7 +528,6 @@ impl Engine {
         self.stalls.dispatched(head.shape.kind);
         self.in_flight += 1;
         self.sent += u128::from(head.estimate.as_nanos());
-        self.dearest = self.dearest.max(head.estimate);
         let shaping = self.shaping.as_mut();
         let paid = shaping.and_then(|shaping| shaping.pay(self.now, stream, rank, &head));
         let piece = self.pieces.insert(Piece {
@@ -552,9 +559,6 @@ impl Engine {
         self.set_oldest_head(id, rank);
         let flush = self.ends_dirty(id, rank, writes);
         self.mark(id);
-        if rank == Rank::Best {
-            self.watch_promise(id);
-        }
         self.flush_with(id, rank, News::Dispatched);
         Dispatch {
             piece,

@@ -94,11 +94,6 @@ pub trait Policy: Send {
     fn changed(&mut self, now: Instant, stream: StreamView<'_>);
     /// The stream is gone; its id may come back for another.
     fn removed(&mut self, now: Instant, stream: StreamId);
-    /// By how much more than u + (D+1)·c_max a backlogged stream may be behind its reservation,
-    /// because others have turns: in all that happened so far.
-    fn lead(&self) -> Duration {
-        Duration::ZERO
-    }
     /// What it takes requests to cost, if it works that out itself.
     fn costs(&self) -> Option<Costs> {
         None

@@ -35,19 +35,14 @@ fn on(reserve_percent: u32, limit_percent: u32, sequential: bool) -> Load {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// f·W - u - (D+1)·c_max, and what turns add, over every window in which a stream is backlogged throughout.
+    /// f·(W - Θ) over every window in which a stream is backlogged throughout; Θ follows from contracts.
     #[test]
     fn reservations_hold_over_every_window(loads in loads(), depth in prop::sample::select(vec![1u32, 2, 4, 8]), seed in any::<u64>()) {
         for entry in disktime_rivals::all().filter(|entry| entry.keeps_reservations) {
             let mut bench = Bench::new(entry, depth, &loads, seed);
+            bench.writes = seed % 2 == 1;
             bench.run_until_ms(12_000);
-            for (index, load) in loads.iter().enumerate() {
-                let credit = i64::from(load.reserve_percent) * 10_000_000;
-                let blocking = i64::from(depth + 1) * DEAREST.as_tokens() + bench.engine.lead().as_tokens();
-                let lag = bench.worst_lag_ns(u32::try_from(index).unwrap());
-                prop_assert!(lag <= credit + blocking, "{}: {load:?} lags {} ms, may {} ms",
-                    entry.name, lag / 1_000_000, (credit + blocking) / 1_000_000);
-            }
+            prop_assert_eq!(bench.broken(), None, "{}", entry.name);
         }
     }
 

@@ -1,6 +1,7 @@
 //! How a configured device stands: what its virtual disks reserve, and what could still be reserved.
 
-use disktime_core::{Engine, Share, StreamId};
+use disktime_core::promise::Terms;
+use disktime_core::{Contract, Share, StreamId, StreamView};
 use disktime_profiler::DeviceProfile;
 
 use crate::config::{Config, DeviceConfig};
@@ -14,6 +15,10 @@ pub struct Standing {
     pub profile: DeviceProfile,
     /// Each virtual disk and what it reserves.
     pub vdisks: Vec<(String, Share)>,
+    /// The contracts of these, in the same order.
+    pub contracts: Vec<Contract>,
+    /// What their promise bounds follow from.
+    pub terms: Terms,
     /// The share that could still be reserved.
     pub free: Share,
 }
@@ -42,15 +47,13 @@ pub fn standing(config: &Config, name: Option<&str>) -> Result<Standing, String>
     let profile =
         DeviceProfile::load(path, device.capacity()).map_err(|error| error.to_string())?;
     let engine = crate::device::admitted(device, &profile)?;
-    let share = |at| reserved(&engine, at);
+    let contract = |at| engine.stream(StreamId(at)).map(StreamView::contract).unwrap_or_default();
     let names = device.vdisks.iter().map(|vdisk| vdisk.name.clone());
-    let vdisks: Vec<(String, Share)> = names.zip((0..).map(share)).collect();
+    let (vdisks, contracts): (Vec<(String, Share)>, Vec<Contract>) =
+        names.zip((0..).map(contract)).map(|(name, it)| ((name, it.reserve), it)).unzip();
     let taken = vdisks.iter().map(|(_, share)| share.ppm());
     let taken = taken.fold(device.headroom.ppm(), u32::saturating_add);
     let free = Share::from_ppm(Share::PARTS.saturating_sub(taken)).unwrap_or(Share::ZERO);
-    Ok(Standing { device: device.clone(), profile, vdisks, free })
-}
-
-fn reserved(engine: &Engine, at: u32) -> Share {
-    engine.stream(StreamId(at)).map_or(Share::ZERO, |stream| stream.contract().reserve)
+    let terms = engine.promise_terms();
+    Ok(Standing { device: device.clone(), profile, vdisks, contracts, terms, free })
 }

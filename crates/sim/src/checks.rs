@@ -9,9 +9,8 @@
 mod cycles;
 
 use cycles::Cycles;
-use disktime_core::{
-    Admission, Class, Contract, DeviceTime, Duration, Instant, StreamCounters, StreamId, admission,
-};
+use disktime_core::promise::{self, Terms};
+use disktime_core::{Admission, Contract, DeviceTime, Duration, Instant, StreamCounters, StreamId};
 
 /// A promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,12 +21,12 @@ pub enum Check {
     Time,
     /// At most limit·W + limit·p + (D+1)·c_max in any window W.
     Limit,
-    /// At least f·W - u - (D+1)·c_max - B in any window W in which a stream is backlogged
-    /// throughout, B what guaranteed classes may take ahead at once.
+    /// At least f·(W - Θ) in any window W in which a stream is backlogged throughout, Θ its promise
+    /// bound, which follows from contracts ([`Terms::bound`]).
     Guarantee,
     /// A deterministic rate is kept in every cycle.
     Cycle,
-    /// A backlogged stream with a share is served before long.
+    /// A backlogged stream with a reservation waits for Θ at most.
     Starvation,
 }
 
@@ -65,6 +64,8 @@ struct Seen {
     longest_wait: Duration,
     /// Of a deterministic rate.
     cycles: Option<Cycles>,
+    /// By how long it can be behind, at the loosest since it is there; `None` if that is not promised.
+    bound: Option<Duration>,
     /// Its contract has changed: bounds over windows across the change do not apply.
     changed: bool,
 }
@@ -74,6 +75,10 @@ struct Seen {
 pub(crate) struct Bounds {
     pub(crate) depth: u32,
     pub(crate) period: Duration,
+    /// The longest time that a piece is declared to take.
+    pub(crate) piece: Duration,
+    /// Deeper than 1 what is charged is known at the end of such a window.
+    pub(crate) window: Duration,
     /// The policy keeps reservations.
     pub(crate) guarantee: bool,
     /// Limits are in disk time; those of a policy that counts requests are not checked here.
@@ -83,15 +88,11 @@ pub(crate) struct Bounds {
 pub(crate) struct Checks {
     bounds: Bounds,
     seen: Vec<Seen>,
-    /// What guaranteed classes may take ahead.
-    ahead: Ahead,
     dearest_ns: i64,
     busy_ns: u64,
     /// Pieces at the device, and since when there were any.
     in_flight: u32,
     busy_since: Instant,
-    /// What turns of the policy may add.
-    lead_ns: i64,
 }
 
 impl Checks {
@@ -111,19 +112,29 @@ impl Checks {
             waits_since: None,
             longest_wait: Duration::ZERO,
             cycles: Cycles::of(contract),
+            bound: None,
             changed: false,
         };
-        let seen = contracts.iter().map(seen).collect();
-        let ahead = Ahead::of(contracts, bounds.period);
-        Self {
+        let mut checks = Self {
             bounds,
-            seen,
-            ahead,
+            seen: contracts.iter().map(seen).collect(),
             dearest_ns: 0,
             busy_ns: 0,
             in_flight: 0,
             busy_since: Instant::ZERO,
-            lead_ns: 0,
+        };
+        checks.promise(contracts);
+        checks
+    }
+
+    /// Bounds by these contracts, where they are looser than before.
+    fn promise(&mut self, contracts: &[Contract]) {
+        let Bounds { depth, period, piece, guarantee, .. } = self.bounds;
+        let mut terms = Terms::new(depth, piece, promise::SLICE, period);
+        contracts.iter().for_each(|contract| terms.add(contract, None));
+        for (seen, contract) in self.seen.iter_mut().zip(contracts) {
+            let bound = terms.bound(contract).filter(|_| guarantee);
+            seen.bound = bound.map(|bound| bound.max(seen.bound.unwrap_or_default()));
         }
     }
 
@@ -205,7 +216,7 @@ impl Checks {
     pub(crate) fn changed(&mut self, stream: StreamId, all: &[Contract]) {
         let seen = &mut self.seen[stream.0 as usize];
         (seen.contract, seen.changed) = (all[stream.0 as usize], true);
-        self.ahead = self.ahead.most(Ahead::of(all, self.bounds.period));
+        self.promise(all);
     }
 
     /// What did not hold, at the end of the run.
@@ -214,9 +225,7 @@ impl Checks {
         now: Instant,
         counters: &[StreamCounters],
         time: DeviceTime,
-        lead: Duration,
     ) -> Vec<Violation> {
-        self.lead_ns = lead.as_tokens();
         let mut violations = Vec::new();
         for (id, counters) in (0..).map(StreamId).zip(counters) {
             self.seen[id.0 as usize].end(now);
@@ -280,101 +289,18 @@ impl Checks {
     }
 
     fn behind(&self, seen: &Seen) -> Option<String> {
-        let ahead = self.ahead_ns(seen)?;
-        let credit = part(self.bounds.period.as_tokens(), seen.contract.reserve.ppm());
-        let allowed = credit + self.blocking_ns() + ahead;
+        let bound = seen.bound.filter(|_| !seen.changed)?;
+        let late = if self.bounds.depth > 1 { self.bounds.window } else { Duration::ZERO };
+        let allowed = part(bound.as_tokens(), seen.contract.reserve.ppm()) + late.as_tokens();
         let lag = seen.worst_lag_ns;
-        let broken = lag > allowed && !seen.changed;
-        broken.then(|| format!("{lag} ns behind its reservation, {allowed} allowed"))
+        (lag > allowed).then(|| format!("{lag} ns behind its reservation, {allowed} allowed"))
     }
 
-    /// No service in W means f·W ≤ u + (D+1)·c_max + B, so W ≤ p + ((D+1)·c_max + B)/f.
     fn starved(&self, seen: &Seen, now: Instant) -> Option<String> {
-        let ahead = self.ahead_ns(seen)?;
-        let ppm = i64::from(seen.contract.reserve.ppm());
-        if ppm == 0 || seen.changed {
-            return None;
-        }
+        let bound = seen.bound.filter(|_| !seen.changed)?;
         let still = seen.waits_since.map_or(Duration::ZERO, |since| now.since(since));
-        let longest = seen.longest_wait.max(still).as_tokens();
-        let more = (self.blocking_ns() + ahead).saturating_mul(1_000_000) / ppm;
-        let allowed = self.bounds.period.as_tokens().saturating_add(more);
-        (longest > allowed).then(|| format!("waited {longest} ns for service, {allowed} allowed"))
-    }
-
-    /// What others may take ahead of a stream's reservation at once; `None` if it is not promised.
-    ///
-    /// What a rate gets is counted in bytes, in its cycles, and not in time. Guaranteed latency pays
-    /// for seeks back from its reservation while rates are there. Background is promised nothing.
-    fn ahead_ns(&self, seen: &Seen) -> Option<i64> {
-        let Ahead { latency, rates, any_rate } = self.ahead;
-        let latency =
-            latency.credit_ns + self.dearest_ns.saturating_mul(i64::from(latency.streams));
-        let ahead = match seen.contract.class {
-            Class::GuaranteedLatency => Some(latency).filter(|_| !any_rate),
-            Class::BestEffort | Class::SoftRealTime => {
-                rates.map(|rates| rates + latency + self.lead_ns)
-            }
-            Class::GuaranteedRate | Class::Background => None,
-        };
-        ahead.filter(|_| self.bounds.guarantee)
-    }
-}
-
-/// What guaranteed classes may take ahead of best effort in any window W, above their shares of W.
-///
-/// A guaranteed-latency stream: its credit u and a piece. A deterministic rate of share g and cycle
-/// T, which is admitted with g·T of time in each cycle: W meets at most W/T + 2 cycles, so 2·g·T. The
-/// proof of the guarantee (`docs/scheduling.md`, step 2) goes through with shares g beside Σf ≤ 1 - g
-/// and with B added to D·c_max. No bound beside statistical and unchecked rates: they are admitted by
-/// their means, or not at all.
-#[derive(Clone, Copy, Debug)]
-struct Ahead {
-    latency: Latency,
-    rates: Option<i64>,
-    any_rate: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Latency {
-    credit_ns: i64,
-    streams: u32,
-}
-
-impl Ahead {
-    fn of(contracts: &[Contract], period: Duration) -> Self {
-        let mut ahead = Self { latency: Latency::default(), rates: Some(0), any_rate: false };
-        for Contract { reserve, class, rate, .. } in contracts {
-            match (class, rate) {
-                (Class::GuaranteedLatency, _) => {
-                    ahead.latency.credit_ns += part(period.as_tokens(), reserve.ppm());
-                    ahead.latency.streams += 1;
-                }
-                (Class::GuaranteedRate, Some(rate)) => {
-                    // One that is chosen is at most the longest to choose from.
-                    let cycle =
-                        rate.cycle.unwrap_or(admission::CYCLES[admission::CYCLES.len() - 1]);
-                    let firm = rate.admission == Admission::Deterministic;
-                    let burst = 2 * part(cycle.as_tokens(), reserve.ppm());
-                    ahead.rates = ahead.rates.filter(|_| firm).map(|rates| rates + burst);
-                    ahead.any_rate = true;
-                }
-                _ => {}
-            }
-        }
-        ahead
-    }
-
-    fn most(self, other: Self) -> Self {
-        let (latency, more) = (self.latency, other.latency);
-        Self {
-            latency: Latency {
-                credit_ns: latency.credit_ns.max(more.credit_ns),
-                streams: latency.streams.max(more.streams),
-            },
-            rates: self.rates.zip(other.rates).map(|(rates, other)| rates.max(other)),
-            any_rate: self.any_rate || other.any_rate,
-        }
+        let longest = seen.longest_wait.max(still);
+        (longest > bound).then(|| format!("waited {longest:?} for service, {bound:?} allowed"))
     }
 }
 
@@ -457,15 +383,21 @@ fn part(tokens: i64, ppm: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disktime_core::{Access, Rate, Share};
+    use disktime_core::{Access, Class, Rate, Share};
     use std::iter;
 
     const MS: u64 = 1_000_000;
     const STREAM: StreamId = StreamId(0);
     /// Of each request.
     const BYTES: u64 = 4096;
-    const BOUNDS: Bounds =
-        Bounds { depth: 1, period: Duration::from_secs(1), guarantee: true, timed: true };
+    const BOUNDS: Bounds = Bounds {
+        depth: 1,
+        period: Duration::from_secs(1),
+        piece: Duration::from_millis(10),
+        window: Duration::from_millis(100),
+        guarantee: true,
+        timed: true,
+    };
 
     /// One stream, 30 % reserved and 50 % at most, served for 3 of every 10 ms while always
     /// backlogged, for 5 s.
@@ -517,7 +449,7 @@ mod tests {
         fn found(self) -> Vec<Check> {
             let Self { checks, counters, busy } = self;
             let time = DeviceTime { busy, charged: busy, ..DeviceTime::default() };
-            let found = checks.verdict(at(5_000), &[counters], time, Duration::ZERO);
+            let found = checks.verdict(at(5_000), &[counters], time);
             found.into_iter().map(|violation| violation.check).collect()
         }
     }
@@ -595,7 +527,7 @@ mod tests {
             let charged = counters.charged;
             let spare = Duration::from_nanos(busy.as_nanos() - charged.as_nanos());
             let time = DeviceTime { busy, charged, spare, ..DeviceTime::default() };
-            let found = checks.verdict(at(5_000), &[counters], time, Duration::ZERO);
+            let found = checks.verdict(at(5_000), &[counters], time);
             found.into_iter().map(|violation| violation.check).collect::<Vec<_>>()
         };
         assert_eq!(found(deep(3)), []);

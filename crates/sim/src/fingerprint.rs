@@ -219,8 +219,9 @@ impl Tap {
                 };
                 self.events.add_all([5, stream(id), why]);
             }
-            Event::PromiseBroken { stream: id, behind } => {
-                self.events.add_all([6, stream(id), behind.as_nanos()]);
+            Event::PromiseBroken { stream: id, behind, bound, by } => {
+                let times = [behind, bound].map(Duration::as_nanos);
+                self.events.add_all([6, stream(id), times[0], times[1], by as u64]);
             }
             Event::CycleMissed { stream: id, owed, done } => {
                 self.events.add_all([7, stream(id), owed, done]);

@@ -7,8 +7,8 @@ use disktime_core::feedback::TokenRate;
 use disktime_core::policy::{Currency, PolicyEntry};
 use disktime_core::{
     Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, Event,
-    IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId,
-    StreamSpec, StreamView, cost,
+    IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId,
+    StreamCounters, StreamId, StreamSpec, StreamView, cost, promise,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -137,6 +137,8 @@ struct World {
     misses: Vec<Vec<Instant>>,
     done: Vec<Done>,
     last_completion: Instant,
+    /// For how long the device has waited for streams.
+    held: Duration,
     /// Of each tier.
     on_tiers: [Instant; 2],
     metrics: Metrics,
@@ -187,7 +189,11 @@ impl World {
         // As granted: a rate's reservation follows from it.
         let contracts: Vec<_> = engine.streams().map(StreamView::contract).collect();
         let period = Config::default().period;
-        let bounds = Bounds { depth: plan.depth, period, guarantee, timed };
+        let declared = Config::default().piece_time_max;
+        let by_profile = |profile| promise::piece_time(profile, promise::PIECE_BYTES);
+        let piece = plan.profile.as_ref().map_or(declared, by_profile);
+        let window = Config::default().window;
+        let bounds = Bounds { depth: plan.depth, period, piece, window, guarantee, timed };
         let mut changes = plan.changes.into_iter();
         let mut reports = plan.reports.into_iter();
         let mut world = Self {
@@ -207,6 +213,7 @@ impl World {
             misses: vec![Vec::new(); plan.streams.len()],
             done: Vec::new(),
             last_completion: Instant::ZERO,
+            held: Duration::ZERO,
             on_tiers: [Instant::ZERO; 2],
             finished: 0,
             metrics: Metrics::new(plan.window, plan.streams.len()),
@@ -254,8 +261,7 @@ impl World {
         }
         self.engine.assert_conserved();
         let counters: Vec<_> = self.engine.streams().map(StreamView::counters).collect();
-        let violations =
-            self.checks.verdict(self.now, &counters, self.engine.device_time(), self.engine.lead());
+        let violations = self.checks.verdict(self.now, &counters, self.engine.device_time());
         let failed = |(id, stream): (u32, &StreamPlan)| {
             stream.traffic.failure().map(|error| (StreamId(id), error.to_string()))
         };
@@ -473,9 +479,10 @@ impl World {
             self.checks.completed(at, flight.stream, back);
             if !whose {
                 self.checks.counted(at, flight.stream, self.charged(flight.stream));
-            } else if relieved > Some(Duration::ZERO) {
+            } else if relieved > Some(Duration::ZERO) || self.has_held() {
                 for stream in self.engine.streams() {
-                    self.checks.counted(at, stream.id(), stream.counters().afterwards);
+                    let StreamCounters { afterwards, held, .. } = stream.counters();
+                    self.checks.counted(at, stream.id(), afterwards + held);
                 }
             }
             if let Some(completion) = over {
@@ -490,10 +497,14 @@ impl World {
         self.engine.stream(stream).map_or(Duration::ZERO, |view| view.counters().relieved)
     }
 
-    /// What it was charged, but for time in which the device waited for it.
+    /// Whether the device has waited for a stream since that was asked last.
+    fn has_held(&mut self) -> bool {
+        let held = self.engine.device_time().held;
+        std::mem::replace(&mut self.held, held) < held
+    }
+
     fn charged(&self, stream: StreamId) -> Duration {
-        let counters = self.engine.stream(stream).map(StreamView::counters).unwrap_or_default();
-        Duration::from_nanos(counters.charged.as_nanos() - counters.held.as_nanos())
+        self.engine.stream(stream).map_or(Duration::ZERO, |view| view.counters().charged)
     }
 
     fn finish(&mut self, at: Instant, completion: Completion, flight: &Flight, truth: Duration) {

@@ -1,10 +1,11 @@
 //! A plan as people read it, and as a document.
 
-use disktime_core::{Access, Duration, Share};
+use disktime_core::{Access, Contract, Duration, Share};
 use disktime_plan::TraceShares;
 use disktime_plan::broker::{self, Answer};
 use disktime_plan::goal::{Demand, Fitting, Goal};
 use disktime_profiler::Method;
+use disktime_server::standing::Standing;
 use disktime_workload::trace;
 use serde_json::{Value, json};
 
@@ -27,12 +28,25 @@ pub(super) struct Report {
     ppm: u64,
     method: Method,
     available: Share,
-    /// The reservations of a configuration.
-    reserved: Option<Vec<(String, Share)>>,
+    /// The reservations of a configuration, and by how long each can be behind its own.
+    reserved: Option<Vec<(String, Share, Option<Duration>)>>,
+    /// By how long a virtual disk with the share of the plan can be behind it, if it fits.
+    bound: Option<Duration>,
 }
 
 impl Report {
     pub(super) fn new(device: &Device, arguments: &Arguments, ppm: u64, method: Method) -> Self {
+        let available = device.available();
+        let fitting = u32::try_from(ppm).ok().and_then(Share::from_ppm);
+        let planned = fitting.filter(|share| *share <= available).map(Contract::reserving);
+        let mut terms = device.terms();
+        planned.iter().for_each(|contract| terms.add(contract, None));
+        let reserved = device.standing.as_ref().map(|Standing { vdisks, contracts, .. }| {
+            let of = |((name, share), contract): (&(String, Share), &Contract)| {
+                (name.clone(), *share, terms.bound(contract))
+            };
+            vdisks.iter().zip(contracts).map(of).collect()
+        });
         Self {
             name: device.profile.name.clone(),
             bytes: device.profile.profile.size(),
@@ -46,8 +60,9 @@ impl Report {
             fitting: None,
             ppm,
             method,
-            available: device.available(),
-            reserved: device.standing.as_ref().map(|standing| standing.vdisks.clone()),
+            available,
+            reserved,
+            bound: planned.and_then(|contract| terms.bound(&contract)),
         }
     }
 
@@ -68,12 +83,21 @@ impl Report {
         }
         println!();
         if let Some(reserved) = &self.reserved {
-            let names = reserved.iter().filter(|(_, share)| *share > Share::ZERO);
-            let names: Vec<String> = names.map(|(name, share)| format!("{name} {share}")).collect();
+            let names = reserved.iter().filter(|(_, share, _)| *share > Share::ZERO);
+            let said =
+                |(name, share, _): &(String, Share, Option<Duration>)| format!("{name} {share}");
+            let names: Vec<String> = names.map(said).collect();
             println!(
                 "reserved: {}",
                 if names.is_empty() { "nothing".into() } else { names.join(", ") }
             );
+        }
+        let behind = |(name, _, bound): &(String, Share, Option<Duration>)| {
+            bound.map(|bound| format!("{name} {}", span(bound)))
+        };
+        let behind = self.reserved.iter().flatten().filter_map(behind).collect::<Vec<_>>();
+        if !behind.is_empty() {
+            println!("at most behind that while requests wait: {}", behind.join(", "));
         }
         let verdict = if self.fits() { "fits" } else { "does not fit" };
         println!(
@@ -83,6 +107,9 @@ impl Report {
             self.sureness(),
             self.available
         );
+        if let Some(bound) = self.bound {
+            println!("it is at most {} behind that while its requests wait", span(bound));
+        }
         if let Some(fitting) = &self.fitting {
             println!("{}", broker::said(fitting));
         }
@@ -155,8 +182,13 @@ impl Report {
                 "share_worst": fraction(of.worst_ppm),
             })
         };
-        let reserved =
-            |(name, share): &(String, Share)| json!({ "name": name, "share": share.as_fraction() });
+        let reserved = |(name, share, bound): &(String, Share, Option<Duration>)| {
+            json!({
+                "name": name,
+                "share": share.as_fraction(),
+                "behind_ns_max": bound.map(Duration::as_nanos),
+            })
+        };
         json!({
             "device": self.name,
             "size_bytes": self.bytes,
@@ -171,6 +203,7 @@ impl Report {
             "method": self.method.name(),
             "share": fraction(self.ppm),
             "available": self.available.as_fraction(),
+            "behind_ns_max": self.bound.map(Duration::as_nanos),
             "fits": self.fits(),
             "would_fit": self.fitting.as_ref().map(would_fit),
         })

@@ -103,6 +103,8 @@ fn a_goal_is_a_share() {
     near(of(2).1, 0.24734);
     assert_eq!((&plan["fits"], &plan["would_fit"]), (&true.into(), &serde_json::Value::Null));
     near(&planned.json("--profile @disk.json --iops 20 --depth 4")["share"], 0.32);
+    // p + s·.6/.4 + c/.4 + c, of c = 51.2 ms for a MiB and 20 ns.
+    assert_eq!(plan["behind_ns_max"], 1_704_200_070);
     // Its fastest depth, unless an option says otherwise.
     near(&planned.json("--profile @disk.json --iops 20")["share"], 0.32);
     near(&planned.json("--profile @disk.json --iops 20 --depth 4 --confidence 50")["share"], 0.16);
@@ -138,6 +140,8 @@ fn beside_what_is_reserved_less_fits() {
     let plan = planned.json("--config @disktime.toml --iops 20");
     assert_eq!(plan["reserved"][1]["name"], "mail");
     near(&plan["reserved"][1]["share"], 0.2);
+    let behind = |at: usize| plan["reserved"][at]["behind_ns_max"].as_u64().unwrap();
+    assert!(behind(0) > 1_000_000_000 && behind(0) < behind(1), "{plan}");
     near(&plan["available"], 0.3);
     assert_eq!(plan["fits"], false);
     let (said, code) = planned.say("--config @disktime.toml --device disk --iops 20");

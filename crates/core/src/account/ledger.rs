@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::posting::Why;
+use super::posting::{Span, Why};
 use crate::types::ids::StreamId;
 use crate::types::time::{Duration, Instant};
 
@@ -38,18 +38,6 @@ pub struct DeviceTime {
     pub held: Duration,
     /// Time charged to streams, removed ones included.
     pub charged: Duration,
-}
-
-/// A closed window.
-pub(crate) struct Span {
-    /// How long the device was busy in it.
-    pub(crate) busy: Duration,
-    /// Of that, what is to be divided among the streams touched, in ns.
-    pub(crate) divide: u64,
-    /// What all pieces that came back in it take by the cost model, in ns.
-    pub(crate) modelled: u64,
-    /// The streams whose pieces these were.
-    pub(crate) touched: Vec<StreamId>,
 }
 
 /// The ratio that recent windows charged per nanosecond of modelled cost.

@@ -6,7 +6,6 @@
 
 use alloc::vec::Vec;
 
-use super::ledger::Span;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 use crate::types::request::Direction;
@@ -68,6 +67,18 @@ impl Debited {
             *estimates += estimate;
         }
     }
+}
+
+/// A closed window.
+pub(crate) struct Span {
+    /// How long the device was busy in it.
+    pub(crate) busy: Duration,
+    /// Of that, what is to be divided among the streams touched, in ns.
+    pub(crate) divide: u64,
+    /// What all pieces that came back in it take by the cost model, in ns.
+    pub(crate) modelled: u64,
+    /// The streams whose pieces these were.
+    pub(crate) touched: Vec<StreamId>,
 }
 
 /// What a stream owes of the time of another's piece, for what it has written.

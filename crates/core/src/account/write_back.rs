@@ -51,20 +51,9 @@ pub(crate) struct WriteBack {
     debtors: VecDeque<StreamId>,
     /// Until when debts are worked out.
     at: Instant,
-    /// The stream whose pieces come back now, one after the other, and what others have paid of their time.
-    waiter: Option<StreamId>,
-    paid: Duration,
-    /// The most that was paid for others in one such spell, or one flush.
-    most: Duration,
 }
 
 impl WriteBack {
-    /// By how much more than it was served for a stream may have been charged, with so many of them.
-    pub(crate) fn lead(&self, streams: usize) -> Duration {
-        let streams = u64::try_from(streams).unwrap_or(u64::MAX);
-        Duration::from_nanos(self.most.as_nanos().saturating_mul(streams))
-    }
-
     /// A stream goes.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         if let Some(wrote) = self.wrote.get_mut(stream.0 as usize) {
@@ -73,7 +62,6 @@ impl WriteBack {
         }
         self.writers.retain(|id| *id != stream);
         self.debtors.retain(|id| *id != stream);
-        self.waiter = self.waiter.filter(|id| *id != stream);
     }
 
     /// The device was busy until then with pieces whose own times are not known: no debt was paid.
@@ -93,12 +81,10 @@ impl WriteBack {
         took: Duration,
     ) -> Option<Debt> {
         let since = now.since(core::mem::replace(&mut self.at, now));
-        let spell = self.waiter.take();
         let payer = *self.debtors.front()?;
         if payer == stream && writes {
             return None;
         }
-        self.waiter = spell;
         let idle = since.saturating_sub(took).as_nanos();
         let owed = &mut self.wrote[payer.0 as usize].owed;
         let half = (took.as_nanos() / 2).min(owed.saturating_sub(idle));
@@ -110,17 +96,7 @@ impl WriteBack {
             return None;
         }
         let time = Duration::from_nanos(half);
-        self.note_paid(stream, time);
         Some(Debt { payer, time })
-    }
-
-    /// Others have paid for a piece of that stream.
-    fn note_paid(&mut self, stream: StreamId, paid: Duration) {
-        if self.waiter.replace(stream) != Some(stream) {
-            self.paid = Duration::ZERO;
-        }
-        self.paid += paid;
-        self.most = self.most.max(self.paid);
     }
 
     /// A stream's write came back, which is reckoned to take that long. If it had the device to itself and a
@@ -158,16 +134,13 @@ impl WriteBack {
     pub(crate) fn flushed(&mut self, asker: StreamId, took: Duration, debts: &mut Vec<Debt>) {
         let unflushed = |id: StreamId| self.wrote.get(id.0 as usize).map_or(0, |it| it.unflushed);
         let all = u128::from(self.unflushed);
-        let mut passed = Duration::ZERO;
         if all > 2 * u128::from(unflushed(asker)) {
             for payer in self.writers.iter().copied().filter(|id| *id != asker) {
                 let part = u128::from(took.as_nanos()) * u128::from(unflushed(payer)) / all;
                 let time = Duration::from_nanos(u64::try_from(part).unwrap_or(0));
                 debts.push(Debt { payer, time });
-                passed += time;
             }
         }
-        self.most = self.most.max(passed);
         self.forget_written();
     }
 

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::cycle::Cycle;
 use super::lane::Lanes;
+use super::promise::Behind;
 use crate::account::posting::Debited;
 use crate::account::stream_accounts::{Accounts, StreamCounters};
 use crate::types::bucket::TokenBucket;
@@ -36,7 +37,8 @@ pub(crate) struct Stream {
     /// Its pieces that came back in the open window.
     pub(crate) in_window: Debited,
     pub(crate) counters: StreamCounters,
-    pub(crate) broken_at: Option<Instant>,
+    /// How far it is behind its reservation.
+    pub(crate) behind: Behind,
     /// Cycles missed in a row.
     pub(crate) misses: u32,
     pub(crate) accounts: Accounts,
@@ -57,7 +59,7 @@ impl Stream {
             live: 0,
             in_window: Debited::default(),
             counters: StreamCounters::default(),
-            broken_at: None,
+            behind: Behind::new(spec.contract.reserve, now),
             misses: 0,
             accounts: Accounts::new(spec.contract, period, now),
         }
@@ -147,7 +149,7 @@ impl Stream {
     }
 
     /// Corrects the debited estimates of pieces to what was really used, in what the accounts count.
-    /// Debt is forgiven but for `kept`: a piece, and a turn of the policy's.
+    /// Debt is forgiven but for `kept`: a piece, and a round of the policy's slices.
     pub(crate) fn charge(
         &mut self,
         kept: Duration,
@@ -156,6 +158,7 @@ impl Stream {
         weight: i64,
         now: Instant,
     ) {
+        self.behind.charged(used, now);
         let accounts = &mut self.accounts;
         let correction = used.as_tokens() - estimates;
         accounts.reserve.advance(now);
@@ -182,16 +185,6 @@ impl Stream {
         limit.advance(now);
         limit.cap(self.accounts.burst_max);
         if limit.level() > 0 { Ok(()) } else { Err(limit.holds_at(1)) }
-    }
-
-    /// By how much the reserve bucket is above what the promise allows a backlogged stream.
-    pub(crate) fn behind(&self, blocking: Duration) -> Option<Duration> {
-        let settled = self.accounts.reserve.level().saturating_add(self.accounts.pending);
-        let allowed = self.accounts.credit_max.saturating_add(blocking.as_tokens());
-        u64::try_from(settled.saturating_sub(allowed))
-            .ok()
-            .filter(|behind| *behind > 0)
-            .map(Duration::from_nanos)
     }
 
     pub(crate) fn waiting_room(&self) -> bool {

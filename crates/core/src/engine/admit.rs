@@ -241,6 +241,7 @@ impl Engine {
             }
             let ends = stream.cycle.as_ref().map(|cycle| cycle.ends);
             self.guarantees.follow_cycle(*id, ends);
+            self.follow_promise(*id);
         }
         let allowances = plan.granted.iter().map(|it| it.allowance.unwrap_or(Duration::MAX));
         let ahead = allowances.chain([plan.latency_burst]).collect::<Vec<_>>();
@@ -252,6 +253,7 @@ impl Engine {
         if self.guarantees.set_piece_max(plan.piece_max.min(beside)) || !plan.granted.is_empty() {
             self.renew_heads();
         }
+        self.follow_device();
     }
 }
 

@@ -60,6 +60,7 @@ impl Engine {
                 if let Some(turns) = self.policies[Rank::Best.at()].turns() {
                     turns.set_horizon(horizon);
                 }
+                self.promises.set_slice(horizon);
                 Ok(())
             }
             Change::MissedDeadline(id) => self.missed_deadline(id),
@@ -101,6 +102,7 @@ impl Engine {
         self.booked.add(&spec.contract);
         self.streams[slot] = Some(stream);
         self.grant(&plan);
+        self.follow_promise(id);
         self.mark(id);
         let contract = self.find(id)?.spec.contract;
         self.events.push(Event::Admitted(id, contract));
@@ -128,6 +130,7 @@ impl Engine {
         self.stalls.forget(id);
         self.ahead.forget(id);
         self.write_back.forget(id);
+        self.promises.forget(&gone);
         self.prices.forget(id);
         if let Some(shaping) = &mut self.shaping {
             shaping.forget(self.now, id);
@@ -167,6 +170,7 @@ impl Engine {
         }
         self.grant(&plan);
         for (id, _) in contracts {
+            self.follow_promise(*id);
             self.mark(*id);
             let contract = self.find(*id)?.spec.contract;
             self.events.push(Event::Admitted(*id, contract));

@@ -1,7 +1,6 @@
 //! Charging: how busy and held time becomes streams' debts.
 
 use super::admit::Booked;
-use super::event::Event;
 use super::{Engine, Hold};
 use crate::account::posting::{Posting, Why};
 use crate::account::stream_accounts::StreamCounters;
@@ -82,35 +81,10 @@ impl Engine {
         self.flush();
     }
 
-    /// By how much more than *u* and (depth + 1) of the dearest pieces a backlogged stream's disk time
-    /// may be behind its reservation: because the policy gives turns, or because others paid for their
-    /// writes while it was served.
-    #[must_use]
-    pub fn lead(&self) -> Duration {
-        self.policies[Rank::Best.at()].lead() + self.write_back.lead(self.streams.len())
-    }
-
     /// What requests are taken to cost, if the policy works that out or the cost model learns it.
     #[must_use]
     pub fn costs(&mut self) -> Option<Costs> {
         self.policies[Rank::Best.at()].costs().or_else(|| self.prices.costs())
-    }
-
-    /// Tells when a stream that is served now is further behind than the guarantee allows: more
-    /// than u, (depth + 1) of the dearest pieces, and what guaranteed classes may take ahead of it.
-    pub(super) fn watch_promise(&mut self, id: StreamId) {
-        let pieces = u64::from(self.limits.depth) + 1;
-        let blocking = self.dearest.as_nanos().saturating_mul(pieces);
-        let blocking = blocking.saturating_add(self.guarantees.ahead.as_nanos());
-        let blocking = blocking.saturating_add(self.lead().as_nanos());
-        let blocking = Duration::from_nanos(blocking);
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
-        let Some(behind) = stream.behind(blocking) else { return };
-        if stream.broken_at.is_some_and(|at| self.now.since(at) < self.period) {
-            return;
-        }
-        stream.broken_at = Some(self.now);
-        self.events.push(Event::PromiseBroken { stream: id, behind });
     }
 
     /// Checks every sum that must hold; O(streams).

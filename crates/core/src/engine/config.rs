@@ -3,6 +3,7 @@
 use alloc::string::ToString;
 
 use super::error::ConfigError;
+use crate::classes::promise::{self, Terms};
 use crate::cost::CostParameters;
 use crate::policy::{self, PolicyEntry};
 use crate::shaping::feedback::{self, FeedbackConfig};
@@ -46,6 +47,9 @@ pub struct Config<'a> {
     pub nominal_iops: u32,
     /// p: an idle stream keeps the reservation of this long (zygaria §2.1).
     pub period: Duration,
+    /// The longest time that a piece is declared to take at a device without a profile: what promise
+    /// bounds rest on.
+    pub piece_time_max: Duration,
     /// Busy time is divided this often when more than one piece may be at the device.
     pub window: Duration,
     /// How best effort is shaped when soft real time misses deadlines.
@@ -54,7 +58,7 @@ pub struct Config<'a> {
 
 impl Default for Config<'_> {
     /// `disktime` over `fixed` costs, no headroom, 60 requests/s where they count (zygaria §4.1), a
-    /// period of 1 s, windows of 100 ms and no feedback.
+    /// period of 1 s, pieces of 50 ms at most, windows of 100 ms and no feedback.
     fn default() -> Self {
         Self {
             policy: policy::DEFAULT,
@@ -64,6 +68,7 @@ impl Default for Config<'_> {
             headroom: Share::ZERO,
             nominal_iops: 60,
             period: Duration::from_secs(1),
+            piece_time_max: promise::PIECE_TIME,
             window: Duration::from_millis(100),
             feedback: FeedbackConfig::default(),
         }
@@ -87,8 +92,14 @@ impl Config<'_> {
         field("streams_max", u64::from(limits.streams_max), u64::from(u32::MAX - 1))?;
         field("nominal_iops", u64::from(self.nominal_iops), 1_000_000_000)?;
         field("period", self.period.as_nanos(), Duration::from_secs(60).as_nanos())?;
+        field("piece_time_max", self.piece_time_max.as_nanos(), SPAN_MAX.as_nanos())?;
         field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())?;
         self.feedback.check()
+    }
+
+    /// What promise bounds rest on before there are streams.
+    pub(super) const fn terms(&self) -> Terms {
+        Terms::new(self.limits.depth, self.piece_time_max, promise::SLICE, self.period)
     }
 }
 

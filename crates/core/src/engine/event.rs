@@ -29,12 +29,17 @@ pub enum Event {
     MissedDeadline(StreamId),
     /// That report moves nothing, where a feedback controller is configured.
     ReportIgnored(StreamId, Ignored),
-    /// A backlogged stream is further behind its reservation than the guarantee allows.
+    /// A backlogged stream is behind its reservation by longer than its bound. It is told again when it is
+    /// behind by as long once more.
     PromiseBroken {
         /// Whose.
         stream: StreamId,
-        /// By how much disk time more than allowed.
+        /// By how long it is behind.
         behind: Duration,
+        /// What [`Engine::promise`](crate::Engine::promise) allows.
+        bound: Duration,
+        /// Who had the time.
+        by: BrokenBy,
     },
     /// A guaranteed rate was not kept in a cycle.
     CycleMissed {
@@ -65,6 +70,15 @@ pub enum Event {
         /// By the device's price list, if there is one.
         listed: Option<Duration>,
     },
+}
+
+/// Who had the time that a stream was promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BrokenBy {
+    /// The device: it has answered nothing for at least half of the time that the stream is behind.
+    Device,
+    /// Other streams were served, or the device was left idle for one.
+    Others,
 }
 
 /// Events not fetched yet; the oldest are dropped.

@@ -99,6 +99,9 @@ impl Engine {
             let ready = &mut self.ready[rank.at()];
             *ready = *ready + u32::from(gate == Gate::Ready) - u32::from(was == Gate::Ready);
             stream.lanes[rank].gate = gate;
+            if rank == stream.home() {
+                self.promises.turned(stream, gate == Gate::Ready, self.now);
+            }
         }
     }
 

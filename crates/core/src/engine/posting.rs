@@ -29,6 +29,7 @@ impl Engine {
             let (time, stalled) = self.ledger.skip_stall(self.now, silence.likely);
             self.post(Posting { payer: None, time, why: Why::Stall });
             self.prices.skip(stalled);
+            self.forgive_stall(stalled);
         }
         longest(silence.likely)
     }
@@ -145,7 +146,7 @@ impl Engine {
             relieved.counters.relieved += time;
         }
         let Some(id) = payer else { return };
-        let lead = self.lead();
+        let round = self.round();
         let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive their pieces");
         stream.counters.charged += time;
         let (mut pieces, mut used) = (Debited::default(), time);
@@ -172,8 +173,7 @@ impl Engine {
             }
         }
         let each = |time: Duration| time.as_nanos() / u64::from(pieces.pieces.max(1));
-        self.dearest = self.dearest.max(Duration::from_nanos(each(time)));
-        let kept = Duration::from_nanos(each(used)) + lead;
+        let kept = Duration::from_nanos(each(used)) + round;
         let weight = self.usage_clock.weight(self.now);
         stream.charge(kept, pieces.estimates, used, weight, self.now);
         self.mark(id);

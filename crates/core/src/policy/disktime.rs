@@ -29,6 +29,7 @@ use alloc::vec::Vec;
 
 use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Turns, Window};
+use crate::classes::promise;
 use crate::cost::{Seen, Trust};
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
@@ -65,7 +66,7 @@ const REST: Duration = Duration::from_millis(20);
 /// virtual time: all together are ahead by no more.
 const LITTLE: Duration = Duration::from_millis(5);
 /// Longest swing if none is configured: of a minute it is about half a point.
-const HORIZON: Duration = Duration::from_millis(350);
+const HORIZON: Duration = promise::SLICE;
 
 /// Of so many that are furthest behind the nearest goes. Ten that jump about all over a disk do a
 /// third more by that than in their order, 64 not quite half as much again.
@@ -87,8 +88,6 @@ struct Disktime {
     /// Those who wait and are ahead beyond their horizons, by when V has caught up.
     beyond: IndexedHeap,
     swings: Swings,
-    /// The dearest piece so far.
-    dearest: i64,
     /// Contracts have changed: shares are to be worked out.
     stale: bool,
     /// Who has the device, and how far its tag may be ahead of V.
@@ -121,7 +120,6 @@ impl Default for Disktime {
             resting: IndexedHeap::default(),
             beyond: IndexedHeap::default(),
             swings: Swings::default(),
-            dearest: 0,
             stale: false,
             current: None,
             reach: 0,
@@ -661,7 +659,6 @@ impl Policy for Disktime {
     }
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
-        self.dearest = self.dearest.max(piece.charge.as_tokens());
         let current = self.current == Some(stream.id());
         self.account(stream.id()).piece_done(now, piece, current);
         self.note(now, stream);
@@ -683,18 +680,6 @@ impl Policy for Disktime {
         self.current = self.current.filter(|id| *id != stream);
         self.returned = self.returned.filter(|id| *id != stream);
         self.stale = true;
-    }
-
-    /// Each stream's horizon, a curious stay, a rest, and what it has at the device; and twice the
-    /// credit (`docs/scheduling.md`).
-    fn lead(&self) -> Duration {
-        let known = i64::try_from(self.accounts.len()).unwrap_or(i64::MAX);
-        let pieces = self.dearest.saturating_mul(i64::from(self.depth));
-        let stay = if self.deep_costs == Trust::Learned { Account::LOOK } else { Returns::CURIOUS };
-        let each = pieces.saturating_add((stay + REST + LITTLE).as_tokens());
-        let swings = self.swings.most().saturating_add(2 * CREDIT);
-        let lead = each.saturating_mul(known).saturating_add(swings);
-        Duration::from_nanos(lead.unsigned_abs())
     }
 
     fn turns(&mut self) -> Option<&mut dyn Turns> {

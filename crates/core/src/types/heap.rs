@@ -56,6 +56,12 @@ impl IndexedHeap {
         self.entries.is_empty()
     }
 
+    /// Whether `id` is in.
+    #[must_use]
+    pub fn contains(&self, id: u32) -> bool {
+        self.positions.get(id as usize).is_some_and(|at| *at != ABSENT)
+    }
+
     /// Puts `id` in under `key`, or changes its key.
     pub fn set(&mut self, id: u32, key: i64) {
         let slot = id as usize;

@@ -13,7 +13,9 @@
 
 use std::collections::VecDeque;
 
-use disktime_core::policy::PolicyEntry;
+use disktime_core::cost::CostParameters;
+use disktime_core::policy::{Policy, PolicyEntry};
+use disktime_core::promise::{self, Terms};
 use disktime_core::{
     Change, Config, Contract, Dispatch, Duration, Engine, Instant, Kind, Limits, Outcome, PieceId,
     Request, RequestId, Share, StreamId, StreamSpec, cost,
@@ -52,6 +54,11 @@ pub const RANDOM_NS: (u64, u64) = (5_000_000, 25_000_000);
 /// The dearest request of the bench.
 pub const DEAREST: Duration = Duration::from_nanos(RANDOM_NS.1);
 
+fn config(depth: u32) -> Config<'static> {
+    let limits = Limits { depth, ..Limits::default() };
+    Config { limits, piece_time_max: DEAREST, ..Config::default() }
+}
+
 struct Tenant {
     load: Load,
     random: Random,
@@ -75,15 +82,25 @@ pub struct Bench {
     ends: u64,
     owners: Vec<Option<StreamId>>,
     free: Vec<u32>,
+    /// Every other stream writes.
+    pub writes: bool,
     pub log: Vec<(u64, u32)>,
 }
 
 impl Bench {
     pub fn new(policy: &'static PolicyEntry, depth: u32, loads: &[Load], seed: u64) -> Self {
-        let limits = Limits { depth, ..Limits::default() };
         let cost_model = cost::usual(policy.name, depth);
-        let config = Config { policy, cost_model, limits, ..Config::default() };
-        let mut engine = Engine::new(&config).unwrap();
+        let config = Config { policy, cost_model, ..config(depth) };
+        Self::of(Engine::new(&config).unwrap(), depth, loads, seed)
+    }
+
+    /// With a policy that is in no registry.
+    pub fn under(policy: Box<dyn Policy>, depth: u32, loads: &[Load], seed: u64) -> Self {
+        let cost = (cost::find("fixed").unwrap().build)(CostParameters::default());
+        Self::of(Engine::with_policy(&config(depth), policy, cost), depth, loads, seed)
+    }
+
+    fn of(mut engine: Engine, depth: u32, loads: &[Load], seed: u64) -> Self {
         let mut tenants = Vec::new();
         for (index, load) in loads.iter().enumerate() {
             let share = |percent| Share::from_percent(percent).unwrap();
@@ -115,6 +132,7 @@ impl Bench {
             ends: u64::MAX,
             owners: vec![None; 4096],
             free: (0..4096).rev().collect(),
+            writes: false,
             log: Vec::new(),
         }
     }
@@ -157,6 +175,24 @@ impl Bench {
         self.tenants[stream as usize].worst_lag
     }
 
+    /// What was promised to a stream and not kept, by its contract alone.
+    pub fn broken(&self) -> Option<String> {
+        let contract = |tenant: &Tenant| {
+            let percent = tenant.load.reserve_percent;
+            Contract::reserving(Share::from_percent(percent).unwrap())
+        };
+        let Config { piece_time_max, period, .. } = config(self.depth);
+        let mut terms = Terms::new(self.depth, piece_time_max, promise::SLICE, period);
+        self.tenants.iter().for_each(|tenant| terms.add(&contract(tenant), None));
+        self.tenants.iter().enumerate().find_map(|(index, tenant)| {
+            let bound = terms.bound(&contract(tenant))?;
+            let allowed = bound.as_tokens() / 100 * i64::from(tenant.load.reserve_percent);
+            let lag = tenant.worst_lag;
+            let told = || format!("stream {index}: {:?} lags {lag} ns of {allowed}", tenant.load);
+            (lag > allowed).then(told)
+        })
+    }
+
     fn wants(&self, index: usize) -> bool {
         let load = self.tenants[index].load;
         load.off_ms == 0 || self.now / 1_000_000 % (load.on_ms + load.off_ms) < load.on_ms
@@ -194,7 +230,7 @@ impl Bench {
                 let request = Request {
                     id: RequestId(id),
                     stream,
-                    kind: Kind::Read,
+                    kind: if self.writes && index % 2 == 1 { Kind::Write } else { Kind::Read },
                     offset: tenant.offset,
                     bytes: 4096,
                     fua: false,
@@ -252,7 +288,9 @@ impl Bench {
     fn surplus(&self, index: usize) -> i64 {
         let tenant = &self.tenants[index];
         let owed = self.now * u64::from(tenant.load.reserve_percent) / 100;
-        owed as i64 - tenant.service as i64
+        let stream = self.engine.stream(StreamId(index as u32)).unwrap();
+        // What the device waits for a stream is time that the stream has.
+        owed as i64 - tenant.service as i64 - stream.counters().held.as_tokens()
     }
 
     fn note_backlogs(&mut self) {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use disktime_core::cost::PieceKind;
 use disktime_core::feedback::TokenRate;
-use disktime_core::{BestEffort, Change, Duration, Event, StreamId};
+use disktime_core::{BestEffort, BrokenBy, Change, Duration, Event, StreamId};
 
 use super::{Cause, Shard, VdiskId};
 use crate::backend::{DeviceError, Job};
@@ -22,11 +22,14 @@ impl Shard {
     fn tell(&mut self, event: Event) {
         match event {
             Event::CycleMissed { stream, owed, done } => self.missed(stream, owed, done),
-            Event::PromiseBroken { stream, behind } => {
+            Event::PromiseBroken { stream, behind, bound, by } => {
                 add(&self.vdisks[stream.0 as usize].stats.promises_broken, 1);
                 self.seldom(stream, Cause::Behind, |vdisk, left_out| {
-                    let text = "it is further behind its reservation than is promised";
-                    tracing::warn!(vdisk, ?behind, left_out, "{text}");
+                    let text = match by {
+                        BrokenBy::Device => "the device answers too slowly to keep its reservation",
+                        BrokenBy::Others => "it is behind its reservation: others were served",
+                    };
+                    tracing::warn!(vdisk, ?behind, ?bound, left_out, "{text}");
                 });
             }
             Event::Late { stream, late, .. } => {
@@ -230,10 +233,11 @@ mod tests {
     fn broken_promises_reach_the_log_with_a_name_and_are_counted() {
         let (mut shard, stats) = shard();
         let stream = StreamId(0);
-        let (behind, late) = (Duration::from_millis(3), Duration::from_millis(4));
+        let [behind, bound, late] = [3, 2, 4].map(Duration::from_millis);
         let lines = logged(|| {
             for _ in 0..3 {
-                shard.tell(Event::PromiseBroken { stream, behind });
+                let by = BrokenBy::Others;
+                shard.tell(Event::PromiseBroken { stream, behind, bound, by });
                 shard.tell(Event::Late { stream, request: RequestId(0), late });
                 shard.tell(Event::Cut(stream));
             }

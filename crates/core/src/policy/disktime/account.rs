@@ -307,23 +307,16 @@ impl Think {
 pub(super) struct Swings {
     sum: i64,
     squares: i128,
-    most: i64,
 }
 
 impl Swings {
     pub(super) fn swap(&mut self, old: i64, new: i64) {
         self.sum += new - old;
         self.squares += i128::from(new).pow(2) - i128::from(old).pow(2);
-        self.most = self.most.max(self.sum);
     }
 
     pub(super) fn forget(&mut self) {
         (self.sum, self.squares) = (0, 0);
-    }
-
-    /// The largest sum so far.
-    pub(super) fn most(&self) -> i64 {
-        self.most
     }
 
     /// How much of its swing a stream may have ahead of its due. Among equals half, as it falls

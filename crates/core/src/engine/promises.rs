@@ -1,0 +1,182 @@
+//! Promise bounds while the engine runs: who is watched, and when a bound is broken.
+//!
+//! Every backlogged stream with a reservation stands in a heap by a time before which it can't break
+//! its bound. A time there may be too early: a stream that was served moves on only when its time is
+//! near. So a completion costs nothing here but the account in [`Behind`](crate::classes::promise), and
+//! a timer fires only for a stream that is behind its bound.
+//!
+//! A breach is told once, and the stream's intervals begin anew: it is told again when the stream is
+//! behind by as long once more.
+//!
+//! Does not know: policies, why others were served.
+
+use super::Engine;
+use super::event::{BrokenBy, Event};
+use crate::classes::lane::Gate;
+use crate::classes::promise::{PIECE_BYTES, ROUND, Terms, piece_time};
+use crate::classes::stream::Stream;
+use crate::types::heap::IndexedHeap;
+use crate::types::ids::StreamId;
+use crate::types::rank::Rank;
+use crate::types::share::Share;
+use crate::types::time::{Duration, Instant};
+
+/// Times in the heap that are nearer than this are made exact.
+const NEAR: Duration = Duration::from_secs(1); // no bound is shorter: less fires timers for nothing
+
+/// What is promised at the device, and who is watched.
+#[derive(Debug)]
+pub(super) struct Promises {
+    terms: Terms,
+    /// The piece's time without a profile.
+    piece: Duration,
+    /// Watched streams by when they break their bounds at the earliest, in ns.
+    due: IndexedHeap,
+    /// A bound may have become shorter: times in the heap may be too late.
+    shorter: bool,
+}
+
+impl Promises {
+    pub(super) fn new(terms: Terms) -> Self {
+        let (piece, due) = (terms.piece, IndexedHeap::default());
+        Self { terms, piece, due, shorter: false }
+    }
+
+    /// When a bound is broken at the earliest.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.due.peek().map(|(at, _)| super::instant(at))
+    }
+
+    /// The slice length is another.
+    pub(super) fn set_slice(&mut self, slice: Duration) {
+        self.shorter |= slice < self.terms.slice;
+        self.terms.slice = slice;
+    }
+
+    /// A stream has another contract, or another cycle.
+    pub(super) fn follow(&mut self, stream: &mut Stream, now: Instant) {
+        let contract = stream.spec.contract;
+        let cycle = stream.cycle.as_ref().map(|cycle| cycle.period);
+        let new = Some((contract, cycle));
+        let old = core::mem::replace(&mut stream.behind.counted, new);
+        if old == new {
+            return;
+        }
+        if let Some((old, cycle)) = old {
+            self.terms.remove(&old, cycle);
+            self.shorter = true;
+        }
+        self.terms.add(&contract, cycle);
+        stream.behind.set_reserve(contract.reserve, now);
+        stream.behind.begin(now);
+        let backlogged = stream.lanes[stream.home()].gate == Gate::Ready;
+        self.turned(stream, backlogged, now);
+    }
+
+    /// A stream goes.
+    pub(super) fn forget(&mut self, stream: &Stream) {
+        self.due.remove(stream.id.0);
+        if let Some((contract, cycle)) = &stream.behind.counted {
+            self.terms.remove(contract, *cycle);
+            self.shorter = true;
+        }
+    }
+
+    /// A stream is backlogged from now on, or no more.
+    pub(super) fn turned(&mut self, stream: &mut Stream, backlogged: bool, now: Instant) {
+        if stream.spec.contract.reserve == Share::ZERO {
+            return;
+        }
+        stream.behind.turned(backlogged, now);
+        if backlogged && !self.due.contains(stream.id.0) {
+            let at = self.breaks_at(stream, now);
+            self.due.lower(stream.id.0, at);
+        }
+    }
+
+    fn breaks_at(&self, stream: &Stream, now: Instant) -> Option<i64> {
+        let (contract, pending) = (&stream.spec.contract, stream.accounts.pending);
+        let bound = self.terms.bound(contract)?;
+        stream.behind.breaks_at(contract.reserve, bound, pending, now)
+    }
+
+    /// The first stream that is behind its bound.
+    fn first(&mut self, streams: &[Option<Stream>], now: Instant) -> Option<StreamId> {
+        let near = now.as_nanos().saturating_add(NEAR.as_nanos()).cast_signed();
+        if !self.shorter && self.due.peek().is_none_or(|(at, _)| at > near) {
+            return None;
+        }
+        if core::mem::take(&mut self.shorter) {
+            for stream in streams.iter().flatten() {
+                let at = self.breaks_at(stream, now);
+                self.due.lower(stream.id.0, at);
+            }
+        }
+        let mut due = core::mem::take(&mut self.due);
+        let at = |id: u32| self.breaks_at(streams.get(id as usize)?.as_ref()?, now);
+        let id = due.first(at, near);
+        self.due = due;
+        let (at, _) = self.due.peek().filter(|_| id.is_some())?;
+        id.map(StreamId).filter(|_| super::instant(at) <= now)
+    }
+}
+
+impl Engine {
+    /// The longest time that a stream, while it is backlogged, can be behind its reservation; `None`
+    /// if it reserves nothing, or is promised something else (`docs/scheduling.md`).
+    #[must_use]
+    pub fn promise(&self, id: StreamId) -> Option<Duration> {
+        let stream = self.streams.get(id.0 as usize)?.as_ref()?;
+        self.promises.terms.bound(&stream.spec.contract)
+    }
+
+    /// What the promise bounds of this device's streams follow from.
+    #[must_use]
+    pub fn promise_terms(&self) -> Terms {
+        self.promises.terms
+    }
+
+    /// Tells of streams that are behind their bounds by now.
+    pub(super) fn watch_promises(&mut self) {
+        let now = self.now;
+        while let Some(id) = self.promises.first(&self.streams, now) {
+            let bound = self.promise(id).expect("a stream that is watched has a bound");
+            let stream = self.streams[id.0 as usize].as_mut().expect("it is watched");
+            let behind = stream.behind.time(stream.spec.contract.reserve, now);
+            stream.behind.begin(now);
+            let silent = self.ledger.silent(now).as_nanos() >= behind.as_nanos() / 2;
+            let by = if silent { BrokenBy::Device } else { BrokenBy::Others };
+            self.events.push(Event::PromiseBroken { stream: id, behind, bound, by });
+        }
+    }
+
+    /// What slices may take a stream ahead of its reservation, which is no debt to forgive: at most a
+    /// round. Policies without slices have none.
+    pub(super) fn round(&self) -> Duration {
+        if self.between { ROUND } else { Duration::ZERO }
+    }
+
+    /// A stream's contract or cycle may be another.
+    pub(super) fn follow_promise(&mut self, id: StreamId) {
+        if let Some(stream) = super::lookup(&mut self.streams, id) {
+            self.promises.follow(stream, self.now);
+        }
+    }
+
+    /// The depth, the profile or the largest piece may be others.
+    pub(super) fn follow_device(&mut self) {
+        let piece_max = self.guarantees.piece_max(Rank::Best).min(PIECE_BYTES);
+        let profile = self.guarantees.profile.as_ref();
+        let piece = profile.map_or(self.promises.piece, |it| piece_time(it, piece_max));
+        let Promises { terms, shorter, .. } = &mut self.promises;
+        *shorter |= piece < terms.piece || self.limits.depth < terms.depth;
+        (terms.piece, terms.depth) = (piece, self.limits.depth);
+    }
+
+    /// A stall of the device has ended: no stream is behind for it.
+    pub(super) fn forgive_stall(&mut self, stall: Duration) {
+        for stream in self.streams.iter_mut().flatten() {
+            stream.behind.stalled(stream.spec.contract.reserve, stall, self.now);
+        }
+    }
+}
