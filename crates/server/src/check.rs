@@ -12,9 +12,9 @@ use disktime_core::Duration;
 
 use crate::backend::{BackEndKind, OneFile, SeenPool};
 use crate::config::{Config, DeviceConfig, Listen};
-use crate::device::{Ground, misplaced};
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
+use crate::opened_device::{Ground, misplaced};
 use crate::place::{self, Before, Place, PlaceError};
 use crate::start_error::StartError;
 

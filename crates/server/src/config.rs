@@ -10,11 +10,11 @@ use disktime_core::{Duration, ParseShareError, Share};
 use serde::Deserialize;
 
 use crate::vdisk_name::{NAME_MAX, is_name};
-use device::DeviceTable;
+use device_table::DeviceTable;
 use vdisk::VdiskTable;
 
 mod changes;
-mod device;
+mod device_table;
 mod listen;
 mod memory;
 mod quantity;
@@ -22,7 +22,7 @@ mod vdisk;
 
 pub use changes::Change;
 pub(crate) use changes::changes;
-pub use device::{DeviceConfig, QueueDepth};
+pub use device_table::{DeviceConfig, QueueDepth};
 pub use listen::{Listen, SocketAccess};
 pub use quantity::{parse_rate, parse_size, parse_span};
 pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};

@@ -41,7 +41,7 @@ pub fn standing(config: &Config, name: Option<&str>) -> Result<Standing, String>
     })?;
     let profile =
         DeviceProfile::load(path, device.capacity()).map_err(|error| error.to_string())?;
-    let engine = crate::device::admitted(device, &profile)?;
+    let engine = crate::opened_device::admitted(device, &profile)?;
     let share = |at| reserved(&engine, at);
     let names = device.vdisks.iter().map(|vdisk| vdisk.name.clone());
     let vdisks: Vec<(String, Share)> = names.zip((0..).map(share)).collect();

@@ -1,7 +1,7 @@
 //! How many pieces of each virtual disk the device may hold, by how soon it answers them.
 //!
-//! [`DepthLaw`] is PARDA's; here are its numbers, its span and who is told. Errands have no law:
-//! they go a piece at a time.
+//! [`DepthLaw`] is PARDA's; here are its numbers, its span and who is told. Migration has no law:
+//! it goes a piece at a time.
 //!
 //! Does not know: how the engine keeps to it.
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(second(&mut depths, 1, [1, 40]), [64, 20]);
         assert_eq!(second(&mut depths, 2, [1, 20]), [64, 36]);
         assert_eq!(depths.next(), None);
-        // Whoever is not there, as the back end's errands.
+        // Whoever is not there, as the back end's migration.
         depths.answered(at(5000), StreamId(2), ms(1));
         assert_eq!(depths.next(), None);
     }

@@ -104,6 +104,6 @@ mod tests {
         own.moved(1, 0);
         assert_eq!(own.divide(140_000, us(90)), [(1, us(10))]);
         own.moved(7, 0);
-        assert!(own.divide(150_000, us(90)).is_empty(), "errands move no client's bytes");
+        assert!(own.divide(150_000, us(90)).is_empty(), "migration moves no client's bytes");
     }
 }

@@ -440,17 +440,18 @@ impl Ground {
             change(Change::AddStream(id, spec))?;
         }
         if device.promotes() {
-            let mover = StreamId(u32::try_from(device.vdisks.len()).expect("streams are bounded"));
+            let migration =
+                StreamId(u32::try_from(device.vdisks.len()).expect("streams are bounded"));
             let contract = Contract {
                 limit: device.promotion,
                 class: Class::Background,
-                // What has waited for long is best effort: see the shard's errands.
+                // What has waited for long is best effort: see `shard/migration.rs`.
                 weight: 1,
                 ..Contract::default()
             };
             // A piece at a time: each copies what the one before has left.
             let spec = StreamSpec { contract, depth_max: 1, ..StreamSpec::default() };
-            change(Change::AddStream(mover, spec))?;
+            change(Change::AddStream(migration, spec))?;
         }
         while let Some(event) = engine.poll_event() {
             if let Event::Admitted(StreamId(at), contract) = event {
