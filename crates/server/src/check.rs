@@ -66,7 +66,7 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
         None => Recorded::default(),
     };
     let ground = Ground::examined(device, seen.size, &recorded.extents)?;
-    let refused = |reason| StartError::Engine { device: name(), reason };
+    let refused = |error| StartError::Engine { device: name(), error: Box::new(error) };
     ground.engine(device).map(drop).map_err(refused)
 }
 

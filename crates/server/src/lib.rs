@@ -45,6 +45,6 @@ pub use listener::BindError;
 pub use place::PlaceError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, VdiskView, Wrap};
-pub use start_error::StartError;
+pub use start_error::{StartError, Unfit};
 pub use stats::{Counts, DeviceStats, Histogram, VdiskStats};
 pub use threads::ThreadFailure;

@@ -33,7 +33,7 @@ pub fn standing(config: &Config, name: Option<&str>) -> Result<Standing, String>
         let name = name.map_or("say which device".to_owned(), |name| format!("no device {name}"));
         format!("{name}; there are: {}", known().join(", "))
     })?;
-    let path = device.profile.as_ref().ok_or_else(|| {
+    let path = device.scheduling.profile.as_ref().ok_or_else(|| {
         format!(
             "device {} has no `profile` to reckon with: make one with `disktime device profile`",
             device.name
@@ -41,12 +41,13 @@ pub fn standing(config: &Config, name: Option<&str>) -> Result<Standing, String>
     })?;
     let profile =
         DeviceProfile::load(path, device.capacity()).map_err(|error| error.to_string())?;
-    let engine = crate::opened_device::admitted(device, &profile)?;
+    let engine =
+        crate::opened_device::admitted(device, &profile).map_err(|error| error.to_string())?;
     let share = |at| reserved(&engine, at);
     let names = device.vdisks.iter().map(|vdisk| vdisk.name.clone());
     let vdisks: Vec<(String, Share)> = names.zip((0..).map(share)).collect();
     let taken = vdisks.iter().map(|(_, share)| share.ppm());
-    let taken = taken.fold(device.headroom.ppm(), u32::saturating_add);
+    let taken = taken.fold(device.scheduling.headroom.ppm(), u32::saturating_add);
     let free = Share::from_ppm(Share::PARTS.saturating_sub(taken)).unwrap_or(Share::ZERO);
     Ok(Standing { device: device.clone(), profile, vdisks, free })
 }

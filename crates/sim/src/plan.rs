@@ -1,5 +1,6 @@
 //! What to simulate, in the types of the parts that it is made of.
 
+use disktime_config::Named;
 use disktime_core::cost::CostParameters;
 use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{
@@ -83,35 +84,14 @@ pub enum PlanError {
     #[error("the device's profile: {0}")]
     Profile(#[from] ProfileError),
     /// A contract that the engine refuses.
-    #[error("{}", named(.error, .name, .names))]
+    #[error("{}{error}", .added.as_ref().map(|added| format!("{added}: ")).unwrap_or_default())]
     Contract {
-        /// Of the stream that was added.
-        name: String,
-        /// Of all streams, by id.
-        names: Vec<String>,
+        /// The stream that was added, if the reason names none.
+        added: Option<Named>,
         /// Why.
-        error: ChangeError,
+        error: ChangeError<Named>,
     },
     /// A load that makes no sense.
     #[error(transparent)]
     Load(#[from] SpecError),
-}
-
-/// What the engine says, with names for its streams' numbers; with the one that was added if it names
-/// none.
-fn named(error: &ChangeError, added: &str, names: &[String]) -> String {
-    let text = error.to_string();
-    if !text.contains("stream ") {
-        return format!("stream {added}: {text}");
-    }
-    let mut parts = text.split("stream ");
-    let mut said = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        let name = part[..digits].parse().ok().and_then(|at: usize| names.get(at));
-        said.push_str("stream ");
-        said.push_str(name.map_or(&part[..digits], String::as_str));
-        said.push_str(&part[digits..]);
-    }
-    said
 }

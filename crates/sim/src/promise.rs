@@ -1,7 +1,7 @@
 //! What a stream's table says of its contract, beyond shares: class, rate, latency bound.
 
+use disktime_config::quantity;
 use disktime_core::{Access, Admission, Class, Contract, Duration, Rate, Share};
-use disktime_workload::quantity;
 use serde::{Deserialize, Deserializer, de::Error};
 
 /// A class as files name it.

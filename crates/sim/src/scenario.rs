@@ -5,10 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
+use disktime_config::quantity;
 use disktime_core::cost::{self, CostParameters};
 use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::{Config, Contract, Duration, Instant, Profile, Share, StreamId};
-use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
+use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec};
 use serde::{Deserialize, Deserializer};
 
 use crate::device_spec::{DeviceError, DeviceSpec, Model};

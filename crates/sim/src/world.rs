@@ -3,11 +3,12 @@
 //! At one instant, in this order: the device's completions, timeouts, changes, arrivals (by
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
+use disktime_config::Named;
 use disktime_core::feedback::TokenRate;
 use disktime_core::{
-    Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, Event,
-    IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId, StreamId,
-    StreamSpec, StreamView, cost, policy,
+    Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine,
+    Event, IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId,
+    StreamId, StreamSpec, StreamView, cost, policy,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -558,11 +559,18 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         let StreamPlan { contract, extent, .. } = *stream;
         let spec = StreamSpec { contract, extent, queue_max: u32::MAX, ..StreamSpec::default() };
         let added = engine.handle_change(Instant::ZERO, Change::AddStream(id, spec));
-        let names = || plan.streams.iter().map(|stream| stream.name.clone()).collect();
-        added.map_err(|error| {
-            let name = stream.name.clone();
-            PlanError::Contract { name, names: names(), error }
-        })?;
+        added.map_err(|error| refused(error, id, &plan.streams))?;
     }
     Ok(engine)
+}
+
+/// Why a stream was not added, with streams' names for their ids.
+fn refused(error: ChangeError, added: StreamId, streams: &[StreamPlan]) -> PlanError {
+    let name = |StreamId(at): StreamId| Named::new("stream", &streams[at as usize].name);
+    let mut names_one = false;
+    let error = error.renamed(|stream| {
+        names_one = true;
+        name(stream)
+    });
+    PlanError::Contract { added: (!names_one).then(|| name(added)), error }
 }

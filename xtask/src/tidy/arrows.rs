@@ -8,12 +8,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disktime-core", &[]),
     ("disktime-nbd", &[]),
     ("disktime-model", &["disktime-core"]),
-    ("disktime-workload", &["disktime-core"]),
+    ("disktime-config", &["disktime-core"]),
+    ("disktime-workload", &["disktime-config", "disktime-core"]),
     ("disktime-profiler", &["disktime-core", "disktime-workload"]),
     ("disktime-plan", &["disktime-core", "disktime-profiler", "disktime-workload"]),
     (
         "disktime-sim",
-        &["disktime-core", "disktime-model", "disktime-profiler", "disktime-workload"],
+        &[
+            "disktime-config",
+            "disktime-core",
+            "disktime-model",
+            "disktime-profiler",
+            "disktime-workload",
+        ],
     ),
     (
         "disktime-client",
@@ -37,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-nbd",
             "disktime-model",
             "disktime-client",
+            "disktime-config",
             "disktime-plan",
             "disktime-profiler",
             "disktime-workload",
@@ -46,6 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "disktime-bench",
         &[
             "disktime-client",
+            "disktime-config",
             "disktime-core",
             "disktime-model",
             "disktime-papers",
@@ -60,6 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "disktime-bench",
             "disktime-client",
+            "disktime-config",
             "disktime-core",
             "disktime-model",
             "disktime-nbd",

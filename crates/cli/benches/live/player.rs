@@ -267,7 +267,7 @@ fn config(directory: &Path, shaped: Shaped) -> anyhow::Result<Config> {
         );
     }
     let mut config = Config::parse(&text)?;
-    config.devices[0].feedback = shaped.feedback();
+    config.devices[0].scheduling.feedback = shaped.feedback();
     Ok(config)
 }
 
