@@ -2,20 +2,26 @@
 
 use std::fmt;
 
-/// A table of a file by its name: `vdisk db`.
+/// A table of a file, by its name if it has one: `vdisk db`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
     /// What kind of table: `device`, `vdisk`, `stream`.
     pub table: &'static str,
-    /// The name that it states.
-    pub name: String,
+    /// The name that it states; a table that is the only one of its kind has none.
+    pub name: Option<String>,
 }
 
 impl Named {
     /// A table of that kind and name.
     #[must_use]
     pub fn new(table: &'static str, name: &str) -> Self {
-        Self { table, name: name.to_owned() }
+        Self { table, name: Some(name.to_owned()) }
+    }
+
+    /// The only table of its kind.
+    #[must_use]
+    pub fn only(table: &'static str) -> Self {
+        Self { table, name: None }
     }
 
     /// A value of this table that is not allowed.
@@ -27,7 +33,7 @@ impl Named {
         allowed: impl Into<String>,
     ) -> ValueError {
         let error = ValueError::new(self.table, key, value, allowed);
-        ValueError { name: Some(self.name.clone()), ..error }
+        ValueError { name: self.name.clone(), ..error }
     }
 
     /// What a key says if it is stated, read by a function that knows what is allowed.
@@ -46,7 +52,10 @@ impl Named {
 
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.table, self.name)
+        match &self.name {
+            Some(name) => write!(f, "{} {name}", self.table),
+            None => f.write_str(self.table),
+        }
     }
 }
 

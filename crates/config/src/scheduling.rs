@@ -124,6 +124,24 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
+    /// A policy and a cost model by name, one piece at a time, and the engine's defaults.
+    #[must_use]
+    pub fn new(policy: &str, cost_model: &str) -> Self {
+        let Config { nominal_iops, feedback, headroom, .. } = Config::default();
+        Self {
+            policy: policy.to_owned(),
+            nominal_iops,
+            cost_model: cost_model.to_owned(),
+            horizon: None,
+            feedback,
+            queue_depth: QueueDepth::Is(1),
+            depth_latency: None,
+            headroom,
+            profile: None,
+            quick_profile: false,
+        }
+    }
+
     /// How the engine is made: with these bounds, and these numbers for its cost model. Changes that
     /// [`changes`](Self::changes) names make it complete.
     #[must_use]
@@ -149,6 +167,13 @@ impl Scheduling {
 crate::scheduling_table! {}
 
 impl Keys {
+    /// Whether the policy is one that counts requests: only those are told `nominal_iops`.
+    #[must_use]
+    pub fn counts_requests(&self) -> bool {
+        let entry = self.policy.as_deref().and_then(policy::find);
+        entry.is_some_and(|entry| entry.currency == Currency::Requests)
+    }
+
     /// What these keys say of a device.
     ///
     /// # Errors
@@ -322,4 +347,61 @@ fn depth_latency(text: &str, queue_depth: u32) -> Result<Duration, String> {
         );
     }
     Ok(latency)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLASH: DeviceFacts = DeviceFacts { depth_max: 32, timed: true, real_time: false };
+
+    fn check(change: impl FnOnce(&mut Keys)) -> Result<Scheduling, ValueError> {
+        let mut keys = Keys { queue_depth: Some(DepthText::Count(4)), ..Keys::default() };
+        change(&mut keys);
+        keys.check(&Named::new("device", "d"), FLASH)
+    }
+
+    fn made(scheduling: &Scheduling) -> String {
+        let config = scheduling.engine(Limits::default(), CostParameters::default());
+        format!("{config:?} {:?}", scheduling.changes().collect::<Vec<_>>())
+    }
+
+    /// Daemon and simulator each put their engine together: a key could be checked and lost on the way.
+    #[test]
+    fn an_engine_is_made_with_what_the_keys_say() {
+        let text = |text: &str| Some(text.to_owned());
+        let usual = check(|_| {}).unwrap();
+        for (key, stated) in [
+            ("horizon", check(|it| it.horizon = text("90ms"))),
+            ("headroom", check(|it| it.headroom = text("5%"))),
+            ("cost_model", check(|it| it.cost_model = text("priced"))),
+            ("policy", check(|it| it.policy = text("zygaria"))),
+            ("feedback", check(|it| it.feedback = text("adaptive"))),
+        ] {
+            assert_ne!(made(&stated.unwrap()), made(&usual), "{key}");
+        }
+        let counting = |count| {
+            check(|it| (it.policy, it.nominal_iops) = (text("zygaria-iops"), count)).unwrap()
+        };
+        assert_ne!(made(&counting(Some(90))), made(&counting(None)));
+        let depth = check(|it| it.queue_depth = Some(DepthText::Count(8))).unwrap();
+        assert_eq!((depth.queue_depth, made(&depth)), (QueueDepth::Is(8), made(&usual)));
+        let latency = check(|it| it.depth_latency = text("40ms")).unwrap();
+        assert_eq!(latency.depth_latency, Some(Duration::from_millis(40)));
+    }
+
+    #[test]
+    fn a_refused_key_is_named_in_a_field() {
+        let error = check(|it| it.horizon = Some("11s".to_owned())).unwrap_err();
+        let said = (error.table, error.name.as_deref(), error.key.as_str(), error.value.as_str());
+        assert_eq!(said, ("device", Some("d"), "horizon", "11s"));
+        assert!(error.allowed.starts_with("a horizon is 1ms to 10s"), "{error}");
+    }
+
+    #[test]
+    fn a_scheduling_without_keys_is_the_engines_default() {
+        let usual = Scheduling::new(Config::default().policy, Config::default().cost_model);
+        assert_eq!(usual.engine(Limits::default(), CostParameters::default()), Config::default());
+        assert_eq!(usual.changes().count(), 0);
+    }
 }

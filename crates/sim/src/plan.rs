@@ -1,8 +1,7 @@
 //! What to simulate, in the types of the parts that it is made of.
 
-use disktime_config::Named;
+use disktime_config::{Named, Scheduling};
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{
     ChangeError, ConfigError, Contract, Duration, Instant, Profile, ProfileError, StreamId,
 };
@@ -15,18 +14,13 @@ pub struct Plan {
     pub device: Box<dyn Device>,
     /// What it does, for admission; without it nothing can be promised but shares of time.
     pub profile: Option<Profile>,
-    /// A policy by name.
-    pub policy: String,
-    /// A cost model by name.
-    pub cost_model: String,
+    /// How its time is shared. If `feedback` shapes best effort, players' misses are reported to it,
+    /// and a load that ends is soft real-time no longer. What `profile` and `quick_profile` say is
+    /// found out before: it is above and in `cost`.
+    pub scheduling: Scheduling,
     /// Numbers for the cost model.
     pub cost: CostParameters,
-    /// Requests per second that reservations are shares of, for policies that count requests.
-    pub nominal_iops: u32,
-    /// How best effort is shaped for soft real time: players' misses are reported to it, and a load
-    /// that ends is soft real-time no longer.
-    pub feedback: FeedbackConfig<'static>,
-    /// Pieces at the device at once.
+    /// Pieces at the device at once: what the scheduling's `queue_depth` comes to.
     pub depth: u32,
     /// The streams; a stream's name in the engine is its place here.
     pub streams: Vec<StreamPlan>,

@@ -3,7 +3,7 @@
 //! At one instant, in this order: the device's completions, timeouts, changes, arrivals (by
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
-use disktime_config::Named;
+use disktime_config::{DEPTH_SPAN, Named, depth_law};
 use disktime_core::feedback::TokenRate;
 use disktime_core::{
     Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine,
@@ -153,6 +153,8 @@ struct World {
 /// Depths by a law.
 struct Steering {
     laws: Vec<DepthLaw>,
+    /// What a law is made anew with if its stream's weight changes: the threshold and the depth.
+    by_weight: Option<(Duration, u32)>,
     span: Duration,
     /// When the next one is over.
     until: Instant,
@@ -160,7 +162,22 @@ struct Steering {
 
 impl Steering {
     fn new(laws: Vec<DepthLaw>, span: Duration) -> Self {
-        Self { laws, span, until: Instant::ZERO + span }
+        Self { laws, by_weight: None, span, until: Instant::ZERO + span }
+    }
+
+    /// The laws that a plan's scheduling asks for, if it does.
+    fn of(plan: &Plan) -> Option<Self> {
+        let (threshold, depth) = (plan.scheduling.depth_latency?, plan.depth);
+        let weights = plan.streams.iter().map(|stream| stream.contract.weight);
+        let laws = weights.map(|weight| depth_law(threshold, depth, weight)).collect();
+        Some(Self { by_weight: Some((threshold, depth)), ..Self::new(laws, DEPTH_SPAN) })
+    }
+
+    /// A stream's weight is another: its window opens and begins anew.
+    fn weigh(&mut self, StreamId(at): StreamId, weight: u32) {
+        if let Some((threshold, depth)) = self.by_weight {
+            self.laws[at as usize] = depth_law(threshold, depth, weight);
+        }
     }
 }
 
@@ -181,13 +198,14 @@ impl World {
             return Err(PlanError::Depth { depth: plan.depth, depth_max });
         }
         let engine = build_engine(&plan)?;
-        let entry = policy::find(&plan.policy);
+        let entry = policy::find(&plan.scheduling.policy);
         let guarantee = entry.is_some_and(|entry| entry.keeps_reservations);
         let timed = entry.is_some_and(|entry| entry.currency == policy::Currency::Time);
         // As granted: a rate's reservation follows from it.
         let contracts: Vec<_> = engine.streams().map(StreamView::contract).collect();
         let period = Config::default().period;
         let bounds = Bounds { depth: plan.depth, period, guarantee, timed };
+        let steering = Steering::of(&plan);
         let mut changes = plan.changes.into_iter();
         let mut reports = plan.reports.into_iter();
         let mut world = Self {
@@ -215,7 +233,7 @@ impl World {
             log: plan.decisions,
             decisions: Vec::new(),
             moves: Vec::new(),
-            steering: None,
+            steering,
             tap: None,
         };
         (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
@@ -523,7 +541,13 @@ impl World {
             self.next_change.filter(|(at, _, _)| *at <= self.now)
         {
             let change = Change::SetContracts(&[(stream, contract)]);
+            let before = self.engine.stream(stream).map(|view| view.contract().weight);
             if self.engine.handle_change(self.now, change).is_ok() {
+                if before != Some(contract.weight)
+                    && let Some(steering) = &mut self.steering
+                {
+                    steering.weigh(stream, contract.weight);
+                }
                 let granted: Vec<_> = self.engine.streams().map(StreamView::contract).collect();
                 self.checks.changed(stream, &granted);
             }
@@ -540,16 +564,11 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         requests_max: u32::MAX - 1,
         streams_max: streams.max(1),
     };
-    let config = Config {
-        policy: &plan.policy,
-        cost_model: &plan.cost_model,
-        cost: plan.cost,
-        nominal_iops: plan.nominal_iops,
-        feedback: plan.feedback,
-        limits,
-        ..Config::default()
-    };
-    let mut engine = Engine::new(&config)?;
+    let mut engine = Engine::new(&plan.scheduling.engine(limits, plan.cost))?;
+    for change in plan.scheduling.changes() {
+        let told = engine.handle_change(Instant::ZERO, change);
+        told.expect("what was checked is taken while there are no streams");
+    }
     if let Some(profile) = &plan.profile {
         profile.check()?;
         let set = engine.handle_change(Instant::ZERO, Change::SetProfile(profile));

@@ -1,8 +1,8 @@
 //! Devices that acknowledge writes before they are on the medium: who wrote pays for them.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+use disktime_config::Scheduling;
 use disktime_core::cost::{self, CostParameters};
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::disk::Disk;
 use disktime_model::flash::{Flash, FlashSpec};
@@ -39,11 +39,8 @@ fn run(device: Box<dyn Device>, depth: u32, seconds: u64, streams: Vec<StreamPla
     let outcome = simulate(Plan {
         device,
         profile: None,
-        policy: "disktime".to_owned(),
-        cost_model: cost::usual("disktime", depth).to_owned(),
+        scheduling: Scheduling::new("disktime", cost::usual("disktime", depth)),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth,
         streams,

@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "disktime-papers",
         &[
+            "disktime-config",
             "disktime-core",
             "disktime-model",
             "disktime-workload",

@@ -237,6 +237,8 @@ fn span(span: Duration) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use disktime_config::{ContractKeys, SchedulingKeys};
+
     use super::*;
 
     const TEXT: &str = r#"
@@ -320,5 +322,21 @@ size = "1000B"
         assert_eq!(keys_of("[server]"), rows(&SERVER, &[]));
         assert_eq!(keys_of("[[device]]"), rows(&DEVICE, &["name"]));
         assert_eq!(keys_of("[[vdisk]]"), rows(&VDISK, &["name"]));
+    }
+
+    /// A key that says how time is shared was the daemon's alone until somebody missed it in a
+    /// scenario. One that is not shared stands here, and names bytes, places or a profile's use.
+    #[test]
+    fn keys_that_scenarios_lack_are_few_and_named() {
+        let with = |shared: &[&str], own: &[&str]| -> BTreeSet<String> {
+            shared.iter().chain(own).map(|key| (*key).to_owned()).collect()
+        };
+        let bytes = ["back_end", "create", "chunk", "connections", "promotion", "empty_fast"];
+        let device = [&["name", "emulate"][..], &bytes].concat();
+        assert_eq!(keys_of("[[device]]"), with(SchedulingKeys::NAMES, &device));
+        let place = ["name", "device", "size", "zone", "record"];
+        let goal = ["iops", "bandwidth", "request", "run"];
+        let vdisk = [&place[..], &goal].concat();
+        assert_eq!(keys_of("[[vdisk]]"), with(ContractKeys::NAMES, &vdisk));
     }
 }
