@@ -24,7 +24,7 @@ use slowest::Slowest;
 use stream::Deadline;
 use verdict::{Row, Verdict};
 
-/// What a run may take where nobody watches: one minute less than the service allows.
+/// The longest run where nobody watches: one minute less than the service allows.
 const CI_TIME_MAX: Duration = Duration::from_secs(24 * 60);
 
 /// With this flag the system's packages are looked for and left alone.
@@ -50,7 +50,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool> {
     Ok(session.verdict.print())
 }
 
-/// What the steps share.
+/// State that the steps share.
 struct Session<'a> {
     workspace: &'a Workspace,
     deadline: Deadline,

@@ -1,4 +1,4 @@
-//! What a gate has to say.
+//! A gate's report.
 
 use std::fmt;
 

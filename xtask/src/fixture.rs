@@ -49,7 +49,7 @@ pub(crate) fn manifest(name: &str, rest: &str) -> String {
     format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{rest}\n")
 }
 
-/// What `gate` says of a workspace with these files, as lines.
+/// The findings of `gate` on a workspace with these files, as lines.
 pub(crate) fn failures(gate: fn(&Workspace) -> Report, files: &[(&str, &str)]) -> Vec<String> {
     let report = gate(&Fixture::new(files).workspace());
     report.failures.iter().map(ToString::to_string).collect()

@@ -23,7 +23,7 @@ use anyhow::Result;
 struct Command {
     name: &'static str,
     help: &'static str,
-    /// What may follow the name; `None` if the command reads its words itself.
+    /// Flags that may follow the name; `None` if the command reads its words itself.
     flags: Option<&'static [&'static str]>,
     /// Gets the words after the name; `Ok(false)` when something was found.
     run: fn(&[String]) -> Result<bool>,

@@ -28,7 +28,7 @@ pub(crate) struct RustFile {
     pub(crate) functions: Vec<Function>,
     /// Attributes of the file itself, as `forbid(unsafe_code)`, without spaces.
     pub(crate) inner_attributes: Vec<String>,
-    /// What its product code names.
+    /// Names and paths in its product code.
     pub(crate) scopes: Scopes,
     modules: Vec<ModDecl>,
     test_spans: Vec<Range<LineColumn>>,
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rust_is_refused_with_its_line() {
+    fn text_that_is_not_rust_is_refused_with_its_line() {
         let refusal = RustFile::parse("a.rs", "fn a() {}\nfn ?").err().expect("this is not Rust");
         assert!(refusal.to_string().starts_with("a.rs:2: does not parse"), "{refusal}");
     }

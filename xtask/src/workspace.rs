@@ -118,7 +118,7 @@ pub(crate) fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// git on the repository at `root`, whoever owns it and whatever a hook has set.
+/// git on the repository at `root`, for any owner and any setting of a hook.
 pub(crate) fn git(root: &Path) -> Command {
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*", "-C"]).arg(root);

@@ -11,13 +11,18 @@ const HEALTHY: &[(&str, &str)] = &[
     ("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n"),
     (".gitignore", "/target\n"),
     ("rustfmt.toml", include_str!("../../rustfmt.toml")),
-    ("ARCHITECTURE.md", "# Planted\n\n## Code map\n\n- crates/core\n- crates/nbd\n"),
+    (
+        "ARCHITECTURE.md",
+        "# Planted\n\n## Code map\n\n- crates/core\n- crates/nbd\n- crates/rivals\n",
+    ),
     ("xtask/expected-red.txt", "# none\n"),
     ("xtask/nextest.toml", include_str!("../nextest.toml")),
     ("crates/core/Cargo.toml", "[package]\nname = \"disktime-core\"\nedition = \"2024\"\n"),
     ("crates/nbd/Cargo.toml", "[package]\nname = \"disktime-nbd\"\nedition = \"2024\"\n"),
+    ("crates/rivals/Cargo.toml", "[package]\nname = \"disktime-rivals\"\nedition = \"2024\"\n"),
     ("crates/core/src/lib.rs", PURE),
     ("crates/nbd/src/lib.rs", PURE),
+    ("crates/rivals/src/lib.rs", PURE),
     ("crates/core/tests/all.rs", TESTS),
 ];
 
@@ -106,7 +111,7 @@ impl Planted {
     }
 }
 
-/// What the check printed below its table, once per line.
+/// Lines that the check printed below its table, each once.
 fn has_nextest() -> bool {
     let output = Command::new(env!("CARGO")).args(["nextest", "--version"]).output();
     output.is_ok_and(|output| output.status.success())

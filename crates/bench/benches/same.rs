@@ -64,7 +64,7 @@ fn run(words: &[String]) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was blessed; nothing if there is no file yet, or one that is to be written anew is bad.
+/// The blessed hashes; none if there is no file yet, or one that is to be written anew is bad.
 fn read(anew: bool) -> Result<Blessed, Error> {
     let text = match std::fs::read_to_string(FILE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

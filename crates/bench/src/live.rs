@@ -1,8 +1,8 @@
 //! The bench on real servers: every stream over NBD, alone and then all together.
 //!
-//! Whoever asks brings the servers and the clock: a [`Contender`] starts a server and says where
-//! each stream is reached, a [`World`] tells time and waits. Contenders take turns, round after
-//! round, so that whatever else the machine does hits all of them.
+//! The caller brings the servers and the clock: a [`Contender`] starts a server and says where each
+//! stream is reached, a [`World`] tells time and waits. Contenders take turns, round after round,
+//! so that whatever else the machine does hits all of them.
 //!
 //! - [`Scene`]: a device, the streams on it and their shares.
 //! - [`run`]: every scene with its contenders; a [`LiveRow`] for each stream under each.

@@ -16,7 +16,7 @@ use crate::server_process::{Process, ProcessError, machine_busy, process_cpu};
 
 /// Size of every export in bytes (1 GiB).
 const SIZE: u64 = 1 << 30;
-/// What passes before a measurement counts.
+/// Time before a measurement counts.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Why a server is not measured.
@@ -53,7 +53,7 @@ impl From<Stopped> for NbdError {
     }
 }
 
-/// What a request costs a server.
+/// The cost of a request for a server.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// The server, by its program.

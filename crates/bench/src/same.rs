@@ -18,13 +18,13 @@ pub use blessed::{Blessed, BlessedError, Difference, Fault};
 use std::num::NonZero;
 
 use disktime_config::Scheduling;
-use disktime_core::{Duration, cost, policy};
+use disktime_core::{Duration, cost};
 use disktime_papers::Experiment;
 use disktime_sim::{Cut, Plan, fingerprint, simulate, swarm};
 
 use crate::insulation::{self, Cell, Settings};
 
-/// Of every random number.
+/// The seed of every random number.
 const SEED: u64 = 1;
 
 /// Where simulations of figures end. A figure's simulations last up to an hour and send millions of
@@ -57,7 +57,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let swarm = |policy: &'static str, depth| {
         named(format!("swarm/{policy}/{depth}"), What::Swarm { policy, depth })
     };
-    let policies = policy::REGISTRY.iter().map(|entry| entry.name);
+    let policies = disktime_rivals::all().map(|entry| entry.name);
     let mut all: Vec<_> = disktime_papers::experiments().map(figure).collect();
     all.extend(insulation::cover().into_iter().map(cell));
     all.extend(policies.flat_map(|policy| DEPTHS.map(|depth| swarm(policy, depth))));
@@ -100,8 +100,8 @@ pub struct Selection(Vec<String>);
 pub struct Unknown(pub String);
 
 impl Selection {
-    /// Those that the words name: each is a scenario's name, or else the beginning of some. All if
-    /// there are no words.
+    /// The scenarios that the words name: each word is a scenario's name, or else the beginning of
+    /// some. All if there are no words.
     ///
     /// # Errors
     /// If a word selects nothing.
@@ -151,8 +151,8 @@ fn swarm_plan(policy: &str, depth: u32) -> Plan {
     let plans = (start % 1_000_000..).map(swarm::plan);
     let mut fitting = plans.filter(|plan| plan.device.queue_depth() >= depth);
     let plan = fitting.next().expect("every third plan's device takes 32 pieces or more");
-    let (policy, cost_model) = (policy.to_owned(), cost::usual(policy, depth).to_owned());
-    let scheduling = Scheduling { policy, cost_model, ..plan.scheduling };
+    let feedback = plan.scheduling.feedback;
+    let scheduling = Scheduling { feedback, ..Scheduling::new(policy, cost::usual(policy, depth)) };
     Plan { scheduling, depth, ..plan }
 }
 
@@ -171,7 +171,7 @@ mod tests {
         let count = |prefix| all.iter().filter(|it| it.name().starts_with(prefix)).count();
         assert_eq!(count("paper/"), disktime_papers::experiments().count());
         assert_eq!(count("insulation/"), insulation::cover().len());
-        assert_eq!(count("swarm/"), policy::REGISTRY.len() * DEPTHS.len());
+        assert_eq!(count("swarm/"), disktime_rivals::all().count() * DEPTHS.len());
         assert_eq!(all.len(), count("paper/") + count("insulation/") + count("swarm/"));
     }
 

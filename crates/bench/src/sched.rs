@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use disktime_core::policy::PolicyEntry;
 use disktime_core::{
     Change, Config, Contract, Duration, Engine, Instant, Kind, Limits, Outcome, PieceId, Request,
     RequestId, Share, StreamId, StreamSpec,
@@ -39,10 +40,10 @@ pub fn sched(
     mut progress: impl FnMut(&str, u32),
 ) -> Result<Vec<SchedFigure>, Box<dyn std::error::Error>> {
     let mut figures = Vec::new();
-    for policy in disktime_core::policy::REGISTRY {
+    for policy in disktime_rivals::all() {
         for vdisks in vdisks {
             progress(policy.name, *vdisks);
-            let mut load = Load::new(policy.name, *vdisks)?;
+            let mut load = Load::new(policy, *vdisks)?;
             let ns_per_decision = measure(seconds, || load.decide());
             let ns_per_wake = measure(seconds / 4.0, || load.wake_and_cancel());
             figures.push(SchedFigure {
@@ -77,7 +78,7 @@ const DEEP: u32 = 32;
 /// Pieces of a window of 100 ms when windows are measured.
 const WINDOW_PIECES: u32 = 32;
 
-/// What a cost model takes of policy `disktime`'s time, with 32 pieces at the device.
+/// The time that a cost model takes within policy `disktime`, with 32 pieces at the device.
 #[derive(Clone, Debug)]
 pub struct CostFigure {
     /// The cost model's name.
@@ -128,7 +129,7 @@ pub fn costs(
 struct DeepLoad {
     engine: Engine,
     now: Instant,
-    /// What a piece takes.
+    /// The time of a piece.
     step: Duration,
     /// At the device, the oldest first.
     pieces: VecDeque<PieceId>,
@@ -193,7 +194,7 @@ struct Load {
 }
 
 impl Load {
-    fn new(policy: &'static str, vdisks: u32) -> Result<Self, Box<dyn std::error::Error>> {
+    fn new(policy: &'static PolicyEntry, vdisks: u32) -> Result<Self, Box<dyn std::error::Error>> {
         let requests_max = vdisks * BACKLOG + 1;
         let limits = Limits { requests_max, streams_max: vdisks + 1, ..Limits::default() };
         let mut engine = Engine::new(&Config { policy, limits, ..Config::default() })?;
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn every_policy_is_measured() {
         let figures = super::sched(&[3], 0.0, |_, _| {}).unwrap();
-        assert_eq!(figures.len(), disktime_core::policy::REGISTRY.len());
+        assert_eq!(figures.len(), disktime_rivals::all().count());
         assert!(
             figures.iter().all(|figure| figure.ns_per_decision > 0.0 && figure.ns_per_wake > 0.0)
         );

@@ -56,7 +56,7 @@ pub(crate) struct Process(Child);
 
 impl Process {
     /// Starts a server and returns once it listens at the socket; `None` if the program is not
-    /// installed. What it says on standard error lies beside the socket.
+    /// installed. Its output on standard error lies beside the socket.
     ///
     /// # Errors
     /// If it can't be started, ends, or doesn't listen in time; with the last line that it said.
@@ -140,7 +140,7 @@ pub fn machine_busy() -> std::io::Result<f64> {
     Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())
 }
 
-/// What proc counts in: USER_HZ is 100 on every architecture that Rust has.
+/// The unit that proc counts in: USER_HZ is 100 on every architecture that Rust has.
 fn ticks_per_second() -> f64 {
     100.0
 }

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use disktime_bench::insulation::{self, Cell, Row, Selection, Settings};
-use disktime_core::policy::{self, PolicyEntry};
+use disktime_core::policy::PolicyEntry;
 
 const RANDOM: &str = "deskstar-34gxp/random-4k/random-4k/50";
 const FEW: NonZero<usize> = NonZero::new(12).expect("more than 0");
@@ -15,7 +15,7 @@ fn settings(threads: usize) -> Settings {
 
 fn run(policies: &[&str], cells: &str, threads: usize) -> Vec<Row> {
     let cells: Vec<Cell> = cells.parse::<Selection>().expect("cells").cells().collect();
-    let find = |name: &&str| policy::find(name).expect("registered");
+    let find = |name: &&str| disktime_rivals::find(name).expect("registered");
     let policies: Vec<&'static PolicyEntry> = policies.iter().map(find).collect();
     insulation::run(&policies, &cells, settings(threads), |_| {})
 }

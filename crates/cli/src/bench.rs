@@ -12,7 +12,7 @@ mod machine;
 mod nbd;
 mod sched;
 
-/// What to measure.
+/// The bench to run.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -25,7 +25,7 @@ enum Bench {
     Insulation(insulation::Arguments),
     /// How fast the engine decides
     Sched(sched::Arguments),
-    /// What a request costs the server, ours and each peer found
+    /// Cost of a request for the server, ours and each peer found
     Nbd(nbd::Arguments),
 }
 

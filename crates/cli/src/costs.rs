@@ -1,4 +1,4 @@
-//! What pieces are taken to cost, as tables and JSON show it.
+//! Cost estimates of pieces, as tables and JSON show them.
 
 use comfy_table::Table;
 use disktime_core::cost::{Certainty, Estimate};
@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::table;
 
-/// What a stream's pieces of one kind are taken to cost.
+/// The cost estimate of a stream's pieces of one kind.
 #[derive(Serialize)]
 pub struct CostRow {
     kind: &'static str,
-    /// Of a piece of that many bytes.
+    /// Bytes of the piece that it is for.
     bytes: u64,
     cost_ns: u64,
     /// By how much what was seen differs from it on average; null before it was seen.

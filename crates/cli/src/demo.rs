@@ -27,17 +27,17 @@ Examples:
   disktime demo --scene video
   disktime demo --json | jq .streams
 
-Exits with 0 if each virtual disk, in whole turns, got its reserved share of disk time within 2 points
+Exits with 0 if each virtual disk, in whole rounds of slices, got its reserved share of disk time within 2 points
 and, over 10s or longer, did what that share of its speed alone is: 97 % of it, of less than 30 %
 reserved 90 %. In the scene `recorder`, if every camera got its rate in every cycle; in `video`, if data
 were late at most three times, all in the first 5 s in which misses were reported. With 1 if not.
 
 Exits with 3, and judges nothing, if the machine was too busy to emulate a disk: more than 1 % of its
-answers were over 1 ms later than its timing model; or if there were fewer than two whole turns.
-A --for below what two turns take at least is refused: of 50/50 2.8s, of 70/30 3.4s, of 90/10 7.8s, of 99/1
+answers were over 1 ms later than its timing model; or if there were fewer than two whole rounds.
+A --for below what two rounds take at least is refused: of 50/50 2.8s, of 70/30 3.4s, of 90/10 7.8s, of 99/1
 70.8s; in the scene `recorder` 4s (two cycles), in `video` 10s.";
 
-/// What is shown.
+/// The scene that is shown.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Scene {
     /// Two virtual disks, each with a share of the disk's time.
@@ -50,7 +50,7 @@ enum Scene {
 
 /// The emulated disk.
 const PRESET: &str = "deskstar-34gxp";
-/// What each virtual disk asks for at once: enough that it always has work.
+/// Requests that each virtual disk has outstanding: enough that it always has work.
 const OUTSTANDING: u32 = 32;
 /// Size of each request in bytes (4 KiB, as in the paper's load).
 const REQUEST: u64 = 4096;
@@ -58,32 +58,32 @@ const REQUEST: u64 = 4096;
 const RUN: u32 = 1024;
 /// How far from its reservation a share may be, in points.
 const TOLERANCE: f64 = 2.0;
-/// What a virtual disk's insulation is to be at least; where little is reserved each turn weighs more
-/// in so short a time.
+/// The least insulation of a virtual disk that passes; where little is reserved each slice weighs
+/// more in so short a time.
 const INSULATION: f64 = 0.97;
 const INSULATION_LITTLE: f64 = 0.90;
-/// What is little, as a share.
+/// The largest share that is little.
 const LITTLE: f64 = 0.3;
-/// A shorter time than that says nothing of insulation: it has too few turns.
+/// A shorter time than that says nothing of insulation: it has too few rounds.
 const JUDGED: Duration = Duration::from_secs(10);
 /// How late the emulated disk may answer, at the 99th percentile: past that what is measured is this
 /// machine, and a virtual disk's share of it.
 const LATE_MAX: Duration = Duration::from_millis(1);
-/// Whole turns that say something.
-const TURNS_MIN: u32 = 2;
-/// What a turn takes a stream from behind its due to ahead of it: policy `disktime`'s horizon. So a
-/// whole turn of a share p takes at least this divided by p (1 - p).
-const SWING: Duration = Duration::from_millis(350);
+/// Whole rounds that say something.
+const ROUNDS_MIN: u32 = 2;
+/// The range of a stream's lag in one round of slices: policy `disktime`'s horizon. So a whole round
+/// of a share p takes at least this divided by p (1 - p).
+const LAG_RANGE: Duration = Duration::from_millis(350);
 /// How often is looked at what each had.
 const POLL: Duration = Duration::from_millis(10);
-/// Who is charged nothing for so long had its turn.
-const BETWEEN_TURNS: Duration = Duration::from_millis(50);
+/// The slice of a stream that is charged nothing for so long is over.
+const BETWEEN_SLICES: Duration = Duration::from_millis(50);
 /// How often the view is drawn.
 const TICK: Duration = Duration::from_millis(500);
 /// How long a signal may go unnoticed.
 const NOTICE: Duration = Duration::from_millis(100);
-/// What passes before a phase counts: loads are up, the first second's credit is spent, and what a
-/// return costs is known, so that turns have their length.
+/// Time before a phase counts: loads are up, the first second's credit is spent, and the switch
+/// cost is known, so that slices have their length.
 const SETTLE: Duration = Duration::from_secs(4);
 
 /// Show two virtual disks sharing one emulated disk, each getting the disk time it reserved.
@@ -96,7 +96,7 @@ pub struct Arguments {
     /// How long both share the disk, like `20s` or `2m`
     #[arg(long = "for", value_name = "TIME", default_value = "20s")]
     duration: humantime::Duration,
-    /// What to show
+    /// Scene to show
     #[arg(long, value_enum, default_value = "split")]
     scene: Scene,
     /// Reservations of the sequential and of the random virtual disk in per cent
@@ -107,7 +107,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What the demo found.
+/// The demo's result.
 #[derive(Serialize)]
 struct Report {
     device: &'static str,
@@ -116,9 +116,10 @@ struct Report {
     streams: Vec<Stream>,
     /// How much later than its timing model the emulated disk answered.
     timing_error_us: TimingError,
-    /// Whole turns of the first virtual disk while both shared the disk.
-    turns: u32,
-    /// Whether the machine had time for it, and the run turns.
+    /// Whole rounds of the first virtual disk while both shared the disk.
+    #[serde(rename = "turns")]
+    rounds: u32,
+    /// Whether the machine had time for it, and the run enough rounds.
     judged: bool,
     pass: bool,
 }
@@ -179,7 +180,8 @@ impl Stream {
         ((self.utilization - self.reserve) * 100.0).abs() <= TOLERANCE
     }
 
-    /// Whether its share was worth what it would be alone. To who reserves nothing nothing is due.
+    /// Whether its share was worth what it would be alone. A virtual disk without a reservation has
+    /// no claim.
     fn insulated(&self) -> bool {
         let bar = if self.reserve < LITTLE { INSULATION_LITTLE } else { INSULATION };
         self.reserve == 0.0 || self.insulation >= bar
@@ -201,7 +203,7 @@ impl Report {
     }
 }
 
-/// What a virtual disk has had since the start, at one moment.
+/// A virtual disk's totals since the start, at one moment.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -209,28 +211,29 @@ struct Sample {
     charged: Duration,
 }
 
-/// What it had between two moments.
+/// A virtual disk's rates between two moments.
 #[derive(Clone, Copy)]
 struct Rate {
     iops: f64,
     utilization: f64,
 }
 
-/// What virtual disks have over whole turns: who has more than its share now has less soon, and a
-/// span that begins and ends anywhere in that says up to 2 points too much or too little in 20 s.
-struct Turns {
+/// Rates of virtual disks over whole rounds: a stream that has more than its share now has less
+/// soon, and a span that begins and ends anywhere in that says up to 2 points too much or too
+/// little in 20 s.
+struct Rounds {
     /// When it was first looked at.
     first: Vec<Sample>,
     last: Vec<Sample>,
-    /// When the first virtual disk began its first turn, and its latest.
+    /// When the first virtual disk began its first round, and its latest.
     begins: Option<[Vec<Sample>; 2]>,
-    /// Whole turns between these.
+    /// Whole rounds between these.
     whole: u32,
     /// Since when it has not been charged.
     waits_since: Instant,
 }
 
-impl Turns {
+impl Rounds {
     fn new(first: Vec<Sample>) -> Self {
         let waits_since = first[0].at;
         Self { last: first.clone(), first, begins: None, whole: 0, waits_since }
@@ -238,7 +241,7 @@ impl Turns {
 
     fn add(&mut self, samples: Vec<Sample>) {
         if samples[0].charged > self.last[0].charged {
-            if self.last[0].at >= self.waits_since + BETWEEN_TURNS {
+            if self.last[0].at >= self.waits_since + BETWEEN_SLICES {
                 let before = || self.last.clone();
                 self.whole += u32::from(self.begins.is_some());
                 self.begins.get_or_insert_with(|| [before(), before()])[1] = before();
@@ -248,7 +251,7 @@ impl Turns {
         self.last = samples;
     }
 
-    /// Over whole turns, if most of the time is in some.
+    /// Over whole rounds, if most of the time is in some.
     fn rates(&self) -> Vec<Rate> {
         let all = [&self.first, &self.last];
         let long = |[from, to]: &[&Vec<Sample>; 2]| to[0].at - from[0].at;
@@ -266,14 +269,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!(BadInput(format!("--for {}: 1s to 24h", arguments.duration)));
     }
     let least = match arguments.scene {
-        Scene::Split => two_turns(arguments.split),
+        Scene::Split => two_rounds(arguments.split),
         Scene::Recorder => recorder::LEAST_TIME,
         Scene::Video => video::LEAST_TIME,
     };
     if shared < least {
         let least = (least.as_secs_f64() * 10.0).ceil() / 10.0;
         let why = match (arguments.scene, arguments.split) {
-            (Scene::Split, [first, second]) => format!("two turns of a split {first}/{second}"),
+            (Scene::Split, [first, second]) => format!("two rounds of a split {first}/{second}"),
             (Scene::Recorder, _) => "two of the cameras' cycles".to_owned(),
             (Scene::Video, _) => "finding out what the player needs, and as much again,".to_owned(),
         };
@@ -288,7 +291,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let directory = Temporary::new("disktime-demo-")?;
     let config = config(directory.path(), arguments.split)?;
-    let policy = config.devices[0].scheduling.policy.clone();
+    let policy = config.devices[0].scheduling.policy.name.to_owned();
     let server = Server::start(config)?;
     let view = view::View::new(arguments.json, arguments.split);
     let demo = Demo { server, policy, view };
@@ -301,11 +304,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(exit(report.judged, report.pass))
 }
 
-/// What two whole turns take at least; nothing where there are none.
-fn two_turns([first, second]: [u32; 2]) -> Duration {
+/// The least time that two whole rounds take; nothing where there are none.
+fn two_rounds([first, second]: [u32; 2]) -> Duration {
     let of = |share: u32| f64::from(share) / f64::from(first + second).max(1.0);
     let parts = of(first) * of(second);
-    if parts > 0.0 { SWING.mul_f64(f64::from(TURNS_MIN) / parts) } else { Duration::ZERO }
+    if parts > 0.0 { LAG_RANGE.mul_f64(f64::from(ROUNDS_MIN) / parts) } else { Duration::ZERO }
 }
 
 struct Demo {
@@ -322,8 +325,8 @@ impl Demo {
             let phase = format!("{} alone", self.disk(index).name);
             alone_iops.push(self.phase(&phase, &[index], alone, &mut late)?.rates()[0].iops);
         }
-        let turns = self.phase("both together", &[0, 1], shared, &mut late)?;
-        let rates = turns.rates();
+        let rounds = self.phase("both together", &[0, 1], shared, &mut late)?;
+        let rates = rounds.rates();
         let stream = |index: usize| {
             let reserve = f64::from(arguments.split[index]) / 100.0;
             let Rate { iops, utilization } = rates[index];
@@ -333,17 +336,17 @@ impl Demo {
         };
         let streams: Vec<Stream> = (0..2).map(stream).collect();
         let timing_error_us = TimingError::of(&late);
-        // Of a virtual disk that has all or nothing there are no turns.
-        let turns_enough = turns.whole >= TURNS_MIN || two_turns(arguments.split).is_zero();
-        let judged = timing_error_us.is_small() && turns_enough;
-        let (policy, seconds, turns) = (self.policy.clone(), shared.as_secs_f64(), turns.whole);
+        // A virtual disk that has all or nothing has no rounds.
+        let rounds_enough = rounds.whole >= ROUNDS_MIN || two_rounds(arguments.split).is_zero();
+        let judged = timing_error_us.is_small() && rounds_enough;
+        let (policy, seconds, rounds) = (self.policy.clone(), shared.as_secs_f64(), rounds.whole);
         let report = Report {
             device: PRESET,
             policy,
             seconds,
             streams,
             timing_error_us,
-            turns,
+            rounds,
             judged,
             pass: false,
         };
@@ -362,27 +365,27 @@ impl Demo {
         disks: &[usize],
         length: Duration,
         late: &mut Counts,
-    ) -> anyhow::Result<Turns> {
+    ) -> anyhow::Result<Rounds> {
         let loads =
             disks.iter().map(|index| self.load(*index)).collect::<anyhow::Result<Vec<_>>>()?;
         wait_until(now() + SETTLE)?;
         let sample = || disks.iter().map(|index| self.sample(*index)).collect::<Vec<_>>();
-        let mut turns = Turns::new(sample());
+        let mut rounds = Rounds::new(sample());
         let timing = &self.server.devices()[0].timing_error;
         let before = timing.counts();
-        let (begin, mut drawn) = (now(), turns.last.clone());
+        let (begin, mut drawn) = (now(), rounds.last.clone());
         let end = begin + length;
         while now() < end {
             wait_until((now() + POLL).min(end))?;
-            turns.add(sample());
+            rounds.add(sample());
             if now() < drawn[0].at + TICK && now() < end {
                 continue;
             }
-            let totals = turns.rates();
-            let rows =
-                (0..disks.len()).map(|at| (disks[at], rate(drawn[at], turns.last[at]), totals[at]));
+            let totals = rounds.rates();
+            let rows = (0..disks.len())
+                .map(|at| (disks[at], rate(drawn[at], rounds.last[at]), totals[at]));
             self.view.draw(name, now() - begin, length, &rows.collect::<Vec<_>>());
-            drawn.clone_from(&turns.last);
+            drawn.clone_from(&rounds.last);
         }
         late.add_span(&before, &timing.counts());
         for load in loads {
@@ -396,7 +399,7 @@ impl Demo {
             }
         }
         self.view.end_phase();
-        Ok(turns)
+        Ok(rounds)
     }
 
     fn load(&self, index: usize) -> anyhow::Result<Load> {
@@ -493,9 +496,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_turns() {
+    fn whole_rounds() {
         let first = now();
-        // 700 ms of 1 s each, looked at from the middle of a turn to the end of one.
+        // 700 ms of 1 s each, looked at from the middle of a round to the end of one.
         let had = |at: u64| (at / 1000 * 700 + (at % 1000).min(700), (at % 1000).max(700) - 700);
         let sample = |millis: u64| {
             let at = first + Duration::from_millis(millis);
@@ -507,24 +510,24 @@ mod tests {
                 Sample { at, requests: others, charged: charged(others) },
             ]
         };
-        let mut turns = Turns::new(sample(350));
+        let mut rounds = Rounds::new(sample(350));
         let mut shares = Vec::new();
         for millis in (360..9700).step_by(10) {
-            turns.add(sample(millis));
-            shares.push(turns.rates()[0].utilization);
+            rounds.add(sample(millis));
+            shares.push(rounds.rates()[0].utilization);
         }
-        assert_eq!(turns.whole, 8, "from the second to the tenth");
-        let rates = turns.rates();
+        assert_eq!(rounds.whole, 8, "from the second to the tenth");
+        let rates = rounds.rates();
         assert!((rates[0].utilization - 0.7).abs() < 1e-6, "{:?}", rates[0].utilization);
         assert!((rates[1].utilization - 0.3).abs() < 1e-6);
         assert!((rates[0].iops - 7000.0).abs() < 1e-3);
-        // Until there is a whole turn: all that was seen.
+        // Until there is a whole round: all that was seen.
         assert!((shares[0] - 1.0).abs() < 1e-6);
     }
 
     /// On a busy machine the demo said BROKEN of a scheduler that had kept everything.
     #[test]
-    fn what_could_not_be_measured_is_not_judged() {
+    fn a_phase_that_could_not_be_measured_is_not_judged() {
         let error = |p99| TimingError { p50: 40.0, p99 };
         assert!(error(999.0).is_small() && !error(1001.0).is_small());
         assert!(error(2500.0).too_busy().starts_with("NOT JUDGED: this machine is too busy"));
@@ -542,23 +545,23 @@ mod tests {
             seconds: 20.0,
             streams: vec![stream("sequential", 0.7, 0.5), stream("random", 0.3, 0.5)],
             timing_error_us: error(2500.0),
-            turns: 12,
+            rounds: 12,
             judged: false,
             pass: false,
         };
         assert!(view::judgement(&report).starts_with("NOT JUDGED: this machine is too busy"));
-        (report.timing_error_us, report.turns) = (error(10.0), 1);
-        assert!(view::judgement(&report).starts_with("NOT JUDGED: 1 whole turn"));
+        (report.timing_error_us, report.rounds) = (error(10.0), 1);
+        assert!(view::judgement(&report).starts_with("NOT JUDGED: 1 whole round"));
         report.judged = true;
         assert!(view::judgement(&report).starts_with("BROKEN"));
     }
 
     #[test]
-    fn two_turns_take_as_long_as_a_split_makes_them() {
-        let seconds = |split| two_turns(split).as_secs_f64();
+    fn two_rounds_take_as_long_as_a_split_makes_them() {
+        let seconds = |split| two_rounds(split).as_secs_f64();
         assert!((seconds([50, 50]) - 2.8).abs() < 1e-9 && (seconds([30, 30]) - 2.8).abs() < 1e-9);
         assert!((seconds([90, 10]) - 7.78).abs() < 0.01);
-        assert_eq!((two_turns([0, 100]), two_turns([0, 0])), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((two_rounds([0, 100]), two_rounds([0, 0])), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]

@@ -246,7 +246,7 @@ fn print(found: &Found) {
     }
 }
 
-/// What each kind of requests costs, and what that is in requests and bytes per second.
+/// The cost of each kind of requests, and the requests and bytes per second that follow.
 fn print_prices(prices: &PriceList, speeds: &Speeds) {
     println!("\nprices, alone at the best depth");
     let header =
@@ -334,7 +334,7 @@ fn line(progress: Progress, budget: Duration) -> String {
 
 fn tell(text: &str) {
     let mut stderr = std::io::stderr();
-    // Who can't be told is not worth failing for.
+    // A progress line that can't be written is no reason to fail.
     let _told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 

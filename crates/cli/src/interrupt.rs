@@ -2,7 +2,8 @@
 //!
 //! A command that only computes ends at once. One that has servers, clients or other processes to
 //! end says so with [`polled`], looks at [`is_asked`] in its loops, and fails when it is; a second
-//! signal ends it at once as well. What lies around unfinished is registered as [`Unfinished`].
+//! signal ends it at once as well. Unfinished files and directories are registered as
+//! [`Unfinished`].
 
 use std::fs;
 use std::io;
@@ -19,7 +20,7 @@ use crate::failure;
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// The command looks whether one has.
 static POLLED: AtomicBool = AtomicBool::new(false);
-/// What is to be removed; a place is empty once its owner has done that.
+/// Files and directories to be removed; a place is empty once its owner has removed its own.
 static UNFINISHED: Mutex<Vec<Option<Kind>>> = Mutex::new(Vec::new());
 
 /// The command was told to end.
@@ -91,7 +92,7 @@ enum Kind {
     File(PathBuf),
     /// With all that is in it.
     Tree(PathBuf),
-    /// Those of them that are still empty, the innermost first.
+    /// Directories that are removed if they are still empty, the innermost first.
     Empty(Vec<PathBuf>),
 }
 

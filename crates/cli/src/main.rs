@@ -55,7 +55,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Also where arguments can't be parsed: who asked for JSON reads JSON.
+    // Also where arguments can't be parsed: a script that asked for JSON reads JSON.
     if std::env::args_os().any(|argument| argument == "--json") {
         failure::as_json();
     }

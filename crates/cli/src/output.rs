@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(names(directory.path()), ["a-link", "profile.json"]);
-        // What is no regular file is not replaced by one.
+        // A path that is no regular file is not replaced by one.
         write(Path::new("/dev/null"), "nothing").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         assert!(Output::create(&directory.path().join("none/file")).is_err());

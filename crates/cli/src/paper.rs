@@ -26,7 +26,7 @@ Examples:
 
 Exits with 1 if a check misses.";
 
-/// What to do with the papers' figures.
+/// The action on the papers' figures.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

@@ -64,7 +64,7 @@ pub struct Arguments {
     /// Requests that follow one another in sequence
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     run: u64,
-    /// What requests do
+    /// Operations of the requests
     #[arg(long, value_name = "read|write|both", value_parser = access, default_value = "read")]
     access: Access,
     /// Bound on response times
@@ -159,7 +159,7 @@ impl Device {
         Broker { profile: &self.profile, depth: self.depth, stay: self.stay, confidence }
     }
 
-    /// What can be had of it.
+    /// The share that can be had of it.
     fn available(&self) -> Share {
         self.standing.as_ref().map_or(Share::FULL, |standing| standing.free)
     }

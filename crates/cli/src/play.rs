@@ -50,7 +50,7 @@ pub struct Arguments {
     /// NBD URIs, files or block devices; each has streams of its own
     #[arg(value_name = "PATH|URI", required = true)]
     targets: Vec<String>,
-    /// What each stream needs, like `8MB/s`
+    /// Rate that each stream needs, like `8MB/s`
     #[arg(long, value_parser = quantity::parse_rate)]
     rate: u64,
     /// How long what is in a full buffer plays
@@ -80,7 +80,7 @@ pub struct Arguments {
     /// Report misses at this socket
     #[arg(long, value_name = "SOCKET")]
     report: Option<PathBuf>,
-    /// Whose misses these are, if the target is a file; of an NBD URI it is the export
+    /// Virtual disk whose misses these are, if the target is a file; of an NBD URI it is the export
     #[arg(long, value_name = "NAME", requires = "report")]
     vdisk: Option<String>,
     /// Print one JSON document
@@ -106,7 +106,7 @@ struct Stream {
     /// Got, the first filling of the buffer included.
     bytes_per_second: f64,
     misses: u64,
-    /// Of these, after the grace.
+    /// Misses after the grace; `misses` includes them.
     misses_late: u64,
     misses_unreported: u64,
     worst_lateness_ms: f64,
@@ -217,7 +217,7 @@ fn start(arguments: &Arguments, text: &str, streams: &mut Vec<Playing>) -> anyho
     Ok(())
 }
 
-/// What a target is, its bytes, and the virtual disk's name.
+/// Opens a target: answers it, its bytes, and the virtual disk's name.
 fn open(arguments: &Arguments, text: &str) -> anyhow::Result<(Target, u64, String)> {
     if text.starts_with("nbd") && text.contains("://") {
         let uri: Uri = text.parse().map_err(|error| BadInput(format!("{text}: {error}")))?;

@@ -67,7 +67,7 @@ A configuration:
                                       # background
   rate = \"2MB/s\"                      # also: cycle, admission, access; of a latency: latency";
 
-/// What is logged unless `DISKTIME_LOG` says otherwise: warnings, and what was done on a signal.
+/// The default of `DISKTIME_LOG`: warnings, and actions on a signal.
 pub const LOG: &str = "warn,disktime::serve=info";
 
 /// Serves the virtual disks of a configuration over NBD until SIGTERM.
@@ -101,7 +101,7 @@ struct Costs<'a> {
     costs: Vec<CostRow>,
 }
 
-/// What the daemon's main thread waits for.
+/// An event that the daemon's main thread waits for.
 enum Heard {
     Signal(i32),
     Failed(ThreadFailure),
@@ -252,8 +252,8 @@ fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What each virtual disk's pieces cost, as far as that is learned: on stderr, since stdout has had its
-/// document.
+/// Shows the cost of each virtual disk's pieces, as far as it is learned: on stderr, since stdout
+/// has had its document.
 fn show_costs(server: &Server, json: bool) -> anyhow::Result<()> {
     let disks = server.vdisks().iter().zip(server.estimates());
     let costs = disks.map(|(VdiskView { name, device, .. }, estimates)| Costs {
@@ -273,7 +273,7 @@ fn show_costs(server: &Server, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints to whoever reads; nobody need be there.
+/// Prints for a reader; none need be there.
 fn tell(text: &str) {
     if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
         tracing::debug!(%error, "nobody reads the URIs");

@@ -40,7 +40,7 @@ A scenario:
 
 docs/simulator.md explains every key and column. Exits with 1 if a promise was violated.";
 
-/// What to simulate.
+/// The action on scenarios.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -98,7 +98,7 @@ struct StreamRow {
     /// Cycles of a guaranteed rate that began with work waiting, and those of them not kept.
     cycles: u64,
     cycles_missed: u64,
-    /// What its pieces were taken to cost at the end, by kind.
+    /// The cost estimates of its pieces at the end, by kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     costs: Vec<CostRow>,
 }

@@ -61,7 +61,7 @@ fn the_table_has_rows_and_a_summary_and_a_page_shows_them() {
 }
 
 #[test]
-fn what_is_not_known_is_bad_usage_and_what_is_known_is_named() {
+fn an_unknown_name_is_bad_usage_and_known_names_are_listed() {
     for (words, named) in [
         (&["--policy", "fastest"][..], "zygaria"),
         (&["--cell", "deskstar-34gxp/random-4k"], "DEVICE/VICTIM/ANTAGONIST/SHARE"),

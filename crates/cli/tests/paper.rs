@@ -54,7 +54,7 @@ fn a_missed_check_shows_in_the_exit_code() {
 }
 
 #[test]
-fn what_can_not_be_run_live_is_bad_input() {
+fn a_figure_that_cannot_run_live_is_bad_input() {
     for (words, says) in [
         (
             &["run", "zygaria-1", "--live"][..],

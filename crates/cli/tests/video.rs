@@ -12,7 +12,7 @@ const RATE: u64 = 8_000_000;
 /// Requests that each client has outstanding.
 const OUTSTANDING: u32 = 4;
 
-/// Whatever comes when; and with the daemon's defaults.
+/// The player may start before or after the storm, with the daemon's defaults.
 #[test]
 fn a_player_is_smooth_soon_whenever_it_starts() {
     let starts = || [1000, 1037, 1111, 1222, 1333, 1444].into_iter();

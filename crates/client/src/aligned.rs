@@ -1,6 +1,6 @@
 //! Bytes where direct I/O wants them.
 
-/// What addresses and lengths are a multiple of.
+/// Addresses and lengths are multiples of this.
 pub(crate) const ALIGN: usize = 4096;
 
 /// A buffer of noise that begins on a block.
@@ -11,7 +11,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Of so many bytes.
+    /// A buffer of so many bytes.
     pub(crate) fn new(length: usize) -> Self {
         // Not zeroes, which a device might not store.
         let room: Vec<u8> = (1..=251).cycle().take(length + ALIGN).collect();

@@ -44,7 +44,7 @@ pub struct Connection {
 /// A request as the wire knows it, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// How to do it.
     pub flags: CommandFlags,
@@ -61,7 +61,7 @@ pub struct Reply {
     pub cookie: u64,
     /// How it went.
     pub result: Result<(), NbdError>,
-    /// What was read; empty for other commands. Not to be trusted if the read failed.
+    /// The bytes that were read; empty for other commands. Not to be trusted if the read failed.
     pub data: Vec<u8>,
 }
 

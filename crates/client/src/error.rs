@@ -15,7 +15,7 @@ pub enum ConnectError {
     Resolve {
         /// Where to.
         address: Address,
-        /// What the resolver says.
+        /// The resolver's error.
         kind: ErrorKind,
     },
     /// The system refused, usually because nobody listens.
@@ -23,7 +23,7 @@ pub enum ConnectError {
     Socket {
         /// Where to.
         address: Address,
-        /// What the system says.
+        /// The system's error.
         errno: Errno,
     },
     /// The handshake could not be finished.
@@ -31,7 +31,7 @@ pub enum ConnectError {
     Lost {
         /// Where to.
         address: Address,
-        /// What happened.
+        /// The reason.
         error: ConnectionError,
     },
     /// The server said no, or something that isn't NBD.
@@ -39,7 +39,7 @@ pub enum ConnectError {
     Handshake {
         /// Where to.
         address: Address,
-        /// What is wrong.
+        /// The reason.
         error: ClientError,
     },
 }

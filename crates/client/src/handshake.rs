@@ -57,7 +57,7 @@ pub(crate) struct Opened {
     pub(crate) parser: ReplyParser,
 }
 
-/// A connection in the transmission phase for a caller who moves its bytes, on a ring of their own
+/// A connection in the transmission phase for a caller that moves its bytes, on a ring of its own
 /// say: requests are [`disktime_nbd::RequestHeader`]s, and the parser finds their replies.
 #[derive(Debug)]
 pub struct Transmission {
@@ -130,7 +130,7 @@ fn shake(address: &Address, goal: Goal, timeout: Duration) -> Result<Shaken, Con
             output.clear();
             continue;
         }
-        // What is left to send is a farewell: that the server may not take it changes nothing.
+        // Only a farewell is left to send: that the server may not take it changes nothing.
         let _ = send(&socket, &output, deadline);
         return Ok(Shaken { socket, end: progress, unread: input[consumed..bytes].to_vec() });
     }

@@ -7,8 +7,8 @@
 //! - [`Load`]: what [`disktime_workload`] generates, sent from a thread of its own and measured.
 //! - [`MissReports`]: missed deadlines, told to the daemon.
 //!
-//! Does not know: which server answers, contracts, devices, disk time. Whatever a server sends or
-//! leaves out ends in an error with a type; every wait but a running load's has a deadline.
+//! Does not know: which server answers, contracts, devices, disk time. Any wrong or missing answer
+//! of a server ends in an error with a type; every wait but a running load's has a deadline.
 
 mod aligned;
 mod clock;

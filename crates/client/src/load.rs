@@ -1,7 +1,7 @@
 //! A load: what `workload` generates, put on one connection from one thread, and measured.
 //!
-//! Does not know: what shares the server with it. It counts as it goes, for whoever watches rates;
-//! latencies are in the last report.
+//! Does not know: what shares the server with it. It counts as it goes, for callers that watch
+//! rates; latencies are in the last report.
 
 mod counters;
 mod driver;
@@ -33,7 +33,7 @@ use crate::uri::Uri;
 /// Longest operation of a load in bytes: what servers take without a word about block sizes.
 const OPERATION_BYTES_MAX: u32 = 32 << 20;
 
-/// What load to put on an export.
+/// The load to put on an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadSpec {
     /// The load's name: of its report, its thread and its random numbers.
@@ -43,7 +43,7 @@ pub struct LoadSpec {
     /// When. At most [`OUTSTANDING_MAX`] are outstanding; an open loop that gets there sends the
     /// rest late, which its latencies show.
     pub pace: Pace,
-    /// What the random numbers depend on, together with the name.
+    /// The seed of the random numbers, together with the name.
     pub seed: u64,
     /// How to connect. The timeout is also how long [`Load::stop`] waits for outstanding replies; a
     /// running load waits for its replies without end.
@@ -106,7 +106,7 @@ pub enum LoadError {
     /// A directory, a pipe, a terminal.
     #[error("{}: neither a file nor a block device", path.display())]
     NoFile {
-        /// What.
+        /// The file.
         path: PathBuf,
     },
     /// The system has no thread or no descriptor to give.
@@ -126,7 +126,7 @@ impl Load {
     /// Connects and starts.
     ///
     /// # Errors
-    /// What is wrong with the load, or why there is no connection.
+    /// If the load makes no sense, or there is no connection.
     pub fn start(uri: &Uri, spec: LoadSpec) -> Result<Self, LoadError> {
         Self::start_reporting(uri, spec, None)
     }
@@ -154,7 +154,7 @@ impl Load {
     /// The options' timeout means nothing there: stopping waits for what is outstanding.
     ///
     /// # Errors
-    /// What is wrong with the load, or why the file can't be used.
+    /// If the load makes no sense, or the file can't be used.
     pub fn start_on_file(
         path: &Path,
         spec: LoadSpec,
@@ -189,7 +189,7 @@ impl Load {
         Ok(Self { name, shared, thread: Some(thread) })
     }
 
-    /// What was done so far. The difference of two snapshots is what was done between them.
+    /// The counts so far. The difference of two snapshots is what was done between them.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.counters()

@@ -14,13 +14,13 @@ const NAME_MAX: usize = 64;
 /// Why a miss could not be reported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MissError {
-    /// What can't be a virtual disk's name.
+    /// The text can't be a virtual disk's name.
     #[error("virtual disk `{name}`: a name has 1 to {NAME_MAX} bytes")]
     Name {
         /// As given.
         name: String,
     },
-    /// Nobody listens there.
+    /// No daemon listens there.
     #[error("{}: nobody listens: `misses` in the daemon's [server] names the socket", path.display())]
     Nobody {
         /// The socket.

@@ -36,7 +36,7 @@ pub enum ProfileError {
     /// The system does not open it.
     #[error("{}: {errno}", path.display())]
     Open {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// Why.
         errno: Errno,
@@ -44,25 +44,25 @@ pub enum ProfileError {
     /// The file system has no direct I/O.
     #[error("{}: its file system has no direct I/O; use a file or device on one that has", path.display())]
     NoDirect {
-        /// What.
+        /// The path.
         path: PathBuf,
     },
     /// A directory, a pipe, a terminal.
     #[error("{}: neither a file nor a block device", path.display())]
     NoDevice {
-        /// What.
+        /// The path.
         path: PathBuf,
     },
     /// It has no bytes.
     #[error("{name}: size 0 bytes; there is nothing to profile")]
     Empty {
-        /// What.
+        /// The target's name.
         name: String,
     },
     /// Writes were allowed, and can't be done.
     #[error("{name}: read-only; its writes can't be measured: leave out --destructive")]
     ReadOnly {
-        /// What.
+        /// The target's name.
         name: String,
     },
     /// The export takes only other requests.
@@ -71,7 +71,7 @@ pub enum ProfileError {
          {REQUEST_BYTES_MAX}"
     )]
     Blocks {
-        /// What.
+        /// The target's name.
         name: String,
         /// Smallest request in bytes.
         min: u32,
@@ -84,9 +84,9 @@ pub enum ProfileError {
     /// The export failed a request.
     #[error("{name}: at byte {offset}: {error}")]
     Request {
-        /// What.
+        /// The target's name.
         name: String,
-        /// Of the request.
+        /// The request's first byte.
         offset: u64,
         /// Why.
         error: RequestError,
@@ -94,9 +94,9 @@ pub enum ProfileError {
     /// The file failed a request.
     #[error("{name}: at byte {offset}: {error}")]
     File {
-        /// What.
+        /// The target's name.
         name: String,
-        /// Of the request.
+        /// The request's first byte.
         offset: u64,
         /// Why.
         error: std::io::Error,
@@ -104,7 +104,7 @@ pub enum ProfileError {
     /// It can't be profiled so, or not so soon.
     #[error("{name}: {error}")]
     Profiler {
-        /// What.
+        /// The target's name.
         name: String,
         /// Why.
         error: ProfilerError,
@@ -194,7 +194,7 @@ impl ProfileTarget {
     /// Profiles it within the budget, telling `watch` before each request how far it is.
     ///
     /// # Errors
-    /// What is wrong with the device's size or the budget, or which request failed.
+    /// If the device's size or the budget makes no sense, or a request failed.
     pub fn profile(
         mut self,
         name: &str,

@@ -35,7 +35,7 @@ impl Deadline {
         Self { timeout, at: clock::now() + timeout }
     }
 
-    /// What is left of it, never zero.
+    /// The time that is left, never zero.
     pub(crate) fn left(&self) -> Result<Duration, ConnectionError> {
         match self.at.since(clock::now()) {
             Duration::ZERO => Err(ConnectionError::Timeout { timeout: self.timeout }),

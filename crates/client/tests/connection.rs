@@ -302,7 +302,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_was_written_is_read_back(
+    fn written_bytes_are_read_back(
         steps in prop::collection::vec(step(), 1..40),
         structured_replies: bool,
         in_pieces: bool,

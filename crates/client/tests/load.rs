@@ -81,7 +81,7 @@ fn a_closed_loop_keeps_its_number_outstanding_and_counts_everything() {
     }
 }
 
-/// What the server saw is what was counted, the farewell is there, and noise was written.
+/// The server saw as many requests as were counted, the farewell is there, and noise was written.
 #[test]
 fn the_server_sees_what_the_report_says() {
     let mut spec = mixed();
@@ -236,7 +236,7 @@ fn a_player_on_a_file_reports_its_misses() {
 }
 
 #[test]
-fn what_does_not_fit_the_export_is_refused_before_it_starts() {
+fn a_load_that_does_not_fit_the_export_is_refused_before_it_starts() {
     fn attempt(server: &TestServer, change: impl FnOnce(&mut LoadSpec)) -> Option<LoadError> {
         let mut spec = mixed();
         change(&mut spec);

@@ -92,7 +92,7 @@ fn every_fault_is_named_with_its_value() {
 
 proptest! {
     #[test]
-    fn what_is_displayed_is_parsed(export in "[^\0]{0,40}", path in "[^\0]{1,40}", port in 1..=u16::MAX) {
+    fn a_displayed_uri_is_parsed(export in "[^\0]{0,40}", path in "[^\0]{1,40}", port in 1..=u16::MAX) {
         for uri in [unix(&path, &export), tcp("h", port, &export), tcp("::1", port, &export)] {
             prop_assert_eq!(parse(&uri.to_string()), Ok(uri));
         }

@@ -41,7 +41,7 @@ const A_SCALE: &str = "a scale is a percentage above 0%, like `50%`, with at mos
 /// A size like `4KiB`, `500MB` or `512B`, in bytes.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     scaled(text, &SIZES).ok_or_else(|| A_SIZE.to_owned())
 }
@@ -49,7 +49,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// A span of time like `10ms`, `2s` or `5min`.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     scaled(text, &SPANS).map(Duration::from_nanos).ok_or_else(|| A_SPAN.to_owned())
 }
@@ -57,7 +57,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// A rate like `8MB/s`, in bytes per second.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let size = text.strip_suffix("/s").and_then(|size| scaled(size, &SIZES));
     size.ok_or_else(|| A_RATE.to_owned())
@@ -66,7 +66,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// A share like `30%` or `12.5%`.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_share(text: &str) -> Result<Share, String> {
     text.parse().map_err(|error: ParseShareError| error.to_string())
 }
@@ -90,7 +90,7 @@ pub fn rate_text(bytes_per_second: u64) -> String {
 /// A ratio like `70%` or `12.5%`, per thousand.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_permille(text: &str) -> Result<u16, String> {
     let permille = percent_ppm(text).filter(|ppm| ppm.is_multiple_of(1_000));
     let permille = permille.and_then(|ppm| u16::try_from(ppm / 1_000).ok());
@@ -100,7 +100,7 @@ pub fn parse_permille(text: &str) -> Result<u16, String> {
 /// A factor like `50%` or `200%`, in parts per million; more than nothing.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn parse_scale(text: &str) -> Result<u64, String> {
     percent_ppm(text).filter(|&ppm| ppm > 0).ok_or_else(|| A_SCALE.to_owned())
 }
@@ -153,7 +153,7 @@ macro_rules! deserializers {
         /// For serde's `deserialize_with`.
         ///
         /// # Errors
-        /// What is allowed, if it is anything else.
+        /// Says what is allowed, if the text is anything else.
         pub fn $name<'de, D: Deserializer<'de>>(from: D) -> Result<$value, D::Error> {
             from.deserialize_str(Human { expects: $expects, parse: $parse })
         }
@@ -171,7 +171,7 @@ deserializers! {
 /// A span that may be left out (with `default`).
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// Says what is allowed, if the text is anything else.
 pub fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(from).map(Some)
 }

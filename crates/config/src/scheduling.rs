@@ -100,8 +100,10 @@ pub struct DeviceFacts {
 /// How a device's time is shared, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheduling {
-    /// A name in the core's registry of policies.
-    pub policy: String,
+    /// The policy: of the product, or where `experimental` says so a rival.
+    pub policy: &'static PolicyEntry,
+    /// Whether the policy may be one that is there to compare with.
+    pub experimental: bool,
     /// Requests per second that the whole device is taken for, by policies that count requests.
     pub nominal_iops: u32,
     /// A name in the core's registry of cost models.
@@ -125,11 +127,15 @@ pub struct Scheduling {
 
 impl Scheduling {
     /// A policy and a cost model by name, one piece at a time, and the engine's defaults.
+    ///
+    /// # Panics
+    /// If no policy has this name.
     #[must_use]
     pub fn new(policy: &str, cost_model: &str) -> Self {
         let Config { nominal_iops, feedback, headroom, .. } = Config::default();
         Self {
-            policy: policy.to_owned(),
+            policy: disktime_rivals::find(policy).expect("a name of a policy"),
+            experimental: true,
             nominal_iops,
             cost_model: cost_model.to_owned(),
             horizon: None,
@@ -147,7 +153,7 @@ impl Scheduling {
     #[must_use]
     pub fn engine(&self, limits: Limits, cost: CostParameters) -> Config<'_> {
         Config {
-            policy: &self.policy,
+            policy: self.policy,
             cost_model: &self.cost_model,
             limits,
             headroom: self.headroom,
@@ -170,8 +176,8 @@ impl Keys {
     /// Whether the policy is one that counts requests: only those are told `nominal_iops`.
     #[must_use]
     pub fn counts_requests(&self) -> bool {
-        let entry = self.policy.as_deref().and_then(policy::find);
-        entry.is_some_and(|entry| entry.currency == Currency::Requests)
+        let entry = self.policy.as_deref().map(disktime_rivals::find);
+        entry.is_some_and(|entry| entry.is_ok_and(|entry| entry.currency == Currency::Requests))
     }
 
     /// What these keys say of a device.
@@ -179,20 +185,20 @@ impl Keys {
     /// # Errors
     /// The first key whose value is not allowed, or is not allowed beside the others.
     pub fn check(&self, of: &Named, facts: DeviceFacts) -> Result<Scheduling, ValueError> {
-        let named = self.policy.as_deref().unwrap_or(Config::default().policy);
-        let entry = policy::find(named).ok_or_else(|| {
-            let error = ConfigError::UnknownPolicy(named.to_owned());
-            of.wrong("policy", named, error.to_string())
-        })?;
-        let nominal_iops = self.nominal_iops(of, entry)?;
-        let slack = of.read("slack", self.slack.as_deref(), |text| slack(text, named))?;
-        let policy = slack.unwrap_or(named).to_owned();
+        let experimental = self.experimental.unwrap_or(false);
+        let named = self.policy.as_deref().unwrap_or(Config::default().policy.name);
+        let wrong = |allowed| of.wrong("policy", named, allowed);
+        let policy = allowed(named, experimental).map_err(wrong)?;
+        let nominal_iops = self.nominal_iops(of, policy)?;
+        let slack = |text: &str| slack(text, named, experimental);
+        let slack = of.read("slack", self.slack.as_deref(), slack)?;
+        let policy = slack.map_or(Ok(policy), |name| allowed(name, true)).map_err(wrong)?;
         let horizon = of.read("horizon", self.horizon.as_deref(), horizon)?;
-        let queue_depth = self.queue_depth(of, &policy, facts)?;
+        let queue_depth = self.queue_depth(of, policy.name, facts)?;
         let depth_latency = of.read("depth_latency", self.depth_latency.as_deref(), |text| {
             depth_latency(text, queue_depth.most())
         })?;
-        let usual = cost::usual(&policy, queue_depth.most());
+        let usual = cost::usual(policy.name, queue_depth.most());
         let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
         if cost::find(&cost_model).is_none() {
             let error = ConfigError::UnknownCostModel(cost_model.clone());
@@ -207,6 +213,7 @@ impl Keys {
         let looks = self.profile.is_none() && facts.timed && cost_model == LEARNER;
         Ok(Scheduling {
             policy,
+            experimental,
             nominal_iops,
             cost_model,
             horizon,
@@ -225,7 +232,7 @@ impl Keys {
         let bad = |allowed: String| Err(of.wrong("nominal_iops", count, allowed));
         let counts = |entry: &&PolicyEntry| entry.currency == Currency::Requests;
         if !counts(&policy) {
-            let counting = policy::REGISTRY.iter().filter(counts);
+            let counting = disktime_rivals::all().filter(counts);
             let counting = counting.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
             let name = policy.name;
             return bad(format!(
@@ -316,11 +323,27 @@ impl Keys {
     }
 }
 
+/// The policy of that name, if such a device may have it: rivals only where `experimental` says so.
+fn allowed(name: &str, experimental: bool) -> Result<&'static PolicyEntry, String> {
+    let found = disktime_rivals::find(name);
+    if experimental || policy::find(name).is_some() {
+        return found.map_err(|error| error.to_string());
+    }
+    let list = |entries: &[PolicyEntry]| {
+        entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+    };
+    let (own, rivals) = (list(policy::REGISTRY), list(disktime_rivals::REGISTRY));
+    Err(format!("known are {own}; with `experimental = true` also, to compare with, {rivals}"))
+}
+
 /// The policy that orders slack so.
-fn slack(text: &str, policy: &str) -> Result<&'static str, String> {
+fn slack(text: &str, policy: &str, experimental: bool) -> Result<&'static str, String> {
     match (text, policy) {
         ("usage", "zygaria") => Ok("zygaria"),
-        ("reward", "zygaria") => Ok("zygaria-reward"),
+        ("reward", "zygaria") if experimental => Ok("zygaria-reward"),
+        ("reward", "zygaria") => Err("policy zygaria-reward, which orders slack so, is there to \
+                                      compare with: set `experimental = true`, or say `usage`"
+            .to_owned()),
         ("usage" | "reward", _) => Err(format!(
             "policy {policy} has no such rule, only `zygaria` has; the shares of time of `disktime` \
              reward cheap requests by themselves: leave it out"
@@ -381,7 +404,11 @@ mod tests {
             assert_ne!(made(&stated.unwrap()), made(&usual), "{key}");
         }
         let counting = |count| {
-            check(|it| (it.policy, it.nominal_iops) = (text("zygaria-iops"), count)).unwrap()
+            let told = |it: &mut Keys| {
+                it.experimental = Some(true);
+                (it.policy, it.nominal_iops) = (text("zygaria-iops"), count);
+            };
+            check(told).unwrap()
         };
         assert_ne!(made(&counting(Some(90))), made(&counting(None)));
         let depth = check(|it| it.queue_depth = Some(DepthText::Count(8))).unwrap();
@@ -400,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_scheduling_without_keys_is_the_engines_default() {
-        let usual = Scheduling::new(Config::default().policy, Config::default().cost_model);
+        let usual = Scheduling::new(Config::default().policy.name, Config::default().cost_model);
         assert_eq!(usual.engine(Limits::default(), CostParameters::default()), Config::default());
         assert_eq!(usual.changes().count(), 0);
     }

@@ -49,6 +49,8 @@ macro_rules! scheduling_table {
             scheduling: $crate::SchedulingKeys;
             /// Which policy orders requests.
             policy: String,
+            /// Whether the policy may be one that is there to compare with.
+            experimental: bool,
             /// In which order policy `zygaria` gives away what nobody reserved.
             slack: String,
             /// Requests per second of the whole device, for policies that count requests.

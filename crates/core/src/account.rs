@@ -2,7 +2,9 @@
 //! queues, or how a cost was estimated.
 
 pub(crate) mod ledger;
-pub(crate) mod served;
+pub(crate) mod posting;
 pub(crate) mod settling;
+pub(crate) mod stalls;
 pub(crate) mod stream_accounts;
 pub(crate) mod usage;
+pub(crate) mod write_back;

@@ -7,7 +7,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::types::ids::StreamId;
-use crate::types::request::Kind;
 use crate::types::tiers::Tier;
 use crate::types::time::Duration;
 
@@ -15,19 +14,7 @@ mod fixed;
 mod learned;
 mod priced;
 
-/// What a cost model may know of a piece.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PieceShape {
-    /// Whose it is.
-    pub stream: StreamId,
-    /// What it does.
-    pub kind: Kind,
-    /// Its length.
-    pub bytes: u64,
-    /// Sectors of 512 bytes between the end of the stream's previous piece and the start of this
-    /// one, in either direction; `None` for a stream's first.
-    pub distance_sectors: Option<u64>,
-}
+pub use crate::types::piece::{PieceKind, PieceShape};
 
 /// Estimates disk time. Called by the engine, on its thread, once for every piece that becomes the
 /// next of its stream.
@@ -157,98 +144,6 @@ pub struct Costs {
     pub observations: u32,
 }
 
-/// Kinds of pieces that have prices of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PieceKind {
-    /// Reads that continue the one before; also requests to cache.
-    SequentialRead,
-    /// Reads anywhere.
-    RandomRead,
-    /// Writes that continue the one before.
-    SequentialWrite,
-    /// Writes anywhere.
-    RandomWrite,
-    /// Flushes.
-    Flush,
-    /// Trims.
-    Trim,
-    /// Zeroes that the device writes without being sent them.
-    Zeroes,
-}
-
-impl PieceKind {
-    /// Every kind; a kind's place here is its number.
-    pub const ALL: [Self; 7] = [
-        Self::SequentialRead,
-        Self::RandomRead,
-        Self::SequentialWrite,
-        Self::RandomWrite,
-        Self::Flush,
-        Self::Trim,
-        Self::Zeroes,
-    ];
-
-    /// What kind of piece it is: one that starts fewer than 100 sectors from its predecessor is
-    /// sequential (zygaria §3).
-    #[must_use]
-    pub fn of(piece: &PieceShape) -> Self {
-        let near = piece.distance_sectors.is_some_and(|sectors| sectors < SEQUENTIAL_SECTORS);
-        match (piece.kind, near) {
-            (Kind::Flush, _) => Self::Flush,
-            (Kind::Trim, _) => Self::Trim,
-            (Kind::Zeroes, _) => Self::Zeroes,
-            (Kind::Cache, _) | (Kind::Read, true) => Self::SequentialRead,
-            (Kind::Read, false) => Self::RandomRead,
-            (Kind::Write, true) => Self::SequentialWrite,
-            (Kind::Write, false) => Self::RandomWrite,
-        }
-    }
-
-    /// Whether it brings no data to the device.
-    #[must_use]
-    pub const fn is_read(self) -> bool {
-        matches!(self, Self::SequentialRead | Self::RandomRead | Self::Trim | Self::Zeroes)
-    }
-
-    /// Its name in tables and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SequentialRead => "sequential-read",
-            Self::RandomRead => "random-read",
-            Self::SequentialWrite => "sequential-write",
-            Self::RandomWrite => "random-write",
-            Self::Flush => "flush",
-            Self::Trim => "trim",
-            Self::Zeroes => "zeroes",
-        }
-    }
-
-    /// Its place among the means of a stream's charges: a trim or zeroes say nothing of the pieces
-    /// that move data, nor these of them.
-    pub(crate) const fn usual(self) -> usize {
-        match self {
-            Self::Trim => 1,
-            Self::Zeroes => 2,
-            _ => 0,
-        }
-    }
-
-    /// Some piece of this kind.
-    fn shape(self, stream: StreamId, bytes: u64) -> PieceShape {
-        let (kind, near) = match self {
-            Self::SequentialRead => (Kind::Read, true),
-            Self::RandomRead => (Kind::Read, false),
-            Self::SequentialWrite => (Kind::Write, true),
-            Self::RandomWrite => (Kind::Write, false),
-            Self::Flush => (Kind::Flush, false),
-            Self::Trim => (Kind::Trim, false),
-            Self::Zeroes => (Kind::Zeroes, false),
-        };
-        PieceShape { stream, kind, bytes, distance_sectors: near.then_some(0) }
-    }
-}
-
 /// Where a cost comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Basis {
@@ -311,9 +206,6 @@ pub struct Moved {
     /// What the device's price list says, if there is one.
     pub listed: Option<Duration>,
 }
-
-/// Sectors to the piece before from which on a piece is not sequential.
-const SEQUENTIAL_SECTORS: u64 = 100;
 
 /// What a stream's pieces of each kind that it has sent are taken to cost; `lengths` are those of the
 /// last ones, by kind. Nothing of a model that knows nothing of costs.

@@ -7,14 +7,17 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::account::ledger::{DeviceTime, Ledger};
+use crate::account::posting::{Debt, Posting};
 use crate::account::settling::Settling;
+use crate::account::stalls::Stalls;
 use crate::account::usage::UsageClock;
+use crate::account::write_back::WriteBack;
 use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::Stream;
 use crate::cost::{self, CostModel, PieceKind, PieceShape, Trust};
 use crate::policy::view::StreamView;
-use crate::policy::{self, Currency, Pick, PieceDone, Policy};
+use crate::policy::{Currency, Pick, PieceDone, Policy};
 use crate::types::contract::Class;
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::{PieceId, RequestId, StreamId};
@@ -32,12 +35,12 @@ mod classes;
 mod config;
 pub(crate) mod error;
 pub(crate) mod event;
+mod flush;
 mod guarantees;
 mod pieces;
+mod posting;
 mod shaping;
 mod sole;
-mod stalls;
-mod written;
 
 use ahead::Ahead;
 pub use changes::Change;
@@ -45,13 +48,12 @@ use classes::Chosen;
 pub use config::{Config, Limits};
 use error::{ConfigError, Refusal};
 use event::{Event, Events};
+use flush::News;
 use guarantees::Guarantees;
 use pieces::{Piece, PieceTable};
 pub use shaping::BestEffort;
 use shaping::Shaping;
 use sole::{Sole, TierEnds};
-use stalls::Stalls;
-use written::Written;
 
 /// Bytes in a sector, the unit of distance between pieces.
 const SECTOR: u64 = 512;
@@ -125,11 +127,17 @@ pub struct Engine {
     learns: bool,
     sole: Sole,
     stalls: Stalls,
-    written: Written,
+    write_back: WriteBack,
+    /// What other streams owe of the piece that came back.
+    debts: Vec<Debt>,
+    /// Lists of postings are made in this.
+    postings: Vec<Posting>,
     settling: Settling,
     tiers: TierEnds,
     /// Lanes that are ready, by class.
     ready: [u32; Rank::COUNT],
+    /// Streams of which something has changed since the last flush.
+    marked: Vec<StreamId>,
     guarantees: Guarantees,
     /// Streams with work that their limit holds back, by when it will not, in ns.
     parked: IndexedHeap,
@@ -157,8 +165,7 @@ impl Engine {
     /// # Errors
     /// If a name is in no registry or a bound is zero.
     pub fn new(config: &Config<'_>) -> Result<Self, ConfigError> {
-        let policy = policy::find(config.policy)
-            .ok_or_else(|| ConfigError::UnknownPolicy(config.policy.to_string()))?;
+        let policy = config.policy;
         let cost = cost::find(config.cost_model)
             .ok_or_else(|| ConfigError::UnknownCostModel(config.cost_model.to_string()))?;
         config.check()?;
@@ -201,10 +208,13 @@ impl Engine {
             sent: 0,
             sole: Sole::default(),
             stalls: Stalls::default(),
-            written: Written::default(),
+            write_back: WriteBack::default(),
+            debts: Vec::new(),
+            postings: Vec::new(),
             settling: Settling::default(),
             tiers: TierEnds::default(),
             ready: [0; Rank::COUNT],
+            marked: Vec::new(),
             guarantees: Guarantees::default(),
             parked: IndexedHeap::default(),
             hold: None,
@@ -257,13 +267,9 @@ impl Engine {
         }
         if first {
             self.set_oldest_head(request.stream, rank);
-            self.refresh(request.stream);
+            self.mark(request.stream);
         }
-        let stream = self.streams[request.stream.0 as usize].as_ref().expect("looked up above");
-        self.policies[rank.at()].arrived(self.now, stream.view(rank), &request);
-        if first {
-            self.tell_others(request.stream, rank);
-        }
+        self.flush_with(request.stream, rank, News::Arrived(&request));
         Ok(())
     }
 
@@ -300,10 +306,10 @@ impl Engine {
         let response = self.now.since(piece.dispatched_at);
         self.settling.seen(self.now, response);
         let most = self.skip_stall(&piece);
-        let (between, owed) = self.learn(&piece, tier);
-        let charge = self.settle(&piece, owed, most);
+        let between = self.learn(&piece, tier);
+        let charge = self.settle(&piece, most);
         let completion = self.finish(&piece, outcome);
-        self.refresh(piece.stream);
+        self.mark(piece.stream);
         let done = PieceDone {
             request: piece.request,
             estimate: piece.estimate,
@@ -313,10 +319,7 @@ impl Engine {
             response,
             settling: self.settling.time(),
         };
-        let stream =
-            self.streams[piece.stream.0 as usize].as_ref().expect("streams outlive pieces");
-        self.policies[piece.rank.at()].completed(self.now, stream.view(piece.rank), &done);
-        self.tell_others(piece.stream, piece.rank);
+        self.flush_with(piece.stream, piece.rank, News::Completed(&done));
         completion
     }
 
@@ -328,7 +331,7 @@ impl Engine {
         self.requests.live(request).outcome = Outcome::Cancelled;
         if state == State::Queued {
             self.leave_queue(request, id);
-            self.tell_changed(id);
+            self.flush();
         }
         if pieces > 0 {
             return Cancel::InFlight;
@@ -367,6 +370,7 @@ impl Engine {
         let mut chosen = self.choose();
         if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.hold) {
             self.release_hold();
+            self.flush();
             // What the hold cost may have taken the stream that was chosen to its limit.
             let stream = self.streams[id.0 as usize].as_ref();
             if stream.is_none_or(|stream| stream.lanes[chosen.rank].gate == Gate::Shut) {
@@ -385,6 +389,7 @@ impl Engine {
             }
             Pick::Hold { stream, until } => {
                 self.hold_for(stream, until);
+                self.flush();
                 if self.in_flight > 0 {
                     // The room that it leaves is its own choice: others would have taken it.
                     return None;
@@ -393,6 +398,7 @@ impl Engine {
             Pick::Nothing => {
                 assert!(!self.work_waits(), "a policy names a ready stream if there is one");
                 self.release_hold();
+                self.flush();
             }
         }
         if self.has_tokens() {
@@ -477,21 +483,21 @@ impl Engine {
             if let Some(bits) = self.usage_clock.rescale(self.now) {
                 self.fade(bits);
             }
-            while let Some((at, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now)
+            while let Some((_, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now)
             {
-                self.refresh(StreamId(id));
-                self.tell_changed(StreamId(id));
-                let still = self.parked.peek() == Some((at, id));
-                assert!(!still, "a stream that its limit let go is not held back at the same time");
+                self.parked.remove(id);
+                self.mark(StreamId(id));
             }
+            self.flush();
             self.open_gates();
+            self.flush();
             self.shape();
             self.ahead.passed(self.now, &self.streams);
         }
         let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
         if cut.is_some_and(|at| at <= self.now) {
-            let closing = self.ledger.close(self.now);
-            self.divide(closing);
+            self.close_window(self.now);
+            self.flush();
         }
     }
 
@@ -540,7 +546,7 @@ impl Engine {
             dispatched_at: self.now,
         });
         let live = self.requests.live(head.request);
-        let writes = matches!(live.request.kind, Kind::Write | Kind::Zeroes);
+        let writes = live.request.kind.writes();
         if live.bytes_sent == 0 {
             live.dispatched_at = self.now;
         }
@@ -554,13 +560,11 @@ impl Engine {
         self.spend(id, rank, on_slack, &head);
         self.set_oldest_head(id, rank);
         let flush = self.ends_dirty(id, rank, writes);
-        self.refresh(id);
+        self.mark(id);
         if rank == Rank::Best {
             self.watch_promise(id);
         }
-        let stream = self.streams[id.0 as usize].as_ref().expect("looked up above");
-        self.policies[rank.at()].dispatched(self.now, stream.view(rank));
-        self.tell_others(id, rank);
+        self.flush_with(id, rank, News::Dispatched);
         Dispatch {
             piece,
             request: head.request,
@@ -627,7 +631,7 @@ impl Engine {
         if was_head {
             self.set_oldest_head(id, rank);
         }
-        self.refresh(id);
+        self.mark(id);
     }
 
     /// Makes the oldest request of a lane its next to go.
@@ -655,7 +659,9 @@ impl Engine {
             // Until a price was seen: what it was charged in its turns. Of two tiers that is a mean of
             // unlike pieces, by which windows are not to be divided.
             let usual = stream.usual[PieceKind::of(&shape).usual()].filter(|_| unpriced);
+            // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
             let modelled = usual.filter(|_| !self.tiers.are_told()).unwrap_or(price);
+            let modelled = modelled.max(Duration::from_nanos(1));
             let timed = match usual {
                 Some(usual) => usual,
                 None if shallow || unpriced => price,

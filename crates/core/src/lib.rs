@@ -36,6 +36,7 @@ pub use types::bucket::TokenBucket;
 pub use types::contract::{Access, Admission, Class, Contract, Rate, StreamSpec};
 pub use types::heap::IndexedHeap;
 pub use types::ids::{PieceId, RequestId, StreamId};
+pub use types::order::StreamOrder;
 pub use types::request::{Dispatch, Kind, Outcome, Request};
 pub use types::share::{ParseShareError, Share};
 pub use types::tiers::{Tier, TierTimes};

@@ -6,6 +6,7 @@
 //! how requests are kept, how charges are made, or other classes.
 
 use alloc::boxed::Box;
+use core::fmt;
 
 use crate::cost::{Costs, Trust};
 use crate::types::ids::{RequestId, StreamId};
@@ -13,27 +14,14 @@ use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
 use view::{StreamView, Streams};
 
-mod argon;
-mod bfq;
-mod cello;
-mod deadline;
 mod disktime;
-mod drr;
 mod edf;
-mod elevator;
-mod fifo;
-mod gss;
-mod mclock;
-mod proportional;
-mod qbox;
-mod rate_monotonic;
-mod reward;
-mod round_robin;
 mod scan_edf;
-mod sfq;
 pub(crate) mod view;
 mod zygaria;
-mod zygaria_iops;
+
+pub use edf::Ranked;
+pub use zygaria::Zygaria;
 
 /// What a policy wants done now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,7 +134,7 @@ pub enum Currency {
     Requests,
 }
 
-/// A policy that can be configured by name.
+/// A policy with its name, and what is known of it before it is made.
 pub struct PolicyEntry {
     /// Its name in configurations.
     pub name: &'static str,
@@ -167,33 +155,29 @@ pub struct PolicyEntry {
     pub build: fn() -> Box<dyn Policy>,
 }
 
-/// Every policy there is.
-pub static REGISTRY: &[PolicyEntry] = &[
-    disktime::ENTRY,
-    zygaria::ENTRY,
-    zygaria::REWARD_ENTRY,
-    zygaria_iops::ENTRY,
-    fifo::ENTRY,
-    elevator::ENTRY,
-    edf::ENTRY,
-    scan_edf::ENTRY,
-    rate_monotonic::ENTRY,
-    gss::ENTRY,
-    cello::ENTRY,
-    drr::ENTRY,
-    deadline::ENTRY,
-    round_robin::ENTRY,
-    sfq::ENTRY,
-    mclock::ENTRY,
-    argon::ENTRY,
-    bfq::ENTRY,
-    proportional::ENTRY,
-    reward::ENTRY,
-    reward::SERVICE_ENTRY,
-    qbox::ENTRY,
-];
+impl fmt::Debug for PolicyEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PolicyEntry").field(&self.name).finish()
+    }
+}
 
-/// The entry of that name.
+/// A policy is known by its name.
+impl PartialEq for PolicyEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PolicyEntry {}
+
+/// The product's policies. Others implement [`Policy`] elsewhere and have entries of their own.
+pub static REGISTRY: &[PolicyEntry] =
+    &[disktime::ENTRY, zygaria::ENTRY, edf::ENTRY, scan_edf::ENTRY];
+
+/// The policy if none is named: `disktime`.
+pub static DEFAULT: &PolicyEntry = &disktime::ENTRY;
+
+/// The product's policy of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static PolicyEntry> {
     REGISTRY.iter().find(|entry| entry.name == name)

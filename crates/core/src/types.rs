@@ -5,6 +5,8 @@ pub(crate) mod bucket;
 pub(crate) mod contract;
 pub(crate) mod heap;
 pub(crate) mod ids;
+pub(crate) mod order;
+pub(crate) mod piece;
 pub(crate) mod rank;
 pub(crate) mod request;
 pub(crate) mod share;

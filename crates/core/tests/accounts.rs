@@ -1,10 +1,11 @@
-//! What a stream keeps while idle, what its limit lets through, and what is told when it fails.
+//! Accounts of a stream: its credit while idle, the effect of its limit, and the report of a
+//! failure.
 
 mod bench;
 mod rig;
 
 use bench::{Bench, DEAREST, Load};
-use disktime_core::{Change, Event, Outcome, RequestId, StreamId, StreamSpec};
+use disktime_core::{Change, Event, Outcome, RequestId, StreamId, StreamSpec, policy};
 use rig::{MS, Rig, SECOND, at, contract, read};
 
 fn load(reserve_percent: u32, sequential: bool) -> Load {
@@ -24,8 +25,9 @@ fn a_stream_that_wakes_keeps_at_most_u() {
     assert_eq!(rig.view(0).reserve_level(), 300_000_000, "a minute idle: u");
 }
 
-/// zygaria's figure 11: who returns from idleness is ahead of its reservation by at most a second
-/// of it, and is ahead; and by no more than the others can be behind theirs, the sum of their u.
+/// zygaria's figure 11: a stream that returns from idleness is ahead of its reservation by at most
+/// a second of it, and is ahead; and by no more than the others can be behind theirs, the sum of
+/// their u.
 #[test]
 fn a_returning_stream_overshoots_by_no_more_than_u_of_its_own_or_of_the_others() {
     for (rivals, returning, least, most) in
@@ -33,7 +35,8 @@ fn a_returning_stream_overshoots_by_no_more_than_u_of_its_own_or_of_the_others()
     {
         let mut loads = vec![Load { on_ms: 10_000, off_ms: 10_000, ..load(returning, true) }];
         loads.extend(rivals.iter().map(|reserve| load(*reserve, false)));
-        let mut bench = Bench::new("zygaria", 1, &loads, 5);
+        let zygaria = policy::find("zygaria").expect("registered");
+        let mut bench = Bench::new(zygaria, 1, &loads, 5);
         bench.run_until_ms(20_000);
         let (before, share) = (bench.charged_ms(0), f64::from(returning) / 100.0);
         let mut ahead = 0f64;
@@ -137,8 +140,10 @@ fn a_stream_that_its_own_depth_holds_back_piles_up_no_credit() {
 
 #[test]
 fn a_broken_promise_is_told_and_a_kept_one_is_not() {
-    for (policy, breaks) in [("zygaria", false), ("fifo", true)] {
-        let mut bench = Bench::new(policy, 1, &[load(70, true), load(30, false)], 3);
+    // Without deadlines `edf` goes by arrival: it keeps no reservation.
+    for (policy, breaks) in [("zygaria", false), ("edf", true)] {
+        let entry = policy::find(policy).expect("registered");
+        let mut bench = Bench::new(entry, 1, &[load(70, true), load(30, false)], 3);
         bench.run_until_ms(10_000);
         let mut told = 0;
         while let Some(event) = bench.engine.poll_event() {

@@ -104,7 +104,7 @@ fn a_shorter_cycle_pays_the_way_back_of_a_longer_one() {
 }
 
 #[test]
-fn what_is_in_the_way_counts_once() {
+fn blocking_time_counts_once() {
     // 10 + 60 in 100 ms: 30 are left for others' burst and one piece of 10 + 8 ms.
     let profile = flat(FAST, 10, 10, 0);
     let others = |burst| Others {
@@ -305,11 +305,11 @@ struct Oracle<'a> {
     others: Others,
     jobs: Vec<Job>,
     now: u64,
-    /// Whose piece was last; its next one continues it.
+    /// The stream of the last piece; its next one continues it.
     last: Option<usize>,
-    /// Whose turn it is, for how many bytes more.
+    /// The stream that has the turn, and for how many bytes more.
     turn: Option<(usize, u64)>,
-    /// What may go ahead: others' reservations, and slack.
+    /// Time that may go ahead: others' reservations, and slack.
     reserved: Register,
     slack: Register,
     seed: u64,
@@ -321,9 +321,9 @@ struct Job {
     batch: u64,
     turn: u64,
     seek: u64,
-    /// What emptying the write cache takes beside the transfer, if it writes into one.
+    /// Time of emptying the write cache beside the transfer, if it writes into one.
     flush: u64,
-    /// Of the current cycle; of none before the first.
+    /// Bytes left of the current cycle; none before the first.
     left: u64,
     begun: bool,
     deadline: u64,
@@ -433,7 +433,7 @@ impl<'a> Oracle<'a> {
                 if job.left > 0 && job.firm {
                     return Some(stream);
                 }
-                // What begins while a piece is at the device is seen at its end.
+                // A cycle that begins while a piece is at the device is seen at its end.
                 job.deadline = (self.now / job.cycle + 1) * job.cycle;
                 (job.left, job.begun) = (job.batch, false);
             }
@@ -662,7 +662,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn what_is_promised_firmly_is_kept(
+    fn firm_promises_are_kept(
         profile in profiles(), others in others(), seed in any::<u64>(),
         demands in prop::collection::vec(demands(Just(Admission::Deterministic).boxed()), 1..6),
     ) {
@@ -671,7 +671,7 @@ proptest! {
 
     /// Positioning always takes its worst, so statistical streams miss cycles: firm ones must not.
     #[test]
-    fn what_is_promised_firmly_is_kept_among_other_promises(
+    fn firm_promises_are_kept_among_other_promises(
         profile in profiles(), others in others(), seed in any::<u64>(),
         demands in prop::collection::vec(demands(kinds().boxed()), 2..6),
     ) {

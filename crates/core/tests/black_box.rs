@@ -30,7 +30,7 @@ const fn client(percent: u32, kind: Kind) -> Client {
 struct BlackBox {
     engine: Engine,
     clients: Vec<Client>,
-    /// What a read and a write take.
+    /// Service times of a read and a write.
     takes: [u64; 2],
     outcome: Outcome,
     now: u64,
@@ -227,7 +227,7 @@ fn a_device_ten_times_off_its_profile_is_told_with_both_figures_and_learned() {
 }
 
 #[test]
-fn a_price_that_changes_is_told_once_and_one_that_does_not_is_not() {
+fn a_cost_that_changes_is_told_once_and_one_that_does_not_is_not() {
     let both = [client(50, READ), client(50, WRITE)];
     let mut device = BlackBox::new(flat(MS), [MS, MS], &both);
     device.run(60);
@@ -291,7 +291,7 @@ fn streams_all_of_one_kind_and_one_stream_have_what_is_theirs() {
 
 /// A look takes .2 s here; without bounds of its own it had a tenth of the time by looks alone.
 #[test]
-fn who_has_little_has_no_more_for_being_looked_at() {
+fn a_stream_with_a_small_share_gets_no_more_by_probes() {
     let clients = [2, 32, 32, 32].map(|percent| client(percent, READ));
     let mut device = BlackBox::new(None, [10 * MS, 10 * MS], &clients);
     device.run(60);
@@ -300,7 +300,7 @@ fn who_has_little_has_no_more_for_being_looked_at() {
 }
 
 #[test]
-fn clocks_that_jump_change_no_price_for_long_and_no_share() {
+fn clocks_that_jump_change_no_cost_for_long_and_no_share() {
     let both = [client(30, READ), client(70, WRITE)];
     let mut device = BlackBox::new(None, [MS, 3 * MS], &both);
     device.run(30);

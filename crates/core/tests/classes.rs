@@ -1,4 +1,4 @@
-//! Classes: who goes first, what a guarantee covers, and what is cut when a device degrades.
+//! Classes: their order, the cover of a guarantee, and the cuts when a device degrades.
 
 mod rig;
 
@@ -88,7 +88,7 @@ fn cached_rig(admission: Admission) -> Rig {
     rig
 }
 
-/// What of these is to be flushed, request by request; the pieces of one after another.
+/// Which of these pieces end with a flush, request by request; the pieces of one after another.
 fn flushed(rig: &mut Rig, mut now: u64) -> Vec<(u32, bool)> {
     let mut flushed = Vec::new();
     while let Some(piece) = rig.engine.poll_dispatch(at(now)) {
@@ -222,11 +222,11 @@ fn a_rate_is_kept_in_every_cycle_and_no_more_beside_best_effort() {
     assert_eq!((counters.cycles, counters.cycles_missed), (19, 0));
 }
 
-/// A load that submits a cycle's worth exactly when the cycle begins was owed nothing: the engine
-/// began the cycle when it saw the time, before it took the first request, so that no cycle of such
-/// a load was ever counted, nor a missed one.
+/// A load that submits a cycle's worth exactly when the cycle begins once counted for nothing: the
+/// engine began the cycle when it saw the time, before it took the first request, so that no cycle
+/// of such a load was ever counted, nor a missed one.
 #[test]
-fn what_arrives_at_the_instant_at_which_a_cycle_begins_is_owed_in_it() {
+fn a_request_that_arrives_as_a_cycle_begins_counts_in_it() {
     let mut rig = rig();
     rig.add(0, rate(100_000, Duration::from_secs(1), Admission::Deterministic));
     for id in 0..6 {
@@ -287,7 +287,7 @@ fn a_latency_bound_cuts_what_is_in_the_way() {
 }
 
 #[test]
-fn what_can_not_be_promised_is_refused_with_what_could_be() {
+fn an_impossible_promise_is_refused_with_what_could_be_promised() {
     let second = Duration::from_secs(1);
     let mut bare = Rig::new(1);
     let add = |rig: &mut Rig, stream: u32, contract: Contract| {

@@ -1,4 +1,4 @@
-//! Holding the device idle for a stream: who pays, when it ends, and what it must not break.
+//! Holding the device idle for a stream: its payer, its end, and the rules that it must not break.
 
 mod rig;
 

@@ -6,7 +6,7 @@ mod rig;
 use std::collections::VecDeque;
 
 use disktime_core::cost::PieceKind;
-use disktime_core::{Config, Engine, Kind, Limits, Request, StreamId};
+use disktime_core::{Config, Engine, Kind, Limits, Request, StreamId, policy};
 use rig::{MS, Rig, contract, read};
 
 const GIB: u64 = 1 << 30;
@@ -16,7 +16,9 @@ const US: u64 = 1_000;
 /// Streams of equal reservations over learned costs, in the order of arrival.
 fn rig(depth: u32) -> Rig {
     let limits = Limits { depth, ..Limits::default() };
-    let config = Config { policy: "fifo", cost_model: "learned", limits, ..Config::default() };
+    // Without deadlines it goes by arrival.
+    let policy = policy::find("edf").unwrap();
+    let config = Config { policy, cost_model: "learned", limits, ..Config::default() };
     let mut rig = Rig { engine: Engine::new(&config).unwrap() };
     (0..2).for_each(|stream| rig.add(stream, contract(50, 100)));
     rig
@@ -63,7 +65,7 @@ fn the_length_of_a_trim_or_of_zeroes_says_nothing_of_reads_and_writes() {
 }
 
 #[test]
-fn what_a_trim_takes_is_learned_as_its_own_cost() {
+fn a_trims_time_is_learned_as_its_own_cost() {
     for (kind, name) in [(Kind::Trim, PieceKind::Trim), (Kind::Zeroes, PieceKind::Zeroes)] {
         let mut rig = rig(4);
         serve(&mut rig, 0, of(kind, 2, 0, GIB), 1000, 3 * MS);

@@ -40,7 +40,7 @@ fn serve(rig: &mut Rig, mut now: u64, request: Request, takes: u64) -> (u64, u64
     (now + takes, rig.charged(stream) - before)
 }
 
-/// What a stall of that stream's piece costs it after pieces of 1 ms.
+/// The charge for a stall of that stream's piece after pieces of 1 ms.
 fn stalls(rig: &mut Rig, now: &mut u64, stream: u32, kind: Kind) -> u64 {
     for id in 0..100 {
         (*now, _) = serve(rig, *now, read(id, stream, 4096), MS);
@@ -64,9 +64,10 @@ fn a_stall_is_nobodys_from_its_beginning_if_others_meet_as_many() {
     assert!(rig.time().spare.as_nanos() > 16 * 690 * MS, "{:?}", rig.time());
 }
 
-/// Else who knows where a device stalls, or has the only bad sectors there, had that time for free.
+/// Otherwise a client that knows where a device stalls, or has the only bad sectors there, would
+/// have that time for free.
 #[test]
-fn who_meets_more_stalls_than_all_others_pays_for_them() {
+fn a_stream_that_meets_more_stalls_than_all_others_pays_for_them() {
     let (mut rig, mut now) = (rig(2), 0);
     assert!(stalls(&mut rig, &mut now, 0, Kind::Read) < 2 * MS, "nobody has met one");
     for _ in 0..8 {

@@ -18,7 +18,7 @@ struct World {
     engine: Engine,
     now: Instant,
     tiers: [Server; 2],
-    /// What a piece takes of each.
+    /// Service times of a piece on each.
     service: [Duration; 2],
     done: Vec<u64>,
 }

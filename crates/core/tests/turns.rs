@@ -1,5 +1,5 @@
-//! Policy `disktime`, seen from outside: on a device where a return costs a stream 10 ms and each
-//! piece 1 ms, who has the device when, and for how long.
+//! Policy `disktime`, seen from outside, on a device with a switch cost of 10 ms and 1 ms a piece:
+//! which stream has the device when, and for how long.
 
 #![allow(clippy::unwrap_used, reason = "the tests choose policies and streams that exist")]
 
@@ -20,7 +20,7 @@ struct Disk {
     ids: u32,
     /// By stream: think time, and when it asks next.
     clients: Vec<Option<(u64, u64)>>,
-    /// Who was served, from when, for how long.
+    /// Slices: the stream that was served, from when, for how long.
     turns: Vec<(u32, u64, u64)>,
 }
 
@@ -98,7 +98,7 @@ impl Disk {
         }
     }
 
-    fn longest_turn(&self, stream: u32, from: u64) -> u64 {
+    fn longest_slice(&self, stream: u32, from: u64) -> u64 {
         let turns = self.turns.iter().filter(|(id, at, _)| *id == stream && *at >= from);
         turns.map(|(.., took)| *took).max().unwrap_or(0)
     }
@@ -110,7 +110,7 @@ impl Disk {
 }
 
 #[test]
-fn turns_are_long_enough_to_be_worth_their_return_and_shares_exact() {
+fn slices_are_long_enough_to_be_worth_their_switch_cost_and_shares_exact() {
     let mut disk = Disk::of(&[30, 70]);
     disk.start(0, 0);
     disk.start(1, 0);
@@ -122,11 +122,11 @@ fn turns_are_long_enough_to_be_worth_their_return_and_shares_exact() {
     let lost = returns * RETURN * 100 / (100 * SECOND);
     assert!(lost <= 4, "{lost} % of the time goes to returns");
     // A swing of 350 ms at most, half of it ahead for each of two equals: 350 ms / (1 - f).
-    assert!(disk.longest_turn(1, 20 * SECOND) < 1_300 * MS);
+    assert!(disk.longest_slice(1, 20 * SECOND) < 1_300 * MS);
 }
 
 #[test]
-fn who_comes_back_from_idleness_goes_at_once_while_it_is_owed_time() {
+fn a_stream_back_from_idleness_goes_at_once_while_its_lag_is_positive() {
     let mut disk = Disk::of(&[50, 50]);
     disk.start(0, 0);
     disk.run_until(10 * SECOND);
@@ -141,7 +141,7 @@ fn who_comes_back_from_idleness_goes_at_once_while_it_is_owed_time() {
 }
 
 #[test]
-fn the_device_waits_for_a_stream_that_asks_sooner_than_a_return_takes() {
+fn the_device_idles_for_a_stream_that_asks_sooner_than_a_switch_costs() {
     for (think, waits) in [(MS / 2, true), (40 * MS, false)] {
         let mut disk = Disk::of(&[50, 50]);
         disk.start(0, think);
@@ -157,7 +157,7 @@ fn the_device_waits_for_a_stream_that_asks_sooner_than_a_return_takes() {
 }
 
 #[test]
-fn what_nobody_reserved_goes_by_weight_and_what_is_not_used_too() {
+fn unreserved_and_unused_time_goes_by_weight() {
     let weighing = |reserve, weight| Contract { weight, ..Contract::reserving(percent(reserve)) };
     let mut disk = Disk::new(&[weighing(0, 100), weighing(0, 300), weighing(20, 100)]);
     (0..3).for_each(|stream| disk.start(stream, 0));
@@ -165,7 +165,7 @@ fn what_nobody_reserved_goes_by_weight_and_what_is_not_used_too() {
     for (stream, share) in [(0, 0.16), (1, 0.48), (2, 0.36)] {
         assert!((disk.share(stream) - share).abs() < 0.005, "{stream}: {}", disk.share(stream));
     }
-    // All is reserved by one who does nothing: the others share it by weight.
+    // All is reserved by a stream without requests: the others share it by weight.
     let mut disk = Disk::new(&[weighing(0, 100), weighing(0, 300), weighing(100, 100)]);
     (0..2).for_each(|stream| disk.start(stream, 0));
     disk.run_until(200 * SECOND);
@@ -197,7 +197,7 @@ fn a_latency_bound_goes_first_and_cuts_what_others_ask() {
 }
 
 #[test]
-fn a_bound_counts_only_while_its_stream_is_owed_time() {
+fn a_bound_counts_only_while_its_streams_lag_is_positive() {
     let bound = Some(Duration::from_millis(40));
     let bounded = Contract { latency: bound, ..Contract::reserving(percent(10)) };
     let mut disk = Disk::new(&[bounded, Contract::reserving(percent(90))]);

@@ -1,4 +1,4 @@
-//! What is charged to whom: exactly at depth 1, by windows deeper, and while the depth changes.
+//! Charges of each stream: exact at depth 1, by windows deeper, and while the depth changes.
 
 #![allow(clippy::cast_precision_loss, reason = "shares for display")]
 
@@ -174,7 +174,7 @@ fn the_depth_changes_live_from_one_to_many_and_back() {
 /// Charges that a lowered depth brings must reach limits and policies like all others: a stream
 /// that they take to its limit was dispatched once more, since nobody had looked.
 #[test]
-fn what_a_lowered_depth_charges_counts_against_limits() {
+fn charges_of_a_lowered_depth_count_against_limits() {
     let mut rig = rig(2);
     rig.add(2, contract(0, 1));
     rig.timeout(1_000 * MS); // 10 ms of burst

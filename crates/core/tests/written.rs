@@ -1,9 +1,11 @@
-//! Who pays for writes that were acknowledged before they were on the medium.
+//! Write-back debt: the payers of writes that were acknowledged before they were on the medium.
 
 mod rig;
 
 use disktime_core::cost::{CostParameters, Price, PriceList};
-use disktime_core::{Change, Config, Duration, Engine, Kind, Request, StreamCounters, StreamId};
+use disktime_core::{
+    Change, Config, Duration, Engine, Kind, Request, StreamCounters, StreamId, policy,
+};
 use rig::{MS, Rig, contract, read};
 
 fn write(id: u32, stream: u32, bytes: u64) -> Request {
@@ -46,10 +48,10 @@ fn a_flush_is_paid_by_those_whose_writes_it_brings_to_the_medium() {
     assert_eq!([0, 1, 2].map(|id| rig.charged(id)), [7 * MS, 2 * MS, 3 * MS]);
 }
 
-/// A database that writes its log and flushes, beside somebody who writes a little: what its flushes
-/// take is its own.
+/// A database that writes its log and flushes, beside a stream that writes a little: the database
+/// pays for its own flushes.
 #[test]
-fn who_wrote_as_much_as_the_others_pays_for_its_own_flush() {
+fn a_stream_that_wrote_as_much_as_the_others_pays_for_its_own_flush() {
     let mut rig = rig(1, 3);
     let mut now = serve(&mut rig, 0, write(1, 0, 10_000), MS);
     now = serve(&mut rig, now, write(2, 2, 10_000), MS);
@@ -63,7 +65,7 @@ fn who_wrote_as_much_as_the_others_pays_for_its_own_flush() {
 }
 
 #[test]
-fn a_flush_storm_costs_the_one_who_storms_but_what_others_wrote() {
+fn a_flush_storm_costs_its_stream_all_but_the_others_writes() {
     let mut rig = rig(1, 2);
     let (mut now, mut id) = (0, 0);
     for _ in 0..100 {
@@ -95,7 +97,7 @@ fn a_writer_that_is_gone_pays_nothing() {
 
 /// Windows are divided by prices: there a flush has one like other pieces.
 #[test]
-fn among_others_pieces_a_flush_has_its_price() {
+fn among_others_pieces_a_flush_has_its_cost() {
     let mut rig = rig(4, 2);
     rig.request(0, write(1, 0, 30_000));
     rig.request(0, flush(2, 1));
@@ -113,7 +115,9 @@ fn among_others_pieces_a_flush_has_its_price() {
 
 fn learning(anchor: Option<PriceList>) -> Rig {
     let cost = CostParameters { anchor, ..CostParameters::default() };
-    let config = Config { policy: "fifo", cost_model: "learned", cost, ..Config::default() };
+    // Without deadlines it goes by arrival.
+    let policy = policy::find("edf").expect("registered");
+    let config = Config { policy, cost_model: "learned", cost, ..Config::default() };
     let mut rig = Rig { engine: Engine::new(&config).expect("registered names") };
     (0..3).for_each(|stream| rig.add(stream, contract(30, 100)));
     rig
@@ -141,7 +145,7 @@ fn spell(rig: &mut Rig, now: u64, request: Request, count: u64, takes: u64) -> u
 /// A buffer takes 20 writes of 1 ms in a tenth of that, and brings them to the medium while another
 /// stream reads.
 #[test]
-fn who_owes_for_writes_pays_half_of_what_others_take_until_it_is_paid() {
+fn write_back_debt_is_paid_at_half_of_the_others_time_until_it_is_paid() {
     let mut rig = learning(Some(list()));
     let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
     assert_eq!(rig.charged(1), 2 * MS);
@@ -181,7 +185,7 @@ fn idle_time_pays_and_flushes_do() {
 }
 
 #[test]
-fn without_a_price_nobody_owes() {
+fn without_a_cost_table_no_stream_has_write_back_debt() {
     let mut rig = learning(None);
     let now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
     spell(&mut rig, now, read(1, 0, 4096), 20, 2 * MS);
@@ -190,7 +194,7 @@ fn without_a_price_nobody_owes() {
 
 /// A list that is ten times too dear is believed until writes are seen.
 #[test]
-fn a_list_that_is_too_dear_costs_writers_next_to_nothing() {
+fn a_cost_table_that_is_too_high_costs_writers_next_to_nothing() {
     let mut rig = learning(Some(list()));
     let mut now = 0;
     for _ in 0..5 {
@@ -201,7 +205,7 @@ fn a_list_that_is_too_dear_costs_writers_next_to_nothing() {
     assert!(paid < Duration::from_millis(60), "of {now} ns: {paid:?}");
 }
 
-/// Nobody owes more than a second.
+/// A stream's write-back debt is at most a second.
 #[test]
 fn a_debt_has_an_end() {
     let price = Price { each: Duration::from_secs(3), per_mib: Duration::ZERO };

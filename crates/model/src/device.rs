@@ -1,11 +1,11 @@
-//! The contract between a timing model and who drives it.
+//! The contract between a timing model and its driver.
 
 use disktime_core::{Instant, Kind, Tier};
 
 /// A request as a device sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Op {
-    /// What to do.
+    /// The operation.
     pub kind: Kind,
     /// First byte on the device; ignored for [`Kind::Flush`].
     pub offset: u64,
@@ -27,7 +27,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Of a device without tiers.
+    /// A completion of a device without tiers.
     #[must_use]
     pub fn new(tag: u64, at: Instant) -> Self {
         Self { tag, at, tier: None }

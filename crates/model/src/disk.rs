@@ -60,7 +60,7 @@ pub struct Disk {
     order: Order,
     sweep: Sweep,
     head: Head,
-    /// What the head is reading, unless a write was last.
+    /// The sectors that the head is reading ahead, unless a write was last.
     ahead: Option<Ahead>,
     segments: Segments,
     written: Written,
@@ -90,7 +90,7 @@ struct Ahead {
 struct Written {
     dirty: Dirty,
     read_hits: bool,
-    /// What the arm is writing out of the buffer, and until when.
+    /// The extent that the arm is writing out of the buffer, and until when.
     destaging: Option<(Extent, Instant)>,
     /// Since when nothing has been inside, if nothing is.
     idle_since: Instant,
@@ -416,7 +416,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// What the arm would have to do for an operation: nothing for what is in the buffer.
+    /// The arm's work for an operation: none for one that the buffer serves.
     fn intent(&self, waiting: &Waiting) -> Option<Intent> {
         let extent = waiting.extent;
         match waiting.kind {

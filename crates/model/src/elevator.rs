@@ -1,4 +1,4 @@
-//! What an operating system has in front of a device: a queue of its own, and a deadline elevator
+//! An operating system's part in front of a device: a queue of its own, and a deadline elevator
 //! that gives the device as much as it takes.
 //!
 //! Linux's `deadline` scheduler. Operations go in batches of up to 16 of one direction, in ascending
@@ -28,7 +28,7 @@ const WRITE: usize = 1;
 /// Offset, and order of arrival.
 type Place = (u64, u64);
 
-/// What waits in one direction.
+/// Requests that wait in one direction.
 #[derive(Default)]
 struct Direction {
     sorted: BTreeMap<Place, (u64, Op)>,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_too_long_starts_a_batch() {
+    fn a_request_that_waited_too_long_starts_a_batch() {
         // 64 batches' worth ahead of block 5, 10 ms each: it expires after 500 ms.
         let mut ops = vec![(Kind::Read, 10)];
         ops.push((Kind::Read, 5));

@@ -19,7 +19,7 @@ pub enum Service {
     Constant,
 }
 
-/// What makes one server differ from another.
+/// Properties in which one server differs from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExponentialSpec {
     /// Size in bytes.

@@ -25,10 +25,10 @@ use disktime_core::{Duration, Instant, Kind};
 use map::{Map, UNIT_BYTES};
 use std::collections::VecDeque;
 
-/// What makes one flash drive differ from another.
+/// Properties in which one flash drive differs from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlashSpec {
-    /// What the host sees, in bytes: a multiple of 4096.
+    /// The capacity that the host sees, in bytes: a multiple of 4096.
     pub capacity_bytes: u64,
     /// Flash beyond the capacity, in thousandths of it.
     pub spare_permille: u32,
@@ -58,7 +58,7 @@ pub struct FlashSpec {
     pub write_buffer_bytes: u64,
     /// How many operations it holds.
     pub queue_depth: u32,
-    /// What becomes of it, if anything does.
+    /// Its further work, if there is any.
     pub later: Option<Later>,
 }
 
@@ -92,7 +92,7 @@ pub struct Flash {
     channels: Vec<Instant>,
     link_until: Instant,
     buffer: Buffer,
-    /// Copies owed by garbage collection, in thousandths of a page.
+    /// Copies that garbage collection still has to make, in thousandths of a page.
     owed_permille: u64,
     pending: Pending,
     now: Instant,
@@ -188,7 +188,7 @@ impl Flash {
             None => *until,
         };
         let sensed = from.max(*read_until).max(free) + self.spec.read;
-        // What was suspended takes up again behind the read.
+        // The suspended operation takes up again behind the read.
         *until = if free < *until { *until + self.spec.read } else { sensed };
         *read_until = sensed;
         sensed
@@ -266,7 +266,7 @@ impl Flash {
         until
     }
 
-    /// What programming a page takes that begins then.
+    /// The time that programming a page takes that begins then.
     fn programming(&self, begin: Instant) -> Duration {
         let later = self.spec.later.filter(|later| begin.since(Instant::ZERO) >= later.after);
         later.map_or(self.spec.program, |later| later.program)

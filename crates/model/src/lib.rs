@@ -7,7 +7,7 @@
 //! Does not know: any clock, data, errors, streams, shares. A model holds no bytes: it only says
 //! when. Nothing in it differs from run to run: one seed and one sequence of calls give one timeline.
 //!
-//! - [`Device`]: the contract between a model and who drives it.
+//! - [`Device`]: the contract between a model and its driver.
 //! - [`disk`]: a hard disk with zones, a seek curve, a turning spindle, read-ahead, a write cache and
 //!   a queue.
 //! - [`flash`]: a flash drive with channels, dies, a write buffer and garbage collection.

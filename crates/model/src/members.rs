@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 struct Whole {
     tag: u64,
     parts_left: u32,
-    /// What begins when these are done, each with its member.
+    /// Operations that begin when these are done, each with its member.
     then: Vec<(usize, Op)>,
     tier: Option<Tier>,
 }
@@ -124,9 +124,9 @@ impl Members {
     }
 
     pub(crate) fn next_completion(&self) -> Option<Instant> {
-        // A member's next completion may complete only a part. That of a whole isn't known without
-        // running ahead, which the contract allows to be announced early but not late; so this says
-        // when to look next.
+        // A member's next completion may complete only a part. A whole's completion isn't known
+        // without running ahead, which the contract allows to be announced early but not late; so
+        // this says when to look next.
         let done = self.done.first().map(|completion| completion.at);
         done.or_else(|| self.next_event())
     }

@@ -3,10 +3,10 @@
 //! - Level 4 keeps the parity on the last member. Level 5 moves it by one member for each stripe, from
 //!   the last down, and begins the stripe's data behind it: "left symmetric", the usual layout.
 //! - Reads are those of RAID 0: the members that hold the data, in parts that go out together.
-//! - A write of a whole stripe writes data and parity at once. Of a part of one, the old data and the
-//!   old parity under it are read first, and when all of these are there, data and parity are written
-//!   (read-modify-write): four operations for a small write. A write over several stripes reads what
-//!   it has to of all of them, then writes.
+//! - A write of a whole stripe writes data and parity at once. For a part of one, the old data and
+//!   the old parity under it are read first, and when all of these are there, data and parity are
+//!   written (read-modify-write): four operations for a small write. A write over several stripes
+//!   reads what it has to of all of them, then writes.
 //! - A flush goes to every member; a trim to those with the data.
 //!
 //! Source: Patterson, Gibson & Katz, "A case for redundant arrays of inexpensive disks (RAID)",
@@ -37,7 +37,7 @@ pub struct Parity {
     capacity_bytes: u64,
 }
 
-/// What a request has to do at members.
+/// A request's operations at members.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Parts {
     first: Vec<(usize, Op)>,

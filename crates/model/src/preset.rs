@@ -28,15 +28,15 @@ use disktime_core::Duration;
 pub struct Preset {
     /// Its name in configuration files, lower case with dashes.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A description in one line.
     pub doc: &'static str,
     /// Makes one. The seed decides what a model leaves open, such as the spindle's angle at the start.
     pub build: fn(seed: u64) -> Box<dyn Device>,
-    /// What it is made of, for a device that differs from it in some numbers.
+    /// Its numbers, for a device that differs from it in some of them.
     pub parameters: Parameters,
 }
 
-/// What a preset is made of.
+/// The numbers of a preset.
 #[derive(Clone, Copy, Debug)]
 pub enum Parameters {
     /// A hard disk.

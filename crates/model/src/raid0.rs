@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_a_member_full_goes_in_when_it_has_room() {
+    fn a_part_that_finds_a_member_full_goes_in_when_it_has_room() {
         let mut raid = Raid0::new(vec![server(1), server(1)], 1024);
         for tag in 0..4 {
             raid.submit(Instant::ZERO, tag, read(0, 512));

@@ -4,8 +4,8 @@
 //! by region of the device (a virtual disk is a region), [`Cached`] remembers what was accessed; a
 //! closure may decide by request and time.
 //!
-//! Does not know: the time of promoting, demoting or destaging data. What the fast device is too
-//! small for wraps round on it.
+//! Does not know: the time of promoting, demoting or destaging data. Offsets beyond the fast
+//! device's capacity wrap round on it.
 
 use crate::device::{Completion, Device, Op};
 use crate::members::Members;
@@ -145,7 +145,8 @@ impl Tiered {
         Self { tells: false, ..self }
     }
 
-    /// As [`Device::submit`], with the tier given by the caller, who may know the stream.
+    /// The same as [`Device::submit`], with the tier given by the caller, which may know the
+    /// stream.
     ///
     /// # Panics
     /// As [`Device::submit`].
@@ -164,7 +165,7 @@ impl Tiered {
     }
 
     /// As [`Device::submit`], in parts that the caller has placed, each at its place on its tier;
-    /// it is done when all are. Those on one tier are submitted in their order.
+    /// it is done when all are. Parts on one tier are submitted in their order.
     ///
     /// # Panics
     /// As [`Device::submit`], and without a part.
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fast_device_has_no_room_for_wraps_round() {
+    fn bytes_beyond_the_fast_device_wrap_round() {
         let small = crate::preset::find("exp").expect("a preset");
         let slow = (small.build)(1);
         let tiered = Tiered::new((small.build)(1), slow, Box::new(HitRatio::everywhere(0, 1)));

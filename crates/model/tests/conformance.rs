@@ -1,4 +1,4 @@
-//! What every device in the registry has to do, whatever it models.
+//! The contract of every device in the registry, whatever it models.
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_model::preset::{PRESETS, Preset};

@@ -2,8 +2,8 @@
 //! was measured for each.
 //!
 //! The figure is the demerit of Ruemmler & Wilkes: the root mean square of the horizontal distance
-//! between the two distributions of response times. Asked for were .6, .6 and 1 ms; DiskSim has .14,
-//! .11 and .31 ms. What is asserted here is what the models reach, with a little room.
+//! between the two distributions of response times. Asked for were .6, .6 and 1 ms; DiskSim has
+//! .14, .11 and .31 ms. The asserted bounds are what the models reach, with a little room.
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_model::disk::{Disk, DiskSpec, SeekCurve};
@@ -19,7 +19,7 @@ struct Request {
     gap: Duration,
 }
 
-/// What a trace's gap runs from.
+/// The event that a trace's gap runs from.
 #[derive(Clone, Copy, Debug)]
 enum GapFrom {
     /// From arrival to arrival.

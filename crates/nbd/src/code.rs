@@ -40,7 +40,7 @@ macro_rules! wire_codes {
 }
 
 wire_codes! {
-    /// What a client asks for in the handshake ("Option types").
+    /// A client's option in the handshake ("Option types").
     OptionCode: u32 {
         /// Choose an export and begin transmission; can't be refused except by hanging up.
         ExportName = 1,
@@ -68,7 +68,7 @@ wire_codes! {
 }
 
 wire_codes! {
-    /// What a server answers to an option ("Option reply types").
+    /// A server's answer to an option ("Option reply types").
     OptionReply: u32 {
         /// Done; nothing more follows.
         Ack = 1,
@@ -124,7 +124,7 @@ wire_codes! {
 }
 
 wire_codes! {
-    /// What a client asks of an export ("Request types").
+    /// A client's command for an export ("Request types").
     Command: u16 {
         /// Read bytes.
         Read = 0,

@@ -1,4 +1,4 @@
-//! What a request can fail with, and what ends a connection.
+//! Errors that a request can fail with, and errors that end a connection.
 
 use core::error::Error;
 use core::fmt;
@@ -43,7 +43,7 @@ impl NbdError {
         }
     }
 
-    /// What a reply's error field says: `None` for 0. Numbers without a name count as
+    /// The error in a reply's error field: `None` for 0. Numbers without a name count as
     /// [`NbdError::Invalid`], as "Error values" asks.
     #[inline]
     #[must_use]
@@ -98,14 +98,14 @@ pub enum ProtocolError {
     UnexpectedChunk {
         /// The request's cookie.
         cookie: u64,
-        /// What came.
+        /// The chunk that came.
         chunk: ChunkType,
     },
     /// A chunk whose contents contradict its length, its type or each other.
     MalformedChunk {
         /// The request's cookie.
         cookie: u64,
-        /// What came.
+        /// The chunk that came.
         chunk: ChunkType,
     },
     /// Content outside of the range that was read, or more of it than was asked for.

@@ -1,4 +1,4 @@
-//! What both sides know of an export.
+//! Properties of an export that both sides know.
 
 use alloc::string::String;
 use core::error::Error;
@@ -19,10 +19,10 @@ pub struct ExportInfo {
     pub description: String,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// What the export is and can do. The server's handshake adds and removes what depends on the
-    /// session ([`TransmissionFlags::advertised`]).
+    /// The kind and the abilities of the export. The server's handshake adds and removes what
+    /// depends on the session ([`TransmissionFlags::advertised`]).
     pub flags: TransmissionFlags,
-    /// What lengths and offsets it takes.
+    /// The lengths and offsets that it takes.
     pub block_sizes: BlockSizes,
 }
 
@@ -35,7 +35,7 @@ pub struct BlockSizes {
 }
 
 impl BlockSizes {
-    /// What holds where nothing was said: any offset, 4 KiB preferred, no maximum.
+    /// The sizes that hold where nothing was said: any offset, 4 KiB preferred, no maximum.
     pub const DEFAULT: Self = Self { min: 1, preferred: 4096, max: u32::MAX };
 
     /// The smallest `preferred` that the protocol allows.

@@ -1,5 +1,5 @@
-//! The protocol's sets of bits ("Flag fields"). Bits without a name survive a round trip: whether
-//! one is harmless or a violation depends on who reads it.
+//! The protocol's sets of bits ("Flag fields"). Bits without a name survive a round trip: the
+//! reader decides whether one is harmless or a violation.
 
 /// A set of named bits over one integer of the wire.
 macro_rules! wire_flags {
@@ -64,7 +64,7 @@ macro_rules! wire_flags {
 }
 
 wire_flags! {
-    /// What the server's greeting offers ("Handshake flags").
+    /// Offers of the server's greeting ("Handshake flags").
     HandshakeFlags: u16 {
         /// Options can be refused without hanging up.
         FIXED_NEWSTYLE = 0,
@@ -74,7 +74,7 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What the client takes of the server's offer ("Client flags").
+    /// The part of the server's offer that the client takes ("Client flags").
     ClientFlags: u32 {
         /// Options can be refused without hanging up.
         FIXED_NEWSTYLE = 0,
@@ -84,7 +84,7 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What an export is and can do ("Transmission flags").
+    /// Kind and abilities of an export ("Transmission flags").
     TransmissionFlags: u16 {
         /// Always set on the wire.
         HAS_FLAGS = 0,
@@ -114,9 +114,9 @@ wire_flags! {
 }
 
 impl TransmissionFlags {
-    /// What may be told to a client, from what an export can do: `HAS_FLAGS` is always there,
-    /// `DONT_FRAGMENT` exactly with structured replies, `FAST_ZERO` only with `WRITE_ZEROES`,
-    /// and nothing that this crate doesn't speak.
+    /// The flags that may be told to a client, from the export's abilities: `HAS_FLAGS` is always
+    /// there, `DONT_FRAGMENT` exactly with structured replies, `FAST_ZERO` only with
+    /// `WRITE_ZEROES`, and nothing that this crate doesn't speak.
     #[must_use]
     pub const fn advertised(self, structured_replies: bool) -> Self {
         let flags = Self(self.0 & Self::KNOWN.0)
@@ -145,7 +145,7 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// What a structured reply's chunk says about the reply ("Structured reply flags").
+    /// Flags of a structured reply's chunk about the reply ("Structured reply flags").
     ReplyFlags: u16 {
         /// No further chunk follows for this cookie.
         DONE = 0,

@@ -13,7 +13,7 @@ pub const REQUEST_BYTES: usize = 28;
 pub struct RequestHeader {
     /// How to carry it out.
     pub flags: CommandFlags,
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// The client's name for the request; its reply repeats it.
     pub cookie: u64,

@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// What the server says to a fixed newstyle client that sends these options.
+/// The server's answer to a fixed newstyle client that sends these options.
 fn ask(options: &[Vec<u8>]) -> (Result<Handshake, HandshakeError>, Vec<u8>) {
     let input = [client_flags(3), options.concat()].concat();
     let (end, out, _) = serve(&shelf(), &input, usize::MAX);

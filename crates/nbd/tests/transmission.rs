@@ -154,7 +154,7 @@ fn payloads_are_drained_up_to_a_point() {
 }
 
 #[test]
-fn what_isnt_offered_is_refused() {
+fn a_command_that_is_not_offered_is_refused() {
     use TransmissionFlags as Flags;
     let without = |flag| ExportInfo { flags: able().flags.without(flag), ..able() };
     for (flag, command) in [
@@ -179,7 +179,7 @@ fn what_isnt_offered_is_refused() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn a_command_that_makes_no_sense_is_refused() {
     let export = able();
     for command in [Command::BlockStatus, Command::Resize, Command::Unknown(99)] {
         assert_eq!(refused(&plain(command, 0, 512), &export), NbdError::Invalid);

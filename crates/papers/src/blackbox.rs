@@ -85,7 +85,7 @@ struct Case<'a> {
     depth: u32,
     loads: &'a [Load],
     seconds: u64,
-    /// Of windows, in seconds.
+    /// The length of windows, in seconds.
     window: usize,
     /// Bars; below all numbers where it is only reported.
     mean: f64,
@@ -223,7 +223,7 @@ fn judged(cases: &[Case<'_>], seed: u64) -> Sample {
     Sample { seconds: seconds as f64, panels, checks }
 }
 
-/// What each stream was charged once prices were known, in seconds.
+/// The charges of each stream once costs were known, in seconds.
 fn charged(outcome: &Outcome) -> Vec<f64> {
     let mut charged = vec![0.0; outcome.streams.len()];
     for window in outcome.windows.iter().skip(SETTLED * charged.len()) {

@@ -8,15 +8,15 @@ use serde::ser::SerializeStruct;
 pub struct Experiment {
     /// Paper and number.
     pub id: &'static str,
-    /// What it shows.
+    /// The subject.
     pub title: &'static str,
-    /// What a reader of the report should know: how a check reads the paper, why one is missed.
+    /// A note for the report's reader: how a check reads the paper, why one is missed.
     pub note: &'static str,
     /// Runs it under a seed.
     pub measure: fn(seed: u64) -> Sample,
 }
 
-/// What an experiment measures under one seed. All seeds have the same panels, x and checks.
+/// The measurements of an experiment under one seed. All seeds have the same panels, x and checks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
     /// Simulated seconds.
@@ -30,11 +30,11 @@ pub struct Sample {
 /// A published claim and what we measure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Check {
-    /// What is measured, with its unit.
+    /// The measured quantity, with its unit.
     pub name: String,
-    /// What the paper says, or the bound that its words amount to.
+    /// The value that the paper states, or the bound that its words amount to.
     pub published: f64,
-    /// What we measure; in a report the mean over the seeds.
+    /// The value that we measure; in a report the mean over the seeds.
     pub measured: f64,
     /// The least that passes; -∞ (`null` in JSON) if there is none.
     pub low: f64,
@@ -42,7 +42,7 @@ pub struct Check {
     pub high: f64,
 }
 
-/// What came of an experiment over all seeds.
+/// The result of an experiment over all seeds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
     /// The experiment's.
@@ -57,7 +57,7 @@ pub struct Report {
     pub panels: Vec<Panel>,
     /// The claims, measured as the mean over the seeds.
     pub checks: Vec<Check>,
-    /// What single seeds of several miss, whatever the mean does.
+    /// The checks that single seeds of several miss, whatever the mean does.
     pub missed_by_seed: Vec<SeedMiss>,
 }
 
@@ -68,7 +68,7 @@ pub struct SeedMiss {
     pub check: String,
     /// The seed.
     pub seed: u64,
-    /// What it measures.
+    /// The quantity that it measures.
     pub measured: f64,
 }
 

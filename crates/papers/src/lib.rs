@@ -30,7 +30,7 @@ pub use ucsb::sets;
 pub struct Paper {
     /// Its name here; its experiments' ids begin with it.
     pub id: &'static str,
-    /// What it is about.
+    /// The subject.
     pub title: &'static str,
     /// Every parameter, name and value: one set for all its figures.
     pub parameters: fn() -> Vec<(&'static str, String)>,

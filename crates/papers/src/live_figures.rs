@@ -1,8 +1,8 @@
 //! Figures that are run live as well: against a daemon, in real time, on tiers that it emulates.
 //!
-//! A [`Live`] says which devices, which virtual disks' bytes are fast, which loads go there side by
-//! side; who has a daemon runs them and hands back the rates; they are judged beside a simulation of
-//! the same.
+//! A [`Live`] states the devices, the virtual disks whose bytes are fast, and the loads that go
+//! there side by side; a caller with a daemon runs them and hands back the rates; they are judged
+//! beside a simulation of the same.
 //!
 //! Does not know: the daemon, its clients, real time.
 
@@ -20,16 +20,17 @@ pub struct Live {
     pub tiers: [&'static str; 2],
     /// Pieces at the device at once.
     pub depth: u32,
-    /// What is run, one after the other.
+    /// The cells to run, one after the other.
     pub cells: fn() -> Vec<Cell>,
-    /// What the cells' rates come to, each in requests per second over so many seconds.
+    /// The sample that follows from the cells' rates, each in requests per second over so many
+    /// seconds.
     pub judge: fn(rates: &[[f64; 2]], seconds: f64) -> Sample,
 }
 
 impl Live {
     /// Bytes of each virtual disk.
     pub const DISK_BYTES: u64 = 200 << 20;
-    /// Of these, on the fast tier: from its start.
+    /// Bytes on the fast tier: from its start.
     pub const FAST_BYTES: u64 = 40 << 20;
     /// Bytes of a request; all are reads, anywhere in their extent.
     pub const REQUEST_BYTES: u64 = reward::REQUEST_BYTES;
@@ -44,7 +45,7 @@ impl Live {
 /// Two loads side by side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// What to call it.
+    /// The name for it.
     pub name: String,
     /// The device's policy.
     pub policy: &'static str,

@@ -7,7 +7,7 @@ use crate::experiment::{Check, Report, SeedMiss};
 use disktime_report::drawing;
 use disktime_report::page::{Cell, File, Page, Part, Section, Table, Word, number};
 
-/// What the reader needs in order to repeat the runs.
+/// The facts that a reader needs in order to repeat the runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Provenance {
     /// The command that makes them again.
@@ -102,7 +102,7 @@ fn check_row(check: &Check) -> Vec<Cell> {
     cells.chain([Cell::Verdict(check.pass())]).collect()
 }
 
-/// What passes, as a person reads it.
+/// The values that pass, as a person reads them.
 #[must_use]
 pub fn bounds(check: &Check) -> String {
     match (check.low.is_finite(), check.high.is_finite()) {

@@ -117,9 +117,9 @@ fn missed(id: &str) -> Vec<String> {
     report.checks.iter().filter(|check| !check.pass()).map(|check| check.name.clone()).collect()
 }
 
-/// `qbox_14` is known to fail: with a queue inside the disks the published estimator's ratio of costs
-/// is 50 beside one sequential stream and 65 to 74 beside two, which hides the dip. What is missed must
-/// stay QBox's.
+/// `qbox_14` is known to fail: with a queue inside the disks the published estimator's ratio of
+/// costs is 50 beside one sequential stream and 65 to 74 beside two, which hides the dip. The
+/// missed checks must stay QBox's.
 #[test]
 fn qbox_14_misses_nothing_but_dips_and_c_at_queue_31() {
     assert_eq!(

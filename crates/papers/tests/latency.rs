@@ -14,16 +14,16 @@ use disktime_sim::{Plan, StreamPlan, measure, simulate};
 use disktime_workload::{Arrivals, Cycles, Extent, Pace, Pattern, Phase, Phases, Spec};
 
 const MIB: u64 = 1 << 20;
-/// Of the rates: reservations and what may be in the way are taken off once a cycle.
+/// The cycle of the rates: reservations and blocking times are taken off once a cycle.
 const CYCLE: Duration = Duration::from_secs(10);
 const SECONDS: u64 = 7_200;
-/// Of disk time, that admitted streams must have used.
+/// The part of disk time that admitted streams must have used.
 const LOAD: f64 = 0.8;
-/// What guaranteed latency reserves, per cent. A request is charged up to 80 ms, as it pays for the
-/// worst seek back, and 50 on average: of one or two a second that is 5 to 10 %, and random ones come
-/// in clusters.
+/// The reservation of guaranteed latency, per cent. A request is charged up to 80 ms, as it pays
+/// for the worst seek back, and 50 on average: of one or two a second that is 5 to 10 %, and random
+/// ones come in clusters.
 const RESERVE: u32 = 15;
-/// A user who waits for each answer and thinks.
+/// A user that waits for each answer and thinks.
 const THINKING: Pace = Pace::Closed { outstanding: 1, think: Duration::from_millis(500) };
 /// Many users, one request a second altogether.
 const POISSON: Pace = Pace::Open(Arrivals::Poisson { mean: Duration::from_secs(1) });

@@ -20,7 +20,7 @@ const PIECE_BYTES: u64 = 32 << 10;
 /// A device as a broker knows it.
 #[derive(Clone, Debug)]
 pub struct Broker<'a> {
-    /// What it does.
+    /// The measured profile.
     pub profile: &'a DeviceProfile,
     /// Pieces at the device at once.
     pub depth: u32,
@@ -35,14 +35,14 @@ pub struct Broker<'a> {
 pub struct Answer {
     /// How costs were found.
     pub method: Method,
-    /// What was reckoned on.
+    /// The ground of the calculation.
     pub ground: Ground,
-    /// What it takes.
+    /// The share that it takes.
     pub needs: Needs,
 }
 
 impl Answer {
-    /// What could be had of the goal instead, if it takes more than what is available.
+    /// The largest goal that could be had instead, if it takes more than what is available.
     ///
     /// # Errors
     /// As [`goal::fitting`].
@@ -55,7 +55,7 @@ impl Answer {
 }
 
 impl Broker<'_> {
-    /// What a goal takes by each method that the profile allows, the surest first.
+    /// The share that a goal takes by each method that the profile allows, the surest first.
     ///
     /// # Errors
     /// If the goal is none.
@@ -88,7 +88,7 @@ pub fn percent(ppm: u64) -> String {
     }
 }
 
-/// What would fit, in a sentence.
+/// The largest goal that would fit, in a sentence.
 #[must_use]
 pub fn said(fitting: &Fitting) -> String {
     let demand = fitting.demand.map(|demand| match demand {

@@ -1,11 +1,11 @@
-//! What share of a device a goal takes: a rate of requests, a bandwidth, a bound on responses.
+//! The share of a device that a goal takes: a rate of requests, a bandwidth, a bound on responses.
 //!
 //! **A run** of n requests in sequence takes `t = first + (n-1)·next`. With zygaria's mechanics
-//! ([`Costs::mechanical`]) that is its `t = ½s + ½p + n·x` (§2.4: s the longest seek, p a revolution,
-//! x the transfer of one block); with prices that were measured ([`Costs::priced`]) it is QBox's
-//! `α·x + β·y` for one request at random and those that follow it. Of the b_a requests that the
-//! application makes in sequence the scheduler lets at most b_s go together, as many as fit into
-//! its stay: `n = min(b_a, b_s)`.
+//! ([`Costs::mechanical`]) that is its `t = ½s + ½p + n·x` (§2.4: s the longest seek, p a
+//! revolution, x the transfer of one block); with prices that were measured ([`Costs::priced`]) it
+//! is QBox's `α·x + β·y` for one request at random and those that follow it. The application makes
+//! b_a requests in sequence; the scheduler lets at most b_s of them go together, as many as fit
+//! into one slice: `n = min(b_a, b_s)`.
 //!
 //! **A rate** r takes the share `u = r·t/n` (zygaria's text has `u = r/(…)`, a slip).
 //!
@@ -48,7 +48,7 @@ const LOGARITHMS: [(u32, u128); 9] = [
     (999_990, 11_513),
 ];
 
-/// What an application wants; at least one of a demand and a bound.
+/// An application's demand; at least one of a rate and a bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goal {
     /// How much each second.
@@ -80,32 +80,32 @@ pub struct Bound {
     pub percentile: Share,
 }
 
-/// What a goal is reckoned on.
+/// The costs that a goal is calculated from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ground {
-    /// Of requests of the goal's size.
+    /// The costs of requests of the goal's size.
     pub costs: Costs,
     /// How long the scheduler stays with one stream at most while others wait: it decides b_s.
     pub stay: Duration,
-    /// What others have at the device when a request's turn has come.
+    /// The time of others' requests at the device when the goal's request goes out.
     pub ahead: Duration,
 }
 
-/// What a goal takes. Shares are in parts per million, rounded up; above 1,000,000 it takes more
-/// than the device, and at `u64::MAX` no number of such devices does.
+/// The shares that a goal takes. Shares are in parts per million, rounded up; above 1,000,000 it
+/// takes more than the device, and at `u64::MAX` no number of such devices does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
     /// n: requests that are served in sequence.
     pub run: u64,
     /// t: what they take.
     pub run_time: Duration,
-    /// What the rate takes; 0 without one.
+    /// The share that the rate takes; 0 without one.
     pub rate_ppm: u64,
-    /// What the bound takes; 0 without one.
+    /// The share that the bound takes; 0 without one.
     pub bound_ppm: u64,
 }
 
-/// What could be had of a goal.
+/// The part of a goal that could be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fitting {
     /// The largest demand, the bound unchanged; of 0 if none.
@@ -132,10 +132,10 @@ pub enum GoalError {
     Percentile(Share),
 }
 
-/// What a goal takes of a device.
+/// The share that a goal takes of a device.
 ///
 /// # Errors
-/// If a number is out of range. That it does not fit is no error, but a share above the whole.
+/// If a number is out of range. A goal that does not fit is no error, but a share above the whole.
 pub fn needs(goal: &Goal, ground: &Ground) -> Result<Needs, GoalError> {
     goal.check()?;
     let run = goal.run.min(ground.costs.run_within(ground.stay));
@@ -146,7 +146,7 @@ pub fn needs(goal: &Goal, ground: &Ground) -> Result<Needs, GoalError> {
     Ok(Needs { run, run_time: nanos(run_nanos), rate_ppm, bound_ppm })
 }
 
-/// What could be had of a goal within a share, when all of it can't.
+/// The largest part of a goal within a share, when all of it can't be had.
 ///
 /// # Errors
 /// As [`needs`].
@@ -252,7 +252,7 @@ fn bound_ppm(bound: Bound, rate_ppm: u64, service: u128, ahead: Duration) -> u64
         let response = response(ppm.into(), percentile, rate_ppm, service, ahead);
         response.is_some_and(|response| response <= u128::from(latency.as_nanos()))
     };
-    // More than a device may be asked for: who asks learns how much more.
+    // A device may be asked for more than it has: the answer then tells how much more.
     let most = u64::from(Share::PARTS) << 20;
     if !keeps(most) {
         return u64::MAX;
@@ -260,7 +260,8 @@ fn bound_ppm(bound: Bound, rate_ppm: u64, service: u128, ahead: Duration) -> u64
     largest(most, |ppm| !keeps(ppm)) + 1
 }
 
-/// What responses are below at the percentile; `None` if the share is less than the rate takes.
+/// The time that responses are below at the percentile; `None` if the share is less than the rate
+/// takes.
 fn response(
     ppm: u128,
     percentile: Share,

@@ -1,4 +1,4 @@
-//! What share of a device a recorded trace takes.
+//! The share of a device that a recorded trace takes.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use crate::broker::Broker;
 /// Sizes of a trace's requests whose costs are remembered.
 const SIZES_MAX: usize = 10_000;
 
-/// What a trace takes by one method. Shares are in parts per million, rounded up; above 1,000,000
-/// the trace takes more than the device.
+/// The share that a trace takes by one method. Shares are in parts per million, rounded up; above
+/// 1,000,000 the trace takes more than the device.
 #[derive(Clone, Debug)]
 pub struct TraceShares {
     /// How costs were found.
     pub method: Method,
-    /// What the trace asks for, second by second.
+    /// The trace's demand, second by second.
     pub demand: Demand,
     /// The share on the mean.
     pub mean_ppm: u64,
@@ -41,12 +41,12 @@ impl TraceShares {
 }
 
 impl Broker<'_> {
-    /// What a trace takes, or one stream of it, by each method that the profile allows, the surest
-    /// first. `open` opens the trace, once for each method. A trace's seconds say how costs add up,
-    /// so means are what is added: batches are no method here.
+    /// The share that a trace takes, or one stream of it, by each method that the profile allows,
+    /// the surest first. A trace's seconds say how costs add up, so means are what is added:
+    /// batches are no method here.
     ///
     /// # Errors
-    /// What is wrong with the trace, where; or that it asks for nothing.
+    /// Says what is wrong with the trace, and where; or that it asks for nothing.
     pub fn trace_shares(
         &self,
         open: impl Fn() -> Result<TraceReader, TraceError>,
@@ -73,7 +73,7 @@ impl Broker<'_> {
         Ok(rows)
     }
 
-    /// What such requests take; nothing where the profile doesn't say.
+    /// The cost of such requests; nothing where the profile doesn't say.
     fn of(&self, method: Method, op: IoOp) -> Costs {
         let access = if op.kind == Kind::Write { Access::Write } else { Access::Read };
         let costs = self.profile.costs(method, (access, op.bytes), self.depth, self.confidence);

@@ -1,4 +1,4 @@
-//! What a profiler is asked, what it asks of a device, and what it answers when it can't.
+//! A profiler's options, its requests to a device, and its errors.
 
 use disktime_core::{Duration, Instant};
 use disktime_workload::IoOp;
@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Smallest device that can be profiled, in bytes.
 pub const SIZE_MIN: u64 = 16 << 20;
-/// What offsets are a multiple of, in bytes: what direct I/O takes anywhere.
+/// The alignment of offsets, in bytes: direct I/O takes it anywhere.
 pub const BLOCK_BYTES: u64 = 4096;
 /// Longest request, in bytes.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
@@ -14,13 +14,13 @@ pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 pub const BUDGET_MIN: Duration = Duration::from_secs(2);
 /// See [`BUDGET_MIN`].
 pub const BUDGET_MAX: Duration = Duration::from_secs(24 * 3600);
-/// What all the disks we know are done well within.
+/// A budget within which all the disks we know are done.
 pub const BUDGET_DEFAULT: Duration = Duration::from_secs(150);
 
-/// What to profile.
+/// The device and the effort of profiling.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfilerOptions {
-    /// What to call the device.
+    /// The name for the device.
     pub name: String,
     /// The device's size in bytes, at least [`SIZE_MIN`].
     pub size: u64,
@@ -37,14 +37,14 @@ pub struct ProfilerOptions {
 pub struct Issue {
     /// When, never before the last completion; later distorts nothing, since times are measured.
     pub at: Instant,
-    /// What. A flush has no bytes.
+    /// The operation. A flush has no bytes.
     pub op: IoOp,
 }
 
 /// How far a profiler is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// What it looks for.
+    /// The quantity that it looks for.
     pub phase: &'static str,
     /// How much of everything is done, 0 to 1.
     pub part: f64,
@@ -75,7 +75,7 @@ pub enum ProfilerError {
     },
     /// The time was over before anything was found.
     Nothing {
-        /// What was still missing.
+        /// The quantity that was still missing.
         missing: &'static str,
     },
 }

@@ -16,9 +16,9 @@ const PROPORTIONAL: f64 = 0.02;
 /// Added to the longest positioning there can be: this part of it, and this much.
 const MARGIN: f64 = 0.02;
 const MARGIN_NS: f64 = 200e3;
-/// What doesn't turn shows no bound: so many times the longest that was seen.
+/// A device that doesn't rotate shows no bound: the longest positioning times this is taken.
 const UNBOUNDED: f64 = 2.0;
-/// What takes less than this part of the nearest positioning was in a buffer.
+/// A request that takes less than this part of the nearest positioning was in a buffer.
 const POSITIONED: f64 = 0.5;
 /// Writes that take less than this part of a read's time are taken into a buffer.
 const BUFFERED: f64 = 0.6;
@@ -215,7 +215,7 @@ fn positioning(raw: &Raw<'_>, profile: &Profile, seeks: &[Seek]) -> Vec<Position
 /// By how much a single request in sequence was longer than its transfer: switching heads and
 /// cylinders, which a request at random may have to do as well.
 ///
-/// What is longer than any skew is left out: a revolution lost where a zone ends, or a disturbance.
+/// A time longer than any skew is left out: a revolution lost where a zone ends, or a disturbance.
 /// So a request that lies across a zone's end may take up to a revolution longer than `worst`.
 fn switch_ns(raw: &Raw<'_>, profile: &Profile) -> f64 {
     let longest = raw.turn.map_or(f64::INFINITY, |turn| turn.period_ns * rotation::SKEWS.end);
@@ -236,8 +236,8 @@ fn settle_ns(raw: &Raw<'_>) -> f64 {
     pairs(raw).map(|(write, read)| write - read).fold(0.0, f64::max)
 }
 
-/// What a request may wait for a write cache: a disk brings a track's worth to the medium at a time,
-/// which takes positioning and at most a revolution, and looks at what was asked meanwhile.
+/// The longest wait for a write cache: a disk brings a track's worth to the medium at a time, which
+/// takes positioning and at most a revolution, and looks at new requests only then.
 fn destage(raw: &Raw<'_>, positioning: &[Positioning]) -> Duration {
     let worst = positioning.iter().map(|at| at.worst).max().unwrap_or(Duration::ZERO);
     let turn = raw.turn.filter(|_| is_buffered(raw));
@@ -252,7 +252,7 @@ fn is_buffered(raw: &Raw<'_>) -> bool {
     raw.writes && faster * 2 > all
 }
 
-/// What a write and a read took at the same place and distance.
+/// The times of a write and a read at the same place and distance.
 fn pairs<'a>(raw: &'a Raw<'_>) -> impl Iterator<Item = (f64, f64)> + 'a {
     let writes = raw.seeks.iter().filter(|seek| seek.kind == Kind::Write);
     writes.filter_map(|write| {

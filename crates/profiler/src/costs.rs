@@ -1,9 +1,9 @@
-//! What requests of one size take of a device's time, by a price list or by its mechanics.
+//! Device time of requests of one size, by a cost table or by the device's mechanics.
 
 use disktime_core::cost::{Price, PriceList};
 use disktime_core::{Access, Duration};
 
-/// What requests of one size take of a device's time.
+/// Device time of requests of one size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
     /// One that continues nothing.
@@ -41,13 +41,13 @@ impl Costs {
         }
     }
 
-    /// What a run of `requests` takes.
+    /// The time of a run of `requests`.
     #[must_use]
     pub fn run_time(&self, requests: u64) -> Duration {
         Duration::from_nanos(u64::try_from(self.run_nanos(requests)).unwrap_or(u64::MAX))
     }
 
-    /// What a run takes in nanoseconds: at least 1 for each request, so that nothing is free.
+    /// The time of a run in nanoseconds: at least 1 for each request, so that nothing is free.
     #[must_use]
     pub fn run_nanos(&self, requests: u64) -> u128 {
         let [first, next] = [self.first, self.next].map(|cost| u128::from(cost.as_nanos().max(1)));

@@ -1,4 +1,4 @@
-//! What a profiler has found: the profile for admission, and what it rests on.
+//! A profiler's result: the profile for admission, and the measurements that it rests on.
 //!
 //! Serializes as a profile file; a reader gets only what passes [`Profile::check`].
 //!
@@ -16,10 +16,10 @@ use super::speeds::{Priced, PricesFile, Speeds};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "File", into = "File")]
 pub struct Found {
-    /// What the device was called.
+    /// The name that the device was given.
     pub name: String,
-    /// What admission reckons with. Its size is the device's. `worst` bounds reads, and writes that go
-    /// through; with a write cache, either may wait for `destage` before.
+    /// The profile that admission uses. Its size is the device's. `worst` bounds reads, and writes
+    /// that go through; with a write cache, either may wait for `destage` before.
     pub profile: Profile,
     /// One revolution; `None` if nothing turns, or it could not be told.
     pub rotation: Option<Duration>,
@@ -42,7 +42,7 @@ pub struct Found {
     pub took: Duration,
 }
 
-/// What positioning took over one distance at one place.
+/// The time of positioning over one distance at one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seek {
     /// In bytes, from request to request.
@@ -60,7 +60,7 @@ pub struct Seek {
 pub struct Rate {
     /// First byte.
     pub offset: u64,
-    /// Of what was read.
+    /// The rate of reads.
     pub bytes_per_second: u64,
 }
 
@@ -91,8 +91,8 @@ impl Found {
         self
     }
 
-    /// What requests of so many bytes take by zygaria's mechanics (§2.4): half the longest seek, half
-    /// a revolution, and the transfer of the slowest zone. `None` if nothing turns.
+    /// The cost of requests of so many bytes by zygaria's mechanics (§2.4): half the longest seek,
+    /// half a revolution, and the transfer of the slowest zone. `None` if nothing turns.
     #[must_use]
     pub fn mechanics(&self, access: Access, bytes: u64) -> Option<Costs> {
         let longest = self.seeks.iter().map(|seek| seek.time).max()?;
@@ -238,7 +238,7 @@ impl TryFrom<File> for Found {
     type Error = String;
 
     /// # Errors
-    /// What is wrong, by key.
+    /// Says what is wrong, by key.
     fn try_from(file: File) -> Result<Self, String> {
         let zone = |row: &ZoneRow| Zone {
             end: row.end_bytes,

@@ -1,4 +1,5 @@
-//! What requests of each kind cost on any device: the price list, and what it rests on.
+//! Costs of requests of each kind on any device: the cost table, and the measurements that it rests
+//! on.
 //!
 //! Kinds are measured one after the other, alone: random and sequential reads, and writes if they
 //! are allowed. First the depth is doubled while there is time for it, however little that brings (a
@@ -7,9 +8,9 @@
 //! kinds and streams take turns (what that takes beyond their prices is switching), and some places
 //! are read twice (what that saves is a cache's).
 //!
-//! What goes wrong at the edges: a device that holds nothing yet answers faster than one that does;
-//! a write cache that is larger than all that is written, and is not emptied by a flush, is taken
-//! for the medium; and a sequential price is that of the device's middle.
+//! Errors at the edges: a device that holds nothing yet answers faster than one that does; a write
+//! cache that is larger than all that is written, and is not emptied by a flush, is taken for the
+//! medium; and a sequential cost is that of the device's middle.
 //!
 //! Does not know: clocks, sockets, files, device models. Sans-IO: ask [`Pricer::next`] until it says
 //! to wait, carry out what it says, tell [`Pricer::completed`] of each, until it is done.
@@ -31,7 +32,7 @@ use trial::{Lane, Places, Running, Shown, Trial};
 
 /// Shortest time in which something can be found out.
 pub const PRICER_BUDGET_MIN: Duration = Duration::from_millis(200);
-/// What a quick look takes at most: reads, at a daemon's start.
+/// The longest time of a quick probe: reads, at a daemon's start.
 pub const QUICK_BUDGET: Duration = Duration::from_millis(1_800);
 /// Most requests outstanding.
 pub const DEPTH_MAX: u32 = 256;
@@ -61,10 +62,10 @@ const REQUESTS_SURE: u64 = 100;
 const TURN: u32 = 8;
 /// Places that are read twice.
 const AGAIN: usize = 64;
-/// What takes less than this part of the long run was taken by a cache.
+/// A run that takes less than this part of the long run was taken by a cache.
 const CACHED: f64 = 0.5;
 
-/// What to price.
+/// The device and the effort of measuring costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PricerOptions {
     /// The device's size in bytes, at least [`SIZE_MIN`].
@@ -81,7 +82,7 @@ pub struct PricerOptions {
     pub seed: u64,
 }
 
-/// What to do now.
+/// The profiler's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Issue this under this name, and ask again. A flush has no bytes.
@@ -120,7 +121,7 @@ struct Found {
     burst: Option<(Duration, u64)>,
 }
 
-/// What is being measured.
+/// The kind of trial that is under way.
 #[derive(Clone, PartialEq, Debug)]
 enum Stage {
     /// A kind at growing depths, with what each took.
@@ -173,7 +174,7 @@ impl Pricer {
         })
     }
 
-    /// What to do at `now`.
+    /// The next step at `now`.
     pub fn next(&mut self, now: Instant) -> Ask {
         let begun = *self.begun.get_or_insert(now);
         self.now = now;
@@ -237,8 +238,7 @@ impl Pricer {
         Progress { phase, part, requests: self.requests }
     }
 
-    /// What was found, after [`next`](Self::next) has said that it is done; before, what was found
-    /// so far.
+    /// The result, after [`next`](Self::next) has said that it is done; before, the result so far.
     ///
     /// # Errors
     /// [`ProfilerError::Nothing`] if the budget was too short for reads.
@@ -338,14 +338,14 @@ impl Pricer {
         }
     }
 
-    /// What a kind has of the time.
+    /// A kind's part of the time.
     fn slice(&self) -> Duration {
         let percent = if self.options.thorough { KINDS_PERCENT } else { 100 };
         let works = self.works().len() as u64;
         Duration::from_nanos(self.options.budget.as_nanos() / 100 * percent / works)
     }
 
-    /// What is left of the time of the kind that is measured.
+    /// The rest of the time of the kind that is measured.
     fn left(&self, begun: Instant) -> Duration {
         let (Stage::Depths { work, .. } | Stage::Sizes { work, .. }) = &self.stage else {
             return Duration::ZERO;
@@ -502,7 +502,7 @@ impl Pricer {
         self.found.works.push(WorkSpeed { work, best_depth, parallelism_permille, cells });
     }
 
-    /// What each switch took beyond the requests' prices.
+    /// The time of each switch beyond the requests' costs.
     fn extra(&self, lanes: &[Lane], shown: &Shown) -> Duration {
         let turns: f64 = lanes.iter().map(|lane| f64::from(lane.turn)).sum();
         let each = |lane: &Lane| {
@@ -565,7 +565,8 @@ fn each(shown: &Shown) -> Duration {
     Duration::from_nanos(whole(shown.ns / float(shown.counted.max(1))).max(1))
 }
 
-/// What batches took, by request. What a cache takes of writes is none of theirs: at least the mean.
+/// Quantiles of batches' times, by request. Time that a cache takes off writes is not taken off
+/// here: at least the mean.
 fn quantiles(work: Work, shown: &Shown) -> Option<[Duration; CONFIDENCES.len()]> {
     let mean = shown.ns / float(shown.counted.max(1));
     let mut batches: Vec<f64> = shown.batches_ns.iter().map(|batch| batch / float(BATCH)).collect();

@@ -9,8 +9,8 @@
 //! 3. **Seeks** (`seeks`): pairs of places at many distances. Each request is issued so that it
 //!    bisects what the time without rotational wait can still be.
 //!
-//! What each kind of requests costs on any device, deep queues included, is found out by another one,
-//! the [`Pricer`](crate::Pricer).
+//! Another one, the [`Pricer`](crate::Pricer), measures the cost of each kind of requests on any
+//! device, deep queues included.
 //!
 //! Does not know: clocks, sockets, files, device models, and what a device has inside. Sans-IO: ask
 //! [`Profiler::next`], carry it out, say so to [`Profiler::completed`], until there is no next.
@@ -48,7 +48,7 @@ enum Stage {
     Over,
 }
 
-/// What a device that doesn't turn takes of the time for rates, in per cent.
+/// The part of the time for rates on a device that doesn't rotate, in per cent.
 const STILL_PERCENT: u64 = 20;
 
 /// Parts of the budget by the end of which a stage must be over: rotation, rates, seeks.
@@ -135,7 +135,7 @@ impl Profiler {
         Progress { phase, part, requests: self.requests }
     }
 
-    /// What was found, after [`next`](Self::next) has answered `None`; before, what was found so far.
+    /// The result, after [`next`](Self::next) has answered `None`; before, the result so far.
     ///
     /// # Errors
     /// [`ProfilerError::Nothing`] if the budget was too short.
@@ -170,7 +170,7 @@ impl Profiler {
                 self.rotation = stage.finish();
                 self.stage = Stage::Streams(Streams::new(size, writes, Duration::ZERO));
                 let left = self.deadline(begun).since(self.now);
-                // What doesn't turn has no zones to tell apart, or few.
+                // A device that doesn't rotate has no zones to tell apart, or few.
                 let percent = if self.rotation.is_none() { STILL_PERCENT } else { 100 };
                 let left = Duration::from_nanos(left.as_nanos() / 100 * percent);
                 Stage::Streams(Streams::new(size, writes, left))

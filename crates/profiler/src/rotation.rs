@@ -8,7 +8,8 @@
 //! Larger steps at both ends and in the middle then cross tracks and cylinders: each time the span is
 //! shorter by a skew, or longer by a revolution less a skew.
 //!
-//! What doesn't turn answers at once: there the pauses, drawn at random, show in the spans.
+//! A device that doesn't rotate answers at once: there the pauses, drawn at random, show in the
+//! spans.
 
 use super::places::{aligned, float, median, whole};
 use crate::asked::{BLOCK_BYTES, Done, Issue};
@@ -24,7 +25,7 @@ const SKEW_READS: usize = 110;
 const STEPS: [u64; 3] = [1, 2, 4];
 /// Where to look for skews, in eighths of the device.
 const SKEW_EIGHTHS: [u64; 3] = [8, 4, 1];
-/// What counts as a skew, in parts of a revolution: less is noise, more a skew the other way.
+/// Spans that count as a skew, in parts of a revolution: less is noise, more a skew the other way.
 pub(super) const SKEWS: std::ops::Range<f64> = 0.02..0.65;
 /// Pauses are below this: short of any revolution, far above jitter.
 const PAUSE_NS_MAX: u64 = 2_000_000;
@@ -119,7 +120,7 @@ fn skew(spans: &[f64], period_ns: f64) -> Option<f64> {
     skews.max_by(f64::total_cmp)
 }
 
-/// Their level, if most are there: the mean of those near the median. What delayed one completion
+/// Their level, if most are there: the mean of those near the median. A delay of one completion
 /// shortened the next span, so that a mean is more exact than the median.
 fn steady(spans: &[f64]) -> Option<f64> {
     let middle = median(spans.to_vec()).filter(|_| spans.len() >= READS / 2)?;

@@ -61,9 +61,9 @@ pub enum ProfileFileError {
 /// A device by its profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceProfile {
-    /// What it was called.
+    /// The name that it was given.
     pub name: String,
-    /// What admission and cost models reckon with.
+    /// The profile that admission and cost models use.
     pub profile: Profile,
     /// How fast it is with each kind of requests, if that was measured.
     pub speeds: Option<Speeds>,
@@ -136,8 +136,8 @@ impl DeviceProfile {
         }
     }
 
-    /// What requests of so many bytes take with at most `depth` at the device; `None` if the profile
-    /// doesn't say. Mechanics know of one at a time alone.
+    /// The cost of requests of so many bytes with at most `depth` at the device; `None` if the
+    /// profile doesn't say. Mechanics know of one at a time alone.
     #[must_use]
     pub fn costs(
         &self,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_or_of_another_device_is_refused() {
+    fn a_file_that_is_no_profile_or_another_devices_is_refused() {
         let says = |text: &str| loaded(text, Some(1000)).unwrap_err();
         let another = loaded(SAVED, Some(2000)).unwrap_err();
         assert!(

@@ -1,4 +1,4 @@
-//! What positioning takes, by distance, without the rotational wait.
+//! Positioning times, by distance, without the rotational wait.
 //!
 //! A request that goes out at `u` and completes at `c` took `r = c - u = m + w`: `m` is what we look
 //! for, seek and overheads, and the wait `w` is at least 0 and below a revolution `T`. So each one says
@@ -47,7 +47,7 @@ struct Job {
     start: u64,
 }
 
-/// What was measured at one place over one distance.
+/// The measurements at one place over one distance.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Measured {
     pub(super) kind: Kind,
@@ -55,7 +55,7 @@ pub(super) struct Measured {
     pub(super) from: u64,
     /// Seek and overheads: what a request takes without rotational wait. Without rotation: the mean.
     pub(super) least_ns: f64,
-    /// Of those without rotation: the standard deviation.
+    /// The standard deviation of the times without rotation.
     pub(super) deviation_ns: f64,
     pub(super) longest_ns: f64,
     pub(super) samples: u32,
@@ -84,7 +84,7 @@ struct Probe {
     high_ns: f64,
     /// How many questions below `low_ns` were answered as they should be.
     confirmed: u32,
-    /// What each request took.
+    /// The time of each request.
     took_ns: Vec<f64>,
 }
 
@@ -146,8 +146,8 @@ fn distances(size: u64) -> Vec<u64> {
     short.chain(long.take_while(|distance| *distance < longest / 8 * 7)).chain([longest]).collect()
 }
 
-/// What counts as the beginning or the end of a device: wide enough that no two visits there find
-/// each other in a buffer.
+/// The length of a device's beginning or end: wide enough that no two visits there find each other
+/// in a buffer.
 fn edge(size: u64) -> u64 {
     (size / 256).max(BLOCK_BYTES * u64::from(2 * VISITS_MAX))
 }
@@ -237,7 +237,7 @@ impl Probe {
         // Neither late nor asked at a wrong angle.
         let expected = self.low_ns + turn.period_ns * (1.0 - 2.0 * DOUBT);
         self.confirmed += u32::from(narrow && took > expected);
-        // What crosses from track to track takes a skew longer, and says too much.
+        // A request that crosses from track to track takes a skew longer, and says too much.
         while self.high_ns < self.low_ns - turn.period_ns * DOUBT / 2.0 {
             self.confirmed = 0;
             self.took_ns.sort_by(f64::total_cmp);

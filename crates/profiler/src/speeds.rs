@@ -41,9 +41,9 @@ pub enum Work {
 pub struct Speeds {
     /// Each kind that was measured, at least reads.
     pub works: Vec<WorkSpeed>,
-    /// What going from one kind to another costs, if that was measured.
+    /// The switch costs between kinds, if they were measured.
     pub switching: Option<Switching>,
-    /// What caches do, if that was measured.
+    /// The effects of caches, if they were measured.
     pub cache: Option<Caches>,
 }
 
@@ -57,8 +57,8 @@ pub struct WorkSpeed {
     pub best_depth: u32,
     /// How many times as fast as with one outstanding, in thousandths.
     pub parallelism_permille: u64,
-    /// What was measured: depths with one size first, then sizes with one outstanding and at the best
-    /// depth.
+    /// The measurements: depths with one size first, then sizes with one outstanding and at the
+    /// best depth.
     pub cells: Vec<Cell>,
 }
 
@@ -78,7 +78,7 @@ pub struct Cell {
     pub batches: Option<[Duration; CONFIDENCES.len()]>,
 }
 
-/// What a switch costs beyond the requests' prices.
+/// The cost of a switch beyond the requests' own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switching {
     /// Between two streams that read in sequence.
@@ -89,7 +89,7 @@ pub struct Switching {
     pub read_write: Option<Duration>,
 }
 
-/// What caches do.
+/// The effects of caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caches {
     /// A read of a place that was not read before, one outstanding.
@@ -131,7 +131,7 @@ impl Work {
         }
     }
 
-    /// What such a request does.
+    /// The kind of such a request.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -179,7 +179,7 @@ impl WorkSpeed {
         compared().filter(fast).map(|cell| cell.depth).min().unwrap_or(self.best_depth)
     }
 
-    /// What requests of about so many bytes take with at most `depth` outstanding, by what they take
+    /// The cost of requests of about so many bytes with at most `depth` outstanding, by their cost
     /// at the best depth, in thousandths: at least 1000. By the size that was measured nearest to
     /// this one; between two depths by the shallower, as if twice as many were twice as fast.
     #[must_use]
@@ -193,8 +193,9 @@ impl WorkSpeed {
         permille(Duration::from_nanos(here), deep.each).max(1_000)
     }
 
-    /// What batches take at a confidence by what requests take on the mean, in thousandths, at the
-    /// size that was measured nearest to this one. Confidences beyond those kept are the last one's.
+    /// The time of batches at a confidence by the mean time of requests, in thousandths, at the
+    /// size that was measured nearest to this one. Confidences beyond those kept are the last
+    /// one's.
     #[must_use]
     pub fn scatter_permille(&self, bytes: u64, confidence: Share) -> u64 {
         let nearest = self.nearest(bytes);
@@ -204,7 +205,7 @@ impl WorkSpeed {
         batches.map_or(1_000, |(batch, each)| permille(batch, each))
     }
 
-    /// What was measured at the best depth in the size that is nearest.
+    /// The measurement at the best depth in the size that is nearest.
     fn nearest(&self, bytes: u64) -> Option<&Cell> {
         self.cells.iter().filter(|cell| cell.batches.is_some()).min_by_key(|cell| {
             let (small, large) = (cell.bytes.min(bytes).max(1), cell.bytes.max(bytes));
@@ -231,8 +232,8 @@ impl Speeds {
         self.works.iter().find(|of| of.work == work)
     }
 
-    /// What requests of so many bytes take with at most `depth` outstanding, at a confidence; where
-    /// reads and writes may come, the dearer of both.
+    /// The cost of requests of so many bytes with at most `depth` outstanding, at a confidence;
+    /// where reads and writes may come, the higher of both.
     #[must_use]
     pub fn costs(
         &self,

@@ -17,8 +17,8 @@ const PLACE_BYTES_MIN: u64 = 8 << 20;
 const STREAM_BYTES: u64 = 128 << 10;
 /// Requests that position, and get the reading ahead going.
 const WARM_UP: u32 = 2;
-/// What is done at each place; shares of its time in percent, less than all: positioning and the
-/// last request of each come on top.
+/// The runs at each place; shares of its time in percent, less than all: positioning and the last
+/// request of each come on top.
 const READS: [Run; 3] = [
     Run { kind: Kind::Read, bytes: STREAM_BYTES, percent: 35 },
     Run { kind: Kind::Read, bytes: 1 << 20, percent: 35 },
@@ -40,7 +40,7 @@ struct Run {
     percent: u64,
 }
 
-/// What requests of one kind and size took at a place.
+/// The times of requests of one kind and size at a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) kind: Kind,
@@ -52,7 +52,7 @@ pub(super) struct Timed {
     pub(super) ns_max: f64,
 }
 
-/// What was measured at a place.
+/// The measurements at a place.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) offset: u64,

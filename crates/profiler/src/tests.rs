@@ -21,7 +21,7 @@ fn run(mut profiler: Profiler, each: Duration) -> (Profiler, Instant) {
 }
 
 #[test]
-fn what_does_not_turn_is_found_not_to() {
+fn a_device_that_does_not_rotate_is_found_not_to() {
     let each = Duration::from_micros(80);
     let (profiler, _) = run(Profiler::new(options()).unwrap(), each);
     assert!(profiler.progress().part >= 1.0);

@@ -1,11 +1,11 @@
-//! What a figure shows, as numbers.
+//! A figure's contents, as numbers.
 //!
 //! Does not know: how it is drawn.
 
 /// A coordinate system with its series.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Panel {
-    /// What it shows.
+    /// The subject.
     pub title: String,
     /// How its series are drawn.
     pub marks: Marks,
@@ -13,7 +13,7 @@ pub struct Panel {
     pub x: Axis,
     /// From below.
     pub y: Axis,
-    /// What is drawn.
+    /// The lines or bars.
     pub series: Vec<Series>,
     /// A level to compare with.
     pub level: Option<Line>,
@@ -51,7 +51,7 @@ pub enum Scale {
 /// A named sequence of points.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Series {
-    /// Whose.
+    /// The name of the measured thing.
     pub name: String,
     /// x and y.
     pub points: Vec<(f64, f64)>,
@@ -60,7 +60,7 @@ pub struct Series {
 /// A level across a panel.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// What it is.
+    /// The name of the quantity.
     pub name: String,
     /// At which y.
     pub at: f64,

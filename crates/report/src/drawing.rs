@@ -28,7 +28,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
     RGBColor(213, 94, 0),
 ];
-/// Of the gap between two bars' places, how much the bars fill.
+/// The part of the gap between two bars' places that the bars fill.
 const BAR_FILL: f64 = 0.72;
 
 /// The panel as an SVG document.
@@ -89,7 +89,7 @@ fn lines(panel: &Panel, chart: &mut Chart<'_, '_>) -> Drawn {
     // The first is broader: it can be seen where another lies on it.
     let widths = std::iter::once(4).chain(std::iter::repeat(2));
     for ((series, colour), width) in panel.series.iter().zip(COLOURS.iter().cycle()).zip(widths) {
-        // What has no place on a logarithmic axis interrupts the line.
+        // A point that has no place on a logarithmic axis interrupts the line.
         let visible = |(x, y): &(f64, f64)| shown(*x, panel.x.scale) && shown(*y, panel.y.scale);
         for run in series.points.split(|point| !visible(point)) {
             let places =

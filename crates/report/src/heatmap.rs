@@ -8,7 +8,7 @@ const LABEL: usize = 316;
 const HEADER: usize = 66;
 const DEVICE: usize = 26;
 const MARGIN: usize = 12;
-/// What the legend takes.
+/// The width of the legend.
 const WIDTH_MIN: usize = 700;
 
 /// Insulation of 0, of 0.9 and of 1, and more than is due: distinguishable with any colour vision

@@ -39,7 +39,7 @@ pub use tiers::{TieredBackEnd, TwoTiers};
 pub struct Job {
     /// Which virtual disk, by its place on the device.
     pub disk: u32,
-    /// What to do.
+    /// The operation.
     pub kind: Kind,
     /// First byte in the virtual disk.
     pub offset: u64,
@@ -54,7 +54,7 @@ pub struct Job {
     /// Where in the buffer the first byte is: at `offset`'s place in its aligned block, plus
     /// whole blocks.
     pub at: usize,
-    /// What the back end remembers between steps.
+    /// The back end's own state between steps.
     pub(crate) stage: blocks::Stage,
 }
 
@@ -112,7 +112,7 @@ pub enum Step {
     Done(Result<(), DeviceError>),
 }
 
-/// What a back end works with.
+/// The resources that a back end works with.
 pub struct Io<'a> {
     /// Where operations go; their token is [`crate::ring::Token::Job`].
     pub ring: &'a mut Ring,
@@ -120,7 +120,7 @@ pub struct Io<'a> {
     pub pool: &'a mut Pool,
 }
 
-/// What a back end can be asked beside reads and flushes.
+/// Operations that a back end supports beside reads and flushes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
     /// Anything that changes bytes.
@@ -163,7 +163,7 @@ pub trait BackEnd {
     fn unblocked(&mut self) -> Option<u32>;
     /// Goes on with the job that was named last.
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
-    /// What it can be asked.
+    /// The operations that it supports.
     fn abilities(&self) -> Abilities;
     /// Takes in a virtual disk under a number that no disk has: an extent of the device, over no
     /// other disk's. The caller sees to it that the device is as large.
@@ -176,13 +176,15 @@ pub trait BackEnd {
     /// A virtual disk goes, of which no job is under way. Its number may be another one's from now on.
     fn remove_disk(&mut self, _disk: u32) {}
     /// Something of its own that it wants done in time that nobody else wants: an extent of the
-    /// device, to be handed back in a [`Kind::Cache`] of the disk after the last, whole or in pieces
-    /// in their order. Whoever asks again has given the last one up, or is done with it.
-    fn errand(&mut self) -> Option<Range<u64>> {
+    /// device, to be handed back in a [`Kind::Cache`] of the disk after the last, whole or in
+    /// pieces in their order. A caller that asks again has given the last one up, or is done with
+    /// it.
+    fn migration(&mut self) -> Option<Range<u64>> {
         None
     }
-    /// What a virtual disk lies on: those on one medium are made durable together, and what fails
-    /// there concerns them all. All are on one unless the back end says otherwise.
+    /// The medium that a virtual disk lies on: virtual disks on one medium are made durable
+    /// together, and a failure there concerns them all. All are on one unless the back end says
+    /// otherwise.
     fn medium(&self, _disk: u32) -> u32 {
         0
     }

@@ -1,4 +1,4 @@
-//! What a configuration's virtual disks reserve: goals are made shares, and what is left is free.
+//! Reservations of a configuration's virtual disks: goals are made shares, and the rest is free.
 
 use disktime_config::{Named, ValueError};
 use disktime_core::{Contract, Share};

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_comes_out() {
+    fn bytes_that_are_put_in_come_out() {
         let mut pool = Pool::new();
         for len in [1, 4096, 4097, 1 << 20] {
             let buffer = pool.take(len);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn buffers_that_are_kept_are_bounded() {
         let mut pool = Pool::new();
         let taken: Vec<_> = (0..40).map(|at| pool.take((1 + at % 5) << 18)).collect();
         drop(taken);

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::config::DeviceConfig;
 use crate::start_error::StartError;
 
-/// What is at a path.
+/// The identity of the file or device at a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Thing {
     /// A file or directory, by its file system and its number there.
@@ -20,7 +20,7 @@ enum Thing {
     Device(u64),
 }
 
-/// What the devices have, each with the device's name and the path.
+/// The files and devices that are in use, each with the device's name and the path.
 #[derive(Default)]
 pub(crate) struct Claims(BTreeMap<Thing, (String, PathBuf)>);
 

@@ -172,7 +172,8 @@ impl Desk {
     }
 }
 
-/// Accepts some of those who wait at a listener, or says why the system can't take anyone now.
+/// Accepts some of the clients that wait at a listener, or says why the system can't take anyone
+/// now.
 fn admit(listener: &Listener, visitors: &mut Visitors) -> Option<io::Error> {
     for _ in 0..BATCH {
         match listener.accept() {
@@ -180,7 +181,7 @@ fn admit(listener: &Listener, visitors: &mut Visitors) -> Option<io::Error> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
             // The client went before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // Out of descriptors, most likely: those who say nothing make room.
+            // Out of descriptors, most likely: a visitor that has said nothing makes room.
             Err(_) if visitors.show_one_out() => {}
             Err(error) => return Some(error),
         }

@@ -9,7 +9,7 @@ use disktime_model::preset::Preset;
 use disktime_model::tiered::{HitRatio, Tiered};
 use disktime_model::{Completion, Device, Op};
 
-/// What is emulated.
+/// The device that is emulated.
 #[derive(Clone, Copy, Debug)]
 pub enum Emulate {
     /// A device.
@@ -92,8 +92,8 @@ impl Emulator {
         Self { model, done: Vec::new() }
     }
 
-    /// The device begins a piece, named by the caller, who knows where its parts are if the device
-    /// has tiers.
+    /// The device begins a piece, named by the caller, which knows where its parts are if the
+    /// device has tiers.
     pub fn start(&mut self, now: Instant, piece: u32, op: Op, parts: &[(Tier, Op)]) {
         match &mut self.model {
             Model::One(device) => device.submit(now, u64::from(piece), op),

@@ -91,7 +91,7 @@ pub enum LayoutError {
         name: String,
         /// Its size.
         size: u64,
-        /// What would fit.
+        /// The largest size that would fit.
         largest: u64,
         /// Virtual disks that are gone from the configuration and keep their extents.
         idle: Vec<String>,
@@ -104,9 +104,9 @@ pub enum LayoutError {
     Size {
         /// Which.
         name: String,
-        /// What it is now.
+        /// The size that the configuration states.
         size: u64,
-        /// What it was.
+        /// The size that was recorded.
         recorded: u64,
     },
     /// A virtual disk is asked to move.
@@ -116,7 +116,7 @@ pub enum LayoutError {
     Zone {
         /// Which.
         name: String,
-        /// What it was.
+        /// The zone that was recorded.
         recorded: String,
     },
     /// A recorded extent that can't be.
@@ -124,7 +124,7 @@ pub enum LayoutError {
     Record {
         /// Which.
         name: String,
-        /// What is wrong.
+        /// The reason.
         reason: &'static str,
     },
 }

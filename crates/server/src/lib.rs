@@ -1,9 +1,9 @@
 //! The daemon: virtual disks over NBD, each with its share of a device's time.
 //!
 //! One *shard* per device (one thread, one io_uring for its sockets and its disk, one engine), a
-//! *front desk* thread that accepts and negotiates, and whoever holds the [`Server`]. Does not know
-//! how time is shared (that is the core), the protocol's bytes (the `nbd` crate), or how long a disk
-//! takes (`model`).
+//! *front desk* thread that accepts and negotiates, and the thread that holds the [`Server`]. Does
+//! not know how time is shared (that is the core), the protocol's bytes (the `nbd` crate), or how
+//! long a disk takes (`model`).
 #![deny(unsafe_code)]
 
 pub mod backend;

@@ -1,4 +1,5 @@
-//! Sockets that clients connect to: bound for those alone who may use them, and why one can't be.
+//! Sockets that clients connect to: each is bound for its permitted users alone; and the errors if
+//! one can't be.
 //!
 //! Does not know: what is spoken on them.
 
@@ -39,7 +40,7 @@ pub enum BindError {
     Permission {
         /// By its number.
         user: String,
-        /// What to do.
+        /// The remedy.
         what: String,
     },
     /// The address is none of this machine's.
@@ -51,7 +52,7 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// Whether someone listens there, who may be about to end.
+    /// Whether another process listens there, which may be about to end.
     pub(crate) fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }

@@ -1,11 +1,11 @@
 //! Memory for clients' data: a budget for the daemon, and each connection's account of it.
 //!
-//! Every connection has [`OWN`] bytes for itself, reserved before it is told that it may begin: with
-//! these alone it goes on, a part of a request at a time, whatever others hold. What the connections of
-//! a virtual disk hold beyond them they take from what is free, and together at most an eighth of what is
-//! then left (dynamic thresholds for shared buffers: Choudhury and Hahne, IEEE/ACM
-//! Transactions on Networking, 1998): a virtual disk whose clients take all they can get and read nothing
-//! leaves eight ninths of it to the others.
+//! Every connection has [`OWN`] bytes for itself, reserved before it is told that it may begin:
+//! with these alone it goes on, a part of a request at a time, whatever others hold. Beyond them
+//! the connections of a virtual disk take from the free memory, together at most an eighth of the
+//! rest (dynamic thresholds for shared buffers: Choudhury and Hahne, IEEE/ACM Transactions on
+//! Networking, 1998): a virtual disk whose clients take all they can get and read nothing leaves
+//! eight ninths of it to the others.
 //!
 //! A connection that may not hold more waits for itself alone: something of its own is under way.
 //!
@@ -72,7 +72,7 @@ impl Budget {
     }
 }
 
-/// What one connection holds of the budget; it gives all of it back when it is dropped.
+/// The part of the budget that one connection holds; it gives all of it back when it is dropped.
 #[derive(Debug)]
 pub struct Account {
     budget: Arc<Budget>,
@@ -116,7 +116,7 @@ impl Account {
         self.budget.give(less);
     }
 
-    /// What it holds beyond its own.
+    /// Bytes that it holds beyond its own.
     fn extra(&self) -> usize {
         self.held.saturating_sub(OWN)
     }

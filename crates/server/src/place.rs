@@ -1,5 +1,5 @@
-//! What is at a back end's path, beside what was recorded there: a path at which something is
-//! missing is never taken for a new one.
+//! Finds the file, device or pool at a back end's path and compares it with the record: a path at
+//! which something is missing is never taken for a new one.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -16,11 +16,11 @@ pub enum PlaceError {
     Missing {
         /// Where.
         path: PathBuf,
-        /// What it would have to be.
+        /// The kind of thing that it would have to be.
         wanted: &'static str,
-        /// What was there, as an addition to a sentence; else empty.
+        /// The thing that was there, as an addition to a sentence; else empty.
         before: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// A directory that is no pool.
@@ -28,9 +28,9 @@ pub enum PlaceError {
     NoPool {
         /// Where.
         path: PathBuf,
-        /// What was there, as an addition to a sentence; else empty.
+        /// The thing that was there, as an addition to a sentence; else empty.
         before: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// Something else than was recorded.
@@ -43,11 +43,11 @@ pub enum PlaceError {
     Other {
         /// Where.
         path: PathBuf,
-        /// What is there.
+        /// The thing that is there.
         found: String,
-        /// What was there.
+        /// The thing that was there.
         was: String,
-        /// What says so.
+        /// The record that says so.
         record: PathBuf,
     },
     /// Neither a directory nor a file nor a block device.
@@ -76,7 +76,7 @@ impl PlaceError {
     }
 }
 
-/// What is at the path of a `file:` back end.
+/// The thing at the path of a `file:` back end.
 pub(crate) enum Place<P> {
     /// A regular file or block device.
     OneFile,
@@ -112,14 +112,14 @@ pub(crate) fn make(path: &Path) -> Result<PoolDirectory, PlaceError> {
     Ok(pool)
 }
 
-/// What was recorded of a device, and where.
+/// The record of a device, and its path.
 pub(crate) struct Before<'a> {
     pub(crate) record: &'a Path,
     pub(crate) recorded: &'a Recorded,
 }
 
 impl Before<'_> {
-    /// What was there.
+    /// The thing that was there.
     fn was(&self) -> Option<String> {
         let Recorded { pool, extents } = self.recorded;
         let names = || extents.iter().map(|extent| &*extent.name).collect::<Vec<_>>().join(", ");

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::emulate::{Emulate, Emulator};
 use crate::ring::{Finished, Ring, Token};
 
-/// How long a device may be silent before it is given up, unless who asks is in a hurry.
+/// How long a device may be silent before it is given up, unless the caller sets a shorter time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// For a time of the timing model that is nearer than this the thread waits awake, as a shard does.
 const SPIN: Duration = Duration::from_micros(80);
@@ -40,9 +40,9 @@ pub enum ProbeError {
     /// A request failed.
     #[error("{kind:?} at byte {offset}: {error}")]
     Device {
-        /// What it was.
+        /// The operation.
         kind: Kind,
-        /// Of the request.
+        /// The request's first byte.
         offset: u64,
         /// Why.
         error: DeviceError,

@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_millis(10);
 /// Datagrams taken before the thread looks whether it is to end.
 const TURN: usize = 64;
 
-/// What came in over the socket.
+/// Counts of datagrams that came in over the socket.
 #[derive(Debug, Default)]
 pub struct ReportStats {
     taken: AtomicU64,
@@ -99,7 +99,7 @@ pub(crate) struct ReportDesk {
     /// Readable when the thread is to end.
     closing: Arc<OwnedFd>,
     stats: Arc<ReportStats>,
-    /// Of datagrams that say nothing.
+    /// Limits log lines about datagrams without a name.
     quiet: Quiet<()>,
 }
 
@@ -177,7 +177,7 @@ impl ReportDesk {
     }
 }
 
-/// What a datagram names; a line's end after it is allowed.
+/// The name in a datagram; a line's end after it is allowed.
 fn name(datagram: &[u8]) -> Option<&str> {
     let line = datagram.strip_suffix(b"\n").unwrap_or(datagram);
     let name = std::str::from_utf8(line).ok()?;

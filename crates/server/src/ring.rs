@@ -1,6 +1,6 @@
 //! The shard's io_uring: sockets and files in one place, memory safe by ownership.
 //!
-//! Whatever the kernel may touch (a buffer, a message with its I/O vectors) moves into the ring
+//! Memory that the kernel may touch (a buffer, a message with its I/O vectors) moves into the ring
 //! with the operation and comes back with its completion. Operations are named by [`Token`]s.
 #![allow(unsafe_code, reason = "submission entries carry raw pointers")]
 
@@ -27,7 +27,7 @@ pub const PARTS_MAX: usize = 512;
 /// wait for all of it.
 pub const COPY_MAX: usize = 128 << 10;
 
-/// What an operation was for.
+/// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Token {
     /// The shard's wake-up counter.
@@ -63,7 +63,7 @@ pub enum Keep {
 
 /// A finished operation.
 pub struct Finished {
-    /// What it was for.
+    /// The operation's purpose.
     pub token: Token,
     /// The memory it used.
     pub keep: Keep,

@@ -26,7 +26,7 @@ pub enum NoSeat {
 /// A place, until it is dropped.
 #[derive(Debug)]
 pub struct Seat {
-    /// What its client holds of the daemon's memory.
+    /// The part of the daemon's memory that its client holds.
     pub account: Account,
     stats: Arc<VdiskStats>,
 }

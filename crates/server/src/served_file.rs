@@ -18,7 +18,7 @@ pub struct ServedFile {
     told: AtomicBool,
 }
 
-/// What a regular file must keep. A block device's node says nothing of the device.
+/// Properties that a regular file must keep. A block device's node says nothing of the device.
 struct Expected {
     bytes: u64,
     /// It had a name: some file systems don't count names.

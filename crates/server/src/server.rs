@@ -274,7 +274,8 @@ impl Server {
         &self.devices
     }
 
-    /// What a quick look at its start has found of each device, as in the configuration.
+    /// The cost table of each device from the quick probe at its start, in the order of the
+    /// configuration.
     pub fn quick_prices(&self) -> impl Iterator<Item = Option<&PriceList>> {
         self.grounds.iter().map(Ground::anchor)
     }
@@ -284,9 +285,9 @@ impl Server {
         self.grounds.iter().map(Ground::depth)
     }
 
-    /// What each virtual disk's pieces are taken to cost now, by kind, in the order of
-    /// [`vdisks`](Self::vdisks): of those kinds that it has sent, where the device's cost model knows.
-    /// Nothing of a device that does not answer within a second.
+    /// The current cost estimates of each virtual disk's pieces, by kind, in the order of
+    /// [`vdisks`](Self::vdisks): only kinds that it has sent, and only where the device's cost
+    /// model knows. Nothing of a device that does not answer within a second.
     #[must_use]
     pub fn estimates(&self) -> Vec<Vec<Estimate>> {
         let (answers, devices) = (self.shards.iter().map(ask_estimates), &self.config.devices);
@@ -299,7 +300,7 @@ impl Server {
         answers.into_iter().zip(devices).flat_map(of_device).collect()
     }
 
-    /// What came in over the socket for missed deadlines.
+    /// Counts of the socket for missed deadlines.
     #[must_use]
     pub fn reports(&self) -> &ReportStats {
         &self.reports
@@ -341,7 +342,8 @@ impl Server {
         for (shard, contracts) in self.shards.iter().zip(agreed) {
             let contracts = contracts.into_iter().zip(ids.by_ref());
             let contracts = contracts.map(|(contract, id)| (id, contract)).collect();
-            // Nobody waits: it was admitted above, and the shard logs what it can't do.
+            // No thread waits for the answer: it was admitted above, and the shard logs what it
+            // can't do.
             let (answer, _) = crossbeam_channel::bounded(1);
             shard.tell(Message::Change(contracts, answer));
         }

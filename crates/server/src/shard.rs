@@ -63,7 +63,7 @@ pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4)
 /// 30 us late, which a fast sequential stream would feel.
 const SPIN: disktime_core::Duration = disktime_core::Duration::from_micros(80);
 
-/// What other threads tell a shard.
+/// Messages from other threads to a shard.
 pub enum Message {
     /// A client whose handshake is over.
     Client {
@@ -89,11 +89,11 @@ pub enum Message {
     Drain,
 }
 
-/// What a shard is made of.
+/// The parts that a shard is made of.
 pub struct Parts {
     /// With every virtual disk's stream added.
     pub engine: Engine,
-    /// What stores the bytes.
+    /// The back end, which stores the bytes.
     pub back_end: Box<dyn BackEnd>,
     /// A timing model in front of it.
     pub emulator: Option<Emulator>,
@@ -107,7 +107,7 @@ pub struct Parts {
     pub idle_timeout: Option<disktime_core::Duration>,
     /// Live figures.
     pub stats: Arc<DeviceStats>,
-    /// What other threads say; each message is followed by a count on the wake-up.
+    /// Messages from other threads; each is followed by a count on the wake-up.
     pub messages: Receiver<Message>,
     /// An eventfd.
     pub wakeup: Arc<OwnedFd>,
@@ -330,7 +330,8 @@ impl Shard {
                     break;
                 }
             }
-            // Those that are done by now are charged by now, not by what the next turn brings first.
+            // Pieces that are done by now are charged up to now, not up to what the next turn
+            // brings first.
             let landed = !self.landed.is_empty();
             while let Some(flight) = self.landed.pop_front() {
                 self.land(flight);

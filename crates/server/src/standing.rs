@@ -10,11 +10,11 @@ use crate::config::{Config, DeviceConfig};
 pub struct Standing {
     /// The device.
     pub device: DeviceConfig,
-    /// What it does.
+    /// The measured profile.
     pub profile: DeviceProfile,
     /// Each virtual disk and what it reserves.
     pub vdisks: Vec<(String, Share)>,
-    /// What could still be reserved.
+    /// The share that could still be reserved.
     pub free: Share,
 }
 

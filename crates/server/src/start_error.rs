@@ -64,12 +64,12 @@ pub enum StartError {
         device: String,
         /// Its path.
         path: PathBuf,
-        /// Whose it is already.
+        /// The device that has it already.
         other: String,
         /// By which path.
         other_path: PathBuf,
     },
-    /// What the configuration says does not fit what was opened.
+    /// The configuration does not fit the opened device.
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// A device's virtual disks can't be placed.
@@ -99,7 +99,7 @@ pub enum StartError {
     /// A trace can't be written.
     #[error("vdisk {vdisk}: record: {source}")]
     Trace {
-        /// Of which virtual disk.
+        /// The virtual disk that is traced.
         vdisk: String,
         /// Why.
         source: io::Error,
@@ -124,7 +124,7 @@ impl StartError {
         !matches!(self, Self::System(_))
     }
 
-    /// Whether someone has what it needs, who may be about to end.
+    /// Whether another process has what it needs, which may be about to end.
     pub(crate) fn is_in_use(&self) -> bool {
         match self {
             Self::BackEnd { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,

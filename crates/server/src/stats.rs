@@ -31,14 +31,14 @@ impl Histogram {
         self.counts().quantile(fraction)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts(self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect())
     }
 }
 
-/// What a [`Histogram`] had counted at one moment, or between moments.
+/// Counts of a [`Histogram`] at one moment, or between moments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counts(Vec<u64>);
 
@@ -119,7 +119,7 @@ impl VdiskStats {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Of these, failed.
+    /// Requests that completed with an error.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -134,8 +134,8 @@ impl VdiskStats {
         Duration::from_nanos(self.charged_ns.load(Ordering::Relaxed))
     }
 
-    /// Of tiers: pieces read or written on the fast one alone, and those that the slow one had part
-    /// in.
+    /// Pieces on tiers that were read or written on the fast one alone, and those that the slow one
+    /// had part in.
     pub fn hits_and_misses(&self) -> [u64; 2] {
         [&self.fast, &self.slow].map(|figure| figure.load(Ordering::Relaxed))
     }
@@ -151,7 +151,7 @@ impl VdiskStats {
         self.cycles.load(Ordering::Relaxed)
     }
 
-    /// Of these, not kept.
+    /// Cycles that were not kept.
     pub fn cycles_missed(&self) -> u64 {
         self.cycles_missed.load(Ordering::Relaxed)
     }
@@ -187,7 +187,7 @@ impl VdiskStats {
 pub struct DeviceStats {
     /// For an emulated device: how much later than the model said a completion was handed on.
     pub timing_error: Histogram,
-    /// Of tiers: extents that were moved.
+    /// Extents that were moved between tiers.
     pub(crate) moved: AtomicU64,
     /// Time that the shard's thread ran, as the system counts it.
     pub(crate) cpu_ns: AtomicU64,
@@ -213,7 +213,7 @@ impl Default for DeviceStats {
 }
 
 impl DeviceStats {
-    /// Of tiers: extents that were moved from one to the other, there and back.
+    /// Extents that were moved from one tier to the other, there and back.
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
@@ -223,7 +223,7 @@ impl DeviceStats {
         Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
     }
 
-    /// What best effort that reads may have, in thousandths of a token per second, as of the shard's
+    /// The rate of best effort that reads, in thousandths of a token per second, as of the shard's
     /// last wake-up; `None` while nothing is held back.
     pub fn best_effort_reads(&self) -> Option<u64> {
         Some(self.best_effort_reads.load(Ordering::Relaxed)).filter(|rate| *rate < u64::MAX)

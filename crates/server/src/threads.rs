@@ -21,7 +21,7 @@ const FAILURES_MAX: usize = 64;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what}: its thread has failed, so the daemon ends: {reason}")]
 pub struct ThreadFailure {
-    /// What it served: `device disk`, `the front desk`.
+    /// The part of the daemon that it served: `device disk`, `the front desk`.
     pub what: String,
     /// Why it ended.
     pub reason: String,
@@ -49,7 +49,7 @@ impl Threads {
     ) -> io::Result<()> {
         let (what, failed) = (what.to_owned(), self.failed.clone());
         let run = move || {
-            // What it had is dropped on its way here, and is not looked at again.
+            // The thread's state is dropped on its way here, and is not looked at again.
             let outcome = catch_unwind(AssertUnwindSafe(run));
             let outcome = outcome.unwrap_or_else(|panic| Err(io::Error::other(said(&*panic))));
             if let Err(error) = &outcome {
@@ -92,7 +92,7 @@ pub(crate) fn join(thread: JoinHandle<io::Result<()>>, until: Instant) -> io::Re
     thread.join().unwrap_or_else(|panic| Err(io::Error::other(said(&*panic))))
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -1,5 +1,5 @@
-//! What a daemon does where a back end is missing, is another one, or is someone else's; and what a
-//! flush does when its file goes.
+//! How a daemon starts where a back end is missing, is another one, or is someone else's; and how a
+//! flush fails when its file goes.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 mod rig;
@@ -83,7 +83,7 @@ fn nothing_is_made_where_nothing_is() {
 
 /// After a restart without its image, the daemon forgot a recorded layout and served empty disks.
 #[test]
-fn what_was_recorded_and_is_gone_is_named() {
+fn a_recorded_file_that_is_gone_is_named() {
     let directory = TempDir::new().unwrap();
     let here = directory.path();
     for (device, file) in [

@@ -1,4 +1,4 @@
-//! What every back end must do, run for each kind of them and for the wrappers.
+//! The contract of back ends, run for each kind of them and for the wrappers.
 //!
 //! A new back end is one function and one line in [`KINDS`].
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
@@ -128,7 +128,7 @@ fn each(test: impl Fn(&mut Rig)) {
 
 /// Random writes, zeroes and trims of any shape on two disks, against a model in memory.
 #[test]
-fn what_was_written_is_read() {
+fn written_bytes_are_read() {
     each(|rig| {
         let can = rig.back_end.abilities();
         assert!(can.write);
@@ -156,7 +156,7 @@ fn what_was_written_is_read() {
                     model[range].fill(0);
                 }
                 4 if can.trim => {
-                    // What is trimmed may read as anything; its neighbours as before.
+                    // Trimmed bytes may read as anything; their neighbours as before.
                     rig.ask(disk, Kind::Trim, offset, bytes).unwrap();
                     let now = rig.read(disk, offset, bytes).unwrap();
                     assert_eq!(
@@ -337,7 +337,7 @@ fn an_error_is_of_the_job_that_met_it() {
     }
 }
 
-/// What reaches a device behind a trace, in its order.
+/// The operations that reach a device behind a trace, in their order.
 fn seen(trace: &Receiver<Seen>) -> Vec<(Kind, u64, bool)> {
     trace.try_iter().map(|seen| (seen.kind, seen.offset, seen.end.is_some())).collect()
 }

@@ -1,4 +1,4 @@
-//! The server through its clients: hostile ones, broken ones, and those who must not notice.
+//! The server through its clients: hostile ones, broken ones, and others that must not notice.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use std::io::{Read, Write};

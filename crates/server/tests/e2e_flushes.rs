@@ -119,13 +119,13 @@ fn the_next_client_is_told_of_what_nobody_was_told_of() {
 
 /// Each virtual disk's own file is a medium of its own; extents of one file are not.
 #[test]
-fn a_failure_concerns_who_shares_the_medium() {
+fn a_failure_concerns_the_virtual_disks_that_share_the_medium() {
     let directory = TempDir::new().unwrap();
     let image = directory.path().join("image");
     std::fs::File::create(&image).unwrap().set_len(4 * MIB).unwrap();
     drop(PoolDirectory::make(&directory.path().join("pool")).unwrap());
     for (back_end, told) in [("pool", vec![0, 1]), ("image", vec![0, 1, 2, 3])] {
-        // Of those of `a`, each second flush.
+        // Each second flush of `a`.
         let (kind, extent, error) = (Kind::Flush, 0..0, DeviceError(libc::EIO));
         let fault = Fault { disk: 0, kind, extent, every: 2, error };
         let socket = format!("{back_end}.sock");

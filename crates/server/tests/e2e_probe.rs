@@ -40,7 +40,7 @@ fn probe(mut back_end: Box<dyn BackEnd>, options: ProbeOptions) -> Result<Priced
 
 /// A back end with a time of its own: as parallel as one likes, so the deepest queue is the best.
 #[test]
-fn what_waits_is_priced_by_what_it_waits() {
+fn a_delayed_back_end_is_probed_at_its_best_depth() {
     let delay = Duration::from_millis(2);
     let inner = Delayed::new(memory(), std::time::Duration::from_nanos(delay.as_nanos()));
     let mut told = 0;
@@ -155,7 +155,7 @@ fn a_daemon_finds_how_deep_its_devices_go() {
     let (took, prices, depths) = started(&flash);
     assert!(took < Duration::from_secs(4) && prices[0].is_some(), "{took:?} {prices:?}");
     assert!((16..=256).contains(&depths[0]), "{depths:?}");
-    // What nobody can look at may be anything.
+    // A path that can't be looked at may be anything.
     for (back_end, lines) in [
         ("file:DIRECTORY/hollow", ""),
         ("file:DIRECTORY/full", "quick_profile = false"),

@@ -118,7 +118,7 @@ fn a_report_shapes_best_effort_until_its_client_is_gone() {
 }
 
 #[test]
-fn what_says_nothing_is_counted_and_dropped() {
+fn datagrams_without_a_name_are_counted_and_dropped() {
     let fixture = Fixture::new();
     let sender = UnixDatagram::unbound().unwrap();
     let send = |bytes: &[u8]| sender.send_to(bytes, fixture.socket()).unwrap();

@@ -59,7 +59,7 @@ fn nap() {
 }
 
 #[test]
-fn what_is_asked_for_often_becomes_fast_and_stays_so() {
+fn an_extent_that_is_asked_for_often_becomes_fast_and_stays_so() {
     let directory = tempfile::tempdir().unwrap();
     tiers(directory.path());
     let server = start(directory.path(), "100%");
@@ -79,7 +79,11 @@ fn what_is_asked_for_often_becomes_fast_and_stays_so() {
         client.read([0, 7, 15][round % 3] * MIB + 500_000, &mut data).unwrap();
         nap();
     }
-    assert_eq!(server.devices()[0].moved(), 3, "nobody wants the device: it has time for errands");
+    assert_eq!(
+        server.devices()[0].moved(),
+        3,
+        "nobody wants the device: it has time for migrations"
+    );
     client.disconnect().unwrap();
     server.shutdown().unwrap();
 
@@ -147,7 +151,7 @@ weight = 1
     server.shutdown().unwrap();
 }
 
-/// Depths by latency: who meets the slow tier's queue holds back.
+/// Depths by latency: a virtual disk that meets the slow tier's queue gets less depth.
 #[test]
 fn a_virtual_disk_that_waits_at_the_device_has_less_there() {
     let directory = tempfile::tempdir().unwrap();

@@ -70,7 +70,7 @@ fn block_sizes_are_kept_to() {
 }
 
 #[test]
-fn what_a_server_can_do_is_what_it_is_asked() {
+fn a_server_is_asked_only_what_it_can_do() {
     let server = start(|export| {
         export.flags = export.flags.without(TransmissionFlags::FUA);
     });
@@ -148,7 +148,7 @@ fn odd_but_honest_servers_are_understood() {
     }
 }
 
-/// Whatever comes back, jobs end, with an error where there was no honest reply.
+/// Jobs end whatever comes back, with an error where there was no honest reply.
 #[test]
 fn nonsense_ends_in_errors() {
     for conduct in [

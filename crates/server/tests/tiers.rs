@@ -38,7 +38,7 @@ fn open(directory: &Path) -> Box<dyn BackEnd> {
     Box::new(tiers.on_shard(&[(0, MIB), (MIB, (EXTENTS - 1) * MIB)], true))
 }
 
-/// Disk 0 is the first extent, disk 1 the others; errands' disk is the third.
+/// Disk 0 is the first extent, disk 1 the others; migrations' disk is the third.
 fn rig() -> Rig {
     Rig::new(|directory| {
         create(directory);
@@ -67,7 +67,7 @@ fn heat(rig: &mut Rig, extent: u64, times: u32) {
 }
 
 #[test]
-fn what_is_hot_is_promoted_and_the_coldest_makes_room() {
+fn a_hot_extent_is_promoted_and_the_coldest_makes_room() {
     let mut rig = rig();
     heat(&mut rig, 2, 3);
     assert_eq!((on_fast(&rig), rig.moved), (vec![], 0));
@@ -97,7 +97,7 @@ fn parts_of_an_operation_are_where_their_extents_are() {
     assert_eq!(parts(&rig, read, 3 * MIB + 512, 512), [(fast, read, 512, 512)]);
     let flush = |tier| (tier, Kind::Flush, 0, 0);
     assert_eq!(parts(&rig, Kind::Flush, 0, 0), [flush(fast), flush(slow)]);
-    // What a client asks to be cached is no errand.
+    // A client's request to cache is no migration.
     assert_eq!(parts(&rig, Kind::Cache, MIB, 512), [(slow, Kind::Cache, MIB, 512)]);
     rig.ask(1, Kind::Cache, 0, MIB).unwrap();
     assert_eq!(on_fast(&rig), [3]);
@@ -116,8 +116,8 @@ struct Crash {
 }
 
 /// Blocks are written at random, mostly in an extent or two that change, so that extents move all
-/// the time; now and then the daemon is killed: what is in the files then is all there is. Whatever
-/// was acknowledged is read after a restart.
+/// the time; now and then the daemon is killed: what is in the files then is all there is. All
+/// acknowledged data are read after a restart.
 #[test]
 fn a_crash_at_any_time_loses_nothing_that_was_acknowledged() {
     let mut rig = rig();
@@ -239,10 +239,10 @@ fn a_fast_tier_is_emptied_if_that_is_asked_for() {
     assert_eq!(TwoTiers::open(&fast, &slow, None).unwrap().promoted(), 0);
 }
 
-/// The last piece of an errand fails before it reaches the tiers: the extent stays, its data are
+/// The last piece of a migration fails before it reaches the tiers: the extent stays, its data are
 /// read and written, and it is moved when it is hot again.
 #[test]
-fn an_errand_that_fails_leaves_all_as_it_was() {
+fn a_migration_that_fails_leaves_all_as_it_was() {
     let last = 3 * MIB + 7 * (128 << 10)..4 * MIB;
     let fault =
         Fault { disk: 2, kind: Kind::Cache, extent: last, every: 1, error: DeviceError(libc::EIO) };
@@ -295,7 +295,7 @@ fn heat_two_blocks(rig: &mut Rig, extent: u64, times: u32) {
     rig.rest();
 }
 
-/// A write of the map fails, there and back: who writes to the extent waits until one has not, and
+/// A write of the map fails, there and back: writes to the extent wait until one has not, and
 /// everything is where it was written.
 #[test]
 fn an_entry_that_could_not_be_written_is_tried_again() {
@@ -311,7 +311,7 @@ fn an_entry_that_could_not_be_written_is_tried_again() {
     assert_eq!((on_fast(&rig), rig.moved), (vec![3, 4], 1), "extents move again");
 }
 
-/// Each of many writes of the map fails: who writes is told, who reads is served, the others go on,
+/// Each of many writes of the map fails: writes are told, reads are served, other extents go on,
 /// and a restart finds all, whether or not the entry has reached the device.
 #[test]
 fn an_entry_that_is_never_written_fails_writes_alone() {

@@ -649,7 +649,7 @@ mod tests {
     /// 1 of 10 ms for 4 s is 800 ms behind: a rate of half the disk may take 1 s ahead
     /// at once, one of a fifth 400 ms.
     #[test]
-    fn what_guaranteed_classes_take_ahead_is_allowed_and_no_more() {
+    fn guaranteed_classes_take_ahead_what_is_allowed_and_no_more() {
         let served = |turns: u64| move |turn| if turn < turns { 1 } else { 3 };
         assert_eq!(run_beside(&[rate(1, 50)], served(400)).found(), []);
         assert_eq!(run_beside(&[rate(1, 20)], served(400)).found(), [Check::Guarantee]);

@@ -324,7 +324,7 @@ mod tests {
     }
 
     fn under(policy: &str, mut plan: Plan) -> Plan {
-        policy.clone_into(&mut plan.scheduling.policy);
+        plan.scheduling.policy = disktime_rivals::find(policy).expect("a name of a policy");
         plan
     }
 

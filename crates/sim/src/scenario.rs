@@ -233,6 +233,8 @@ impl File {
         let lent = self.scenario.lend(&mut keys)?;
         keys.queue_depth.get_or_insert(DepthText::Count(1));
         keys.quick_profile.get_or_insert(false);
+        // Comparing is what simulations are for.
+        keys.experimental.get_or_insert(true);
         let real_time = self.streams.iter().any(|stream| stream.contract().is_real_time());
         let facts = DeviceFacts { depth_max, timed: true, real_time };
         keys.check(&Named::only("device"), facts).map_err(|error| {

@@ -5,10 +5,11 @@
 
 use disktime_config::{DEPTH_SPAN, Named, depth_law};
 use disktime_core::feedback::TokenRate;
+use disktime_core::policy::Currency;
 use disktime_core::{
     Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine,
     Event, IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId,
-    StreamId, StreamSpec, StreamView, cost, policy,
+    StreamId, StreamSpec, StreamView, cost,
 };
 use disktime_model::{Completion as Done, Device, Op};
 use disktime_workload::IoOp;
@@ -198,9 +199,9 @@ impl World {
             return Err(PlanError::Depth { depth: plan.depth, depth_max });
         }
         let engine = build_engine(&plan)?;
-        let entry = policy::find(&plan.scheduling.policy);
-        let guarantee = entry.is_some_and(|entry| entry.keeps_reservations);
-        let timed = entry.is_some_and(|entry| entry.currency == policy::Currency::Time);
+        let policy = plan.scheduling.policy;
+        let guarantee = policy.keeps_reservations;
+        let timed = policy.currency == Currency::Time;
         // As granted: a rate's reservation follows from it.
         let contracts: Vec<_> = engine.streams().map(StreamView::contract).collect();
         let period = Config::default().period;

@@ -121,7 +121,7 @@ fn each_error_names_file_key_and_what_is_allowed() {
 }
 
 #[test]
-fn what_the_engine_refuses_is_refused_with_the_streams_name() {
+fn a_stream_that_the_engine_refuses_is_refused_by_name() {
     let text = GOOD.replace("\"30%\"", "\"40%\"");
     let plan = Scenario::parse(Path::new("s.toml"), &text).unwrap().plan(1).unwrap();
     let error = simulate(plan).unwrap_err().to_string();
@@ -237,7 +237,7 @@ pace = { closed = { outstanding = 2 } }
 fn a_latency_bound_without_a_promise_is_what_the_default_policy_turns_to() {
     let p99_ms = |text: &str| {
         let plan = Scenario::parse(Path::new("s.toml"), text).unwrap().plan(1).unwrap();
-        assert_eq!(plan.scheduling.policy, "disktime");
+        assert_eq!(plan.scheduling.policy.name, "disktime");
         let outcome = simulate(plan).unwrap();
         assert_eq!(outcome.violations, []);
         outcome.streams[0].response.quantile(0.99).as_secs_f64() * 1e3
@@ -355,7 +355,7 @@ fn a_described_device_that_makes_no_sense_is_refused_with_its_key() {
 }
 
 #[test]
-fn what_a_trace_asks_past_the_end_is_refused_or_wraps() {
+fn a_traces_requests_past_the_end_are_refused_or_wrap() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s.toml");
     let trace = "time_ns,op,offset,bytes\n0,read,0,4096\n1000000,read,99999997952,4096\n";
@@ -386,7 +386,7 @@ fn what_a_trace_asks_past_the_end_is_refused_or_wraps() {
 }
 
 #[test]
-fn who_watches_a_run_changes_nothing_in_it() {
+fn watching_a_run_changes_nothing_in_it() {
     let scenario = Scenario::parse(Path::new("s.toml"), GOOD).unwrap();
     let mut moments = Vec::new();
     let watched =

@@ -65,6 +65,7 @@ fn run(keys: &str) -> Result<[u64; 2], String> {
 fn every_key_of_scheduling_changes_a_run() {
     let both = |key: &str| match key {
         "policy" => ("", "policy = \"zygaria\""),
+        "experimental" => ("", "experimental = false"),
         "slack" => ("policy = \"zygaria\"", "slack = \"reward\""),
         "nominal_iops" => ("policy = \"zygaria-iops\"", "nominal_iops = 500"),
         "cost_model" => ("", "cost_model = \"learned\""),
@@ -87,6 +88,13 @@ fn every_key_of_scheduling_changes_a_run() {
         match *key {
             // Keeping a fifth free leaves too little.
             "headroom" => assert!(with.unwrap_err().contains("80% may be reserved"), "{key}"),
+            // Rivals need no leave in a scenario, but it can be withdrawn.
+            "experimental" => {
+                let policy = "policy = \"fifo\"";
+                assert!(run(policy).is_ok());
+                let refused = run(&format!("{policy}\n{stated}")).unwrap_err();
+                assert!(refused.contains("with `experimental = true` also"), "{refused}");
+            }
             "profile" => {
                 assert!(promised(needed).unwrap_err().contains("needs a profile"), "{key}");
                 assert_eq!(promised(stated), Ok(()), "{key}");

@@ -18,7 +18,7 @@ fn promises_hold_in_random_scenarios() {
         let plan = plan(number);
         let about = format!(
             "SWARM={number}: {} with {} streams",
-            plan.scheduling.policy,
+            plan.scheduling.policy.name,
             plan.streams.len()
         );
         let outcome = simulate(plan).unwrap();

@@ -87,7 +87,7 @@ fn beside_a_buffer(mib: u64) -> [f64; 2] {
 
 /// The buffer is written out after the writer's turn: that is its time, not the reader's.
 #[test]
-fn a_reader_beside_one_who_fills_a_buffer_has_its_share() {
+fn a_reader_beside_a_stream_that_fills_a_buffer_has_its_share() {
     for mib in [1, 16, 64] {
         let insulation = beside_a_buffer(mib);
         assert!(insulation.iter().all(|it| *it >= 0.9), "{mib} MiB: {insulation:?}");
@@ -96,7 +96,7 @@ fn a_reader_beside_one_who_fills_a_buffer_has_its_share() {
 
 /// The same for one that is written out for a third of a second.
 #[test]
-fn a_reader_beside_one_who_fills_a_large_buffer_has_its_share() {
+fn a_reader_beside_a_stream_that_fills_a_large_buffer_has_its_share() {
     let insulation = beside_a_buffer(256);
     assert!(insulation.iter().all(|it| *it >= 0.9), "{insulation:?}");
 }

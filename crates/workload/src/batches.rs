@@ -15,7 +15,7 @@ pub(crate) struct Batches {
     next: Instant,
     /// Bytes that may be asked for now.
     due: u64,
-    /// What rate × cycle leaves over below a byte, in parts of a second.
+    /// The rest of rate × cycle below a byte, in parts of a second.
     part: u64,
     /// The length of the next operation.
     bytes: u64,

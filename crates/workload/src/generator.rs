@@ -35,7 +35,7 @@ impl Generator {
     /// run side by side under one seed have different names.
     ///
     /// # Errors
-    /// What is wrong with the spec.
+    /// If the spec makes no sense.
     pub fn new(spec: Spec, seed: u64, name: &str) -> Result<Self, SpecError> {
         spec.check()?;
         Ok(Self {
@@ -53,7 +53,7 @@ impl Generator {
         })
     }
 
-    /// What it generates.
+    /// The operations that it generates.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec
@@ -67,7 +67,7 @@ impl Generator {
         }
     }
 
-    /// What [`next_op`](Self::next_op) will return.
+    /// The operation that [`next_op`](Self::next_op) will return.
     pub(crate) fn peek(&mut self) -> IoOp {
         let op = self.next_op();
         self.peeked = Some(op);

@@ -12,7 +12,7 @@ pub(crate) const INTERVAL_MIN: Duration = Duration::from_micros(1);
 /// The most operations that a cycle begins with.
 pub(crate) const CYCLE_OPERATIONS_MAX: u64 = 1_000_000;
 
-/// What decides when the next operation is issued.
+/// The rule for when the next operation is issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pace {
@@ -123,13 +123,13 @@ pub struct Playback {
     pub vbr_permille: u16,
 }
 
-/// What asks for a cycle's worth of whole operations at the start of every cycle, however many are
-/// outstanding. (Paper `ucsb`, section III-B: all real-time requests of a cycle are submitted at its
-/// start.)
+/// A load that issues a cycle's worth of whole operations at the start of every cycle, however many
+/// are outstanding. (Paper `ucsb`, section III-B: all real-time requests of a cycle are submitted
+/// at its start.)
 ///
 /// Cycles start at the multiples of their length from time zero, as those of the scheduler do; the
-/// first that counts starts at the load's start or later. What is left of a cycle's bytes below a
-/// whole operation goes into the next one.
+/// first that counts starts at the load's start or later. The rest of a cycle's bytes below a whole
+/// operation goes into the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cycles {

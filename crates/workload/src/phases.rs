@@ -57,7 +57,7 @@ pub enum PhaseError {
         /// When the one before stops; `None` for never.
         stop: Option<Duration>,
     },
-    /// What a phase consists of makes no sense.
+    /// A phase's spec makes no sense.
     Spec {
         /// Which.
         phase: usize,
@@ -119,7 +119,7 @@ impl Phases {
     /// [`Generator::new`](crate::Generator::new).
     ///
     /// # Errors
-    /// What is wrong with the list or with one of the phases.
+    /// If the list or one of the phases makes no sense.
     pub fn new(
         phases: Vec<Phase>,
         seed: u64,
@@ -150,7 +150,8 @@ impl Phases {
             let owed = now < self.until
                 || self.source.is_open() && self.source.next_at().is_some_and(|at| at < self.until);
             if owed {
-                // What is due later than `now` but before the stop is found by the source itself.
+                // The source itself finds operations that are due later than `now` but before the
+                // stop.
                 return self.source.poll(now);
             }
             self.running = false;

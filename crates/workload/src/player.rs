@@ -30,7 +30,7 @@ pub struct Miss {
 /// Misses that nobody has asked for yet. Beyond these the oldest are forgotten, but counted.
 const MISSES_KEPT_MAX: usize = 256;
 
-/// What a stream has missed.
+/// The misses of a stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Misses {
     pub(crate) count: u64,

@@ -21,15 +21,15 @@ pub struct ReplaySpec {
     pub format: Option<TraceFormat>,
     /// Where byte 0 of the trace goes, and where its operations have to end.
     pub extent: Extent,
-    /// What happens to operations past the extent's end; in files they are refused if this is left
+    /// The treatment of operations past the extent's end; in files they are refused if this is left
     /// out.
     #[serde(default)]
     pub past_end: PastEnd,
     /// When operations are issued; in files by their own times if this is left out.
     #[serde(default)]
     pub pace: ReplayPace,
-    /// What the trace's times are multiplied by, in parts per million; in files `time_scale =
-    /// "50%"`, which is twice as fast, and 100% if left out.
+    /// The factor on the trace's times, in parts per million; in files `time_scale = "50%"`, which
+    /// is twice as fast, and 100% if left out.
     #[serde(default = "unscaled", deserialize_with = "quantity::scale", rename = "time_scale")]
     pub time_scale_ppm: u64,
     /// How often; in files once if left out.
@@ -41,7 +41,7 @@ pub struct ReplaySpec {
     /// Whether everything but reads is left out.
     #[serde(default)]
     pub reads_only: bool,
-    /// What happens when time goes back; in files it is refused if this is left out.
+    /// The treatment of times that go back; in files they are refused if this is left out.
     #[serde(default)]
     pub disorder: Disorder,
 }
@@ -50,7 +50,7 @@ const fn unscaled() -> u64 {
     1_000_000
 }
 
-/// What happens to operations past the extent's end.
+/// The treatment of operations past the extent's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PastEnd {
@@ -251,7 +251,7 @@ impl Replay {
         self.next.is_none()
     }
 
-    /// What ended it before its time.
+    /// The error that ended it before its time.
     #[must_use]
     pub fn failure(&self) -> Option<&TraceError> {
         self.failure.as_ref()

@@ -64,7 +64,7 @@ impl Source {
     /// A source that starts at `start`; seed and name as for [`Generator::new`].
     ///
     /// # Errors
-    /// What is wrong with the spec or the pace.
+    /// If the spec or the pace makes no sense.
     pub fn new(
         spec: Spec,
         pace: Pace,
@@ -192,8 +192,8 @@ impl Source {
         self.outstanding
     }
 
-    /// Goes on at another pace, and with other operations if `spec` says so. What is outstanding
-    /// stays so and counts against the new pace's number.
+    /// Goes on at another pace, and with other operations if `spec` says so. Outstanding operations
+    /// stay so and count against the new pace's number.
     pub(crate) fn change(
         &mut self,
         spec: &Spec,

@@ -1,4 +1,4 @@
-//! What a load consists of, as plain data, and what can be wrong with it.
+//! A load's description, as plain data, and the errors that it can have.
 
 use disktime_config::quantity;
 use disktime_core::{Duration, Kind};
@@ -236,7 +236,7 @@ pub enum SpecError {
     },
     /// More operations in a cycle than can be kept in mind.
     CycleMany {
-        /// What comes of rate, cycle and sizes.
+        /// The operations that follow from rate, cycle and sizes.
         operations: u64,
     },
     /// ON periods without length.
@@ -268,7 +268,7 @@ pub enum SpecError {
     },
     /// A player's buffer doesn't hold two of the largest operations: it would miss each one.
     BufferShort {
-        /// What the buffer holds: rate times time.
+        /// The bytes that the buffer holds: rate times time.
         bytes: u64,
         /// Bytes needed.
         needed: u64,

@@ -10,7 +10,7 @@ use disktime_core::{Duration, Instant};
 use serde::Deserialize;
 use std::fmt;
 
-/// What a stream issues, as scenario files say it.
+/// The operations of a stream, as scenario files state them.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamSpec {
@@ -51,7 +51,7 @@ impl Stream {
     /// and reads on as it is polled.
     ///
     /// # Errors
-    /// What is wrong with the spec or its file.
+    /// If the spec makes no sense or its file can't be used.
     pub fn new(
         spec: &StreamSpec,
         seed: u64,
@@ -140,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// What ended a replay before its time.
+    /// The error that ended a replay before its time.
     #[must_use]
     pub fn failure(&self) -> Option<&TraceError> {
         match self {

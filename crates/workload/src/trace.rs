@@ -37,9 +37,9 @@ use serde::{Deserialize, Deserializer};
 pub struct TraceRecord {
     /// When it arrived, since an epoch that the trace chose.
     pub at: Instant,
-    /// What it was.
+    /// The operation.
     pub op: IoOp,
-    /// Who issued it, or to which device: a number whose meaning the format says; else 0.
+    /// Its issuer or its device: a number whose meaning the format says; else 0.
     pub stream: u64,
 }
 
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for TraceFormat {
     }
 }
 
-/// What to do with an operation whose time is before that of the one above it.
+/// The treatment of an operation whose time is before that of the one above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disorder {
@@ -223,7 +223,7 @@ impl TraceReader {
     /// The next operation; `None` at the end.
     ///
     /// # Errors
-    /// What is wrong with the file, where. There is no sense in reading on after an error.
+    /// Says what is wrong with the file, and where. There is no sense in reading on after an error.
     pub fn read(&mut self) -> Result<Option<TraceRecord>, TraceError> {
         loop {
             let Some(line) = self.lines.read()? else { return Ok(None) };

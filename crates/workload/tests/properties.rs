@@ -1,4 +1,4 @@
-//! What holds for every load.
+//! Properties that hold for every load.
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::{

@@ -306,7 +306,7 @@ fn phases_start_stop_and_change() {
 }
 
 #[test]
-fn what_is_outstanding_counts_in_the_next_phase() {
+fn outstanding_requests_count_in_the_next_phase() {
     let phase = |start, outstanding| Phase {
         start: ms(start),
         stop: (start < 20).then(|| ms(start + 10)),
@@ -331,7 +331,7 @@ fn what_is_outstanding_counts_in_the_next_phase() {
 }
 
 #[test]
-fn phases_polled_late_issue_what_an_open_loop_owes() {
+fn phases_polled_late_issue_all_requests_of_an_open_loop() {
     let phase = |start, pace| Phase {
         start: ms(start),
         stop: Some(ms(start + 100)),
@@ -346,7 +346,7 @@ fn phases_polled_late_issue_what_an_open_loop_owes() {
 }
 
 #[test]
-fn what_is_wrong_with_phases() {
+fn bad_phases_are_refused_with_their_reason() {
     let phase = |start, stop: Option<u64>| Phase {
         start: ms(start),
         stop: stop.map(ms),
@@ -377,7 +377,7 @@ fn what_is_wrong_with_phases() {
 }
 
 #[test]
-fn what_is_wrong_with_paces() {
+fn bad_paces_are_refused_with_their_reason() {
     let wrong = |spec: Spec, pace| {
         Source::new(spec, pace, 1, "load", START).expect_err("there is a fault").to_string()
     };
@@ -534,7 +534,7 @@ fn a_replay_stays_in_its_extent() {
 }
 
 #[test]
-fn what_is_wrong_with_a_replay() {
+fn a_bad_replay_is_refused_with_its_reason() {
     let nothing = ReplaySpec { pace: ReplayPace::Closed { outstanding: 0 }, ..replay_spec() };
     let wrong = replay_of(TRACE, &nothing).expect_err("there is a fault");
     assert_eq!(wrong, "t: outstanding: 0; at least 1 is needed");
@@ -694,7 +694,7 @@ proptest! {
         let (mut now, mut bytes, mut misses) = (START, 0_u64, 0);
         let mut in_flight: Vec<IoOp> = Vec::new();
         for service in services {
-            // What is issued by then, then one completion.
+            // All operations that are issued by then, then one completion.
             let done = now + Duration::from_nanos(service);
             while let Some(at) = stream.next_at().filter(|&at| at <= done) {
                 now = now.max(at);
@@ -715,7 +715,7 @@ proptest! {
                 let head = moving.as_nanos() * 4096 / 1_000_000;
                 prop_assert!(bytes <= head + 409_600 + 1);
                 if !writes {
-                    // What has played had been read.
+                    // All bytes that have played had been read.
                     prop_assert!(head.saturating_sub(409_600) <= bytes + 1);
                 }
             }

@@ -170,7 +170,7 @@ fn names_lead_to_formats() {
 }
 
 #[test]
-fn what_is_wrong_with_a_whole_file() {
+fn a_bad_file_is_refused_with_its_reason() {
     assert_eq!(fault(""), "t: no operations; at least one is needed");
     assert_eq!(fault("\n \n"), "t: no operations; at least one is needed");
     let unknown = "t:1: \"hello\" begins no format that is known; name the format";
@@ -218,7 +218,7 @@ fn headers_of_another_format() {
 }
 
 #[test]
-fn what_is_wrong_with_a_line_of_our_own() {
+fn a_bad_line_of_our_format_is_refused_with_its_reason() {
     let own = |line: &str| fault(&format!("{OWN}1000,read,0,1,0\n{line}\n"));
     assert_eq!(own("1,2,3"), "t:3: 3 columns; `time_ns,op,offset,bytes,stream` is needed");
     assert_eq!(own("1"), "t:3: 1 column; `time_ns,op,offset,bytes,stream` is needed");
@@ -259,7 +259,7 @@ fn what_is_wrong_with_a_line_of_our_own() {
 }
 
 #[test]
-fn what_is_wrong_with_a_line_of_others() {
+fn a_bad_line_of_a_foreign_format_is_refused_with_its_reason() {
     let sectors = |line: &str| fault(&format!("time_s,op,lbn,sectors,dev\n{line}\n"));
     assert_eq!(sectors("0.5,R,1"), "t:2: 3 columns; `time_s,op,lbn,sectors,dev` is needed");
     for time in ["x", "1.", ".5", "-1", "1.5e3", "99999999999", "1.0000000001x"] {
@@ -428,7 +428,7 @@ fn shared_traces_are_read_where_they_are_there() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn a_written_trace_is_read(
         raw in prop::collection::vec((0_u64..1000, 0_usize..6, any::<u32>(), 1_u64..1 << 30, any::<u64>()), 1..50),
     ) {
         let kinds = [Read, Write_, Flush, Trim, Kind::Zeroes, Kind::Cache];

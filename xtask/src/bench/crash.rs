@@ -13,7 +13,7 @@ use crate::workspace::{Workspace, cargo};
 /// Rounds of each kind of crash.
 const ROUNDS: u64 = 200;
 
-/// What was asked for.
+/// The options of a run.
 #[derive(PartialEq, Eq, Debug)]
 struct Wish {
     rounds: u64,
@@ -62,7 +62,7 @@ fn parse(words: &[String]) -> Result<Wish> {
     Ok(wish)
 }
 
-/// Whether all rounds went well. What the tests say goes to stderr.
+/// Whether all rounds went well. The tests' output goes to stderr.
 fn rounds(root: &Path, rows: &PathBuf, wish: &Wish) -> Result<bool> {
     let mut command = Command::new(cargo());
     command.current_dir(root).args(["test", "--release", "-p", "disktime"]);

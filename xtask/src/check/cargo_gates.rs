@@ -53,7 +53,7 @@ impl CargoGate {
     }
 }
 
-/// What was read from the output, or at least how the command ended.
+/// The findings in the output, or at least how the command ended.
 pub(super) fn report(ended: &Ended, name: &str, mut found: Vec<Finding>) -> Report {
     let Some(failure) = &ended.failure else { return Report::default() };
     if found.is_empty() {

@@ -13,8 +13,8 @@ pub(super) struct Counts {
 
 impl Counts {
     /// From nextest's `Summary [ 1.2s] 9 tests run: 7 passed (1 slow), 2 failed, 3 skipped`; none
-    /// if there is no such line. What is neither passed nor skipped has failed, however that is
-    /// called: timed out, exec failed.
+    /// if there is no such line. A test that is neither passed nor skipped has failed, however that
+    /// is called: timed out, exec failed.
     pub(super) fn from_nextest(lines: &[String]) -> Option<Self> {
         let line = lines.iter().rev().find(|line| line.trim_start().starts_with("Summary ["))?;
         let (_, list) = line.split_once("run: ")?;

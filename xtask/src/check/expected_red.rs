@@ -23,13 +23,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What selects this test alone in nextest's language.
+    /// The expression that selects this test alone in nextest's language.
     pub(super) fn filter(&self) -> String {
         format!("binary_id(={}) & test(={})", self.binary, self.test)
     }
 }
 
-/// What became of a listed test.
+/// The fate of a listed test.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Red,

@@ -28,7 +28,7 @@ const PACKAGES: &[Package] = &[
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
 ];
 
-/// What to do about what is missing.
+/// The action on missing packages.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     Nothing,
@@ -109,13 +109,13 @@ mod tests {
     ];
 
     #[test]
-    fn what_does_not_run_is_missing() {
+    fn a_program_that_does_not_run_is_missing() {
         let names: Vec<_> = missing(PLANTED, is_installed).iter().map(|it| it.name).collect();
         assert_eq!(names, ["broken", "absent"]);
     }
 
     #[test]
-    fn only_who_may_installs_and_only_what_is_missing() {
+    fn only_root_installs_and_only_missing_packages() {
         let some = [&PLANTED[1]];
         assert_eq!(plan(&[], true), Plan::Nothing);
         assert_eq!(plan(&some, true), Plan::Install);

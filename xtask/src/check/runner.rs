@@ -17,7 +17,7 @@ use crate::workspace::{Workspace, cargo};
 /// Gives nextest a time limit for each test.
 const NEXTEST_CONFIG: &str = "xtask/nextest.toml";
 
-/// What one invocation of the runner came to.
+/// The result of one invocation of the runner.
 pub(super) struct Ran {
     pub(super) counts: Counts,
     pub(super) report: Report,

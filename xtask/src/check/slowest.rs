@@ -10,8 +10,9 @@ const ROWS: usize = 20;
 pub(super) struct Slowest(Vec<(f64, String)>);
 
 impl Slowest {
-    /// From nextest's lines `PASS [   0.128s] (2/3) package::binary test`, of whatever status. Those that
-    /// failed are printed again below the summary; what is printed while a test still runs is `SLOW`.
+    /// From nextest's lines `PASS [ 0.128s] (2/3) package::binary test`, of whatever status. Tests
+    /// that failed are printed again below the summary; while a test still runs its status is
+    /// `SLOW`.
     pub(super) fn from_nextest(lines: &[String]) -> Self {
         let is_summary = |line: &String| line.trim_start().starts_with("Summary [");
         let above = lines.iter().rposition(is_summary).unwrap_or(0);

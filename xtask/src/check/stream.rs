@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// What coreutils' `timeout` exits with when it had to end its command, and when it had to kill it.
+/// The exit codes of coreutils' `timeout` when it had to end its command, and when it had to kill
+/// it.
 const TIMED_OUT: [i32; 2] = [124, 137];
 
 /// Until when commands may run, if there is a limit.
@@ -36,7 +37,7 @@ pub(super) fn timed(limit: Duration, program: &str) -> Command {
     command
 }
 
-/// What a command printed, on stdout and stderr in the order in which it did, and how it ended.
+/// A command's output, on stdout and stderr in the order of printing, and how it ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) lines: Vec<String>,

@@ -1,4 +1,5 @@
-//! What a check came to: a table, every note and failure, what was skipped, and the count of tests.
+//! The result of a check: a table, every note and failure, the skipped tests, and the count of
+//! tests.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,7 +29,7 @@ impl Row {
 #[derive(Default)]
 pub(super) struct Verdict {
     pub(super) rows: Vec<Row>,
-    /// What tests that couldn't run wrote.
+    /// Lines written by tests that couldn't run.
     pub(super) skips: Vec<String>,
     pub(super) slowest: Slowest,
     pub(super) counts: Counts,

@@ -11,7 +11,7 @@ pub(super) struct ModDecl {
     /// The inline modules that it stands in, outermost first.
     pub(super) inside: Vec<String>,
     pub(super) name: String,
-    /// What `#[path]` says.
+    /// The value of `#[path]`.
     pub(super) path: Option<String>,
     pub(super) test_only: bool,
 }

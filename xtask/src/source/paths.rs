@@ -1,5 +1,5 @@
-//! What a file's product code names: for each of its modules (the file itself and inline ones) the names
-//! that it defines and imports, and every path with at least two segments.
+//! Names and paths in a file's product code: for each of its modules (the file itself and inline
+//! ones) the names that it defines and imports, and every path with at least two segments.
 //!
 //! Does not know what a path leads to: `tidy::cycles` does.
 
@@ -19,7 +19,7 @@ pub(crate) struct PathUse {
     pub(crate) line: usize,
 }
 
-/// What stands in one module of a file.
+/// The contents of one module of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     /// Names of what is defined here.

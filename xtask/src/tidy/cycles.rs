@@ -179,7 +179,7 @@ mod tests {
         failures(run, &[&added, files].concat())
     }
 
-    /// Of these modules beside the root.
+    /// The knots of these modules beside the root.
     fn knots_of(lib: &str, modules: &[(&str, &str)]) -> Vec<String> {
         let paths: Vec<_> =
             modules.iter().map(|(name, text)| (format!("crates/a/src/{name}.rs"), *text)).collect();

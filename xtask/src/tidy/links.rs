@@ -34,7 +34,7 @@ fn prose_lines(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// What `[text](target)` and `[name]: target` in this line point to.
+/// The targets of `[text](target)` and `[name]: target` in this line.
 fn targets(line: &str) -> Vec<String> {
     let inline = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     let reference = line.strip_prefix('[').and_then(|rest| Some(rest.split_once("]: ")?.1.trim()));

@@ -1,38 +1,45 @@
-//! The engine and the NBD codec touch no clock, thread, socket, file or log: they can't, because
-//! they have no dependencies, no `std` and no `unsafe`. Accounts of disk time hold no floats.
+//! The engine, the policies and the NBD codec touch no clock, thread, socket, file or log: they can't,
+//! because they depend on nothing but each other and have no `std` and no `unsafe`. Accounts of disk
+//! time hold no floats.
 //!
 //! Not checked: what `alloc` and `core` offer, and tests, which may use `std`.
 
 use crate::finding::{Finding, Report};
 use crate::source::{RustFile, TokenKind};
-use crate::workspace::{DependencyKind, Package, Workspace};
+use crate::workspace::{Dependency, DependencyKind, Package, Workspace};
 
-const PURE: &[&str] = &["disktime-core", "disktime-nbd"];
-/// The crate whose accounts are in integers.
-const INTEGER: &str = "disktime-core";
+/// Pure crates, with the crates that each may depend on.
+const PURE: &[(&str, &[&str])] =
+    &[("disktime-core", &[]), ("disktime-nbd", &[]), ("disktime-rivals", &["disktime-core"])];
+/// The crates whose accounts are in integers.
+const INTEGER: &[&str] = &["disktime-core", "disktime-rivals"];
 const INNER_ATTRIBUTES: &[&str] = &["no_std", "forbid(unsafe_code)"];
 
 /// Finds dependencies, missing attributes and words that a pure crate must not name.
 pub(crate) fn run(workspace: &Workspace) -> Report {
     let mut failures = Vec::new();
-    for &name in PURE {
+    for &(name, allowed) in PURE {
         let Some(package) = workspace.package(name) else {
             failures.push(Finding::new("Cargo.toml", format!("there is no package {name}")));
             continue;
         };
-        check_manifest(package, &mut failures);
+        check_manifest(package, allowed, &mut failures);
         check_attributes(workspace, package, &mut failures);
         for file in workspace.rust_under(&format!("{}/src/", package.dir)) {
-            check_words(workspace, file, name == INTEGER, &mut failures);
+            check_words(workspace, file, INTEGER.contains(&name), &mut failures);
         }
     }
     failures.into()
 }
 
-fn check_manifest(package: &Package, failures: &mut Vec<Finding>) {
+fn check_manifest(package: &Package, allowed: &[&str], failures: &mut Vec<Finding>) {
     let manifest = format!("{}/Cargo.toml", package.dir);
-    for dependency in package.dependencies.iter().filter(|it| it.kind != DependencyKind::Dev) {
-        let what = format!("{} depends on nothing, but {} is named", package.name, dependency.name);
+    let may = if allowed.is_empty() { "nothing" } else { &allowed.join(", ") };
+    let excess =
+        |it: &&Dependency| it.kind != DependencyKind::Dev && !allowed.contains(&it.name.as_str());
+    for dependency in package.dependencies.iter().filter(excess) {
+        let (name, other) = (&package.name, &dependency.name);
+        let what = format!("{name} depends on {may}, but {other} is named");
         failures.push(Finding::new(&manifest, what));
     }
     if package.has_build_script {
@@ -109,18 +116,21 @@ mod tests {
 
     const HEAD: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
 
-    /// What the gate says of a core with this body, in an otherwise pure workspace.
+    /// The gate's findings in a core with this body, in an otherwise pure workspace.
     fn of_core(body: &str) -> Vec<String> {
         of_files(&manifest("disktime-core", ""), &format!("{HEAD}{body}"), HEAD)
     }
 
     fn of_files(core_manifest: &str, core: &str, nbd: &str) -> Vec<String> {
         let nbd_manifest = manifest("disktime-nbd", "");
+        let rivals_manifest = manifest("disktime-rivals", "");
         let mut files = vec![
             ("crates/core/Cargo.toml", core_manifest),
             ("crates/core/src/lib.rs", core),
             ("crates/nbd/Cargo.toml", &nbd_manifest),
             ("crates/nbd/src/lib.rs", nbd),
+            ("crates/rivals/Cargo.toml", &rivals_manifest),
+            ("crates/rivals/src/lib.rs", HEAD),
         ];
         if core.contains("mod tests;") {
             files.push(("crates/core/src/tests.rs", "use std::thread; const X: f64 = 1.0;"));
@@ -203,6 +213,35 @@ mod tests {
             [
                 "crates/core/Cargo.toml: disktime-core depends on nothing, but libc is named",
                 "crates/core/Cargo.toml: disktime-core has a build script",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_policy_may_depend_on_the_engine_alone() {
+        let rivals = manifest(
+            "disktime-rivals",
+            "[dependencies]\nlibc = \"0.2\"\n\
+             disktime-core = { path = \"../core\" }",
+        );
+        let rest = |name| manifest(name, "");
+        let (core, nbd) = (rest("disktime-core"), rest("disktime-nbd"));
+        let found = failures(
+            run,
+            &[
+                ("crates/core/Cargo.toml", &core),
+                ("crates/core/src/lib.rs", HEAD),
+                ("crates/nbd/Cargo.toml", &nbd),
+                ("crates/nbd/src/lib.rs", HEAD),
+                ("crates/rivals/Cargo.toml", &rivals),
+                ("crates/rivals/src/lib.rs", &format!("{HEAD}struct A {{ tokens: f64 }}")),
+            ],
+        );
+        assert_eq!(
+            found,
+            [
+                "crates/rivals/Cargo.toml: disktime-rivals depends on disktime-core, but libc is named",
+                "crates/rivals/src/lib.rs:3: names f64",
             ]
         );
     }

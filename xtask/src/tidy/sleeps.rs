@@ -1,5 +1,5 @@
 //! A test that sleeps is slow and fails on a busy machine. Only end-to-end tests, `tests/e2e*`,
-//! live in real time. What the product does is clippy's part (`disallowed_methods`).
+//! live in real time. The product's sleeps are clippy's part (`disallowed_methods`).
 
 use crate::finding::{Finding, Report};
 use crate::source::{RustFile, TokenKind};

@@ -1,5 +1,5 @@
-//! `unsafe` stands in few files, each named here with its reason. That each block says why it is
-//! sound is clippy's part (`undocumented_unsafe_blocks`).
+//! `unsafe` stands in few files, each named here with its reason. Clippy checks that each block
+//! says why it is sound (`undocumented_unsafe_blocks`).
 
 use crate::finding::{Finding, Report};
 use crate::source::{RustFile, TokenKind};

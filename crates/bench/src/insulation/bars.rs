@@ -1,4 +1,4 @@
-//! What policy `disktime` promises of the cells, and what rows amount to.
+//! The cells' bars that policy `disktime` promises, and the results of rows against them.
 
 use super::cells::{Cell, Device};
 use super::insulation_row::Row;
@@ -54,13 +54,13 @@ pub struct Miss {
     pub cell: Cell,
     /// Which figure.
     pub figure: &'static str,
-    /// What it is.
+    /// The measured value.
     pub measured: f64,
-    /// What it should be at least, or for the share error at most.
+    /// The least value that passes, or for the share error the largest.
     pub bar: f64,
 }
 
-/// The figures of a row that miss their bars, whoever's they are.
+/// The figures of a row that miss their bars, under any policy.
 fn misses(row: &Row) -> Vec<Miss> {
     let Some(bars) = Bars::of(row.cell) else { return Vec::new() };
     let miss = |figure, measured, bar| Miss { cell: row.cell, figure, measured, bar };
@@ -80,7 +80,7 @@ fn misses(row: &Row) -> Vec<Miss> {
     misses
 }
 
-/// What policy [`OWN`] misses.
+/// The bars that policy [`OWN`] misses.
 #[must_use]
 pub fn missed(rows: &[Row]) -> Vec<Miss> {
     rows.iter().filter(|row| row.policy == OWN).flat_map(misses).collect()

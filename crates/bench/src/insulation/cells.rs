@@ -1,8 +1,8 @@
-//! What is varied: devices, victims, antagonists, shares.
+//! The dimensions of the matrix: devices, victims, antagonists, shares.
 
 use std::fmt;
 
-/// What is shared.
+/// The shared device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Device {
     /// A hard disk without a queue.
@@ -15,7 +15,7 @@ pub enum Device {
     Flash,
 }
 
-/// Whose insulation is measured.
+/// The load whose insulation is measured.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Victim {
     /// Small, anywhere.
@@ -34,7 +34,7 @@ pub enum Victim {
     HalfWrites,
 }
 
-/// Who is beside it.
+/// The load beside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Antagonist {
     /// Small, anywhere.
@@ -59,11 +59,11 @@ pub const SHARES: [u32; 5] = [10, 30, 50, 70, 90];
 /// One situation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cell {
-    /// What is shared.
+    /// The shared device.
     pub device: Device,
-    /// Whose insulation is measured.
+    /// The load whose insulation is measured.
     pub victim: Victim,
-    /// Who is beside it.
+    /// The load beside it.
     pub antagonist: Antagonist,
     /// The victim's share: one of [`SHARES`].
     pub share_percent: u32,
@@ -73,7 +73,7 @@ impl Device {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Deskstar, Self::Nearline, Self::Raid0, Self::Flash];
 
-    /// What it is, in one line.
+    /// A description in one line.
     #[must_use]
     pub const fn doc(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Victim {
         Self::HalfWrites,
     ];
 
-    /// What it is, in one line.
+    /// A description in one line.
     #[must_use]
     pub const fn doc(self) -> &'static str {
         match self {
@@ -161,7 +161,7 @@ impl Antagonist {
         Self::Ten,
     ];
 
-    /// What it is, in one line.
+    /// A description in one line.
     #[must_use]
     pub const fn doc(self) -> &'static str {
         match self {
@@ -250,11 +250,11 @@ pub enum SelectionError {
     Parts(usize),
     /// A part that is neither `*` nor known.
     Unknown {
-        /// What it would be.
+        /// The part that the word would be.
         part: &'static str,
         /// As written.
         text: String,
-        /// What is known.
+        /// The known names.
         known: Vec<String>,
     },
 }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_nothing_says_what_would() {
+    fn a_selection_of_nothing_says_what_would_select() {
         assert_eq!("a/b".parse::<Selection>(), Err(SelectionError::Parts(2)));
         let error = "*/*/*/11".parse::<Selection>().expect_err("not a share");
         assert_eq!(

@@ -11,9 +11,10 @@ pub const CELLS_MAX: usize = 250;
 /// Requests of a cell at most, where there is a choice: twenty seconds of a processor.
 const EFFORT_MAX: u64 = 30_000_000;
 
-/// The matrix, in order: on the Deskstar all that stays, a few plain ones elsewhere, and as few other cells as make every pair of values
-/// of any two of device, victim, antagonist and share occur. Of cells that add as many pairs the one
-/// with the fewest requests is taken, and none with very many: the matrix shall take minutes.
+/// The matrix, in order: on the Deskstar all that stays, a few plain ones elsewhere, and as few
+/// other cells as make every pair of values of any two of device, victim, antagonist and share
+/// occur. Among cells that add as many pairs the one with the fewest requests is taken, and none
+/// with very many: the matrix shall take minutes.
 #[must_use]
 pub fn cover() -> Vec<Cell> {
     let mut cells: Vec<Cell> = Cell::all().filter(|cell| is_fixed(*cell)).collect();

@@ -7,7 +7,7 @@ use super::cells::{Antagonist, Cell, Device, Victim};
 use super::grid::{self, Grid};
 use super::insulation_row::Row;
 
-/// What the reader needs in order to repeat the runs.
+/// The facts that a reader needs in order to repeat the runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The command that makes them again.
@@ -172,5 +172,5 @@ fn varied_section() -> Section {
         table("antagonist", antagonists.into()),
         Part::note(note),
     ];
-    Section::new("What is varied", parts)
+    Section::new("Dimensions", parts)
 }

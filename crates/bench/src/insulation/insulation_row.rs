@@ -1,4 +1,4 @@
-//! What came of a cell under a policy.
+//! The result of a cell under a policy.
 
 use serde::{Serialize, Serializer};
 
@@ -13,12 +13,13 @@ pub struct Row {
     pub cell: Cell,
     /// The victim's mean insulation over the windows.
     pub insulation_mean: f64,
-    /// What it is not below in 99 of 100 windows.
+    /// The value that insulation is not below in 99 of 100 windows.
     pub insulation_p01: f64,
     /// In which part of the windows it is above 0.9.
     pub windows_above_0_9: f64,
     /// The largest difference of a stream's part of the time from its share in any window, in
-    /// points of a hundred. Of an antagonist that rests, windows of the spells in which it doesn't.
+    /// points of a hundred. For an antagonist that pauses, only windows of the spells in which it
+    /// doesn't.
     pub share_error_points: f64,
     /// The sum over streams of throughput by throughput alone.
     pub work_conservation: f64,

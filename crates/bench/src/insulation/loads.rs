@@ -1,4 +1,4 @@
-//! What runs in a cell: devices, loads, where they lie, and what they own.
+//! The setting of a cell: devices, loads, their regions, and their shares.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(crate) enum Load {
 /// How long things are on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scale {
-    /// What windows are made of.
+    /// The unit of windows.
     pub(crate) spell: Duration,
     /// Spells for which an antagonist asks, and then rests. On flash whole windows of the engine's
     /// accounts, 100 ms, so that a spell's charges are in it.
@@ -77,12 +77,13 @@ impl Device {
 
     /// Where a load is: first byte and length.
     ///
-    /// On hard disks what jumps about is spread over all of it, as virtual disks do that fill a disk:
-    /// jumping between two such loads costs what it costs each alone. What is sequential, if only for
-    /// a run, has a region in the middle, victims and antagonists each their own, side by side; so a
-    /// load alone is in the same zone and finds the same in the cache. (In regions of their own random
-    /// loads would lose what keeping near saves them alone: no scheduler can give that back without
-    /// long stays.) On flash distance costs nothing: all loads have regions.
+    /// On hard disks what jumps about is spread over all of it, as virtual disks do that fill a
+    /// disk: jumping between two such loads costs what it costs each alone. A load that is
+    /// sequential, if only for a run, has a region in the middle, victims and antagonists each
+    /// their own, side by side; so a load alone is in the same zone and finds the same in the
+    /// cache. (In regions of their own random loads would lose what keeping near saves them alone:
+    /// no scheduler can give that back without long stays.) On flash distance costs nothing: all
+    /// loads have regions.
     fn region(self, load: Load) -> (u64, u64) {
         let capacity = match self {
             Self::Deskstar => 20_520_000_000,
@@ -102,9 +103,9 @@ impl Device {
         }
     }
 
-    /// How many are outstanding where a hard disk's load would have `outstanding`: on flash enough
-    /// for a load alone to keep every die busy, since a share of many dies can only be used by who
-    /// asks for many things.
+    /// The number outstanding where a hard disk's load would have `outstanding`: on flash enough
+    /// for a load alone to keep every die busy, since only a load with many outstanding requests
+    /// can use a share of many dies.
     fn outstanding(self, outstanding: u32) -> u32 {
         match self {
             Self::Flash => (outstanding * 32).max(64),
@@ -167,8 +168,8 @@ impl Load {
         matches!(self, Self::Victim(Sequential | SequentialDeep | Runs | SemiSequential))
     }
 
-    /// What a piece costs that takes `mean` as a whole request: large ones by length, so that one
-    /// that goes out in parts costs no more.
+    /// The cost of a piece whose whole request takes `mean`: large ones by length, so that one that
+    /// goes out in parts costs no more.
     pub(crate) fn price(self, mean: Duration) -> Price {
         let (spec, _) = self.operations(Extent { start: 0, end: MIB });
         match spec.sizes[0].bytes {
@@ -232,7 +233,7 @@ impl Tenant {
         std::iter::once(victim).chain((0..count).map(antagonist)).collect()
     }
 
-    /// What it reserves, 0 to 1.
+    /// Its reservation, 0 to 1.
     pub(crate) fn share(&self) -> f64 {
         f64::from(self.reserve_permille) / 1000.0
     }
@@ -317,7 +318,8 @@ mod tests {
         name.parse::<Selection>().expect("a cell").cells().next().expect("one")
     }
 
-    /// What it asks for in each second, if everything completes at once and it asks once a second.
+    /// Whether it has a request in each second, if everything completes at once and it asks once a
+    /// second.
     fn asked_by(tenant: &Tenant, device: Device, seconds: u64) -> Vec<bool> {
         let mut traffic = tenant.plan(device, 1).traffic;
         let mut ask = |second| {
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_on_and_off_asks_in_every_second_spell() {
+    fn an_on_off_stream_asks_in_every_second_spell() {
         let on_off = cell("deskstar-34gxp/random-4k/on-off/50");
         let times = Times::of(on_off, 1);
         let antagonist = &Tenant::of(on_off, &times)[1];

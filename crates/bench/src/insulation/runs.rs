@@ -127,7 +127,7 @@ impl Alone {
     }
 }
 
-/// A device with who is on it.
+/// A device with its tenants.
 struct Shared<'a> {
     device: Device,
     policy: &'a str,

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn a_missing_group_or_right_is_named() {
         let why = |result: Result<(), NotStarted>| match result {
             Err(NotStarted::Unavailable(why)) => why,
             other => panic!("{other:?}"),

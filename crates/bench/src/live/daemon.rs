@@ -13,7 +13,7 @@ use crate::server_process::Process;
 /// The emulated disk, as the simulator has it.
 const PRESET: &str = "deskstar-34gxp";
 
-/// What differs from the daemon's defaults.
+/// Settings that differ from the daemon's defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Tuning {
     /// Its cost model; else the default.
@@ -126,7 +126,8 @@ fn config(
     let create = if medium.is_none() { "create = true\n" } else { "" };
     let mut text = format!(
         "[server]\nnbd = [\"unix:{}\"]\nstate = \"{at}/state\"\n\
-         [[device]]\nname = \"device\"\nback_end = \"{back_end}\"\n{create}policy = \"{policy}\"\n",
+         [[device]]\nname = \"device\"\nback_end = \"{back_end}\"\n{create}policy = \"{policy}\"\n\
+         experimental = true\n",
         socket(directory).display()
     );
     if scene.device == LiveDevice::Emulated {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_does_not_take_is_refused_before_anything_runs() {
+    fn an_unknown_cost_model_is_refused_before_anything_runs() {
         let tuning = Tuning { cost_model: Some("guessed".to_owned()), depth: 1 };
         let scene = &Scene::on_file(1 << 30)[0];
         let refused = of(scene, Some(Medium::File("/t/image".into())), &tuning);

@@ -1,4 +1,4 @@
-//! What came of a stream of a scene under a contender.
+//! The result of a stream of a scene under a contender.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use disktime_report::statistics::{mean, quantile};
 pub struct LiveRow {
     /// A policy of the daemon, or another way of sharing, by name.
     pub policy: &'static str,
-    /// What is shared.
+    /// The shared device.
     pub device: &'static str,
     /// The stream whose row it is, by its load.
     pub victim: &'static str,
@@ -22,7 +22,7 @@ pub struct LiveRow {
     pub share: f64,
     /// The median over the rounds of mean insulation over a round's windows.
     pub insulation_mean: f64,
-    /// What it is not below in 99 of 100 windows of all rounds.
+    /// The value that insulation is not below in 99 of 100 windows of all rounds.
     pub insulation_p01: f64,
     /// In which part of these it is above 0.9.
     pub windows_above_0_9: f64,
@@ -41,8 +41,8 @@ pub struct LiveRow {
     pub iops: f64,
     /// The same, alone.
     pub alone_iops: f64,
-    /// `iops` by (share × the best `alone_iops` of any contender): who is slow alone looks
-    /// insulated easily.
+    /// `iops` by (share × the best `alone_iops` of any contender): a contender that is slow alone
+    /// looks insulated easily.
     pub insulation_of_best: f64,
     /// `insulation_mean` of the same in virtual time, where there is a simulator.
     pub simulated: Option<f64>,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_no_accounts_has_no_share_error_and_who_is_slow_alone_is_seen() {
+    fn a_server_without_accounts_has_no_share_error_and_a_slow_one_is_seen() {
         let scene = &Scene::on_file(1 << 30)[0];
         let mut all = rows(scene, "none", &[round([500.0, 50.0], [1000.0, 100.0], None)]);
         all.extend(rows(scene, "disktime", &[round([350.0, 15.0], [500.0, 50.0], None)]));

@@ -1,4 +1,4 @@
-//! What a round has measured, before it is made rows.
+//! The measurements of a round, before they are made rows.
 
 use super::world::Alone;
 use crate::insulation::loads::Scale;
@@ -14,7 +14,7 @@ pub(super) struct Together {
     pub(super) charged: Vec<Option<Vec<f64>>>,
     /// Longest times without a completion.
     pub(super) gap_ms: Vec<f64>,
-    /// Of response times, warming up included.
+    /// The 99th percentiles of response times, warming up included.
     pub(super) p99_us: Vec<f64>,
 }
 

@@ -11,7 +11,7 @@ use crate::server_process::Process;
 /// The name of every export that isn't a device's of the daemon.
 pub(super) const EXPORT: &str = "disk";
 
-/// What is shared, as servers get at it.
+/// The shared storage, as servers get at it.
 #[derive(Clone, Debug)]
 pub enum Medium {
     /// A file.
@@ -29,7 +29,7 @@ pub enum BoxKind {
     QemuNbd(PathBuf),
 }
 
-/// What is shared, once it is there.
+/// The shared storage, once it is there.
 pub(super) enum Ready<'a> {
     /// A file.
     File(&'a Path),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_is_left_out_with_its_package() {
+    fn a_program_that_is_not_installed_is_left_out_with_its_package() {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("s");
         let missing = serve(Command::new("no-such-program"), &socket, "some-package");

@@ -28,8 +28,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What passes before anything counts: connections are made, and the second of credit that a
-    /// daemon at rest has saved up is spent.
+    /// Time before anything counts: connections are made, and the second of credit that an idle
+    /// daemon has saved up is spent.
     pub const SETTLE: Duration = Duration::from_secs(2);
 
     /// How long a stream is alone: half of the time together.
@@ -61,7 +61,7 @@ pub enum LiveError {
     /// A contender that should have served does not.
     #[error("{policy} on {device}: {reason}")]
     Server {
-        /// Who.
+        /// The contender.
         policy: &'static str,
         /// Where.
         device: &'static str,
@@ -71,11 +71,11 @@ pub enum LiveError {
     /// A load can't be started.
     #[error("{policy} on {device}: {load}: {error}")]
     Load {
-        /// Under whom.
+        /// The contender.
         policy: &'static str,
         /// Where.
         device: &'static str,
-        /// Whose.
+        /// The stream's load.
         load: &'static str,
         /// Why.
         error: LoadError,
@@ -83,20 +83,20 @@ pub enum LiveError {
     /// A load has lost its connection, got errors for answers, or got nothing done.
     #[error("{policy} on {device}: {load}: {reason}")]
     Broken {
-        /// Under whom.
+        /// The contender.
         policy: &'static str,
         /// Where.
         device: &'static str,
-        /// Whose.
+        /// The stream's load.
         load: &'static str,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
 }
 
 /// Measures contenders on a scene, one after another, round after round, every second round
-/// backwards: rows by contender, in the order given, then stream. Who can't be had, or is another's and
-/// fails, is left out.
+/// backwards: rows by contender, in the order given, then stream. A contender that is unavailable,
+/// or is not ours and fails, is left out.
 ///
 /// # Errors
 /// If one of ours fails, or somebody wants it to end.
@@ -149,7 +149,7 @@ pub fn run(
     Ok(rows)
 }
 
-/// What ends a turn before its time.
+/// The reason that a measurement ends before its time.
 enum Ended {
     Unavailable(String),
     Broken(LiveError),
@@ -336,7 +336,7 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// What lasts at the end counts, too.
+    /// A gap that lasts at the end counts, too.
     fn gaps_end(&mut self, now: Duration) {
         for (seen, gap) in self.seen.iter().zip(&mut self.gaps) {
             *gap = (*gap).max(now - seen.1);
@@ -350,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// A world without time: whoever waits has waited.
+    /// A world without time: every wait is over at once.
     #[derive(Default)]
     struct Still {
         now: Cell<Duration>,
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_had_is_left_out_once_and_aloud() {
+    fn an_unavailable_contender_is_left_out_once_and_aloud() {
         let world = Still::default();
         let lacking = Some(NotStarted::Unavailable("not here".to_owned()));
         let all = vec![Absent("a", lacking.clone(), Some("fixed")), Absent("b", lacking, None)];
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ours_and_fails_ends_the_bench_and_another_is_left_out() {
+    fn our_server_failing_ends_the_bench_and_a_peer_is_left_out() {
         let failed = Absent("a", Some(NotStarted::Failed("no ring".to_owned())), Some("fixed"));
         let error = run_all(vec![failed], &Still::default()).expect_err("it failed");
         assert_eq!(error.to_string(), "a on live-file: no ring");

@@ -1,4 +1,4 @@
-//! What runs live: devices, loads, shares, where loads lie, how long.
+//! The setting of a live scene: devices, loads, shares, regions, length.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const EMULATED_BYTES: u64 = 9 << 30;
 /// Where what is sequential stays on it, from its part's start.
 const EMULATED_REGION: u64 = 512 * MIB;
 
-/// What is shared.
+/// The shared device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LiveDevice {
     /// The daemon's emulated disk, which the simulator has, too.
@@ -43,7 +43,7 @@ impl LiveDevice {
         }
     }
 
-    /// What it is, in one line.
+    /// A description in one line.
     #[must_use]
     pub const fn doc(self) -> &'static str {
         match self {
@@ -84,14 +84,14 @@ impl LiveLoad {
 /// A stream of a scene.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveTenant {
-    /// What it does.
+    /// The load.
     pub load: LiveLoad,
     /// Per cent of the device's time that it reserves.
     pub share_percent: u32,
 }
 
 impl LiveTenant {
-    /// What it reserves, 0 to 1.
+    /// The reservation, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         f64::from(self.share_percent) / 100.0
@@ -101,9 +101,9 @@ impl LiveTenant {
 /// Streams on a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
-    /// What is shared.
+    /// The shared device.
     pub device: LiveDevice,
-    /// Who shares it, in the order in which they lie on it.
+    /// The streams that share it, in the order in which they lie on it.
     pub tenants: Vec<LiveTenant>,
     /// Bytes of each stream's part of the device.
     pub bytes: u64,

@@ -11,7 +11,7 @@ use super::{Stopped, World};
 const SIZE: u64 = 4 << 30;
 /// The smallest that says anything, in bytes (64 MiB).
 const SIZE_MIN: u64 = 64 << 20;
-/// What is written at once, in bytes.
+/// The length of one write, in bytes.
 const BLOCK: usize = 1 << 20;
 
 /// Why there is no file to measure on.
@@ -30,7 +30,7 @@ pub enum ScratchError {
     Size {
         /// The size in bytes.
         bytes: u64,
-        /// What is free, in bytes.
+        /// The free space, in bytes.
         free: u64,
         /// The directory.
         within: PathBuf,

@@ -16,7 +16,7 @@ const LONG: u64 = 64 << 10;
 /// How a device that isn't in the daemon can be shared without it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Nobody orders anything.
+    /// No scheduler orders requests.
     None,
     /// Linux's BFQ orders by weights.
     Bfq,

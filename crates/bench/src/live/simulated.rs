@@ -12,7 +12,7 @@ use super::scene::{LiveDevice, Scene, name_of};
 /// The emulated disk, and where its platter stands at the start, as in the daemon.
 const PRESET: &str = "deskstar-34gxp";
 const DEVICE_SEED: u64 = 1;
-/// What counts, after what passes before.
+/// The measured time, after the time before it.
 const SECONDS: u32 = 300;
 const WARM_UP: u32 = 10;
 

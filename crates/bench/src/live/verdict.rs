@@ -1,4 +1,5 @@
-//! What live rows amount to: how far each contender is from the shares, and what `disktime` misses.
+//! The verdict on live rows: how far each contender is from the shares, and which bars `disktime`
+//! misses.
 
 use super::live_row::LiveRow;
 use super::scene::LiveDevice;
@@ -7,7 +8,7 @@ use disktime_report::statistics::mean;
 
 /// How far live insulation may be from the simulated.
 const SIMULATED: f64 = 0.03;
-/// What each stream's insulation on another server's export is to be at least.
+/// The least insulation that each stream is to have on another server's export.
 const BOXED: f64 = 0.9;
 /// To whose distance ours is compared on a file.
 const RIVAL: &str = "linux-bfq";
@@ -15,13 +16,13 @@ const RIVAL: &str = "linux-bfq";
 /// How far a contender's streams are from what their shares would give them alone.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Distance {
-    /// Who.
+    /// The contender.
     pub policy: &'static str,
     /// Where.
     pub device: &'static str,
     /// With which shares.
     pub split: String,
-    /// Whose.
+    /// The streams' loads.
     pub streams: String,
     /// The mean over streams of |insulation - 1|.
     pub mean: f64,
@@ -72,13 +73,13 @@ fn distance(rows: &[LiveRow]) -> Distance {
 pub struct LiveMiss {
     /// Where, and which figure.
     pub what: String,
-    /// What it is.
+    /// The measured value.
     pub measured: f64,
     /// The bar, in words.
     pub bar: String,
 }
 
-/// What policy [`OWN`] misses. Without a rival on a file there is nothing to miss there.
+/// The bars that policy [`OWN`] misses. Without a rival on a file there is nothing to miss there.
 #[must_use]
 pub fn missed(rows: &[LiveRow]) -> Vec<LiveMiss> {
     let mut missed = Vec::new();

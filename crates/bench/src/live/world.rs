@@ -1,4 +1,5 @@
-//! The seam to whoever brings servers and a clock: contenders, and the world that they are measured in.
+//! The seam to a caller that brings servers and a clock: contenders, and the world that they are
+//! measured in.
 
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ pub enum Step<'a> {
     Begins {
         /// Where.
         scene: &'a Scene,
-        /// Under whom.
+        /// The contender.
         policy: &'static str,
         /// Which stream alone; else all together.
         stream: Option<usize>,
@@ -102,7 +103,7 @@ pub enum Step<'a> {
     LeftOut {
         /// Where.
         scene: &'a Scene,
-        /// Who.
+        /// The contender.
         policy: &'static str,
         /// Why, and what would help.
         reason: &'a str,
@@ -114,6 +115,6 @@ pub enum Step<'a> {
 pub struct Alone {
     /// Requests per second.
     pub per_second: f64,
-    /// Of its response times.
+    /// The 99th percentile of its response times.
     pub p99_us: f64,
 }

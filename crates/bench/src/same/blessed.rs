@@ -22,7 +22,7 @@ pub enum Difference {
     Changed {
         /// The scenario.
         name: String,
-        /// What differs, in words.
+        /// The hashes that differ, in words.
         what: Vec<&'static str>,
     },
 }
@@ -33,11 +33,11 @@ pub enum Difference {
 pub struct BlessedError {
     /// Which, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault of the line.
     pub fault: Fault,
 }
 
-/// What can be wrong with a line.
+/// The faults that a line can have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
     /// Too few fields, or too many.
@@ -46,7 +46,7 @@ pub enum Fault {
     /// A field that is no number, or too large.
     #[error("{column}: `{text}`; a whole number is needed, hashes as 16 hexadecimal digits")]
     Number {
-        /// Of the field.
+        /// The column of the field.
         column: &'static str,
         /// As written.
         text: String,
@@ -65,7 +65,7 @@ impl Blessed {
         self.0.keys().map(String::as_str)
     }
 
-    /// Those of scenarios whose name `keep` approves of.
+    /// The lines of scenarios whose name `keep` approves of.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
         let kept = self.0.iter().filter(|(name, _)| keep(name));

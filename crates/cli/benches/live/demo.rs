@@ -9,13 +9,14 @@ use disktime_sim::{Scenario, simulate};
 
 use crate::{DEMO_NOT_JUDGED, Found};
 
-/// What the demo measures for, in seconds: a turn, of which more or less may be within, is a hundredth.
+/// Length of the demo's measurement, in seconds: a round of slices, by which an edge of it may be
+/// off, is a hundredth.
 const MEASURED: u32 = 30;
 /// Idle time before the loads start, in seconds: both buckets are full then, as they are in the
 /// demo. It matters: the levels add up to the same ever after, and with less credit about, less is
 /// due at once and turns are longer (at 70/30 by a tenth).
 const IDLE: u32 = 1;
-/// What the demo lets pass before it measures, in seconds.
+/// The demo's time before it measures, in seconds.
 const SETTLE: u32 = 4;
 /// How far live disk time may be from the simulated, in points.
 const POINTS: f64 = 2.0;
@@ -76,7 +77,7 @@ fn span(values: impl Iterator<Item = f64>, margin: f64) -> RangeInclusive<f64> {
     least - margin..=most + margin
 }
 
-/// What both streams got, or why the demo did not judge.
+/// The rates of both streams, or why the demo did not judge.
 fn live([sequential, random]: [u32; 2]) -> anyhow::Result<Result<[Got; 2], String>> {
     let (time, split) = (format!("{MEASURED}s"), format!("{sequential}/{random}"));
     let output = Command::new(env!("CARGO_BIN_EXE_disktime"))

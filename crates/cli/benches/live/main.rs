@@ -67,7 +67,7 @@ const CASES: &[Case] = &[
     Case { name: "window", what: "the end of a window of qbox", long: false, run: window::run },
 ];
 
-/// What a case came to.
+/// The outcome of a case.
 enum Found {
     /// All figures are as they must be; the figures.
     Ok(String),

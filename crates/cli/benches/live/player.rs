@@ -21,8 +21,8 @@ const PRESET: &str = "st340810a";
 /// The player's, in bytes per second.
 const RATE: u64 = 8_000_000;
 const REQUEST: u64 = 128 << 10;
-/// Of each client: more than the paper's one, because a client that is asked anew after each answer
-/// is late for the elevator's batch, which no simulation shows.
+/// Requests outstanding of each client: more than the paper's one, because a client that is asked
+/// anew after each answer is late for the elevator's batch, which no simulation shows.
 const OUTSTANDING: u32 = 4;
 /// The virtual disks in their order, in MiB, and where in each its file is: the figure's places, at
 /// 2, 10, 32 and 36 GB of the disk.
@@ -30,7 +30,7 @@ const DISKS: [(&str, u64, u64); 4] =
     [("best-1", 9536, 1907), ("video", 20_981, 0), ("best-2", 3815, 0), ("best-3", 1900, 0)];
 const PLAYER: usize = 1;
 const FILE_MIB: u64 = 1811;
-/// What passes before the measurement, in seconds: by then buffers are what they stay.
+/// Time before the measurement, in seconds: by then buffers stay as they are.
 const SETTLE: u64 = 5;
 /// How far live throughput may be from the simulated.
 const TOLERANCE: f64 = 0.07;
@@ -122,7 +122,7 @@ pub(crate) fn scene() -> anyhow::Result<Found> {
     ]))
 }
 
-/// What was live beside what was simulated.
+/// A live figure beside the simulated one.
 struct Compared {
     shaped: Shaped,
     live: Got,
@@ -258,7 +258,7 @@ fn config(directory: &Path, shaped: Shaped) -> anyhow::Result<Config> {
         "[server]\nnbd = [\"unix:{directory}/nbd.sock\"]\n\
          misses = \"unix:{directory}/misses.sock\"\n\
          [[device]]\nname = \"disk\"\nback_end = \"memory\"\nemulate = \"{PRESET}\"\n\
-         policy = \"elevator\"\n"
+         policy = \"elevator\"\nexperimental = true\n"
     );
     for (at, (name, mib, _)) in DISKS.iter().enumerate() {
         let class = if at == PLAYER { "class = \"soft-real-time\"\n" } else { "" };

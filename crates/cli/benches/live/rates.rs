@@ -16,7 +16,7 @@ use disktime_workload::{Cycles, Extent, Pace, Pattern, Spec};
 use crate::Found;
 
 const PRESET: &str = "st318437lw";
-/// Of the guaranteed stream, in bytes per second, and its cycle in seconds.
+/// The guaranteed stream's rate, in bytes per second, and its cycle in seconds.
 const RATE: u64 = 8_000_000;
 const CYCLE: u64 = 4;
 /// Best-effort streams, and what each keeps outstanding: more than one, because a client that is
@@ -26,13 +26,13 @@ const OUTSTANDING: u32 = 4;
 /// Size of each stream's part of the disk, in bytes (2 GiB).
 const SIZE: u64 = 2 << 30;
 const REQUEST: u64 = 128 << 10;
-/// What passes before the measurement, and its length, in seconds.
+/// Time before the measurement, and its length, in seconds.
 const SETTLE: u64 = 8;
 const MEASURED: u64 = 16;
 /// How far live throughput may be from the simulated.
 const TOLERANCE: f64 = 0.07;
 
-/// What the guaranteed stream does.
+/// The operation of the guaranteed stream.
 #[derive(Clone, Copy, PartialEq)]
 enum Does {
     Read,
@@ -147,6 +147,7 @@ back_end = "memory"
 emulate = "{PRESET}"
 profile = "{directory}/profile.json"
 policy = "elevator"
+experimental = true
 "#
     );
     for name in names() {

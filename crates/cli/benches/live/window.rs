@@ -39,7 +39,7 @@ fn request(id: u32, turn: u64) -> Request {
 /// since anything may come between two looks at a clock.
 pub(crate) fn run() -> anyhow::Result<Found> {
     let limits = Limits { depth: DEPTH, depth_max: DEPTH, ..Limits::default() };
-    let config = Config { policy: "qbox", limits, ..Config::default() };
+    let config = Config { policy: disktime_rivals::find("qbox")?, limits, ..Config::default() };
     let mut engine = Engine::new(&config)?;
     for stream in (0..STREAMS).map(StreamId) {
         let contract =

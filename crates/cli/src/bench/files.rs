@@ -1,4 +1,4 @@
-//! What `--out` of an insulation bench writes.
+//! The files that `--out` of an insulation bench writes.
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use disktime_bench::insulation::{
     self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Settings,
 };
-use disktime_core::policy::{self, PolicyEntry};
+use disktime_core::policy::PolicyEntry;
 
 use super::cells::selected;
 use super::files::write;
@@ -90,7 +90,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// As asked for, else those of the list that are registered; the others are named.
+    /// As asked for, else those of the list.
     fn policies(&self) -> Result<Vec<&'static PolicyEntry>, BadInput> {
         if !self.policies.is_empty() {
             return self.policies.iter().map(|name| find(name)).collect();
@@ -100,15 +100,10 @@ impl Arguments {
             (false, true) => &QUICK[..],
             (false, false) => &SHARING[..],
         };
-        let absent: Vec<_> =
-            names.iter().copied().filter(|name| policy::find(name).is_none()).collect();
-        if !absent.is_empty() {
-            eprintln!("not registered, so left out: {}", absent.join(", "));
-        }
-        Ok(names.iter().filter_map(|name| policy::find(name)).collect())
+        names.iter().map(|name| find(name)).collect()
     }
 
-    /// What makes the same rows again.
+    /// The command that makes the same rows again.
     fn command(&self) -> String {
         let mut command = "disktime bench insulation".to_owned();
         if self.quick {
@@ -128,10 +123,7 @@ impl Arguments {
 }
 
 fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {
-    policy::find(name).ok_or_else(|| {
-        let known: Vec<_> = policy::REGISTRY.iter().map(|entry| entry.name).collect();
-        BadInput(format!("--policy: `{name}` is not known; known are: {}", known.join(", ")))
-    })
+    disktime_rivals::find(name).map_err(|error| BadInput(format!("--policy: {error}")))
 }
 
 fn print_rows(rows: &[Row]) {

@@ -33,7 +33,7 @@ const NBDKIT_BYTES: u64 = 3 << 30;
 const THROTTLE_NOTE: &str = "qemu-throttle was told what each stream does alone, and is not work \
                              conserving: its limits hold while others rest, too";
 
-/// What is measured on.
+/// The storage that is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum On {
     /// The daemon's emulated disk, with the simulator beside it.
@@ -46,7 +46,7 @@ enum On {
     QemuNbd,
 }
 
-/// What only a live bench has to be told.
+/// Options of live benches alone.
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Measure the daemon and others, live over NBD, instead of simulating
@@ -99,10 +99,10 @@ impl Scratch {
     }
 }
 
-/// What is asked for beside the options.
+/// The request beside the options.
 pub(super) struct Asked<'a> {
     pub(super) policies: Vec<&'static PolicyEntry>,
-    /// Of the emulated disk; none for those that are chosen for it.
+    /// Cells of the emulated disk; none for those that are chosen for it.
     pub(super) cells: Vec<Cell>,
     pub(super) seed: u64,
     pub(super) json: bool,
@@ -228,7 +228,7 @@ impl Options {
         })
     }
 
-    /// What measures the same again.
+    /// The command that measures the same again.
     fn command(&self, asked: &Asked<'_>) -> String {
         let mut command = format!(
             "disktime bench insulation --live --for {} --rounds {} --depth {} --seed {}",

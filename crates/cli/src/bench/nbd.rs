@@ -16,7 +16,7 @@ Examples:
 
 Peers are measured where nbdkit and qemu-nbd are installed.";
 
-/// What a request costs the server, ours and each peer found.
+/// Cost of a request for the server, ours and each peer found.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {

@@ -16,7 +16,7 @@ use crate::table;
 
 /// Cameras.
 const CAMERAS: usize = 3;
-/// What each writes, in bytes per second.
+/// The rate at which each writes, in bytes per second.
 const RATE: u64 = 2_000_000;
 /// Their cycle: at its start a camera hands over what it has recorded in the last one.
 const CYCLE: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub(super) const LEAST_TIME: Duration = Duration::from_secs(4);
 /// How often a line is shown.
 const TICK: Duration = Duration::from_secs(4);
 
-/// What the scene found.
+/// The scene's result.
 #[derive(Serialize)]
 struct Report {
     device: &'static str,
@@ -46,7 +46,7 @@ struct Report {
 struct Stream {
     name: String,
     class: &'static str,
-    /// What is guaranteed, in bytes per second; 0 for nothing.
+    /// The guaranteed rate, in bytes per second; 0 for nothing.
     rate: u64,
     bytes_per_second: f64,
     /// Cycles that began with work waiting.

@@ -22,16 +22,17 @@ const PRESET: &str = "st340810a";
 const POLICY: &str = "elevator";
 /// Virtual disks that best effort reads from, one after another.
 const STORMS: usize = 3;
-/// What the player plays, in bytes per second, and its buffer.
+/// The player's rate, in bytes per second, and its buffer.
 const RATE: u64 = 8_000_000;
 const BUFFER: disktime_core::Duration = disktime_core::Duration::from_secs(1);
 /// Bytes of each request, and how many each client has outstanding.
 const REQUEST: u64 = 128 << 10;
 const OUTSTANDING: u32 = 4;
-/// What the controller has for finding out what the player needs: time, and misses.
+/// The controller's allowance for finding out how much the player needs: time, and misses.
 const GRACE: Duration = Duration::from_secs(5);
 const MISSES_MAX: u64 = 3;
-/// What a player that keeps its misses to itself is watched for: a quarter of the scene, but so long.
+/// How long a player that keeps its misses to itself is watched: a quarter of the scene, within
+/// these bounds.
 const SILENT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(10)];
 /// The storm's head start.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ pub(super) const LEAST_TIME: Duration = Duration::from_secs(10);
 /// How often a line is shown.
 const TICK: Duration = Duration::from_secs(4);
 
-/// What the scene found.
+/// The scene's result.
 #[derive(Serialize)]
 struct Report {
     device: &'static str,
@@ -62,12 +63,12 @@ struct Phase {
     reports: bool,
     seconds: f64,
     misses: u64,
-    /// Of these, after the first seconds.
+    /// Misses after the first seconds; `misses` includes them.
     misses_late: u64,
     seconds_stalled: f64,
     worst_lateness_ms: f64,
     bytes_per_second: f64,
-    /// Of all that storms.
+    /// Rate of all storming streams together.
     best_effort_bytes_per_second: f64,
 }
 
@@ -236,6 +237,7 @@ back_end = "file:{directory}/disks"
 create = true
 emulate = "{PRESET}"
 policy = "{POLICY}"
+experimental = true
 feedback = "adaptive"
 feedback_token = "request"
 

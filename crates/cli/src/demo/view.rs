@@ -1,4 +1,4 @@
-//! What the demo shows: a live table, then a verdict that explains itself.
+//! The demo's output: a live table, then a verdict that explains itself.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -128,8 +128,8 @@ pub(super) fn judgement(report: &Report) -> String {
     }
     if !report.judged {
         return format!(
-            "NOT JUDGED: {} whole turns are too few to say what each gets: give it more time with --for.",
-            report.turns
+            "NOT JUDGED: {} whole rounds of slices are too few to say what each gets: give it more time with --for.",
+            report.rounds
         );
     }
     let said = match (report.kept(), report.insulated()) {

@@ -69,7 +69,7 @@ fn seeks(found: &Found) -> Panel {
         let mean = of_distance.iter().map(millis).sum::<f64>() / of_distance.len() as f64;
         curve.push((place(of_distance[0].distance), mean));
     }
-    // What has no place on the axis parts the line: single points are drawn as dots.
+    // A point that has no place on the axis parts the line: single points are drawn as dots.
     let parted = |seek: &Seek| [(place(seek.distance), millis(seek)), (f64::NAN, 0.0)];
     let title = match found.rotation {
         Some(_) => "Positioning without rotational wait, by distance",

@@ -30,7 +30,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Those of the figures that can be.
+    /// The figures among them that can be run live.
     pub fn new(span: humantime::Duration, ids: &[String]) -> Result<Self, BadInput> {
         if !SPANS.contains(&*span) {
             return Err(BadInput(format!("--live {span}: 1s to 1h a cell")));
@@ -173,7 +173,7 @@ fn config_text(directory: &Path, policy: &str, device: &str, weights: [u32; 2]) 
     let mut text = format!(
         "[server]\nnbd = [\"unix:{directory}/nbd.sock\"]\n\
          [[device]]\nname = \"array\"\nback_end = \"tiered:{directory}/fast,{directory}/slow\"\n\
-         policy = \"{policy}\"\n{device}\n"
+         policy = \"{policy}\"\nexperimental = true\n{device}\n"
     );
     for (name, weight) in NAMES.iter().zip(weights) {
         text += &format!(

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Arguments, Device};
 use crate::table;
 
-/// What a plan has come to.
+/// The result of a plan.
 pub(super) struct Report {
     name: String,
     bytes: u64,
@@ -23,11 +23,11 @@ pub(super) struct Report {
     pub(super) answers: Vec<Answer>,
     pub(super) traces: Vec<TraceShares>,
     pub(super) fitting: Option<Fitting>,
-    /// What it takes, and by which method.
+    /// The share that it takes, and the method.
     ppm: u64,
     method: Method,
     available: Share,
-    /// Of a configuration: what is reserved.
+    /// The reservations of a configuration.
     reserved: Option<Vec<(String, Share)>>,
 }
 
@@ -88,7 +88,7 @@ impl Report {
         }
     }
 
-    /// What the answer rests on.
+    /// How sure the answer is.
     fn sureness(&self) -> String {
         match (self.goal.is_some(), self.method) {
             (true, Method::Batches) => format!("in {} of batches of 20", self.confidence),

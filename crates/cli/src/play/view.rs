@@ -1,4 +1,4 @@
-//! What `disktime play` shows: a live table, then a verdict.
+//! The output of `disktime play`: a live table, then a verdict.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ const LEGEND_MAX: usize = 86;
 /// Bins of a histogram to a tenfold time.
 const PER_DECADE: u32 = 10;
 
-/// What can be drawn of a run.
+/// The drawings of a run.
 pub(super) fn files(seed: u64, outcome: &Outcome) -> Vec<File> {
     let window = outcome.window.as_secs_f64();
     let utilization = |(id, _): (u32, &Summary)| {
@@ -55,8 +55,8 @@ pub(super) fn files(seed: u64, outcome: &Outcome) -> Vec<File> {
     files
 }
 
-/// `NAME.svg`, or `NAME-1.svg` and so on where one drawing has no room for all. What shows nothing
-/// above the axis is left out.
+/// `NAME.svg`, or `NAME-1.svg` and so on where one drawing has no room for all. A series that shows
+/// nothing above the axis is left out.
 fn drawings(name: &str, title: &str, [x, y]: [Axis; 2], series: Vec<Series>) -> Vec<File> {
     let groups = grouped(series);
     let count = groups.len();

@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a run of so many virtual seconds. Nothing is said with `json`.
+    /// The progress of a run of so many virtual seconds. Nothing is said with `json`.
     pub(super) fn new(json: bool, seconds: f64, seed: u64) -> Self {
         let terminal = !json && std::io::stderr().is_terminal();
         if !json && !terminal {
@@ -65,7 +65,7 @@ fn line(seed: u64, seconds: f64, moment: Moment, wall: Duration) -> String {
 
 fn write(text: &str) {
     let mut stderr = std::io::stderr();
-    // Who can't be told is not worth failing for.
+    // A progress line that can't be written is no reason to fail.
     let _told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 

@@ -1,4 +1,4 @@
-//! What pieces cost, as a running daemon and a simulation show it.
+//! Costs of pieces, as a running daemon and a simulation show them.
 
 use std::path::Path;
 use std::process::Command;

@@ -44,7 +44,7 @@ fn a_virtual_disk_is_profiled() {
 }
 
 #[test]
-fn what_cannot_be_profiled_is_refused() {
+fn a_device_that_cannot_be_profiled_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let sized = |name: &str, bytes: u64| {

@@ -1,4 +1,4 @@
-//! What survives the daemon's end.
+//! Data that survive the daemon's end.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

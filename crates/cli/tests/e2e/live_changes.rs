@@ -30,7 +30,7 @@ fn contracts_change_whole_or_not_at_all() {
 
 /// A depth that was found out is no depth for deadlines.
 #[test]
-fn who_comes_to_make_promises_is_told_why_it_takes_a_restart() {
+fn a_change_that_adds_promises_is_told_why_it_takes_a_restart() {
     let deep = DISKS.replace("queue_depth = 8\n", "");
     let mut daemon = Daemon::start(&deep);
     let rate = "class = \"guaranteed-rate\"\nrate = \"1MB/s\"\nadmission = \"best-effort\"";

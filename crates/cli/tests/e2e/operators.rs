@@ -1,4 +1,4 @@
-//! What a person or a script relies on around the daemon: exit codes, errors, Ctrl-C, checks, logs.
+//! Promises to a person or a script around the daemon: exit codes, errors, Ctrl-C, checks, logs.
 
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -72,7 +72,7 @@ fn bad_input_exits_with_2_and_is_a_document_under_json() {
     let back_end = file("back_end.toml", &disk(&here, &remote));
     let (out, none) = (format!("{}/x", text(&socket)), within("none"));
     let cases: [(&[&str], &str); 16] = [
-        (&["demo", "--for", "2s"], "two turns of a split 70/30 take 3.4s"),
+        (&["demo", "--for", "2s"], "two rounds of a split 70/30 take 3.4s"),
         (&["demo", "--for", "3s", "--scene", "recorder"], "cycles take 4s"),
         (&["bench", "sched", "--seconds", "nan"], "0.01 to 3600"),
         (&["bench", "nbd", "--seconds=-1"], "0.01 to 3600"),
@@ -235,7 +235,7 @@ fn a_check_finds_every_error_beside_the_running_daemon_and_touches_nothing() {
     assert_eq!((code, &said["ok"], &said["vdisks"]), (Some(0), &true.into(), &1.into()));
     let good = std::fs::read_to_string(&config).unwrap();
     let write = |text: &str| std::fs::write(&config, text).unwrap();
-    // What only shows in files and directories, all at once.
+    // Errors that only show in files and directories, all at once.
     let at = daemon.directory.path().display();
     let more = format!(
         "[[device]]\nname = \"small\"\nback_end = \"raid0:{at}/a,{at}/b\"\n\

@@ -125,7 +125,7 @@ fn virtual_disks_of_one_file_keep_their_ends_and_their_data() {
 }
 
 #[test]
-fn what_can_not_be_placed_is_refused_and_nothing_is_recorded() {
+fn a_virtual_disk_that_cannot_be_placed_is_refused_and_nothing_is_recorded() {
     let refused = |directory: &Path, disks: &str| {
         configure(directory, disks);
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_disktime"));

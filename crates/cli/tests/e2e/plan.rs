@@ -72,7 +72,7 @@ impl Planned {
         command
     }
 
-    /// What it says, with its exit code.
+    /// Its output, with its exit code.
     fn say(&self, arguments: &str) -> (String, Option<i32>) {
         let directory = self.directory.path().to_str().unwrap();
         let absolute = arguments.replace(" @", &format!(" {directory}/"));
@@ -103,7 +103,7 @@ fn a_goal_is_a_share() {
     near(of(2).1, 0.24734);
     assert_eq!((&plan["fits"], &plan["would_fit"]), (&true.into(), &serde_json::Value::Null));
     near(&planned.json("--profile @disk.json --iops 20 --depth 4")["share"], 0.32);
-    // What it is fastest with, unless somebody says otherwise.
+    // Its fastest depth, unless an option says otherwise.
     near(&planned.json("--profile @disk.json --iops 20")["share"], 0.32);
     near(&planned.json("--profile @disk.json --iops 20 --depth 4 --confidence 50")["share"], 0.16);
     // Runs of 64 · 4 KiB: 20 ms at the confidence and 63 · .2 ms for 256 KiB.
@@ -117,7 +117,7 @@ fn a_goal_is_a_share() {
 }
 
 #[test]
-fn what_does_not_fit_exits_with_1_and_says_what_would() {
+fn a_goal_that_does_not_fit_exits_with_1_and_says_what_would() {
     let planned = Planned::new();
     let (said, code) = planned.say("--profile @disk.json --iops 2000 --request 4KiB --depth 1");
     assert_eq!(code, Some(1), "{said}");
@@ -205,7 +205,7 @@ fn a_trace_is_a_share() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused() {
+fn a_goal_that_cannot_be_planned_is_refused() {
     let planned = Planned::new();
     planned.write("none.json", "{}");
     planned.write(

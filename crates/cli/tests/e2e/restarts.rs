@@ -46,7 +46,7 @@ fn serve(config: &Path) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The first line is printed once clients can connect. What it says instead, if it ends.
+/// The first line is printed once clients can connect. If it ends, the error is its output.
 fn serving(child: &mut Child) -> Result<(), String> {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -245,7 +245,7 @@ fn a_file_that_is_removed_while_it_is_served_fails_loudly() {
     }
 }
 
-/// What `device init` makes is served, and what it finds is kept.
+/// Places that `device init` makes are served, and places that it finds are kept.
 #[test]
 fn places_are_made_on_purpose() {
     let directory = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! What strangers' tools say of our exports.
+//! Other projects' tools read our exports.
 
 use std::process::Command;
 

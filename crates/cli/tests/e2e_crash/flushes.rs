@@ -1,4 +1,4 @@
-//! What a FUA write and a flush do to the disk that lies below.
+//! The effect of a FUA write and a flush on the disk that lies below.
 
 use std::time::Duration;
 
@@ -101,8 +101,8 @@ fn an_extent_that_has_moved_leaves_nothing_in_the_cache_below() {
             continue;
         }
         let stack = Stack::new(Kind::Tiers, below);
-        // Nobody writes or flushes: all that reaches the disk is what moving takes. There is room
-        // for three, the others change places with the coldest.
+        // No client writes or flushes: only migrations reach the disk. There is room for three, the
+        // others change places with the coldest.
         for (extent, times) in [(1, 8), (2, 8), (3, 8), (4, 32), (5, 48)] {
             heat(&stack, extent, times);
             let left = stack.lower.disk.unflushed();
@@ -150,7 +150,7 @@ fn fail_one_sync(stack: &Stack, clients: &mut [Connection; 3], fua: bool, name: 
     for (at, client) in (0..).zip(&mut clients[1..]) {
         client.write(at << 16, &[7; 4096], false).unwrap();
     }
-    // Of one request there may be several on their way down: a flush of each member.
+    // One request may have several operations on their way down: a flush of each member.
     stack.lower.disk.fail_flushes(1);
     let failed = if fua { clients[0].write(0, &[8; 512], true) } else { clients[0].flush() };
     check(failed.is_err(), "the request whose sync failed succeeded");

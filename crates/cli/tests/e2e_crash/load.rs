@@ -24,7 +24,7 @@ struct Block {
     busy: bool,
 }
 
-/// What the virtual disk may have.
+/// The contents that the virtual disk may have.
 pub struct Model(Mutex<State>);
 
 struct State {
@@ -32,7 +32,7 @@ struct State {
     next: u64,
 }
 
-/// What a round came to, in bytes.
+/// The result of a round, in bytes.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Outcome {
     pub flushed: u64,
@@ -72,7 +72,7 @@ impl Model {
         }
     }
 
-    /// What a flush that begins now makes durable.
+    /// The writes that a flush that begins now makes durable.
     fn mark(&self) -> Vec<usize> {
         self.0.lock().unwrap().blocks.iter().map(|block| block.acknowledged).collect()
     }
@@ -84,7 +84,7 @@ impl Model {
     }
 
     /// Compares with what is there, after a crash that spares at least what was flushed, or what
-    /// was acknowledged. What is there is made durable, and is where the next round begins.
+    /// was acknowledged. The contents found are made durable, and are where the next round begins.
     pub fn verify(&self, client: &mut Connection, spares_acknowledged: bool) -> Outcome {
         let mut outcome = Outcome::default();
         let mut state = self.0.lock().unwrap();

@@ -1,5 +1,5 @@
-//! What lies below the daemon under test: files of this machine, or a disk with a write cache that
-//! forgets, served by this process and reached over NBD, FUSE or a loop device on FUSE.
+//! The storage below the daemon under test: files of this machine, or a disk with a write cache
+//! that forgets, served by this process and reached over NBD, FUSE or a loop device on FUSE.
 
 use std::fs::File;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use disktime_server::backend::volatile::Volatile;
 use disktime_server::{Config, Server, Wrap};
 
-/// What the back end's files or exports are on.
+/// The kind of storage below the back end's files or exports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Below {
     /// The file system that temporary files are on.
@@ -124,7 +124,7 @@ impl Lower {
         Server::start_wrapped(Config::parse(&text).unwrap(), &wrap).unwrap()
     }
 
-    /// Takes it all down, whoever still uses it: what was in no disk's cache is gone.
+    /// Takes it all down, even while it is used: only bytes in a disk's cache survive.
     pub fn down(&mut self) {
         for device in self.loops.drain(..) {
             run_quietly("losetup", &["-d", &device]);

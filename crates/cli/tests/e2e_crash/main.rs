@@ -1,6 +1,6 @@
 //! Crashes: the daemon is killed, or the disk below it loses power, under load from several
-//! connections. Whatever was flushed is there afterwards, on every back end and over everything that
-//! may lie below it.
+//! connections. All flushed data are there afterwards, on every back end and over every kind of
+//! storage that may lie below it.
 //!
 //! `cargo xtask bench crash` runs these rounds by the hundred. `DISKTIME_CRASH_ROUNDS` and
 //! `DISKTIME_CRASH_SEED` set how many and from which seed on, `DISKTIME_CRASH_ONLY` names one row

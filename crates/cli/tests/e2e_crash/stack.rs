@@ -34,7 +34,8 @@ impl Kind {
         }
     }
 
-    /// Of the two files, devices or exports. The fast tier has room for the map and three extents.
+    /// Bytes of the two files, devices or exports. The fast tier has room for the map and three
+    /// extents.
     fn bytes(self) -> [u64; 2] {
         match self {
             Self::Directory | Self::Image | Self::Nbd => [BYTES, 4096],
@@ -90,7 +91,7 @@ impl Stack {
         assert!(self.try_start(), "the daemon does not start: {}", self.said());
     }
 
-    /// What the daemon has logged since its start.
+    /// The daemon's log since its start.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("daemon.log")).unwrap()
     }

@@ -1,4 +1,4 @@
-//! What a load's thread and its holder share: numbers one way, the wish to stop the other.
+//! State that a load's thread and its holder share: numbers one way, the wish to stop the other.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// What a load has done since it started.
+/// Counts of a load since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests issued, answered or not.
@@ -25,7 +25,7 @@ pub struct Counters {
     pub latency_ns_max: u64,
     /// Deadlines that a player has missed.
     pub misses: u64,
-    /// Of these, not reported although they should have been.
+    /// Misses that were not reported although they should have been.
     pub unreported: u64,
     /// For how long a player has stood still, in nanoseconds.
     pub stalled_ns: u64,

@@ -47,7 +47,7 @@ pub(super) struct Driver {
     tally: Tally,
 }
 
-/// What is left of a load.
+/// The rest of a load that has ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) counters: Counters,
@@ -165,7 +165,7 @@ impl Driver {
             match event {
                 None => return Ok(()),
                 Some(ReplyEvent::Done { cookie, result }) => self.done(cookie, result, now),
-                // What was read is of no interest.
+                // The bytes that were read are of no interest.
                 Some(ReplyEvent::Data { .. } | ReplyEvent::Hole { .. }) => {}
             }
         }

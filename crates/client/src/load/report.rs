@@ -1,4 +1,4 @@
-//! What a load says at its end.
+//! A load's report at its end.
 
 use disktime_core::Duration;
 
@@ -17,11 +17,11 @@ pub struct LoadReport {
     pub unanswered: u64,
     /// From the start until sending stopped.
     pub elapsed: Duration,
-    /// Of the requests that succeeded.
+    /// Latencies of the requests that succeeded.
     pub latency: Latency,
     /// Processor time of the load's own thread.
     pub cpu: Duration,
-    /// What ended the connection before its time.
+    /// The error that ended the connection before its time.
     pub lost: Option<ConnectionError>,
 }
 

@@ -1,4 +1,4 @@
-//! What a load's thread counts, whatever it drives.
+//! Counts of a load's thread, for every kind of target.
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::{IoOp, Source};

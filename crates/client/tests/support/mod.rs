@@ -90,7 +90,7 @@ impl TestServer {
                     taken: sender.clone(),
                 };
                 let export = export.clone();
-                // That a client hangs up is no failure.
+                // A client that hangs up is no failure.
                 std::thread::spawn(move || peer.serve(&One(export)));
             }
         });

@@ -5,10 +5,11 @@
 //! (a charge is exactly c_i - c_(i-1), or c_i - r_i after idleness; zygaria §2.1), deeper every
 //! 100 ms and when the device goes idle. A window without completions carries over.
 //!
-//! Does not know: streams' accounts. It says how much a window has to divide; the engine divides.
+//! Does not know: streams' accounts. It says how much a window has to divide; postings divide it.
 
 use alloc::vec::Vec;
 
+use super::posting::Why;
 use crate::types::ids::StreamId;
 use crate::types::time::{Duration, Instant};
 
@@ -39,30 +40,19 @@ pub struct DeviceTime {
     pub charged: Duration,
 }
 
-/// A closed window: busy time to divide among the streams touched, by modelled cost.
-pub(crate) struct Closing {
-    pub(crate) divide: u64,
-    pub(crate) modelled: u64,
+/// A closed window.
+pub(crate) struct Span {
+    /// How long the device was busy in it.
     pub(crate) busy: Duration,
+    /// Of that, what is to be divided among the streams touched, in ns.
+    pub(crate) divide: u64,
+    /// What all pieces that came back in it take by the cost model, in ns.
+    pub(crate) modelled: u64,
+    /// The streams whose pieces these were.
     pub(crate) touched: Vec<StreamId>,
 }
 
-impl Closing {
-    /// A stream's part of what is left, given what it modelled; the last one gets the rest.
-    pub(crate) fn part(&mut self, modelled: u64) -> Duration {
-        let part = if modelled >= self.modelled {
-            self.divide
-        } else {
-            let product = u128::from(self.divide) * u128::from(modelled);
-            u64::try_from(product / u128::from(self.modelled)).expect("a part is below the whole")
-        };
-        self.divide -= part;
-        self.modelled = self.modelled.saturating_sub(modelled);
-        Duration::from_nanos(part)
-    }
-}
-
-/// What recent windows charged for a nanosecond of modelled cost.
+/// The ratio that recent windows charged per nanosecond of modelled cost.
 ///
 /// Windows give pieces a part of their busy time, which is far from the modelled cost when the
 /// model is wrong throughout (a disk's price list on flash). Until its window closes a piece is
@@ -102,7 +92,8 @@ impl ChargeRate {
 
 pub(crate) struct Ledger {
     window: Duration,
-    /// What is likely is learned, so that what takes far longer is a stall.
+    /// Learns each piece's likely charge, so that one that takes far longer is recognized as a
+    /// stall.
     sees_stalls: bool,
     /// Since when the device is busy.
     busy_since: Option<Instant>,
@@ -120,8 +111,8 @@ pub(crate) struct Ledger {
     divided: Duration,
     spare: Duration,
     rate: ChargeRate,
-    pub(crate) held: Duration,
-    pub(crate) charged: Duration,
+    held: Duration,
+    charged: Duration,
 }
 
 impl Ledger {
@@ -146,7 +137,7 @@ impl Ledger {
         }
     }
 
-    /// What a piece of that modelled cost is likely to be charged by its window.
+    /// The charge that a piece of that modelled cost is likely to get when its window closes.
     pub(crate) fn likely_charge(&self, modelled: Duration) -> Duration {
         self.rate.of(modelled)
     }
@@ -180,18 +171,17 @@ impl Ledger {
         self.saturated = false;
     }
 
-    /// The device has nothing to do: the busy period ended with the last completion. `Some` if a
-    /// window was open.
-    pub(crate) fn idle(&mut self) -> Option<Closing> {
-        let since = self.busy_since.take()?;
+    /// The device has nothing to do, and no window is open: the busy period ended with the last completion.
+    pub(crate) fn idle(&mut self) {
+        let Some(since) = self.busy_since.take() else { return };
         self.busy_ended += self.last_completion.since(since);
-        let closing = (self.pieces > 0).then(|| self.close(self.last_completion));
-        debug_assert!(
-            closing.is_some() || self.mark == self.last_completion,
-            "time left undivided"
-        );
+        debug_assert!(self.mark == self.last_completion, "time left undivided");
         self.cut_at = Instant::MAX;
-        closing
+    }
+
+    /// Time charged to streams so far.
+    pub(crate) fn charged(&self) -> Duration {
+        self.charged
     }
 
     /// Pieces that completed in the open window.
@@ -209,19 +199,27 @@ impl Ledger {
         (self.busy_since.is_some() && self.pieces > 0).then_some(self.cut_at)
     }
 
-    /// A piece came back that had the device for itself since the mark: it is charged for that
-    /// time to the last ns, and a window begins.
-    /// What is beyond `most` is spare.
-    pub(crate) fn completed_alone(&mut self, now: Instant, most: Duration) -> Duration {
+    /// A piece came back that had the device to itself since the mark. Answers how long that is, to the last
+    /// ns; a window begins.
+    pub(crate) fn completed_alone(&mut self, now: Instant) -> Duration {
         debug_assert!(self.pieces == 0, "a window that others completed in is divided");
         self.last_completion = now;
         let busy = now.since(self.mark);
-        let charge = busy.min(most);
         self.divided += busy;
-        self.spare += Duration::from_nanos(busy.as_nanos() - charge.as_nanos());
-        self.charged += charge;
         self.open(now);
-        charge
+        busy
+    }
+
+    /// Time is charged, or not.
+    pub(crate) fn post(&mut self, time: Duration, why: &Why) {
+        match why {
+            Why::Service(_) | Why::WriteBack { .. } => self.charged += time,
+            Why::Hold => {
+                self.charged += time;
+                self.held += time;
+            }
+            Why::Stall | Why::Spare => self.spare += time,
+        }
     }
 
     /// For how long the device has had work and nothing came back.
@@ -229,40 +227,31 @@ impl Ledger {
         self.busy_since.map_or(Duration::ZERO, |since| now.since(since.max(self.last_completion)))
     }
 
-    /// The device did nothing before it went on with a piece that is likely to take so long. What no
-    /// window has divided of that is spare; all of it is as if it had not been. Answers how long it was.
-    pub(crate) fn skip_stall(&mut self, now: Instant, likely: Duration) -> Duration {
+    /// The device did nothing before it went on with a piece that is likely to take so long: all of that
+    /// time is as if it had not been. Answers what no window has divided of it, and how long it was.
+    pub(crate) fn skip_stall(&mut self, now: Instant, likely: Duration) -> (Duration, Duration) {
         let stalled = self.silent(now).saturating_sub(likely);
         self.last_completion = now - likely;
-        let open = self.last_completion.since(self.mark);
-        let spare = Duration::from_nanos(open.as_nanos().min(stalled.as_nanos()));
-        self.mark = self.mark + spare;
-        self.cut_at = self.cut_at + spare;
-        self.divided += spare;
-        self.spare += spare;
-        stalled
+        let open = self.last_completion.since(self.mark).min(stalled);
+        self.mark = self.mark + open;
+        self.cut_at = self.cut_at + open;
+        self.divided += open;
+        (open, stalled)
     }
 
-    /// Closes the window at `end`. What the device has stalled in it is spare.
-    pub(crate) fn close(&mut self, end: Instant) -> Closing {
+    /// Closes the window at `end`. What the device has stalled in it is not to be divided.
+    pub(crate) fn close(&mut self, end: Instant) -> Span {
         assert!(self.pieces > 0, "a window without completions carries over");
-        let busy = end.since(self.mark).as_nanos();
-        let likely = self.rate.of(Duration::from_nanos(self.modelled));
-        let most = if self.sees_stalls { longest(likely).as_nanos() } else { busy };
-        let divide = busy.min(if self.saturated { most } else { most.min(self.modelled) });
-        self.rate.note(divide, self.modelled);
-        self.divided += Duration::from_nanos(busy);
-        self.spare += Duration::from_nanos(busy - divide);
-        self.charged += Duration::from_nanos(divide);
-        let closing = Closing {
-            divide,
-            modelled: self.modelled,
-            busy: Duration::from_nanos(busy),
-            touched: core::mem::take(&mut self.touched),
-        };
+        let (busy, modelled) = (end.since(self.mark), self.modelled);
+        self.divided += busy;
+        let likely = self.rate.of(Duration::from_nanos(modelled));
+        let most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
+        let most = if self.saturated { most } else { most.min(modelled) };
+        let divide = busy.as_nanos().min(most);
+        self.rate.note(divide, modelled);
         (self.pieces, self.modelled) = (0, 0);
         self.open(end);
-        closing
+        Span { busy, divide, modelled, touched: core::mem::take(&mut self.touched) }
     }
 
     /// Gives the list back for the next window, so that windows do not allocate.

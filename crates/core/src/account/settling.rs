@@ -1,9 +1,9 @@
 //! How long a device may still be busy with what it had before.
 //!
-//! What was at the device comes back within as long as it holds a piece; what it puts off (a return to
-//! where a stream was, after answers from its cache; what others left in its buffer) takes several
-//! times that. So it is as long as four pieces take of those that it holds longest, and no more than
-//! a disk needs: there it is that, always.
+//! Pieces that are at the device come back within as long as it holds a piece. Work that the device
+//! puts off takes several times that: a seek back to a stream's place after answers from its cache,
+//! or writes that others left in its buffer. So the time is four of the longest responses seen
+//! lately, and at most what a disk needs; on a disk it always is that.
 //!
 //! Does not know: what the device does in that time.
 

@@ -1,27 +1,26 @@
 //! A stream's accounts: what it owns and has used, what was counted, what it has written.
 //!
-//! Does not know: the stream's queues, or who orders them.
+//! Does not know: the stream's queues, or the policy that orders them.
 
 use super::usage::Usage;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::Contract;
-use crate::types::rank::Rank;
-use crate::types::request::Direction;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
-/// What happened to a stream's requests, and the disk time it was charged, since it was added.
+/// Counts of a stream's requests by outcome, and the disk time that it was charged, since it was
+/// added.
 ///
 /// `arrived = refused + queued + in_flight + completed + cancelled`, always.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamCounters {
     /// Requests offered.
     pub arrived: u64,
-    /// Of these, not taken.
+    /// Requests that arrived and were refused.
     pub refused: u64,
     /// Done or failed.
     pub completed: u64,
-    /// Of the completed, failed.
+    /// Requests that completed with an error; `completed` includes them.
     pub failed: u64,
     /// Given up before completion.
     pub cancelled: u64,
@@ -31,38 +30,16 @@ pub struct StreamCounters {
     pub bytes_written: u64,
     /// Disk time charged, holding included.
     pub charged: Duration,
-    /// Of the charged, time that the device was held idle for it.
+    /// Time for which the device was held idle for the stream; `charged` includes it.
     pub held: Duration,
-    /// Of the charged, time of others' pieces that went into its writes.
+    /// Time of others' pieces that went into the stream's writes; `charged` includes it.
     pub afterwards: Duration,
     /// Time of its own pieces that went into others' writes: they were charged for it.
     pub relieved: Duration,
     /// Cycles of a guaranteed rate that began with work waiting and are over.
     pub cycles: u64,
-    /// Of these, not kept: less was done than waited, up to what was granted.
+    /// Cycles that were not kept: the device did less than waited, up to what was granted.
     pub cycles_missed: u64,
-}
-
-/// What the current window has of a stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct InWindow {
-    pub(crate) pieces: u32,
-    pub(crate) modelled: u64,
-    /// Of the modelled, that of each class.
-    pub(crate) by_rank: [u64; Rank::COUNT],
-    /// Estimates debited at dispatch, to be corrected.
-    pub(crate) estimates: i64,
-    /// Of the modelled and the estimates, those for which tokens were taken, by direction.
-    pub(crate) paid: [(u64, i64); Direction::COUNT],
-}
-
-/// What a stream has written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wrote {
-    /// What it is reckoned to take, since the last flush, in ns.
-    pub(crate) unflushed: u64,
-    /// What it will take beyond what was paid, in ns.
-    pub(crate) owed: u64,
 }
 
 /// Token buckets and recent usage (zygaria §2.1 and §3).

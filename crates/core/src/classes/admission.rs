@@ -1,11 +1,11 @@
 //! Whether a set of guaranteed streams fits a device: ucsb's Inequality 1 (§III-B), for streams
 //! whose cycles differ.
 //!
-//! **What is reckoned with.** Cycles of stream i are the multiples of its length T from time zero.
-//! When one begins, the stream's batch of rate × T bytes waits, in requests of [`REQUEST`] bytes
-//! that lie one after the other. Pieces go by earliest deadline, the end of their cycle; those of
-//! one deadline in one sweep. So a batch runs through, unless a shorter cycle begins meanwhile
-//! whose deadline is earlier. One piece is at the device at a time, and ends before another goes.
+//! **Assumptions.** When one begins, the stream's batch of rate × T bytes waits, in requests of
+//! [`REQUEST`] bytes that lie one after the other. Pieces go by earliest deadline, the end of their
+//! cycle; those of one deadline in one sweep. So a batch runs through, unless a shorter cycle
+//! begins meanwhile whose deadline is earlier. One piece is at the device at a time, and ends
+//! before another goes.
 //!
 //! **Cost** of a cycle: positioning, transfer, and the way back of the one batch that it can
 //! interrupt, which is of a longer cycle: `C = L + max {L of longer cycles} + transfer(rate × T)`.
@@ -13,11 +13,12 @@
 //! the transfer is of the slowest zone in the extent. With
 //! one cycle for all, `Σ C ≤ r·T` is ucsb's `r·T ≥ Σ L + Σ T·B/R`.
 //!
-//! **Turns.** A stream that comes to the device may keep it for a turn. Then positioning is its own,
-//! once for each of its turns, and nobody pays for interrupting: `C = n·L + transfer`, n turns. In
-//! exchange a turn is in the way of whoever begins a shorter cycle meanwhile (limited preemption:
-//! Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems", 2005). Of the
-//! turns with which all fit the one is taken that leaves the largest cap of slack.
+//! **Turns.** A stream that comes to the device may keep it for a turn. Then positioning is its
+//! own, once for each of its turns, and nobody pays for interrupting: `C = n·L + transfer`, n
+//! turns. In exchange a turn delays every stream that begins a shorter cycle meanwhile (limited
+//! preemption: Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems",
+//! 2005). Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems", 2005).
+//! Several numbers of turns may fit: the one that leaves the largest cap of slack is taken.
 //!
 //! **Write caches.** What a cache brings to the medium in another stream's time takes positionings
 //! there that no inequality bounds: as many as it likes. So on such a device turns that write end
@@ -96,8 +97,8 @@ pub struct Demand {
     pub extent: Option<(u64, u64)>,
 }
 
-/// What all other streams may take. In any span l that is at most `reserved·l + latency_burst`,
-/// the seeks back of batches that they interrupt included.
+/// The device time that all other streams may take. In any span l that is at most `reserved·l +
+/// latency_burst`, the seeks back of batches that they interrupt included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Others {
     /// Time that they reserve, guaranteed-latency streams included.
@@ -113,12 +114,12 @@ pub struct Others {
     pub unflushed_bytes: Option<u64>,
 }
 
-/// What a stream is granted.
+/// The answer to a guaranteed stream's demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
     /// Its cycle, asked for or chosen.
     pub cycle: Duration,
-    /// What each cycle moves: rate × cycle, in whole sectors.
+    /// Bytes moved in each cycle: rate × cycle, in whole sectors.
     pub bytes: u64,
     /// Bytes for which it keeps the device once it is there, whatever begins meanwhile; 0 if any
     /// earlier deadline interrupts it.
@@ -138,9 +139,9 @@ pub struct Granted {
 pub struct Slack {
     /// How fast it fills.
     pub rate: Share,
-    /// What it holds at most.
+    /// The largest value of the slack register.
     pub cap: Duration,
-    /// What the batch that a piece goes ahead of needs to get back, at worst.
+    /// The time that a batch needs, at worst, to get back after a piece that went ahead of it.
     pub seek_back: Duration,
 }
 
@@ -149,8 +150,8 @@ pub struct Slack {
 pub struct Admitted {
     /// In the order of the demands.
     pub streams: Vec<Granted>,
-    /// What neither they, nor others' reservations, nor the headroom take: by worst cases if a
-    /// promise is deterministic.
+    /// The share that neither they, nor others' reservations, nor the headroom take: by worst cases
+    /// if a promise is deterministic.
     pub spare: Share,
     /// Time for best effort ahead of them.
     pub slack: Slack,
@@ -189,7 +190,7 @@ pub fn admit(
         let turn = turn?;
         Some((room(&tests(profile, &batches, others, turn))?, turn))
     });
-    // Of the last of equals: the shortest turn.
+    // Equal rooms: `max_by_key` takes the last one, which is the shortest turn.
     if let Some((room, turn)) = rooms.iter().flatten().max_by_key(|(room, _)| room.cap) {
         return Ok(admitted(&batches, others, room, *turn));
     }
@@ -251,8 +252,8 @@ fn piece(profile: &Profile, bytes: u64, request: u64) -> u128 {
     u128::from(seek.as_nanos()) + u128::from(transfer.time(bytes, request).as_nanos())
 }
 
-/// What a flush takes after that many bytes in sequence, beside their transfer: it finds the head
-/// somewhere among them. `None` without a write cache.
+/// The time that a flush takes after that many bytes in sequence, beside their transfer: it finds
+/// the head somewhere among them. `None` without a write cache.
 fn flush(profile: &Profile, bytes: u64) -> Option<Positioning> {
     profile.has_write_cache().then(|| profile.positioning_within(bytes))
 }

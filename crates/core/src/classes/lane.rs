@@ -1,4 +1,4 @@
-//! What of a stream waits in each class.
+//! A stream's waiting requests, by class.
 
 use alloc::boxed::Box;
 use core::ops::{Index, IndexMut};
@@ -12,7 +12,7 @@ use crate::types::time::{Duration, Instant};
 /// The next piece of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// Of which request.
+    /// The request that it is a piece of.
     pub request: RequestId,
     /// The request's place in the order of arrival over all streams.
     pub sequence: u64,
@@ -26,9 +26,9 @@ pub struct Head {
     pub estimate: Duration,
     /// Its modelled cost: its weight when a window is divided.
     pub(crate) modelled: Duration,
-    /// What the cost model saw of it.
+    /// The piece as the cost model saw it.
     pub(crate) shape: PieceShape,
-    /// What it takes of best effort's tokens; 0 where nothing shapes.
+    /// Best effort's tokens that it takes, in grains; 0 where nothing shapes.
     pub(crate) grains: u64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Gate {
     Ready,
 }
 
-/// What of a stream waits in one class.
+/// A stream's waiting requests in one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lane {
     pub(crate) queue: Queue,

@@ -10,18 +10,18 @@ use crate::cost::PriceList;
 use crate::types::contract::Access;
 use crate::types::time::Duration;
 
-/// What one device does.
+/// How fast one device is, as measured from outside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
     /// The device from its first byte to its last, in ascending order, at least one.
     pub zones: Vec<Zone>,
-    /// What a request takes before its transfer when it continues nothing, by distance from the
-    /// last one: ascending, at least one; the last holds for any distance beyond.
+    /// The time that a request takes before its transfer when it continues nothing, by distance
+    /// from the last one: ascending, at least one; the last holds for any distance beyond.
     pub positioning: Vec<Positioning>,
     /// How long a request may wait, before its own positioning, for what a write cache brings to the
     /// medium meanwhile; zero if writes complete on the medium.
     pub destage: Duration,
-    /// What each kind of request takes alone at the best depth, if that was measured: for the cost
+    /// The cost of each kind of request alone at the best depth, if that was measured: for the cost
     /// model, not for admission.
     pub prices: Option<PriceList>,
 }
@@ -37,7 +37,7 @@ pub struct Zone {
     pub write: Transfer,
 }
 
-/// What requests in sequence take, one after the other: `per_request + bytes / rate`.
+/// The time of requests in sequence, one after the other: `per_request + bytes / rate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer {
     /// For each.
@@ -66,7 +66,7 @@ pub enum ProfileError {
     Empty(&'static str),
     /// A zone or a distance that does not ascend.
     Order {
-        /// Of which list.
+        /// The list that holds the value.
         list: &'static str,
         /// At which place.
         index: usize,
@@ -155,7 +155,7 @@ impl Profile {
         slowest.unwrap_or(Transfer { per_request: Duration::ZERO, bytes_per_second: 1 })
     }
 
-    /// What positioning takes over at most this distance.
+    /// The time of positioning over at most this distance.
     #[must_use]
     pub fn positioning(&self, distance: u64) -> Positioning {
         let farthest = self.positioning.last();
@@ -182,9 +182,9 @@ impl Profile {
 const PLACES: u64 = 16;
 
 impl Profile {
-    /// What positioning to an extent takes when the head comes from anywhere, each place as likely:
-    /// the mean and the deviation over 16 of them to the extent's middle, and the worst from
-    /// its farthest.
+    /// The time of positioning to an extent when the head comes from anywhere, each place as
+    /// likely: the mean and the deviation over 16 of them to the extent's middle, and the worst
+    /// from its farthest.
     #[must_use]
     pub fn positioning_to(&self, (start, end): (u64, u64)) -> Positioning {
         let (size, middle) = (self.size(), start.midpoint(end));
@@ -228,7 +228,7 @@ impl fmt::Display for ProfileError {
 impl core::error::Error for ProfileError {}
 
 impl Transfer {
-    /// What that many bytes take in requests of `request` bytes each.
+    /// The time that so many bytes take in requests of `request` bytes each.
     #[must_use]
     pub fn time(self, bytes: u64, request: u64) -> Duration {
         let requests = bytes.div_ceil(request.max(1));

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::cycle::Cycle;
 use super::lane::Lanes;
-use crate::account::stream_accounts::{Accounts, InWindow, StreamCounters, Wrote};
+use crate::account::posting::Debited;
+use crate::account::stream_accounts::{Accounts, StreamCounters};
 use crate::cost::PieceKind;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::{Class, Contract, StreamSpec};
@@ -16,14 +17,14 @@ use crate::types::time::{Duration, Instant};
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) spec: StreamSpec,
-    /// What waits, by class.
+    /// Waiting requests, by class.
     pub(crate) lanes: Lanes,
     /// Its own class's lane, and those in which something waits or did when their policies were last
     /// told: the others are not touched.
     pub(crate) active: Ranks,
     /// Requests waiting in all lanes.
     pub(crate) queued: u32,
-    /// Of a guaranteed rate.
+    /// The cycle of a guaranteed rate.
     pub(crate) cycle: Option<Box<Cycle>>,
     /// End of the piece that went out last, in bytes on the device.
     pub(crate) last_end: Option<u64>,
@@ -33,12 +34,13 @@ pub(crate) struct Stream {
     pub(crate) pieces: u32,
     /// Requests that arrived and have not completed.
     pub(crate) live: u32,
-    pub(crate) in_window: InWindow,
+    /// Its pieces that came back in the open window.
+    pub(crate) in_window: Debited,
     pub(crate) counters: StreamCounters,
     pub(crate) broken_at: Option<Instant>,
     /// Cycles missed in a row.
     pub(crate) misses: u32,
-    /// What its pieces were charged lately, on average: trims, zeroes and all others.
+    /// Exponential moving average of its pieces' charges: trims, zeroes and all others.
     pub(crate) usual: [Option<Duration>; 3],
     /// When a cost model that learns found out its price last.
     pub(crate) priced_at: Option<Instant>,
@@ -46,9 +48,8 @@ pub(crate) struct Stream {
     pub(crate) moved_at: Option<Instant>,
     /// Lengths of the last pieces of each kind that went out.
     pub(crate) lengths: [Option<u64>; PieceKind::ALL.len()],
-    /// What it has written that may not be on the medium.
-    pub(crate) wrote: Wrote,
-    /// That is by what its pieces take of the device's tiers, beside others' too.
+    /// The estimate comes from what its pieces take of the device's tiers, beside other streams'
+    /// pieces too.
     pub(crate) priced_by_tier: bool,
     /// How often its pieces were found to take longer among others' than alone.
     pub(crate) crowded: u32,
@@ -68,7 +69,7 @@ impl Stream {
             last_start: 0,
             pieces: 0,
             live: 0,
-            in_window: InWindow::default(),
+            in_window: Debited::default(),
             counters: StreamCounters::default(),
             broken_at: None,
             misses: 0,
@@ -76,7 +77,6 @@ impl Stream {
             priced_at: None,
             moved_at: None,
             lengths: [None; PieceKind::ALL.len()],
-            wrote: Wrote::default(),
             priced_by_tier: false,
             crowded: 0,
             accounts: Accounts::new(spec.contract, period, now),
@@ -114,7 +114,7 @@ impl Stream {
         accounts.reserve.set_rate(contract.reserve);
         if self.spec.contract.limit == Share::FULL {
             accounts.limit = TokenBucket::new(contract.limit, now);
-            // What is at the device will be corrected from its estimate.
+            // The pieces at the device are corrected from their estimates when they come back.
             accounts.limit.take(accounts.pending);
         }
         accounts.limit.advance(now);

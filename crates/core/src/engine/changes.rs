@@ -61,6 +61,7 @@ impl Engine {
             Change::MissedDeadline(id) => self.missed_deadline(id),
             Change::NoClient(id) => self.no_client(id),
         };
+        self.flush();
         if let Err(error) = changed {
             self.events.push(Event::Refused(error));
         }
@@ -95,7 +96,7 @@ impl Engine {
         }
         self.streams[slot] = Some(stream);
         self.grant(&plan);
-        self.tell_changed(id);
+        self.mark(id);
         let contract = self.find(id)?.spec.contract;
         self.events.push(Event::Admitted(id, contract));
         Ok(())
@@ -111,8 +112,7 @@ impl Engine {
         }
         if self.find(id)?.in_window.pieces > 0 {
             let end = if self.in_flight > 0 { self.now } else { self.ledger.last_completion() };
-            let closing = self.ledger.close(end);
-            self.divide(closing);
+            self.close_window(end);
         }
         let gone = self.streams[id.0 as usize].take().expect("found above");
         self.departed += gone.counters.charged;
@@ -122,7 +122,7 @@ impl Engine {
         self.sole.forget(id);
         self.stalls.forget(id);
         self.ahead.forget(id);
-        self.written.forget(&gone);
+        self.write_back.forget(id);
         self.cost.forget(id);
         if let Some(shaping) = &mut self.shaping {
             shaping.forget(self.now, id);
@@ -159,8 +159,7 @@ impl Engine {
         }
         self.grant(&plan);
         for (id, _) in contracts {
-            self.refresh(*id);
-            self.tell_changed(*id);
+            self.mark(*id);
             let contract = self.find(*id)?.spec.contract;
             self.events.push(Event::Admitted(*id, contract));
         }
@@ -183,8 +182,7 @@ impl Engine {
             stream.wake(now);
         }
         stream.spec.depth_max = depth;
-        self.refresh(id);
-        self.tell_changed(id);
+        self.mark(id);
         Ok(())
     }
 
@@ -213,7 +211,7 @@ impl Engine {
         self.find(id)?;
         self.events.push(Event::MissedDeadline(id));
         self.report(id);
-        self.tell_changed(id);
+        self.mark(id);
         Ok(())
     }
 

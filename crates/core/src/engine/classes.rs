@@ -98,13 +98,10 @@ impl Engine {
 
     /// Whether the request that was chosen may pass; a stream's oldest may need other tokens.
     pub(super) fn passes(&mut self, id: StreamId, rank: Rank) -> bool {
-        self.refresh(id);
+        self.mark(id);
+        self.flush();
         let lane = self.streams[id.0 as usize].as_ref().map(|stream| stream.lanes[rank].gate);
-        let passes = lane.is_some_and(|gate| gate != Gate::Shut);
-        if !passes {
-            self.tell_changed(id);
-        }
-        passes
+        lane.is_some_and(|gate| gate != Gate::Shut)
     }
 
     /// The stream that a pick serves.
@@ -116,68 +113,6 @@ impl Engine {
                 (live.state == State::Queued).then_some(live.request.stream)
             }
             Pick::Hold { .. } | Pick::Nothing => None,
-        }
-    }
-
-    /// Works out which lanes of a stream may go; the policies are told by the caller.
-    pub(super) fn refresh(&mut self, id: StreamId) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
-        let wants = stream.queued > 0 && stream.pieces < stream.spec.depth_max;
-        let held_back = if wants { stream.below_limit(self.now).err() } else { None };
-        match held_back {
-            Some(until) => self.parked.set(id.0, until),
-            None => self.parked.remove(id.0),
-        }
-        for rank in stream.active {
-            let lane = &stream.lanes[rank];
-            let (head, was) = (lane.head, lane.gate);
-            let gate = match head {
-                Some(head) if wants && held_back.is_none() => {
-                    let shaping = self.shaping.as_mut();
-                    let held = shaping.is_some_and(|it| it.holds(self.now, stream, rank, &head));
-                    match stream.guarantee(rank, self.now) {
-                        Ok(()) if held => Gate::Shut,
-                        Ok(()) => Gate::Ready,
-                        Err(until) => {
-                            self.guarantees.overdraw(rank, id, head.sequence, until);
-                            Gate::Overdrawn
-                        }
-                    }
-                }
-                _ => Gate::Shut,
-            };
-            if gate == was {
-                continue;
-            }
-            if was == Gate::Overdrawn {
-                self.guarantees.settle(rank, id);
-            }
-            let ready = &mut self.ready[rank.at()];
-            *ready = *ready + u32::from(gate == Gate::Ready) - u32::from(was == Gate::Ready);
-            stream.lanes[rank].gate = gate;
-        }
-    }
-
-    /// Tells the policies that what they see of a stream has changed.
-    pub(super) fn tell_changed(&mut self, id: StreamId) {
-        self.tell(id, None);
-    }
-
-    /// As [`tell_changed`](Self::tell_changed), but for one class, which is told otherwise.
-    pub(super) fn tell_others(&mut self, id: StreamId, told: Rank) {
-        self.tell(id, Some(told));
-    }
-
-    fn tell(&mut self, id: StreamId, told: Option<Rank>) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
-        for rank in stream.active {
-            if Some(rank) != told {
-                self.policies[rank.at()].changed(self.now, stream.view(rank));
-            }
-            // Its policy knows by now that nothing waits there; at home it hears of contracts.
-            if stream.lanes[rank].head.is_none() && rank != stream.home() {
-                stream.active.remove(rank);
-            }
         }
     }
 

@@ -3,7 +3,8 @@
 use alloc::string::ToString;
 
 use super::error::ConfigError;
-use crate::cost::{CostParameters, DEFAULT_POLICY};
+use crate::cost::CostParameters;
+use crate::policy::{self, PolicyEntry};
 use crate::shaping::feedback::{self, FeedbackConfig};
 use crate::types::share::Share;
 use crate::types::time::Duration;
@@ -31,8 +32,8 @@ impl Default for Limits {
 /// How an engine is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config<'a> {
-    /// A name in [`crate::policy::REGISTRY`].
-    pub policy: &'a str,
+    /// What orders best effort: of [`crate::policy::REGISTRY`], or from elsewhere.
+    pub policy: &'static PolicyEntry,
     /// A name in [`crate::cost::REGISTRY`].
     pub cost_model: &'a str,
     /// Numbers for the cost model.
@@ -56,7 +57,7 @@ impl Default for Config<'_> {
     /// period of 1 s, windows of 100 ms and no feedback.
     fn default() -> Self {
         Self {
-            policy: DEFAULT_POLICY,
+            policy: policy::DEFAULT,
             cost_model: "fixed",
             cost: CostParameters::default(),
             limits: Limits::default(),

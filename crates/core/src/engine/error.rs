@@ -132,8 +132,6 @@ pub enum ChangeError<S = StreamId> {
 /// Why an engine could not be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// No policy of that name in [`crate::policy::REGISTRY`].
-    UnknownPolicy(alloc::string::String),
     /// No cost model of that name in [`crate::cost::REGISTRY`].
     UnknownCostModel(alloc::string::String),
     /// No feedback controller of that name in [`crate::feedback::REGISTRY`].
@@ -289,10 +287,6 @@ impl<S: fmt::Display> fmt::Display for ChangeError<S> {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownPolicy(name) => {
-                write!(f, "policy `{name}` is not known; known are:")?;
-                crate::policy::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))
-            }
             Self::UnknownCostModel(name) => {
                 write!(f, "cost model `{name}` is not known; known are:")?;
                 crate::cost::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))

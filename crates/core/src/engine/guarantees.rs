@@ -243,8 +243,7 @@ impl Engine {
         while let Some(id) = due(&self.guarantees.reopening) {
             // Never due again before time has passed: a level that rises opens the gate.
             self.guarantees.reopening.remove(id.0);
-            self.refresh(id);
-            self.tell_changed(id);
+            self.mark(id);
         }
         if self.guarantees.restore_at.is_some_and(|at| at <= now) {
             self.restore_one();
@@ -275,8 +274,7 @@ impl Engine {
         }
         // The deadline of what waits is the new cycle's end.
         self.set_oldest_head(id, Rank::Rate);
-        self.refresh(id);
-        self.tell_changed(id);
+        self.mark(id);
     }
 
     /// A rate was not kept. The second time in a row the device is taken as degraded: whoever has
@@ -321,8 +319,7 @@ impl Engine {
         let ids = self.streams.iter().flatten().map(|stream| (stream.id, stream.active));
         for (id, active) in ids.collect::<Vec<_>>() {
             active.for_each(|rank| self.set_oldest_head(id, rank));
-            self.refresh(id);
-            self.tell_changed(id);
+            self.mark(id);
         }
     }
 
@@ -331,7 +328,6 @@ impl Engine {
         if let Some(cycle) = &mut stream.cycle {
             cycle.cut = cut;
         }
-        self.refresh(id);
-        self.tell_changed(id);
+        self.mark(id);
     }
 }

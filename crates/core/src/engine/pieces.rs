@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::account::posting::Debited;
 use crate::cost::{PieceShape, Used};
 use crate::types::ids::{PieceId, RequestId, StreamId};
 use crate::types::rank::Rank;
@@ -25,6 +26,25 @@ pub(crate) struct Piece {
     /// It took tokens of best effort.
     pub(crate) paid: Option<Direction>,
     pub(crate) dispatched_at: Instant,
+}
+
+impl Piece {
+    /// What it was debited, as one piece.
+    pub(crate) fn debited(&self) -> Debited {
+        let mut debited = Debited::default();
+        debited.add(self.rank, self.modelled, self.estimate, self.paid);
+        debited
+    }
+
+    /// Whether write-back debt concerns it: guaranteed classes are apart.
+    pub(crate) fn may_owe(&self) -> bool {
+        matches!(self.rank, Rank::Best | Rank::Background)
+    }
+
+    /// Whether it may leave write-back debt.
+    pub(crate) fn writes(&self) -> bool {
+        self.may_owe() && self.shape.kind.writes()
+    }
 }
 
 /// Slots with generations, so that a stale id is noticed.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::event::Event;
 use super::{Engine, instant};
-use crate::account::stream_accounts::InWindow;
+use crate::account::posting::Debited;
 use crate::classes::lane::{Gate, Head};
 use crate::classes::stream::Stream;
 use crate::shaping::claims::{Claim, Ignored};
@@ -212,36 +212,26 @@ impl Shaping {
         Some(direction)
     }
 
-    /// What tokens of time were taken for turned out to take longer by this.
-    pub(super) fn correct(&mut self, now: Instant, id: StreamId, way: Direction, longer: i64) {
-        if self.token == Token::Time {
-            self.ways[way as usize].take(now, id, longer);
+    /// Pieces for which tokens of time were taken turned out to take that long.
+    pub(super) fn correct(&mut self, now: Instant, id: StreamId, pieces: &Debited, took: Duration) {
+        if self.token != Token::Time {
+            return;
         }
-    }
-
-    /// The same for what a stream completed in a window that was charged as a whole.
-    pub(super) fn correct_window(
-        &mut self,
-        now: Instant,
-        id: StreamId,
-        window: &InWindow,
-        charge: Duration,
-    ) {
         for direction in Direction::ALL {
-            let (modelled, estimates) = window.paid[direction as usize];
+            let (modelled, estimates) = pieces.paid[direction as usize];
             if modelled > 0 {
-                let charged = u128::from(charge.as_nanos()) * u128::from(modelled);
-                let charged = charged / u128::from(window.modelled.max(1));
+                let charged = u128::from(took.as_nanos()) * u128::from(modelled);
+                let charged = charged / u128::from(pieces.modelled.max(1));
                 let charged = i64::try_from(charged).unwrap_or(i64::MAX);
-                self.correct(now, id, direction, charged - estimates);
+                self.ways[direction as usize].take(now, id, charged - estimates);
             }
         }
     }
 
     /// The device was kept idle for a stream that is shaped.
     pub(super) fn held_idle(&mut self, now: Instant, stream: &Stream, held: Duration) {
-        if is_shaped(stream, stream.home()) {
-            self.correct(now, stream.id, Direction::Reads, held.as_tokens());
+        if self.token == Token::Time && is_shaped(stream, stream.home()) {
+            self.ways[Direction::Reads as usize].take(now, stream.id, held.as_tokens());
         }
     }
 
@@ -564,8 +554,8 @@ impl Engine {
 
     fn gate_again(&mut self, id: StreamId) {
         if self.stream(id).is_some() {
-            self.refresh(id);
-            self.tell_changed(id);
+            self.mark(id);
+            self.flush();
         }
     }
 }

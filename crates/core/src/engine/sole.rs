@@ -80,17 +80,19 @@ impl Engine {
     }
 
     /// A piece came back: the cost model may learn from it. Answers the time since the completion
-    /// before it, or since the device was idle, and what of it somebody owes for his writes.
-    pub(super) fn learn(
-        &mut self,
-        piece: &Piece,
-        tier: Option<Tier>,
-    ) -> (Duration, Option<(StreamId, Duration)>) {
+    /// before it, or since the device was idle. Notes what of it another stream owes for its writes.
+    pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) -> Duration {
         let Sole { stream: last, since, released, pieces } = self.sole;
         let between = self.now.since(self.ledger.last_completion().max(released));
         let seen = self.learns && self.charges_alone();
-        let owed = if seen { self.take_owed(piece, between) } else { None };
-        let others = owed.map_or(Duration::ZERO, |(_, part)| part);
+        let (writes, concerned) = (piece.shape.kind.writes(), piece.may_owe());
+        let owed = if seen {
+            self.write_back.take_owed(self.now, piece.stream, writes, concerned, between)
+        } else {
+            None
+        };
+        self.debts.extend(owed);
+        let others = owed.map_or(Duration::ZERO, |debt| debt.time);
         let mut alone = None;
         if let Some(since) = since.filter(|_| last == Some(piece.stream)) {
             let took = self.now.since(self.ledger.last_completion().max(released).max(since));
@@ -115,7 +117,7 @@ impl Engine {
         if let Some(tier) = tier {
             self.learn_on(piece, tier, alone);
         }
-        (between, owed)
+        between
     }
 
     /// A stream's price was found, or found anew. Tells if it has moved beyond chance, of each stream

@@ -8,13 +8,12 @@
 //! overload whoever is latest goes first and makes the others late too.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 
 use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::classes::lane::Head;
 use crate::types::ids::StreamId;
+use crate::types::order::StreamOrder;
 use crate::types::request::Request;
 use crate::types::time::Instant;
 
@@ -34,57 +33,9 @@ pub(super) fn deadline_of(head: &Head) -> Instant {
     head.deadline.unwrap_or(Instant::MAX)
 }
 
-/// Streams in the order of a key that may change, ties by id; each operation is O(log n).
-pub(super) struct Order<K> {
-    streams: BTreeSet<(K, StreamId)>,
-    /// The key of each stream that is in.
-    keys: Vec<Option<K>>,
-}
-
-impl<K: Copy + Ord> Order<K> {
-    pub(super) const fn new() -> Self {
-        Self { streams: BTreeSet::new(), keys: Vec::new() }
-    }
-
-    /// Puts a stream in under that key, moves it there, or takes it out.
-    pub(super) fn set(&mut self, stream: StreamId, key: Option<K>) {
-        let slot = stream.0 as usize;
-        if slot >= self.keys.len() {
-            self.keys.resize(slot + 1, None);
-        }
-        let old = core::mem::replace(&mut self.keys[slot], key);
-        if old == key {
-            return;
-        }
-        if let Some(old) = old {
-            self.streams.remove(&(old, stream));
-        }
-        if let Some(key) = key {
-            self.streams.insert((key, stream));
-        }
-    }
-
-    pub(super) fn first(&self) -> Option<(K, StreamId)> {
-        self.streams.first().copied()
-    }
-
-    /// The first whose key is at least that.
-    pub(super) fn first_from(&self, key: K) -> Option<(K, StreamId)> {
-        self.streams.range((key, StreamId(0))..).next().copied()
-    }
-
-    pub(super) fn contains(&self, stream: StreamId) -> bool {
-        self.keys.get(stream.0 as usize).is_some_and(Option::is_some)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.streams.is_empty()
-    }
-}
-
-/// Serves the ready stream whose key is least.
-pub(super) struct Ranked {
-    order: Order<Key>,
+/// The ready stream goes whose next piece has the least key, by a function of the stream and the piece.
+pub struct Ranked {
+    order: StreamOrder<Key>,
     key: fn(StreamView<'_>, &Head) -> Key,
 }
 
@@ -92,8 +43,10 @@ pub(super) struct Ranked {
 type Key = (Instant, u64);
 
 impl Ranked {
-    pub(super) fn by(key: fn(StreamView<'_>, &Head) -> Key) -> Self {
-        Self { order: Order::new(), key }
+    /// A key has what counts first, and the order of arrival.
+    #[must_use]
+    pub fn by(key: fn(StreamView<'_>, &Head) -> (Instant, u64)) -> Self {
+        Self { order: StreamOrder::new(), key }
     }
 
     fn place(&mut self, stream: StreamView<'_>) {

@@ -11,10 +11,11 @@
 
 use alloc::boxed::Box;
 
-use super::edf::{Order, deadline_of};
+use super::edf::deadline_of;
 use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::types::ids::StreamId;
+use crate::types::order::StreamOrder;
 use crate::types::request::Request;
 use crate::types::time::Instant;
 
@@ -26,7 +27,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     keeps_reservations: false,
     reorders: false,
     holds: false,
-    build: || Box::new(ScanEdf { order: Order::new(), position: 0 }),
+    build: || Box::new(ScanEdf { order: StreamOrder::new(), position: 0 }),
 };
 
 /// The deadline, and the first byte; without a deadline the order of arrival.
@@ -34,7 +35,7 @@ type Key = (Instant, u64);
 
 struct ScanEdf {
     /// Ready streams.
-    order: Order<Key>,
+    order: StreamOrder<Key>,
     /// Where the last piece that was sent ended.
     position: u64,
 }

@@ -4,14 +4,9 @@
 //! bucket will hold its estimate. If the earliest is due, that stream goes; else there is slack,
 //! and the stream with the lowest recent usage per weight goes (zygaria §3; with equal weights
 //! exactly the paper's rule, which has none). Limits make a stream not ready, in the engine.
-//!
-//! `zygaria-reward` is the same with slack in the order of `reward-service`: to the stream whose time
-//! by weight, as its own pieces take it, is furthest behind. What reservations give counts there,
-//! too, so all time evens out as far as reservations let it, and who has cheap requests has many.
 
 use alloc::boxed::Box;
 
-use super::reward::Reward;
 use super::view::{StreamView, Streams};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use crate::types::heap::IndexedHeap;
@@ -31,16 +26,9 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     build: || Box::new(Zygaria::default()),
 };
 
-pub(super) const REWARD_ENTRY: PolicyEntry = PolicyEntry {
-    name: "zygaria-reward",
-    doc: "zygaria with slack in reward's order: to those whose requests are cheap",
-    source: "disktime's own: reward scheduling with the guarantees that its section 5 asks for",
-    build: || Box::new(Zygaria { reward: Some(Reward::by_service()), ..Zygaria::default() }),
-    ..ENTRY
-};
-
+/// The policy `zygaria`; others may be built on its order of what is due.
 #[derive(Default)]
-pub(super) struct Zygaria {
+pub struct Zygaria {
     /// Ready streams with a reservation, by deadline in ns; none later than it is.
     deadlines: IndexedHeap,
     /// All ready streams, by recent usage per weight; none above what it is.
@@ -48,8 +36,6 @@ pub(super) struct Zygaria {
     /// The stream that changed last: it often changes again before the next pick (at depth 1 a
     /// dispatch and its completion), and then is looked at once.
     changed: Option<StreamId>,
-    /// Who says who gets slack, if it is not usage.
-    reward: Option<Reward>,
 }
 
 impl Zygaria {
@@ -71,66 +57,48 @@ impl Zygaria {
         self.deadlines.lower(id, reserves.then(|| stream.deadline_ns()));
     }
 
-    /// The stream whose deadline is due and the earliest.
-    fn due(&mut self, now: Instant, streams: Streams<'_>) -> Option<u32> {
+    /// The stream whose deadline is due and the earliest; `None` if there is slack.
+    pub fn due(&mut self, now: Instant, streams: Streams<'_>) -> Option<StreamId> {
+        if let Some(stream) = self.changed.take().and_then(|id| streams.get(id)) {
+            self.place(stream);
+        }
         let now = now.as_nanos().cast_signed();
-        self.deadlines.first(|id| streams.get(StreamId(id)).map(StreamView::deadline_ns), now)
+        let deadline = |id| streams.get(StreamId(id)).map(StreamView::deadline_ns);
+        self.deadlines.first(deadline, now).map(StreamId)
     }
 
     /// The stream with the lowest recent usage per weight.
-    fn least_served(&mut self, streams: Streams<'_>) -> Option<u32> {
-        self.usage.first(|id| streams.get(StreamId(id)).map(StreamView::usage_per_weight), i64::MAX)
+    fn least_served(&mut self, streams: Streams<'_>) -> Option<StreamId> {
+        let usage = |id| streams.get(StreamId(id)).map(StreamView::usage_per_weight);
+        self.usage.first(usage, i64::MAX).map(StreamId)
     }
 }
 
 impl Policy for Zygaria {
-    fn arrived(&mut self, now: Instant, stream: StreamView<'_>, request: &Request) {
-        if let Some(reward) = &mut self.reward {
-            reward.arrived(now, stream, request);
-        }
+    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
         if stream.queued() == 1 {
             self.note(stream);
         }
     }
 
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
-        if let Some(stream) = self.changed.take().and_then(|id| streams.get(id)) {
-            self.place(stream);
-        }
-        match (self.due(now, streams), &mut self.reward) {
-            (None, Some(reward)) => reward.pick(now, streams),
-            (due, _) => {
-                let chosen = due.or_else(|| self.least_served(streams));
-                chosen.map_or(Pick::Nothing, |id| Pick::Stream(StreamId(id)))
-            }
-        }
+        let chosen = self.due(now, streams).or_else(|| self.least_served(streams));
+        chosen.map_or(Pick::Nothing, Pick::Stream)
     }
 
-    fn dispatched(&mut self, now: Instant, stream: StreamView<'_>) {
-        if let Some(reward) = &mut self.reward {
-            reward.dispatched(now, stream);
-        }
+    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.note(stream);
     }
 
-    fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
-        if let Some(reward) = &mut self.reward {
-            reward.completed(now, stream, piece);
-        }
+    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
         self.note(stream);
     }
 
-    fn changed(&mut self, now: Instant, stream: StreamView<'_>) {
-        if let Some(reward) = &mut self.reward {
-            reward.changed(now, stream);
-        }
+    fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.note(stream);
     }
 
-    fn removed(&mut self, now: Instant, stream: StreamId) {
-        if let Some(reward) = &mut self.reward {
-            reward.removed(now, stream);
-        }
+    fn removed(&mut self, _now: Instant, stream: StreamId) {
         self.changed = self.changed.filter(|changed| *changed != stream);
         self.deadlines.remove(stream.0);
         self.usage.remove(stream.0);

@@ -1,4 +1,4 @@
-//! What soft real-time streams claim, and what speaks for it.
+//! Claims of soft real-time streams for more service, and the evidence for them.
 //!
 //! A stream *pauses* when it has nothing asked for a moment: it has what it wants. One that never
 //! pauses is behind, whether or not it says so.
@@ -8,17 +8,19 @@ use crate::types::time::{Duration, Instant};
 
 /// A shorter time without a request is the client's turn-around, not a pause.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// Who reports has been behind for this long.
+/// A stream that reports a miss is taken to have been behind for this long.
 const BEHIND_MIN: Duration = Duration::from_millis(250);
 
-/// Who reports has to pause within this time: what it asks for is then bounded, and was granted.
+/// A stream must pause within this time of its report: it was then granted what it needs, which is
+/// bounded.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// By how much a stream may be ahead of the rate that it is known for.
 const SLACK: Duration = Duration::from_secs(2);
-/// Who has not: none of its reports count for this long, twice as long each time, up to a bound.
+/// A stream that has not paused by then is distrusted: none of its reports count for this long,
+/// which doubles each time up to the second value.
 const DISTRUST: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(3_600)];
-/// What its reports brought it is paid back at this part of what it had without them, and a quarter
-/// more: that is not known to the byte.
+/// A debt is paid back at the rate before the reports divided by this, and a quarter (1 /
+/// `INTEREST`) longer, because the gain is not known to the byte.
 const PAID_BACK: u64 = 2;
 const INTEREST: u64 = 4;
 /// The longest time and the least rate of paying back, in bytes per second.
@@ -36,11 +38,12 @@ pub enum Ignored {
     TooSoon,
     /// The stream has paused just now: it had all that it asked for.
     NotBehind,
-    /// What earlier reports brought was never enough: it has to be paid back, and more.
+    /// The stream's earlier reports never brought it enough: it has to pay back their gain, and
+    /// more.
     Distrusted,
 }
 
-/// Who has paused for less than this part of the time is behind: one in so many.
+/// A stream that has paused for less than 1 / `PAUSE_PART` of the time is behind.
 const PAUSE_PART: u64 = 50;
 /// A longer pause says nothing of a stream's rate: it rests.
 const REST_MIN: Duration = Duration::from_secs(1);
@@ -72,7 +75,7 @@ pub(crate) struct Claim {
     uneven: bool,
     /// Nanoseconds between such times, and the bytes that it was served in them: its rate.
     used: (u64, u64),
-    /// What is on loan to it since a report that counted, until it pauses.
+    /// Service that a report brought it, on loan until it pauses.
     loan: Option<Loan>,
     debt: Option<Debt>,
     distrusted_until: Instant,
@@ -89,7 +92,7 @@ struct Loan {
     before: u64,
 }
 
-/// What is paid back: less than it had before its reports, for a time.
+/// A span in which a stream gets less than it had before its reports.
 #[derive(Clone, Copy, Debug)]
 struct Debt {
     since: Instant,
@@ -137,7 +140,7 @@ impl Claim {
         self.behind && self.has_paused(now) && self.played(now, served).is_some()
     }
 
-    /// It has nobody who asks any more: who comes next starts with an empty buffer.
+    /// The stream's last client is gone: the next one starts with an empty buffer.
     pub(crate) fn left(&mut self) {
         self.content = None;
     }
@@ -339,8 +342,8 @@ mod tests {
         assert_eq!(standing, Standing { behind: true, lag: None });
     }
 
-    /// What a player was served in a time in which it stood still was taken for what it uses; then
-    /// its lag was found too small for a quarter of a minute, and bad rates were found good.
+    /// The service that a player got while it stood still was once taken for its rate; then its lag
+    /// was found too small for a quarter of a minute, and bad rates were found good.
     #[test]
     fn a_time_with_misses_does_not_count_for_the_rate() {
         let mut player = Player::new();
@@ -359,7 +362,7 @@ mod tests {
 
     /// A client left, and the next one's buffer was empty: the time between was taken for a pause.
     #[test]
-    fn who_comes_next_is_not_taken_for_who_left() {
+    fn the_next_client_is_not_taken_for_the_one_that_left() {
         let mut player = Player::new();
         player.plays(0, 300);
         player.claim.look(at(300), player.served);

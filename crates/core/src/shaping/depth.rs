@@ -13,9 +13,9 @@
 //! device that takes s for a piece answers after L + s·Σβ.
 //!
 //! The paper averages latencies exponentially over spans; here a span's mean stands for itself, as
-//! γ averages already. What was not measured, in a span without an answer, changes nothing.
+//! γ averages already. A span without an answer changes nothing.
 //!
-//! Does not know: when a span is over, or who applies what it says
+//! Does not know: when a span is over, or how its result is applied
 //! ([`Change::SetStreamDepth`](crate::Change::SetStreamDepth)).
 
 use crate::types::share::Share;
@@ -56,7 +56,7 @@ pub struct DepthLaw {
     terms: DepthTerms,
     /// In thousandths.
     window: u128,
-    /// Of the span.
+    /// Sum of the latencies of the span.
     sum: u128,
     count: u128,
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_changes_nothing() {
+    fn a_span_without_answers_changes_nothing() {
         let mut law = law(1000, 32);
         law.answered(ms(60));
         let depth = law.span();

@@ -1,10 +1,10 @@
 //! Feedback: soft real-time clients say "I missed", a controller answers with how fast best effort
 //! may go.
 //!
-//! Best effort passes a token bucket filter, one for what reads and one for what writes. A controller
-//! moves the filter's rate R between [`FeedbackConfig::rate_min`] and none at all. The engine owns the
-//! filter, counts only reports that it can believe, and remembers for whom R was cut.
-//! `docs/soft-real-time.md` explains all of it.
+//! Best effort passes a token bucket filter, one for what reads and one for what writes. A
+//! controller moves the filter's rate R between [`FeedbackConfig::rate_min`] and none at all. The
+//! engine owns the filter, counts only reports that it can believe, and remembers for which streams
+//! R was cut. `docs/soft-real-time.md` explains all of it.
 //!
 //! Source: mdn, sections 3 to 5.
 
@@ -23,7 +23,7 @@ pub(crate) const TOKEN_BYTES: u64 = 128 << 10;
 /// Disk time of a token, where tokens are time: what a token of data takes on the paper's disk.
 pub(crate) const TOKEN_TIME: Duration = Duration::from_millis(5);
 
-/// What a token of best effort is.
+/// The unit of a token of best effort.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Token {
     /// A request, however long (mdn, section 3).
@@ -46,7 +46,7 @@ impl Token {
         Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, token)| token)
     }
 
-    /// What of it is counted: requests, bytes, nanoseconds.
+    /// Units of counting in one token: requests, bytes or nanoseconds.
     pub(crate) fn grains(self) -> u64 {
         match self {
             Self::Request => 1,
@@ -114,7 +114,7 @@ impl TokenRate {
 pub struct FeedbackConfig<'a> {
     /// A name in [`REGISTRY`].
     pub controller: &'a str,
-    /// What a token is.
+    /// The unit of a token.
     pub token: Token,
     /// R_min, in tokens per second: best effort that reads and best effort that writes each keep
     /// this much, whatever is reported.
@@ -131,7 +131,7 @@ pub struct FeedbackConfig<'a> {
     pub refill: Duration,
     /// Tokens that a stream gets at once when its turn comes; the bucket holds twice as many.
     pub burst: u32,
-    /// Of a stream's reports, at most one in such a time counts.
+    /// The shortest time between two reports of one stream that count.
     pub report_interval: Duration,
     /// Whether reports need proof, and what false ones brought is taken back.
     pub anti_cheat: bool,
@@ -174,15 +174,15 @@ impl FeedbackConfig<'_> {
 pub struct Pipe {
     /// R; `None` if it has no effect.
     pub rate: Option<TokenRate>,
-    /// What best effort really had in the last second.
+    /// The rate of best effort in the last second.
     pub observed: TokenRate,
     /// R held best effort back in the last second: it is not above what is attainable.
     pub binding: bool,
 }
 
 impl Pipe {
-    /// What a cut is made from: R, or what is observed where R is above what is attainable (mdn,
-    /// section 5).
+    /// The rate that a cut starts from: R, or the observed rate where R is above what is attainable
+    /// (mdn, section 5).
     #[must_use]
     pub fn cut_from(self) -> TokenRate {
         self.rate.filter(|_| self.binding).unwrap_or(self.observed)
@@ -206,8 +206,8 @@ pub struct Standing {
 pub trait Controller: Send {
     /// A report counts.
     fn missed(&mut self, now: Instant, pipe: Pipe) -> Option<TokenRate>;
-    /// A refill has passed, or, if it clears the way, who was behind has caught up; called while R has
-    /// an effect.
+    /// A refill has passed, or, if the controller clears the way, the stream that was behind has
+    /// caught up; called while R has an effect.
     fn refilled(&mut self, now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate>;
     /// A stream for which R was cut is done with soft real time: `part` is what the cuts for it came
     /// to, `others` what those for others did.
@@ -227,12 +227,13 @@ pub type Build = fn(&FeedbackConfig<'_>) -> Box<dyn Controller>;
 pub struct FeedbackEntry {
     /// Its name in configurations.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A summary in one line.
     pub doc: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// It clears the way for who reports. So what reports bring is a loan: who has not had enough soon
-    /// after them pays it back, which would be too much to ask under the others.
+    /// The controller clears the way for a stream that reports. So a report's gain is a loan: a
+    /// stream that has not had enough soon after it pays it back. Under the other controllers that
+    /// would be too much to ask.
     pub lends: bool,
     /// Makes one; `None` for no filter at all.
     pub build: Option<Build>,

@@ -5,7 +5,7 @@
 //! grain that is left over is carried, so no sequence of operations drifts. Tokens are handed out in
 //! bursts, each to one stream, so that what passes comes in runs; the bucket holds two.
 //!
-//! Does not know: who gets a burst, why R changes.
+//! Does not know: which stream gets a burst, why R changes.
 
 use crate::shaping::feedback::{FeedbackConfig, TokenRate};
 use crate::types::time::{Duration, Instant};
@@ -90,7 +90,7 @@ impl Filter {
     }
 }
 
-/// What passed in the last second.
+/// The service that passed in the last second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Observed {
     /// Which second `now` counts.
@@ -118,7 +118,8 @@ impl Observed {
         self.held_at.is_some_and(|at| now.since(at) < Duration::from_nanos(SECOND))
     }
 
-    /// What passed in the last second, the one before weighed by what of it is within.
+    /// The rate over the last second: the second before is weighed by the part of it that lies
+    /// within.
     pub(crate) fn rate(&mut self, now: Instant, grains_per_token: u64) -> TokenRate {
         self.turn(now);
         let old = u128::from(SECOND - now.as_nanos() % SECOND);

@@ -1,10 +1,10 @@
-//! What a stream was promised: contracts, and classes.
+//! Promises to a stream: contracts, and classes.
 
 use crate::types::ids::StreamId;
 use crate::types::share::Share;
 use crate::types::time::Duration;
 
-/// Who goes first, in this order. Soft real-time ranks with best effort, unshaped.
+/// The order in which streams go. Soft real-time ranks with best effort, unshaped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Class {
     /// Done within a stated bound, from reserved time.
@@ -16,12 +16,12 @@ pub enum Class {
     /// The usual.
     #[default]
     BestEffort,
-    /// Whatever nobody else wants, in preemptible pieces.
+    /// Time that no other class wants, in preemptible pieces.
     Background,
 }
 
-/// How a guaranteed rate is admitted, from the firmest promise to none; also who is cut last when
-/// a degraded device can't keep them all.
+/// How a guaranteed rate is admitted, from the firmest promise to none. When a degraded device
+/// can't keep all rates, the firmest is cut last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Admission {
     /// Every cycle is kept at the profile's worst latencies.
@@ -36,7 +36,7 @@ pub enum Admission {
     BestEffort,
 }
 
-/// What a guaranteed-rate stream does, which decides at what rate its zone transfers.
+/// Whether a guaranteed-rate stream reads or writes, which decides at what rate its zone transfers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Access {
     /// Either: the slower counts.
@@ -50,9 +50,9 @@ pub enum Access {
 
 /// A rate that is kept in every time cycle (ucsb §III-B).
 ///
-/// Cycles begin at the multiples of their length. Of what waits when one begins, or arrives while
-/// it lasts, rate × cycle bytes are done before it ends; a cycle's worth that is there at its
-/// beginning is what admission counts with.
+/// Cycles begin at the multiples of their length. Up to rate × cycle of the bytes that wait when a
+/// cycle begins, or arrive while it lasts, are done before it ends; admission counts with a whole
+/// cycle's bytes at its beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rate {
     /// How much, in bytes per second.
@@ -60,9 +60,9 @@ pub struct Rate {
     /// How often: [`Rate::CYCLE_MIN`] to [`Rate::CYCLE_MAX`]; `None` to have one chosen that spends
     /// at most a tenth of the stream's time on positioning.
     pub cycle: Option<Duration>,
-    /// What is promised.
+    /// The firmness of the promise.
     pub admission: Admission,
-    /// What it does.
+    /// Whether it reads or writes.
     pub access: Access,
 }
 
@@ -73,7 +73,7 @@ impl Rate {
     pub const CYCLE_MAX: Duration = Duration::from_secs(60);
 }
 
-/// What a stream owns of the device's time.
+/// A stream's part of the device's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contract {
     /// Share of disk time that it gets whenever it wants it. A guaranteed-rate stream's follows
@@ -83,7 +83,7 @@ pub struct Contract {
     pub limit: Share,
     /// Its part of the slack, against the other streams' weights: 1 to [`Contract::WEIGHT_MAX`].
     pub weight: u32,
-    /// Who goes first.
+    /// The class that decides its place in the order.
     pub class: Class,
     /// The rate of a guaranteed-rate stream; its reservation follows from it.
     pub rate: Option<Rate>,
@@ -120,7 +120,7 @@ impl Default for Contract {
 /// A stream as it is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamSpec {
-    /// What it owns.
+    /// The part of the device's time that it owns.
     pub contract: Contract,
     /// The stream whose limits and reservation hold as well (a file's virtual disk, a virtual
     /// disk's tenant). Refused until hierarchies exist.

@@ -38,8 +38,7 @@ impl IndexedHeap {
         self.entries.first().map(|entry| (key_of(*entry), id_of(*entry)))
     }
 
-    /// Of the `count` entries that are looked at first, roughly those with the smallest keys, the
-    /// ids whose keys are at most `most`.
+    /// Ids whose keys are at most `most`, among roughly the `count` entries with the smallest keys.
     pub fn some(&self, count: usize, most: i64) -> impl Iterator<Item = u32> + '_ {
         let entries = self.entries.iter().take(count).copied();
         entries.filter(move |entry| key_of(*entry) <= most).map(id_of)

@@ -1,4 +1,4 @@
-//! What clients ask for and what goes out to the device.
+//! Requests that clients make, and pieces that go out to the device.
 //!
 //! Does not know: virtual disks' names, sockets, buffers. Offsets are positions on the *device*.
 
@@ -6,7 +6,7 @@ use crate::types::contract::Class;
 use crate::types::ids::{PieceId, RequestId, StreamId};
 use crate::types::time::{Duration, Instant};
 
-/// What a request does.
+/// The operation that a request is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// Reads data.
@@ -21,6 +21,13 @@ pub enum Kind {
     Zeroes,
     /// Asks to read the extent into a cache.
     Cache,
+}
+
+impl Kind {
+    /// Whether the device has something to bring to its medium for it.
+    pub(crate) const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Zeroes)
+    }
 }
 
 /// Reads and writes pass apart.
@@ -47,9 +54,9 @@ impl Direction {
 pub struct Request {
     /// The caller's name for it.
     pub id: RequestId,
-    /// Whose account it is charged to.
+    /// The stream whose account it is charged to.
     pub stream: StreamId,
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
     /// First byte on the device.
     pub offset: u64,

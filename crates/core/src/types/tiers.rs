@@ -4,8 +4,8 @@
 //! Two tiers side by side work at once, so that is what the busier of them takes: a part h of the
 //! requests keeps the fast tier, 1 - h the slow one.
 //!
-//! Does not know: how a hit ratio was measured, or for how long it will hold. What requests take of
-//! each tier is learned in `cost/learned/tiers.rs`.
+//! Does not know: how a hit ratio was measured, or for how long it will hold. The time that
+//! requests take of each tier is learned in `cost/learned/tiers.rs`.
 
 use crate::types::share::Share;
 use crate::types::time::Duration;
@@ -31,7 +31,7 @@ impl Tier {
     }
 }
 
-/// What both tiers take for a request, on average.
+/// The average time that both tiers take for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierTimes {
     /// A hit.
@@ -41,7 +41,7 @@ pub struct TierTimes {
 }
 
 impl TierTimes {
-    /// What a request costs if this part of them hits: max(h·fast, (1-h)·slow), rounded up.
+    /// The cost of a request if this part of them hits: max(h·fast, (1-h)·slow), rounded up.
     #[must_use]
     pub fn cost(self, hits: Share) -> Duration {
         let parts = u128::from(Share::PARTS);

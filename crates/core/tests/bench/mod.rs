@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 
+use disktime_core::policy::PolicyEntry;
 use disktime_core::{
     Change, Config, Contract, Dispatch, Duration, Engine, Instant, Kind, Limits, Outcome, PieceId,
     Request, RequestId, Share, StreamId, StreamSpec, cost,
@@ -78,9 +79,9 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new(policy: &str, depth: u32, loads: &[Load], seed: u64) -> Self {
+    pub fn new(policy: &'static PolicyEntry, depth: u32, loads: &[Load], seed: u64) -> Self {
         let limits = Limits { depth, ..Limits::default() };
-        let cost_model = cost::usual(policy, depth);
+        let cost_model = cost::usual(policy.name, depth);
         let config = Config { policy, cost_model, limits, ..Config::default() };
         let mut engine = Engine::new(&config).unwrap();
         let mut tenants = Vec::new();
@@ -223,7 +224,7 @@ impl Bench {
         assert!(self.device.len() <= self.depth as usize, "the depth holds");
     }
 
-    /// Moves time on, crediting service to whom it belongs and completing what ends.
+    /// Moves time on, crediting service to its streams and completing pieces that end.
     fn serve_to(&mut self, to: u64) {
         if let Some((_, stream, _)) = self.device.front() {
             let tenant = &mut self.tenants[stream.0 as usize];

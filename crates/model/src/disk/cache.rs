@@ -26,7 +26,7 @@ impl Segments {
         self.segment_sectors
     }
 
-    /// What of an extent a segment keeps: its end, since it is filled as a ring.
+    /// The part of an extent that a segment keeps: its end, since it is filled as a ring.
     pub(crate) fn kept(&self, extent: Extent) -> Extent {
         Extent {
             first: extent.first.max(extent.end.saturating_sub(self.segment_sectors)),

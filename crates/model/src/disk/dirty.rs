@@ -1,4 +1,4 @@
-//! What has been written into a disk's buffer and not yet to its medium.
+//! Sectors that have been written into a disk's buffer and not yet to its medium.
 //!
 //! Does not know: data, the arm, or in which order destaging goes.
 
@@ -42,7 +42,8 @@ impl Dirty {
     }
 
     /// Whether there is room for `extent` beside `elsewhere` sectors still on their way to the
-    /// medium. What it overlaps isn't counted as room, so the answer errs on the safe side.
+    /// medium. Sectors that it overlaps aren't counted as room, so the answer errs on the safe
+    /// side.
     pub(crate) fn has_room(&self, extent: Extent, elsewhere: u64) -> bool {
         let joins = || self.touching(extent).is_some();
         self.sectors + elsewhere + extent.sectors() <= self.limit_sectors

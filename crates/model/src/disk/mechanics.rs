@@ -18,7 +18,7 @@ pub(crate) struct Head {
     pub(crate) at: Instant,
 }
 
-/// What the head is to do on arrival.
+/// The head's work on arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Intent {
     Read,
@@ -49,7 +49,7 @@ pub(crate) struct Track {
     begin_slot_ns: u64,
 }
 
-/// What passing over an extent came to.
+/// The result of passing over an extent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed {
     pub(crate) head: Head,

@@ -27,7 +27,7 @@ pub enum Order {
     },
 }
 
-/// What an order may ask of the disk about an operation.
+/// Facts about an operation that an order may ask of the disk.
 pub(crate) trait Sight {
     /// When its data would begin to move if it were chosen now.
     fn begins(&self, waiting: &Waiting) -> Instant;

@@ -1,11 +1,11 @@
-//! What makes one disk differ from another.
+//! Properties in which one disk differs from another.
 
 use super::geometry::Geometry;
 use super::queue::Order;
 use super::seek::SeekCurve;
 use disktime_core::Duration;
 
-/// What makes one disk differ from another.
+/// Properties in which one disk differs from another.
 #[derive(Clone, Debug)]
 pub struct DiskSpec {
     /// Where its sectors lie and how fast it turns.

@@ -8,7 +8,7 @@
 use super::FlashSpec;
 use std::collections::VecDeque;
 
-/// What the map maps: 4 KiB.
+/// The unit of the map: 4 KiB.
 pub(super) const UNIT_BYTES: u64 = 4096;
 
 /// A place in the maps that nothing is at. Entries are one more than what they mean, so that fresh

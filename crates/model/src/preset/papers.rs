@@ -90,7 +90,8 @@ pub fn nearline_7200() -> DiskSpec {
     }
 }
 
-/// What the three Seagate disks below have in common: a taper of zones and three published seek times.
+/// Common properties of the three Seagate disks below: a taper of zones and three published seek
+/// times.
 struct Seagate {
     rpm: u32,
     surfaces: u32,

@@ -19,20 +19,20 @@ pub enum ClientError {
     Oldstyle,
     /// The server can't list or describe.
     NotFixedNewstyle,
-    /// What came isn't an answer to an option.
+    /// The bytes aren't an answer to an option.
     ReplyMagic,
     /// An answer to an option that wasn't asked.
     WrongOption(OptionCode),
     /// An answer that doesn't belong to the option that was asked.
     UnexpectedReply {
-        /// What was asked.
+        /// The option that was asked.
         option: OptionCode,
-        /// What came.
+        /// The reply that came.
         reply: OptionReply,
     },
     /// An answer of more than [`OPTION_REPLY_BYTES_MAX`](crate::limits::OPTION_REPLY_BYTES_MAX) bytes.
     ReplyTooLong {
-        /// What came.
+        /// The reply that came.
         reply: OptionReply,
         /// Its length in bytes.
         length_bytes: u32,
@@ -47,7 +47,7 @@ pub enum ClientError {
     NoExportInfo,
     /// The server said no.
     Refused {
-        /// What was asked.
+        /// The option that was asked.
         option: OptionCode,
         /// How it was refused.
         reply: OptionReply,

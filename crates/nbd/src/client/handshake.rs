@@ -24,7 +24,7 @@ const EXPORT_NAME_PADDING_BYTES: usize = 124;
 /// The facts about an export that `INFO` and `GO` ask for.
 const FACTS: [InfoType; 3] = [InfoType::Name, InfoType::Description, InfoType::BlockSize];
 
-/// What a client connects for.
+/// The purpose of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Use an export; the empty name is the server's default.
@@ -70,8 +70,8 @@ pub struct ListedExport {
 /// The server speaks first: hand every piece of input, of any length, to
 /// [`handle_input`](Self::handle_input) until it returns something other than
 /// [`ClientProgress::NeedMore`], and send what it writes. `GO` is used where the server knows it,
-/// else `EXPORT_NAME`. What it keeps of a server's answers is bounded by [`LISTED_BYTES_MAX`] and
-/// [`OPTION_REPLY_BYTES_MAX`].
+/// else `EXPORT_NAME`. It keeps at most [`LISTED_BYTES_MAX`] and [`OPTION_REPLY_BYTES_MAX`] of a
+/// server's answers.
 #[derive(Debug)]
 pub struct ClientHandshake {
     goal: Goal,
@@ -80,7 +80,7 @@ pub struct ClientHandshake {
     style: ReplyStyle,
     no_zeroes: bool,
     replies_seen: u32,
-    /// What is known of the export so far.
+    /// The export's properties as far as they are known.
     export: ExportInfo,
     export_known: bool,
     listed: Vec<ListedExport>,

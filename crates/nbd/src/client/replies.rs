@@ -18,7 +18,7 @@ use crate::server::reply::{CHUNK_HEADER_BYTES, ReplyStyle, SIMPLE_REPLY_BYTES};
 /// A request that waits for its reply, as its sender remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// What was asked.
+    /// The command that was asked.
     pub command: Command,
     /// First byte of the range.
     pub offset: u64,
@@ -26,7 +26,7 @@ pub struct Pending {
     pub length: u32,
 }
 
-/// What a reply, or a part of one, says.
+/// A reply, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyEvent<'a> {
     /// Data of a read, inside the range that was asked for. Not to be trusted before `Done`.
@@ -270,8 +270,8 @@ impl ReplyParser {
         Ok(State::ChunkFields(header, fields_bytes))
     }
 
-    /// Looks at the fields at the front of a chunk's payload. Of the kinds of chunk, only a hole
-    /// is an event as soon as its fields are here.
+    /// Looks at the fields at the front of a chunk's payload. Only a hole is an event as soon as
+    /// its fields are here; other chunks need their data.
     fn chunk_fields(
         &mut self,
         header: ChunkHeader,

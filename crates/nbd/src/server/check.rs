@@ -1,4 +1,4 @@
-//! What a request is allowed to ask of an export: every reason to refuse one, in one place.
+//! Checks of requests against an export: every reason to refuse one, in one place.
 //!
 //! It doesn't know contents, queues or time: a request that passes can still fail.
 
@@ -12,7 +12,7 @@ use crate::request::RequestHeader;
 /// A request that the export can carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// The client's name for the request.
     pub cookie: u64,
@@ -22,7 +22,7 @@ pub struct Checked {
     pub length: u32,
 }
 
-/// What a checked request does.
+/// The operation of a checked request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read the range.
@@ -60,7 +60,7 @@ pub enum Operation {
     Nothing,
 }
 
-/// What to do with a request that can't be carried out.
+/// The treatment of a request that can't be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reject {
     /// Read and throw away `payload_bytes` that follow the request, then reply with `error`.

@@ -12,7 +12,7 @@ use crate::limits::{HANDSHAKE_REPLY_BYTES_MAX, OPTIONS_MAX};
 pub enum HandshakeError {
     /// The client set flags that weren't offered.
     UnknownClientFlags(ClientFlags),
-    /// What came isn't an option.
+    /// The bytes aren't an option.
     OptionMagic(u64),
     /// An option other than `EXPORT_NAME` from a client without fixed newstyle.
     NotFixedNewstyle(OptionCode),

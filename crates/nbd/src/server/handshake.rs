@@ -53,7 +53,7 @@ pub enum Handshake {
     Aborted,
 }
 
-/// What was agreed.
+/// The outcome of a negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The export, with the flags that this client was told.
@@ -100,7 +100,7 @@ enum State {
     Over,
 }
 
-/// What follows from one option.
+/// The consequence of one option.
 enum Verdict {
     Answered,
     Begin(Session),
@@ -113,7 +113,7 @@ impl ServerHandshake {
         Self::default()
     }
 
-    /// What the server says first.
+    /// The first bytes that the server sends.
     #[must_use]
     pub fn greeting(&self) -> [u8; GREETING_BYTES] {
         let mut bytes = [0; GREETING_BYTES];

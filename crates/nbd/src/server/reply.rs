@@ -38,7 +38,7 @@ pub enum Chunk {
     Last,
 }
 
-/// What precedes the data of a read that succeeded as a whole; `length` bytes of it follow.
+/// The header before the data of a read that succeeded as a whole; `length` bytes of it follow.
 ///
 /// The data must be at hand: after this header nothing can tell the client of an error.
 ///
@@ -92,7 +92,7 @@ pub fn error_offset_chunk(
     error_chunk(chunk, ChunkType::ErrorOffset, cookie, error, message, &offset)
 }
 
-/// What precedes `length` bytes of data of a structured read, at `offset` from the start of the
+/// The header before `length` bytes of data of a structured read, at `offset` from the start of the
 /// export. `length` isn't 0.
 ///
 /// # Panics

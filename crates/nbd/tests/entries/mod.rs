@@ -1,5 +1,5 @@
-//! What the corpus replay, the mutation test and the fuzz targets run: one function a parser,
-//! each taking any bytes, each panicking when a promise of the crate is broken.
+//! Entry points of the corpus replay, the mutation test and the fuzz targets: one function a
+//! parser, each taking any bytes, each panicking when a promise of the crate is broken.
 #![allow(dead_code, reason = "each fuzz target includes this file for one of its functions")]
 
 use core::fmt::Debug;
@@ -110,7 +110,7 @@ pub(crate) fn server_transmission(data: &[u8]) {
             Ok(request) => answer(&request, &export, style),
             Err(error) => {
                 assert!(matches!(error, ProtocolError::RequestMagic(_)));
-                // What lies behind a wrong magic is worth a try too.
+                // Bytes behind a wrong magic are worth a try too.
                 bytes[..4].copy_from_slice(&disktime_nbd::magic::REQUEST.to_be_bytes());
                 let request = RequestHeader::parse(&bytes).expect("now the magic is right");
                 answer(&request, &export, style);
@@ -172,7 +172,7 @@ fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
     }
 }
 
-/// What a server may rely on once a request was checked.
+/// Promises that a server may rely on once a request was checked.
 fn keeps_promises(request: &RequestHeader, checked: &Checked, export: &ExportInfo) {
     let writes = matches!(
         checked.operation,

@@ -19,12 +19,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure,
 };
 
-/// What is kept.
+/// The unit of the cache.
 const LINE: u64 = 64 << 10;
 const LINES: usize = 16_384;
-/// What is warm after some seconds.
+/// A working set that is warm after some seconds.
 const SMALL: u64 = 32 << 20;
-/// Of this the cache never holds a hundredth.
+/// A working set of which the cache never holds a hundredth.
 const LARGE: u64 = 256 << 30;
 
 fn measure(seed: u64) -> Sample {

@@ -34,7 +34,7 @@ const END: u64 = 110;
 /// For throughput alone, and before that is steady.
 const ALONE: u64 = 8;
 const WARM: usize = 2;
-/// Of windows in the figure.
+/// The length of windows in the figure.
 const WINDOW: usize = 5;
 const BEFORE: Duration = Duration::from_micros(600);
 const AFTER: Duration = Duration::from_micros(1200);

@@ -1,5 +1,5 @@
-//! What false and endless reports bring: a soft real-time stream that reports every second beside one
-//! that is the same but honest.
+//! The gain from false and endless reports: a soft real-time stream that reports every second
+//! beside one that is the same but honest.
 
 use super::players_and_load::{self, FILES_GB, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};

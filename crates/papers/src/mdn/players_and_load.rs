@@ -12,7 +12,7 @@ use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Playback, Spec};
 
 /// The paper's disk (§6).
 const DISK: &str = "st340810a";
-/// Of each request, and so of each token.
+/// The length of each request, and so of each token.
 const REQUEST_BYTES: u64 = 128 << 10;
 /// Where the streams' files begin, in GB, lost: spread over the disk, as the file system spreads
 /// directories. Chosen so that two streams have their 20 MB/s, three about 17.4 and four about 16.8.
@@ -20,7 +20,7 @@ pub(super) const FILES_GB: [u64; 5] = [10, 2, 32, 36, 20];
 /// Figure 7's two: closer to the spindle, since its 11 + 9 MB/s are too much where 10 + 10 fit.
 pub(super) const INNER_GB: [u64; 5] = [28, 38, 0, 0, 0];
 const FILE_BYTES: u64 = 1_900_000_000 / REQUEST_BYTES * REQUEST_BYTES;
-/// Of the client (§6): a second at the rate.
+/// The client's buffer (§6): a second at the rate.
 const BUFFER: Duration = Duration::from_secs(1);
 /// Clients start within a request's time of one another, drawn from the seed.
 const STAGGER_MS: u64 = 16;
@@ -152,7 +152,7 @@ pub(super) fn run_in(
     simulate(plan(files_gb, shaped, loads, seconds, seed)).expect("the paper's plans can be run")
 }
 
-/// What [`run_in`] runs.
+/// The plan that [`run_in`] runs.
 pub(super) fn plan(
     files_gb: &[u64; 5],
     shaped: Shaped,

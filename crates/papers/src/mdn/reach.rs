@@ -1,4 +1,4 @@
-//! What the product's own controller reaches where the paper's figures 3, 5 and 6 measure theirs.
+//! The results of the product's own controller where the paper's figures 3, 5 and 6 measure theirs.
 
 use super::players_and_load::{self, ENDED, ENDS, FOUR, JOIN, JOINED, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};

@@ -18,7 +18,7 @@ use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, SizeWeight, Spec};
 
 /// "A large number of requests queued up (e.g., 200)" (§4.1): at the device, its elevator included.
 pub(super) const PENDING: u32 = 200;
-/// Of each stream: no queue gets empty with all of 200 at the device.
+/// Requests outstanding of each stream: no queue gets empty with all of 200 at the device.
 const OUTSTANDING: u32 = 300;
 /// §4.1.
 const REQUEST_BYTES: u64 = 4096;
@@ -42,11 +42,11 @@ const DAY_BYTES: [u64; 2] = [32 << 10, 64 << 10];
 const CACHE_LINES: usize = 8192;
 const CACHE_LINE_BYTES: u64 = 64 << 10;
 const CACHE_HIT_US: u64 = 10;
-/// Of a run of a fixed set of targets.
+/// The length of a run of a fixed set of targets.
 pub(super) const SECONDS: u64 = 60;
 /// When averages begin: the estimates have converged (§4.2 shows that they do; `qbox-7` by when).
 pub(super) const SETTLED: u64 = 20;
-/// Of the metrics and of the disks' ledger.
+/// The windows of the metrics and of the disks' ledger.
 pub(super) const SPAN: Duration = Duration::from_secs(1);
 /// Into how many regions the device is divided: each sequential stream has its own.
 const REGIONS: u64 = 8;
@@ -82,15 +82,15 @@ pub(super) fn parameters() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whose requests are judged: QBox as published, whose estimator is biased, and the product's own
-/// policy over costs that it learns from streams that have the device to themselves.
+/// The scheduler whose requests are judged: QBox as published, whose estimator is biased, and the
+/// product's own policy over costs that it learns from streams that have the device to themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Column {
     QBox,
     Learned,
 }
 
-/// What schedules.
+/// The scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Under {
     Column(Column),
@@ -122,8 +122,7 @@ impl Column {
         Check::near(format!("{}: {what}, % of disk time", self.name()), target, measured, points)
     }
 
-    /// What a cost estimate is off the truth, in per cent, with its sign; `learned` must be within so
-    /// many.
+    /// The error of a cost estimate, in per cent, with its sign; `learned` must be within so many.
     pub(super) fn off(self, what: &str, measured: f64, learned: f64) -> Check {
         let (low, high) = match self {
             Self::QBox => (f64::NEG_INFINITY, f64::INFINITY),
@@ -172,7 +171,7 @@ impl Load {
         Self { day: Some(day), ..load }
     }
 
-    /// What it asks, from `start` to `end`.
+    /// Its requests, from `start` to `end`.
     fn phases(&self, extent: Extent, bytes: u64, seconds: u64) -> Vec<Phase> {
         let pace = Pace::Closed { outstanding: OUTSTANDING, think: Duration::ZERO };
         let start = Duration::from_secs(self.start);
@@ -194,7 +193,7 @@ impl Load {
 
     pub(super) fn contract(percent: u32) -> Contract {
         let share = Share::from_percent(percent).expect("at most 100 %");
-        // What shares by weight alone goes by it, too.
+        // A policy that shares by weight alone goes by it, too.
         Contract { weight: (percent * 10).max(1), ..Contract::reserving(share) }
     }
 }
@@ -244,7 +243,7 @@ impl Set {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 pub(super) struct Run {
     pub(super) outcome: Outcome,
     ledger: Ledger,
@@ -309,7 +308,7 @@ pub(super) fn run(set: &Set, under: Under, seed: u64) -> Run {
             .zip(shares)
             .map(|((id, before), percent)| (id, before, *percent))
             .collect();
-        // Those that fall go first: a sum above 100 % would be refused.
+        // Shares that fall go first: a sum above 100 % would be refused.
         streams.sort_by_key(|(_, before, percent)| percent > before);
         streams.into_iter().map(move |(id, _, percent)| (at, id, Load::contract(percent)))
     });
@@ -380,7 +379,7 @@ fn streams(set: &Set, capacity: u64, seed: u64) -> Vec<StreamPlan> {
 }
 
 impl Run {
-    /// What the disks did in these seconds, by stream.
+    /// The disks' time in these seconds, by stream.
     fn took(&self, from: u64, to: u64) -> Vec<Took> {
         let ledger = self.ledger.lock().expect("nobody panics with it");
         let spans = ledger.iter().take(as_index(to)).skip(as_index(from));
@@ -404,8 +403,8 @@ impl Run {
         took.iter().map(|took| time(took) / all * 100.0).collect()
     }
 
-    /// What a sequential and a random request took the device in these seconds, in seconds: the time
-    /// at the disks, over how many there are. `None` where there was none.
+    /// The device time of a sequential and of a random request in these seconds, in seconds: the
+    /// time at the disks, over how many there are. `None` where there was none.
     pub(super) fn true_costs(&self, disks: usize, from: u64, to: u64) -> [Option<f64>; 2] {
         let took = self.took(from, to);
         [0, 1].map(|sort| {

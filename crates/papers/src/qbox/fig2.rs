@@ -31,7 +31,7 @@ const LOADS: [Load; 3] = [
     Load { start: JOINS, ..Load::random("random C", 20) },
 ];
 
-/// What the sequential streams lose, in per cent.
+/// The loss of the sequential streams, in per cent.
 fn lost(run: &Run) -> f64 {
     let both = |from, to| run.iops(0, from, to) + run.iops(1, from, to);
     (1.0 - both(AGAIN, SECONDS) / both(ALONE, JOINS)) * 100.0

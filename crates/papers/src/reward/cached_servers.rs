@@ -28,7 +28,7 @@ pub(crate) const REQUEST_BYTES: u64 = 4096;
 /// Each stream has a region of the device of its own.
 pub(super) const REGION_BYTES: u64 = 1 << 38;
 const CAPACITY_BYTES: u64 = 1 << 41;
-/// Of the metrics.
+/// The windows of the metrics.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
 
 /// For the page.
@@ -68,7 +68,7 @@ pub(super) fn tiers(placement: impl Placement + 'static, seed: u64) -> Box<dyn D
     Box::new(Tiered::new(fast, slow, Box::new(placement)))
 }
 
-/// What a workload asks for; which part of it is reads may change.
+/// A workload's requests; the part of them that is reads may change.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) name: &'static str,
@@ -129,8 +129,8 @@ impl Scheduler {
 /// `reward-learned` has the same over learned ones.
 pub(super) const OURS: &str = "priced";
 
-/// What a request takes when its workload runs alone at the array's best depth: what the busier tier
-/// takes for it.
+/// The cost of a request when its workload runs alone at the array's best depth: the time of the
+/// busier tier.
 pub(super) fn price(hits_percent: u32) -> Price {
     let hits = Share::from_percent(hits_percent).expect("a part of the whole");
     Price { each: TIERS.cost(hits), ..Price::default() }

@@ -49,7 +49,7 @@ fn hitting(percent: u64) -> Extent {
     Extent { start: (most - fast) * MIB, end: (most + slow) * MIB }
 }
 
-/// What a cell gives in the simulator.
+/// The rates of a cell in the simulator.
 fn simulated(live: &Live, cell: &Cell, seed: u64) -> [f64; 2] {
     let [fast, slow] = live.tiers.map(|name| preset::find(name).expect("a preset's name"));
     let placement = |_: Instant, op: Op| {

@@ -1,4 +1,4 @@
-//! Our own: reservations on tiers, while one of those who have them hits less and less.
+//! Our own figure: reservations on tiers, while the hit ratio of one tenant falls and falls.
 
 use super::cached_servers::{self, Load, OURS, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
@@ -16,9 +16,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure,
 };
 
-/// Of the tenant that falls, per cent.
+/// Hit ratios of the tenant that falls, per cent.
 const HITS: [u32; 5] = [90, 70, 50, 30, 10];
-/// Of the others.
+/// The hit ratio of the others.
 const STEADY: u32 = 90;
 const TENANTS: usize = 5;
 const NAMES: [&str; TENANTS] = ["falling", "steady 1", "steady 2", "steady 3", "steady 4"];

@@ -107,7 +107,7 @@ fn measure(seed: u64) -> Sample {
         .collect();
     series.push(bars("goal", &|stream| GOALS.get(stream).map_or(0.0, |goal| f64::from(*goal))));
     let panel = Panel {
-        title: "What each tenant gets".to_owned(),
+        title: "Rates of each tenant".to_owned(),
         marks: Marks::Grouped,
         x: Axis::linear("tenant: gold, silver, always hits, never hits"),
         y: Axis::linear("throughput (IOPS)"),

@@ -19,14 +19,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(super) const DISK: Experiment = Experiment {
     id: "reward-insulated-disk",
     title: "The same on flash beside a disk of 7200 rpm",
-    note: "Who always hits has a few requests on flash among others, each of which takes ten times as \
-           long as of 64: it costs what it does alone, and loses nothing. Three tenants' regions make \
-           the disk seek farther than one's, and that is what they pay.",
+    note: "A tenant that always hits has a few requests on flash among others, each of which takes \
+           ten times as long as of 64: it costs what it does alone, and loses nothing. Three \
+           tenants' regions make the disk seek farther than one's, and that is what they pay.",
     measure: |seed| measure(&FLASH_AND_DISK, seed),
 };
 
 const COST_MODEL: &str = "learned";
-/// Of each tenant, per cent: hits, and what it reserves.
+/// Hit ratio and reservation of each tenant, per cent.
 const TENANTS: [(&str, u32, u32); 4] =
     [("hits 1", 100, 10), ("hits 0.9", 90, 20), ("hits 0.5", 50, 30), ("hits 0.1", 10, 40)];
 /// Prices are known by the first.

@@ -1,4 +1,4 @@
-//! What stated prices give on tiers, over costs that are learned while it runs.
+//! The results of stated costs on tiers, over costs that are learned while it runs.
 
 use super::cached_servers;
 use super::falling::Runs;

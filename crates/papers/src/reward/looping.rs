@@ -23,15 +23,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const SECONDS: u64 = 80;
-/// Of ours: ten minutes, of which the last tenth counts.
+/// The length of our own run: ten minutes, of which the last tenth counts.
 pub(super) const OURS_SECONDS: u64 = 600;
 /// From here on shares count: the cache has been turned over six times.
 const SETTLED: u64 = 40;
-/// Of each workload, in lines; all are as likely.
+/// The working set of each workload, in lines; all are as likely.
 const WORKING_SET: u64 = 500;
-/// Of the cache, where it is small.
+/// The size of the cache, where it is small.
 const SMALL: usize = 600;
-/// Of the cache, where its size varies: from less than one working set to both.
+/// The sizes of the cache, where its size varies: from less than one working set to both.
 const SIZES: [usize; 5] = [400, 500, 550, 800, 1000];
 const LINE: u64 = cached_servers::REQUEST_BYTES;
 
@@ -152,7 +152,7 @@ fn measure(seed: u64) -> Sample {
     let outcomes: Vec<&Outcome> = all.iter().flat_map(|of| &of.outcomes).collect();
     checks.push(cached_servers::kept(&outcomes));
     let by_size = Panel {
-        title: "What the start is worth, by the cache's size".to_owned(),
+        title: "Gain from the start, by the cache's size".to_owned(),
         marks: Marks::Lines,
         x: Axis::linear("lines of the cache (a working set has 500)"),
         y: Axis::linear("A's share, warm for A less warm for B (points)"),

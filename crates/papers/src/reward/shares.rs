@@ -1,4 +1,4 @@
-//! What reward scheduling gives falls out of time shares, once every workload pays its own cost.
+//! The results of reward scheduling follow from time shares, once every workload pays its own cost.
 
 use super::cached_servers::{self, Scheduler};
 use super::table2::{ROWS, Row, rates};

@@ -21,7 +21,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const SECONDS: u64 = 60;
-/// Of the prototype: lost. Deeper, both devices are always busy and weights show less than printed.
+/// The prototype's depth is lost: this one is ours. Deeper, both devices are always busy and
+/// weights show less than printed.
 pub(super) const DEPTH: u32 = 16;
 /// 4,033, 4,040 and 4,036 IOPS together where all is hits.
 const SSD: Duration = Duration::from_micros(250);

@@ -26,7 +26,7 @@ const SETTLED: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) weights: [u32; 2],
-    /// Of B, per cent; A always hits.
+    /// The hit ratio of B, per cent; A always hits.
     pub(super) hits: u32,
     pub(super) published: [f64; 2],
 }
@@ -68,7 +68,7 @@ pub(super) const ROWS: [Row; 12] = [
     row([2, 1], 100, [3350.0, 1599.0]),
 ];
 
-/// What both got.
+/// The rates of both.
 pub(super) fn rates(outcome: &Outcome, seconds: u64) -> [f64; 2] {
     [0, 1].map(|stream| cached_servers::iops(outcome, stream, SETTLED, seconds))
 }

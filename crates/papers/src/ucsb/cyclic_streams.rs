@@ -11,23 +11,23 @@ use disktime_workload::{Cycles, Extent, Pace, Pattern, Phase, Phases, Playback, 
 
 /// The SCSI disk (§IV).
 const DISK: &str = "st318437lw";
-/// Of each request: `io_size` of figure 4.
+/// The length of each request: `io_size` of figure 4.
 const REQUEST_BYTES: u64 = 128 << 10;
 /// "Each stream was accessing a different sequentially-placed 700 MB file" (§IV).
 const FILE_BYTES: u64 = 700_000_000 / REQUEST_BYTES * REQUEST_BYTES;
 /// Requests that fit the gaps before files, where they are drawn: more than twenty tracks.
 const GAPS: u64 = 64;
-/// Of the high-priority stream (§IV).
+/// The cycle of the high-priority stream (§IV).
 pub(super) const CYCLE_SECONDS: u64 = 4;
 const CYCLE: Duration = Duration::from_secs(CYCLE_SECONDS);
 /// Seconds of a run: 15 more than until the last stream joins, and whole cycles.
 pub(super) const SECONDS: u64 = 40;
 /// When best-effort streams join, in seconds (§IV).
 pub(super) const JOINS: [u64; 5] = [5, 10, 15, 20, 25];
-/// Of the high-priority stream in figures 5 and 6 (§IV).
+/// The rate of the high-priority stream in figures 5 and 6 (§IV).
 const HIGH_MB: f64 = 8.0;
 pub(super) const MB: u64 = 1_000_000;
-/// Of the metrics: joins and cycles are multiples.
+/// The windows of the metrics: joins and cycles are multiples.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// For the page.
@@ -123,7 +123,7 @@ fn disk(seed: u64) -> Box<dyn Device> {
     (preset::find(DISK).expect("the paper's disk is a preset").build)(seed)
 }
 
-/// What a profiler finds of the disk.
+/// The disk's profile as a profiler finds it.
 pub(super) fn profile(seed: u64) -> Profile {
     measure(disk(seed), DISK, seed).expect("a disk can be profiled").profile
 }

@@ -39,23 +39,23 @@ const STREAMS: usize = 96;
 /// The longest cycle by this is the length of a run.
 const CYCLES: u64 = 20;
 const SECONDS: u64 = CYCLES * 4;
-/// What a statistical promise may miss.
+/// The misses that a statistical promise allows.
 const MISS_PERCENT: u32 = 1;
 
-/// What a kind of admission let in, and what came of it, summed over sets.
+/// The streams that a kind of admission let in, and their results, summed over sets.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Kept {
     /// Bytes per second that were admitted.
     pub rate: f64,
-    /// Cycles that were owed something.
+    /// Cycles in which something was to be done.
     pub cycles: u64,
-    /// Of these, missed.
+    /// Cycles that were missed.
     pub missed: u64,
     /// Sets with a miss.
     pub sets_missed: u32,
 }
 
-/// What the sets of one disk came to.
+/// The totals of one disk's sets.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Totals {
     /// Sets.
@@ -172,7 +172,7 @@ impl Offer {
     }
 }
 
-/// Those that the engine takes, one by one, beside the best-effort stream.
+/// The streams that the engine takes, one by one, beside the best-effort stream.
 fn admitted(profile: &Profile, offers: &[Offer]) -> Vec<Offer> {
     let mut engine = Engine::new(&Config::default()).expect("the defaults are in range");
     let mut change = |change: Change<'_>| engine.handle_change(Instant::ZERO, change).is_ok();

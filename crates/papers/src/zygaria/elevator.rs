@@ -1,22 +1,22 @@
-//! What the operating system does below the driver: it holds several requests and gives the disk,
-//! which takes one command at a time, what continues the last; else what came first.
+//! The operating system's part below the driver: it holds several requests and gives the disk,
+//! which takes one command at a time, the request that continues the last; else the oldest one.
 //!
 //! The paper's throughput version keeps up to 20 requests at the "low-level driver", which may
-//! reorder them (§3). That it joins sequential ones is what makes the version usable at all: with
-//! one sequential request between any two random ones both streams would halve. That it shortens no
-//! seeks follows from §4.1 and §4.3: with 20 outstanding the disk did 68 random reads per second,
-//! which is what a disk of that make does one by one (9 ms of seek, half a turn); swept in order of
-//! place, 20 would give it more than 100. Linux's request layer does just this with any scheduler:
-//! it merges what is adjacent and leaves the rest in order. [`Order::Sweep`] is there to show the
-//! difference.
+//! reorder them (§3). The joining of sequential requests is what makes the version usable at all:
+//! with one sequential request between any two random ones both streams would halve. The reordering
+//! shortens no seeks, as follows from §4.1 and §4.3: with 20 outstanding the disk did 68 random
+//! reads per second, as many as a disk of that make does one by one (9 ms of seek, half a turn);
+//! swept in order of place, 20 would give it more than 100. Linux's request layer does just this
+//! with any scheduler: it merges what is adjacent and leaves the rest in order. [`Order::Sweep`] is
+//! there to show the difference.
 
 use disktime_core::Instant;
 use disktime_model::{Completion, Device, Op};
 
-/// What goes next if nothing continues the last request.
+/// The order of requests where none continues the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// What came first.
+    /// The oldest request first.
     Arrival,
     /// C-SCAN: the next place, from the last back to the first.
     Sweep,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_continues_goes_first_and_the_rest_in_order() {
+    fn a_continuing_request_goes_first_and_the_rest_in_order() {
         let blocks = [500, 90, 501, 700, 502, 91];
         assert_eq!(served(Order::Arrival, &blocks), [500, 501, 502, 90, 91, 700]);
         assert_eq!(served(Order::Sweep, &blocks), [500, 501, 502, 700, 90, 91]);

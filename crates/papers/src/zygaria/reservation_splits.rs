@@ -29,7 +29,7 @@ pub(super) const NOMINAL_IOPS: u32 = 60;
 pub(super) const RANDOM_IOPS: f64 = 68.0;
 /// Half a second (§4.4).
 pub(super) const SAMPLE: Duration = Duration::from_millis(500);
-/// What the sequential stream reserves, in per cent.
+/// The sequential stream's reservation, in per cent.
 const SPLITS: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 
 pub(super) const RESERVED: Axis = Axis::linear("reserved for the sequential stream (%)");
@@ -179,7 +179,7 @@ fn plan(version: Version, loads: &[Load], seconds: u64, seed: u64) -> Plan {
     }
 }
 
-/// What a stream got over a run.
+/// A stream's results over a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Got {
     /// Per cent of the disk's time.
@@ -199,7 +199,7 @@ pub(super) fn got(outcome: &Outcome, stream: usize, seconds: u64) -> Got {
 /// A sequential and a random stream that reserve the whole disk together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Split {
-    /// What the sequential stream reserves; the random one reserves the rest.
+    /// The sequential stream's reservation; the random one reserves the rest.
     pub(super) reserved: f64,
     pub(super) sequential: Got,
     pub(super) random: Got,
@@ -233,7 +233,7 @@ impl Sweep {
         Series::new(name, self.0.iter().map(|split| (split.reserved, y(split))))
     }
 
-    /// What the sequential stream and the random one got of the disk, or of requests.
+    /// The parts of the disk, or of requests, that the sequential stream and the random one got.
     pub(super) fn both(&self, y: impl Fn(&Got) -> f64) -> Vec<Series> {
         vec![
             self.series("sequential", |split| y(&split.sequential)),
@@ -258,7 +258,7 @@ impl Sweep {
         self.0.iter().map(value).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Of the splits within these reservations.
+    /// The results of the splits within these reservations.
     pub(super) fn part(&self, reserved: std::ops::RangeInclusive<f64>) -> Self {
         let within = self.0.iter().filter(|split| reserved.contains(&split.reserved));
         Self(within.copied().collect())

@@ -106,7 +106,7 @@ fn a_bound_takes_the_share_at_which_a_turn_comes_in_time() {
 }
 
 #[test]
-fn what_fits_is_the_largest_that_does() {
+fn the_largest_goal_that_fits_is_found() {
     let half = Share::from_percent(50).unwrap();
     let asked = goal(Demand::Requests(2_000), 4096, 1);
     let fits = fitting(&asked, &ground(disk()), half).unwrap();

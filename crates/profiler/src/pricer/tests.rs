@@ -22,7 +22,7 @@ struct Toy {
 const TOY: Toy =
     Toy { servers: 4, each: 100_000, per_mib: 1_000_000, seek: 0, cache: 0, remembers: false };
 
-/// What was issued, and what came of it.
+/// Issued requests and their results.
 struct Run {
     priced: Result<Priced, ProfilerError>,
     ops: Vec<IoOp>,

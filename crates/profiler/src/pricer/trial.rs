@@ -1,6 +1,6 @@
 //! One trial: requests of one or two kinds, so many outstanding, for a while.
 //!
-//! What reads take is counted from completion to completion, after as many have completed as were
+//! The time of reads is counted from completion to completion, after as many have completed as were
 //! outstanding at first, until no more are issued. Writes are counted from the first one, after a
 //! flush, to the end of the flush behind the last one: so a cache that took them doesn't count.
 
@@ -16,7 +16,7 @@ const COUNTED_MIN: u64 = 8;
 /// A trial with enough requests goes on for so long at least.
 const TIME_MIN: Duration = Duration::from_millis(50);
 
-/// What to issue.
+/// The requests that a trial issues.
 #[derive(Debug)]
 pub(super) struct Trial {
     /// One, or two that take turns.
@@ -80,7 +80,7 @@ enum Phase {
     Over,
 }
 
-/// What a trial has shown.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     /// Requests that count.
@@ -189,7 +189,7 @@ impl Running {
         &self.trial
     }
 
-    /// What has come of it; `None` if nothing counts.
+    /// Its result; `None` if nothing counts.
     pub(super) fn shown(self) -> Option<Shown> {
         let since = self.since.filter(|_| self.counted > 0)?;
         let cursor = self.trial.lanes.iter().find_map(|lane| match lane.places {

@@ -4,7 +4,7 @@ use crate::places::whole;
 use disktime_core::Duration;
 use disktime_core::cost::Price;
 
-/// What requests of a size took.
+/// The measured time of requests of a size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Point {
     /// The size.
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_on_little_counts_little() {
+    fn a_speed_that_rests_on_few_requests_counts_little() {
         let point = |mib, weight| Point { mib, ns: 1e6, weight };
         let doubtful = Point { ns: 5e5, ..point(SIZES[1], 0.01) };
         let price = price(&[point(SIZES[0], 1.0), point(SIZES[2], 1.0), doubtful]);

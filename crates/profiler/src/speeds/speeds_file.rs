@@ -113,7 +113,7 @@ impl TryFrom<SpeedsFile> for Speeds {
     type Error = String;
 
     /// # Errors
-    /// What is wrong, by key.
+    /// Says what is wrong, by key.
     fn try_from(file: SpeedsFile) -> Result<Self, String> {
         let span = Duration::from_nanos;
         if file.kinds.is_empty() || file.kinds.len() > Work::ALL.len() {

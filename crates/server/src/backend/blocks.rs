@@ -3,7 +3,8 @@
 //! Direct I/O moves whole blocks, and so do some servers. Reads are widened to them; a write whose
 //! edges are not on block boundaries reads the blocks at its edges, puts its bytes in and writes
 //! them back, under a range lock. Disks are as long as whole blocks, so data never end inside one.
-//! What one transfer can't reach is moved in several. Does not know what a medium is made of.
+//! A range that is too long for one transfer is moved in several. Does not know what a medium is
+//! made of.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,8 +22,9 @@ pub(crate) use disk::Disk;
 
 pub(super) const BLOCK: u64 = ALIGN as u64;
 
-/// What virtual disks are extents of. Operations are named by their job and a step of it, and are
-/// over when the ring says so under [`Token::Job`], or when [`answer`](Self::answer) does.
+/// A device, file or export that virtual disks are extents of. Operations are named by their job
+/// and a step of it, and are over when the ring says so under [`Token::Job`], or when
+/// [`answer`](Self::answer) does.
 pub trait Medium {
     /// As [`BackEnd::begin`].
     fn begin(&mut self, _io: &mut Io<'_>) {}
@@ -42,8 +44,8 @@ pub trait Medium {
     }
     /// Whether writes can be durable by themselves.
     fn durable(&self) -> bool;
-    /// As [`BackEnd::errand`].
-    fn errand(&mut self) -> Option<Range<u64>> {
+    /// The same as [`BackEnd::migration`].
+    fn migration(&mut self) -> Option<Range<u64>> {
         None
     }
     /// Whether it may have lost what was written and not synced since it was asked last; as
@@ -143,7 +145,7 @@ enum Phase {
     Sync,
 }
 
-/// What goes on without the ring's telling.
+/// Work that goes on without a completion from the ring.
 enum Ready {
     /// A job has the range that it waited for.
     Granted(u32),
@@ -175,7 +177,7 @@ impl<M: Medium> BlockBackEnd<M> {
         self
     }
 
-    /// What the disks lie on.
+    /// The media that the disks lie on.
     pub(super) fn media(&self) -> &[M] {
         &self.media
     }
@@ -289,7 +291,7 @@ impl<M: Medium> BlockBackEnd<M> {
             if in_place && error == DeviceError(libc::EOPNOTSUPP) {
                 return self.free(id, job, io, Phase::Hole, Free::Zero);
             }
-            // What a sync after a write says is not of that write alone.
+            // A sync after a write also reports failures of other writes.
             let of_others = phase == Phase::Sync && job.kind != Kind::Flush;
             let error = if of_others { DeviceError(libc::EIO) } else { error };
             return self.over(id, job, io, Err(error));
@@ -463,8 +465,8 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
         self.disks[disk as usize].len = 0;
     }
 
-    fn errand(&mut self) -> Option<Range<u64>> {
-        self.media.first_mut()?.errand()
+    fn migration(&mut self) -> Option<Range<u64>> {
+        self.media.first_mut()?.migration()
     }
 
     fn medium(&self, disk: u32) -> u32 {

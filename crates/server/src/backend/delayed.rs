@@ -74,8 +74,8 @@ impl BackEnd for Delayed {
         self.inner.remove_disk(disk);
     }
 
-    fn errand(&mut self) -> Option<Range<u64>> {
-        self.inner.errand()
+    fn migration(&mut self) -> Option<Range<u64>> {
+        self.inner.migration()
     }
 
     fn medium(&self, disk: u32) -> u32 {

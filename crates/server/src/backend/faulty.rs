@@ -39,7 +39,7 @@ impl Fault {
 /// carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OwnFault {
-    /// Those that moved so many bytes,
+    /// Only jobs that moved so many bytes,
     pub bytes: i32,
     /// the first so many of them,
     pub times: u32,
@@ -131,8 +131,8 @@ impl BackEnd for Faulty {
         self.inner.remove_disk(disk);
     }
 
-    fn errand(&mut self) -> Option<Range<u64>> {
-        self.inner.errand()
+    fn migration(&mut self) -> Option<Range<u64>> {
+        self.inner.migration()
     }
 
     fn medium(&self, disk: u32) -> u32 {

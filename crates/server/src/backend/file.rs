@@ -32,7 +32,7 @@ pub struct Files {
     stripes: Stripes,
     /// Each member honours `RWF_DSYNC`.
     durable: bool,
-    /// Of a pool: what keeps others out of it.
+    /// The lock on the pool's identity file, which keeps other servers out.
     _pool: Option<Arc<File>>,
 }
 
@@ -89,7 +89,7 @@ impl OneFile {
         Self::of(file, path, direct, block_device).map(Some)
     }
 
-    /// As [`open`](Self::open), for reading alone, whoever else uses it.
+    /// The same as [`open`](Self::open), for reading alone, even while another server uses it.
     ///
     /// # Errors
     /// If it can't be opened.
@@ -169,7 +169,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// What a file is opened for.
+/// The purpose that a file is opened for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,

@@ -119,7 +119,7 @@ fn members(kind: &str, paths: &str, most: usize) -> Result<Vec<PathBuf>, String>
 /// Whether a stripe may be so long.
 ///
 /// # Errors
-/// What is allowed, if not.
+/// If not, the error says what is allowed.
 pub fn check_chunk(bytes: u64) -> Result<(), String> {
     if (ALIGN as u64..=CHUNK_MAX).contains(&bytes) && bytes.is_multiple_of(ALIGN as u64) {
         return Ok(());

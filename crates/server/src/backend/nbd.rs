@@ -1,9 +1,9 @@
 //! A server's export as a device, over several connections on the shard's own ring.
 //!
 //! A connection that is lost fails what was asked on it; new requests go to the others, or fail
-//! while there is none, and a thread tries to connect again. What was acknowledged but not flushed
-//! may be lost with a connection, and is [told](Medium::lost). A server that breaks
-//! the protocol or is silent for too long is left like one that hung up.
+//! while there is none, and a thread tries to connect again. Writes that were acknowledged but not
+//! flushed may be lost with a connection; that is [told](Medium::lost). A server that breaks the
+//! protocol or is silent for too long is left like one that hung up.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,13 +44,13 @@ const LOOKS_MAX: u32 = 6;
 
 const EIO: i32 = -libc::EIO;
 
-/// What an operation on the ring was for, beside a connection's place.
+/// The purpose of an operation on the ring, beside a connection's place.
 const RECEIVE: u32 = 0;
 const SEND: u32 = 1;
 const FOUND: u32 = 2;
 const TIME: u32 = 3;
 
-/// What the server takes.
+/// The limits and options that the server agreed to.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     flags: TransmissionFlags,
@@ -92,7 +92,7 @@ pub struct Remote {
     quiet: Quiet<Cause>,
 }
 
-/// What a line is told of, once in a while.
+/// An event of a connection that is logged at most once in a while.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Cause {
     Lost,

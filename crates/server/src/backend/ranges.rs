@@ -38,7 +38,7 @@ impl Ranges {
         free
     }
 
-    /// Lets a held range go; `granted` is told who holds theirs now.
+    /// Lets a held range go; `granted` gets the jobs that hold theirs now.
     pub(super) fn release(&mut self, id: u32, granted: &mut VecDeque<u32>) {
         let Some(at) = self.held.iter().position(|claim| claim.id == id) else { return };
         self.held.swap_remove(at);

@@ -4,16 +4,17 @@
 //! the fast tier, which then has its only current copy. [`map`] says, durably, which extents are;
 //! [`heat`] which are worth it.
 //!
-//! An extent moves in an *errand*, whose pieces come back from the scheduler as jobs of a disk of
-//! their own: so what moving takes is charged, and nobody's reserved time. Pieces copy while others
-//! read and write; what is written meanwhile is copied again. With the last piece others wait:
-//! what is left is copied, the copy is made durable, then the map's entry, durably, and from then on
-//! data are read and written at the new place. Whatever happens before that, the old place has all.
+//! An extent moves in a *migration*, whose pieces come back from the scheduler as jobs of a disk of
+//! their own: so the time that moving takes is charged, and no stream's reserved time. Pieces copy
+//! while others read and write; what is written meanwhile is copied again. With the last piece
+//! others wait: what is left is copied, the copy is made durable, then the map's entry, durably,
+//! and from then on data are read and written at the new place. Until then the old place has all
+//! data.
 //!
 //! A write of the map that failed may have reached the device or not: until one has not failed, a
 //! restart may find the extent here or there ([`Unsure`]).
 //!
-//! Does not know: when errands' pieces come, or how long tiers take.
+//! Does not know: when migrations' pieces come, or how long tiers take.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,14 +33,14 @@ use crate::buffers::ALIGN;
 use crate::ring::{Keep, Payload, Token, Transfer};
 use crate::served_file::ServedFile;
 
-mod errand;
 mod heat;
 mod map;
+mod migration;
 mod open;
 
-use errand::{Errand, Phase};
 use heat::Heat;
 use map::{EXTENT, Map};
+use migration::{Migration, Phase};
 pub use open::TwoTiers;
 
 /// Virtual disks on two tiers.
@@ -56,7 +57,7 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 /// After so many failures, about a second, writes wait no longer.
 const TRIES: u32 = 7;
 
-/// What is asked of an extent.
+/// An operation on an extent.
 enum Task {
     Read(Payload),
     /// With whether it is to be durable.
@@ -80,22 +81,22 @@ enum Under {
         extent: u32,
         changes: Option<Range<u64>>,
     },
-    /// Of a flush.
+    /// A sync for a flush.
     Sync(Name),
-    /// The errand's.
-    Errand,
-    /// Of an entry of the map: its write, and the sync after it.
+    /// An operation of the migration.
+    Migration,
+    /// The write of an entry of the map, and the sync after it.
     Entry(Entry),
     EntrySync(Entry),
     /// The pause before an entry is tried again.
     Pause,
 }
 
-/// What an entry of the map is written for.
+/// The reason for which an entry of the map is written.
 #[derive(Clone, Copy)]
 enum Entry {
-    /// The errand's end.
-    Errand,
+    /// The end of the migration.
+    Migration,
     /// Another try of the one that is [`Unsure`].
     Again,
 }
@@ -106,7 +107,7 @@ enum Entry {
 struct Unsure {
     extent: u32,
     slot: u32,
-    /// What the slot is to have.
+    /// The extent that the slot is to have.
     moved: Option<u32>,
     /// Writes of the entry that failed.
     tries: u32,
@@ -128,8 +129,8 @@ pub struct Tiers {
     durable: bool,
     map: Map,
     heat: Heat,
-    /// The disk whose jobs are errands' pieces, if there are errands.
-    mover: Option<u32>,
+    /// The disk whose jobs are migrations' pieces, if extents are migrated.
+    migration_disk: Option<u32>,
     /// All that is promoted goes back, and nothing is.
     empties: bool,
     /// The hottest extent of the slow tier that was seen since one was last promoted.
@@ -137,8 +138,8 @@ pub struct Tiers {
     /// The slot from which on to look for the coldest.
     hand: u32,
     under: Slab<Under>,
-    errand: Option<Errand>,
-    /// What waits until its extent has moved.
+    migration: Option<Migration>,
+    /// Operations that wait until their extent has moved.
     held: VecDeque<Asked>,
     answers: VecDeque<(Name, i32)>,
     /// While there is one nothing moves.
@@ -153,7 +154,12 @@ fn extent_of(offset: u64) -> u32 {
 }
 
 impl Tiers {
-    fn new(fast: Arc<ServedFile>, slow: Arc<ServedFile>, map: Map, mover: Option<u32>) -> Self {
+    fn new(
+        fast: Arc<ServedFile>,
+        slow: Arc<ServedFile>,
+        map: Map,
+        migration_disk: Option<u32>,
+    ) -> Self {
         let heat = Heat::new(map.extents(), 16 * u64::from(map.slots()) + 64);
         let fast_durable = honours_dsync(fast.file());
         let durable = fast_durable && honours_dsync(slow.file());
@@ -164,12 +170,12 @@ impl Tiers {
             durable,
             map,
             heat,
-            mover,
+            migration_disk,
             empties: false,
             hottest: None,
             hand: 0,
             under: Slab::new(),
-            errand: None,
+            migration: None,
             held: VecDeque::new(),
             answers: VecDeque::new(),
             unsure: None,
@@ -200,7 +206,7 @@ impl Tiers {
             } else {
                 self.answers.push_back((asked.name, EIO));
             }
-        } else if self.errand.as_ref().is_some_and(|errand| errand.holds(extent)) {
+        } else if self.migration.as_ref().is_some_and(|migration| migration.holds(extent)) {
             self.held.push_back(asked);
         } else {
             self.issue(asked, io);
@@ -230,10 +236,10 @@ impl Tiers {
         Token::BackEnd(u32::try_from(key).expect("tables are bounded far below 2^32"))
     }
 
-    /// Bytes that are changing or have changed: the errand's copy of them is not current.
+    /// Bytes that are changing or have changed: the migration's copy of them is not current.
     fn changed(&mut self, changes: Option<&Range<u64>>) {
-        if let (Some(errand), Some(changes)) = (&mut self.errand, changes) {
-            errand.changed(changes);
+        if let (Some(migration), Some(changes)) = (&mut self.migration, changes) {
+            migration.changed(changes);
         }
     }
 
@@ -241,7 +247,7 @@ impl Tiers {
     fn touch(&mut self, offset: u64) {
         let extent = extent_of(offset);
         let heat = self.heat.touch(extent);
-        if self.mover.is_none() || heat < HOT || self.map.slot(extent).is_some() {
+        if self.migration_disk.is_none() || heat < HOT || self.map.slot(extent).is_some() {
             return;
         }
         if self.hottest.is_none_or(|hottest| self.heat.of(hottest) < heat) {
@@ -249,10 +255,10 @@ impl Tiers {
         }
     }
 
-    /// What to move now: the hottest extent to a free slot, or the coldest one from a slot that
+    /// The next migration: the hottest extent to a free slot, or the coldest one from a slot that
     /// is worth more to the hottest.
-    fn plan(&mut self) -> Option<Errand> {
-        self.mover.filter(|_| self.unsure.is_none())?;
+    fn plan(&mut self) -> Option<Migration> {
+        self.migration_disk.filter(|_| self.unsure.is_none())?;
         if self.empties {
             return self.plan_the_way_back();
         }
@@ -262,7 +268,7 @@ impl Tiers {
             return None;
         }
         if let Some(slot) = self.map.take() {
-            return Some(Errand::new(hot, slot, Tier::Fast));
+            return Some(Migration::new(hot, slot, Tier::Fast));
         }
         let count = self.map.slots();
         let looked_at = (0..count.min(LOOK)).map(|step| (self.hand + step) % count);
@@ -274,50 +280,50 @@ impl Tiers {
             return None;
         }
         self.hottest = Some(hot);
-        Some(Errand::new(self.map.extent(slot)?, slot, Tier::Slow))
+        Some(Migration::new(self.map.extent(slot)?, slot, Tier::Slow))
     }
 
     /// The next extent that is promoted goes back.
-    fn plan_the_way_back(&mut self) -> Option<Errand> {
+    fn plan_the_way_back(&mut self) -> Option<Migration> {
         let count = self.map.slots();
         let slots = (0..count).map(|step| (self.hand + step) % count);
         let found = slots.filter_map(|slot| Some((self.map.extent(slot)?, slot))).next();
         let Some((extent, slot)) = found else {
             tracing::info!("the fast tier is empty: all data are on the slow one");
             self.empties = false;
-            self.mover = None;
+            self.migration_disk = None;
             return None;
         };
         // If that fails the others come first.
         self.hand = (slot + 1) % count;
-        Some(Errand::new(extent, slot, Tier::Slow))
+        Some(Migration::new(extent, slot, Tier::Slow))
     }
 
-    /// Goes on with the errand's piece as far as it goes without waiting.
+    /// Goes on with the migration's piece as far as it goes without waiting.
     fn advance(&mut self, io: &mut Io<'_>) {
-        let Some(errand) = &mut self.errand else { return };
-        if errand.phase != Phase::Ready || errand.job.is_none() {
+        let Some(migration) = &mut self.migration else { return };
+        if migration.phase != Phase::Ready || migration.job.is_none() {
             return;
         }
-        let on_it = |under: &Under| matches!(under, Under::Extent { extent, .. } if *extent == errand.extent);
-        if errand.last && self.under.iter().any(|(_, under)| on_it(under)) {
+        let on_it = |under: &Under| matches!(under, Under::Extent { extent, .. } if *extent == migration.extent);
+        if migration.last && self.under.iter().any(|(_, under)| on_it(under)) {
             return;
         }
-        if let Some(run) = errand.next_run() {
+        if let Some(run) = migration.next_run() {
             let bytes = size(run.end - run.start);
             let buffer = io.pool.take(bytes);
-            errand.phase = Phase::Reading(run.clone());
-            let tier = if errand.to == Tier::Fast { Tier::Slow } else { Tier::Fast };
-            let (slot, transfer) = (errand.slot, (buffer, 0..bytes));
+            migration.phase = Phase::Reading(run.clone());
+            let tier = if migration.to == Tier::Fast { Tier::Slow } else { Tier::Fast };
+            let (slot, transfer) = (migration.slot, (buffer, 0..bytes));
             let (fd, offset) = self.on(tier, slot, run.start);
-            let token = self.token(Under::Errand);
+            let token = self.token(Under::Migration);
             let (buffer, range) = transfer;
             io.ring.read(token, Transfer { fd, offset, buffer, range });
-        } else if errand.last {
-            errand.phase = Phase::Syncing;
-            let (tier, slot, extent) = (errand.to, errand.slot, errand.extent);
+        } else if migration.last {
+            migration.phase = Phase::Syncing;
+            let (tier, slot, extent) = (migration.to, migration.slot, migration.extent);
             let (fd, _) = self.on(tier, slot, u64::from(extent) * EXTENT);
-            let token = self.token(Under::Errand);
+            let token = self.token(Under::Migration);
             io.ring.sync(token, fd);
         } else {
             self.piece_done(0);
@@ -331,24 +337,24 @@ impl Tiers {
         }
     }
 
-    /// The errand's operation is over.
+    /// The migration's operation is over.
     fn stepped(&mut self, keep: Keep, result: i32, io: &mut Io<'_>) {
-        let Some(errand) = &mut self.errand else { return };
-        let (tier, slot) = (errand.to, errand.slot);
-        let phase = std::mem::replace(&mut errand.phase, Phase::Ready);
+        let Some(migration) = &mut self.migration else { return };
+        let (tier, slot) = (migration.to, migration.slot);
+        let phase = std::mem::replace(&mut migration.phase, Phase::Ready);
         self.lost |= phase == Phase::Syncing && result < 0;
         let blocks = u64::try_from(result).unwrap_or(0) / BLOCK * BLOCK;
         match (phase, keep) {
             (Phase::Reading(run), Keep::Buffer(buffer)) if blocks > 0 => {
-                let run = errand.short(run, blocks);
+                let run = migration.short(run, blocks);
                 let range = 0..size(run.end - run.start);
-                errand.phase = Phase::Writing(run.clone());
+                migration.phase = Phase::Writing(run.clone());
                 let (fd, offset) = self.on(tier, slot, run.start);
-                let token = self.token(Under::Errand);
+                let token = self.token(Under::Migration);
                 io.ring.write(token, Transfer { fd, offset, buffer, range }, false);
             }
             (Phase::Writing(run), Keep::Buffer(buffer)) if blocks > 0 => {
-                errand.short(run, blocks);
+                migration.short(run, blocks);
                 io.pool.give_back(buffer);
                 self.advance(io);
             }
@@ -364,10 +370,10 @@ impl Tiers {
 
     /// The copy is durable: so shall be the map.
     fn note(&mut self, io: &mut Io<'_>) {
-        let Some(errand) = &mut self.errand else { return };
-        errand.phase = Phase::Noting;
-        let (slot, moved) = (errand.slot, errand.moved());
-        self.write_entry((slot, moved), Entry::Errand, io);
+        let Some(migration) = &mut self.migration else { return };
+        migration.phase = Phase::Noting;
+        let (slot, moved) = (migration.slot, migration.moved());
+        self.write_entry((slot, moved), Entry::Migration, io);
     }
 
     fn write_entry(&mut self, (slot, moved): (u32, Option<u32>), entry: Entry, io: &mut Io<'_>) {
@@ -398,15 +404,15 @@ impl Tiers {
     fn entry_over(&mut self, entry: Entry, result: i32, io: &mut Io<'_>) {
         self.lost |= result < 0;
         match entry {
-            Entry::Errand => self.noted(result, io),
+            Entry::Migration => self.noted(result, io),
             Entry::Again => self.tried(result, io),
         }
     }
 
-    /// The errand's entry is durable, or may be.
+    /// The migration's entry is durable, or may be.
     fn noted(&mut self, error: i32, io: &mut Io<'_>) {
-        let Some(errand) = &self.errand else { return };
-        let (extent, slot, moved) = (errand.extent, errand.slot, errand.moved());
+        let Some(migration) = &self.migration else { return };
+        let (extent, slot, moved) = (migration.extent, migration.slot, migration.moved());
         if error == 0 {
             self.enter(slot, moved);
             return self.end(0, io);
@@ -458,20 +464,20 @@ impl Tiers {
         self.ask_held(io);
     }
 
-    /// The errand is not done, and nothing has changed but what nobody reads.
+    /// The migration is not done, and nothing has changed but bytes that no map entry points to.
     fn give_up(&mut self, result: i32, io: &mut Io<'_>) {
-        let Some(errand) = &self.errand else { return };
-        self.heat.cool(errand.extent);
-        if errand.to == Tier::Fast {
-            self.map.give_back(errand.slot);
+        let Some(migration) = &self.migration else { return };
+        self.heat.cool(migration.extent);
+        if migration.to == Tier::Fast {
+            self.map.give_back(migration.slot);
         }
         self.end(result, io);
     }
 
-    /// The errand is over: who has waited goes on.
+    /// The migration is over: operations that have waited go on.
     fn end(&mut self, result: i32, io: &mut Io<'_>) {
         self.piece_done(result);
-        self.errand = None;
+        self.migration = None;
         self.ask_held(io);
     }
 
@@ -482,7 +488,7 @@ impl Tiers {
     }
 
     fn piece_done(&mut self, result: i32) {
-        let job = self.errand.as_mut().and_then(|errand| errand.job.take());
+        let job = self.migration.as_mut().and_then(|migration| migration.job.take());
         self.answers.extend(job.map(|job| (Name { job, step: 0 }, result)));
     }
 }
@@ -529,9 +535,11 @@ impl Medium for Tiers {
     }
 
     fn cache(&mut self, job: u32, disk: u32, extent: Range<u64>, io: &mut Io<'_>) -> u32 {
-        let errand = self.errand.as_mut().filter(|_| self.mover == Some(disk));
-        let Some(errand) = errand.filter(|errand| errand.takes(&extent)) else { return 0 };
-        errand.begin_piece(job, &extent);
+        let migration = self.migration.as_mut().filter(|_| self.migration_disk == Some(disk));
+        let Some(migration) = migration.filter(|migration| migration.takes(&extent)) else {
+            return 0;
+        };
+        migration.begin_piece(job, &extent);
         self.advance(io);
         1
     }
@@ -552,7 +560,7 @@ impl Medium for Tiers {
                 self.advance(io);
             }
             Under::Sync(name) => self.answers.push_back((name, result)),
-            Under::Errand => self.stepped(keep, result, io),
+            Under::Migration => self.stepped(keep, result, io),
             Under::Entry(entry) => self.entry_written(entry, keep, result, io),
             Under::EntrySync(entry) => self.entry_over(entry, result.min(0), io),
             Under::Pause => self.try_again(io),
@@ -563,17 +571,17 @@ impl Medium for Tiers {
         self.answers.pop_front()
     }
 
-    fn errand(&mut self) -> Option<Range<u64>> {
-        if let Some(errand) = self.errand.take() {
+    fn migration(&mut self) -> Option<Range<u64>> {
+        if let Some(migration) = self.migration.take() {
             // Nothing of it is under way between pieces, and nobody waits for it.
-            assert!(errand.job.is_none(), "a piece of the errand is still under way");
-            self.heat.cool(errand.extent);
-            if errand.to == Tier::Fast {
-                self.map.give_back(errand.slot);
+            assert!(migration.job.is_none(), "a piece of the migration is still under way");
+            self.heat.cool(migration.extent);
+            if migration.to == Tier::Fast {
+                self.map.give_back(migration.slot);
             }
         }
-        self.errand = self.plan();
-        self.errand.as_ref().map(Errand::extent_bytes)
+        self.migration = self.plan();
+        self.migration.as_ref().map(Migration::extent_bytes)
     }
 
     fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
@@ -582,14 +590,14 @@ impl Medium for Tiers {
         if kind == Kind::Flush {
             return parts.extend([(Tier::Fast, op), (Tier::Slow, op)]);
         }
-        let errand = self
-            .errand
+        let migration = self
+            .migration
             .as_ref()
-            .filter(|errand| kind == Kind::Cache && errand.takes(&(offset..offset + bytes)));
-        if let Some(errand) = errand {
+            .filter(|migration| kind == Kind::Cache && migration.takes(&(offset..offset + bytes)));
+        if let Some(migration) = migration {
             let [from, to] = [Kind::Read, Kind::Write];
-            let on_fast = fast(errand.slot, offset);
-            let [fast, slow] = if errand.to == Tier::Fast { [to, from] } else { [from, to] };
+            let on_fast = fast(migration.slot, offset);
+            let [fast, slow] = if migration.to == Tier::Fast { [to, from] } else { [from, to] };
             let parts_of_it =
                 [(Tier::Slow, Op { kind: slow, ..op }), (Tier::Fast, Op { kind: fast, ..on_fast })];
             return parts.extend(parts_of_it);

@@ -16,7 +16,7 @@ pub struct Seen {
     pub id: u32,
     /// Which virtual disk, by its place on the device.
     pub disk: u32,
-    /// What was asked.
+    /// The operation.
     pub kind: Kind,
     /// First byte in the virtual disk.
     pub offset: u64,
@@ -35,7 +35,7 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Wraps a back end. What the channel has no room for is told to the log and lost.
+    /// Wraps a back end. An operation for which the channel has no room is logged and lost.
     #[must_use]
     pub fn new(inner: Box<dyn BackEnd>, seen: Sender<Seen>) -> Self {
         Self { inner, seen }
@@ -105,8 +105,8 @@ impl BackEnd for Traced {
         self.inner.remove_disk(disk);
     }
 
-    fn errand(&mut self) -> Option<Range<u64>> {
-        self.inner.errand()
+    fn migration(&mut self) -> Option<Range<u64>> {
+        self.inner.migration()
     }
 
     fn medium(&self, disk: u32) -> u32 {

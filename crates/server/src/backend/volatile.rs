@@ -19,12 +19,12 @@ use crate::ring::Keep;
 
 const EIO: DeviceError = DeviceError(libc::EIO);
 
-/// What has reached the disk.
+/// Counts of operations that have reached the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Seen {
     /// Writes, zeroes and trims.
     pub writes: u64,
-    /// Those of them with FUA.
+    /// Writes with FUA; `writes` includes them.
     pub fua: u64,
     /// Flushes, also those that failed on purpose.
     pub flushes: u64,
@@ -90,7 +90,7 @@ impl Volatile {
         self.lock().failing = count;
     }
 
-    /// What has reached the disks so far.
+    /// The operations that have reached the disks so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.lock().seen

@@ -39,7 +39,7 @@ fn load(speeds: &str) -> DeviceProfile {
     DeviceProfile::load(&path, None).unwrap()
 }
 
-/// What the virtual disks of these tables reserve on a device with a profile.
+/// Reservations of these tables' virtual disks on a device with a profile.
 fn standing_of(speeds: &str, device: &str, vdisks: &str) -> Result<Standing, String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk.json");

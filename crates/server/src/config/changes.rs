@@ -71,7 +71,7 @@ const SERVER: [Key<Config>; 7] = [
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
 ];
 
-const DEVICE: [Key<DeviceConfig>; 22] = [
+const DEVICE: [Key<DeviceConfig>; 23] = [
     // First: others follow from it.
     fixed("queue_depth", |it| match it.scheduling.queue_depth {
         QueueDepth::Is(depth) => depth.to_string(),
@@ -91,8 +91,9 @@ const DEVICE: [Key<DeviceConfig>; 22] = [
     fixed("empty_fast", |it| it.empties_fast.to_string()),
     fixed("emulate", |it| maybe(it.emulate, Emulate::name)),
     fixed("profile", |it| maybe(it.scheduling.profile.as_ref(), |path| path.display().to_string())),
-    fixed("policy", |it| it.scheduling.policy.clone()),
-    fixed("slack", |it| maybe(it.scheduling.policy.strip_prefix("zygaria-"), str::to_owned)),
+    fixed("policy", |it| it.scheduling.policy.name.to_owned()),
+    fixed("experimental", |it| it.scheduling.experimental.to_string()),
+    fixed("slack", |it| maybe(it.scheduling.policy.name.strip_prefix("zygaria-"), str::to_owned)),
     fixed("nominal_iops", |it| it.scheduling.nominal_iops.to_string()),
     fixed("cost_model", |it| it.scheduling.cost_model.clone()),
     fixed("horizon", |it| maybe(it.scheduling.horizon, span)),

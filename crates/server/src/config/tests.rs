@@ -46,7 +46,7 @@ fn a_good_one_says_what_it_says() {
     let layout = device.lay_out(device.room(), &[]).unwrap();
     assert_eq!(layout.iter().map(|extent| extent.start).collect::<Vec<_>>(), [0, 18_550 << 20]);
     assert_eq!(
-        (device.scheduling.policy.as_str(), device.scheduling.queue_depth),
+        (device.scheduling.policy.name, device.scheduling.queue_depth),
         ("disktime", QueueDepth::Is(1))
     );
     assert_eq!(device.scheduling.horizon, None);
@@ -151,7 +151,31 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
 #[test]
 fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
     says(&[
-        ("headroom = \"5%\"", "policy = \"best\"", "known are: disktime zygaria"),
+        (
+            "headroom = \"5%\"",
+            "policy = \"best\"",
+            "policy = \"best\": known are disktime, zygaria, edf, scan-edf; with `experimental = true`",
+        ),
+        (
+            "headroom = \"5%\"",
+            "policy = \"fifo\"",
+            "policy = \"fifo\": known are disktime, zygaria, edf, scan-edf; with `experimental = true`",
+        ),
+        (
+            "headroom = \"5%\"",
+            "policy = \"fifo\"\nexperimental = false",
+            "also, to compare with, zygaria-reward, zygaria-iops, fifo, elevator",
+        ),
+        (
+            "headroom = \"5%\"",
+            "policy = \"best\"\nexperimental = true",
+            "policy = \"best\": policy `best` is not known; known are: disktime zygaria",
+        ),
+        (
+            "headroom = \"5%\"",
+            "policy = \"zygaria\"\nslack = \"reward\"",
+            "slack = \"reward\": policy zygaria-reward, which orders slack so, is there to compare with: set",
+        ),
         ("headroom = \"5%\"", "cost_model = \"best\"", "known are: fixed"),
         (
             "headroom = \"5%\"",
@@ -225,7 +249,7 @@ fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
         ),
         (
             "headroom = \"5%\"",
-            "policy = \"mclock\"\nnominal_iops = 0",
+            "policy = \"mclock\"\nexperimental = true\nnominal_iops = 0",
             "nominal_iops = \"0\": a device does 1 to 1000000000 requests a second",
         ),
         ("headroom = \"5%\"", "queue_depth = 2", "queue_depth = \"2\": this device takes 1 to 1"),
@@ -269,12 +293,24 @@ fn a_queue_depth_is_found_out_where_costs_are_learned_and_there_are_no_deadlines
     assert_eq!((Auto(1024).on(None), Auto(8).on(None), Is(7).on(Some(9))), (32, 8, 7));
 }
 
+/// Nothing but the key lets a device have a policy that promises nothing.
+#[test]
+fn a_device_has_a_rival_where_experimental_says_so() {
+    for entry in disktime_rivals::REGISTRY {
+        let keys = |experimental| format!("policy = \"{}\"\n{experimental}", entry.name);
+        let parse = |keys: &str| Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1));
+        assert!(parse(&keys("")).is_err(), "{entry:?}");
+        let config = parse(&keys("experimental = true")).unwrap();
+        assert_eq!(config.devices[0].scheduling.policy, entry);
+    }
+}
+
 #[test]
 fn slack_in_rewards_order_is_a_policy() {
     for (slack, policy) in [("usage", "zygaria"), ("reward", "zygaria-reward")] {
-        let keys = format!("policy = \"zygaria\"\nslack = \"{slack}\"");
+        let keys = format!("policy = \"zygaria\"\nexperimental = true\nslack = \"{slack}\"");
         let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", &keys, 1)).unwrap();
-        assert_eq!(config.devices[0].scheduling.policy, policy);
+        assert_eq!(config.devices[0].scheduling.policy.name, policy);
     }
 }
 
@@ -299,8 +335,8 @@ fn a_policy_that_counts_requests_is_told_how_many_there_are() {
         let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
         config.devices[0].clone()
     };
-    let usual = device("policy = \"zygaria-iops\"");
-    let told = device("policy = \"zygaria-iops\"\nnominal_iops = 90");
+    let usual = device("policy = \"zygaria-iops\"\nexperimental = true");
+    let told = device("policy = \"zygaria-iops\"\nexperimental = true\nnominal_iops = 90");
     assert_eq!((usual.scheduling.nominal_iops, told.scheduling.nominal_iops), (60, 90));
 }
 

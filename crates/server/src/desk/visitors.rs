@@ -71,7 +71,7 @@ impl AsFd for Visitor {
     }
 }
 
-/// Those who are here, in the order in which they came.
+/// Visitors, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Visitors {
     here: VecDeque<Visitor>,
@@ -106,8 +106,8 @@ impl Visitors {
         goes.and_then(|at| self.here.remove(at)).is_some()
     }
 
-    /// Goes on with those who are ready, and lets those go who have been here for too long. Answers
-    /// those who have chosen an export.
+    /// Goes on with the visitors that are ready, and closes those that have been here for too long.
+    /// Answers visitors that have chosen an export.
     pub(super) fn go_on(
         &mut self,
         ready: &[bool],
@@ -148,7 +148,7 @@ impl Visitor {
         visitor.send().then_some(visitor)
     }
 
-    /// What it is waited for: that it takes its answers, or says more.
+    /// The event that it waits for: that it takes its answers, or says more.
     pub(super) fn waits_for(&self) -> PollFlags {
         if self.output.is_empty() { PollFlags::IN } else { PollFlags::OUT }
     }
@@ -234,8 +234,8 @@ mod tests {
         (visitor, theirs)
     }
 
-    /// The desk showed out who had been there longest, which in a flood of connections was a good
-    /// client in the middle of its handshake.
+    /// The desk once showed out the visitor that had been there longest, which in a flood of
+    /// connections was a good client in the middle of its handshake.
     #[test]
     fn a_flood_shows_its_own_visitors_out() {
         let (flood, good) = (Source::Process(1), Source::Process(2));
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(left(&visitors), [(good, true), (flood, true), (flood, false)]);
         assert!(visitors.show_one_out());
         assert_eq!(left(&visitors), [(good, true), (flood, true)]);
-        // Of one source each: the one that came first.
+        // Each source has one visitor: the one that came first goes.
         assert!(visitors.show_one_out() && visitors.show_one_out() && !visitors.show_one_out());
     }
 

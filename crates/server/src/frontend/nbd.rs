@@ -46,7 +46,7 @@ const _: () = assert!(REQUESTS_MAX as usize <= crate::ring::PARTS_MAX);
 /// A request that is being issued.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// What was asked.
+    /// The request.
     asked: Asked,
     /// Bytes of it that were issued.
     issued: u32,
@@ -59,7 +59,7 @@ struct Cut {
 /// A part of a request, which may be all of it, for a shard to do.
 #[derive(Debug)]
 pub struct Part {
-    /// What to do.
+    /// The operation.
     pub work: Work,
     /// On the first part: the range of the whole request.
     pub begins: Option<Range<u64>>,
@@ -76,7 +76,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Of data, which have a buffer.
+    /// Data, which have a buffer.
     fn of(offset: u64, bytes: u32) -> Self {
         let place = place(offset, bytes.into());
         Self { offset, bytes, memory: REQUEST + Pool::bytes_of(place.end) }
@@ -87,11 +87,11 @@ impl Extent {
 pub struct Accepted {
     /// Its socket.
     pub socket: OwnedFd,
-    /// What was agreed on.
+    /// The session that was negotiated.
     pub session: Session,
     /// Its place on the virtual disk.
     pub seat: Seat,
-    /// What it has sent since.
+    /// Bytes that it has sent since.
     pub unread: Vec<u8>,
 }
 

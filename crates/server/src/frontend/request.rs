@@ -14,9 +14,9 @@ use crate::buffers::ALIGN;
 /// One request, or one part of a long request, between a front end and a shard.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Work {
-    /// Who asks.
+    /// The asker.
     pub origin: Origin,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// Bytes on the virtual disk (internal work: on the device); empty where `op` has no range.
     pub range: Range<u64>,
@@ -24,7 +24,7 @@ pub struct Work {
     pub fua: bool,
 }
 
-/// Who asks for work.
+/// The asker of some work.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A client of a front end, by its key in the shard's table of clients.
@@ -48,7 +48,7 @@ pub struct Ticket {
     pub(super) memory: usize,
 }
 
-/// What is to be done.
+/// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Read the range.
@@ -146,7 +146,7 @@ pub enum State {
     Dead,
 }
 
-/// What a front end has found in a client's input.
+/// An event that a front end has found in a client's input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// A request, which is to be issued.

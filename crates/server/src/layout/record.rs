@@ -18,7 +18,7 @@ const HEADER: &str = "\
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     path: PathBuf,
-    /// Of which device this must be, where the file's own place doesn't say it.
+    /// The device that this record must be of, where the file's own place doesn't say it.
     of: Option<PathBuf>,
 }
 
@@ -54,7 +54,7 @@ pub enum RecordError {
     Other {
         /// Which file.
         path: PathBuf,
-        /// What it is of.
+        /// The device that it is of.
         of: PathBuf,
     },
     /// A block device has no place beside it that lasts.
@@ -78,7 +78,7 @@ struct Contents {
     extent: Vec<Extent>,
 }
 
-/// What is on a device, as it was recorded: either is empty.
+/// The extents and tiers that were recorded of a device: either is empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Recorded {
     /// The identity of a pool of raw files.
@@ -116,7 +116,7 @@ impl Record {
         Self { of: Some(of), ..self }
     }
 
-    /// What is recorded; nothing if there is no file.
+    /// The record; nothing if there is no file.
     ///
     /// # Errors
     /// If it can't be read, or is of another device.

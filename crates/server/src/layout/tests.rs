@@ -90,7 +90,7 @@ fn rounds() -> impl Strategy<Value = Vec<Vec<(usize, u64, Option<bool>)>>> {
 
 proptest! {
     #[test]
-    fn nobody_overlaps_nobody_moves_and_the_first_gap_is_taken(rounds in rounds()) {
+    fn extents_do_not_overlap_or_move_and_the_first_gap_is_taken(rounds in rounds()) {
         const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
         let room = 24 * MIB;
         let mut recorded: Vec<Extent> = Vec::new();

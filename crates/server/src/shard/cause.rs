@@ -1,4 +1,4 @@
-//! What the log tells of a virtual disk, each cause once in a while.
+//! Causes of log lines about a virtual disk, each logged once in a while.
 
 use disktime_core::Kind;
 

@@ -142,7 +142,8 @@ impl Shard {
         if vdisk.clients > 0 || vdisk.removal.is_none() {
             return;
         }
-        // Whatever is still to be charged or told is the old one's: the next may have its number.
+        // Charges and log lines that are still open belong to the old virtual disk: the next may
+        // have its number.
         self.charge_own_time();
         if let Err(error) = self.engine.handle_change(clock::now(), Change::RemoveStream(stream)) {
             let error = self.vdisks.refused(error, None);

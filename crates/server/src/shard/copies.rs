@@ -34,7 +34,7 @@ impl Copies {
         !self.waiting.is_empty()
     }
 
-    /// What a virtual disk's clients may begin to copy in this turn, in bytes.
+    /// Bytes that a virtual disk's clients may begin to copy in this turn.
     fn left(&mut self, vdisk: u32) -> &mut usize {
         let at = vdisk as usize;
         if at >= self.allowances.len() {

@@ -1,7 +1,7 @@
 //! How many pieces of each virtual disk the device may hold, by how soon it answers them.
 //!
-//! [`DepthLaw`] is PARDA's; here are its numbers, its span and who is told. Migration has no law:
-//! it goes a piece at a time.
+//! [`DepthLaw`] is PARDA's, with the numbers of [`depth_law`]; here are its spans and its application.
+//! Migrations have no law: they go a piece at a time.
 //!
 //! Does not know: how the engine keeps to it.
 
@@ -66,7 +66,7 @@ impl Depths {
         self.until
     }
 
-    /// What each stream's depth is from now on, if the span is over.
+    /// Each stream's new depth, if the span is over.
     fn due(&mut self, now: Instant) -> impl Iterator<Item = (StreamId, u32)> {
         let over = self.until.take_if(|until| *until <= now).is_some();
         let laws = if over { &mut self.laws[..] } else { &mut [] };
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_the_device_holds_back_and_nobody_else() {
+    fn only_the_stream_that_waits_at_the_device_gets_less_depth() {
         let mut depths = Depths::new(ms(40), 64, [100, 100].into_iter());
         assert_eq!(depths.next(), None, "an idle device wakes nobody");
         assert_eq!(second(&mut depths, 0, [1, 400]), [64, 19]);
         assert_eq!(second(&mut depths, 1, [1, 40]), [64, 20]);
         assert_eq!(second(&mut depths, 2, [1, 20]), [64, 36]);
         assert_eq!(depths.next(), None);
-        // Whoever is not there, as the back end's migration.
+        // A stream without a law, such as the back end's migrations.
         depths.answered(at(5000), StreamId(2), ms(1));
         assert_eq!(depths.next(), None);
     }

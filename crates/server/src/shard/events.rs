@@ -1,4 +1,4 @@
-//! What the engine has to tell the operator: promises missed, cut and restored, by virtual disk.
+//! Logs the engine's events for the operator: promises missed, cut and restored, by virtual disk.
 
 use std::sync::atomic::Ordering;
 
@@ -95,7 +95,7 @@ impl Shard {
         }
     }
 
-    /// What a stream's pieces of a kind and a length cost is another than it was told before.
+    /// The cost of a stream's pieces of one kind and length has moved since it was last told.
     fn cost_moved(
         &self,
         StreamId(at): StreamId,

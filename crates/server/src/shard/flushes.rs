@@ -19,7 +19,7 @@ use crate::frontend::request::BlockError;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Moment(u64);
 
-/// What virtual disks share if a flush of one is a flush of all.
+/// State of virtual disks of which a flush of one is a flush of all.
 #[derive(Clone, Copy, Default)]
 struct Medium {
     now: Moment,
@@ -58,12 +58,12 @@ pub(super) struct Flushes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ended {
     pub(super) result: Result<(), DeviceError>,
-    /// What was acknowledged and not flushed on the job's medium may be gone.
+    /// Writes that were acknowledged and not flushed on the job's medium may be gone.
     pub(super) loses: bool,
 }
 
 impl Flushes {
-    /// Of virtual disks on these media.
+    /// The account of virtual disks on these media.
     pub(super) fn new(media: impl Iterator<Item = u32>) -> Self {
         let disk = |medium| Disk { medium: medium as usize, ..Disk::default() };
         let disks: Vec<Disk> = media.map(disk).collect();
@@ -123,7 +123,8 @@ impl Flushes {
         ended
     }
 
-    /// What was acknowledged and not flushed on a medium may be gone: of which virtual disks.
+    /// Writes that were acknowledged and not flushed on a medium may be gone: answers the virtual
+    /// disks that had some.
     fn lose(&mut self, medium: usize) -> Vec<usize> {
         let Some(it) = self.media.get_mut(medium) else { return Vec::new() };
         let clean = it.clean;
@@ -222,7 +223,7 @@ impl Shard {
         });
     }
 
-    /// What a client is told that asked for something: a flush also tells of losses.
+    /// The answer to a client's request: a flush also tells of losses.
     pub(super) fn flushes_answer(
         &mut self,
         (client, vdisk): (u32, u32),
@@ -293,7 +294,7 @@ mod tests {
         // Nothing was written since.
         flush(&mut flushes, 0, EIO);
         assert!(told(&mut flushes).is_empty());
-        // What a flush of a neighbour on the medium has made durable is not at stake.
+        // Writes that a neighbour's flush on the medium has made durable are not at stake.
         write(&mut flushes, 1);
         flush(&mut flushes, 0, Ok(()));
         write(&mut flushes, 0);

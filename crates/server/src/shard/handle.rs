@@ -13,7 +13,7 @@ use crate::wakeup::wake;
 /// Messages that may wait for a shard.
 const MESSAGES_MAX: usize = 256;
 
-/// What other threads need of a shard.
+/// The parts of a shard that other threads need.
 #[derive(Clone)]
 pub struct ShardHandle {
     messages: Sender<Message>,

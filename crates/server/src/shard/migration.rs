@@ -69,7 +69,7 @@ impl Shard {
         let Some(migration) = self.migration.as_mut().filter(|it| !it.out && !draining) else {
             return false;
         };
-        let Some(extent) = self.back_end.errand() else { return false };
+        let Some(extent) = self.back_end.migration() else { return false };
         let operation = &mut self.operations[migration.operation as usize];
         operation.work.range = extent.clone();
         operation.error = None;

@@ -1,10 +1,11 @@
-//! What the shard's own work costs: where the device is faster than the processor that serves it, the
-//! processor is what virtual disks share.
+//! Charges the shard's own work: where the device is faster than the processor that serves it,
+//! virtual disks share the processor.
 //!
-//! After each turn the thread's processor time since the last one is compared with how long the device
-//! was busy meanwhile. What is beyond that the device was idle for, because the shard was at work with
-//! its clients' bytes: it is divided among those whose requests and bytes came or went, in proportion
-//! to what these take, and charged to them as time for which the device is held idle.
+//! After each turn the thread's processor time since the last one is compared with how long the
+//! device was busy meanwhile. For the time beyond that, the device was idle because the shard was
+//! at work with its clients' bytes. This time is divided among the virtual disks whose requests and
+//! bytes came or went, in proportion to what these take, and charged to them as time for which the
+//! device is held idle.
 
 use std::sync::atomic::Ordering;
 
@@ -17,12 +18,12 @@ use crate::clock;
 /// some 4 GB/s.
 const REQUEST_BYTES: u64 = 8 << 10;
 
-/// What moved since the last turn was divided.
+/// Requests and bytes that moved since the last turn was divided.
 #[derive(Default)]
 pub(super) struct OwnTime {
     /// By virtual disk, in bytes.
     moved: Vec<u64>,
-    /// Those of which anything moved.
+    /// Virtual disks of which anything moved.
     movers: Vec<u32>,
     /// The thread's processor time, and the device's busy time, when they were compared last.
     cpu_ns: u64,
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_was_idle_for_is_divided_by_what_moved() {
+    fn idle_time_for_own_work_is_divided_by_the_bytes_that_moved() {
         let mut own = OwnTime { moved: vec![0; 3], ..OwnTime::default() };
         own.moved(0, 0);
         own.moved(2, 24 << 10);
@@ -104,6 +105,6 @@ mod tests {
         own.moved(1, 0);
         assert_eq!(own.divide(140_000, us(90)), [(1, us(10))]);
         own.moved(7, 0);
-        assert!(own.divide(150_000, us(90)).is_empty(), "migration moves no client's bytes");
+        assert!(own.divide(150_000, us(90)).is_empty(), "migrations move no client's bytes");
     }
 }

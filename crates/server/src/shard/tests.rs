@@ -211,7 +211,7 @@ fn write(cookie: u64, byte: u8) -> Vec<u8> {
 /// The cookies and errors of all replies that came to requests without data; whether the connection
 /// has ended.
 fn replies(rig: &mut Rig, client: &mut UnixStream) -> (Vec<(u64, u32)>, bool) {
-    // What gathered in a turn is sent with the next.
+    // Replies that gathered in a turn are sent with the next.
     for _ in 0..10 {
         rig.go_round();
     }
@@ -258,7 +258,7 @@ fn a_virtual_disk_that_is_added_is_served_under_its_identity() {
     rig.tell(Message::Estimates(answer));
     assert_eq!(estimates.try_recv().unwrap().len(), 2, "an answer for each virtual disk");
 
-    // What can't be is refused, and leaves nothing behind.
+    // An impossible contract is refused, and leaves nothing behind.
     let contract = Contract { limit: Share::ZERO, ..Contract::default() };
     let refused = rig.add(4, StreamSpec { contract, ..spec() }).try_recv().unwrap();
     assert!(matches!(refused, Err(VdiskError::Refused(_))), "{refused:?}");
@@ -309,7 +309,7 @@ fn a_removal_refuses_what_is_queued_and_waits_for_the_device() {
     assert_eq!(replies(&mut rig, &mut idle), (vec![], true));
     assert_eq!(removed.try_recv(), Ok(Ok(())));
 
-    // The stream is the next one's, who has nothing of the old one.
+    // The stream now belongs to the next virtual disk, which has nothing of the old one.
     assert_eq!(rig.add(10, spec()).try_recv(), Ok(Ok(())));
     let stream = rig.stream(10).unwrap();
     assert!([0, 3].contains(&stream.0), "{stream:?} was given back");

@@ -31,7 +31,7 @@ pub struct Vdisk {
     pub(super) base: u64,
     /// Its live figures.
     pub(super) stats: Arc<VdiskStats>,
-    /// Who records its requests.
+    /// The recorder of its requests.
     pub(super) recorder: Option<Recorder>,
     pub(super) quiet: Quiet<Cause>,
     /// Connections that are not over yet.
@@ -46,7 +46,7 @@ pub(super) struct Removal {
     pub(super) answer: Answer,
 }
 
-/// Where the outcome of a change goes. Whoever asked may have stopped waiting.
+/// Where the outcome of a change goes. The caller may have stopped waiting.
 pub type Answer = Sender<Result<(), VdiskError>>;
 
 /// A virtual disk that is to be served from now on.

@@ -15,10 +15,10 @@ use disktime_server::ring::{Finished, Ring, Token};
 use tempfile::TempDir;
 
 pub const BLOCK: u64 = 4096;
-/// Names of errands' jobs, from here on.
-const ERRANDS: u32 = 1 << 30;
+/// Names of migrations' jobs, from here on.
+const MIGRATIONS: u32 = 1 << 30;
 /// Their disk: the one after the two that every kind has.
-const MOVER: u32 = 2;
+const MIGRATION_DISK: u32 = 2;
 /// Their pieces' bytes, as the engine cuts background work.
 const PIECE: u64 = 128 << 10;
 
@@ -30,10 +30,10 @@ pub struct Rig {
     pub jobs: BTreeMap<u32, Job>,
     pub done: BTreeMap<u32, (Job, Result<(), DeviceError>)>,
     next: u32,
-    /// The back end's errand: the piece that is under way, and what is left after it.
-    errand: Option<(u32, Job)>,
+    /// The back end's migration: the piece that is under way, and the rest after it.
+    migration: Option<(u32, Job)>,
     left: Range<u64>,
-    /// Errands that were done.
+    /// Migrations that were done.
     pub moved: u32,
     pub server: Option<Server>,
     pub directory: TempDir,
@@ -47,8 +47,20 @@ impl Rig {
         let mut ring = Ring::new(pool.arena()).unwrap();
         back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
         let (jobs, done) = (BTreeMap::new(), BTreeMap::new());
-        let (errand, left, moved) = (None, 0..0, 0);
-        Self { ring, pool, back_end, jobs, done, next: 0, errand, left, moved, server, directory }
+        let (migration, left, moved) = (None, 0..0, 0);
+        Self {
+            ring,
+            pool,
+            back_end,
+            jobs,
+            done,
+            next: 0,
+            migration,
+            left,
+            moved,
+            server,
+            directory,
+        }
     }
 
     /// Begins a job; answers its name.
@@ -63,24 +75,24 @@ impl Rig {
         id
     }
 
-    /// Begins the next piece of an errand, if there is one.
-    fn run_errand(&mut self) -> bool {
+    /// Begins the next piece of a migration, if there is one.
+    fn run_migration(&mut self) -> bool {
         if self.left.is_empty() {
-            let Some(extent) = self.back_end.errand() else { return false };
+            let Some(extent) = self.back_end.migration() else { return false };
             self.left = extent;
         }
         let (start, bytes) = (self.left.start, PIECE.min(self.left.end - self.left.start));
         self.left.start += bytes;
-        self.errand = Some((ERRANDS, Job::new(MOVER, Kind::Cache, start, bytes)));
-        self.step(ERRANDS, |back_end, job, io| back_end.start(ERRANDS, job, io));
+        self.migration = Some((MIGRATIONS, Job::new(MIGRATION_DISK, Kind::Cache, start, bytes)));
+        self.step(MIGRATIONS, |back_end, job, io| back_end.start(MIGRATIONS, job, io));
         true
     }
 
-    /// Waits until no job and no errand is under way.
+    /// Waits until no job and no migration is under way.
     pub fn rest(&mut self) {
         self.settle();
-        while self.errand.is_some() {
-            assert!(self.turn(Duration::from_secs(10)), "an errand never ends");
+        while self.migration.is_some() {
+            assert!(self.turn(Duration::from_secs(10)), "a migration never ends");
         }
     }
 
@@ -90,14 +102,15 @@ impl Rig {
         id: u32,
         go_on: impl FnOnce(&mut dyn BackEnd, &mut Job, &mut Io<'_>) -> Step,
     ) {
-        let errand = self.errand.take_if(|(errand, _)| *errand == id).map(|(_, job)| job);
-        let mut job = errand
+        let migration =
+            self.migration.take_if(|(migration, _)| *migration == id).map(|(_, job)| job);
+        let mut job = migration
             .or_else(|| self.jobs.remove(&id))
             .expect("only jobs that are not over go on, and nothing of a job comes after it");
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
         let step = go_on(&mut *self.back_end, &mut job, &mut io);
-        if id == ERRANDS {
-            self.errand = Some((id, job));
+        if id == MIGRATIONS {
+            self.migration = Some((id, job));
         } else {
             self.jobs.insert(id, job);
         }
@@ -106,8 +119,8 @@ impl Rig {
 
     pub fn note(&mut self, id: u32, step: Step) {
         if let Step::Done(result) = step {
-            if id == ERRANDS {
-                self.errand = None;
+            if id == MIGRATIONS {
+                self.migration = None;
                 match result {
                     Ok(()) => self.moved += u32::from(self.left.is_empty()),
                     Err(_) => self.left = 0..0,
@@ -124,7 +137,7 @@ impl Rig {
             while let Some(id) = self.back_end.unblocked() {
                 self.step(id, |back_end, job, io| back_end.resume(id, job, io));
             }
-            if self.errand.is_some() || !self.run_errand() {
+            if self.migration.is_some() || !self.run_migration() {
                 return;
             }
         }

@@ -88,7 +88,7 @@ impl Parse for Blkparse {
     }
 }
 
-/// What the event's last columns say; `None` for commands that move no data.
+/// The operation in the event's last columns; `None` for commands that move no data.
 fn operation<'a>(
     rwbs: &str,
     mut words: impl Iterator<Item = &'a str>,

@@ -1,4 +1,5 @@
-//! What a trace asks of a device, second by second: the disk time of its requests by someone's costs.
+//! A trace's demand on a device, second by second: the disk time of its requests by the caller's
+//! costs.
 //!
 //! A request is sequential if it begins within 100 sectors of where the one before of its stream
 //! ended (zygaria §3); a stream's first is not. Does not know: what requests cost, how the device
@@ -9,7 +10,7 @@ use crate::spec::IoOp;
 use disktime_core::{Duration, Instant, Kind};
 use std::collections::BTreeMap;
 
-/// What demand is added up over: the period of reservations (zygaria §2.1).
+/// The span that demand is added up over: the period of reservations (zygaria §2.1).
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// As near counts as in sequence: 100 sectors.
 const NEAR_BYTES: u64 = 100 * 512;
@@ -18,14 +19,14 @@ const STREAMS_MAX: usize = 65_536;
 /// Most periods with requests in them: half a year.
 const PERIODS_MAX: usize = 1 << 24;
 
-/// What a trace asks.
+/// The demand of a trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Demand {
     /// Reads and writes.
     pub requests: u64,
     /// Writes among them.
     pub writes: u64,
-    /// Those that continue the one before.
+    /// Requests that continue the one before.
     pub sequential: u64,
     /// Bytes of all.
     pub bytes: u64,
@@ -46,7 +47,7 @@ impl Demand {
     /// whether it continues the one before.
     ///
     /// # Errors
-    /// What is wrong with the file, where; or that there is nothing to add up.
+    /// Says what is wrong with the file, and where; or that there is nothing to add up.
     pub fn of(
         reader: &mut TraceReader,
         stream: Option<u64>,

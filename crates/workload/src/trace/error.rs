@@ -1,34 +1,34 @@
-//! What can be wrong with a trace, and where.
+//! Errors of a trace, and where they are.
 
 use crate::spec::SpecError;
 use disktime_core::Instant;
 use std::fmt;
 use std::io;
 
-/// What is wrong with a trace: `FILE:LINE: FIELD: what it is; what is possible`.
+/// An error of a trace: `FILE:LINE: FIELD: what it is; what is possible`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceError {
     /// The file, as it was named.
     pub file: String,
     /// The line, from 1; `None` if it is about the whole file.
     pub line: Option<u64>,
-    /// What.
+    /// The fault.
     pub fault: TraceFault,
 }
 
-/// What can be wrong with a trace. Values are cut after 40 characters.
+/// The faults that a trace can have. Values are cut after 40 characters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TraceFault {
     /// The file can't be opened.
     Open {
-        /// What kind of error it is.
+        /// The kind of error.
         kind: io::ErrorKind,
         /// The system's words.
         message: String,
     },
     /// The file can't be read.
     Read {
-        /// What kind of error it is.
+        /// The kind of error.
         kind: io::ErrorKind,
         /// The system's, or the decompressor's, words.
         message: String,
@@ -49,32 +49,32 @@ pub enum TraceFault {
     Header {
         /// The line.
         found: String,
-        /// What it should be.
+        /// The expected format.
         expected: &'static str,
     },
     /// A line with more or fewer columns than it should have.
     Columns {
         /// How many there are.
         found: usize,
-        /// What should be there.
+        /// The expected column.
         expected: &'static str,
     },
     /// Not the number that it should be.
     Number {
         /// The field's name in the format.
         field: &'static str,
-        /// What is there.
+        /// The value that is there.
         value: String,
-        /// What is possible.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// Not a word that could be there.
     Word {
         /// The field's name in the format.
         field: &'static str,
-        /// What is there.
+        /// The value that is there.
         value: String,
-        /// What is possible.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// A time before that of the operation above.

@@ -1,4 +1,4 @@
-//! What the formats share: a parser's face, columns and numbers.
+//! Common to the formats: a parser's face, columns and numbers.
 
 use super::TraceRecord;
 use super::error::{TraceFault, shorten};
@@ -17,13 +17,13 @@ pub(super) trait Parse: fmt::Debug + Send {
     /// The operation of a line; `None` where it has none.
     fn line(&mut self, line: &str) -> Result<Option<TraceRecord>, TraceFault>;
 
-    /// What the format calls an operation's time.
+    /// The format's name for an operation's time.
     fn time_field(&self) -> &'static str;
 
-    /// What the format calls an operation's first byte.
+    /// The format's name for an operation's first byte.
     fn place_field(&self) -> &'static str;
 
-    /// What the format calls an operation's length.
+    /// The format's name for an operation's length.
     fn length_field(&self) -> &'static str;
 }
 

@@ -18,7 +18,7 @@ use std::io::{self, Write};
 /// - `op`: `read`, `write`, `flush`, `trim`, `zeroes` or `cache`.
 /// - `offset`: its first byte.
 /// - `bytes`: its length, more than 0; for a flush any, and commonly 0.
-/// - `stream`: who issued it, a number. Readers also take files without this column.
+/// - `stream`: the issuer, a number. Readers also take files without this column.
 ///
 /// Empty lines are skipped, white space around values is ignored, and the file may be compressed
 /// with gzip.
@@ -32,7 +32,7 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the header. Each operation is a small write: give it a buffer.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// The errors of `to`.
     pub fn new(mut to: W) -> io::Result<Self> {
         writeln!(to, "{HEADER}")?;
         Ok(Self { to, last: Instant::ZERO })
@@ -41,7 +41,7 @@ impl<W: Write> TraceWriter<W> {
     /// Writes an operation. One whose time is before that of the last gets the last's.
     ///
     /// # Errors
-    /// Those of the writer it was made with.
+    /// The errors of the writer that it was made with.
     pub fn write(&mut self, record: &TraceRecord) -> io::Result<()> {
         self.last = self.last.max(record.at);
         let TraceRecord { op, stream, .. } = record;
@@ -54,7 +54,7 @@ impl<W: Write> TraceWriter<W> {
     /// Hands everything on, and gives the writer back.
     ///
     /// # Errors
-    /// Those of the writer it was made with.
+    /// The errors of the writer that it was made with.
     pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;
         Ok(self.to)

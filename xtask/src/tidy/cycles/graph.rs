@@ -25,7 +25,7 @@ impl Graph {
         self.0.get(from).into_iter().flat_map(|arrows| arrows.keys().map(String::as_str))
     }
 
-    /// What can be reached from here, this itself only if it lies on a circle.
+    /// The modules that can be reached from here, this itself only if it lies on a circle.
     fn reach(&self, from: &str) -> BTreeSet<&str> {
         let (mut found, mut new) = (BTreeSet::new(), self.next(from).collect::<Vec<_>>());
         while let Some(module) = new.pop() {

@@ -3,9 +3,9 @@
 //! It keeps the highest rate that was seen to be good and the lowest that was seen to be bad, and
 //! halves what lies between. A rate is good if the soft real-time stream that does worst pauses, or
 //! falls no further behind, and bad if it does. So a stream that falls behind is noticed before its
-//! buffer is empty: after a first report the search needs no more misses. What was found is then kept
-//! as a mean: more, until the stream is a little behind, and less, until it has caught up.
-//! `docs/soft-real-time.md` argues why it settles.
+//! buffer is empty: after a first report the search needs no more misses. The rate that was found
+//! is then kept on average: a little more, until the stream is a little behind, and a little less,
+//! until it has caught up. `docs/soft-real-time.md` argues why it settles.
 //!
 //! Does not know: streams, what a token is.
 
@@ -31,9 +31,9 @@ const TEST_LOOKS: [u32; 2] = [2, 6];
 /// Further behind than at a test's start by this: the rate is bad. A turn of an elevator is about as
 /// long.
 const LAG_TESTED: Duration = Duration::from_millis(150);
-/// Who is not further behind than this has caught up.
+/// A stream that is at most this far behind has caught up.
 const LAG_SMALL: Duration = Duration::from_millis(60);
-/// Who is further behind than this needs less of R at once.
+/// A stream that is further behind than this makes R fall at once.
 const LAG_LARGE: Duration = Duration::from_millis(400);
 /// While R is kept where it was found, streams catch up to within the first and fall behind by the
 /// second: a disk is busy while they are behind.
@@ -51,8 +51,8 @@ const KEEP_LOOKS: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Best effort has its least for a moment, so that who has missed can fill its buffer; then R
-    /// is to be this.
+    /// Best effort has its least for a moment, so that the stream that missed can fill its buffer;
+    /// then R is to be this.
     Rescue { looks: u32, next: TokenRate },
     /// Until everybody has caught up, less than what is tried next.
     Recover { looks: u32, next: TokenRate },
@@ -88,8 +88,9 @@ fn less(rate: TokenRate, part: u64) -> TokenRate {
 }
 
 impl Adaptive {
-    /// What to try next: half-way from the highest good rate to the lowest bad one, a step further
-    /// that doubles where none is bad, a step down where none is good. `None` if it is found.
+    /// The rate to try next: half-way from the highest good rate to the lowest bad one, a step
+    /// further that doubles where none is bad, a step down where none is good. `None` if it is
+    /// found.
     fn next(&mut self) -> Option<TokenRate> {
         let Some(good) = self.good else {
             return self.bad.map(|bad| less(bad, STEP_MAX));
@@ -108,7 +109,7 @@ impl Adaptive {
         Some(good.plus(TokenRate::from_milli(step.max(1))))
     }
 
-    /// R is good, and who is worst off so far behind.
+    /// R is good, and the stream that is worst off is so far behind.
     fn ascend(&mut self, rate: TokenRate, lag: Duration) -> TokenRate {
         self.good = Some(rate);
         let Some(next) = self.next() else { return self.keep(rate, true) };
@@ -168,7 +169,8 @@ impl Controller for Adaptive {
                 rate
             }
             Phase::Rescue { next, .. } if behind && known => self.recover(next),
-            // Who has not paused with the way cleared may never: no more than a report asks for.
+            // A stream that has not paused with the way cleared may never pause: it gets no more
+            // than a report asks for.
             Phase::Rescue { next, .. } if behind => {
                 self.phase = Phase::Recover { looks: 0, next };
                 next
@@ -314,9 +316,10 @@ mod tests {
         }
     }
 
-    /// What the stream leaves changes by a part in 32 each 4 s: what is kept follows, without a report.
+    /// The rate that the stream leaves to others changes by a part in 32 each 4 s: the kept rate
+    /// follows, without a report.
     #[test]
-    fn what_is_kept_follows_a_slow_change() {
+    fn the_kept_rate_follows_a_slow_change() {
         let mut plant = Plant::new(60.0, 8.0);
         plant.report();
         (0..80).for_each(|_| plant.look());
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_is_forgotten() {
+    fn a_stream_that_ends_is_forgotten() {
         let mut plant = Plant::new(50.0, 8.0);
         plant.report();
         (0..20).for_each(|_| plant.look());

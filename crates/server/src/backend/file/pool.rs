@@ -87,7 +87,7 @@ pub enum PoolError {
     Syntax {
         /// Which file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// It is there already.
@@ -95,7 +95,7 @@ pub enum PoolError {
     Exists {
         /// Where.
         path: PathBuf,
-        /// What is there.
+        /// The kind of thing that is there.
         what: &'static str,
     },
     /// Something was there before, says a record.
@@ -108,7 +108,7 @@ pub enum PoolError {
     Recorded {
         /// Where.
         path: PathBuf,
-        /// What says so.
+        /// The record that says so.
         record: PathBuf,
     },
     /// Nothing is made among devices.
@@ -125,19 +125,19 @@ pub enum PoolError {
         identity.display()
     )]
     Vanished {
-        /// Whose.
+        /// The virtual disk whose file it is.
         vdisk: String,
         /// Which file.
         path: PathBuf,
-        /// What says that there was one.
+        /// The identity file that lists it.
         identity: PathBuf,
     },
     /// A virtual disk's file is not a file.
     #[error("vdisk {vdisk}: {} is no regular file", path.display())]
     NoFile {
-        /// Whose.
+        /// The virtual disk whose file it is.
         vdisk: String,
-        /// What.
+        /// The path that is no regular file.
         path: PathBuf,
     },
     /// A virtual disk's file is larger than the virtual disk.
@@ -149,7 +149,7 @@ pub enum PoolError {
         pool.display()
     )]
     Larger {
-        /// Whose.
+        /// The virtual disk whose file it is.
         vdisk: String,
         /// Which file.
         path: PathBuf,
@@ -169,7 +169,7 @@ pub enum PoolError {
         pool.display()
     )]
     Short {
-        /// Whose.
+        /// The virtual disk whose file it is.
         vdisk: String,
         /// Which file.
         path: PathBuf,
@@ -177,7 +177,7 @@ pub enum PoolError {
         pool: PathBuf,
         /// The file's size in bytes.
         file: u64,
-        /// What it had.
+        /// The size that was recorded.
         recorded: u64,
     },
     /// There is no such pool.
@@ -193,15 +193,15 @@ pub enum PoolError {
         vdisk: String,
         /// The pool.
         pool: PathBuf,
-        /// Those that there are.
+        /// The names that exist.
         known: Vec<String>,
     },
     /// A size that is none.
     #[error("size = {size} bytes: {allowed}")]
     Size {
-        /// What was asked for.
+        /// The size that was asked for.
         size: u64,
-        /// What is allowed.
+        /// The sizes that are allowed.
         allowed: String,
     },
 }
@@ -232,7 +232,7 @@ impl PoolDirectory {
             }
             Err(error) => return Err(io_at(path)(error)),
         }
-        // Nobody else makes one meanwhile.
+        // The lock keeps other processes from making a pool here meanwhile.
         let directory = File::open(path).map_err(io_at(path))?;
         lock(&directory).map_err(io_at(path))?;
         let file = path.join(IDENTITY);
@@ -358,7 +358,7 @@ impl PoolDirectory {
 }
 
 impl SeenPool {
-    /// Looks at a pool, whoever uses it; `None` if the directory is none.
+    /// Looks at a pool, even while another server uses it; `None` if the directory is none.
     ///
     /// # Errors
     /// If its identity can't be read.
@@ -386,7 +386,7 @@ impl SeenPool {
     /// Whether these virtual disks' files are as they should be, or can be made.
     ///
     /// # Errors
-    /// What is wrong with the first that is not.
+    /// If not, the error of the first one that is not.
     pub fn check_all(&self, disks: &[(&str, u64)]) -> Result<(), PoolError> {
         disks.iter().try_for_each(|(name, size)| self.check(name, *size).map(drop))
     }
@@ -395,7 +395,7 @@ impl SeenPool {
         self.path.join(format!("{name}.raw"))
     }
 
-    /// What a virtual disk's file lacks.
+    /// How a virtual disk's file differs from its record.
     fn check(&self, name: &str, size: u64) -> Result<FileState, PoolError> {
         let (path, vdisk, pool) = (self.file_of(name), name.to_owned(), self.path.clone());
         let listed = self.identity.vdisk.iter().find(|disk| disk.name == name);

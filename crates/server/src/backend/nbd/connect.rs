@@ -100,7 +100,7 @@ impl Export {
         self.info.size_bytes
     }
 
-    /// What the server lets us ask.
+    /// The operations that the server offers.
     #[must_use]
     pub fn abilities(&self) -> Abilities {
         let (flags, sizes) = (self.info.flags, self.info.block_sizes);

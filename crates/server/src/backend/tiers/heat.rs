@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_asked_for_cools() {
+    fn an_extent_without_requests_cools() {
         let mut heat = Heat::new(3, 8);
         for _ in 0..7 {
             heat.touch(0);

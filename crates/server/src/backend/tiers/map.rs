@@ -4,7 +4,8 @@
 //! is, then eight bytes a slot, zero for a free one. An entry changes by itself, and no two extents'
 //! entries depend on each other, so a torn write of a block loses nothing that an untorn one keeps.
 //!
-//! Does not know: when data are where an entry says. Whoever writes entries has seen to that.
+//! Does not know: when data are where an entry says. The caller that writes entries has seen to
+//! that.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -31,7 +32,7 @@ pub enum MapError {
     FastTooSmall {
         /// The fast tier's size.
         bytes: u64,
-        /// What it needs.
+        /// The least size that it needs.
         least: u64,
     },
     /// No extent.
@@ -49,9 +50,9 @@ pub enum MapError {
     /// The emulated fast device has less than the fast tier.
     #[error("it has {bytes} bytes for data, the device emulated there {emulated}: make it smaller")]
     Emulated {
-        /// Of all slots.
+        /// Bytes of all slots.
         bytes: u64,
-        /// Of the preset.
+        /// Bytes of the preset.
         emulated: u64,
     },
     /// Its start is neither blank nor a map.
@@ -78,9 +79,9 @@ pub enum MapError {
         slots: u64,
         /// Extents of the slow tier.
         extents: u64,
-        /// What there is now.
+        /// Slots that there are now.
         has_slots: u64,
-        /// What there is now.
+        /// Extents that there are now.
         has_extents: u64,
     },
     /// An entry that was never written so.
@@ -97,7 +98,7 @@ pub enum MapError {
     },
 }
 
-/// What two tiers come to.
+/// The numbers of slots and extents of two tiers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shape {
     pub(super) slots: u64,
@@ -105,7 +106,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Of tiers of so many bytes.
+    /// The shape of tiers of so many bytes.
     pub(super) fn new(fast: u64, slow: u64) -> Result<Self, MapError> {
         let whole = fast / EXTENT;
         let slots = whole.saturating_sub(header_bytes(whole) / EXTENT);
@@ -124,7 +125,7 @@ impl Shape {
     }
 }
 
-/// What is where.
+/// The place of every extent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Map {
     /// By slot.
@@ -209,7 +210,7 @@ impl Map {
         self.places[extent as usize]
     }
 
-    /// What is in a slot.
+    /// The extent in a slot.
     pub(super) fn extent(&self, slot: u32) -> Option<u32> {
         self.slots[slot as usize]
     }
@@ -249,7 +250,8 @@ impl Map {
     }
 }
 
-/// Of so many slots: whole extents, so that slots begin on their own boundaries.
+/// The length of the header for so many slots, in whole extents, so that slots begin on their own
+/// boundaries.
 fn header_bytes(slots: u64) -> u64 {
     (ALIGN as u64 + slots.saturating_mul(8)).next_multiple_of(EXTENT)
 }
@@ -279,7 +281,7 @@ fn make(fast: &File, shape: Shape, slow: &Path) -> io::Result<()> {
     fast.sync_data()
 }
 
-/// What a first block says, if it is a map's.
+/// The contents of a first block, if it is a map's.
 fn parse(block: &[u8; ALIGN]) -> Option<(Shape, PathBuf)> {
     let number = |at: usize| Some(u64::from_le_bytes(*block[at..].first_chunk()?));
     if !block.starts_with(MAGIC) || number(CHECKSUM)? != checksum(&block[..CHECKSUM]) {
@@ -295,7 +297,7 @@ fn encode(slot: u32, extent: Option<u32>) -> u64 {
     extent.map_or(0, |extent| (check(slot, extent) << 48) | (u64::from(extent) + 1))
 }
 
-/// What an entry says; none if it was never written.
+/// The contents of an entry; none if it was never written.
 fn decode(slot: u32, entry: u64) -> Option<Option<u32>> {
     if entry == 0 {
         return Some(None);
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_found_again() {
+    fn an_entry_that_was_put_is_found_again() {
         let file = blank(2 * EXTENT);
         let mut map = open(&file, "/slow").unwrap();
         assert_eq!((map.slots(), map.extents(), map.header_bytes()), (700, 1000, EXTENT));

@@ -88,7 +88,7 @@ impl TwoTiers {
     }
 
     /// Virtual disks at these extents of it, each a first byte on a block and a size, none over
-    /// another; if `promotes`, with a disk after the last for errands' pieces.
+    /// another; if `promotes`, with a disk after the last for migrations' pieces.
     #[must_use]
     pub fn on_shard(self, extents: &[(u64, u64)], promotes: bool) -> TieredBackEnd {
         let disk = |(base, bytes): &(u64, u64)| Disk::new(0, self.direct, *base, *bytes);

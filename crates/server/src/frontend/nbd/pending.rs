@@ -24,14 +24,14 @@ pub type Answer = Result<Option<Payload>, BlockError>;
 /// A request as it was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asked {
-    /// What is to be done.
+    /// The checked request.
     pub(super) checked: Checked,
     /// The command on the wire, which decides the form of the reply.
     pub(super) command: Command,
 }
 
 impl Asked {
-    /// What a shard is to do, and whether it must be durable; `None` if there is nothing to do.
+    /// The operation for a shard, and whether it must be durable; `None` if there is nothing to do.
     pub(super) fn work(&self) -> Option<(Op, bool)> {
         Some(match self.checked.operation {
             Operation::Read { .. } => (Op::Read, false),

@@ -1,0 +1,193 @@
+//! Postings: which stream pays how much of the device's time, and why.
+//!
+//! Time is attributed by two functions: [`piece`], where a piece's own time is seen, and [`window`], where
+//! pieces of several streams came back together. Both are pure. Each answers postings whose times sum to
+//! the time that it was given, to the last ns. `Engine::post` is the only place that posts them to accounts.
+
+use alloc::vec::Vec;
+
+use super::ledger::Span;
+use crate::types::ids::StreamId;
+use crate::types::rank::Rank;
+use crate::types::request::Direction;
+use crate::types::time::Duration;
+
+/// A part of the device's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Posting {
+    /// The stream that is charged, if any is.
+    pub(crate) payer: Option<StreamId>,
+    pub(crate) time: Duration,
+    pub(crate) why: Why,
+}
+
+/// Why time is charged, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The device served pieces of the payer, which were debited at dispatch.
+    Service(Debited),
+    /// The device was left idle for the payer on purpose.
+    Hold,
+    /// A piece of that stream took longer because of what the payer had written.
+    WriteBack { of: StreamId },
+    /// The device did nothing: that is no stream's doing.
+    Stall,
+    /// The device could have done more.
+    Spare,
+}
+
+/// What pieces of one stream were debited at dispatch, to be corrected by what they are charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debited {
+    pub(crate) pieces: u32,
+    pub(crate) modelled: u64,
+    /// Of the modelled, that of each class.
+    pub(crate) by_rank: [u64; Rank::COUNT],
+    pub(crate) estimates: i64,
+    /// Of the modelled and the estimates, those for which tokens were taken, by direction.
+    pub(crate) paid: [(u64, i64); Direction::COUNT],
+}
+
+impl Debited {
+    /// One more piece.
+    pub(crate) fn add(
+        &mut self,
+        rank: Rank,
+        modelled: Duration,
+        estimate: Duration,
+        paid: Option<Direction>,
+    ) {
+        let (modelled, estimate) = (modelled.as_nanos(), estimate.as_tokens());
+        self.pieces += 1;
+        self.modelled += modelled;
+        self.by_rank[rank.at()] += modelled;
+        self.estimates += estimate;
+        if let Some(way) = paid {
+            let (paid, estimates) = &mut self.paid[way as usize];
+            *paid += modelled;
+            *estimates += estimate;
+        }
+    }
+}
+
+/// What a stream owes of the time of another's piece, for what it has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Debt {
+    pub(crate) payer: StreamId,
+    pub(crate) time: Duration,
+}
+
+/// A piece of `stream` came back, and its own time is seen: `busy`. What is beyond `most` is a stall.
+/// `debts` are what other streams owe of the rest. Answers what is left for the stream itself.
+pub(crate) fn piece(
+    stream: StreamId,
+    debited: Debited,
+    busy: Duration,
+    most: Duration,
+    debts: &[Debt],
+    postings: &mut Vec<Posting>,
+) -> Duration {
+    let mut left = busy.min(most);
+    let stall = busy.saturating_sub(left);
+    if stall > Duration::ZERO {
+        postings.push(Posting { payer: None, time: stall, why: Why::Stall });
+    }
+    for debt in debts {
+        let time = debt.time.min(left);
+        left = left.saturating_sub(time);
+        let why = Why::WriteBack { of: stream };
+        postings.push(Posting { payer: Some(debt.payer), time, why });
+    }
+    let why = Why::Service(debited);
+    postings.push(Posting { payer: Some(stream), time: left, why });
+    left
+}
+
+/// A window is closed: what of it is to be divided goes to the streams whose pieces came back in it, in
+/// proportion to modelled cost.
+pub(crate) fn window(
+    span: &Span,
+    streams: impl Iterator<Item = (StreamId, Debited)>,
+    postings: &mut Vec<Posting>,
+) {
+    let spare = span.busy.saturating_sub(Duration::from_nanos(span.divide));
+    if spare > Duration::ZERO {
+        postings.push(Posting { payer: None, time: spare, why: Why::Spare });
+    }
+    let (mut left, mut modelled) = (span.divide, span.modelled);
+    for (stream, debited) in streams {
+        let part = share(left, debited.modelled, modelled);
+        (left, modelled) = (left - part, modelled.saturating_sub(debited.modelled));
+        let (payer, time) = (Some(stream), Duration::from_nanos(part));
+        postings.push(Posting { payer, time, why: Why::Service(debited) });
+    }
+    assert!(left == 0, "a window is divided to the last ns");
+}
+
+/// Divides time in proportion to parts: each gets its share of what is left, so that the last one gets the
+/// rest.
+pub(crate) fn share(left: u64, part: u64, parts: u64) -> u64 {
+    if part >= parts {
+        return left;
+    }
+    let product = u128::from(left) * u128::from(part);
+    u64::try_from(product / u128::from(parts)).expect("a part is below the whole")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: [StreamId; 3] = [StreamId(0), StreamId(1), StreamId(2)];
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn debited(modelled: u64) -> Debited {
+        let mut debited = Debited::default();
+        debited.add(Rank::Best, Duration::from_nanos(modelled), Duration::ZERO, None);
+        debited
+    }
+
+    fn sum(postings: &[Posting]) -> u64 {
+        postings.iter().map(|posting| posting.time.as_nanos()).sum()
+    }
+
+    #[test]
+    fn a_pieces_time_is_its_streams_but_for_a_stall_and_for_debts() {
+        let mut postings = Vec::new();
+        let debts = [Debt { payer: ID[1], time: ms(3) }, Debt { payer: ID[2], time: ms(1) }];
+        let left = piece(ID[0], debited(1), ms(130), ms(100), &debts, &mut postings);
+        assert_eq!((left, sum(&postings)), (ms(96), ms(130).as_nanos()));
+        let of = |posting: &Posting| (posting.payer, posting.time);
+        let all: Vec<_> = postings.iter().map(of).collect();
+        let [own, first, second] = ID.map(Some);
+        assert_eq!(all, [(None, ms(30)), (first, ms(3)), (second, ms(1)), (own, ms(96))]);
+    }
+
+    #[test]
+    fn debts_are_paid_up_to_what_the_piece_took() {
+        let mut postings = Vec::new();
+        let debts = [Debt { payer: ID[1], time: ms(8) }, Debt { payer: ID[2], time: ms(8) }];
+        let left = piece(ID[0], debited(1), ms(10), ms(100), &debts, &mut postings);
+        let times: Vec<_> = postings.iter().map(|posting| posting.time).collect();
+        assert_eq!((left, &times[..]), (ms(0), &[ms(8), ms(2), ms(0)][..]));
+    }
+
+    #[test]
+    fn a_window_is_divided_by_modelled_cost_to_the_last_nanosecond() {
+        let mut postings = Vec::new();
+        let (busy, divide) = (Duration::from_nanos(1000), 700);
+        let span = Span { busy, divide, modelled: 7, touched: Vec::new() };
+        let streams = ID.into_iter().zip([2, 2, 3].map(debited));
+        window(&span, streams, &mut postings);
+        let times: Vec<_> = postings.iter().map(|posting| posting.time.as_nanos()).collect();
+        assert_eq!(times, [300, 200, 200, 300]);
+        assert_eq!(postings[0].why, Why::Spare);
+        let mut postings = Vec::new();
+        let span = Span { divide: 701, modelled: 3, ..span };
+        window(&span, ID.into_iter().zip([1, 1, 1].map(debited)), &mut postings);
+        assert_eq!(sum(&postings), 1000, "what rounding leaves goes to the last one");
+    }
+}

@@ -1,0 +1,182 @@
+//! Write-back debt: writes that were acknowledged before they were on the medium, and which stream pays for
+//! what they cost later.
+//!
+//! To a device with a write cache all streams that write are one group: it brings their writes to the medium
+//! when it likes, or at a flush, in the time of whichever stream has the device then.
+//!
+//! - A flush is for its asker's own writes, unless other streams have written more since the last one: then
+//!   each of them pays its part of the time that the flush took, by what its writes are reckoned to take.
+//!   With nothing written since the last one the asker pays all of it.
+//! - A write that took less than it does in the long run *owes* the rest: a cache took it. While a stream
+//!   owes, the device works for two, and that stream pays half of the time of others' pieces until all of
+//!   the debt is paid. Time in which no stream waits for the device pays it off as well.
+//!
+//! The second needs a cost model that learns. Both need each piece's own time (depth 1, turns): where
+//! streams mix, windows are divided by prices, and a stream that loses by that has turns.
+//!
+//! Nothing is charged twice or not at all: what one stream pays another does not. Guaranteed rates
+//! neither pay nor owe: beside them nothing stays in a cache (decision 3).
+//!
+//! Does not know: how large a cache is, or what is in it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::posting::Debt;
+use crate::types::ids::StreamId;
+use crate::types::time::{Duration, Instant};
+
+/// No stream owes more: what a cache takes in a turn, not what a wrong price list adds up to.
+const OWED_MAX: u64 = 1_000_000_000;
+
+/// What a stream has written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wrote {
+    /// What it is reckoned to take, since the last flush, in ns.
+    unflushed: u64,
+    /// What it will take beyond what was paid, in ns.
+    owed: u64,
+}
+
+/// What the streams have written together.
+#[derive(Default)]
+pub(crate) struct WriteBack {
+    /// By stream.
+    wrote: Vec<Wrote>,
+    /// What all of it is reckoned to take, since the last flush, in ns.
+    unflushed: u64,
+    /// The streams that wrote it.
+    writers: Vec<StreamId>,
+    /// The streams that owe; the first pays.
+    debtors: VecDeque<StreamId>,
+    /// Until when debts are worked out.
+    at: Instant,
+    /// The stream whose pieces come back now, one after the other, and what others have paid of their time.
+    waiter: Option<StreamId>,
+    paid: Duration,
+    /// The most that was paid for others in one such spell, or one flush.
+    most: Duration,
+}
+
+impl WriteBack {
+    /// By how much more than it was served for a stream may have been charged, with so many of them.
+    pub(crate) fn lead(&self, streams: usize) -> Duration {
+        let streams = u64::try_from(streams).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.most.as_nanos().saturating_mul(streams))
+    }
+
+    /// A stream goes.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        if let Some(wrote) = self.wrote.get_mut(stream.0 as usize) {
+            self.unflushed -= wrote.unflushed;
+            *wrote = Wrote::default();
+        }
+        self.writers.retain(|id| *id != stream);
+        self.debtors.retain(|id| *id != stream);
+        self.waiter = self.waiter.filter(|id| *id != stream);
+    }
+
+    /// The device was busy until then with pieces whose own times are not known: no debt was paid.
+    pub(crate) fn skip_to(&mut self, now: Instant) {
+        self.at = now;
+    }
+
+    /// A piece came back that had the device to itself, and took that long. Takes off what the first debtor
+    /// owes; answers how much of the piece's time he pays, if it is another stream's. Guaranteed classes are
+    /// not `concerned`.
+    pub(crate) fn take_owed(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        writes: bool,
+        concerned: bool,
+        took: Duration,
+    ) -> Option<Debt> {
+        let since = now.since(core::mem::replace(&mut self.at, now));
+        let spell = self.waiter.take();
+        let payer = *self.debtors.front()?;
+        if payer == stream && writes {
+            return None;
+        }
+        self.waiter = spell;
+        let idle = since.saturating_sub(took).as_nanos();
+        let owed = &mut self.wrote[payer.0 as usize].owed;
+        let half = (took.as_nanos() / 2).min(owed.saturating_sub(idle));
+        *owed = owed.saturating_sub(idle + half);
+        if *owed == 0 {
+            self.debtors.pop_front();
+        }
+        if payer == stream || half == 0 || !concerned {
+            return None;
+        }
+        let time = Duration::from_nanos(half);
+        self.note_paid(stream, time);
+        Some(Debt { payer, time })
+    }
+
+    /// Others have paid for a piece of that stream.
+    fn note_paid(&mut self, stream: StreamId, paid: Duration) {
+        if self.waiter.replace(stream) != Some(stream) {
+            self.paid = Duration::ZERO;
+        }
+        self.paid += paid;
+        self.most = self.most.max(self.paid);
+    }
+
+    /// A stream's write came back, which is reckoned to take that long. If it had the device to itself and a
+    /// price in the long run is known, the stream owes that, less what it `paid`.
+    pub(crate) fn wrote(
+        &mut self,
+        stream: StreamId,
+        reckoned: Duration,
+        debt: Option<(Duration, Duration)>,
+    ) {
+        let slot = stream.0 as usize;
+        if slot >= self.wrote.len() {
+            self.wrote.resize(slot + 1, Wrote::default());
+        }
+        let wrote = &mut self.wrote[slot];
+        let reckoned = reckoned.as_nanos().min(u64::MAX - self.unflushed);
+        if wrote.unflushed == 0 && reckoned > 0 {
+            self.writers.push(stream);
+        }
+        wrote.unflushed += reckoned;
+        self.unflushed += reckoned;
+        let Some((long_run, paid)) = debt else { return };
+        let was = wrote.owed;
+        let owed = was.saturating_add(long_run.as_nanos()).saturating_sub(paid.as_nanos());
+        wrote.owed = owed.min(OWED_MAX);
+        if was == 0 && wrote.owed > 0 {
+            self.debtors.push_back(stream);
+        } else if was > 0 && wrote.owed == 0 {
+            self.debtors.retain(|id| *id != stream);
+        }
+    }
+
+    /// A flush came back that took that long: adds what other streams than its asker pay of it, rounded
+    /// down. Nothing is unwritten then, and no stream owes.
+    pub(crate) fn flushed(&mut self, asker: StreamId, took: Duration, debts: &mut Vec<Debt>) {
+        let unflushed = |id: StreamId| self.wrote.get(id.0 as usize).map_or(0, |it| it.unflushed);
+        let all = u128::from(self.unflushed);
+        let mut passed = Duration::ZERO;
+        if all > 2 * u128::from(unflushed(asker)) {
+            for payer in self.writers.iter().copied().filter(|id| *id != asker) {
+                let part = u128::from(took.as_nanos()) * u128::from(unflushed(payer)) / all;
+                let time = Duration::from_nanos(u64::try_from(part).unwrap_or(0));
+                debts.push(Debt { payer, time });
+                passed += time;
+            }
+        }
+        self.most = self.most.max(passed);
+        self.forget_written();
+    }
+
+    /// Nothing is unwritten.
+    pub(crate) fn forget_written(&mut self) {
+        for id in self.writers.drain(..) {
+            self.wrote[id.0 as usize] = Wrote::default();
+        }
+        self.debtors.clear();
+        self.unflushed = 0;
+    }
+}

@@ -1,0 +1,119 @@
+//! One flush of changes: the gates of each stream that a call has touched are worked out again, and the
+//! policies are told.
+//!
+//! A call *marks* the streams whose queues, accounts or contracts it changes. Before it answers, or asks
+//! a policy, [`Engine::flush`] works out each marked stream's gates and tells the policies of its classes
+//! what they see of it now. Nothing else opens or shuts a gate, and nothing else calls a policy's
+//! `arrived`, `dispatched`, `completed` or `changed`.
+
+use super::Engine;
+use crate::classes::lane::Gate;
+use crate::policy::PieceDone;
+use crate::types::ids::StreamId;
+use crate::types::rank::Rank;
+use crate::types::request::Request;
+
+/// What the policy of one class is told of a stream in place of `changed`.
+#[derive(Clone, Copy)]
+pub(super) enum News<'a> {
+    Arrived(&'a Request),
+    Dispatched,
+    Completed(&'a PieceDone),
+}
+
+impl Engine {
+    /// What is seen of a stream has changed, or whether it may run.
+    pub(super) fn mark(&mut self, id: StreamId) {
+        if self.marked.last() != Some(&id) {
+            self.marked.push(id);
+        }
+    }
+
+    /// Works out the gates of the streams that are marked and tells the policies, in the order of marks.
+    pub(super) fn flush(&mut self) {
+        for at in 0..self.marked.len() {
+            let id = self.marked[at];
+            if self.stream(id).is_some() {
+                self.refresh(id);
+                self.tell(id, None);
+            }
+        }
+        self.marked.clear();
+    }
+
+    /// As [`flush`](Self::flush), and tells the policy of one class what has happened to a stream of its.
+    pub(super) fn flush_with(&mut self, id: StreamId, rank: Rank, news: News<'_>) {
+        let marked = self.marked.last() == Some(&id);
+        if marked {
+            self.marked.pop();
+        }
+        self.flush();
+        if marked {
+            self.refresh(id);
+        }
+        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
+        let (policy, view) = (&mut self.policies[rank.at()], stream.view(rank));
+        match news {
+            News::Arrived(request) => policy.arrived(self.now, view, request),
+            News::Dispatched => policy.dispatched(self.now, view),
+            News::Completed(piece) => policy.completed(self.now, view, piece),
+        }
+        if marked {
+            self.tell(id, Some(rank));
+        }
+    }
+
+    /// Works out which lanes of a stream may go.
+    fn refresh(&mut self, id: StreamId) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let wants = stream.queued > 0 && stream.pieces < stream.spec.depth_max;
+        let held_back = if wants { stream.below_limit(self.now).err() } else { None };
+        match held_back {
+            Some(until) => self.parked.set(id.0, until),
+            None => self.parked.remove(id.0),
+        }
+        for rank in stream.active {
+            let lane = &stream.lanes[rank];
+            let (head, was) = (lane.head, lane.gate);
+            let gate = match head {
+                Some(head) if wants && held_back.is_none() => {
+                    let shaping = self.shaping.as_mut();
+                    let held = shaping.is_some_and(|it| it.holds(self.now, stream, rank, &head));
+                    match stream.guarantee(rank, self.now) {
+                        Ok(()) if held => Gate::Shut,
+                        Ok(()) => Gate::Ready,
+                        Err(until) => {
+                            self.guarantees.overdraw(rank, id, head.sequence, until);
+                            Gate::Overdrawn
+                        }
+                    }
+                }
+                _ => Gate::Shut,
+            };
+            if gate == was {
+                continue;
+            }
+            if was == Gate::Overdrawn {
+                self.guarantees.settle(rank, id);
+            }
+            let ready = &mut self.ready[rank.at()];
+            *ready = *ready + u32::from(gate == Gate::Ready) - u32::from(was == Gate::Ready);
+            stream.lanes[rank].gate = gate;
+        }
+    }
+
+    /// Tells the policies of a stream's classes that what they see of it has changed, but for the class
+    /// that was `told` otherwise.
+    fn tell(&mut self, id: StreamId, told: Option<Rank>) {
+        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        for rank in stream.active {
+            if Some(rank) != told {
+                self.policies[rank.at()].changed(self.now, stream.view(rank));
+            }
+            // Its policy knows by now that nothing waits there; at home it hears of contracts.
+            if stream.lanes[rank].head.is_none() && rank != stream.home() {
+                stream.active.remove(rank);
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Policies for comparison: schedulers that divide storage today, that papers propose, or that were
+//! measured against `disktime`'s own. Each is one short file.
+//!
+//! They implement [`disktime_core::policy::Policy`] and see of a stream what any policy sees. The
+//! product's own policies are in `disktime_core::policy`; [`all`] and [`find`] answer both, for
+//! programs that compare. The daemon takes a rival for a device with `experimental = true` only.
+//!
+//! Does not know: how requests are kept, how charges are made, clocks, `std`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::string::String;
+use core::fmt;
+
+use disktime_core::policy::{self, PolicyEntry};
+
+mod argon;
+mod bfq;
+mod cello;
+mod deadline;
+mod drr;
+mod elevator;
+mod fifo;
+mod gss;
+mod mclock;
+mod proportional;
+mod qbox;
+mod rate_monotonic;
+mod reward;
+mod round_robin;
+mod served;
+mod sfq;
+mod zygaria_iops;
+mod zygaria_reward;
+
+/// Every rival.
+pub static REGISTRY: &[PolicyEntry] = &[
+    zygaria_reward::ENTRY,
+    zygaria_iops::ENTRY,
+    fifo::ENTRY,
+    elevator::ENTRY,
+    rate_monotonic::ENTRY,
+    gss::ENTRY,
+    cello::ENTRY,
+    drr::ENTRY,
+    deadline::ENTRY,
+    round_robin::ENTRY,
+    sfq::ENTRY,
+    mclock::ENTRY,
+    argon::ENTRY,
+    bfq::ENTRY,
+    proportional::ENTRY,
+    reward::ENTRY,
+    reward::SERVICE_ENTRY,
+    qbox::ENTRY,
+];
+
+/// Every policy there is: the product's, then the rivals.
+pub fn all() -> impl Iterator<Item = &'static PolicyEntry> + Clone {
+    policy::REGISTRY.iter().chain(REGISTRY)
+}
+
+/// The policy of that name, of the product or a rival.
+///
+/// # Errors
+/// If no policy has that name.
+pub fn find(name: &str) -> Result<&'static PolicyEntry, UnknownPolicy> {
+    all().find(|entry| entry.name == name).ok_or_else(|| UnknownPolicy(name.into()))
+}
+
+/// No policy has this name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownPolicy(pub String);
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "policy `{}` is not known; known are:", self.0)?;
+        all().try_for_each(|known| write!(f, " {}", known.name))
+    }
+}
+
+impl core::error::Error for UnknownPolicy {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_found_by_a_name_of_its_own() {
+        for entry in all() {
+            assert_eq!(all().filter(|other| other.name == entry.name).count(), 1, "{entry:?}");
+            assert_eq!(find(entry.name), Ok(entry));
+        }
+        let error = find("best").expect_err("no policy has this name");
+        let text = alloc::string::ToString::to_string(&error);
+        assert!(
+            text.starts_with("policy `best` is not known; known are: disktime zygaria"),
+            "{text}"
+        );
+        assert!(text.ends_with(" qbox"), "{text}");
+    }
+}
