@@ -8,10 +8,10 @@
 //!   what it owns.
 //! - [`ValueError`], [`Named`]: which key of which table has which value, and what is allowed instead.
 //!
-//! A key that both have is stated here once: a table of either file gets it by the macro, and its
-//! check is here. Keys that one file alone has stay with that file's reader, since their values are
-//! the reader's own types: back ends, sockets, memory, places of virtual disks and goals in
-//! `server`; devices, loads and seeds in `sim`.
+//! A key that both files have is stated here once: a table of either file gets it by the macro, and its
+//! check is here. A key that one file alone has stays with that file's reader, since its value is of
+//! the reader's own types, which lie above this crate: back ends, sockets, memory, places of virtual
+//! disks and goals in `server`; devices, loads and seeds in `sim`.
 //!
 //! Does not know: files, back ends, loads, profiles of devices.
 
