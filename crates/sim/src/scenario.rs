@@ -248,8 +248,10 @@ impl File {
         let contract = |table: &StreamTable| {
             let name = &table.name;
             if !(1..=NAME_MAX).contains(&name.len()) || name.contains(char::is_control) {
-                let allowed = format!("a name has 1 to {NAME_MAX} bytes, all printable");
-                return Err(ValueError::new("stream", "name", name.escape_debug(), allowed));
+                // Its length in place of the name, which may be as long as the file.
+                let value = format_args!("{} bytes", name.len());
+                let allowed = format!("a name has 1 to {NAME_MAX}, all printable");
+                return Err(ValueError::new("stream", "name", value, allowed));
             }
             table.contract().check(&Named::new("stream", name), false)
         };
