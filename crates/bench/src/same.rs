@@ -17,6 +17,7 @@ pub use blessed::{Blessed, BlessedError, Difference, Fault};
 
 use std::num::NonZero;
 
+use disktime_config::Scheduling;
 use disktime_core::{Duration, cost};
 use disktime_papers::Experiment;
 use disktime_sim::{Cut, Plan, fingerprint, simulate, swarm};
@@ -150,8 +151,9 @@ fn swarm_plan(policy: &str, depth: u32) -> Plan {
     let plans = (start % 1_000_000..).map(swarm::plan);
     let mut fitting = plans.filter(|plan| plan.device.queue_depth() >= depth);
     let plan = fitting.next().expect("every third plan's device takes 32 pieces or more");
-    let cost_model = cost::usual(policy, depth).to_owned();
-    Plan { policy: policy.to_owned(), cost_model, depth, ..plan }
+    let feedback = plan.scheduling.feedback;
+    let scheduling = Scheduling { feedback, ..Scheduling::new(policy, cost::usual(policy, depth)) };
+    Plan { scheduling, depth, ..plan }
 }
 
 #[cfg(test)]

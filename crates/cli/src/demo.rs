@@ -291,7 +291,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let directory = Temporary::new("disktime-demo-")?;
     let config = config(directory.path(), arguments.split)?;
-    let policy = config.devices[0].policy.clone();
+    let policy = config.devices[0].scheduling.policy.name.to_owned();
     let server = Server::start(config)?;
     let view = view::View::new(arguments.json, arguments.split);
     let demo = Demo { server, policy, view };

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Subcommand;
 use disktime_client::{ProfileTarget, Uri};
+use disktime_config::quantity;
 use disktime_core::Duration;
 use disktime_core::cost::PriceList;
 use disktime_profiler::{BUDGET_MIN, Caches, Found, Progress, Speeds, Switching};
 use disktime_server::probe::{ProbeError, ProbeOptions, price_export, price_file};
-use disktime_workload::quantity;
 
 use crate::{BadInput, output, table};
 

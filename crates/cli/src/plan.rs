@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use disktime_config::quantity::{parse_duration, parse_rate, parse_size};
+use disktime_config::{QueueDepth, access};
 use disktime_core::promise::{self, Terms};
 use disktime_core::{Access, Duration, Share};
 use disktime_plan::broker::Broker;
 use disktime_plan::goal::{self, Bound, Demand, Goal};
 use disktime_profiler::DeviceProfile;
 use disktime_server::Config;
-use disktime_server::config::{
-    QueueDepth, REQUEST_BANDWIDTH, REQUEST_IOPS, parse_rate, parse_size,
-};
+use disktime_server::config::{REQUEST_BANDWIDTH, REQUEST_IOPS};
 use disktime_server::standing::{self, Standing};
-use disktime_workload::quantity::parse_duration;
 use disktime_workload::trace::{TraceFormat, TraceReader};
 
 use crate::BadInput;
@@ -67,7 +66,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     run: u64,
     /// Operations of the requests
-    #[arg(long, value_name = "read|write|both", value_parser = parse_access, default_value = "read")]
+    #[arg(long, value_name = "read|write|both", value_parser = access, default_value = "read")]
     access: Access,
     /// Bound on response times
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -97,15 +96,6 @@ pub struct Arguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-}
-
-fn parse_access(text: &str) -> Result<Access, String> {
-    match text {
-        "read" => Ok(Access::Read),
-        "write" => Ok(Access::Write),
-        "both" => Ok(Access::Both),
-        _ => Err("an access is `read`, `write` or `both`".to_owned()),
-    }
 }
 
 /// `95`, `95%` or `99.9%`.
@@ -152,14 +142,15 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
         let Standing { device, profile, .. } = &standing;
         return Ok(Device {
             profile: profile.clone(),
-            depth: depth.unwrap_or_else(|| device.queue_depth.by(profile)),
-            stay: stay.or(device.horizon).unwrap_or(goal::STAY),
+            depth: depth
+                .unwrap_or_else(|| device.scheduling.queue_depth.on(Some(profile.fast_from()))),
+            stay: stay.or(device.scheduling.horizon).unwrap_or(goal::STAY),
             standing: Some(standing),
         });
     }
     let path = arguments.profile.as_deref().unwrap_or(Path::new(""));
     let profile = DeviceProfile::load(path, None).map_err(|error| error.to_string())?;
-    let depth = depth.unwrap_or_else(|| QueueDepth::AUTO.by(&profile));
+    let depth = depth.unwrap_or_else(|| QueueDepth::AUTO.on(Some(profile.fast_from())));
     let stay = stay.unwrap_or(goal::STAY);
     Ok(Device { profile, depth, stay, standing: None })
 }

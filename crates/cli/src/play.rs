@@ -9,8 +9,9 @@ use anyhow::{Context, bail};
 use disktime_client::{
     Connection, Counters, Load, LoadError, LoadSpec, MissError, MissReports, Options, Uri,
 };
+use disktime_config::quantity;
 use disktime_core::Duration;
-use disktime_workload::{Extent, Pace, Pattern, Playback, Spec, quantity};
+use disktime_workload::{Extent, Pace, Pattern, Playback, Spec};
 use serde::Serialize;
 
 use crate::{BadInput, failure, interrupt};

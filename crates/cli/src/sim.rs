@@ -29,7 +29,7 @@ A scenario:
   seeds = [1, 2, 3]
 
   [device]
-  preset = \"deskstar-34gxp\"
+  emulate = \"deskstar-34gxp\"
 
   [[stream]]
   name = \"sequential\"

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Access, Contract, Duration, Instant, Share};
 use disktime_model::{Device, preset};
 use disktime_plan::goal::{self, Demand, Goal, Ground};
@@ -52,12 +52,9 @@ fn got(costs: Costs, rate: u64, run: u32, hog: Pattern) -> f64 {
     let plan = Plan {
         device: device(7),
         profile: None,
-        policy: "disktime".to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling::new("disktime", "fixed"),
         cost: CostParameters::default(),
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
-        nominal_iops: 60,
         depth: 1,
         streams,
         changes: Vec::new(),

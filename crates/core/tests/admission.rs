@@ -234,7 +234,10 @@ fn zones_and_distances_of_the_extent_count() {
 #[test]
 fn bad_input_is_named_with_what_to_do() {
     let profile = flat(FAST, 10, 10, 0);
-    let text = |demand: Demand| admit(&profile, &[demand], &alone()).unwrap_err().to_string();
+    let text = |demand: Demand| {
+        let error = admit(&profile, &[demand], &alone()).unwrap_err();
+        error.renamed(|place| ["stream a"][place]).to_string()
+    };
     let good = firm(10, 1_000);
     let with = |change: fn(&mut Demand)| {
         let mut demand = good;
@@ -254,9 +257,9 @@ fn bad_input_is_named_with_what_to_do() {
         (text(firm(95, 100)), "rate = 124518400 B/s: 1 to 117964800 B/s fit beside the others"),
     ];
     for (text, part) in cases {
-        assert!(text.starts_with("stream 0: ") && text.contains(part), "{text}\n{part}");
+        assert!(text.starts_with("stream a: ") && text.contains(part), "{text}\n{part}");
     }
-    let renamed = admit(&profile, &[firm(95, 100)], &alone()).unwrap_err().renamed(|it| it + 7);
+    let renamed = admit(&profile, &[firm(95, 100)], &alone()).unwrap_err().renamed(|_| "stream 7");
     assert!(renamed.to_string().starts_with("stream 7: rate = "), "{renamed}");
     let slow = admit(&flat(FAST, 80, 10, 0), &[firm(1, 60)], &alone()).unwrap_err();
     assert_eq!(slow, AdmissionError::Cycle { stream: 0, cycle: ms(60), min: ms(81) });

@@ -4,6 +4,7 @@ mod bench;
 mod rig;
 
 use bench::{Bench, Load};
+use disktime_core::admission::AdmissionError;
 use disktime_core::policy::{self, PolicyEntry};
 use disktime_core::{
     Change, ChangeError, Config, Contract, Engine, Event, Instant, Kind, Limits, Refusal, Request,
@@ -282,13 +283,26 @@ fn refused_changes_say_what_it_is_and_what_is_allowed() {
         (ChangeError::PieceBytes(stream), "stream 3 has pieces of 0 bytes: at least 1"),
         (
             ChangeError::Parent { stream, parent: A },
-            "stream 3 names parent 0: parents are not supported yet",
+            "stream 3 names stream 0 as its parent: parents are not supported yet",
         ),
         (ChangeError::NamedTwice(stream), "stream 3 is named twice in one change"),
     ];
     for (error, text) in cases {
         assert_eq!(error.to_string(), text);
     }
+}
+
+/// Names were put into the finished text, by looking for "stream " and digits in it: a virtual disk whose
+/// own name was `stream 1` would have been renamed, too.
+#[test]
+fn a_refused_change_takes_other_names_for_its_streams() {
+    let name = |StreamId(at): StreamId| ["vdisk db", "vdisk stream 0"][at as usize];
+    let parent = ChangeError::Parent { stream: StreamId(1), parent: StreamId(0) };
+    let says = "vdisk stream 0 names vdisk db as its parent: parents are not supported yet";
+    assert_eq!(parent.renamed(name).to_string(), says);
+    let refused = AdmissionError::ZeroRate { stream: StreamId(0) };
+    let says = "vdisk db: rate = 0 B/s: it must be at least 1 B/s";
+    assert_eq!(ChangeError::Admission(refused).renamed(name).to_string(), says);
 }
 
 #[test]

@@ -5,8 +5,8 @@
 
 use crate::Paper;
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Line, Marks, Panel, Series};
@@ -270,12 +270,12 @@ impl Case<'_> {
             streams: streams.iter().map(stream).collect(),
             device,
             profile: None,
-            policy: if streams.len() == 1 { "fifo" } else { "disktime" }.to_owned(),
-            cost_model: "learned".to_owned(),
+            scheduling: Scheduling::new(
+                if streams.len() == 1 { "fifo" } else { "disktime" },
+                "learned",
+            ),
             cost: CostParameters::default(),
-            feedback: FeedbackConfig::default(),
             reports: Vec::new(),
-            nominal_iops: 60,
             depth: self.depth,
             changes: Vec::new(),
             duration: Duration::from_secs(seconds),

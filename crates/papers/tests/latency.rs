@@ -2,9 +2,9 @@
 //! of 1 MiB that take the rest.
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
+use disktime_config::Scheduling;
 use disktime_core::admission::{REQUEST, latency_bound};
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{
     Access, Admission, Change, Class, Config, Contract, Duration, Engine, Instant, Profile, Rate,
     Share, StreamId, StreamSpec,
@@ -110,11 +110,8 @@ fn click(disk: &str, pace: Pace) -> (f64, f64) {
     let plan = Plan {
         device: build(1),
         profile: Some(profile),
-        policy: "elevator".to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling::new("elevator", "fixed"),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: 1,
         streams,

@@ -98,6 +98,12 @@ impl Method {
 }
 
 impl DeviceProfile {
+    /// The fewest outstanding with which the device is fast; 1 if its speeds were not measured.
+    #[must_use]
+    pub fn fast_from(&self) -> u32 {
+        self.speeds.as_ref().map_or(1, Speeds::fast_from)
+    }
+
     /// Reads a profile; `size` is the device's, if it has one.
     ///
     /// # Errors

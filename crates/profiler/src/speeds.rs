@@ -214,7 +214,18 @@ impl WorkSpeed {
     }
 }
 
+/// How much longer pieces may take than at the depth at which the device is fastest, in thousandths:
+/// for the last tenth depths double, and a stream that asks for little waits behind all of it.
+const SLOWER_PERMILLE: u64 = 100;
+
 impl Speeds {
+    /// The fewest outstanding with which every kind is fast, within a tenth.
+    #[must_use]
+    pub fn fast_from(&self) -> u32 {
+        let depths = self.works.iter().map(|work| work.shallowest(SLOWER_PERMILLE));
+        depths.max().unwrap_or(1)
+    }
+
     /// How fast one kind is, if that was measured.
     #[must_use]
     pub fn of(&self, work: Work) -> Option<&WorkSpeed> {

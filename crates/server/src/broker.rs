@@ -1,5 +1,6 @@
 //! Reservations of a configuration's virtual disks: goals are made shares, and the rest is free.
 
+use disktime_config::{Named, ValueError};
 use disktime_core::{Contract, Share};
 use disktime_plan::broker::{Broker, CONFIDENCE, percent, said};
 use disktime_plan::goal;
@@ -9,8 +10,13 @@ use crate::config::{DeviceConfig, VdiskConfig, VdiskGoal};
 
 /// A broker for a device of a configuration.
 fn broker<'a>(profile: &'a DeviceProfile, device: &DeviceConfig) -> Broker<'a> {
-    let stay = device.horizon.unwrap_or(goal::STAY);
-    Broker { profile, depth: device.queue_depth.by(profile), stay, confidence: CONFIDENCE }
+    let stay = device.scheduling.horizon.unwrap_or(goal::STAY);
+    Broker {
+        profile,
+        depth: device.scheduling.queue_depth.on(Some(profile.fast_from())),
+        stay,
+        confidence: CONFIDENCE,
+    }
 }
 
 /// The contracts of a device's virtual disks, goals made reservations in their order.
@@ -20,9 +26,9 @@ fn broker<'a>(profile: &'a DeviceProfile, device: &DeviceConfig) -> Broker<'a> {
 pub(crate) fn contracts(
     device: &DeviceConfig,
     profile: Option<&DeviceProfile>,
-) -> Result<Vec<Contract>, String> {
+) -> Result<Vec<Contract>, ValueError> {
     let reserved = device.vdisks.iter().map(|vdisk| vdisk.contract.reserve.ppm());
-    let reserved: u32 = reserved.fold(device.headroom.ppm(), u32::saturating_add);
+    let reserved: u32 = reserved.fold(device.scheduling.headroom.ppm(), u32::saturating_add);
     let mut left = Share::PARTS.saturating_sub(reserved);
     let mut contracts = Vec::with_capacity(device.vdisks.len());
     for vdisk in &device.vdisks {
@@ -42,9 +48,10 @@ fn reserve(
     profile: Option<&DeviceProfile>,
     (vdisk, wanted): (&VdiskConfig, &VdiskGoal),
     available: Share,
-) -> Result<Share, String> {
+) -> Result<Share, ValueError> {
     let (key, text) = wanted.said();
-    let wrong = |reason: &str| format!("vdisk {}: {key} = \"{text}\": {reason}", vdisk.name);
+    let of = Named::new("vdisk", &vdisk.name);
+    let wrong = |reason: &str| of.wrong(key, &text, reason);
     let profile = profile.ok_or_else(|| wrong("the device has no profile"))?;
     let answers = broker(profile, device).answers(&wanted.goal, wanted.access);
     let answers = answers.map_err(|error| wrong(&error.to_string()))?;

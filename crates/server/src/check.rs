@@ -12,9 +12,9 @@ use disktime_core::Duration;
 
 use crate::backend::{BackEndKind, OneFile, SeenPool};
 use crate::config::{Config, DeviceConfig, Listen};
-use crate::device::{Ground, misplaced};
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
+use crate::opened_device::{Ground, misplaced};
 use crate::place::{self, Before, Place, PlaceError};
 use crate::start_error::StartError;
 
@@ -66,7 +66,7 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
         None => Recorded::default(),
     };
     let ground = Ground::examined(device, seen.size, &recorded.extents)?;
-    let refused = |reason| StartError::Engine { device: name(), reason };
+    let refused = |error| StartError::Engine { device: name(), error: Box::new(error) };
     ground.engine(device).map(drop).map_err(refused)
 }
 

@@ -6,25 +6,26 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use disktime_core::{Duration, ParseShareError, Share};
+use disktime_config::quantity::parse_duration;
+use disktime_config::{Named, ValueError};
+use disktime_core::{Duration, Share};
 use serde::Deserialize;
 
+use crate::layout::LayoutError;
 use crate::vdisk_name::{NAME_MAX, is_name};
-use device::DeviceTable;
+use device_table::DeviceTable;
 use vdisk::VdiskTable;
 
 mod changes;
-mod device;
+mod device_table;
 mod listen;
 mod memory;
-mod quantity;
 mod vdisk;
 
 pub use changes::Change;
 pub(crate) use changes::changes;
-pub use device::{DeviceConfig, QueueDepth};
+pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
-pub use quantity::{parse_rate, parse_size, parse_span};
 pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// How long clients may be idle at least and at most, where that is bounded.
@@ -46,18 +47,31 @@ pub enum ConfigError {
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
     /// A value that is not allowed.
-    #[error("{key} = \"{value}\": {reason}")]
-    Value {
-        /// Which key, with its table and name.
-        key: String,
-        /// What it says.
-        value: String,
-        /// What is allowed.
-        reason: String,
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// The virtual disks of a device reserve more than there is.
+    #[error(
+        "device {device}: reservations come to {}.{:04}%, {available} may be reserved: lower one, or \
+         the headroom",
+        asked_ppm / 10_000,
+        asked_ppm % 10_000
+    )]
+    Overbooked {
+        /// Which device.
+        device: String,
+        /// What all reservations come to, in parts per million.
+        asked_ppm: u64,
+        /// What may be reserved: all but the headroom.
+        available: Share,
     },
-    /// The parts do not fit together.
-    #[error("{0}")]
-    Whole(String),
+    /// The virtual disks of a device can't be placed.
+    #[error("device {device}: {error}")]
+    Layout {
+        /// Which device.
+        device: String,
+        /// Why.
+        error: LayoutError,
+    },
 }
 
 /// A checked configuration.
@@ -136,13 +150,13 @@ impl Config {
         let file: File = toml::from_str(text).map_err(|error| vec![error.into()])?;
         let mut wrong = Wrong(Vec::new());
         let listen = file.server.nbd.iter().filter_map(|text| {
-            let listen = text.parse().map_err(|reason| value("server.nbd", text, reason));
+            let listen = text.parse().map_err(|reason: String| wrong_server("nbd", text, reason));
             wrong.note(listen)
         });
         let listen = listen.collect::<Vec<_>>();
         if file.server.nbd.is_empty() {
-            let reason = "name at least one `unix:PATH` or `tcp:ADDRESS:PORT`".to_owned();
-            wrong.0.push(value("server.nbd", "[]", reason));
+            let reason = "name at least one `unix:PATH` or `tcp:ADDRESS:PORT`";
+            wrong.0.push(wrong_server("nbd", "[]", reason));
         }
         let access = wrong.note(file.server.access(&listen)).unwrap_or_default();
         let misses = file.server.misses.as_deref();
@@ -162,10 +176,10 @@ impl Config {
             if let Some(device) = devices.iter_mut().find(|device| device.name == table.device) {
                 device.vdisks.push(vdisk);
             } else if named().all(|name| name != table.device) {
-                let key = format!("vdisk {}: device", table.name);
                 let known = named().collect::<Vec<_>>().join(", ");
                 let reason = format!("no such device; there are: {known}");
-                wrong.0.push(value(&key, &table.device, reason));
+                let of = Named::new("vdisk", &table.name);
+                wrong.0.push(of.wrong("device", &table.device, reason).into());
             }
         }
         for device in &devices {
@@ -210,23 +224,23 @@ impl ServerTable {
     /// Those who may connect.
     fn access(&self, listen: &[Listen]) -> Result<SocketAccess, ConfigError> {
         let Self { mode, group, .. } = self;
-        let said = [("server.mode", mode), ("server.group", group)];
+        let said = [("mode", mode), ("group", group)];
         let said = said.into_iter().find_map(|(key, text)| Some((key, text.as_deref()?)));
         let unix = listen.iter().any(|listen| matches!(listen, Listen::Unix(_)));
         if let Some((key, text)) = said.filter(|_| !unix) {
-            let reason = "only a `unix:` listener has it: leave it out".to_owned();
-            return Err(value(key, text, reason));
+            let reason = "only a `unix:` listener has it: leave it out";
+            return Err(wrong_server(key, text, reason));
         }
         SocketAccess::parse(mode.as_deref(), group.as_deref()).map_err(|(key, reason)| {
             let text = if key == "mode" { mode } else { group };
-            value(&format!("server.{key}"), text.as_deref().unwrap_or_default(), reason)
+            wrong_server(key, text.as_deref().unwrap_or_default(), reason)
         })
     }
 }
 
 /// A Unix socket's path, and not that of a listener.
 fn misses_path(text: &str, listen: &[Listen]) -> Result<PathBuf, ConfigError> {
-    let wrong = |reason: &str| Err(value("server.misses", text, reason.to_owned()));
+    let wrong = |reason: &str| Err(wrong_server("misses", text, reason));
     match text.parse() {
         Ok(path) if listen.contains(&path) => wrong("a listener's path: choose another"),
         Ok(Listen::Unix(path)) => Ok(path),
@@ -240,41 +254,37 @@ fn misses_path(text: &str, listen: &[Listen]) -> Result<PathBuf, ConfigError> {
 fn idle_timeout(text: &str) -> Result<Duration, ConfigError> {
     let (min, max) = (IDLE_TIMEOUTS.start(), IDLE_TIMEOUTS.end());
     let why = || format!("{min:?} to {max:?}; leave it out to let nobody go");
-    let span = parse_span(text)
+    let span = parse_duration(text)
         .and_then(|span| Some(span).filter(|span| IDLE_TIMEOUTS.contains(span)).ok_or_else(why));
-    span.map_err(|why| value("server.idle_timeout", text, why))
-}
-
-fn share(key: &str, text: Option<&str>, default: Share) -> Result<Share, ConfigError> {
-    let parse = |text: &str| {
-        text.parse().map_err(|error: ParseShareError| value(key, text, error.to_string()))
-    };
-    text.map_or(Ok(default), parse)
+    span.map_err(|why| wrong_server("idle_timeout", text, why))
 }
 
 /// Names are file names and parts of URIs.
-fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
+fn check_name(table: &'static str, name: &str) -> Result<(), ConfigError> {
     if !is_name(name) {
         let reason =
             format!("1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, not starting with `.`");
-        return Err(value(&format!("{table}.name"), name, reason));
+        return Err(ValueError::new(table, "name", name, reason).into());
     }
     Ok(())
 }
 
-fn unique<'a>(table: &str, names: impl Iterator<Item = &'a str>) -> Result<(), ConfigError> {
+fn unique<'a>(
+    table: &'static str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            let reason = "the name of another one too".to_owned();
-            return Err(value(&format!("{table}.name"), name, reason));
+            let reason = "the name of another one too";
+            return Err(ValueError::new(table, "name", name, reason).into());
         }
     }
     Ok(())
 }
 
-fn value(key: &str, value: &str, reason: String) -> ConfigError {
-    ConfigError::Value { key: key.to_owned(), value: value.to_owned(), reason }
+fn wrong_server(key: &str, value: &str, allowed: impl Into<String>) -> ConfigError {
+    ValueError::new("server", key, value, allowed).into()
 }
 
 #[cfg(test)]

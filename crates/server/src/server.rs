@@ -17,16 +17,16 @@ use crate::backend::{Abilities, BackEnd};
 use crate::claims::Claims;
 use crate::config::{Change, Config, DeviceConfig, Listen, changes};
 use crate::desk::{Catalog, Desk, Entry};
-use crate::device::{Ground, Opened};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::handover::patiently;
 use crate::listener::Listener;
 use crate::memory::Budget;
+use crate::opened_device::{Ground, Opened};
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
 use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId};
-use crate::start_error::StartError;
+use crate::start_error::{StartError, Unfit};
 use crate::stats::{DeviceStats, VdiskStats};
 use crate::threads::{self, ThreadFailure, Threads};
 use crate::wakeup::wake;
@@ -51,12 +51,12 @@ pub enum ReloadError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Structure(Vec<Change>),
     /// The contracts of a device can't all be kept.
-    #[error("device {device}: {reason}")]
+    #[error("device {device}: {error}")]
     Refused {
         /// Which.
         device: String,
         /// Why.
-        reason: String,
+        error: Box<Unfit>,
     },
 }
 
@@ -191,7 +191,8 @@ impl Server {
     ) -> Result<(), StartError> {
         let mut back_end = self.open(device)?;
         back_end.look(device);
-        let refused = |reason| StartError::Engine { device: device.name.clone(), reason };
+        let refused =
+            |error| StartError::Engine { device: device.name.clone(), error: Box::new(error) };
         let engine = back_end.ground.engine(device).map_err(refused)?;
         back_end.record(device)?;
         let abilities = back_end.abilities();
@@ -330,9 +331,12 @@ impl Server {
         // places alone. So either all devices change or none.
         let mut agreed = Vec::new();
         for (ground, device) in self.grounds.iter().zip(&config.devices) {
-            let refused = |reason| ReloadError::Refused { device: device.name.clone(), reason };
+            let refused = |error: Unfit| {
+                let (device, error) = (device.name.clone(), Box::new(error));
+                ReloadError::Refused { device, error }
+            };
             ground.engine(device).map(drop).map_err(refused)?;
-            agreed.push(ground.contracts(device).map_err(refused)?);
+            agreed.push(ground.contracts(device).map_err(Unfit::from).map_err(refused)?);
         }
         let mut ids = self.vdisks.iter().map(|vdisk| vdisk.id);
         for (shard, contracts) in self.shards.iter().zip(agreed) {

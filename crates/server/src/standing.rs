@@ -38,7 +38,7 @@ pub fn standing(config: &Config, name: Option<&str>) -> Result<Standing, String>
         let name = name.map_or("say which device".to_owned(), |name| format!("no device {name}"));
         format!("{name}; there are: {}", known().join(", "))
     })?;
-    let path = device.profile.as_ref().ok_or_else(|| {
+    let path = device.scheduling.profile.as_ref().ok_or_else(|| {
         format!(
             "device {} has no `profile` to reckon with: make one with `disktime device profile`",
             device.name
@@ -46,13 +46,14 @@ pub fn standing(config: &Config, name: Option<&str>) -> Result<Standing, String>
     })?;
     let profile =
         DeviceProfile::load(path, device.capacity()).map_err(|error| error.to_string())?;
-    let engine = crate::device::admitted(device, &profile)?;
+    let engine =
+        crate::opened_device::admitted(device, &profile).map_err(|error| error.to_string())?;
     let contract = |at| engine.stream(StreamId(at)).map(StreamView::contract).unwrap_or_default();
     let names = device.vdisks.iter().map(|vdisk| vdisk.name.clone());
     let (vdisks, contracts): (Vec<(String, Share)>, Vec<Contract>) =
         names.zip((0..).map(contract)).map(|(name, it)| ((name, it.reserve), it)).unzip();
     let taken = vdisks.iter().map(|(_, share)| share.ppm());
-    let taken = taken.fold(device.headroom.ppm(), u32::saturating_add);
+    let taken = taken.fold(device.scheduling.headroom.ppm(), u32::saturating_add);
     let free = Share::from_ppm(Share::PARTS.saturating_sub(taken)).unwrap_or(Share::ZERO);
     let terms = engine.promise_terms();
     Ok(Standing { device: device.clone(), profile, vdisks, contracts, terms, free })

@@ -3,12 +3,28 @@
 use std::io;
 use std::path::PathBuf;
 
+use disktime_config::{Named, ValueError};
+use disktime_core::{ChangeError, ConfigError as EngineError};
 use disktime_profiler::ProfileFileError;
 
 use crate::config::{ConfigError, Listen};
 use crate::layout::{LayoutError, RecordError};
 use crate::listener::BindError;
 use crate::place::PlaceError;
+
+/// Why a device can't keep what its configuration promises.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unfit {
+    /// No engine is made so.
+    #[error("{0}")]
+    Engine(#[from] EngineError),
+    /// The engine refuses a contract, or the profile.
+    #[error("{0}")]
+    Change(#[from] ChangeError<Named>),
+    /// A goal takes more than can be had.
+    #[error("{0}")]
+    Goal(#[from] ValueError),
+}
 
 /// Why the daemon could not start.
 #[derive(Debug, thiserror::Error)]
@@ -89,12 +105,12 @@ pub enum StartError {
         source: io::Error,
     },
     /// The engine refuses the device's configuration.
-    #[error("device {device}: {reason}")]
+    #[error("device {device}: {error}")]
     Engine {
         /// Which.
         device: String,
         /// Why.
-        reason: String,
+        error: Box<Unfit>,
     },
     /// The system gives no thread, ring or event.
     #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]

@@ -130,7 +130,7 @@ pub(crate) enum Rule {
 }
 
 impl DeviceSpec {
-    pub(crate) fn preset(name: &str) -> Self {
+    fn preset(name: &str) -> Self {
         Self::Preset(PresetTable { preset: name.to_owned() })
     }
 
@@ -163,6 +163,11 @@ impl DeviceSpec {
             Self::Exponential(table) => table.check(place).map(Model::Exponential),
         }
     }
+}
+
+/// The preset that a key of the table above the description names.
+pub(crate) fn preset_of(key: &str, name: &str) -> Result<Model, DeviceError> {
+    find(&Place::root(), key, name).map(Model::Preset)
 }
 
 /// The preset that a key names.
@@ -264,7 +269,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn capacity_bytes(&self) -> u64 {
+    fn capacity_bytes(&self) -> u64 {
         self.build(0).capacity_bytes()
     }
 }

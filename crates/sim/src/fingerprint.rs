@@ -324,6 +324,11 @@ mod tests {
         plans.find(busy).expect("some plan is like that")
     }
 
+    fn under(policy: &str, mut plan: Plan) -> Plan {
+        plan.scheduling.policy = disktime_rivals::find(policy).expect("a name of a policy");
+        plan
+    }
+
     #[test]
     fn one_plan_has_one_fingerprint_whatever_was_simulated_before() {
         let once = taken(Cut::NONE, plan());
@@ -336,15 +341,15 @@ mod tests {
     /// Whatever decides differently must show: this is what every refactoring is judged by.
     #[test]
     fn another_policy_seed_depth_or_contract_has_another_fingerprint() {
-        let usual = taken(Cut::NONE, Plan { policy: "disktime".to_owned(), ..plan() });
-        let mut lighter = Plan { policy: "disktime".to_owned(), ..plan() };
+        let usual = taken(Cut::NONE, under("disktime", plan()));
+        let mut lighter = under("disktime", plan());
         lighter.streams[0].contract.limit = Share::from_percent(5).expect("at most 100 %");
         lighter.streams[0].contract.reserve = Share::ZERO;
         let depth = plan().depth - 1;
         for (what, other) in [
-            ("policy", Plan { policy: "fifo".to_owned(), ..plan() }),
-            ("seed", Plan { policy: "disktime".to_owned(), ..swarm::plan(1) }),
-            ("depth", Plan { policy: "disktime".to_owned(), depth, ..plan() }),
+            ("policy", under("fifo", plan())),
+            ("seed", under("disktime", swarm::plan(1))),
+            ("depth", Plan { depth, ..under("disktime", plan()) }),
             ("contract", lighter),
         ] {
             let other = taken(Cut::NONE, other);

@@ -19,7 +19,6 @@ mod fingerprint;
 mod metrics;
 mod parallel;
 mod plan;
-mod promise;
 mod scenario;
 mod simulated_profile;
 pub mod swarm;

@@ -1,7 +1,7 @@
 //! What to simulate, in the types of the parts that it is made of.
 
+use disktime_config::{Named, Scheduling};
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{
     ChangeError, ConfigError, Contract, Duration, Instant, Profile, ProfileError, StreamId,
 };
@@ -14,18 +14,13 @@ pub struct Plan {
     pub device: Box<dyn Device>,
     /// What it does, for admission; without it nothing can be promised but shares of time.
     pub profile: Option<Profile>,
-    /// A policy by name.
-    pub policy: String,
-    /// A cost model by name.
-    pub cost_model: String,
+    /// How its time is shared. If `feedback` shapes best effort, players' misses are reported to it,
+    /// and a load that ends is soft real-time no longer. What `profile` and `quick_profile` say is
+    /// found out before: it is above and in `cost`.
+    pub scheduling: Scheduling,
     /// Numbers for the cost model.
     pub cost: CostParameters,
-    /// Requests per second that reservations are shares of, for policies that count requests.
-    pub nominal_iops: u32,
-    /// How best effort is shaped for soft real time: players' misses are reported to it, and a load
-    /// that ends is soft real-time no longer.
-    pub feedback: FeedbackConfig<'static>,
-    /// Pieces at the device at once.
+    /// Pieces at the device at once: what the scheduling's `queue_depth` comes to.
     pub depth: u32,
     /// The streams; a stream's name in the engine is its place here.
     pub streams: Vec<StreamPlan>,
@@ -76,9 +71,6 @@ pub enum PlanError {
         /// As the device says.
         depth_max: u32,
     },
-    /// No policy of that name.
-    #[error(transparent)]
-    Policy(#[from] disktime_rivals::UnknownPolicy),
     /// A name or bound that the engine refuses.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -86,35 +78,14 @@ pub enum PlanError {
     #[error("the device's profile: {0}")]
     Profile(#[from] ProfileError),
     /// A contract that the engine refuses.
-    #[error("{}", named(.error, .name, .names))]
+    #[error("{}{error}", .added.as_ref().map(|added| format!("{added}: ")).unwrap_or_default())]
     Contract {
-        /// Of the stream that was added.
-        name: String,
-        /// Of all streams, by id.
-        names: Vec<String>,
+        /// The stream that was added, if the reason names none.
+        added: Option<Named>,
         /// Why.
-        error: ChangeError,
+        error: ChangeError<Named>,
     },
     /// A load that makes no sense.
     #[error(transparent)]
     Load(#[from] SpecError),
-}
-
-/// What the engine says, with names for its streams' numbers; with the one that was added if it names
-/// none.
-fn named(error: &ChangeError, added: &str, names: &[String]) -> String {
-    let text = error.to_string();
-    if !text.contains("stream ") {
-        return format!("stream {added}: {text}");
-    }
-    let mut parts = text.split("stream ");
-    let mut said = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        let name = part[..digits].parse().ok().and_then(|at: usize| names.get(at));
-        said.push_str("stream ");
-        said.push_str(name.map_or(&part[..digits], String::as_str));
-        said.push_str(&part[digits..]);
-    }
-    said
 }

@@ -5,15 +5,18 @@
 
 use std::path::{Path, PathBuf};
 
-use disktime_core::cost::{self, CostParameters};
-use disktime_core::feedback::{self, FeedbackConfig, Token};
-use disktime_core::{Config, Contract, Duration, Instant, Profile, Share, StreamId};
-use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamSpec, quantity};
-use serde::{Deserialize, Deserializer};
+use disktime_config::quantity;
+use disktime_config::{
+    ContractKeys, DepthText, DeviceFacts, Named, Scheduling, SchedulingKeys, ValueError,
+};
+use disktime_core::cost::{CostParameters, PriceList};
+use disktime_core::{Contract, Duration, Instant, Profile, StreamId};
+use disktime_profiler::{PricerOptions, QUICK_BUDGET, Speeds};
+use disktime_workload::{Extent, Phase, ReplaySpec, Stream, StreamError, StreamSpec};
+use serde::Deserialize;
 
-use crate::device_spec::{DeviceError, DeviceSpec, Model};
+use crate::device_spec::{self, DeviceError, DeviceSpec, Model};
 use crate::plan::{Plan, StreamPlan};
-use crate::promise::{self, AccessName, AdmissionName, ClassName, Promise};
 use crate::simulated_profile;
 
 /// The longest that can be simulated.
@@ -48,14 +51,32 @@ pub enum ScenarioError {
         source: Box<toml::de::Error>,
     },
     /// A value that is not allowed.
-    #[error("{}: {key}: {reason}", path.display())]
+    #[error("{}: {error}", path.display())]
     Value {
         /// Which file.
         path: PathBuf,
-        /// Which key, with its table.
-        key: String,
-        /// What it is, and what is allowed.
-        reason: String,
+        /// Which key, what it says, and what is allowed.
+        error: Box<ValueError>,
+    },
+    /// A load that can't be.
+    #[error("{}: {stream}: load: {error}", path.display())]
+    Load {
+        /// Which file.
+        path: PathBuf,
+        /// Of which stream.
+        stream: Named,
+        /// Why.
+        error: Box<StreamError>,
+    },
+    /// A device that can't be.
+    #[error("{}: {within}.{error}", path.display())]
+    Device {
+        /// Which file.
+        path: PathBuf,
+        /// In which table.
+        within: &'static str,
+        /// Which key, what it says, and what is allowed.
+        error: DeviceError,
     },
 }
 
@@ -66,14 +87,18 @@ pub struct Scenario {
     file: File,
     model: Model,
     capacity_bytes: u64,
-    feedback: FeedbackConfig<'static>,
+    scheduling: Scheduling,
+    /// What each stream owns from the start.
+    contracts: Vec<Contract>,
+    /// Contracts that change while it runs, in order of time.
+    changes: Vec<(Instant, StreamId, Contract)>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     scenario: General,
-    device: Device,
+    device: DeviceTable,
     #[serde(default, rename = "stream")]
     streams: Vec<StreamTable>,
     #[serde(default, rename = "change")]
@@ -83,96 +108,75 @@ struct File {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct General {
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "quantity::duration")]
     duration: Duration,
-    #[serde(default = "second", deserialize_with = "duration")]
+    #[serde(default = "second", deserialize_with = "quantity::duration")]
     window: Duration,
     #[serde(default = "one_seed")]
     seeds: Vec<u64>,
-    #[serde(default = "policy")]
-    policy: String,
-    cost_model: Option<String>,
-    #[serde(default = "sequential", deserialize_with = "duration")]
+    #[serde(default = "sequential", deserialize_with = "quantity::duration")]
     sequential_estimate: Duration,
-    #[serde(default = "random", deserialize_with = "duration")]
+    #[serde(default = "random", deserialize_with = "quantity::duration")]
     random_estimate: Duration,
-    #[serde(default = "nominal_iops")]
-    nominal_iops: u32,
+    // Keys of `[device]` that stood here first.
+    policy: Option<String>,
+    cost_model: Option<String>,
+    nominal_iops: Option<u32>,
     feedback: Option<String>,
     feedback_token: Option<String>,
     feedback_min: Option<u32>,
     feedback_rate: Option<u32>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Device {
-    preset: Option<String>,
-    model: Option<DeviceSpec>,
-    #[serde(default = "one")]
-    queue_depth: u32,
-    /// `measured`, or a profile's file.
-    profile: Option<PathBuf>,
+disktime_config::scheduling_table! {
+    /// What is simulated, and how its time is shared.
+    struct DeviceTable {
+        emulate: Option<String>,
+        /// What `emulate` was called in scenarios first.
+        preset: Option<String>,
+        model: Option<DeviceSpec>,
+    }
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StreamTable {
-    name: String,
-    #[serde(default)]
-    reserve: ShareText,
-    #[serde(default = "full")]
-    limit: ShareText,
-    #[serde(default = "weight")]
-    weight: u32,
-    /// First byte on the device of what the load calls byte 0.
-    #[serde(default, deserialize_with = "size")]
-    base: u64,
-    #[serde(default)]
-    class: ClassName,
-    #[serde(default, deserialize_with = "promise::rate")]
-    rate: Option<u64>,
-    #[serde(default, deserialize_with = "promise::span")]
-    cycle: Option<Duration>,
-    admission: Option<AdmissionName>,
-    access: Option<AccessName>,
-    #[serde(default, deserialize_with = "promise::span")]
-    latency: Option<Duration>,
-    phases: Option<Vec<Phase>>,
-    replay: Option<ReplaySpec>,
+disktime_config::contract_table! {
+    struct StreamTable {
+        name: String,
+        /// First byte on the device of what the load calls byte 0.
+        #[serde(default, deserialize_with = "quantity::size")]
+        base: u64,
+        phases: Option<Vec<Phase>>,
+        replay: Option<ReplaySpec>,
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangeTable {
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "quantity::duration")]
     at: Duration,
     stream: String,
-    #[serde(default)]
-    reserve: ShareText,
-    #[serde(default = "full")]
-    limit: ShareText,
-    #[serde(default = "weight")]
-    weight: u32,
+    reserve: Option<String>,
+    limit: Option<String>,
+    weight: Option<u32>,
 }
 
 impl General {
-    /// Whether it ends, and its figures fit; or which key is wrong, and what is allowed.
-    fn bounds(&self) -> Result<(), (&'static str, String)> {
+    /// Whether it ends, and its figures fit.
+    fn check(&self) -> Result<(), ValueError> {
+        let of = Named::only("scenario");
         let Self { duration, window, seeds, .. } = self;
         if *duration > DURATION_MAX {
-            return Err((
-                "duration",
-                format!("{duration:?}; at most {DURATION_MAX:?} is possible"),
-            ));
+            let allowed = format!("at most {DURATION_MAX:?} is possible");
+            return Err(of.wrong("duration", format_args!("{duration:?}"), allowed));
         }
         if duration.as_nanos() / WINDOWS_MAX > window.as_nanos() {
             let least = Duration::from_nanos(duration.as_nanos().div_ceil(WINDOWS_MAX));
-            let reason = format!("{window:?}; at least {least:?} is needed for so long a run");
-            return Err(("window", reason));
+            let allowed = format!("at least {least:?} is needed for so long a run");
+            return Err(of.wrong("window", format_args!("{window:?}"), allowed));
         }
-        if seeds.len() > SEEDS_MAX {
-            return Err(("seeds", format!("{}; at most {SEEDS_MAX} are possible", seeds.len())));
+        if !(1..=SEEDS_MAX).contains(&seeds.len()) {
+            let value = format_args!("{} seeds", seeds.len());
+            return Err(of.wrong("seeds", value, format!("1 to {SEEDS_MAX} are possible")));
         }
         let estimates = [
             ("sequential_estimate", self.sequential_estimate),
@@ -181,58 +185,140 @@ impl General {
         match estimates.into_iter().find(|(_, estimate)| !ESTIMATES.contains(estimate)) {
             Some((key, estimate)) => {
                 let (least, most) = (ESTIMATES.start(), ESTIMATES.end());
-                Err((key, format!("{estimate:?}; {least:?} to {most:?} is needed")))
+                let allowed = format!("{least:?} to {most:?} is needed");
+                Err(of.wrong(key, format_args!("{estimate:?}"), allowed))
             }
             None => Ok(()),
         }
     }
 
-    /// How best effort is shaped; or which key is wrong, and why.
-    fn feedback(&self) -> Result<FeedbackConfig<'static>, (&'static str, String)> {
-        let mut config = FeedbackConfig::default();
-        if let Some(name) = &self.feedback {
-            let unknown = || disktime_core::ConfigError::UnknownController(name.clone());
-            let entry = feedback::find(name).ok_or_else(|| ("feedback", unknown().to_string()))?;
-            config.controller = entry.name;
+    /// Takes the keys of `[device]` that are stated here over to the others; answers which.
+    fn lend(&self, keys: &mut SchedulingKeys) -> Result<Vec<&'static str>, ValueError> {
+        let mut lent = Vec::new();
+        lend("policy", &self.policy, &mut keys.policy, &mut lent)?;
+        lend("cost_model", &self.cost_model, &mut keys.cost_model, &mut lent)?;
+        lend("feedback", &self.feedback, &mut keys.feedback, &mut lent)?;
+        lend("feedback_token", &self.feedback_token, &mut keys.feedback_token, &mut lent)?;
+        lend("feedback_min", &self.feedback_min, &mut keys.feedback_min, &mut lent)?;
+        lend("feedback_rate", &self.feedback_rate, &mut keys.feedback_rate, &mut lent)?;
+        // Here it may stand beside a policy that does not count requests, and says nothing.
+        if keys.counts_requests() {
+            lend("nominal_iops", &self.nominal_iops, &mut keys.nominal_iops, &mut lent)?;
         }
-        if let Some(name) = &self.feedback_token {
-            let names = Token::NAMES.map(|(name, _)| name).join(", ");
-            let unknown = || format!("`{name}` is no token; there are: {names}");
-            config.token = Token::find(name).ok_or_else(|| ("feedback_token", unknown()))?;
-        }
-        config.rate_min = self.feedback_min.unwrap_or(config.rate_min);
-        config.check().map_err(|error| ("feedback_min", error.to_string()))?;
-        match (config.controller, self.feedback_rate) {
-            ("fixed", Some(rate)) => config.rate_start = rate,
-            ("fixed", None) => return Err(("feedback", "`fixed` needs a `feedback_rate`".into())),
-            (_, Some(_)) => return Err(("feedback_rate", "only `fixed` has a rate".into())),
-            _ => {}
-        }
-        config.check().map_err(|error| ("feedback_rate", error.to_string()))?;
-        Ok(config)
+        Ok(lent)
     }
 }
 
-impl StreamTable {
-    /// What it owns from the start.
-    fn contract(&self) -> Result<Contract, &'static str> {
-        let Self { class, rate, cycle, admission, access, latency, .. } = *self;
-        let promise = Promise { class, rate, cycle, admission, access, latency };
-        promise.contract(shares(self.reserve, self.limit, self.weight))
+fn lend<T: Clone + std::fmt::Display>(
+    key: &'static str,
+    from: &Option<T>,
+    to: &mut Option<T>,
+    lent: &mut Vec<&'static str>,
+) -> Result<(), ValueError> {
+    let Some(value) = from else { return Ok(()) };
+    if to.is_some() {
+        let allowed = "`[device]` states it, too: leave it out here";
+        return Err(Named::only("scenario").wrong(key, value, allowed));
+    }
+    *to = Some(value.clone());
+    lent.push(key);
+    Ok(())
+}
+
+impl File {
+    /// How the device's time is shared. What the daemon finds out where a key is left out is stated
+    /// in a scenario, or is not: a run depends on nothing but its file.
+    fn scheduling(&self, depth_max: u32) -> Result<Scheduling, ValueError> {
+        let mut keys = self.device.scheduling();
+        let lent = self.scenario.lend(&mut keys)?;
+        keys.queue_depth.get_or_insert(DepthText::Count(1));
+        keys.quick_profile.get_or_insert(false);
+        // Comparing is what simulations are for.
+        keys.experimental.get_or_insert(true);
+        let real_time = self.streams.iter().any(|stream| stream.contract().is_real_time());
+        let facts = DeviceFacts { depth_max, timed: true, real_time };
+        keys.check(&Named::only("device"), facts).map_err(|error| {
+            let here = lent.iter().any(|key| *key == error.key);
+            ValueError { table: if here { "scenario" } else { error.table }, ..error }
+        })
+    }
+
+    /// What each stream owns from the start.
+    fn contracts(&self) -> Result<Vec<Contract>, ValueError> {
+        let contract = |table: &StreamTable| {
+            let name = &table.name;
+            if !(1..=NAME_MAX).contains(&name.len()) || name.contains(char::is_control) {
+                // Its length in place of the name, which may be as long as the file.
+                let value = format_args!("{} bytes", name.len());
+                let allowed = format!("a name has 1 to {NAME_MAX}, all printable");
+                return Err(ValueError::new("stream", "name", value, allowed));
+            }
+            table.contract().check(&Named::new("stream", name), false)
+        };
+        self.streams.iter().map(contract).collect()
+    }
+
+    /// Contracts that change while it runs, in order of time: class, rate and latency stay.
+    fn changes(
+        &self,
+        before: &[Contract],
+    ) -> Result<Vec<(Instant, StreamId, Contract)>, ValueError> {
+        let change = |change: &ChangeTable| {
+            let ChangeTable { at, stream, reserve, limit, weight } = change;
+            let place = self.streams.iter().position(|table| table.name == *stream);
+            let place = place.ok_or_else(|| {
+                ValueError::new("change", "stream", stream, "no stream has this name")
+            })?;
+            let keys = ContractKeys {
+                reserve: reserve.clone(),
+                limit: limit.clone(),
+                weight: *weight,
+                ..ContractKeys::default()
+            };
+            let shares = keys.check(&Named::new("change of stream", stream), false)?;
+            let Contract { reserve, limit, weight, .. } = shares;
+            let contract = Contract { reserve, limit, weight, ..before[place] };
+            let id = StreamId(u32::try_from(place).expect("a file has fewer streams"));
+            Ok((Instant::ZERO + *at, id, contract))
+        };
+        let changes = self.changes.iter().map(change).collect::<Result<Vec<_>, _>>();
+        changes.map(|mut changes| {
+            changes.sort_by_key(|(at, stream, _)| (*at, *stream));
+            changes
+        })
+    }
+
+    /// The device that is described; or in which table what is wrong.
+    fn model(&self) -> Result<Model, (&'static str, DeviceError)> {
+        let DeviceTable { emulate, preset, model, .. } = &self.device;
+        let found = match (emulate, preset, model) {
+            (Some(name), None, None) => device_spec::preset_of("emulate", name),
+            (None, Some(name), None) => device_spec::preset_of("preset", name),
+            (None, None, Some(spec)) => {
+                return spec.check().map_err(|error| ("device.model", error));
+            }
+            (None, None, None) => Err(choose("none of them")),
+            _ => Err(choose("more than one of them")),
+        };
+        found.map_err(|error| ("device", error))
     }
 }
 
-/// A share in a file.
-#[derive(Clone, Copy, Debug, Default)]
-struct ShareText(Share);
+/// A device that is not described once.
+fn choose(value: &str) -> DeviceError {
+    let allowed = "state exactly one of `emulate` (or `preset`) and `model`";
+    let (field, value) = ("emulate, preset, model".to_owned(), value.to_owned());
+    DeviceError { field, value, allowed: allowed.to_owned() }
+}
 
-impl<'de> Deserialize<'de> for ShareText {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse()
-            .map(Self)
-            .map_err(|error| serde::de::Error::custom(format!("`{text}`: {error}")))
-    }
+/// What is found out of the device before a run.
+#[derive(Default)]
+struct Seen {
+    profile: Option<Profile>,
+    /// What requests cost by a quick look.
+    anchor: Option<PriceList>,
+    /// The fewest pieces with which the device is fast, if that is known.
+    fast_from: Option<u32>,
 }
 
 impl Scenario {
@@ -255,45 +341,19 @@ impl Scenario {
             path: path.to_owned(),
             source: Box::new(source),
         })?;
-        let value = |key: &str, reason: String| {
-            Err(ScenarioError::Value { path: path.to_owned(), key: key.to_owned(), reason })
-        };
-        let (within, spec) = match (&file.device.preset, &file.device.model) {
-            (Some(name), None) => ("device", &DeviceSpec::preset(name)),
-            (None, Some(spec)) => ("device.model", spec),
-            _ => {
-                return value("device", "exactly one of `preset` and `model` is needed".to_owned());
-            }
-        };
-        let model = match spec.check() {
-            Ok(model) => model,
-            Err(DeviceError { field, value: found, allowed }) => {
-                return value(&format!("{within}.{field}"), format!("{found}; {allowed}"));
-            }
-        };
-        if file.scenario.seeds.is_empty() {
-            return value("scenario.seeds", "none; at least 1 is needed".to_owned());
-        }
-        if let Err((key, reason)) = file.scenario.bounds() {
-            return value(&format!("scenario.{key}"), reason);
-        }
-        for StreamTable { name, .. } in &file.streams {
-            if !(1..=NAME_MAX).contains(&name.len()) || name.contains(char::is_control) {
-                let bytes = name.len();
-                return value("stream.name", format!("{bytes} bytes; 1 to {NAME_MAX}, printable"));
-            }
-        }
-        for change in &file.changes {
-            if !file.streams.iter().any(|stream| stream.name == change.stream) {
-                return value("change.stream", format!("`{}` is no stream's name", change.stream));
-            }
-        }
-        let feedback = match file.scenario.feedback() {
-            Ok(feedback) => feedback,
-            Err((key, reason)) => return value(&format!("scenario.{key}"), reason),
-        };
-        let capacity_bytes = model.capacity_bytes();
-        Ok(Self { path: path.to_owned(), file, model, capacity_bytes, feedback })
+        let wrong = |error| ScenarioError::Value { path: path.to_owned(), error: Box::new(error) };
+        let model = file.model().map_err(|(within, error)| {
+            let path = path.to_owned();
+            ScenarioError::Device { path, within, error }
+        })?;
+        file.scenario.check().map_err(wrong)?;
+        let device = model.build(0);
+        let (capacity_bytes, depth_max) = (device.capacity_bytes(), device.queue_depth());
+        let scheduling = file.scheduling(depth_max).map_err(wrong)?;
+        let contracts = file.contracts().map_err(wrong)?;
+        let changes = file.changes(&contracts).map_err(wrong)?;
+        let path = path.to_owned();
+        Ok(Self { path, file, model, capacity_bytes, scheduling, contracts, changes })
     }
 
     /// The seeds to run.
@@ -314,59 +374,75 @@ impl Scenario {
     /// If a stream's load can't be used: its numbers, or its trace; or the device's profile.
     pub fn plan(&self, seed: u64) -> Result<Plan, ScenarioError> {
         let general = &self.file.scenario;
-        let usual = cost::usual(&general.policy, self.file.device.queue_depth);
-        let cost_model = general.cost_model.as_deref().unwrap_or(usual);
-        let streams = self.file.streams.iter().map(|table| self.stream(table, seed));
-        let mut changes: Vec<_> =
-            self.file.changes.iter().filter_map(|change| self.change(change)).collect();
-        changes.sort_by_key(|(at, stream, _)| (*at, *stream));
+        let Seen { profile, anchor, fast_from } = self.look(seed)?;
+        let streams = self.file.streams.iter().zip(&self.contracts);
+        let streams = streams.map(|(table, contract)| self.stream(table, *contract, seed));
         Ok(Plan {
             device: self.model.build(seed),
-            profile: self.profile(seed)?,
-            policy: general.policy.clone(),
-            cost_model: cost_model.to_owned(),
+            profile,
+            scheduling: self.scheduling.clone(),
             cost: CostParameters {
                 sequential: general.sequential_estimate,
                 random: general.random_estimate,
+                anchor,
                 ..CostParameters::default()
             },
-            nominal_iops: general.nominal_iops,
-            feedback: self.feedback,
             reports: Vec::new(),
-            depth: self.file.device.queue_depth,
+            depth: self.scheduling.queue_depth.on(fast_from),
             streams: streams.collect::<Result<_, _>>()?,
-            changes,
+            changes: self.changes.clone(),
             duration: general.duration,
             window: general.window,
             decisions: None,
         })
     }
 
-    /// Measured on a copy of the device, or read from a file beside the scenario.
-    fn profile(&self, seed: u64) -> Result<Option<Profile>, ScenarioError> {
-        let Some(profile) = &self.file.device.profile else { return Ok(None) };
-        let found = if profile == Path::new("measured") {
-            simulated_profile::measure(self.model.build(seed), "measured", seed)
-                .map_err(|error| error.to_string())
-        } else {
-            let beside = self.path.parent().unwrap_or(Path::new(""));
-            simulated_profile::read(&beside.join(profile), self.capacity_bytes)
-                .map_err(|error| format!("{}: {error}", profile.display()))
+    /// Looks at a copy of the device, or reads a file beside the scenario, as far as that is stated.
+    fn look(&self, seed: u64) -> Result<Seen, ScenarioError> {
+        let copy = || self.model.build(seed);
+        let wrong = |key, value: &dyn std::fmt::Display, reason: String| {
+            self.wrong(Named::only("device").wrong(key, value, reason))
         };
-        let found = found.map_err(|reason| ScenarioError::Value {
-            path: self.path.clone(),
-            key: "device.profile".to_owned(),
-            reason,
-        })?;
-        Ok(Some(found.profile))
+        if let Some(profile) = &self.scheduling.profile {
+            let found = if profile == Path::new("measured") {
+                let found = simulated_profile::measure(copy(), "measured", seed);
+                found.map_err(|error| error.to_string())
+            } else {
+                let beside = self.path.parent().unwrap_or(Path::new(""));
+                simulated_profile::read(&beside.join(profile), self.capacity_bytes)
+            };
+            let found = found.map_err(|reason| wrong("profile", &profile.display(), reason))?;
+            let fast_from = Some(found.speeds.as_ref().map_or(1, Speeds::fast_from));
+            return Ok(Seen { profile: Some(found.profile), anchor: None, fast_from });
+        }
+        if !self.scheduling.quick_profile {
+            return Ok(Seen::default());
+        }
+        let options = PricerOptions {
+            size: self.capacity_bytes,
+            writes: false,
+            depth_max: self.scheduling.queue_depth.most(),
+            budget: QUICK_BUDGET,
+            thorough: false,
+            seed,
+        };
+        let priced = simulated_profile::price(copy(), options);
+        let priced = priced.map_err(|error| wrong("quick_profile", &true, error.to_string()))?;
+        let fast_from = Some(priced.speeds.fast_from());
+        Ok(Seen { profile: None, anchor: Some(priced.prices), fast_from })
     }
 
-    fn stream(&self, table: &StreamTable, seed: u64) -> Result<StreamPlan, ScenarioError> {
-        let value = |key: &str, reason: String| ScenarioError::Value {
-            path: self.path.clone(),
-            key: format!("stream {}: {key}", table.name),
-            reason,
-        };
+    fn wrong(&self, error: ValueError) -> ScenarioError {
+        ScenarioError::Value { path: self.path.clone(), error: Box::new(error) }
+    }
+
+    fn stream(
+        &self,
+        table: &StreamTable,
+        contract: Contract,
+        seed: u64,
+    ) -> Result<StreamPlan, ScenarioError> {
+        let of = Named::new("stream", &table.name);
         let spec = match (&table.phases, &table.replay) {
             (Some(phases), None) => StreamSpec::Phases(phases.clone()),
             (None, Some(replay)) => {
@@ -375,10 +451,10 @@ impl Scenario {
                 StreamSpec::Replay(ReplaySpec { path, ..replay.clone() })
             }
             _ => {
-                return Err(value(
-                    "phases",
-                    "exactly one of `phases` and `replay` is needed".to_owned(),
-                ));
+                let both = table.phases.is_some();
+                let value = if both { "beside replay" } else { "left out" };
+                let allowed = "state exactly one of `phases` and `replay`";
+                return Err(self.wrong(of.wrong("phases", value, allowed)));
             }
         };
         let extents: Vec<Extent> = match &spec {
@@ -388,41 +464,22 @@ impl Scenario {
         let capacity = self.capacity_bytes;
         let end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
         if table.base.checked_add(end).is_none_or(|end| end > capacity) {
-            let reason =
-                format!("base + end is {} + {end}; the device ends at {capacity}", table.base);
-            return Err(value("extent", reason));
+            let value =
+                format_args!("{} to {}", table.base, u128::from(table.base) + u128::from(end));
+            let allowed =
+                format!("base + end is above the device's end at {capacity}: lower one of both");
+            return Err(self.wrong(of.wrong("extent", value, allowed)));
         }
         let traffic = Stream::new(&spec, seed, &table.name, Instant::ZERO);
-        let traffic = traffic.map_err(|error| value("load", error.to_string()))?;
-        let contract =
-            table.contract().map_err(|key| value(key, "stated without a rate".to_owned()))?;
+        let traffic = traffic.map_err(|error| ScenarioError::Load {
+            path: self.path.clone(),
+            stream: of,
+            error: Box::new(error),
+        })?;
         let start = extents.iter().map(|extent| extent.start).min().unwrap_or(0);
         let extent = (start < end).then_some((table.base + start, table.base + end));
         Ok(StreamPlan { name: table.name.clone(), contract, base: table.base, extent, traffic })
     }
-
-    fn change(&self, change: &ChangeTable) -> Option<(Instant, StreamId, Contract)> {
-        let place = self.file.streams.iter().position(|stream| stream.name == change.stream)?;
-        let stream = StreamId(u32::try_from(place).ok()?);
-        // Its class and what that promises stay.
-        let before = self.file.streams[place].contract().ok()?;
-        let Contract { reserve, limit, weight, .. } =
-            shares(change.reserve, change.limit, change.weight);
-        let contract = Contract { reserve, limit, weight, ..before };
-        Some((Instant::ZERO + change.at, stream, contract))
-    }
-}
-
-fn shares(reserve: ShareText, limit: ShareText, weight: u32) -> Contract {
-    Contract { limit: limit.0, weight, ..Contract::reserving(reserve.0) }
-}
-
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    quantity::parse_duration(&String::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    quantity::parse_size(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
 fn second() -> Duration {
@@ -433,30 +490,10 @@ fn one_seed() -> Vec<u64> {
     vec![1]
 }
 
-fn policy() -> String {
-    Config::default().policy.name.to_owned()
-}
-
 fn sequential() -> Duration {
     CostParameters::default().sequential
 }
 
 fn random() -> Duration {
     CostParameters::default().random
-}
-
-fn nominal_iops() -> u32 {
-    Config::default().nominal_iops
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn full() -> ShareText {
-    ShareText(Share::FULL)
-}
-
-fn weight() -> u32 {
-    100
 }

@@ -1,6 +1,7 @@
 //! Random plans: devices, policies, depths, contracts and loads thrown together. One number makes a
 //! plan.
 
+use disktime_config::Scheduling;
 use disktime_core::cost::{self, CostParameters};
 use disktime_core::feedback::{self, FeedbackConfig};
 use disktime_core::{Class, Contract, Duration, Instant, Share, StreamId};
@@ -102,11 +103,11 @@ pub fn plan(number: u64) -> Plan {
     });
     let reports = reports.collect();
     Plan {
-        policy: policy.to_owned(),
-        cost_model: cost::usual(policy, depth).to_owned(),
+        scheduling: Scheduling {
+            feedback: FeedbackConfig { controller: controller.name, ..FeedbackConfig::default() },
+            ..Scheduling::new(policy, cost::usual(policy, depth))
+        },
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig { controller: controller.name, ..FeedbackConfig::default() },
         reports,
         depth,
         streams,

@@ -3,11 +3,12 @@
 //! At one instant, in this order: the device's completions, timeouts, changes, arrivals (by
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
+use disktime_config::{DEPTH_SPAN, Named, depth_law};
 use disktime_core::feedback::TokenRate;
-use disktime_core::policy::{Currency, PolicyEntry};
+use disktime_core::policy::Currency;
 use disktime_core::{
-    Change, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine, Event,
-    IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId,
+    Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine,
+    Event, IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId,
     StreamCounters, StreamId, StreamSpec, StreamView, cost, promise,
 };
 use disktime_model::{Completion as Done, Device, Op};
@@ -155,6 +156,8 @@ struct World {
 /// Depths by a law.
 struct Steering {
     laws: Vec<DepthLaw>,
+    /// What a law is made anew with if its stream's weight changes: the threshold and the depth.
+    by_weight: Option<(Duration, u32)>,
     span: Duration,
     /// When the next one is over.
     until: Instant,
@@ -162,7 +165,22 @@ struct Steering {
 
 impl Steering {
     fn new(laws: Vec<DepthLaw>, span: Duration) -> Self {
-        Self { laws, span, until: Instant::ZERO + span }
+        Self { laws, by_weight: None, span, until: Instant::ZERO + span }
+    }
+
+    /// The laws that a plan's scheduling asks for, if it does.
+    fn of(plan: &Plan) -> Option<Self> {
+        let (threshold, depth) = (plan.scheduling.depth_latency?, plan.depth);
+        let weights = plan.streams.iter().map(|stream| stream.contract.weight);
+        let laws = weights.map(|weight| depth_law(threshold, depth, weight)).collect();
+        Some(Self { by_weight: Some((threshold, depth)), ..Self::new(laws, DEPTH_SPAN) })
+    }
+
+    /// A stream's weight is another: its window opens and begins anew.
+    fn weigh(&mut self, StreamId(at): StreamId, weight: u32) {
+        if let Some((threshold, depth)) = self.by_weight {
+            self.laws[at as usize] = depth_law(threshold, depth, weight);
+        }
     }
 }
 
@@ -182,8 +200,8 @@ impl World {
         if plan.depth == 0 || plan.depth > depth_max {
             return Err(PlanError::Depth { depth: plan.depth, depth_max });
         }
-        let policy = disktime_rivals::find(&plan.policy)?;
-        let engine = build_engine(&plan, policy)?;
+        let engine = build_engine(&plan)?;
+        let policy = plan.scheduling.policy;
         let guarantee = policy.keeps_reservations;
         let timed = policy.currency == Currency::Time;
         // As granted: a rate's reservation follows from it.
@@ -194,6 +212,7 @@ impl World {
         let piece = plan.profile.as_ref().map_or(declared, by_profile);
         let window = Config::default().window;
         let bounds = Bounds { depth: plan.depth, period, piece, window, guarantee, timed };
+        let steering = Steering::of(&plan);
         let mut changes = plan.changes.into_iter();
         let mut reports = plan.reports.into_iter();
         let mut world = Self {
@@ -222,7 +241,7 @@ impl World {
             log: plan.decisions,
             decisions: Vec::new(),
             moves: Vec::new(),
-            steering: None,
+            steering,
             tap: None,
         };
         (0..world.streams.len()).for_each(|stream| world.note_ask(stream));
@@ -534,7 +553,13 @@ impl World {
             self.next_change.filter(|(at, _, _)| *at <= self.now)
         {
             let change = Change::SetContracts(&[(stream, contract)]);
+            let before = self.engine.stream(stream).map(|view| view.contract().weight);
             if self.engine.handle_change(self.now, change).is_ok() {
+                if before != Some(contract.weight)
+                    && let Some(steering) = &mut self.steering
+                {
+                    steering.weigh(stream, contract.weight);
+                }
                 let granted: Vec<_> = self.engine.streams().map(StreamView::contract).collect();
                 self.checks.changed(stream, &granted);
             }
@@ -543,7 +568,7 @@ impl World {
     }
 }
 
-fn build_engine(plan: &Plan, policy: &'static PolicyEntry) -> Result<Engine, PlanError> {
+fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
     let streams = u32::try_from(plan.streams.len()).unwrap_or(u32::MAX);
     let limits = Limits {
         depth: plan.depth,
@@ -551,16 +576,11 @@ fn build_engine(plan: &Plan, policy: &'static PolicyEntry) -> Result<Engine, Pla
         requests_max: u32::MAX - 1,
         streams_max: streams.max(1),
     };
-    let config = Config {
-        policy,
-        cost_model: &plan.cost_model,
-        cost: plan.cost,
-        nominal_iops: plan.nominal_iops,
-        feedback: plan.feedback,
-        limits,
-        ..Config::default()
-    };
-    let mut engine = Engine::new(&config)?;
+    let mut engine = Engine::new(&plan.scheduling.engine(limits, plan.cost))?;
+    for change in plan.scheduling.changes() {
+        let told = engine.handle_change(Instant::ZERO, change);
+        told.expect("what was checked is taken while there are no streams");
+    }
     if let Some(profile) = &plan.profile {
         profile.check()?;
         let set = engine.handle_change(Instant::ZERO, Change::SetProfile(profile));
@@ -570,11 +590,18 @@ fn build_engine(plan: &Plan, policy: &'static PolicyEntry) -> Result<Engine, Pla
         let StreamPlan { contract, extent, .. } = *stream;
         let spec = StreamSpec { contract, extent, queue_max: u32::MAX, ..StreamSpec::default() };
         let added = engine.handle_change(Instant::ZERO, Change::AddStream(id, spec));
-        let names = || plan.streams.iter().map(|stream| stream.name.clone()).collect();
-        added.map_err(|error| {
-            let name = stream.name.clone();
-            PlanError::Contract { name, names: names(), error }
-        })?;
+        added.map_err(|error| refused(error, id, &plan.streams))?;
     }
     Ok(engine)
+}
+
+/// Why a stream was not added, with streams' names for their ids.
+fn refused(error: ChangeError, added: StreamId, streams: &[StreamPlan]) -> PlanError {
+    let name = |StreamId(at): StreamId| Named::new("stream", &streams[at as usize].name);
+    let mut names_one = false;
+    let error = error.renamed(|stream| {
+        names_one = true;
+        name(stream)
+    });
+    PlanError::Contract { added: (!names_one).then(|| name(added)), error }
 }

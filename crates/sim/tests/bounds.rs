@@ -1,8 +1,8 @@
 //! Latency bounds on devices with deep queues: what the bounded stream waits, and what the others pay.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::{Device, preset};
 use disktime_sim::{Plan, StreamPlan, simulate};
@@ -78,11 +78,8 @@ fn run(case: &Case, bound: Duration) -> (f64, f64) {
     let plan = Plan {
         device: (case.device)(),
         profile: None,
-        policy: "disktime".to_owned(),
-        cost_model: "learned".to_owned(),
+        scheduling: Scheduling::new("disktime", "learned"),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: case.depth,
         streams: vec![

@@ -1,8 +1,8 @@
 //! The longest time without a completion, window by window.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_model::preset;
@@ -31,11 +31,8 @@ fn gaps_reach_over_windows_and_last_until_the_end() {
     let plan = Plan {
         device: Box::new(Exponential::new(spec, 1)),
         profile: None,
-        policy: "fifo".to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling::new("fifo", "fixed"),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: 1,
         streams: vec![stream("all along", 0, 60_000), stream("for a while", 2_500, 4_000)],

@@ -71,35 +71,47 @@ fn a_scenario_runs_and_its_changes_take_effect() {
 fn each_error_names_file_key_and_what_is_allowed() {
     for (from, to, says) in [
         ("window", "windows", "unknown field `windows`"),
-        ("\"70%\"", "\"70\"", "`70`: a share is 0% to 100%"),
-        ("\"70%\"", "\"170%\"", "`170%`: a share is 0% to 100%"),
+        ("\"70%\"", "\"70\"", "stream sequential: reserve = \"70\": a share is 0% to 100%"),
+        ("\"70%\"", "\"170%\"", "reserve = \"170%\": a share is 0% to 100%"),
         ("\"20s\"", "\"20\"", "s.toml: "),
         ("deskstar-34gxp", "deskstar", "s.toml: device.preset: `deskstar`; not known; there are: "),
-        ("seeds = [1, 2]", "seeds = []", "scenario.seeds: none"),
-        ("seeds", "feedback = \"kind\"\nseeds", "scenario.feedback: feedback `kind` is not known"),
+        ("seeds = [1, 2]", "seeds = []", "scenario.seeds = \"0 seeds\": 1 to 1000 are possible"),
+        (
+            "seeds",
+            "feedback = \"kind\"\nseeds",
+            "scenario.feedback = \"kind\": feedback `kind` is not known",
+        ),
         (
             "seeds",
             "feedback_token = \"byte\"\nseeds",
-            "scenario.feedback_token: `byte` is no token",
+            "scenario.feedback_token = \"byte\": no such token",
         ),
         (
             "seeds",
             "feedback_min = 0\nseeds",
-            "scenario.feedback_min: feedback.rate_min = 0: it must",
+            "scenario.feedback_min = \"0\": feedback.rate_min = 0: it must",
         ),
         (
             "seeds",
             "feedback = \"fixed\"\nseeds",
-            "scenario.feedback: `fixed` needs a `feedback_rate`",
+            "scenario.feedback = \"fixed\": state `feedback_rate`",
         ),
-        ("seeds", "feedback_rate = 50\nseeds", "scenario.feedback_rate: only `fixed` has a rate"),
+        (
+            "seeds",
+            "feedback_rate = 50\nseeds",
+            "scenario.feedback_rate = \"50\": only controller `fixed` has a rate",
+        ),
         (
             "seeds",
             "feedback = \"fixed\"\nfeedback_rate = 9\nseeds",
-            "scenario.feedback_rate: feedback.rate_start = 9: it must be 10 to 1000000",
+            "scenario.feedback_rate = \"9\": feedback.rate_start = 9: it must be 10 to 1000000",
         ),
-        ("stream = \"sequential\"", "stream = \"nobody\"", "`nobody` is no stream's name"),
-        ("base = \"9GiB\"", "base = \"12GiB\"", "stream random: extent: base + end is"),
+        (
+            "stream = \"sequential\"",
+            "stream = \"nobody\"",
+            "change.stream = \"nobody\": no stream has this name",
+        ),
+        ("base = \"9GiB\"", "base = \"12GiB\"", "stream random: extent = "),
     ] {
         let error = error(from, to);
         assert!(error.contains(says) && error.starts_with("s.toml: "), "{to}: {error}");
@@ -225,7 +237,7 @@ pace = { closed = { outstanding = 2 } }
 fn a_latency_bound_without_a_promise_is_what_the_default_policy_turns_to() {
     let p99_ms = |text: &str| {
         let plan = Scenario::parse(Path::new("s.toml"), text).unwrap().plan(1).unwrap();
-        assert_eq!(plan.policy, "disktime");
+        assert_eq!(plan.scheduling.policy.name, "disktime");
         let outcome = simulate(plan).unwrap();
         assert_eq!(outcome.violations, []);
         outcome.streams[0].response.quantile(0.99).as_secs_f64() * 1e3
@@ -250,13 +262,33 @@ fn promises_that_can_not_be_made_are_refused_with_the_streams_name() {
     for (from, to, says) in [
         ("rate = \"8MB/s\"\ncycle", "rate = \"39MB/s\"\ncycle", "stream film: rate = "),
         ("latency = \"130ms\"", "latency = \"1ms\"", "stream click: latency = "),
-        ("reserve = \"10%\"\n", "", "stream click is guaranteed-latency and reserves"),
+        (
+            "reserve = \"10%\"\n",
+            "",
+            "stream click: reserve = \"0%\": above 0% with a latency bound",
+        ),
         ("profile = \"measured\"", "", "stream film needs a profile"),
-        ("profile = \"measured\"", "profile = \"no.json\"", "device.profile: no.json: No such"),
-        ("rate = \"8MB/s\"\ncycle", "cycle", "stream film: cycle: stated without a rate"),
-        ("\"guaranteed-rate\"", "\"best-effort\"", "must be guaranteed-rate"),
-        ("\"guaranteed-rate\"", "\"gold\"", "unknown variant `gold`"),
-        ("rate = \"8MB/s\"\ncycle", "rate = \"8MB\"\ncycle", "`8MB`: a rate is"),
+        (
+            "profile = \"measured\"",
+            "profile = \"no.json\"",
+            "device.profile = \"no.json\": No such",
+        ),
+        (
+            "rate = \"8MB/s\"\ncycle",
+            "cycle",
+            "stream film: class = \"guaranteed-rate\": state the rate to be kept",
+        ),
+        (
+            "\"guaranteed-rate\"",
+            "\"best-effort\"",
+            "stream film: rate = \"8MB/s\": only with `class",
+        ),
+        (
+            "\"guaranteed-rate\"",
+            "\"gold\"",
+            "stream film: class = \"gold\": no such class; there are: ",
+        ),
+        ("rate = \"8MB/s\"\ncycle", "rate = \"8MB\"\ncycle", "rate = \"8MB\": a rate is"),
     ] {
         let error = refused(from, to);
         assert!(error.contains(says), "{to}: {error}");
@@ -311,7 +343,10 @@ fn a_described_device_that_makes_no_sense_is_refused_with_its_key() {
             "model = { kind = \"raid0\", chunk = \"0B\", members = [\"exp\"] }",
             "s.toml: device.model.chunk: `0B`; a multiple of 512B",
         ),
-        ("queue_depth = 1", "s.toml: device: exactly one of `preset` and `model` is needed"),
+        (
+            "queue_depth = 1",
+            "s.toml: device.emulate, preset, model: none of them; state exactly one",
+        ),
         ("model = { kind = \"tape\" }", "kind: \"tape\" is not known; there are: preset, disk"),
     ] {
         let error = described(model);
@@ -344,7 +379,10 @@ fn a_traces_requests_past_the_end_are_refused_or_wrap() {
     let wrapped = run("past_end = \"wrap\"", "20GB").unwrap();
     assert_eq!((wrapped.requests, wrapped.failures.len()), (2, 0));
     let beyond = run("past_end = \"wrap\"", "21GB").err().unwrap().to_string();
-    assert!(beyond.contains("stream recorded: extent: base + end is 0 + 21000000000"), "{beyond}");
+    assert!(
+        beyond.contains("stream recorded: extent = \"0 to 21000000000\": base + end is above"),
+        "{beyond}"
+    );
 }
 
 #[test]

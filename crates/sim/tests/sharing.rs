@@ -1,8 +1,8 @@
 //! A few streams on the Deskstar: shares, promises, repeatability.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::preset;
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
@@ -33,11 +33,8 @@ fn run_all(policy: &str, streams: Vec<StreamPlan>, seed: u64, duration: Duration
     let plan = Plan {
         device,
         profile: None,
-        policy: policy.to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling::new(policy, "fixed"),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: 1,
         streams,

@@ -16,7 +16,11 @@ fn promises_hold_in_random_scenarios() {
     let numbers = alone.map_or(0..SCENARIOS, |number| number..number + 1);
     for number in numbers {
         let plan = plan(number);
-        let about = format!("SWARM={number}: {} with {} streams", plan.policy, plan.streams.len());
+        let about = format!(
+            "SWARM={number}: {} with {} streams",
+            plan.scheduling.policy.name,
+            plan.streams.len()
+        );
         let outcome = simulate(plan).unwrap();
         assert!(outcome.violations.is_empty(), "{about}: {:?}", outcome.violations);
     }

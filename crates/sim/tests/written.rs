@@ -2,8 +2,8 @@
 //! them.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+use disktime_config::Scheduling;
 use disktime_core::cost::{self, CostParameters};
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::disk::Disk;
 use disktime_model::flash::{Flash, FlashSpec};
@@ -40,11 +40,8 @@ fn run(device: Box<dyn Device>, depth: u32, seconds: u64, streams: Vec<StreamPla
     let outcome = simulate(Plan {
         device,
         profile: None,
-        policy: "disktime".to_owned(),
-        cost_model: cost::usual("disktime", depth).to_owned(),
+        scheduling: Scheduling::new("disktime", cost::usual("disktime", depth)),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth,
         streams,

@@ -14,14 +14,13 @@
 //! - [`ReplaySpec`] and [`Replay`]: the operations of a trace.
 //! - [`trace`]: formats, a reader for each, a writer for our own.
 //! - [`random`]: named streams of random numbers.
-//! - [`quantity`]: sizes and times as people write them. Specs are what scenario files say.
+//! - Specs are what scenario files say, with sizes and times as people write them.
 
 mod batches;
 mod generator;
 mod pace;
 mod phases;
 mod player;
-pub mod quantity;
 pub mod random;
 mod replay;
 mod source;

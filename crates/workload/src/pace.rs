@@ -1,7 +1,7 @@
 //! When operations are issued, as plain data.
 
-use crate::quantity;
 use crate::spec::{Spec, SpecError};
+use disktime_config::quantity;
 use disktime_core::Duration;
 use serde::Deserialize;
 

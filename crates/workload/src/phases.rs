@@ -2,9 +2,9 @@
 
 use crate::pace::Pace;
 use crate::player::Miss;
-use crate::quantity;
 use crate::source::Source;
 use crate::spec::{IoOp, Spec, SpecError};
+use disktime_config::quantity;
 use disktime_core::{Duration, Instant};
 use serde::Deserialize;
 use std::fmt;

@@ -1,10 +1,10 @@
 //! A trace as a source of operations.
 
-use crate::quantity;
 use crate::spec::{Extent, IoOp, SpecError};
 use crate::trace::{
     Disorder, OnProgress, Progress, TraceError, TraceFault, TraceFormat, TraceReader, TraceRecord,
 };
+use disktime_config::quantity;
 use disktime_core::{Duration, Instant, Kind};
 use serde::Deserialize;
 use std::fmt;

@@ -1,8 +1,10 @@
 //! A load's description, as plain data, and the errors that it can have.
 
-use crate::quantity;
+use disktime_config::quantity;
 use disktime_core::{Duration, Kind};
 use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// An operation to issue.
@@ -72,6 +74,34 @@ const fn all() -> u16 {
     1000
 }
 
+/// One size, or a list of sizes with weights.
+fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SizeWeight>, D::Error> {
+    from.deserialize_any(Sizes)
+}
+
+struct Sizes;
+
+impl<'de> Visitor<'de> for Sizes {
+    type Value = Vec<SizeWeight>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size like \"4KiB\", or a list like [{ bytes = \"4KiB\", weight = 3 }]")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        let bytes = quantity::size(text.into_deserializer())?;
+        Ok(vec![SizeWeight { bytes, weight: 1 }])
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        SizeWeight::deserialize(MapAccessDeserializer::new(map)).map(|size| vec![size])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list))
+    }
+}
+
 /// Which operations a load consists of.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,7 +113,7 @@ pub struct Spec {
     /// One size, or several with weights. The smallest is the *unit*: the other sizes are multiples
     /// of it, and every operation starts a multiple of it after the extent's start. In files one
     /// size may stand alone: `sizes = "4KiB"`.
-    #[serde(deserialize_with = "quantity::sizes")]
+    #[serde(deserialize_with = "sizes")]
     pub sizes: Vec<SizeWeight>,
     /// Reads among a thousand operations; the rest are writes. In files `reads = "70%"`, all if left
     /// out.

@@ -9,12 +9,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disktime-nbd", &[]),
     ("disktime-rivals", &["disktime-core"]),
     ("disktime-model", &["disktime-core"]),
-    ("disktime-workload", &["disktime-core"]),
+    ("disktime-config", &["disktime-core", "disktime-rivals"]),
+    ("disktime-workload", &["disktime-config", "disktime-core"]),
     ("disktime-profiler", &["disktime-core", "disktime-workload"]),
     ("disktime-plan", &["disktime-core", "disktime-profiler", "disktime-workload"]),
     (
         "disktime-sim",
         &[
+            "disktime-config",
             "disktime-core",
             "disktime-model",
             "disktime-profiler",
@@ -30,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "disktime-papers",
         &[
+            "disktime-config",
             "disktime-core",
             "disktime-model",
             "disktime-workload",
@@ -44,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-nbd",
             "disktime-model",
             "disktime-client",
+            "disktime-config",
             "disktime-plan",
             "disktime-profiler",
             "disktime-rivals",
@@ -54,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "disktime-bench",
         &[
             "disktime-client",
+            "disktime-config",
             "disktime-core",
             "disktime-model",
             "disktime-papers",
@@ -69,6 +74,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "disktime-bench",
             "disktime-client",
+            "disktime-config",
             "disktime-core",
             "disktime-model",
             "disktime-nbd",

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use disktime_config::Scheduling;
 use disktime_core::Duration;
 use disktime_core::cost::{self, CostParameters};
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::policy::PolicyEntry;
 use disktime_sim::{Outcome, Plan, Window, simulate};
 
@@ -153,11 +153,8 @@ impl Shared<'_> {
         let plan = Plan {
             device: self.device.build(self.seed),
             profile: None,
-            policy: self.policy.to_owned(),
-            cost_model: cost_model.to_owned(),
+            scheduling: Scheduling::new(self.policy, cost_model),
             cost,
-            nominal_iops: 60,
-            feedback: FeedbackConfig::default(),
             reports: Vec::new(),
             depth: self.device.depth(),
             streams: tenants.iter().map(|tenant| tenant.plan(self.device, self.seed)).collect(),

@@ -54,7 +54,7 @@ impl Contender for Daemon {
     }
 
     fn cost_model(&self) -> Option<&str> {
-        Some(&self.config.devices[0].cost_model)
+        Some(&self.config.devices[0].scheduling.cost_model)
     }
 
     fn start(&self) -> Result<Box<dyn Served>, NotStarted> {
@@ -154,7 +154,7 @@ fn config(
 
 #[cfg(test)]
 mod tests {
-    use disktime_server::config::QueueDepth;
+    use disktime_config::QueueDepth;
 
     use super::*;
 
@@ -169,7 +169,10 @@ mod tests {
         let daemon = of(scene, Some(Medium::File("/t/image".into())), &tuning);
         let daemon = daemon.expect("it can be used");
         let device = &daemon.config.devices[0];
-        assert_eq!((device.queue_depth, device.cost_model.as_str()), (QueueDepth::Is(16), "fixed"));
+        assert_eq!(
+            (device.scheduling.queue_depth, device.scheduling.cost_model.as_str()),
+            (QueueDepth::Is(16), "fixed")
+        );
         let contracts = device.vdisks.iter().map(|disk| disk.contract);
         let shares = contracts.map(|it| (it.reserve.ppm(), it.weight)).collect::<Vec<_>>();
         assert_eq!(shares, [(700_000, 700), (300_000, 300)]);
@@ -183,7 +186,7 @@ mod tests {
         let scene = Scene::emulated(cell.cells().next().expect("one")).expect("can be live");
         let tuning = Tuning { cost_model: None, depth: 32 };
         let daemon = of(&scene, None, &tuning).expect("it can be used");
-        assert_eq!(daemon.config.devices[0].queue_depth, QueueDepth::Is(1));
+        assert_eq!(daemon.config.devices[0].scheduling.queue_depth, QueueDepth::Is(1));
         let scene = Scene::on_box(LiveDevice::Nbdkit, 3 << 30);
         let medium = Medium::Boxed(crate::live::BoxKind::Nbdkit(3 << 30));
         let daemon = of(&scene, Some(medium), &tuning).expect("it can be used");

@@ -1,7 +1,7 @@
 //! A live scene in virtual time: what the emulated disk is expected to give.
 
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::preset;
 use disktime_sim::{Plan, StreamPlan, simulate};
@@ -61,12 +61,9 @@ fn rates(scene: &Scene, streams: &[usize], policy: &str, cost_model: &str, seed:
     let plan = Plan {
         device: (preset::find(PRESET).expect("a preset's name").build)(DEVICE_SEED),
         profile: None,
-        policy: policy.to_owned(),
-        cost_model: cost_model.to_owned(),
+        scheduling: Scheduling::new(policy, cost_model),
         cost: CostParameters::default(),
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
-        nominal_iops: 60,
         depth: 1,
         streams: streams.iter().map(plan).collect(),
         changes: Vec::new(),

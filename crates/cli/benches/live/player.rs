@@ -267,7 +267,7 @@ fn config(directory: &Path, shaped: Shaped) -> anyhow::Result<Config> {
         );
     }
     let mut config = Config::parse(&text)?;
-    config.devices[0].feedback = shaped.feedback();
+    config.devices[0].scheduling.feedback = shaped.feedback();
     Ok(config)
 }
 
@@ -296,7 +296,7 @@ fn simulated(shaped: Shaped, seconds: u64) -> anyhow::Result<Got> {
     }
     let scenario = sim::Scenario::parse(Path::new("play.toml"), &text)?;
     let mut plan = scenario.plan(1)?;
-    plan.feedback = shaped.feedback();
+    plan.scheduling.feedback = shaped.feedback();
     let outcome = sim::simulate(plan)?;
     ensure!(outcome.violations.is_empty(), "{:?}", outcome.violations);
     let of = |stream: usize| {

@@ -12,8 +12,8 @@ use disktime_bench::live::{
     self, BoxKind, Job, JobError, LiveDevice, LiveMiss, LiveRow, LiveSettings, Medium, Scene,
     Tuning, Way, World,
 };
+use disktime_config::quantity::parse_size;
 use disktime_core::policy::PolicyEntry;
-use disktime_server::config::parse_size;
 
 use super::cells::selected;
 use super::files::write;

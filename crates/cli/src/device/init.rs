@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use disktime_config::quantity::parse_size;
 use disktime_server::backend::{PoolDirectory, PoolDisk, PoolError, make_image, nothing_was_at};
-use disktime_server::config::parse_size;
 use serde::Serialize;
 
 use crate::BadInput;

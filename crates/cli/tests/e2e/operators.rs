@@ -292,17 +292,21 @@ fn scenarios_that_can_not_be_run_are_refused_with_the_range() {
         (pace, "open = { constant = { interval = \"1ns\" } }", "at least 1µs"),
         (pace, "open = { poisson = { mean = \"999ns\" } }", "at least 1µs"),
         (pace, "cycles = { rate = \"1000TB/s\", cycle = \"1000h\" }", "at most 1000000"),
-        (general, "duration = \"5000000h\"", "duration: 18000000000s; at most 36000000s"),
-        (general, "duration = \"1h\"\nwindow = \"1ns\"", "window: 1ns; at least 3.6ms"),
+        (general, "duration = \"5000000h\"", "duration = \"18000000000s\": at most 36000000s"),
+        (general, "duration = \"1h\"\nwindow = \"1ns\"", "window = \"1ns\": at least 3.6ms"),
         (
             general,
             "duration = \"1s\"\nrandom_estimate = \"0s\"",
-            "random_estimate: 0ns; 1ns to 60s",
+            "random_estimate = \"0ns\": 1ns to 60s",
         ),
-        (general, &many, "seeds: 1001; at most 1000"),
-        ("name = \"a\"", &long, "stream.name: 5000 bytes; 1 to 64"),
-        ("name = \"a\"", "name = \"\"", "stream.name: 0 bytes; 1 to 64"),
-        ("deskstar-34gxp\"", "deskstar-34gxp\"\nqueue_depth = 4000000000", "depth"),
+        (general, &many, "seeds = \"1001 seeds\": 1 to 1000"),
+        ("name = \"a\"", &long, "stream.name = \"5000 bytes\": a name has 1 to 64"),
+        ("name = \"a\"", "name = \"\"", "stream.name = \"0 bytes\": a name has 1 to 64"),
+        (
+            "deskstar-34gxp\"",
+            "deskstar-34gxp\"\nqueue_depth = 4000000000",
+            "device.queue_depth = \"4000000000\": this device takes 1 to 1",
+        ),
     ];
     std::fs::write(&path, good).unwrap();
     assert_eq!(disktime(&["sim", "run", text(&path)]).status.code(), Some(0));

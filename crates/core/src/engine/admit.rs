@@ -146,7 +146,7 @@ impl Engine {
             let admitted = admission::admit(profile, &demands, &others)?;
             Ok(Trial { admitted, others, piece, piece_max })
         };
-        let name = |place: usize| rates[place].0.0 as usize;
+        let name = |place: usize| rates[place].0;
         let trial = best(PIECES_BESIDE_RATES.map(|piece| beside(piece.min(piece_max))))
             .map_err(|error| ChangeError::Admission(error.renamed(name)))?;
         let interruptions = trial.interruptions(ahead_ppm);
@@ -309,11 +309,10 @@ fn unchecked(stream: StreamId, contract: Contract) -> Result<Grant, ChangeError>
     let cycle = rate.cycle.unwrap_or(Duration::from_secs(1));
     let (bytes, range) = (rate.bytes_per_second, Rate::CYCLE_MIN..=Rate::CYCLE_MAX);
     if bytes == 0 {
-        let stream = stream.0 as usize;
         return Err(ChangeError::Admission(AdmissionError::ZeroRate { stream }));
     }
     if !range.contains(&cycle) {
-        let (stream, min) = (stream.0 as usize, Rate::CYCLE_MIN);
+        let min = Rate::CYCLE_MIN;
         return Err(ChangeError::Admission(AdmissionError::Cycle { stream, cycle, min }));
     }
     let bytes = u128::from(bytes) * u128::from(cycle.as_nanos()) / 1_000_000_000;

@@ -48,24 +48,25 @@ pub enum Refusal {
     },
 }
 
-/// Why a change was not made. Nothing of it was.
+/// Why a change was not made. Nothing of it was. `S` names a stream and displays as a message names it:
+/// the engine says `stream 3`, and who has better names [`renames`](Self::renamed) it to `vdisk db`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ChangeError {
+pub enum ChangeError<S = StreamId> {
     /// No such stream.
-    UnknownStream(StreamId),
+    UnknownStream(S),
     /// The name of a new stream is in use.
-    StreamInUse(StreamId),
+    StreamInUse(S),
     /// The name of a new stream is at or above the table's size.
     StreamOutOfRange {
         /// Which stream.
-        stream: StreamId,
+        stream: S,
         /// The table's size.
         streams_max: u32,
     },
     /// The stream has requests queued or in flight.
     StreamBusy {
         /// Which stream.
-        stream: StreamId,
+        stream: S,
         /// Requests that have not completed.
         live: u32,
     },
@@ -79,18 +80,18 @@ pub enum ChangeError {
     /// A reservation above its own limit.
     ReserveAboveLimit {
         /// Which stream.
-        stream: StreamId,
+        stream: S,
         /// Its reservation.
         reserve: Share,
         /// Its limit.
         limit: Share,
     },
     /// A limit of zero: the stream could never run.
-    ZeroLimit(StreamId),
+    ZeroLimit(S),
     /// A weight outside 1 to [`crate::Contract::WEIGHT_MAX`].
     Weight {
         /// Which stream.
-        stream: StreamId,
+        stream: S,
         /// The weight asked for.
         weight: u32,
     },
@@ -102,39 +103,39 @@ pub enum ChangeError {
         depth_max: u32,
     },
     /// A piece size of zero.
-    PieceBytes(StreamId),
+    PieceBytes(S),
     /// Hierarchies do not exist yet: a stream with a parent can't be kept to it.
     Parent {
         /// Which stream.
-        stream: StreamId,
+        stream: S,
         /// The parent it named.
-        parent: StreamId,
+        parent: S,
     },
     /// One stream named twice in one change.
-    NamedTwice(StreamId),
+    NamedTwice(S),
     /// A rate that does not fit, or can't be.
-    Admission(AdmissionError),
+    Admission(AdmissionError<S>),
     /// A latency bound that can't be kept.
     Latency {
         /// Which stream.
-        stream: StreamId,
+        stream: S,
         /// The smallest bound that could be.
         error: LatencyError,
     },
     /// A promise of a rate or a latency needs a profile of the device.
-    NoProfile(StreamId),
+    NoProfile(S),
     /// A profile that is none.
     Profile(ProfileError),
     /// A guaranteed-rate stream without a rate.
-    NoRate(StreamId),
+    NoRate(S),
     /// A guaranteed-latency stream without a bound.
-    NoBound(StreamId),
+    NoBound(S),
     /// A rate of a stream that is not guaranteed-rate.
-    RateWithoutClass(StreamId),
+    RateWithoutClass(S),
     /// A bound of a stream of a class that keeps none.
-    BoundWithoutClass(StreamId),
+    BoundWithoutClass(S),
     /// A guaranteed-latency stream that reserves nothing.
-    BoundWithoutTime(StreamId),
+    BoundWithoutTime(S),
 }
 
 /// Why an engine could not be made.
@@ -183,16 +184,56 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl fmt::Display for ChangeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::UnknownStream(StreamId(id)) => write!(f, "there is no stream {id}"),
-            Self::StreamInUse(StreamId(id)) => write!(f, "stream {id} exists already"),
-            Self::StreamOutOfRange { stream: StreamId(id), streams_max } => {
-                write!(f, "stream {id} is outside the table: an id is below {streams_max}")
+impl<S> ChangeError<S> {
+    /// The same with other names for streams.
+    #[must_use]
+    pub fn renamed<T>(self, mut name: impl FnMut(S) -> T) -> ChangeError<T> {
+        match self {
+            Self::UnknownStream(stream) => ChangeError::UnknownStream(name(stream)),
+            Self::StreamInUse(stream) => ChangeError::StreamInUse(name(stream)),
+            Self::StreamOutOfRange { stream, streams_max } => {
+                ChangeError::StreamOutOfRange { stream: name(stream), streams_max }
             }
-            Self::StreamBusy { stream: StreamId(id), live } => {
-                write!(f, "stream {id} has {live} requests that have not completed")
+            Self::StreamBusy { stream, live } => {
+                ChangeError::StreamBusy { stream: name(stream), live }
+            }
+            Self::Overbooked { asked_ppm, available } => {
+                ChangeError::Overbooked { asked_ppm, available }
+            }
+            Self::ReserveAboveLimit { stream, reserve, limit } => {
+                ChangeError::ReserveAboveLimit { stream: name(stream), reserve, limit }
+            }
+            Self::ZeroLimit(stream) => ChangeError::ZeroLimit(name(stream)),
+            Self::Weight { stream, weight } => ChangeError::Weight { stream: name(stream), weight },
+            Self::Depth { depth, depth_max } => ChangeError::Depth { depth, depth_max },
+            Self::PieceBytes(stream) => ChangeError::PieceBytes(name(stream)),
+            Self::Parent { stream, parent } => {
+                ChangeError::Parent { stream: name(stream), parent: name(parent) }
+            }
+            Self::NamedTwice(stream) => ChangeError::NamedTwice(name(stream)),
+            Self::Admission(error) => ChangeError::Admission(error.renamed(name)),
+            Self::Latency { stream, error } => ChangeError::Latency { stream: name(stream), error },
+            Self::NoProfile(stream) => ChangeError::NoProfile(name(stream)),
+            Self::Profile(error) => ChangeError::Profile(error),
+            Self::NoRate(stream) => ChangeError::NoRate(name(stream)),
+            Self::NoBound(stream) => ChangeError::NoBound(name(stream)),
+            Self::RateWithoutClass(stream) => ChangeError::RateWithoutClass(name(stream)),
+            Self::BoundWithoutClass(stream) => ChangeError::BoundWithoutClass(name(stream)),
+            Self::BoundWithoutTime(stream) => ChangeError::BoundWithoutTime(name(stream)),
+        }
+    }
+}
+
+impl<S: fmt::Display> fmt::Display for ChangeError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownStream(stream) => write!(f, "there is no {stream}"),
+            Self::StreamInUse(stream) => write!(f, "{stream} exists already"),
+            Self::StreamOutOfRange { stream, streams_max } => {
+                write!(f, "{stream} is outside the table: an id is below {streams_max}")
+            }
+            Self::StreamBusy { stream, live } => {
+                write!(f, "{stream} has {live} requests that have not completed")
             }
             Self::Overbooked { asked_ppm, available } => {
                 let percent = (asked_ppm / 10_000, asked_ppm % 10_000);
@@ -203,53 +244,53 @@ impl fmt::Display for ChangeError {
                 )?;
                 write!(f, "{available} may be reserved: lower one, or the headroom")
             }
-            Self::ReserveAboveLimit { stream: StreamId(id), reserve, limit } => {
-                write!(f, "stream {id} reserves {reserve}, more than its limit of {limit}")
+            Self::ReserveAboveLimit { stream, reserve, limit } => {
+                write!(f, "{stream} reserves {reserve}, more than its limit of {limit}")
             }
-            Self::ZeroLimit(StreamId(id)) => {
-                write!(f, "stream {id} has a limit of 0%: it could never run")
+            Self::ZeroLimit(stream) => {
+                write!(f, "{stream} has a limit of 0%: it could never run")
             }
-            Self::Weight { stream: StreamId(id), weight } => {
+            Self::Weight { stream, weight } => {
                 let max = crate::Contract::WEIGHT_MAX;
-                write!(f, "stream {id} has weight {weight}: a weight is 1 to {max}")
+                write!(f, "{stream} has weight {weight}: a weight is 1 to {max}")
             }
             Self::Depth { depth, depth_max } => {
                 write!(f, "depth {depth}: a depth is 1 to {depth_max}")
             }
-            Self::PieceBytes(StreamId(id)) => {
-                write!(f, "stream {id} has pieces of 0 bytes: at least 1")
+            Self::PieceBytes(stream) => {
+                write!(f, "{stream} has pieces of 0 bytes: at least 1")
             }
-            Self::Parent { stream: StreamId(id), parent: StreamId(parent) } => {
-                write!(f, "stream {id} names parent {parent}: parents are not supported yet")
+            Self::Parent { stream, parent } => {
+                write!(f, "{stream} names {parent} as its parent: parents are not supported yet")
             }
-            Self::NamedTwice(StreamId(id)) => write!(f, "stream {id} is named twice in one change"),
+            Self::NamedTwice(stream) => write!(f, "{stream} is named twice in one change"),
             Self::Admission(error) => error.fmt(f),
-            Self::Latency { stream: StreamId(id), error } => write!(f, "stream {id}: {error}"),
-            Self::NoProfile(StreamId(id)) => write!(
+            Self::Latency { stream, error } => write!(f, "{stream}: {error}"),
+            Self::NoProfile(stream) => write!(
                 f,
-                "stream {id} needs a profile of the device: make one with `disktime device \
+                "{stream} needs a profile of the device: make one with `disktime device \
                  profile`, or ask for admission = \"best-effort\""
             ),
             Self::Profile(error) => write!(f, "the device's profile: {error}"),
-            Self::NoRate(StreamId(id)) => {
-                write!(f, "stream {id} is guaranteed-rate: state its rate")
+            Self::NoRate(stream) => {
+                write!(f, "{stream} is guaranteed-rate: state its rate")
             }
-            Self::NoBound(StreamId(id)) => {
-                write!(f, "stream {id} is guaranteed-latency: state its latency bound")
+            Self::NoBound(stream) => {
+                write!(f, "{stream} is guaranteed-latency: state its latency bound")
             }
-            Self::RateWithoutClass(StreamId(id)) => {
-                write!(f, "stream {id} states a rate: its class must be guaranteed-rate")
+            Self::RateWithoutClass(stream) => {
+                write!(f, "{stream} states a rate: its class must be guaranteed-rate")
             }
-            Self::BoundWithoutClass(StreamId(id)) => {
+            Self::BoundWithoutClass(stream) => {
                 write!(
                     f,
-                    "stream {id} states a latency bound: its class must be guaranteed-latency, \
+                    "{stream} states a latency bound: its class must be guaranteed-latency, \
                      soft-real-time or best-effort"
                 )
             }
-            Self::BoundWithoutTime(StreamId(id)) => write!(
+            Self::BoundWithoutTime(stream) => write!(
                 f,
-                "stream {id} is guaranteed-latency and reserves nothing: its reservation is the \
+                "{stream} is guaranteed-latency and reserves nothing: its reservation is the \
                  time that goes first"
             ),
         }
@@ -276,5 +317,5 @@ impl fmt::Display for ConfigError {
 }
 
 impl core::error::Error for Refusal {}
-impl core::error::Error for ChangeError {}
+impl<S: fmt::Debug + fmt::Display> core::error::Error for ChangeError<S> {}
 impl core::error::Error for ConfigError {}

@@ -6,6 +6,12 @@
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamId(pub u32);
 
+impl core::fmt::Display for StreamId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "stream {}", self.0)
+    }
+}
+
 /// Names a request from its arrival to its one completion.
 ///
 /// Chosen by the caller, dense from zero and below [`crate::Limits::requests_max`]: a slot of the

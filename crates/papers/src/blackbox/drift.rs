@@ -7,8 +7,8 @@
 
 use super::{Load, SECOND, load, mean, rates};
 use crate::experiment::{Check, Experiment, Sample};
+use disktime_config::Scheduling;
 use disktime_core::cost::{CostParameters, Price};
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::flash::{Flash, FlashSpec, Later};
 use disktime_model::preset;
@@ -138,12 +138,12 @@ fn run(
         streams: streams.iter().map(stream).collect(),
         device: Box::new(Flash::new(device)),
         profile: None,
-        policy: "disktime".to_owned(),
-        cost_model: if prices.is_some() { "priced" } else { "learned" }.to_owned(),
+        scheduling: Scheduling::new(
+            "disktime",
+            if prices.is_some() { "priced" } else { "learned" },
+        ),
         cost: prices.unwrap_or_default(),
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
-        nominal_iops: 60,
         depth: DEPTH,
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),

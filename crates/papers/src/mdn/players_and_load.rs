@@ -1,6 +1,7 @@
 //! The paper's experiments (§6), once, with every parameter that the figures share.
 
 use crate::experiment::Check;
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::feedback::{FeedbackConfig, Token};
 use disktime_core::{Class, Contract, Duration, Instant};
@@ -167,11 +168,8 @@ pub(super) fn plan(
     Plan {
         device: (preset::find(DISK).expect("the paper's disk is a preset").build)(seed),
         profile: None,
-        policy: "elevator".to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling { feedback, ..Scheduling::new("elevator", "fixed") },
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback,
         reports: Vec::new(),
         depth: 1,
         streams: streams.map(|(index, (load, gb))| load.plan(index, *gb, seed)).collect(),

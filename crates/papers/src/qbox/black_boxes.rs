@@ -3,8 +3,8 @@
 use super::pauses::Pauses;
 use super::striped::{Ledger, STREAM_STEP, Striped, Took};
 use crate::experiment::Check;
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share, StreamId};
 use disktime_model::disk::{Disk, DiskSpec, Order, Overhead};
 use disktime_model::elevator::Elevator;
@@ -334,11 +334,8 @@ pub(super) fn plan(
     Plan {
         device,
         profile: None,
-        policy: policy.to_owned(),
-        cost_model: cost_model.to_owned(),
+        scheduling: Scheduling::new(policy, cost_model),
         cost: CostParameters { sequential: cost, random: cost, ..CostParameters::default() },
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: PENDING,
         streams,

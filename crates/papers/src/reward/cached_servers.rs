@@ -1,8 +1,8 @@
 //! The paper's experiments (§4), once, with every parameter that the figures share.
 
 use crate::experiment::Check;
+use disktime_config::Scheduling;
 use disktime_core::cost::{CostParameters, Price};
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share, TierTimes};
 use disktime_model::Device;
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
@@ -167,11 +167,8 @@ pub(super) fn plan(
     Plan {
         device,
         profile: None,
-        policy: scheduler.policy.to_owned(),
-        cost_model: scheduler.cost_model.to_owned(),
+        scheduling: Scheduling::new(scheduler.policy, scheduler.cost_model),
         cost: scheduler.cost,
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: scheduler.depth,
         streams: (0..).zip(loads).map(|(index, load)| load.plan(index, seed)).collect(),

@@ -4,8 +4,8 @@ use super::table1;
 use super::table2::ROWS;
 use crate::experiment::{Check, Sample};
 use crate::{live_figures::Cell, live_figures::Live};
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Tier};
 use disktime_model::tiered::Tiered;
 use disktime_model::{Op, preset};
@@ -73,12 +73,9 @@ fn simulated(live: &Live, cell: &Cell, seed: u64) -> [f64; 2] {
     let plan = Plan {
         device: Box::new(device),
         profile: None,
-        policy: cell.policy.to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling::new(cell.policy, "fixed"),
         cost: CostParameters::default(),
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
-        nominal_iops: 60,
         depth: live.depth,
         streams: streams.collect(),
         changes: Vec::new(),

@@ -1,8 +1,8 @@
 //! The paper's experiments (§IV), once, with every parameter that the figures share.
 
 use crate::experiment::Check;
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Access, Admission, Class, Contract, Duration, Instant, Profile, Rate, Share};
 use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
@@ -143,11 +143,8 @@ fn run_placed(
     let plan = Plan {
         device: disk(seed),
         profile,
-        policy: "elevator".to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling::new("elevator", "fixed"),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: 1,
         streams: loads

@@ -14,8 +14,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{
     Access, Admission, Change, Class, Config, Contract, Duration, Engine, Instant, Profile, Rate,
     StreamId, StreamSpec,
@@ -224,11 +224,8 @@ fn run(disk: &str, offers: &[Offer], profile: Option<Profile>, seed: u64) -> Out
     let plan = Plan {
         device,
         profile,
-        policy: "elevator".to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling::new("elevator", "fixed"),
         cost: CostParameters::default(),
-        nominal_iops: 60,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         depth: 1,
         streams,

@@ -2,8 +2,8 @@
 
 use super::elevator::{Elevator, Order};
 use crate::experiment::Check;
+use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
-use disktime_core::feedback::FeedbackConfig;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Series};
@@ -168,11 +168,8 @@ fn plan(version: Version, loads: &[Load], seconds: u64, seed: u64) -> Plan {
         depth: device.queue_depth(),
         device,
         profile: None,
-        policy: policy.to_owned(),
-        cost_model: "fixed".to_owned(),
+        scheduling: Scheduling { nominal_iops, ..Scheduling::new(policy, "fixed") },
         cost,
-        nominal_iops,
-        feedback: FeedbackConfig::default(),
         reports: Vec::new(),
         streams: loads.iter().map(|load| load.plan(capacity, seed)).collect(),
         changes: Vec::new(),

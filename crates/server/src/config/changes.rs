@@ -4,13 +4,13 @@
 
 use std::fmt;
 
+use disktime_config::quantity::{rate_text, size_text};
+use disktime_config::{CLASSES, QueueDepth};
 use disktime_core::feedback::Token;
 use disktime_core::{Access, Admission, Duration};
 use disktime_plan::goal::Demand;
 
-use super::quantity::size_text;
-use super::vdisk::CLASSES;
-use super::{Config, DeviceConfig, QueueDepth, VdiskConfig};
+use super::{Config, DeviceConfig, VdiskConfig};
 use crate::backend::BackEndKind;
 use crate::emulate::Emulate;
 
@@ -73,7 +73,7 @@ const SERVER: [Key<Config>; 7] = [
 
 const DEVICE: [Key<DeviceConfig>; 23] = [
     // First: others follow from it.
-    fixed("queue_depth", |it| match it.queue_depth {
+    fixed("queue_depth", |it| match it.scheduling.queue_depth {
         QueueDepth::Is(depth) => depth.to_string(),
         QueueDepth::Auto(_) => "auto".to_owned(),
     }),
@@ -90,23 +90,24 @@ const DEVICE: [Key<DeviceConfig>; 23] = [
     fixed("promotion", |it| it.promotion.to_string()),
     fixed("empty_fast", |it| it.empties_fast.to_string()),
     fixed("emulate", |it| maybe(it.emulate, Emulate::name)),
-    fixed("profile", |it| maybe(it.profile.as_ref(), |path| path.display().to_string())),
-    fixed("policy", |it| it.policy.clone()),
-    fixed("experimental", |it| it.experimental.to_string()),
-    fixed("slack", |it| maybe(it.policy.strip_prefix("zygaria-"), str::to_owned)),
-    fixed("nominal_iops", |it| it.nominal_iops.to_string()),
-    fixed("cost_model", |it| it.cost_model.clone()),
-    fixed("horizon", |it| maybe(it.horizon, span)),
-    fixed("feedback", |it| it.feedback.controller.to_owned()),
+    fixed("profile", |it| maybe(it.scheduling.profile.as_ref(), |path| path.display().to_string())),
+    fixed("policy", |it| it.scheduling.policy.name.to_owned()),
+    fixed("experimental", |it| it.scheduling.experimental.to_string()),
+    fixed("slack", |it| maybe(it.scheduling.policy.name.strip_prefix("zygaria-"), str::to_owned)),
+    fixed("nominal_iops", |it| it.scheduling.nominal_iops.to_string()),
+    fixed("cost_model", |it| it.scheduling.cost_model.clone()),
+    fixed("horizon", |it| maybe(it.scheduling.horizon, span)),
+    fixed("feedback", |it| it.scheduling.feedback.controller.to_owned()),
     fixed("feedback_token", |it| {
-        let token = Token::NAMES.into_iter().find(|(_, token)| *token == it.feedback.token);
+        let token =
+            Token::NAMES.into_iter().find(|(_, token)| *token == it.scheduling.feedback.token);
         maybe(token, |(name, _)| name.to_owned())
     }),
-    fixed("feedback_min", |it| it.feedback.rate_min.to_string()),
-    fixed("feedback_rate", |it| it.feedback.rate_start.to_string()),
-    fixed("depth_latency", |it| maybe(it.depth_latency, span)),
-    fixed("headroom", |it| it.headroom.to_string()),
-    fixed("quick_profile", |it| it.quick_profile.to_string()),
+    fixed("feedback_min", |it| it.scheduling.feedback.rate_min.to_string()),
+    fixed("feedback_rate", |it| it.scheduling.feedback.rate_start.to_string()),
+    fixed("depth_latency", |it| maybe(it.scheduling.depth_latency, span)),
+    fixed("headroom", |it| it.scheduling.headroom.to_string()),
+    fixed("quick_profile", |it| it.scheduling.quick_profile.to_string()),
     fixed("order of virtual disks", |it| list(it.vdisks.iter().map(|it| it.name.clone()))),
 ];
 
@@ -233,13 +234,11 @@ fn span(span: Duration) -> String {
     format!("{span:?}")
 }
 
-fn rate_text(bytes: u64) -> String {
-    format!("{}/s", size_text(bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use disktime_config::{ContractKeys, SchedulingKeys};
 
     use super::*;
 
@@ -324,5 +323,21 @@ size = "1000B"
         assert_eq!(keys_of("[server]"), rows(&SERVER, &[]));
         assert_eq!(keys_of("[[device]]"), rows(&DEVICE, &["name"]));
         assert_eq!(keys_of("[[vdisk]]"), rows(&VDISK, &["name"]));
+    }
+
+    /// A key that says how time is shared was the daemon's alone until somebody missed it in a
+    /// scenario. One that is not shared stands here, and names bytes, places or a profile's use.
+    #[test]
+    fn keys_that_scenarios_lack_are_few_and_named() {
+        let with = |shared: &[&str], own: &[&str]| -> BTreeSet<String> {
+            shared.iter().chain(own).map(|key| (*key).to_owned()).collect()
+        };
+        let bytes = ["back_end", "create", "chunk", "connections", "promotion", "empty_fast"];
+        let device = [&["name", "emulate"][..], &bytes].concat();
+        assert_eq!(keys_of("[[device]]"), with(SchedulingKeys::NAMES, &device));
+        let place = ["name", "device", "size", "zone", "record"];
+        let goal = ["iops", "bandwidth", "request", "run"];
+        let vdisk = [&place[..], &goal].concat();
+        assert_eq!(keys_of("[[vdisk]]"), with(ContractKeys::NAMES, &vdisk));
     }
 }

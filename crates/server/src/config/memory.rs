@@ -2,7 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Config, ConfigError, parse_size, value};
+use disktime_config::quantity::parse_size;
+
+use super::{Config, ConfigError, wrong_server};
 use crate::buffers::POOL_BYTES;
 use crate::memory::OWN;
 
@@ -18,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<u64, ConfigError> {
     };
     let size = parse_size(text)
         .and_then(|size| Some(size).filter(|size| RANGE.contains(size)).ok_or_else(why));
-    size.map_err(|why| value("server.memory", text, why))
+    size.map_err(|why| wrong_server("memory", text, why))
 }
 
 /// A quarter of the machine's memory, at most 1 GiB.
@@ -45,7 +47,7 @@ impl Config {
         left.ok_or_else(|| {
             let least = (devices + clients).div_ceil(1 << 20);
             let reason = format!("{count} devices with a client each need at least {least}MiB");
-            value("server.memory", &format!("{}MiB", self.memory >> 20), reason)
+            wrong_server("memory", &format!("{}MiB", self.memory >> 20), reason)
         })
     }
 }

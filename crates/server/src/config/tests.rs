@@ -1,5 +1,6 @@
 //! Good configurations, and an error for every way to get one wrong.
 
+use disktime_config::QueueDepth;
 use disktime_core::{Access, Admission, Class, Contract, Duration};
 use disktime_plan::goal::Demand;
 
@@ -44,8 +45,11 @@ fn a_good_one_says_what_it_says() {
     let device = &config.devices[0];
     let layout = device.lay_out(device.room(), &[]).unwrap();
     assert_eq!(layout.iter().map(|extent| extent.start).collect::<Vec<_>>(), [0, 18_550 << 20]);
-    assert_eq!((device.policy.as_str(), device.queue_depth), ("disktime", QueueDepth::Is(1)));
-    assert_eq!(device.horizon, None);
+    assert_eq!(
+        (device.scheduling.policy.name, device.scheduling.queue_depth),
+        ("disktime", QueueDepth::Is(1))
+    );
+    assert_eq!(device.scheduling.horizon, None);
     let contract = device.vdisks[1].contract;
     assert_eq!(
         (contract.reserve.ppm(), contract.limit.ppm(), contract.weight),
@@ -263,7 +267,7 @@ fn depth_of(back_end: &str, lines: &str, vdisk: &str) -> QueueDepth {
          [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1GiB\"\n{vdisk}\n"
     );
     let config = Config::parse(&text).unwrap();
-    config.devices[0].queue_depth
+    config.devices[0].scheduling.queue_depth
 }
 
 #[test]
@@ -286,7 +290,7 @@ fn a_queue_depth_is_found_out_where_costs_are_learned_and_there_are_no_deadlines
         assert_eq!(depth_of(back_end, lines, vdisk), Is(1), "{back_end} {lines} {vdisk}");
     }
     assert_eq!(depth_of(file, "queue_depth = 9", promise), Is(9), "whoever says so");
-    assert_eq!((Auto(1024).on(None), Auto(8).on(None), Is(7).on(None)), (32, 8, 7));
+    assert_eq!((Auto(1024).on(None), Auto(8).on(None), Is(7).on(Some(9))), (32, 8, 7));
 }
 
 /// Nothing but the key lets a device have a policy that promises nothing.
@@ -297,7 +301,7 @@ fn a_device_has_a_rival_where_experimental_says_so() {
         let parse = |keys: &str| Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1));
         assert!(parse(&keys("")).is_err(), "{entry:?}");
         let config = parse(&keys("experimental = true")).unwrap();
-        assert_eq!(config.devices[0].policy, entry.name);
+        assert_eq!(config.devices[0].scheduling.policy, entry);
     }
 }
 
@@ -306,7 +310,7 @@ fn slack_in_rewards_order_is_a_policy() {
     for (slack, policy) in [("usage", "zygaria"), ("reward", "zygaria-reward")] {
         let keys = format!("policy = \"zygaria\"\nexperimental = true\nslack = \"{slack}\"");
         let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", &keys, 1)).unwrap();
-        assert_eq!(config.devices[0].policy, policy);
+        assert_eq!(config.devices[0].scheduling.policy.name, policy);
     }
 }
 
@@ -317,12 +321,12 @@ fn a_controller_says_how_it_shapes() {
     let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
     let (controller, token, rate_min) = ("adaptive", Token::Data, 25);
     let expected = FeedbackConfig { controller, token, rate_min, ..FeedbackConfig::default() };
-    assert_eq!(config.devices[0].feedback, expected);
+    assert_eq!(config.devices[0].scheduling.feedback, expected);
     let keys = "feedback = \"fixed\"\nfeedback_rate = 50";
     let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
     let (controller, rate_start) = ("fixed", 50);
     let expected = FeedbackConfig { controller, rate_start, ..FeedbackConfig::default() };
-    assert_eq!(config.devices[0].feedback, expected);
+    assert_eq!(config.devices[0].scheduling.feedback, expected);
 }
 
 #[test]
@@ -333,14 +337,14 @@ fn a_policy_that_counts_requests_is_told_how_many_there_are() {
     };
     let usual = device("policy = \"zygaria-iops\"\nexperimental = true");
     let told = device("policy = \"zygaria-iops\"\nexperimental = true\nnominal_iops = 90");
-    assert_eq!((usual.nominal_iops, told.nominal_iops), (60, 90));
+    assert_eq!((usual.scheduling.nominal_iops, told.scheduling.nominal_iops), (60, 90));
 }
 
 #[test]
 fn a_horizon_says_how_long() {
     for (text, millis) in [("1ms", 1), ("350ms", 350), ("10s", 10_000)] {
         let text = GOOD.replacen("headroom = \"5%\"", &format!("horizon = \"{text}\""), 1);
-        let horizon = Config::parse(&text).unwrap().devices[0].horizon;
+        let horizon = Config::parse(&text).unwrap().devices[0].scheduling.horizon;
         assert_eq!(horizon, Some(Duration::from_millis(millis)));
     }
 }
@@ -531,7 +535,7 @@ fn goals_that_can_not_be_are_refused() {
 fn a_device_is_looked_at_where_its_costs_are_learned_and_nothing_says_more() {
     let looks = |lines: &str| {
         let text = GOOD.replacen("headroom = \"5%\"", lines, 1);
-        Config::parse(&text).map(|config| config.devices[0].quick_profile)
+        Config::parse(&text).map(|config| config.devices[0].scheduling.quick_profile)
     };
     assert!(!looks("").unwrap(), "fixed costs start nowhere");
     assert!(looks("quick_profile = true").unwrap());

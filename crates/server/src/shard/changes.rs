@@ -36,7 +36,7 @@ impl Shard {
         let change = Change::AddStream(stream, spec);
         if let Err(refusal) = self.engine.handle_change(clock::now(), change) {
             self.back_end.remove_disk(stream.0);
-            return Err(VdiskError::Refused(refusal));
+            return Err(self.vdisks.refused(refusal, Some(&vdisk.name)));
         }
         self.flushes.add(stream.0, self.back_end.medium(stream.0));
         self.own_time.add(stream.0);
@@ -61,7 +61,8 @@ impl Shard {
         let stream = |(id, contract): &(VdiskId, Contract)| Ok((self.vdisks.find(*id)?, *contract));
         let contracts = contracts.iter().map(stream).collect::<Result<Vec<_>, _>>()?;
         let change = Change::SetContracts(&contracts);
-        self.engine.handle_change(clock::now(), change).map_err(VdiskError::Refused)?;
+        let set = self.engine.handle_change(clock::now(), change);
+        set.map_err(|error| self.vdisks.refused(error, None))?;
         if let Some(depths) = &mut self.depths {
             contracts.iter().for_each(|(stream, contract)| depths.weigh(*stream, contract.weight));
         }
@@ -145,11 +146,12 @@ impl Shard {
         // have its number.
         self.charge_own_time();
         if let Err(error) = self.engine.handle_change(clock::now(), Change::RemoveStream(stream)) {
+            let error = self.vdisks.refused(error, None);
             let vdisk = &self.vdisks[stream.0 as usize];
             let text = "it can't be removed: its stream stays taken";
             tracing::error!(vdisk = vdisk.name, %error, "{text}");
             if let Some(Removal { answer, .. }) = &vdisk.removal {
-                tell(answer, Err(VdiskError::Refused(error)));
+                tell(answer, Err(error));
             }
             return;
         }

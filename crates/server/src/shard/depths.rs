@@ -1,21 +1,15 @@
 //! How many pieces of each virtual disk the device may hold, by how soon it answers them.
 //!
-//! [`DepthLaw`] is PARDA's; here are its numbers, its span and its application. Migrations have no
-//! law: they go a piece at a time.
+//! [`DepthLaw`] is PARDA's, with the numbers of [`depth_law`]; here are its spans and its application.
+//! Migrations have no law: they go a piece at a time.
 //!
 //! Does not know: how the engine keeps to it.
 
-use disktime_core::{Change, DepthLaw, DepthTerms, Duration, Instant, Share, StreamId};
+use disktime_config::{DEPTH_SPAN, depth_law};
+use disktime_core::{Change, DepthLaw, Duration, Instant, StreamId};
 
 use super::Shard;
 use crate::clock;
-
-/// A span of the law, as the source has it.
-const SPAN: Duration = Duration::from_secs(1);
-/// γ: four fifths of the way in a span.
-const GAMMA: Share = Share::from_percent(80).expect("a part of the whole");
-/// β of a stream of weight 1, in thousandths: a piece at weight 100.
-const PART: u32 = 10;
 
 /// The laws of a device's virtual disks, by stream.
 pub(crate) struct Depths {
@@ -34,7 +28,8 @@ impl Depths {
     /// # Panics
     /// If the threshold or the device's depth is zero, or a weight out of 1 to 10000.
     pub(crate) fn new(threshold: Duration, depth: u32, weights: impl Iterator<Item = u32>) -> Self {
-        let laws = weights.map(|weight| Some((weight, law(threshold, depth, weight)))).collect();
+        let laws =
+            weights.map(|weight| Some((weight, depth_law(threshold, depth, weight)))).collect();
         Self { threshold, depth, laws, until: None }
     }
 
@@ -42,7 +37,7 @@ impl Depths {
     pub(super) fn add(&mut self, StreamId(at): StreamId, weight: u32) {
         let reach = at as usize + 1;
         self.laws.resize_with(self.laws.len().max(reach), || None);
-        self.laws[at as usize] = Some((weight, law(self.threshold, self.depth, weight)));
+        self.laws[at as usize] = Some((weight, depth_law(self.threshold, self.depth, weight)));
     }
 
     /// A stream is gone.
@@ -54,7 +49,7 @@ impl Depths {
     pub(super) fn weigh(&mut self, StreamId(at): StreamId, weight: u32) {
         let law = self.laws.get_mut(at as usize).and_then(Option::as_mut);
         if let Some(found) = law.filter(|(before, _)| *before != weight) {
-            *found = (weight, self::law(self.threshold, self.depth, weight));
+            *found = (weight, depth_law(self.threshold, self.depth, weight));
         }
     }
 
@@ -62,7 +57,7 @@ impl Depths {
     fn answered(&mut self, now: Instant, StreamId(at): StreamId, response: Duration) {
         if let Some(Some((_, law))) = self.laws.get_mut(at as usize) {
             law.answered(response);
-            self.until.get_or_insert(now + SPAN);
+            self.until.get_or_insert(now + DEPTH_SPAN);
         }
     }
 
@@ -78,11 +73,6 @@ impl Depths {
         let streams = (0..).map(StreamId).zip(laws);
         streams.filter_map(|(stream, law)| Some((stream, law.as_mut()?.1.span())))
     }
-}
-
-fn law(threshold: Duration, depth_max: u32, weight: u32) -> DepthLaw {
-    let terms = DepthTerms { threshold, gamma: GAMMA, part: PART * weight, depth_max };
-    DepthLaw::new(terms).expect("the configuration was checked")
 }
 
 impl Shard {

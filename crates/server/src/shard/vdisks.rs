@@ -9,6 +9,7 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use disktime_config::Named;
 use disktime_core::{ChangeError, Class, Contract, Instant, StreamId, StreamSpec};
 use slab::Slab;
 
@@ -71,9 +72,9 @@ pub enum VdiskError {
     /// The identity of a new virtual disk is taken, perhaps by one whose removal is not over.
     #[error("identity {} is in use on the device: a new virtual disk needs one of its own", .0.0)]
     InUse(VdiskId),
-    /// The engine does not admit it. Streams in the reason are the shard's own numbers.
+    /// The engine does not admit it.
     #[error("not admitted: {0}")]
-    Refused(ChangeError),
+    Refused(ChangeError<Named>),
     /// The back end can't take it in.
     #[error("the back end can't take the virtual disk in while it runs: {0}")]
     BackEnd(DeviceError),
@@ -138,6 +139,16 @@ impl Vdisks {
         self.rated.remove(&stream);
         self.removing.retain(|(_, removing)| *removing != stream);
         removal
+    }
+
+    /// Why a change was refused, with virtual disks' names for their streams; `new` is the one that
+    /// was to be added.
+    pub(super) fn refused(&self, error: ChangeError, new: Option<&str>) -> VdiskError {
+        let name = |StreamId(at): StreamId| {
+            let known = self.by_stream.get(at as usize).map(|vdisk| vdisk.name.as_str());
+            Named::new("vdisk", known.or(new).unwrap_or("(unknown)"))
+        };
+        VdiskError::Refused(error.renamed(name))
     }
 
     /// Whether the identity is taken, also by a virtual disk whose removal is not over.

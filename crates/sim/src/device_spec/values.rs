@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use disktime_config::quantity;
 use disktime_core::Duration;
-use disktime_workload::quantity;
 
 /// Why a described device can't be built.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -7,8 +7,8 @@
 use super::TraceRecord;
 use super::error::TraceFault;
 use super::fields::{Parse, SECTOR_BYTES, number, scaled, seconds, wrong_number, wrong_word};
-use crate::quantity::digits;
 use crate::spec::IoOp;
+use disktime_config::quantity::digits;
 use disktime_core::Kind;
 
 /// Bits of a device's minor number, as in Linux.

@@ -2,7 +2,7 @@
 
 use super::TraceRecord;
 use super::error::{TraceFault, shorten};
-use crate::quantity::digits;
+use disktime_config::quantity::digits;
 use disktime_core::{Instant, Kind};
 use std::fmt;
 

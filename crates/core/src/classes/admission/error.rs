@@ -7,9 +7,10 @@ use crate::types::contract::Rate;
 use crate::types::share::Share;
 use crate::types::time::Duration;
 
-/// Why a set was not admitted. Streams are named by their place in the list.
+/// Why a set was not admitted. `S` names a stream and displays as a message names it: its place in the
+/// list at first, `stream 3` or `vdisk db` once it is [`renamed`](Self::renamed).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AdmissionError {
+pub enum AdmissionError<S = usize> {
     /// The device's profile is none.
     Profile(ProfileError),
     /// Others' reservations and the headroom are more than the device.
@@ -22,12 +23,12 @@ pub enum AdmissionError {
     /// A rate of zero.
     ZeroRate {
         /// Which stream.
-        stream: usize,
+        stream: S,
     },
     /// An extent that is empty or ends past the device.
     Extent {
         /// Which stream.
-        stream: usize,
+        stream: S,
         /// Its extent.
         extent: (u64, u64),
         /// The device's size in bytes.
@@ -36,7 +37,7 @@ pub enum AdmissionError {
     /// A cycle that is out of range, or too short for one request.
     Cycle {
         /// Which stream.
-        stream: usize,
+        stream: S,
         /// Its cycle.
         cycle: Duration,
         /// The shortest that can be: [`Rate::CYCLE_MIN`], or one worst positioning and request.
@@ -45,7 +46,7 @@ pub enum AdmissionError {
     /// A rate above what its zone transfers without any positioning.
     AboveZone {
         /// Which stream.
-        stream: usize,
+        stream: S,
         /// Its rate.
         bytes_per_second: u64,
         /// What the zone transfers.
@@ -54,14 +55,14 @@ pub enum AdmissionError {
     /// A probability of misses that is 0, or all.
     Miss {
         /// Which stream.
-        stream: usize,
+        stream: S,
         /// The probability.
         miss: Share,
     },
     /// The first stream of the list that does not fit with those before it.
     Refused {
         /// Which stream.
-        stream: usize,
+        stream: S,
         /// Its rate.
         bytes_per_second: u64,
         /// The largest rate with which the list would fit, all else unchanged; 0 if none would.
@@ -78,41 +79,51 @@ pub struct LatencyError {
     pub smallest: Duration,
 }
 
-impl AdmissionError {
-    /// The same with the stream's name in place of its place in the list.
+impl<S> AdmissionError<S> {
+    /// The same with other names for streams.
     #[must_use]
-    pub fn renamed(mut self, name: impl Fn(usize) -> usize) -> Self {
-        match &mut self {
-            Self::Profile(_) | Self::Overbooked { .. } => {}
-            Self::ZeroRate { stream }
-            | Self::Extent { stream, .. }
-            | Self::Cycle { stream, .. }
-            | Self::AboveZone { stream, .. }
-            | Self::Miss { stream, .. }
-            | Self::Refused { stream, .. } => *stream = name(*stream),
+    pub fn renamed<T>(self, mut name: impl FnMut(S) -> T) -> AdmissionError<T> {
+        match self {
+            Self::Profile(error) => AdmissionError::Profile(error),
+            Self::Overbooked { reserved, headroom } => {
+                AdmissionError::Overbooked { reserved, headroom }
+            }
+            Self::ZeroRate { stream } => AdmissionError::ZeroRate { stream: name(stream) },
+            Self::Extent { stream, extent, size } => {
+                AdmissionError::Extent { stream: name(stream), extent, size }
+            }
+            Self::Cycle { stream, cycle, min } => {
+                AdmissionError::Cycle { stream: name(stream), cycle, min }
+            }
+            Self::AboveZone { stream, bytes_per_second, max } => {
+                AdmissionError::AboveZone { stream: name(stream), bytes_per_second, max }
+            }
+            Self::Miss { stream, miss } => AdmissionError::Miss { stream: name(stream), miss },
+            Self::Refused { stream, bytes_per_second, largest } => {
+                AdmissionError::Refused { stream: name(stream), bytes_per_second, largest }
+            }
         }
-        self
     }
 }
 
-impl fmt::Display for AdmissionError {
+impl<S: fmt::Display> fmt::Display for AdmissionError<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
+        match self {
             Self::Profile(error) => write!(f, "the device's profile: {error}"),
             Self::Overbooked { reserved, headroom } => {
                 write!(f, "reservations of {reserved} and headroom of {headroom} are more than ")?;
                 f.write_str("100% of the device: lower one")
             }
             Self::ZeroRate { stream } => {
-                write!(f, "stream {stream}: rate = 0 B/s: it must be at least 1 B/s")
+                write!(f, "{stream}: rate = 0 B/s: it must be at least 1 B/s")
             }
             Self::Extent { stream, extent: (start, end), size } => {
-                write!(f, "stream {stream}: extent = {start} to {end}: it must hold at least a ")?;
+                write!(f, "{stream}: extent = {start} to {end}: it must hold at least a ")?;
                 write!(f, "byte and end within the device's {size} bytes")
             }
             Self::Cycle { stream, cycle, min } => {
-                let max = Rate::CYCLE_MAX;
-                write!(f, "stream {stream}: cycle = {cycle:?}: ")?;
+                let (min, max) = (*min, Rate::CYCLE_MAX);
+                write!(f, "{stream}: cycle = {cycle:?}: ")?;
                 if min > max {
                     write!(
                         f,
@@ -124,25 +135,19 @@ impl fmt::Display for AdmissionError {
                 write!(f, "{:?}) to {max:?}: choose one in this range", Rate::CYCLE_MIN)
             }
             Self::AboveZone { stream, bytes_per_second, max } => {
-                write!(
-                    f,
-                    "stream {stream}: rate = {bytes_per_second} B/s: its zone transfers at "
-                )?;
+                write!(f, "{stream}: rate = {bytes_per_second} B/s: its zone transfers at ")?;
                 write!(f, "most {max} B/s: lower the rate, or place it in a faster zone")
             }
             Self::Miss { stream, miss } => {
-                write!(f, "stream {stream}: miss = {miss}: it must be above 0% and below 100%: ")?;
+                write!(f, "{stream}: miss = {miss}: it must be above 0% and below 100%: ")?;
                 f.write_str("ask for deterministic or best-effort admission instead")
             }
             Self::Refused { stream, bytes_per_second, largest: 0 } => {
-                write!(f, "stream {stream}: rate = {bytes_per_second} B/s: no rate fits beside ")?;
+                write!(f, "{stream}: rate = {bytes_per_second} B/s: no rate fits beside ")?;
                 f.write_str("the others: lower their rates or reservations, or the headroom")
             }
             Self::Refused { stream, bytes_per_second, largest } => {
-                write!(
-                    f,
-                    "stream {stream}: rate = {bytes_per_second} B/s: 1 to {largest} B/s fit "
-                )?;
+                write!(f, "{stream}: rate = {bytes_per_second} B/s: 1 to {largest} B/s fit ")?;
                 f.write_str("beside the others: lower it, or make its cycle longer")
             }
         }
@@ -160,5 +165,5 @@ impl fmt::Display for LatencyError {
     }
 }
 
-impl core::error::Error for AdmissionError {}
+impl<S: fmt::Debug + fmt::Display> core::error::Error for AdmissionError<S> {}
 impl core::error::Error for LatencyError {}

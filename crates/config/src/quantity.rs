@@ -1,12 +1,12 @@
-//! Sizes, rates, ratios and spans of time as people write them in scenario files.
+//! Sizes, rates, ratios and spans of time as people write them: in files and on the command line.
 //!
-//! The rules for sizes and percentages are those of the daemon's configuration.
+//! `parse_*` reads a text; `*_text` writes one that reads as the same. The functions `size`,
+//! `duration`, `rate`, `permille` and `scale` are for serde's `deserialize_with`.
 
-use crate::spec::SizeWeight;
-use disktime_core::Duration;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
+
+use disktime_core::{Duration, ParseShareError, Share};
+use serde::de::{Deserializer, Error, Visitor};
 
 const SIZES: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
@@ -63,6 +63,30 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     size.ok_or_else(|| A_RATE.to_owned())
 }
 
+/// A share like `30%` or `12.5%`.
+///
+/// # Errors
+/// Says what is allowed, if the text is anything else.
+pub fn parse_share(text: &str) -> Result<Share, String> {
+    text.parse().map_err(|error: ParseShareError| error.to_string())
+}
+
+/// A size as a person would write it: in the largest unit of which it is a whole number.
+#[must_use]
+pub fn size_text(bytes: u64) -> String {
+    let whole = |(_, unit): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*unit);
+    // Of powers of two and of ten that which leaves the smaller number.
+    let unit = SIZES.iter().filter(whole).max_by_key(|(_, unit)| *unit);
+    let (name, unit) = unit.copied().unwrap_or(("B", 1));
+    format!("{}{name}", bytes / unit)
+}
+
+/// A rate as a person would write it.
+#[must_use]
+pub fn rate_text(bytes_per_second: u64) -> String {
+    format!("{}/s", size_text(bytes_per_second))
+}
+
 /// A ratio like `70%` or `12.5%`, per thousand.
 ///
 /// # Errors
@@ -100,12 +124,13 @@ fn percent_ppm(text: &str) -> Option<u64> {
 }
 
 /// Only digits, at least one, below 2^64.
-pub(crate) fn digits(text: &str) -> Option<u64> {
+#[must_use]
+pub fn digits(text: &str) -> Option<u64> {
     // `parse` takes a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A string that one of the functions above parses.
+/// Visits a string that one of the functions above reads.
 struct Human<T> {
     expects: &'static str,
     parse: fn(&str) -> Result<T, String>,
@@ -125,7 +150,11 @@ impl<T> Visitor<'_> for Human<T> {
 
 macro_rules! deserializers {
     ($($name:ident -> $value:ty: $parse:ident, $expects:literal;)*) => {$(
-        pub(crate) fn $name<'de, D: Deserializer<'de>>(from: D) -> Result<$value, D::Error> {
+        /// For serde's `deserialize_with`.
+        ///
+        /// # Errors
+        /// Says what is allowed, if the text is anything else.
+        pub fn $name<'de, D: Deserializer<'de>>(from: D) -> Result<$value, D::Error> {
             from.deserialize_str(Human { expects: $expects, parse: $parse })
         }
     )*};
@@ -140,38 +169,11 @@ deserializers! {
 }
 
 /// A span that may be left out (with `default`).
-pub(crate) fn some_duration<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Duration>, D::Error> {
+///
+/// # Errors
+/// Says what is allowed, if the text is anything else.
+pub fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(from).map(Some)
-}
-
-/// One size, or a list of sizes with weights.
-pub(crate) fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SizeWeight>, D::Error> {
-    from.deserialize_any(Sizes)
-}
-
-struct Sizes;
-
-impl<'de> Visitor<'de> for Sizes {
-    type Value = Vec<SizeWeight>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a size like \"4KiB\", or a list like [{ bytes = \"4KiB\", weight = 3 }]")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        let bytes = Human { expects: A_SIZE, parse: parse_size }.visit_str(text)?;
-        Ok(vec![SizeWeight { bytes, weight: 1 }])
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        SizeWeight::deserialize(MapAccessDeserializer::new(map)).map(|size| vec![size])
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(list))
-    }
 }
 
 #[cfg(test)]
@@ -183,11 +185,20 @@ mod tests {
         let good = [("4KiB", 4096), ("500MB", 500_000_000), ("0B", 0), ("1 TiB", 1 << 40)];
         good.iter().for_each(|(text, bytes)| assert_eq!(parse_size(text), Ok(*bytes)));
         assert_eq!(parse_rate("8MB/s"), Ok(8_000_000));
-        for text in ["10", "GiB", "-1GiB", "+1GiB", "1.5GiB", "99999999999TiB", "10G", "", "B"] {
+        for text in
+            ["10", "GiB", "-1GiB", "+1GiB", "1.5GiB", "99999999999TiB", "10G", "", "B", "ü", "MB/"]
+        {
             assert_eq!(parse_size(text), Err(A_SIZE.to_owned()), "{text}");
             assert_eq!(parse_rate(&format!("{text}/s")), Err(A_RATE.to_owned()), "{text}");
         }
         assert_eq!(parse_rate("8MB"), Err(A_RATE.to_owned()));
+    }
+
+    #[test]
+    fn sizes_read_as_they_are_written() {
+        for text in ["0B", "512B", "8GiB", "500MB", "3TB", "1KiB", "1500kB", "4097B"] {
+            assert_eq!(parse_size(text).map(size_text), Ok(text.to_owned()));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use disktime_config::{Named, ValueError};
 use disktime_core::cost::{CostParameters, PriceList};
 use disktime_core::{
     Change, ChangeError, Class, Contract, Duration, Engine, Event, Limits, StreamId, StreamSpec,
@@ -24,7 +25,7 @@ use crate::probe::{self, ProbeError, ProbeOptions, Space};
 use crate::ring::COPY_MAX;
 use crate::seats::CLIENTS_MAX;
 use crate::shard;
-use crate::start_error::StartError;
+use crate::start_error::{StartError, Unfit};
 use disktime_profiler::DeviceProfile;
 
 /// How long a device may be silent when it is looked at before it serves.
@@ -235,13 +236,13 @@ impl Opened {
     /// configured: what requests cost is where the cost model starts. If it can't be found out, the
     /// model starts from nothing.
     pub(crate) fn look(&mut self, device: &DeviceConfig) {
-        if !device.quick_profile {
+        if !device.scheduling.quick_profile {
             return;
         }
         let name = &device.name;
         match self.price(device) {
             Ok(Some(Priced { prices, speeds, .. })) => {
-                let depth = device.queue_depth.on(Some(&speeds));
+                let depth = device.scheduling.queue_depth.on(Some(speeds.fast_from()));
                 tracing::info!(device = name, depth, ?prices, "quick profile");
                 (self.ground.anchor, self.ground.depth) = (Some(prices), depth);
             }
@@ -270,7 +271,7 @@ impl Opened {
         let spaces: Vec<Space> = spaces.collect();
         let options = ProbeOptions {
             writes: false,
-            depth_max: device.queue_depth.most(),
+            depth_max: device.scheduling.queue_depth.most(),
             budget: QUICK_BUDGET,
             thorough: false,
             timeout: QUICK_PATIENCE,
@@ -338,8 +339,8 @@ impl Ground {
             let extent = layout.iter().find(|extent| extent.name == vdisk.name);
             extent.expect("every virtual disk was placed").start
         };
-        let (bases, depth) =
-            (device.vdisks.iter().map(base).collect(), device.queue_depth.on(None));
+        let bases = device.vdisks.iter().map(base).collect();
+        let depth = device.scheduling.queue_depth.on(None);
         Self { bases, size, profile: None, anchor: None, depth }
     }
 
@@ -362,7 +363,7 @@ impl Ground {
 
     /// Reads what the device does, if a file says so.
     fn read_profile(&mut self, device: &DeviceConfig) -> Result<(), StartError> {
-        let Some(path) = &device.profile else { return Ok(()) };
+        let Some(path) = &device.scheduling.profile else { return Ok(()) };
         let found = DeviceProfile::load(path, self.size);
         let found =
             found.map_err(|error| StartError::Profile { device: device.name.clone(), error })?;
@@ -372,7 +373,7 @@ impl Ground {
 
     /// What the device does is known.
     fn know(&mut self, device: &DeviceConfig, profile: DeviceProfile) {
-        self.depth = device.queue_depth.by(&profile);
+        self.depth = device.scheduling.queue_depth.on(Some(profile.fast_from()));
         self.profile = Some(profile);
     }
 
@@ -387,12 +388,12 @@ impl Ground {
     }
 
     /// The contracts, with reservations for those that have a goal; or why one has none.
-    pub(crate) fn contracts(&self, device: &DeviceConfig) -> Result<Vec<Contract>, String> {
+    pub(crate) fn contracts(&self, device: &DeviceConfig) -> Result<Vec<Contract>, ValueError> {
         broker::contracts(device, self.profile.as_ref())
     }
 
     /// An engine that has admitted these contracts; or why it does not, with virtual disks' names.
-    pub(crate) fn engine(&self, device: &DeviceConfig) -> Result<Engine, String> {
+    pub(crate) fn engine(&self, device: &DeviceConfig) -> Result<Engine, Unfit> {
         let clients = u32::try_from(CLIENTS_MAX).expect("a small constant");
         let queue_max = REQUESTS_MAX * clients;
         let limits = Limits {
@@ -401,25 +402,14 @@ impl Ground {
             requests_max: REQUESTS_ALIVE,
             ..Limits::default()
         };
-        let policy = disktime_rivals::find(&device.policy).map_err(|error| error.to_string())?;
-        let config = disktime_core::Config {
-            policy,
-            cost_model: &device.cost_model,
-            limits,
-            headroom: device.headroom,
-            cost: CostParameters { anchor: self.anchor, ..CostParameters::default() },
-            nominal_iops: device.nominal_iops,
-            feedback: device.feedback,
-            ..disktime_core::Config::default()
-        };
-        let mut engine = Engine::new(&config).map_err(|error| error.to_string())?;
+        let cost = CostParameters { anchor: self.anchor, ..CostParameters::default() };
+        let mut engine = Engine::new(&device.scheduling.engine(limits, cost))?;
         let now = crate::clock::now();
         let mut change = |change: Change<'_>| {
-            engine.handle_change(now, change).map_err(|error| explain(&error, &device.vdisks))
+            let named = |error: ChangeError| error.renamed(|stream| stream_name(device, stream));
+            engine.handle_change(now, change).map_err(named)
         };
-        if let Some(horizon) = device.horizon {
-            change(Change::SetHorizon(horizon))?;
-        }
+        device.scheduling.changes().try_for_each(&mut change)?;
         if let Some(known) = &self.profile {
             change(Change::SetProfile(&known.profile))?;
         }
@@ -441,17 +431,18 @@ impl Ground {
             change(Change::AddStream(id, spec))?;
         }
         if device.promotes() {
-            let mover = StreamId(u32::try_from(device.vdisks.len()).expect("streams are bounded"));
+            let migration =
+                StreamId(u32::try_from(device.vdisks.len()).expect("streams are bounded"));
             let contract = Contract {
                 limit: device.promotion,
                 class: Class::Background,
-                // What has waited for long is best effort: see the shard's errands.
+                // What has waited for long is best effort: see `shard/migration.rs`.
                 weight: 1,
                 ..Contract::default()
             };
             // A piece at a time: each copies what the one before has left.
             let spec = StreamSpec { contract, depth_max: 1, ..StreamSpec::default() };
-            change(Change::AddStream(mover, spec))?;
+            change(Change::AddStream(migration, spec))?;
         }
         while let Some(event) = engine.poll_event() {
             if let Event::Admitted(StreamId(at), contract) = event {
@@ -470,24 +461,17 @@ fn room(device: &DeviceConfig, size: u64) -> u64 {
 }
 
 /// An engine that has admitted a device's contracts by its profile, wherever its virtual disks lie.
-pub(crate) fn admitted(device: &DeviceConfig, profile: &DeviceProfile) -> Result<Engine, String> {
+pub(crate) fn admitted(device: &DeviceConfig, profile: &DeviceProfile) -> Result<Engine, Unfit> {
     let bases = vec![0; device.vdisks.len()];
-    let (depth, profile) = (device.queue_depth.by(profile), Some(profile.clone()));
+    let depth = device.scheduling.queue_depth.on(Some(profile.fast_from()));
+    let profile = Some(profile.clone());
     Ground { bases, size: None, profile, anchor: None, depth }.engine(device)
 }
 
-/// What the engine says, with virtual disks' names for its streams' numbers.
-pub(crate) fn explain(error: &ChangeError, vdisks: &[VdiskConfig]) -> String {
-    let text = error.to_string();
-    let mut parts = text.split("stream ");
-    let mut said = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        let vdisk = part[..digits].parse().ok().and_then(|at: usize| vdisks.get(at));
-        match vdisk {
-            Some(vdisk) => said.push_str(&format!("vdisk {}{}", vdisk.name, &part[digits..])),
-            None => said.push_str(&format!("stream {part}")),
-        }
+/// A stream by the name of its virtual disk; the one behind them is the device's own, for migration.
+fn stream_name(device: &DeviceConfig, StreamId(at): StreamId) -> Named {
+    match device.vdisks.get(at as usize) {
+        Some(vdisk) => Named::new("vdisk", &vdisk.name),
+        None => Named::new("the migration of device", &device.name),
     }
-    said
 }
