@@ -147,7 +147,8 @@ pub fn take(scenarios: &[Scenario], threads: NonZero<usize>) -> Blessed {
 /// The first plan from a number on whose device takes so many pieces at once. The number follows
 /// from the policy's name, so that policies come and go without a change to the others' plans.
 fn swarm_plan(policy: &str, depth: u32) -> Plan {
-    let start = policy.bytes().fold(u64::from(depth), |sum, byte| sum * 31 + u64::from(byte));
+    let step = |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte));
+    let start = policy.bytes().fold(u64::from(depth), step);
     let plans = (start % 1_000_000..).map(swarm::plan);
     let mut fitting = plans.filter(|plan| plan.device.queue_depth() >= depth);
     let plan = fitting.next().expect("every third plan's device takes 32 pieces or more");
