@@ -173,7 +173,7 @@ fn a_new_contract_bounds_credit_and_debt_at_once() {
     assert_eq!(change(&mut rig, 10 * SECOND + 900 * MS, 20), -40_000_000, "f times u");
 }
 
-/// A backlogged stream that the device keeps waiting is owed all of its reservation, whatever its own
+/// A backlogged stream that the device keeps waiting loses nothing of its reservation, whatever its own
 /// depth is, unless that is what keeps it waiting.
 #[test]
 fn a_stream_that_the_device_keeps_waiting_keeps_its_lag() {
@@ -318,7 +318,7 @@ fn a_request_that_completes_after_its_deadline_is_told_with_by_how_much() {
         rig.events()
     };
     assert_eq!(serve(1, 0, 10 * MS, false), [], "on time to the ns");
-    let late = disktime_core::Duration::from_nanos(1);
+    let late = Duration::from_nanos(1);
     let event = Event::Late { stream: StreamId(0), request: RequestId(2), late };
     assert_eq!(serve(2, 10 * MS, 10 * MS + 1, false), [event]);
     assert_eq!(serve(3, 11 * MS, 12 * MS, true), [], "nobody waits for a cancelled one");

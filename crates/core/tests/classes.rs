@@ -332,8 +332,8 @@ fn a_missed_rate_that_was_not_promised_cuts_nobody() {
     assert!(!rig.events().iter().any(|event| matches!(event, Event::Cut(_))));
 }
 
-/// What waits of a rate is due at the end of the cycle in which it is served, or earlier if its client
-/// wants it earlier.
+/// A waiting request of a rate is due at the end of the cycle in which it is served, or earlier if its
+/// client wants it earlier.
 #[test]
 fn a_rates_request_is_due_at_the_end_of_the_cycle_or_before() {
     let mut rig = Rig::new(1);

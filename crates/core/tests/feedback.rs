@@ -191,7 +191,7 @@ fn each_number_has_its_range() {
         (FeedbackConfig { rate_start: 9, ..config }, "feedback.rate_start = 9: it must be 10 to"),
         (FeedbackConfig { burst: 0, ..config }, "feedback.burst = 0"),
         (FeedbackConfig { cut: rig::percent(100), ..config }, "feedback.cut_ppm = 1000000"),
-        (FeedbackConfig { refill: disktime_core::Duration::ZERO, ..config }, "feedback.refill = 0"),
+        (FeedbackConfig { refill: Duration::ZERO, ..config }, "feedback.refill = 0"),
     ] {
         assert!(error(feedback).contains(says), "{}", error(feedback));
     }

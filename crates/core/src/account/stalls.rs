@@ -111,8 +111,8 @@ mod tests {
     /// Stalls after which a stream met eight, and others so many.
     fn met(others: u32) -> Stalls {
         let mut stalls = Stalls::default();
-        (0..8).for_each(|_| drop(stalls.meets(StreamId(0))));
-        (0..others).for_each(|other| drop(stalls.meets(StreamId(1 + other))));
+        (0..8).for_each(|_| _ = stalls.meets(StreamId(0)));
+        (0..others).for_each(|other| _ = stalls.meets(StreamId(1 + other)));
         stalls
     }
 
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn a_device_that_slows_down_is_known_after_some_pieces() {
         let mut stalls = Stalls::default();
-        (0..60).for_each(|_| drop(stalls.sees(&read(0), Duration::ZERO, ms(1))));
-        (0..8).for_each(|_| drop(stalls.sees(&read(0), Duration::ZERO, ms(9))));
+        (0..60).for_each(|_| _ = stalls.sees(&read(0), Duration::ZERO, ms(1)));
+        (0..8).for_each(|_| _ = stalls.sees(&read(0), Duration::ZERO, ms(9)));
         let likely = stalls.sees(&read(0), Duration::ZERO, ms(9));
         assert!((ms(5)..ms(8)).contains(&likely), "{likely:?}");
     }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_owes_what_waited_and_counts_what_went_out_in_it() {
+    fn a_cycle_counts_what_waited_and_what_went_out_in_it() {
         let mut cycle = cycle();
         let _ended = cycle.begin(400, at(1_000));
         cycle.arrived(300, at(1_000));
