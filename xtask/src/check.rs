@@ -8,20 +8,20 @@ mod packages;
 mod runner;
 mod skips;
 mod slowest;
-mod stream;
 mod verdict;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::finding::Report;
+use crate::mutants;
+use crate::stream::{Deadline, now};
 use crate::tidy;
 use crate::workspace::Workspace;
 use counts::Counts;
 use skips::Skips;
 use slowest::Slowest;
-use stream::Deadline;
 use verdict::{Row, Verdict};
 
 /// The longest run where nobody watches: one minute less than the service allows.
@@ -47,6 +47,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool> {
     session.cargo_gates();
     session.tidy();
     session.tests();
+    session.gate("mutants", |it| mutants::sample(it.workspace, it.deadline));
     Ok(session.verdict.print())
 }
 
@@ -106,9 +107,4 @@ impl Session<'_> {
             Err(error) => self.verdict.rows.push(Row::new("skips", Err(error), Duration::ZERO)),
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "gates are timed for people, on a real clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -11,7 +11,9 @@ mod check;
 mod finding;
 #[cfg(test)]
 mod fixture;
+mod mutants;
 mod source;
+mod stream;
 mod tidy;
 mod workspace;
 
@@ -53,6 +55,12 @@ const COMMANDS: &[Command] = &[
         help: "writes down what every scenario decides, for `bench same`; NAME… for some",
         flags: None,
         run: bench::same::bless,
+    },
+    Command {
+        name: "mutants",
+        help: "one-line mistakes planted in the engine, and the tests that notice; NAME… or --sample",
+        flags: None,
+        run: mutants::run,
     },
     Command { name: "help", help: "this text", flags: Some(&[]), run: help },
 ];

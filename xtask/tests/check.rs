@@ -16,6 +16,7 @@ const HEALTHY: &[(&str, &str)] = &[
         "# Planted\n\n## Code map\n\n- crates/core\n- crates/nbd\n- crates/rivals\n",
     ),
     ("xtask/expected-red.txt", "# none\n"),
+    ("xtask/mutants.txt", "# none\n"),
     ("xtask/nextest.toml", include_str!("../nextest.toml")),
     ("crates/core/Cargo.toml", "[package]\nname = \"disktime-core\"\nedition = \"2024\"\n"),
     ("crates/nbd/Cargo.toml", "[package]\nname = \"disktime-nbd\"\nedition = \"2024\"\n"),

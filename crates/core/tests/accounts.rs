@@ -5,7 +5,10 @@ mod bench;
 mod rig;
 
 use bench::{Bench, DEAREST, Load};
-use disktime_core::{Change, Event, Outcome, RequestId, StreamId, StreamSpec, policy};
+use disktime_core::policy::{Currency, PolicyEntry};
+use disktime_core::{
+    Change, Config, Duration, Engine, Event, Outcome, RequestId, StreamId, StreamSpec, policy,
+};
 use rig::{MS, Rig, SECOND, at, contract, read};
 
 fn load(reserve_percent: u32, sequential: bool) -> Load {
@@ -99,6 +102,146 @@ fn a_limit_that_comes_later_counts_what_is_at_the_device() {
     rig.go_one(20 * MS + 2);
 }
 
+#[test]
+fn a_stream_whose_limit_is_lifted_is_not_waited_for() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(0, 10));
+    rig.ask(SECOND, 1, 0, 500_000);
+    rig.ask(SECOND, 2, 0, 1_000);
+    let piece = rig.go_one(SECOND).piece;
+    rig.done(SECOND + 500 * MS, piece);
+    assert!(rig.go(SECOND + 500 * MS).is_empty(), "it is above its limit");
+    assert!(rig.engine.poll_timeout().is_some());
+    rig.change(SECOND + 500 * MS, Change::SetContracts(&[(StreamId(0), contract(0, 100))]));
+    rig.go_one(SECOND + 500 * MS);
+    assert_eq!(rig.engine.poll_timeout(), None, "nothing is waited for but the device");
+}
+
+/// A stream with a limit of any size can go: without any burst it never could.
+#[test]
+fn the_smallest_limit_lets_a_piece_go() {
+    let config = Config { period: Duration::from_nanos(1), ..Config::default() };
+    let zygaria = (policy::find("zygaria").expect("registered").build)();
+    let engine = Engine::with_policy(&config, zygaria, Box::new(rig::PerByte));
+    let mut rig = Rig { engine };
+    rig.add(0, contract(0, 50));
+    rig.ask(SECOND, 1, 0, 1_000);
+    rig.go_one(SECOND);
+}
+
+/// Credit is capped by what will be left of it, not by what is left until the device answers: else a
+/// stream whose piece turns out shorter than estimated has more than u.
+#[test]
+fn credit_is_capped_with_what_is_debited_at_the_device() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(50, 100));
+    rig.ask(10 * SECOND, 1, 0, 400_000);
+    let piece = rig.go_one(10 * SECOND).piece;
+    let later = 10 * SECOND + 300 * MS;
+    rig.ask(later, 2, 0, 1_000);
+    rig.done(later, piece);
+    assert_eq!(rig.view(0).reserve_level(), 200_000_000, "u less the 300 ms that it took");
+}
+
+/// Debt from slack is forgiven, but not that of the request that led there, or a stream of long
+/// requests would be served far above its reservation.
+#[test]
+fn the_debt_of_the_last_request_is_kept() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(10, 100));
+    rig.ask(0, 1, 0, 500_000);
+    let piece = rig.go_one(0).piece;
+    rig.done(500 * MS, piece);
+    assert_eq!(rig.view(0).reserve_level(), -450_000_000, "50 ms of credit, and 500 ms used");
+}
+
+/// A stream brings neither more credit nor more debt into a new contract than that one allows.
+#[test]
+fn a_new_contract_bounds_credit_and_debt_at_once() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(50, 100));
+    rig.timeout(10 * SECOND);
+    let change = |rig: &mut Rig, now: u64, reserve: u32| {
+        rig.change(now, Change::SetContracts(&[(StreamId(0), contract(reserve, 100))]));
+        rig.view(0).reserve_level()
+    };
+    assert_eq!(change(&mut rig, 10 * SECOND, 10), 100_000_000, "u of the new reservation");
+    rig.ask(10 * SECOND, 1, 0, 900_000);
+    let piece = rig.go_one(10 * SECOND).piece;
+    rig.done(10 * SECOND + 900 * MS, piece);
+    assert_eq!(rig.view(0).reserve_level(), 100_000_000 + 90_000_000 - 900_000_000);
+    assert_eq!(change(&mut rig, 10 * SECOND + 900 * MS, 20), -40_000_000, "f times u");
+}
+
+/// A backlogged stream that the device keeps waiting loses nothing of its reservation, whatever its own
+/// depth is, unless that is what keeps it waiting.
+#[test]
+fn a_stream_that_the_device_keeps_waiting_keeps_its_lag() {
+    let mut rig = Rig::new(1);
+    rig.add(0, contract(50, 100));
+    rig.change(0, Change::SetStreamDepth(StreamId(0), 1));
+    rig.ask(0, 1, 0, 1_000);
+    rig.ask(0, 2, 0, 1_000);
+    let piece = rig.go_one(5 * SECOND).piece;
+    rig.done(5 * SECOND + MS, piece);
+    assert_eq!(rig.view(0).reserve_level(), 2_499_500_000, "half of 5 s, less 1 ms");
+}
+
+/// Slack goes by the time that pieces took, not by what they were estimated to take.
+#[test]
+fn slack_goes_to_the_lowest_use_as_it_was_charged() {
+    let mut rig = Rig::new(1);
+    (0..2).for_each(|stream| rig.add(stream, contract(0, 100)));
+    let mut now = 0;
+    for id in [0, 1] {
+        rig.ask(now, id, id, 1_000);
+    }
+    for _ in 0..400 {
+        let sent = rig.go_one(now);
+        let stream = sent.request.0;
+        now += if stream == 0 { 10 * MS } else { MS };
+        rig.done(now, sent.piece);
+        rig.ask(now, stream, stream, 1_000);
+    }
+    let [long, short] = [0, 1].map(|stream| rig.charged(stream) / MS);
+    assert!(long.abs_diff(short) <= 20, "{long} and {short} ms are equal parts");
+}
+
+/// An estimate that is not settled yet is no debt: forgiven, it would be given back twice.
+#[test]
+fn what_is_debited_at_the_device_is_no_debt_yet() {
+    let mut rig = Rig::new(2);
+    rig.add(0, contract(10, 100));
+    rig.ask(0, 1, 0, 300_000);
+    rig.ask(0, 2, 0, 300_000);
+    let pieces = rig.go(0);
+    rig.done(10 * MS, pieces[0].piece);
+    rig.go(10 * MS);
+    rig.timeout(100 * MS);
+    assert_eq!(rig.charged(0), 100 * MS);
+    assert_eq!(rig.view(0).reserve_level(), -390_000_000, "10 filled, 100 charged, 300 debited");
+}
+
+/// Under a policy that counts requests each one counts the same, however long the device took.
+#[test]
+fn where_requests_are_counted_their_time_is_not() {
+    let zygaria = policy::find("zygaria").expect("registered");
+    let policy: &'static PolicyEntry = Box::leak(Box::new(PolicyEntry {
+        name: "counted",
+        currency: Currency::Requests,
+        ..*zygaria
+    }));
+    let config = Config { policy, nominal_iops: 100, ..Config::default() };
+    let mut rig = Rig { engine: Engine::new(&config).expect("a registered cost model") };
+    rig.add(0, contract(50, 100));
+    rig.ask(SECOND, 1, 0, 4096);
+    let piece = rig.go_one(SECOND).piece;
+    rig.done(SECOND + 80 * MS, piece);
+    let level = rig.view(0).reserve_level();
+    assert_eq!(level, 530_000_000, "500 ms, and 40 filled, less one request of a hundred");
+    assert_eq!(rig.charged(0), 80 * MS, "the device's account has the time");
+}
+
 /// At an idle edge the window's charges, smaller than the estimates, let a limited stream go again
 /// while the engine was answering that nobody could: it then hung until the next input.
 #[test]
@@ -175,10 +318,22 @@ fn a_request_that_completes_after_its_deadline_is_told_with_by_how_much() {
         rig.events()
     };
     assert_eq!(serve(1, 0, 10 * MS, false), [], "on time to the ns");
-    let late = disktime_core::Duration::from_nanos(1);
+    let late = Duration::from_nanos(1);
     let event = Event::Late { stream: StreamId(0), request: RequestId(2), late };
     assert_eq!(serve(2, 10 * MS, 10 * MS + 1, false), [event]);
     assert_eq!(serve(3, 11 * MS, 12 * MS, true), [], "nobody waits for a cancelled one");
+}
+
+#[test]
+fn a_request_whose_piece_failed_sends_no_more_pieces() {
+    let mut rig = Rig::new(1);
+    let spec = StreamSpec { piece_bytes_max: 1_000, ..StreamSpec::default() };
+    rig.change(0, Change::AddStream(StreamId(0), spec));
+    rig.ask(0, 1, 0, 3_000);
+    let piece = rig.go_one(0).piece;
+    let over = rig.engine.handle_completion(at(MS), piece, Outcome::Failed);
+    assert_eq!(over.map(|over| over.outcome), Some(Outcome::Failed));
+    assert!(rig.go(MS).is_empty());
 }
 
 #[test]

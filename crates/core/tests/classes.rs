@@ -253,6 +253,134 @@ fn the_slack_register_lets_best_effort_go_first() {
     // Best effort that takes all it can get does not break the rate: see above.
 }
 
+/// A request that states a class which its stream has not paid for is its stream's own class's work, in
+/// the accounts as well.
+#[test]
+fn a_class_that_is_not_paid_for_has_no_work() {
+    for class in [Class::GuaranteedLatency, Class::GuaranteedRate] {
+        let mut rig = rig();
+        rig.add(0, Contract::default());
+        rig.request(SECOND, with_class(read(1, 0, 1_000), class));
+        assert_eq!(order(&mut rig, SECOND), [1]);
+        assert_eq!(rig.engine.charged_to(class), Duration::ZERO, "{class:?}");
+        assert_eq!(rig.engine.charged_to(Class::BestEffort), Duration::from_millis(1));
+    }
+}
+
+/// A request of guaranteed latency that gets between a rate's pieces makes the device seek back: its
+/// stream pays for that, or its reservation would bound nothing.
+#[test]
+fn guaranteed_latency_pays_for_the_seek_back_that_it_causes() {
+    let mut rig = rig();
+    rig.add(0, rate(10_000, Duration::from_secs(4), Admission::Deterministic));
+    rig.add(1, bound(10, Duration::from_secs(3)));
+    rig.ask(4 * SECOND, 0, 0, 10_000);
+    rig.ask(4 * SECOND, 1, 0, 10_000);
+    let batch = rig.go_one(4 * SECOND);
+    rig.ask(4 * SECOND + 5 * MS, 2, 1, 10_000);
+    let _over = rig.done(4 * SECOND + 10 * MS, batch.piece);
+    assert_eq!(rig.go_one(4 * SECOND + 10 * MS).request.0, 2);
+    let without = 100_000_000 + 500_000 - 10_000_000;
+    assert_eq!(rig.view(1).reserve_level(), without - 1_000_000, "a seek of at most 1 ms");
+}
+
+/// Pieces ahead of a guaranteed rate that take far longer than estimated use the slack up.
+#[test]
+fn slack_is_used_by_the_time_that_pieces_really_take() {
+    let mut rig = rig();
+    rig.add(0, rate(200_000, Duration::from_secs(4), Admission::Deterministic));
+    rig.add(1, Contract::default());
+    (0..5).for_each(|id| rig.ask(4 * SECOND, id, 0, 20_000));
+    (10..70).for_each(|id| rig.ask(4 * SECOND, id, 1, 5_000));
+    let mut now = 4 * SECOND;
+    let first = rig.go_one(now);
+    assert_eq!(first.request.0, 10, "best effort has slack");
+    let mut piece = first.piece;
+    loop {
+        now += 90 * MS;
+        let _over = rig.done(now, piece);
+        let next = rig.go_one(now);
+        if next.request.0 < 10 {
+            break;
+        }
+        piece = next.piece;
+    }
+    assert!(now < 8 * SECOND, "the cycle ended before the rate had its turn");
+}
+
+/// Requests beyond their guarantees go by age, whichever guarantee they are beyond.
+#[test]
+fn the_oldest_request_beyond_its_guarantee_goes_first() {
+    let mut rig = rig();
+    rig.add(0, rate(10_000, Duration::from_secs(4), Admission::Deterministic));
+    rig.add(1, contract(10, 100));
+    let urgent = |id, bytes| with_class(read(id, 1, bytes), Class::GuaranteedLatency);
+    rig.request(4 * SECOND, urgent(10, 200_000));
+    rig.request(4 * SECOND, urgent(11, 1_000));
+    (0..3).for_each(|id| rig.ask(4 * SECOND, id, 0, 21_000));
+    assert_eq!(order(&mut rig, 4 * SECOND), [10, 0, 1, 11, 2]);
+}
+
+/// A best-effort rate is not promised: that it is missed is no sign of a degraded device.
+#[test]
+fn a_missed_rate_that_was_not_promised_cuts_nobody() {
+    let mut rig = Rig::new(1);
+    rig.add(0, rate(100_000, Duration::from_secs(1), Admission::BestEffort));
+    (0..10).for_each(|id| rig.ask(SECOND / 2, id, 0, 20_000));
+    (1..6).for_each(|second| rig.timeout(second * SECOND));
+    assert_eq!(rig.view(0).counters().cycles_missed, 4);
+    assert!(!rig.events().iter().any(|event| matches!(event, Event::Cut(_))));
+}
+
+/// A waiting request of a rate is due at the end of the cycle in which it is served, or earlier if its
+/// client wants it earlier.
+#[test]
+fn a_rates_request_is_due_at_the_end_of_the_cycle_or_before() {
+    let mut rig = Rig::new(1);
+    rig.add(0, rate(100_000, Duration::from_secs(1), Admission::BestEffort));
+    let due = |rig: &Rig| rig.view(0).head().unwrap().deadline;
+    rig.request(SECOND / 2, Request { deadline: Some(at(5 * SECOND)), ..read(1, 0, 1_000) });
+    assert_eq!(due(&rig), Some(at(SECOND)));
+    rig.timeout(SECOND);
+    assert_eq!(due(&rig), Some(at(2 * SECOND)), "a new cycle began");
+    let piece = rig.go_one(SECOND).piece;
+    rig.request(SECOND, Request { deadline: Some(at(SECOND + MS)), ..read(2, 0, 1_000) });
+    assert_eq!(due(&rig), Some(at(SECOND + MS)));
+    let _over = rig.done(SECOND + MS, piece);
+}
+
+/// A batch keeps the device for its turn and no longer: a shorter cycle is not kept waiting for all of
+/// it.
+#[test]
+fn a_batch_gives_the_device_up_after_its_turn() {
+    let mut rig = rig();
+    rig.add(0, rate(100_000, Duration::from_secs(4), Admission::Deterministic));
+    rig.add(1, rate(10_000, Duration::from_millis(300), Admission::Deterministic));
+    (0..40).for_each(|id| rig.ask(5 * SECOND, id, 0, 10_000));
+    let first = rig.go_one(5 * SECOND);
+    rig.ask(5 * SECOND + MS, 100, 1, 1_000);
+    let now = 5 * SECOND + 10 * MS;
+    let _over = rig.done(now, first.piece);
+    let order = order(&mut rig, now);
+    let place = order.iter().position(|id| *id == 100).unwrap();
+    assert!(place < 30, "300 ms of the batch went first: {order:?}");
+}
+
+/// A stream that waits in two classes, and whose limit one of them uses up, waits in both.
+#[test]
+fn a_limit_holds_back_every_class_of_its_stream() {
+    let mut rig = rig();
+    rig.add(0, contract(10, 10));
+    rig.ask(SECOND, 1, 0, 5_000);
+    rig.request(SECOND, with_class(read(2, 0, 150_000), Class::GuaranteedLatency));
+    let first = rig.go_one(SECOND);
+    assert_eq!(first.request.0, 2);
+    let _over = rig.done(SECOND + 150 * MS, first.piece);
+    assert!(rig.go(SECOND + 150 * MS).is_empty(), "100 ms of burst are used up");
+    rig.timeout(2 * SECOND);
+    assert_eq!(rig.go_one(2 * SECOND).request.0, 1);
+}
+
 #[test]
 fn background_goes_out_in_pieces_that_others_can_get_between() {
     let mut rig = rig();
@@ -318,25 +446,20 @@ fn an_impossible_promise_is_refused_with_what_could_be_promised() {
     assert_eq!(rig.engine.streams().count(), 1, "nothing of what was refused is left");
 }
 
-/// A device that becomes four times slower than its profile keeps the firmest promises it can.
-#[test]
-fn a_degraded_device_cuts_the_weakest_promise_first_and_says_so() {
+/// A firm, a statistical and a best-effort rate on a device that is four times slower than its profile
+/// in those of 60 cycles. Answers in which cycle which was cut or restored, and in which the firm one was
+/// kept.
+fn degraded(slow: std::ops::Range<u64>) -> (Vec<(u64, Event)>, Vec<bool>) {
     let mut rig = rig();
     let second = Duration::from_secs(1);
     rig.add(0, rate(200_000, second, Admission::Deterministic));
     rig.add(1, rate(200_000, second, Admission::Statistical { miss: percent(1) }));
     rig.add(2, rate(100_000, second, Admission::BestEffort));
-    let mut events = Vec::new();
-    let (mut now, mut next, mut slow) = (SECOND, 0, 1);
-    let mut kept = Vec::new();
+    let (mut events, mut kept) = (Vec::new(), Vec::new());
+    let (mut now, mut next) = (SECOND, 0);
     for cycle in 1..60 {
         let before = rig.view(0).counters();
-        if cycle == 5 {
-            slow = 4;
-        }
-        if cycle == 30 {
-            slow = 1;
-        }
+        let factor = if slow.contains(&cycle) { 4 } else { 1 };
         while now < (cycle + 1) * SECOND {
             // A cycle's work is always there.
             for (stream, pieces) in [(0, 10), (1, 10), (2, 5)] {
@@ -346,21 +469,44 @@ fn a_degraded_device_cuts_the_weakest_promise_first_and_says_so() {
                 }
             }
             let piece = rig.go_one(now);
-            now += piece.bytes * 1_000 * slow;
+            now += piece.bytes * 1_000 * factor;
             let _over = rig.done(now, piece.piece);
         }
         now = now.max((cycle + 1) * SECOND);
         rig.engine.handle_timeout(at(now));
         while let Some(event) = rig.engine.poll_event() {
             if matches!(event, Event::Cut(_) | Event::Restored(_)) {
-                events.push(event);
+                events.push((cycle, event));
             }
         }
         kept.push(rig.view(0).counters().cycles_missed == before.cycles_missed);
     }
-    assert_eq!(events[..2], [Event::Cut(StreamId(2)), Event::Cut(StreamId(1))]);
-    assert!(events.contains(&Event::Restored(StreamId(1))), "{events:?}");
+    (events, kept)
+}
+
+/// A device that becomes four times slower than its profile keeps the firmest promises it can.
+#[test]
+fn a_degraded_device_cuts_the_weakest_promise_first_and_says_so() {
+    let (events, kept) = degraded(5..30);
+    let order: Vec<_> = events.into_iter().map(|(_, event)| event).collect();
+    assert_eq!(order[..2], [Event::Cut(StreamId(2)), Event::Cut(StreamId(1))]);
+    let restored = order.iter().find(|event| matches!(event, Event::Restored(_)));
+    assert_eq!(restored, Some(&Event::Restored(StreamId(0))), "the firmest first: {order:?}");
     assert!(kept[50..].iter().all(|kept| *kept), "{kept:?}");
+}
+
+/// One missed cycle cuts nobody, a device that stays slow soon cuts somebody, and ranks come back once a
+/// device has been well for some cycles.
+#[test]
+fn ranks_are_cut_soon_and_given_back_after_a_while() {
+    assert_eq!(degraded(5..13).0, []);
+    let (events, _) = degraded(5..20);
+    let (first, event) = events[0];
+    assert!(first <= 14 && matches!(event, Event::Cut(_)), "{events:?}");
+    let cut = events.iter().rev().find(|(_, event)| matches!(event, Event::Cut(_)));
+    let restored = events.iter().find(|(_, event)| matches!(event, Event::Restored(_)));
+    let (Some((cut, _)), Some((restored, _))) = (cut, restored) else { panic!("{events:?}") };
+    assert!((8..=15).contains(&(restored - cut)), "{events:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod rig;
 mod shaped;
 
 use disktime_core::feedback::{self, FeedbackConfig, TokenRate};
-use disktime_core::{Change, Class, Config, Contract, Engine, Ignored, StreamId, policy};
+use disktime_core::{Change, Class, Config, Contract, Duration, Engine, Ignored, StreamId, policy};
 use proptest::prelude::*;
 use rig::{MS, SECOND, at, contract};
 use shaped::{World, shaped, soft};
@@ -18,6 +18,25 @@ fn world(config: FeedbackConfig<'_>, policy: &str, classes: &[Contract]) -> Worl
 #[test]
 fn best_effort_keeps_its_least_exactly_whatever_a_token_is() {
     policy::REGISTRY.iter().for_each(shaped::keeps_the_least);
+}
+
+/// Time for which the device is kept idle for a stream is time that others don't have: tokens of disk
+/// time are taken for it as for service.
+#[test]
+fn time_held_for_best_effort_takes_tokens() {
+    let config = FeedbackConfig { rate_start: 10, ..shaped("fixed") };
+    let served = |idled: u64| {
+        let mut world = world(config, "edf", &[soft(), contract(0, 100)]);
+        for second in 1..=20 {
+            world.run(second * SECOND);
+            let time = Duration::from_nanos(idled);
+            world.engine.handle_idled(at(world.now), StreamId(1), time);
+        }
+        world.done[1]
+    };
+    let (all, half) = (served(0), served(25 * MS));
+    assert!((180..=220).contains(&all), "10 tokens a second: {all}");
+    assert!((80..=120).contains(&half), "half of each second's tokens are taken: {half}");
 }
 
 #[test]
@@ -172,7 +191,7 @@ fn each_number_has_its_range() {
         (FeedbackConfig { rate_start: 9, ..config }, "feedback.rate_start = 9: it must be 10 to"),
         (FeedbackConfig { burst: 0, ..config }, "feedback.burst = 0"),
         (FeedbackConfig { cut: rig::percent(100), ..config }, "feedback.cut_ppm = 1000000"),
-        (FeedbackConfig { refill: disktime_core::Duration::ZERO, ..config }, "feedback.refill = 0"),
+        (FeedbackConfig { refill: Duration::ZERO, ..config }, "feedback.refill = 0"),
     ] {
         assert!(error(feedback).contains(says), "{}", error(feedback));
     }

@@ -64,6 +64,47 @@ fn a_stall_is_nobodys_from_its_beginning_if_others_meet_as_many() {
     assert!(rig.time().spare.as_nanos() > 16 * 690 * MS, "{:?}", rig.time());
 }
 
+/// The time of the piece after a stall belongs to its stream: only the silence is taken out.
+#[test]
+fn a_stall_takes_only_the_silence_out_of_its_window() {
+    let (mut rig, mut now) = (rig(2), 0);
+    for id in 0..100 {
+        (now, _) = serve(&mut rig, now, read(id, 0, 4096), MS);
+    }
+    // Two streams share the device from here on: a window is open.
+    for id in 0..4 {
+        rig.request(now, read(200 + id, id % 2, 4096));
+    }
+    let pieces = loop {
+        match rig.go(now) {
+            none if none.is_empty() => now += 10 * MS,
+            pieces => break pieces,
+        }
+    };
+    let spare = rig.time().spare.as_nanos();
+    let estimate = pieces[0].estimate.as_nanos();
+    rig.done(now + MS, pieces[0].piece);
+    let (silent, last) = (700 * MS, now + MS);
+    let rest = rig.go(last);
+    let next = pieces.get(1).or(rest.first()).copied();
+    let next = next.expect("another piece is at the device");
+    rig.done(last + silent, next.piece);
+    let stalled = rig.time().spare.as_nanos() - spare;
+    assert!(stalled + 2 * next.estimate.as_nanos().max(estimate) >= silent, "{stalled} ns");
+    assert!(stalled < silent, "the piece itself took some of it: {stalled} ns");
+}
+
+/// A disk that retries a read takes several times as long as usual: that is service.
+#[test]
+fn a_read_that_takes_six_times_as_long_as_usual_is_no_stall() {
+    let (mut rig, mut now) = (rig_at(1, "fixed", 2), 0);
+    for id in 0..60 {
+        (now, _) = serve(&mut rig, now, read(id, id % 2, 4096), 60 * MS);
+    }
+    let (_, charged) = serve(&mut rig, now, read(200, 0, 4096), 360 * MS);
+    assert_eq!(charged, 360 * MS);
+}
+
 /// Otherwise a client that knows where a device stalls, or has the only bad sectors there, would
 /// have that time for free.
 #[test]

@@ -6,7 +6,7 @@ mod rig;
 
 use std::collections::VecDeque;
 
-use disktime_core::cost::{CostModel, PieceShape};
+use disktime_core::cost::{CostModel, CostParameters, PieceShape, Price, PriceList};
 use disktime_core::{
     Change, Config, Dispatch, Duration, Engine, Limits, Request, StreamId, StreamSpec, policy,
 };
@@ -105,6 +105,61 @@ fn an_unsaturated_window_charges_at_most_the_modelled_cost() {
     assert!(rig.go(24 * MS).is_empty());
     assert_eq!((rig.charged(0), rig.charged(1)), (4 * MS, 3 * MS), "busy time, 30 to 10");
     assert_eq!(rig.time().spare.as_nanos(), 7 * MS);
+}
+
+#[test]
+fn a_window_after_an_unsaturated_one_is_judged_by_itself() {
+    let mut rig = rig(2);
+    rig.ask(0, 1, 0, 1_000);
+    let piece = rig.go_one(0).piece;
+    rig.done(10 * MS, piece);
+    assert!(rig.go(10 * MS).is_empty());
+    assert_eq!((rig.charged(0), rig.time().spare.as_nanos()), (MS, 9 * MS));
+    for id in 0..9 {
+        rig.ask(20 * MS, id, id % 2, 1_000);
+    }
+    let mut at_device = rig.go(20 * MS);
+    for step in 1..=6 {
+        rig.done((20 + step * 10) * MS, at_device.remove(0).piece);
+        at_device.extend(rig.go((20 + step * 10) * MS));
+    }
+    rig.timeout(120 * MS);
+    assert_eq!(rig.charged(0) + rig.charged(1), MS + 100 * MS, "work waited all the time");
+    assert_eq!(rig.time().spare.as_nanos(), 9 * MS);
+}
+
+/// More work at the device would not make it faster, and whoever comes would wait for it.
+#[test]
+fn a_deep_device_holds_a_fraction_of_a_second_of_work() {
+    let limits = Limits { depth: 64, ..Limits::default() };
+    let policy = policy::find("edf").expect("registered");
+    let price = Price { each: Duration::from_millis(20), per_mib: Duration::ZERO };
+    let anchor = Some(PriceList {
+        sequential_read: price,
+        random_read: price,
+        sequential_write: price,
+        random_write: price,
+    });
+    let cost = CostParameters { anchor, ..CostParameters::default() };
+    let config = Config { policy, cost_model: "learned", cost, limits, ..Config::default() };
+    let mut rig = Rig { engine: Engine::new(&config).expect("registered names") };
+    rig.add(0, contract(100, 100));
+    (0..64).for_each(|id| rig.ask(0, id, 0, 4096));
+    let pieces = rig.go(0);
+    let work = pieces.iter().map(|piece| piece.estimate.as_nanos()).sum::<u64>();
+    assert!((100 * MS..=400 * MS).contains(&work), "{} pieces: {work} ns", pieces.len());
+    rig.done(MS, pieces[0].piece);
+    assert!(!rig.go(MS).is_empty(), "there is room for another");
+}
+
+#[test]
+fn a_streams_own_depth_bounds_its_pieces_at_the_device() {
+    let mut rig = rig(4);
+    rig.change(0, Change::SetStreamDepth(StreamId(0), 2));
+    for id in 0..4 {
+        rig.ask(0, id, 0, 1_000);
+    }
+    assert_eq!(rig.go(0).len(), 2);
 }
 
 #[test]

@@ -4,7 +4,8 @@ mod rig;
 
 use disktime_core::cost::{CostParameters, Price, PriceList};
 use disktime_core::{
-    Change, Config, Duration, Engine, Kind, Request, StreamCounters, StreamId, policy,
+    Access, Admission, Change, Class, Config, Contract, Duration, Engine, Kind, Rate, Request,
+    StreamCounters, StreamId, policy,
 };
 use rig::{MS, Rig, contract, read};
 
@@ -95,6 +96,17 @@ fn a_writer_that_is_gone_pays_nothing() {
     assert_eq!(rig.charged(1), 8 * MS);
 }
 
+/// A stream that is gone has no account that could pay.
+#[test]
+fn a_flush_asks_no_stream_that_is_gone() {
+    let mut rig = rig(1, 3);
+    let mut now = serve(&mut rig, 0, write(1, 0, 30_000), MS);
+    now = serve(&mut rig, now, write(2, 2, 10_000), MS);
+    rig.change(now, Change::RemoveStream(StreamId(0)));
+    serve(&mut rig, now, flush(3, 1), 8 * MS);
+    assert_eq!([1, 2].map(|id| rig.charged(id)), [0, 9 * MS]);
+}
+
 /// Windows are divided by prices: there a flush has one like other pieces.
 #[test]
 fn among_others_pieces_a_flush_has_its_cost() {
@@ -111,6 +123,40 @@ fn among_others_pieces_a_flush_has_its_cost() {
     let piece = rig.go_one(20 * MS).piece;
     rig.done(30 * MS, piece);
     assert_eq!(counters(&rig, 0).afterwards, Duration::ZERO);
+}
+
+/// A flush among other streams' pieces brings everything to the medium like any other: the next one
+/// has nothing to do for other streams.
+#[test]
+fn a_flush_among_others_pieces_leaves_nothing_unwritten() {
+    let mut rig = rig(4, 2);
+    rig.request(0, write(1, 0, 30_000));
+    rig.request(0, flush(2, 1));
+    for (piece, ms) in rig.go(0).into_iter().zip([5, 10]) {
+        rig.done(ms * MS, piece.piece);
+    }
+    assert!(rig.go(10 * MS).is_empty());
+    rig.change(20 * MS, Change::SetDepth(1));
+    serve(&mut rig, 20 * MS, flush(3, 1), 8 * MS);
+    assert_eq!(counters(&rig, 0).afterwards, Duration::ZERO);
+}
+
+/// A guaranteed rate's pieces flush in their own time, and beside it nothing stays in a cache.
+#[test]
+fn guaranteed_rates_neither_pay_for_flushes_nor_are_they_paid_for() {
+    let (cycle, class) = (Some(Duration::from_secs(1)), Class::GuaranteedRate);
+    let (admission, access) = (Admission::BestEffort, Access::Both);
+    let rate = Some(Rate { bytes_per_second: 100_000, cycle, admission, access });
+    let rated = Contract { rate, class, ..Contract::default() };
+    let mut rig = rig(1, 1);
+    rig.add(1, rated);
+    let mut now = serve(&mut rig, 0, write(1, 0, 30_000), MS);
+    now = serve(&mut rig, now, flush(2, 1), 8 * MS);
+    assert_eq!([0, 1].map(|id| rig.charged(id)), [MS, 8 * MS], "its flush is its own");
+    let aside = Request { class: Some(Class::BestEffort), ..write(3, 1, 30_000) };
+    now = serve(&mut rig, now, aside, MS);
+    serve(&mut rig, now, flush(4, 0), 8 * MS);
+    assert_eq!([0, 1].map(|id| rig.charged(id)), [9 * MS, 9 * MS], "nor does it pay for others'");
 }
 
 fn learning(anchor: Option<PriceList>) -> Rig {
@@ -182,6 +228,17 @@ fn idle_time_pays_and_flushes_do() {
     now = serve(&mut rig, now, flush(4, 1), 4 * MS);
     spell(&mut rig, now, read(1, 0, 4096), 10, MS);
     assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO, "it is on the medium");
+}
+
+#[test]
+fn a_flush_strikes_off_all_write_back_debt() {
+    let mut rig = learning(Some(list()));
+    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
+    now = serve(&mut rig, now, flush(4, 1), 4 * MS);
+    now = spell(&mut rig, now, write(3, 2, 4096), 20, MS / 10);
+    spell(&mut rig, now, read(1, 0, 4096), 1, 2 * MS);
+    let paid = [1, 2].map(|id| counters(&rig, id).afterwards.as_nanos());
+    assert_eq!(paid, [0, MS], "the first read is already paid for by who owes now");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::stream::{Deadline, Ended, stream};
 use crate::finding::{Finding, Report};
+use crate::stream::{Deadline, Ended, stream};
 use crate::workspace::{Workspace, cargo, git};
 
 /// A gate that runs one cargo command in the workspace's root.

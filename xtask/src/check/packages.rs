@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::stream::{stream, timed};
 use crate::finding::{Finding, Report};
+use crate::stream::{stream, timed};
 
 const UPDATE_TIME_MAX: Duration = Duration::from_secs(120);
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(300);

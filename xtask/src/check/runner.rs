@@ -10,8 +10,8 @@ use super::counts::Counts;
 use super::expected_red::Entry;
 use super::skips;
 use super::slowest::Slowest;
-use super::stream::{Deadline, Ended, stream};
 use crate::finding::{Finding, Report};
+use crate::stream::{Deadline, Ended, stream};
 use crate::workspace::{Workspace, cargo};
 
 /// Gives nextest a time limit for each test.

@@ -94,3 +94,61 @@ impl Stalls {
         2 * own <= all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(stream: u32) -> PieceShape {
+        let (stream, kind) = (StreamId(stream), Kind::Read);
+        PieceShape { stream, kind, bytes: 4096, distance_sectors: None }
+    }
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// Stalls after which a stream met eight, and others so many.
+    fn met(others: u32) -> Stalls {
+        let mut stalls = Stalls::default();
+        (0..8).for_each(|_| _ = stalls.meets(StreamId(0)));
+        (0..others).for_each(|other| _ = stalls.meets(StreamId(1 + other)));
+        stalls
+    }
+
+    #[test]
+    fn a_stream_that_met_every_stall_is_cleared_as_others_meet_them() {
+        assert!(!met(3).meets(StreamId(0)), "most were its own");
+        assert!(met(5).meets(StreamId(0)), "most were others'");
+    }
+
+    /// An id may come back for another stream, which has met no stall.
+    #[test]
+    fn a_new_stream_does_not_inherit_stalls() {
+        let mut stalls = met(0);
+        stalls.forget(StreamId(0));
+        assert!(stalls.meets(StreamId(0)));
+    }
+
+    #[test]
+    fn a_device_that_slows_down_is_known_after_some_pieces() {
+        let mut stalls = Stalls::default();
+        (0..60).for_each(|_| _ = stalls.sees(&read(0), Duration::ZERO, ms(1)));
+        (0..8).for_each(|_| _ = stalls.sees(&read(0), Duration::ZERO, ms(9)));
+        let likely = stalls.sees(&read(0), Duration::ZERO, ms(9));
+        assert!((ms(5)..ms(8)).contains(&likely), "{likely:?}");
+    }
+
+    /// A stall of 30 s that counted in full would make another of 20 s likely.
+    #[test]
+    fn a_stall_does_not_make_the_next_one_likely() {
+        let mut stalls = Stalls::default();
+        let mut silent = |stream, time| {
+            stalls.dispatched(Kind::Read);
+            stalls.completed(&read(stream), ms(1), time, true, false).is_stall
+        };
+        assert!(!(0..20).any(|_| silent(0, ms(1))));
+        assert!(silent(0, ms(30_000)));
+        assert!(silent(1, ms(20_000)), "a second one after it");
+    }
+}

@@ -153,3 +153,24 @@ impl WriteBack {
         self.unflushed = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Debt is paid beside guaranteed classes' pieces too, but they are not relieved.
+    #[test]
+    fn guaranteed_classes_are_not_relieved_by_debts() {
+        let ms = Duration::from_millis;
+        let mut write_back = WriteBack::default();
+        write_back.wrote(StreamId(1), ms(10), Some((ms(10), ms(1))));
+        let mut now = Instant::ZERO + ms(1);
+        write_back.skip_to(now);
+        let mut took = |concerned| {
+            now = now + ms(4);
+            write_back.take_owed(now, StreamId(0), false, concerned, ms(4))
+        };
+        assert_eq!(took(false), None);
+        assert_eq!(took(true), Some(Debt { payer: StreamId(1), time: ms(2) }));
+    }
+}

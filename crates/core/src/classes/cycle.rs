@@ -132,3 +132,73 @@ impl Cycle {
 fn tokens(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// 1,000 bytes and 100 ms a second.
+    fn cycle() -> Cycle {
+        Cycle::new(SECOND, 1_000, Some(Duration::from_millis(100)), at(0))
+    }
+
+    #[test]
+    fn a_cycle_is_open_while_it_has_bytes_and_time_and_its_rank() {
+        let mut bytes = cycle();
+        bytes.sent(999);
+        assert!(bytes.open());
+        bytes.sent(1);
+        assert!(!bytes.open(), "all bytes are sent");
+        let mut time = cycle();
+        time.used(100_000_000);
+        assert!(!time.open(), "all of its time is used");
+        time.used(-1);
+        assert!(time.open(), "some was given back");
+        let mut cut = cycle();
+        cut.cut = true;
+        assert!(!cut.open(), "it has no rank");
+    }
+
+    /// Else a stream would have all of its time again whenever another stream comes or goes.
+    #[test]
+    fn a_new_allowance_counts_what_was_used() {
+        let mut cycle = cycle();
+        cycle.used(60_000_000);
+        cycle.set_allowance(Some(Duration::from_millis(60)));
+        assert!(!cycle.open());
+        cycle.set_allowance(Some(Duration::from_millis(61)));
+        assert!(cycle.open());
+    }
+
+    #[test]
+    fn a_piece_beyond_the_grant_is_taken_off_the_next_cycle() {
+        let mut cycle = cycle();
+        cycle.sent(1_700);
+        let _ended = cycle.begin(5_000, at(1_000));
+        cycle.sent(299);
+        assert!(cycle.open());
+        cycle.sent(1);
+        assert!(!cycle.open(), "700 bytes of it are gone");
+        assert_eq!(cycle.begin(0, at(2_000)).owed, 300, "nor is more promised");
+    }
+
+    #[test]
+    fn a_cycle_counts_what_waited_and_what_went_out_in_it() {
+        let mut cycle = cycle();
+        let _ended = cycle.begin(400, at(1_000));
+        cycle.arrived(300, at(1_000));
+        cycle.arrived(300, at(1_001));
+        cycle.completed(500, at(999));
+        cycle.completed(600, at(1_002));
+        let ended = cycle.begin(9_000, at(2_000));
+        assert_eq!(ended, Ended { owed: 700, done: 600 });
+        assert!(ended.missed());
+        assert_eq!(cycle.begin(0, at(3_000)), Ended { owed: 1_000, done: 0 }, "a grant at most");
+    }
+}

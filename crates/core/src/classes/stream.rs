@@ -191,3 +191,21 @@ impl Stream {
         self.queued < self.spec.queue_max
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The disk time of a guaranteed rate's cycle is used by estimates, and corrected like accounts.
+    #[test]
+    fn pieces_use_the_time_of_their_streams_cycle() {
+        let (now, ms) = (Instant::ZERO, Duration::from_millis);
+        let mut stream = Stream::new(StreamId(0), StreamSpec::default(), ms(1_000), now);
+        stream.cycle = Some(Cycle::new(ms(1_000), 4_096, Some(ms(10)), now).into());
+        let open = |stream: &Stream| stream.cycle.as_ref().is_some_and(|cycle| cycle.open());
+        stream.debit(ms(10), 1, now);
+        assert!(!open(&stream), "all of it is debited");
+        stream.charge(ms(0), ms(10).as_tokens(), ms(4), 1, now);
+        assert!(open(&stream), "6 ms were not used");
+    }
+}

@@ -253,3 +253,158 @@ impl PriceBook {
         &mut self.streams[slot]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Learner;
+    use crate::types::request::Kind;
+
+    /// Every piece costs 1 ms, is seen, and has moved.
+    struct Flat;
+
+    impl CostModel for Flat {
+        fn estimate(&mut self, _piece: &PieceShape) -> Duration {
+            Duration::from_millis(1)
+        }
+
+        fn learner(&mut self) -> Option<&mut dyn Learner> {
+            Some(self)
+        }
+    }
+
+    impl Learner for Flat {
+        fn seen_alone(&mut self, _seen: &SeenAlone) -> bool {
+            true
+        }
+
+        fn seen_on_tier(&mut self, _seen: &SeenOnTier) -> Option<Seen> {
+            None
+        }
+
+        fn sent(&mut self, _piece: &PieceShape, _offset: u64) -> Option<Used> {
+            None
+        }
+
+        fn long_run(&self, _piece: &PieceShape) -> Option<Duration> {
+            None
+        }
+
+        fn costs(&self) -> Costs {
+            Costs { sequential: Duration::ZERO, random: Duration::ZERO, observations: 0 }
+        }
+
+        fn moved(&mut self, _piece: &PieceShape) -> Option<Moved> {
+            let before = Duration::from_millis(1);
+            Some(Moved { before, now: before, listed: None })
+        }
+
+        fn forget(&mut self, _stream: StreamId) {}
+
+        fn anchor(&mut self, _prices: &PriceList) {}
+    }
+
+    fn book() -> PriceBook {
+        PriceBook::new(Box::new(Flat))
+    }
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + ms(millis)
+    }
+
+    fn shape(stream: u32) -> PieceShape {
+        let (stream, kind) = (StreamId(stream), Kind::Read);
+        PieceShape { stream, kind, bytes: 4096, distance_sectors: None }
+    }
+
+    /// A piece of that stream comes back from a device that had it alone.
+    fn back(stream: u32, sent: Instant, before: Instant) -> Back {
+        Back {
+            shape: shape(stream),
+            used: None,
+            tier: None,
+            dispatched_at: sent,
+            before,
+            owed: Duration::ZERO,
+            settling: Duration::ZERO,
+            in_flight: 0,
+            of_last: 0,
+        }
+    }
+
+    #[test]
+    fn a_piece_is_seen_alone_without_idleness_stalls_and_debts() {
+        let mut book = book();
+        book.sent(at(10), &shape(0), 0, true);
+        assert_eq!(book.between(at(14), at(1)), ms(4), "the device was idle before");
+        let seen = book.seen_alone(at(14), &back(0, at(10), at(1))).expect("it was alone");
+        assert_eq!((seen.took, seen.since, seen.pieces), (ms(4), ms(4), 0));
+        book.sent(at(14), &shape(0), 0, false);
+        let owing = Back { owed: ms(2), ..back(0, at(14), at(14)) };
+        let seen = book.seen_alone(at(19), &owing).expect("it is alone");
+        assert_eq!((seen.took, seen.since, seen.pieces), (ms(3), ms(9), 1), "others pay 2 ms");
+        book.skip(ms(50));
+        let seen = book.seen_alone(at(70), &back(0, at(19), at(69))).expect("it is alone");
+        assert_eq!((seen.took, seen.since), (ms(1), ms(10)), "the device did nothing for 50 ms");
+    }
+
+    #[test]
+    fn nothing_is_seen_alone_while_another_streams_piece_is_there() {
+        let mut book = book();
+        book.sent(at(0), &shape(0), 0, true);
+        book.sent(at(1), &shape(1), 0, false);
+        let first = Back { in_flight: 1, of_last: 1, ..back(0, at(0), at(0)) };
+        assert_eq!(book.seen_alone(at(5), &first), None);
+        let seen = book.seen_alone(at(8), &back(1, at(1), at(5))).expect("now it is alone");
+        assert_eq!((seen.took, seen.since), (ms(3), ms(3)));
+    }
+
+    #[test]
+    fn a_piece_is_quoted_by_recent_charges_until_its_price_was_seen() {
+        let mut book = book();
+        (0..40).for_each(|_| book.charged(&shape(0), ms(1)));
+        (0..8).for_each(|_| book.charged(&shape(0), ms(9)));
+        let quote = book.quote(&shape(0), true, true);
+        assert!((ms(5)..ms(8)).contains(&quote.modelled), "lately: {:?}", quote.modelled);
+        assert_eq!(quote.charge, Some(quote.modelled));
+        assert_eq!(book.quote(&shape(0), true, false).modelled, ms(1), "windows go by the model");
+        assert_eq!(book.quote(&shape(0), false, true).modelled, ms(1), "at depth 1 all is seen");
+        book.sent(at(0), &shape(0), 0, true);
+        assert_eq!(book.completed(at(1), &back(0, at(0), at(0))), Some(Seen::Alone));
+        let quote = book.quote(&shape(0), true, true);
+        assert_eq!((quote.modelled, quote.charge), (ms(1), None), "its price was seen");
+    }
+
+    /// A device with two tiers: recent charges are of both, and say nothing of the one that serves next.
+    #[test]
+    fn windows_of_two_tiers_are_divided_by_the_model() {
+        let mut book = book();
+        book.charged(&shape(0), ms(9));
+        let told = Back { tier: Some(Tier::Slow), ..back(1, at(0), at(0)) };
+        assert_eq!(book.completed(at(1), &told), None);
+        let quote = book.quote(&shape(0), true, true);
+        assert_eq!((quote.modelled, quote.charge), (ms(1), Some(ms(9))));
+    }
+
+    /// Pieces charged nothing would have no part of a window, and a window of such pieces no parts.
+    #[test]
+    fn no_piece_is_quoted_nothing() {
+        let mut book = book();
+        book.charged(&shape(0), Duration::ZERO);
+        assert!(book.quote(&shape(0), true, true).modelled > Duration::ZERO);
+    }
+
+    /// A device whose costs change all the time would fill the log with it.
+    #[test]
+    fn a_moved_price_is_told_of_each_stream_now_and_then() {
+        let mut book = book();
+        let mut told = |millis, stream| book.moved(at(millis), &shape(stream)).is_some();
+        assert!(told(0, 0) && told(1, 1), "of each stream");
+        assert!(!told(6_000, 0), "not again within seconds");
+        assert!(told(15_000, 0));
+    }
+}

@@ -331,3 +331,38 @@ impl Engine {
         self.mark(id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Best effort goes ahead of guaranteed rates only while a whole piece and the seek back fit into the
+    /// slack, which is bounded however long nobody used it.
+    #[test]
+    fn slack_is_bounded_and_holds_a_piece_and_a_seek_back() {
+        let (ms, at) = (Duration::from_millis, |ms| Instant::ZERO + Duration::from_millis(ms));
+        let half = Share::from_percent(50).expect("at most 100");
+        let slack = Slack { rate: half, cap: ms(10), seek_back: ms(1) };
+        let mut guarantees = Guarantees::default();
+        guarantees.set_slack(Some((slack, ms(5))), at(0));
+        assert!(guarantees.has_slack(at(1_000)));
+        guarantees.spend_slack(ms(3), ms(1).as_tokens());
+        assert!(!guarantees.has_slack(at(1_000)), "6 ms are left of 10");
+        guarantees.correct_slack(ms(3), ms(2));
+        assert!(guarantees.has_slack(at(1_000)), "the piece took 2 ms");
+    }
+
+    #[test]
+    fn a_piece_makes_the_device_seek_back_only_if_a_rate_waits() {
+        let mut guarantees = Guarantees { seek_back: 7, ..Guarantees::default() };
+        let seeks = [
+            (Rank::Rate, true),
+            (Rank::Latency, true),
+            (Rank::Rate, true),
+            (Rank::Latency, false),
+            (Rank::Best, true),
+        ];
+        let seeks = seeks.map(|(rank, waits)| guarantees.interrupts(rank, waits));
+        assert_eq!(seeks, [0, 7, 0, 0, 0]);
+    }
+}

@@ -1,4 +1,4 @@
-//! Runs a command, shows what it prints as it comes and keeps it for reading.
+//! Runs a command and keeps what it prints, shown as it comes or not.
 
 use std::io::{BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -12,24 +12,44 @@ const TIMED_OUT: [i32; 2] = [124, 137];
 
 /// Until when commands may run, if there is a limit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deadline(Option<Instant>);
+pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    pub(super) fn new(at: Option<Instant>) -> Self {
+    pub(crate) fn new(at: Option<Instant>) -> Self {
         Self(at)
     }
 
     /// A command that ends, with its children, when the time is up.
-    pub(super) fn command(self, program: &str) -> Command {
-        match self.0 {
-            Some(at) => timed(at.saturating_duration_since(super::now()), program),
+    pub(crate) fn command(self, program: &str) -> Command {
+        match self.left() {
+            Some(left) => timed(left, program),
             None => Command::new(program),
         }
     }
+
+    /// A command that ends, with its children, after `limit`, and when the time is up.
+    pub(crate) fn command_within(self, limit: Duration, program: &str) -> Command {
+        timed(self.left().map_or(limit, |left| left.min(limit)), program)
+    }
+
+    /// Whether the time is up.
+    pub(crate) fn is_over(self) -> bool {
+        self.left() == Some(Duration::ZERO)
+    }
+
+    fn left(self) -> Option<Duration> {
+        self.0.map(|at| at.saturating_duration_since(now()))
+    }
+}
+
+/// Now, for people: gates are timed on a real clock.
+#[expect(clippy::disallowed_methods, reason = "gates are timed for people, on a real clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
 }
 
 /// A command that ends, with its children, after `limit`.
-pub(super) fn timed(limit: Duration, program: &str) -> Command {
+pub(crate) fn timed(limit: Duration, program: &str) -> Command {
     // For `timeout`, zero means without limit.
     let seconds = limit.as_secs().max(1).to_string();
     let mut command = Command::new("timeout");
@@ -39,24 +59,39 @@ pub(super) fn timed(limit: Duration, program: &str) -> Command {
 
 /// A command's output, on stdout and stderr in the order of printing, and how it ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) lines: Vec<String>,
+pub(crate) struct Ended {
+    pub(crate) lines: Vec<String>,
     /// Why it failed, if it did: its exit status, or that its time was up.
-    pub(super) failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
-/// Runs `command` without input.
+/// Runs `command` without input and shows its output.
 ///
 /// # Errors
-/// When it can't be started or its output can't be passed on.
-pub(super) fn stream(mut command: Command) -> Result<Ended> {
+/// When the command can't be started or its output can't be passed on.
+pub(crate) fn stream(command: Command) -> Result<Ended> {
+    println!("$ {}", shown(&command));
+    run(command, |bytes| {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).context("cannot write to stdout")
+    })
+}
+
+/// Runs `command` without input and shows nothing.
+///
+/// # Errors
+/// When the command can't be started or its output can't be read.
+pub(crate) fn capture(command: Command) -> Result<Ended> {
+    run(command, |_| Ok(()))
+}
+
+fn run(mut command: Command, show: impl FnMut(&[u8]) -> Result<()>) -> Result<Ended> {
     let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-    println!("$ {}", shown(&command));
     let mut child = command.spawn().with_context(|| format!("cannot run {}", shown(&command)))?;
     // `command` holds our writing ends: as long as they are open, the reader sees no end.
     drop(command);
-    let lines = tee(BufReader::new(reader))?;
+    let lines = tee(BufReader::new(reader), show)?;
     let status = child.wait().context("cannot wait for a child")?;
     let failure = (!status.success()).then(|| match status.code() {
         Some(code) if TIMED_OUT.contains(&code) => "ended because its time was up".to_owned(),
@@ -70,11 +105,13 @@ fn shown(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-fn tee(mut reader: impl std::io::BufRead) -> Result<Vec<String>> {
+fn tee(
+    mut reader: impl std::io::BufRead,
+    mut show: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<Vec<String>> {
     let (mut lines, mut bytes) = (Vec::new(), Vec::new());
     while reader.read_until(b'\n', &mut bytes).context("cannot read a child's output")? > 0 {
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(&bytes).and_then(|()| stdout.flush()).context("cannot write to stdout")?;
+        show(&bytes)?;
         lines.push(String::from_utf8_lossy(&bytes).trim_end().to_owned());
         bytes.clear();
     }
