@@ -160,7 +160,7 @@ impl Device {
         Broker { profile: &self.profile, depth: self.depth, stay: self.stay, confidence }
     }
 
-    /// What promise bounds follow from here, with the depth and the slice length of this plan.
+    /// The terms of the promise bounds of this device, with the depth and the slice length of this plan.
     fn terms(&self) -> Terms {
         let piece = promise::piece_time(&self.profile.profile, promise::PIECE_BYTES);
         let new = Terms::new(self.depth, piece, self.stay, disktime_core::Config::default().period);

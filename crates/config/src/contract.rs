@@ -1,4 +1,4 @@
-//! What a virtual disk or a stream owns: shares, class, rate, latency bound.
+//! Contract keys of a virtual disk or a stream: shares, class, rate, latency bound.
 
 use disktime_core::{Access, Admission, Class, Contract, Duration, Rate, Share};
 use serde::Deserialize;
@@ -115,8 +115,8 @@ impl Keys {
         Ok(Some(Rate { bytes_per_second, cycle, admission, access }))
     }
 
-    /// The bound that is to be kept: what a class promises, or what policy `disktime` turns to
-    /// while the virtual disk is owed time.
+    /// The latency bound. Class `guaranteed-latency` promises it. In any other class policy `disktime`
+    /// follows it while the virtual disk's lag is positive.
     fn latency(
         &self,
         of: &Named,
@@ -154,10 +154,10 @@ fn latency(text: &str) -> Result<Duration, String> {
     parse_duration(text).and_then(|bound| Some(bound).filter(fits).ok_or_else(why))
 }
 
-/// What requests do.
+/// Reads the operations of a rate: `read`, `write` or `both`.
 ///
 /// # Errors
-/// What is allowed, if it is anything else.
+/// The allowed values, if the text is none of them.
 pub fn access(text: &str) -> Result<Access, String> {
     match text {
         "read" => Ok(Access::Read),

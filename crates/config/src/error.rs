@@ -5,7 +5,7 @@ use std::fmt;
 /// A table of a file, by its name if it has one: `vdisk db`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
-    /// What kind of table: `device`, `vdisk`, `stream`.
+    /// The kind of the table: `device`, `vdisk`, `stream`.
     pub table: &'static str,
     /// The name that it states; a table that is the only one of its kind has none.
     pub name: Option<String>,
@@ -36,7 +36,7 @@ impl Named {
         ValueError { name: self.name.clone(), ..error }
     }
 
-    /// What a key says if it is stated, read by a function that knows what is allowed.
+    /// The value of a key if it is stated, read by a function that knows the allowed values.
     ///
     /// # Errors
     /// If the function refuses the text.
@@ -69,9 +69,9 @@ pub struct ValueError {
     pub name: Option<String>,
     /// Which key.
     pub key: String,
-    /// What it says.
+    /// The value of the key, as the file states it.
     pub value: String,
-    /// What is allowed, and what to do.
+    /// The values that are allowed, and what to do.
     pub allowed: String,
 }
 

@@ -75,7 +75,7 @@ pub fn parse_share(text: &str) -> Result<Share, String> {
 #[must_use]
 pub fn size_text(bytes: u64) -> String {
     let whole = |(_, unit): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*unit);
-    // Of powers of two and of ten that which leaves the smaller number.
+    // The larger unit leaves the smaller number, be it a power of two or of ten.
     let unit = SIZES.iter().filter(whole).max_by_key(|(_, unit)| *unit);
     let (name, unit) = unit.copied().unwrap_or(("B", 1));
     format!("{}{name}", bytes / unit)

@@ -45,7 +45,7 @@ pub fn depth_law(threshold: Duration, depth_max: u32, weight: u32) -> DepthLaw {
     DepthLaw::new(terms).expect("the configuration was checked")
 }
 
-/// What `queue_depth` says.
+/// The value of `queue_depth`.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum DepthText {
@@ -76,7 +76,8 @@ impl QueueDepth {
         }
     }
 
-    /// What it is on a device that is fast from this depth on; if that is not known 32, or the most.
+    /// The depth on a device that is fast from `fast_from` on. If that is unknown, `auto` is 32, or the
+    /// most that the device takes.
     #[must_use]
     pub fn on(self, fast_from: Option<u32>) -> u32 {
         match self {
@@ -86,7 +87,7 @@ impl QueueDepth {
     }
 }
 
-/// What decides over a device's keys beside themselves.
+/// Facts of a device that decide which values its keys may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceFacts {
     /// Pieces that the device takes at once.
@@ -108,8 +109,7 @@ pub struct Scheduling {
     pub nominal_iops: u32,
     /// A name in the core's registry of cost models.
     pub cost_model: String,
-    /// The longest swing of a stream's service about its due, for policies that have horizons; else
-    /// the policy's own.
+    /// The range of a stream's lag, for policies that have a horizon; `None`: the policy's default.
     pub horizon: Option<Duration>,
     /// How best effort is shaped for soft real time that misses deadlines.
     pub feedback: FeedbackConfig<'static>,
@@ -164,7 +164,7 @@ impl Scheduling {
         }
     }
 
-    /// What else the engine is told before its first stream.
+    /// The changes that the engine gets before its first stream.
     pub fn changes(&self) -> impl Iterator<Item = Change<'static>> {
         self.horizon.map(Change::SetHorizon).into_iter()
     }
@@ -180,7 +180,7 @@ impl Keys {
         entry.is_some_and(|entry| entry.is_ok_and(|entry| entry.currency == Currency::Requests))
     }
 
-    /// What these keys say of a device.
+    /// Checks these keys for a device.
     ///
     /// # Errors
     /// The first key whose value is not allowed, or is not allowed beside the others.
@@ -226,7 +226,7 @@ impl Keys {
         })
     }
 
-    /// What a policy that counts requests takes the device for.
+    /// The speed that a policy which counts requests takes the device to have, in requests per second.
     fn nominal_iops(&self, of: &Named, policy: &PolicyEntry) -> Result<u32, ValueError> {
         let Some(count) = self.nominal_iops else { return Ok(Config::default().nominal_iops) };
         let bad = |allowed: String| Err(of.wrong("nominal_iops", count, allowed));

@@ -25,9 +25,9 @@ macro_rules! contract_table {
             rate: String,
             /// How often the rate is kept.
             cycle: String,
-            /// What is promised of the rate.
+            /// The kind of admission of the rate.
             admission: $crate::AdmissionName,
-            /// What its requests do: `read`, `write` or `both`.
+            /// The operations of its requests: `read`, `write` or `both`.
             access: String,
             /// The bound on its response times.
             latency: String;
@@ -61,7 +61,7 @@ macro_rules! scheduling_table {
             horizon: String,
             /// Which controller shapes best effort for soft real time.
             feedback: String,
-            /// What a token of the controller stands for.
+            /// The unit of the controller's tokens.
             feedback_token: String,
             /// The least rate that the controller leaves, in tokens per second.
             feedback_min: u32,

@@ -73,16 +73,16 @@ struct Turn {
 
 #[derive(Default)]
 struct Argon {
-    /// Who waits for a turn.
+    /// Streams that wait for a turn.
     ring: Ring,
     turn: Option<Turn>,
-    /// Whose the last turn was.
+    /// The stream that had the last turn.
     last: Option<StreamId>,
-    /// What a turn's first piece takes.
+    /// The time that a turn's first piece takes.
     seek: Mean,
-    /// What its last pieces take, alone at the device; nothing at depth 1.
+    /// The time that a turn's last pieces take, alone at the device; zero at depth 1.
     drain: Mean,
-    /// What the others take, by stream.
+    /// The time that all other pieces take, by stream.
     pieces: Vec<Mean>,
 }
 
@@ -113,7 +113,7 @@ impl Argon {
         Duration::from_nanos(lost * QUANTUM_PER_SEEK * u64::from(own) / u64::from(lightest))
     }
 
-    /// What the stream whose turn it is does with it; `None`: it is over.
+    /// The next step of the stream that has the turn; `None`: the turn is over.
     fn goes_on(&mut self, turn: Turn, now: Instant, streams: Streams<'_>) -> Option<Pick> {
         let stream = streams.get(turn.stream)?;
         let Some(ends) = turn.ends else {

@@ -7,8 +7,8 @@
 //! seeky), as long as it usually comes back within 8: only so does it keep its sequence. Its finish
 //! is then corrected to what it was served. Budgets follow need: four times as much after one was
 //! used up, twice after a timeout, what was served after running dry, less after idling in vain; at
-//! most what the peak rate does in 125 ms. Who is seeky, or slow for another reason, pays for time,
-//! as if it had been served at the peak rate: sectors are shared among the quick, time among all.
+//! most what the peak rate does in 125 ms. A stream that is seeky, or slow for another reason, pays for
+//! time, as if it had been served at the peak rate: fast streams share sectors, all streams share time.
 //!
 //! Guarantees: a stream that stays backlogged gets its weight's part of the sectors (of the time,
 //! if it is slow), behind or ahead by a few of the largest budgets, however long; so a turn comes
@@ -59,10 +59,10 @@ const RATE_PIECES_MIN: u32 = 32;
 const SEEK_SECTORS: u64 = 8 * 100;
 const SEEKS_MAX: u32 = 19;
 
-/// What is known of a stream's habits.
+/// Habits of a stream, as far as they are known.
 #[derive(Clone, Copy, Default)]
 struct Habits {
-    /// What it may use in a turn, in sectors; two thirds of the most for a new stream.
+    /// The most that it may use in a turn, in sectors; a new stream has two thirds of the largest budget.
     budget: Option<u64>,
     /// A bit for each of the last 32 pieces: it was a seek.
     seeks: u32,
@@ -95,7 +95,7 @@ struct Turn {
     /// Time for which the device was kept idle for it, until it went on.
     idled: Duration,
     pieces: u32,
-    /// Of these, far from the one before.
+    /// Pieces among them that were far from the piece before.
     seeks: u32,
     /// When its last piece ended, or it began.
     quiet_since: Instant,
@@ -132,7 +132,7 @@ struct Bfq {
     turn: Option<Turn>,
     /// Peak rate × timeout, in sectors.
     budget_max: u64,
-    /// What was picked: its dispatch follows.
+    /// The picked request: its dispatch follows.
     picked: Option<Picked>,
 }
 
@@ -159,7 +159,7 @@ fn sectors(head: &Head) -> u64 {
     head.bytes.div_ceil(SECTOR).max(1)
 }
 
-/// What the peak rate does in that time of a turn.
+/// The sectors that the peak rate does in that time of a turn.
 fn at_peak(budget_max: u64, time: Duration) -> u64 {
     let sectors = u128::from(budget_max) * u128::from(time.as_nanos());
     u64::try_from(sectors / u128::from(TIMEOUT.as_nanos())).unwrap_or(u64::MAX)
@@ -213,7 +213,7 @@ impl Bfq {
         Some(picked)
     }
 
-    /// What the stream being served does next, or why its turn is over.
+    /// The next step of the stream that has the turn, or the reason why the turn is over.
     fn goes_on(&self, turn: &Turn, now: Instant, stream: StreamView<'_>) -> Result<Pick, End> {
         let ends = turn.began + TIMEOUT;
         if let Some(head) = stream.head().filter(|_| stream.ready()) {
@@ -238,7 +238,7 @@ impl Bfq {
 
     /// Charges the turn and sets the next budget.
     fn end(&mut self, now: Instant, turn: &Turn, stream: StreamView<'_>, end: End) {
-        // What it waited for in vain at the end is nobody's measure.
+        // The time for which the device idled in vain at the end measures no stream.
         let over = if end == End::TooIdle { turn.quiet_since } else { now };
         let time = over.since(turn.began);
         let seeky = self.habits(turn.stream).seeky();

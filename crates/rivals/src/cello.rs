@@ -33,7 +33,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     build: || Box::new(Cello::new()),
 };
 
-/// Who gets how much, by application class.
+/// Weights of the application classes.
 const WEIGHTS: [i64; 3] = [4, 2, 1];
 const REAL_TIME: usize = 0;
 const INTERACTIVE: usize = 1;
@@ -42,7 +42,7 @@ const THROUGHPUT: usize = 2;
 /// Shares hold over this long.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What counts first in the class's order, and the order of arrival.
+/// The first key of the class's order, and the order of arrival.
 type Key = (u64, u64);
 
 struct Cello {
@@ -52,7 +52,7 @@ struct Cello {
     used: [i64; 3],
     /// Which interval this is.
     interval: u64,
-    /// What was picked, and its estimate: its dispatch follows.
+    /// The picked stream and its piece's estimate: its dispatch follows.
     picked: Option<(StreamId, Duration)>,
     /// Where the last piece of a throughput stream ended.
     position: u64,

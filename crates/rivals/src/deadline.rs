@@ -56,7 +56,7 @@ struct Waiting {
     expires: Instant,
 }
 
-/// What waits in one direction.
+/// Requests that wait in one direction.
 #[derive(Default)]
 struct Direction {
     sorted: BTreeMap<Place, Waiting>,

@@ -1,11 +1,11 @@
 //! Deficit round robin (Shreedhar & Varghese 1996), in disk time; MARS shares its disks with it.
 //!
-//! Streams with work stand in a ring. Whose turn it is gets a quantum of disk time by its weight on
-//! top of what it had left, and is served while its next piece's estimate fits; then the next one's
-//! turn comes, and what did not suffice is kept. Charges correct estimates afterwards: who took
-//! longer than estimated starts its next turn lower, or in debt. (Deeper than 1 the charge of a piece
-//! is its estimate as recent windows priced it.) An empty queue forgets what was left, not a debt; who
-//! is held back by its limit or depth keeps a quantum.
+//! Streams with work stand in a ring. The stream that has the turn gets a quantum of disk time by its
+//! weight on top of what it had left, and is served while its next piece's estimate fits. Then the next
+//! stream has the turn, and the rest of the quantum is kept. Charges correct estimates afterwards: a
+//! stream that took longer than estimated starts its next turn lower, or in debt. (Deeper than 1 the
+//! charge of a piece is its estimate as recent windows priced it.) An empty queue forgets what was left,
+//! not a debt; a stream that its limit or depth holds back keeps a quantum.
 //!
 //! Guarantees: of two streams that stay ready, disk time per weight differs by at most a quantum per
 //! weight and their largest pieces, however unlike their requests are. No deadline counts, and a
@@ -35,7 +35,7 @@ const QUANTUM_PER_WEIGHT: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, Default)]
 struct Account {
-    /// Disk time that it may still use, in ns; below zero what it owes.
+    /// Disk time that it may still use, in ns; negative after it has used more.
     deficit: i64,
     /// Stands in the ring.
     listed: bool,
@@ -48,7 +48,7 @@ struct Drr {
     accounts: Vec<Account>,
     /// The first of the ring has had this turn's quantum.
     granted: bool,
-    /// What was picked, and its estimate: its dispatch follows.
+    /// The picked stream and its piece's estimate: its dispatch follows.
     picked: Option<(StreamId, Duration)>,
 }
 
@@ -130,7 +130,7 @@ impl Policy for Drr {
                 continue;
             };
             let Some(estimate) = wanted(stream) else {
-                // What it could not use piles up to no more than a quantum.
+                // A stream that could not use its quantum keeps at most one.
                 let account = self.account(id);
                 account.deficit = account.deficit.min(quantum(stream));
                 self.leave();

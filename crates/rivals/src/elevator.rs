@@ -57,7 +57,7 @@ impl Elevator {
         let mut ready = ahead.filter(|(_, stream)| is_ready(streams, **stream));
         let served = self.batch.map(|(stream, _)| stream);
         let first = ready.next()?;
-        // Whoever has had its batch lets the next one go first, if there is one.
+        // A stream that has had its batch lets the next stream go first, if another one is ready.
         let other =
             Some(first).into_iter().chain(ready).find(|(_, stream)| Some(**stream) != served);
         Some(*other.unwrap_or(first).0)

@@ -2,7 +2,7 @@
 //!
 //! Streams are dealt to g groups by their number. When a group's turn comes, each of its ready
 //! streams gets one piece, in the order of offsets; the next group is swept the other way, so that
-//! the head turns around instead of flying back. Who becomes ready during its group's sweep waits
+//! the head turns around instead of flying back. A stream that becomes ready in its group's sweep waits
 //! for the next one. With g = 1 this is SCAN (one piece a stream a round), with one stream a group
 //! it is round robin; in between, a larger g makes the wait between two pieces of a stream more
 //! even (less buffer), a smaller one the seeks shorter.
@@ -37,9 +37,9 @@ const GROUPS: usize = 4;
 struct Gss {
     /// Ready streams.
     groups: [BTreeSet<StreamId>; GROUPS],
-    /// Whose turn is next.
+    /// The group that is swept next.
     next: usize,
-    /// What is left of the current sweep, last first.
+    /// Streams that the current sweep has not reached yet, last first.
     sweep: Vec<StreamId>,
     /// The next sweep goes towards the start.
     down: bool,
@@ -82,7 +82,7 @@ impl Policy for Gss {
     }
 
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
-        // Whoever is not ready when the sweep reaches it has had its turn.
+        // A stream that is not ready when the sweep reaches it waits for the next round.
         while self.sweep.pop_if(|id| !streams.get(*id).is_some_and(StreamView::ready)).is_some() {}
         if self.sweep.is_empty() {
             self.begin(streams);

@@ -79,11 +79,11 @@ struct MClock {
     /// By request.
     arrivals: Vec<Instant>,
     picked: Option<Picked>,
-    /// What went out last.
+    /// The request that went out last.
     last: Option<Picked>,
 }
 
-/// What a piece counts, in ns of the nominal rate: the engine's estimate is one request of it.
+/// The cost of a piece, in ns of the nominal rate: the engine's estimate is one request of it.
 fn cost(head: &Head) -> Tag {
     let one = Tag::from(head.estimate.as_nanos());
     one + one * Tag::from(head.bytes) / BYTES_PER_REQUEST

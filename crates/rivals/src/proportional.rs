@@ -1,11 +1,11 @@
 //! Proportional sharing by count: start-time fair queueing (Goyal, Vin and Cheng 1996) in which every
-//! piece costs 1, whatever it takes. What paper `reward` argues against, and its foil.
+//! piece costs 1, whatever it takes. Paper `reward` argues against this policy and measures itself by it.
 //!
 //! A piece starts at its stream's last finish tag, or at virtual time if that is later, and finishes
 //! 1/w after. The smallest start tag goes, and becomes virtual time; ties by stream.
 //!
 //! Guarantees: of two streams that stay ready each gets pieces by its weight, to one piece each.
-//! Nothing about time: whose pieces are dear is paid for by whose are cheap. A pick is O(log n).
+//! Time is not guaranteed: streams with fast pieces pay for streams with slow ones. A pick is O(log n).
 
 use alloc::boxed::Box;
 

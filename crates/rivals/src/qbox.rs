@@ -63,7 +63,7 @@ enum Sort {
 struct Account {
     /// T: all relative deadlines so far.
     sum: Deadline,
-    /// What the contract says.
+    /// The reservation of the contract, in parts per million.
     reserve: u32,
     weight: u32,
     /// Which part of the device it gets, in parts per million, at least 1.
@@ -85,7 +85,7 @@ struct QBox {
     accounts: Vec<Option<Account>>,
     /// By request.
     sorts: Vec<Sort>,
-    /// What goes out: its dispatch follows.
+    /// The picked stream and the kind of its request: its dispatch follows.
     picked: Option<(StreamId, Sort)>,
     estimator: Estimator,
     /// The open window: when it began, and what completed in it.

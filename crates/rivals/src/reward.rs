@@ -8,8 +8,8 @@
 //! Guarantees: of streams that stay active, rate × mean response goes by weight. By Little's law
 //! that product is what a stream has at the device: *reward scheduling divides the device's slots*,
 //! and with them its time as far as a slot's time is the stream's own. At depth 1 it is: time by
-//! weight. Deeper, a response is mostly the wait behind others, and who has cheap pieces in one
-//! queue with dear ones gains little (paper, figure 3b).
+//! weight. Deeper, a response is mostly the wait behind others, and a stream with fast pieces in one
+//! queue with slow ones gains little (paper, figure 3b).
 //!
 //! `reward-service` is the same with our estimate of a piece's service in place of its response
 //! (`served.rs`), and so is about time by weight at any depth.
@@ -47,7 +47,7 @@ pub(super) const SERVICE_ENTRY: PolicyEntry = PolicyEntry {
 
 /// N of the paper.
 const RESPONSES: usize = 100;
-/// Of the weight that a stream has unless it says so.
+/// The weight of a stream that states none.
 const USUAL_WEIGHT: Tag = 100;
 
 /// ns of response at the usual weight. Shifts keep tags about now, and 127 bits hold more than any
@@ -86,10 +86,10 @@ struct Account {
 pub(super) struct Reward {
     /// Active streams by tag, without the shift.
     active: StreamOrder<Tag>,
-    /// Of these, the ready ones.
+    /// The ready streams among them.
     ready: StreamOrder<Tag>,
     accounts: Vec<Account>,
-    /// What is added to every active stream's tag.
+    /// The shift that is added to every active stream's tag.
     shift: Tag,
     /// Knows services from responses, if services count.
     served: Option<AtDevice>,

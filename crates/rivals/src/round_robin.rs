@@ -1,7 +1,7 @@
 //! Round robin (Nagle 1985): one request of each stream with work in turn.
 //!
-//! A request that goes out in several pieces keeps the turn until its last. Who is held back by its
-//! limit or depth loses its turn and stands at the end again when it may go.
+//! A request that goes out in several pieces keeps the turn until its last. A stream that its
+//! limit or depth holds back loses its turn and stands at the end again when it may go.
 //!
 //! Guarantees: a stream that stays ready has one request in every round, however many the others
 //! have queued; whoever floods its queue hurts itself alone. A turn is worth as much as the request

@@ -94,7 +94,7 @@ struct Sfq {
     finish_max: Tag,
     /// Pieces at the device.
     out: u32,
-    /// What was picked, and its estimate: its dispatch follows.
+    /// The picked stream and its piece's estimate: its dispatch follows.
     picked: Option<(StreamId, Duration)>,
 }
 

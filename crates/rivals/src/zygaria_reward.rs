@@ -1,8 +1,8 @@
 //! Zygaria with slack in the order of `reward-service`: to the stream whose time by weight, as its own
 //! pieces take it, is furthest behind.
 //!
-//! What reservations give counts there, too, so all time evens out as far as reservations let it, and
-//! a stream whose requests are cheap has many.
+//! Time that reservations give counts there, too. So all time evens out as far as reservations let
+//! it, and a stream whose requests take little time has many of them.
 
 use alloc::boxed::Box;
 

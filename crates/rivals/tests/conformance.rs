@@ -1,4 +1,4 @@
-//! What every registered policy must do, whatever it orders by.
+//! Duties of every registered policy, whatever it orders by.
 
 #[path = "../../core/tests/bench/mod.rs"]
 mod bench;

@@ -109,7 +109,7 @@ fn loads(random: &mut Random) -> Vec<Load> {
     weights.iter().map(load).collect()
 }
 
-/// Of 256 draws, those in which a promise is broken.
+/// The number of draws, among 256, in which a promise is broken.
 fn caught(bench: impl Fn(u32, &[Load], u64) -> Bench) -> usize {
     let mut random = Random(18);
     let breaks = |_: &u32| {

@@ -18,8 +18,8 @@ fn weight(weight: u32) -> Contract {
     Contract { weight, ..contract(0, 100) }
 }
 
-/// What a stream's client does: so many requests outstanding, each the next in sequence or far from
-/// the last, and a time to think before it asks again.
+/// A stream's client: so many requests outstanding, each the next in sequence or far from the last,
+/// and a think time.
 #[derive(Clone, Copy)]
 struct Client {
     outstanding: u32,
@@ -43,7 +43,7 @@ struct Served {
 /// Requests of one stream.
 const IDS: u32 = 64;
 
-/// Serves these clients, one piece at a time, from `now` to `end`. What a piece takes depends on
+/// Serves these clients, one piece at a time, from `now` to `end`. The time of a piece depends on
 /// whether the head must move for it.
 fn share(
     rig: &mut Rig,
@@ -184,7 +184,7 @@ fn deadline_lets_writes_wait_for_two_batches() {
     let expected =
         [(true, 32), (false, 16), (true, 32), (false, 16), (true, 32), (false, 8), (true, 4)];
     assert_eq!(batches, expected);
-    // Of each direction, in ascending order.
+    // The requests of each direction are in ascending order.
     assert!(order.iter().filter(|id| **id < 100).is_sorted());
     assert!(order.iter().filter(|id| **id >= 100).is_sorted());
 }
@@ -306,7 +306,7 @@ fn mclock(nominal: u32, contracts: &[Contract]) -> Rig {
 const SMALL: Client = Client { outstanding: 8, bytes: 1, sequential: false, thinks: 0 };
 
 /// The paper's introduction: remote desktop and OLTP reserve 250 IOPS each, data migration is
-/// limited to 1000, shares are 1:2:3. Who gets what depends on what the device does at the time.
+/// limited to 1000, shares are 1:2:3. The division depends on the device's speed at the time.
 #[test]
 fn mclock_divides_as_in_the_papers_example() {
     let eighth = disktime_core::Share::from_ppm(125_000).expect("a share");
@@ -358,7 +358,8 @@ fn mclock_moves_the_tags_of_who_was_idle() {
     assert!(count(&both, 0).abs_diff(50) <= 1, "{}", count(&both, 0));
 }
 
-/// What went by weight does not count against a reservation: the reservation tags move back for it.
+/// A request that went by weight does not count against a reservation: the reservation tags move back
+/// for it.
 #[test]
 fn mclock_reserves_on_top_of_what_was_spare() {
     let half = Contract { weight: 1, ..contract(50, 100) };
@@ -579,9 +580,9 @@ fn reward_goes_by_weight_among_equals() {
     assert_eq!(streams(&jobs, &ended), [0, 1, 1, 0, 1, 1, 0, 1]);
 }
 
-/// Who becomes active gets now, not the tag that it left with: it has saved nothing.
+/// A stream that becomes active gets the tag of now, not the one that it left with: it has saved nothing.
 #[test]
-fn reward_saves_nothing_for_who_was_away() {
+fn reward_saves_nothing_for_a_stream_that_was_idle() {
     let mut jobs = vec![Job::of(0, 10); 12];
     jobs.extend(vec![Job { arrives: 75, ..Job::of(1, 10) }; 4]);
     let ended = serve(&mut plain("reward", &[0, 1]), &jobs);

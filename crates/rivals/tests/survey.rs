@@ -223,7 +223,7 @@ fn cello_divides_an_interval_between_classes() {
     let mut rig = under("cello", &classes);
     run(&mut rig, 0, 900, &[10, 30], &[1, 1]);
     assert_eq!([0, 1].map(|stream| charged_ms(&rig, stream)), [600, 300]);
-    // What one class leaves the other takes, and whoever was idle has saved nothing.
+    // The time that one class leaves goes to the other, and a class that was idle has saved nothing.
     let mut rig = under("cello", &classes);
     run(&mut rig, 0, 1_000, &[0, 10], &[1, 1]);
     assert_eq!(charged_ms(&rig, 1), 1_000);

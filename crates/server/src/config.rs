@@ -59,9 +59,9 @@ pub enum ConfigError {
     Overbooked {
         /// Which device.
         device: String,
-        /// What all reservations come to, in parts per million.
+        /// The sum of all reservations, in parts per million.
         asked_ppm: u64,
-        /// What may be reserved: all but the headroom.
+        /// The share that may be reserved: all but the headroom.
         available: Share,
     },
     /// The virtual disks of a device can't be placed.
@@ -79,7 +79,7 @@ pub enum ConfigError {
 pub struct Config {
     /// Where NBD clients connect.
     pub listen: Vec<Listen>,
-    /// Those who may connect to the Unix sockets among them.
+    /// Users that may connect to the Unix sockets among them.
     pub access: SocketAccess,
     /// The Unix datagram socket where programs report missed deadlines.
     pub misses: Option<PathBuf>,
@@ -206,7 +206,7 @@ impl Config {
     }
 }
 
-/// What was found wrong so far.
+/// Errors found so far.
 struct Wrong(Vec<ConfigError>);
 
 impl Wrong {
@@ -221,7 +221,7 @@ fn first(errors: Vec<ConfigError>) -> ConfigError {
 }
 
 impl ServerTable {
-    /// Those who may connect.
+    /// Users that may connect to the Unix sockets.
     fn access(&self, listen: &[Listen]) -> Result<SocketAccess, ConfigError> {
         let Self { mode, group, .. } = self;
         let said = [("mode", mode), ("group", group)];

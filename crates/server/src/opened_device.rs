@@ -29,7 +29,7 @@ use crate::start_error::{StartError, Unfit};
 use disktime_profiler::DeviceProfile;
 
 /// How long a device may be silent when it is looked at before it serves.
-const QUICK_PATIENCE: Duration = Duration::from_secs(1);
+const QUICK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Requests alive at once: far more than the daemon's memory has room for, so that this is the bound
 /// that nobody meets.
@@ -39,11 +39,11 @@ const REQUESTS_ALIVE: u32 = 1 << 24;
 pub(crate) struct Opened {
     storage: Storage,
     pub(crate) ground: Ground,
-    /// What is to be recorded.
+    /// The record that is to be written.
     new: Option<(Record, Recorded)>,
 }
 
-/// What admission knows of a device's virtual disks beside their contracts.
+/// Facts that admission knows of a device's virtual disks beside their contracts.
 #[derive(Clone)]
 pub(crate) struct Ground {
     /// First bytes of the virtual disks on the device, in the configuration's order.
@@ -51,7 +51,7 @@ pub(crate) struct Ground {
     /// The device's size in bytes, if its offsets are places.
     size: Option<u64>,
     profile: Option<DeviceProfile>,
-    /// What requests cost by a quick look, where there is no profile.
+    /// The cost table of the quick probe, where the device has no profile.
     anchor: Option<PriceList>,
     /// Pieces at the device at once.
     depth: u32,
@@ -261,7 +261,7 @@ impl Opened {
     /// `None` if there is nothing to look at.
     fn price(&mut self, device: &DeviceConfig) -> Result<Option<Priced>, ProbeError> {
         let hollow = matches!(&self.storage, Storage::File(back_end) if back_end.is_hollow());
-        // What tiers cost depends on what lies where.
+        // The cost of a request on tiers depends on which tier has its data.
         if (hollow && device.emulate.is_none()) || matches!(&self.storage, Storage::Tiered(..)) {
             return Ok(None);
         }
@@ -274,7 +274,7 @@ impl Opened {
             depth_max: device.scheduling.queue_depth.most(),
             budget: QUICK_BUDGET,
             thorough: false,
-            timeout: QUICK_PATIENCE,
+            timeout: QUICK_TIMEOUT,
         };
         let emulate = device.emulate;
         let storage = &mut self.storage;
@@ -284,7 +284,7 @@ impl Opened {
             Storage::Tiered(..) => unreachable!("tiers are not looked at"),
             // Its connections belong to the shard's ring.
             Storage::Nbd(export, _) => {
-                let back_end = export.again(QUICK_PATIENCE).map_err(ProbeError::Open)?;
+                let back_end = export.again(QUICK_TIMEOUT).map_err(ProbeError::Open)?;
                 let mut back_end = back_end.on_shard(&extents);
                 probe::price(&mut back_end, emulate, &spaces, &options, |_| {})
             }
@@ -344,8 +344,8 @@ impl Ground {
         Self { bases, size, profile: None, anchor: None, depth }
     }
 
-    /// Of a back end that is not opened: so large, if virtual disks have places on it, with these
-    /// there already.
+    /// The ground of a back end that is not opened, from its size (if virtual disks have places on it)
+    /// and its recorded extents.
     pub(crate) fn examined(
         device: &DeviceConfig,
         size: Option<u64>,
@@ -371,7 +371,7 @@ impl Ground {
         Ok(())
     }
 
-    /// What the device does is known.
+    /// Goes by a profile of the device from now on.
     fn know(&mut self, device: &DeviceConfig, profile: DeviceProfile) {
         self.depth = device.scheduling.queue_depth.on(Some(profile.fast_from()));
         self.profile = Some(profile);
@@ -382,7 +382,7 @@ impl Ground {
         self.depth
     }
 
-    /// What requests cost by a quick look.
+    /// The cost table of the quick probe.
     pub(crate) fn anchor(&self) -> Option<&PriceList> {
         self.anchor.as_ref()
     }
@@ -436,7 +436,7 @@ impl Ground {
             let contract = Contract {
                 limit: device.promotion,
                 class: Class::Background,
-                // What has waited for long is best effort: see `shard/migration.rs`.
+                // A migration that has waited for long is best effort: see `shard/migration.rs`.
                 weight: 1,
                 ..Contract::default()
             };

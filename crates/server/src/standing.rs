@@ -17,7 +17,7 @@ pub struct Standing {
     pub vdisks: Vec<(String, Share)>,
     /// The contracts of these, in the same order.
     pub contracts: Vec<Contract>,
-    /// What their promise bounds follow from.
+    /// The terms that their promise bounds follow from.
     pub terms: Terms,
     /// The share that could still be reserved.
     pub free: Share,

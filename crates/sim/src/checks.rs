@@ -1,10 +1,10 @@
-//! What must hold in every simulation, checked from outside the engine.
+//! Checks that must hold in every simulation, made from outside the engine.
 //!
 //! The checkers keep their own counts from what they see pass (arrivals, dispatches, completions,
 //! the device's own times), so an engine that miscounts, loses, favours or starves is noticed.
-//! Whose time it was is seen from outside with one piece at a time, or where tiers tell. Where several
-//! are at the device the time between completions is nobody's: promises are checked by what was
-//! charged, whose sum must be the time that the device was busy.
+//! With one piece at a time, or where tiers tell, the stream that used the time is seen from outside.
+//! If several pieces are at the device, the time between completions belongs to no single stream. Then
+//! promises are checked by charges, whose sum must be the time that the device was busy.
 
 mod cycles;
 
@@ -35,34 +35,34 @@ pub enum Check {
 pub struct Violation {
     /// Which.
     pub check: Check,
-    /// Whose, if it is one stream's.
+    /// The stream concerned, if it is a single one.
     pub stream: Option<StreamId>,
     /// By how much, in words.
     pub what: String,
 }
 
-/// What is known of one stream.
+/// The counts of one stream.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     contract: Contract,
     arrived: u64,
     dispatched: u64,
     completed: u64,
-    /// True device time it got, and what of others' time its writes took.
+    /// True device time it got, and the part of others' time that its writes took.
     service_ns: i64,
-    /// The same, where tiers work side by side, of the tiers.
+    /// The same where tiers work side by side: the time of the tiers.
     of_tiers_ns: i64,
-    /// Of this, what is by the engine's count.
+    /// The part of it that is by the engine's count.
     counted_ns: i64,
-    /// Lowest of (owed - service) since it is backlogged, in ns.
-    lowest_owed: Option<i64>,
+    /// Lowest of (reserved time - service) since it is backlogged, in ns.
+    lowest_lag: Option<i64>,
     worst_lag_ns: i64,
     /// Lowest of (service - limit·t) so far.
     lowest_over: i64,
     worst_over_ns: i64,
     waits_since: Option<Instant>,
     longest_wait: Duration,
-    /// Of a deterministic rate.
+    /// The cycles of a deterministic rate.
     cycles: Option<Cycles>,
     /// By how long it can be behind, at the loosest since it is there; `None` if that is not promised.
     bound: Option<Duration>,
@@ -105,7 +105,7 @@ impl Checks {
             service_ns: 0,
             of_tiers_ns: 0,
             counted_ns: 0,
-            lowest_owed: None,
+            lowest_lag: None,
             worst_lag_ns: 0,
             lowest_over: 0,
             worst_over_ns: 0,
@@ -146,7 +146,7 @@ impl Checks {
     pub(crate) fn arrived(&mut self, now: Instant, stream: StreamId, bytes: u64) {
         let seen = &mut self.seen[stream.0 as usize];
         if seen.backlog() == 0 {
-            seen.lowest_owed = Some(seen.owed_ns(now));
+            seen.lowest_lag = Some(seen.lag_ns(now));
             seen.waits_since = Some(now);
         }
         seen.arrived += 1;
@@ -171,7 +171,7 @@ impl Checks {
         seen.waits_since = (seen.backlog() > 0).then_some(now);
         if seen.backlog() == 0 {
             seen.measure_lag(now);
-            seen.lowest_owed = None;
+            seen.lowest_lag = None;
         }
     }
 
@@ -219,7 +219,7 @@ impl Checks {
         self.promise(all);
     }
 
-    /// What did not hold, at the end of the run.
+    /// The checks that did not hold, at the end of the run.
     pub(crate) fn verdict(
         mut self,
         now: Instant,
@@ -324,9 +324,9 @@ impl Seen {
         self.service_ns += service;
         self.of_tiers_ns += of_tier;
         self.worst_over_ns = self.worst_over_ns.max(self.over_ns(now) - self.lowest_over);
-        if let Some(lowest) = &mut self.lowest_owed {
-            let owed = owed_ns(self.contract, now) - self.of_tiers_ns;
-            *lowest = (*lowest).min(owed);
+        if let Some(lowest) = &mut self.lowest_lag {
+            let lag = reserved_ns(self.contract, now) - self.of_tiers_ns;
+            *lowest = (*lowest).min(lag);
         }
     }
 
@@ -352,8 +352,8 @@ impl Seen {
         self.arrived - self.dispatched
     }
 
-    fn owed_ns(&self, now: Instant) -> i64 {
-        owed_ns(self.contract, now) - self.of_tiers_ns
+    fn lag_ns(&self, now: Instant) -> i64 {
+        reserved_ns(self.contract, now) - self.of_tiers_ns
     }
 
     fn over_ns(&self, now: Instant) -> i64 {
@@ -361,13 +361,13 @@ impl Seen {
     }
 
     fn measure_lag(&mut self, now: Instant) {
-        if let Some(lowest) = self.lowest_owed {
-            self.worst_lag_ns = self.worst_lag_ns.max(self.owed_ns(now) - lowest);
+        if let Some(lowest) = self.lowest_lag {
+            self.worst_lag_ns = self.worst_lag_ns.max(self.lag_ns(now) - lowest);
         }
     }
 }
 
-fn owed_ns(contract: Contract, now: Instant) -> i64 {
+fn reserved_ns(contract: Contract, now: Instant) -> i64 {
     part(now.as_nanos().cast_signed(), contract.reserve.ppm())
 }
 
@@ -388,7 +388,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const STREAM: StreamId = StreamId(0);
-    /// Of each request.
+    /// The length of each request.
     const BYTES: u64 = 4096;
     const BOUNDS: Bounds = Bounds {
         depth: 1,
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!(run_of(rate(1, 30), &[], served).found(), []);
         let mut checks = run_of(rate(100, 30), &[], |_| 3).checks;
         (0..200).for_each(|_| checks.arrived(at(5_000), STREAM, BYTES));
-        // 30 of the 100 that the cycle from 5 s on owes.
+        // Only 30 requests of the 100 that the cycle from 5 s on must do.
         for turn in 0..30 {
             let now = at(5_000 + 30 * turn);
             checks.dispatched(now, STREAM, BYTES, true);

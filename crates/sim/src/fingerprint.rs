@@ -28,7 +28,7 @@ impl Cut {
     pub const NONE: Self = Self { after: Duration::MAX, dispatches: u64::MAX };
 }
 
-/// What some simulations decided, in their order.
+/// The decisions of some simulations, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fingerprint {
     /// Simulations.
@@ -57,7 +57,7 @@ pub fn fingerprint<Answer>(cut: Cut, work: impl FnOnce() -> Answer) -> (Answer, 
 }
 
 thread_local! {
-    /// What was simulated so far, if a fingerprint is wanted; a simulation has it while it runs.
+    /// The simulations so far, if a fingerprint is wanted; a simulation has it while it runs.
     static RECORDER: RefCell<Option<Tap>> = const { RefCell::new(None) };
 }
 
@@ -66,8 +66,8 @@ thread_local! {
 struct Hash(u64);
 
 impl Hash {
-    /// Each step can be undone, so two sequences that differ in one number never have one hash. What
-    /// is added keeps zeroes from leaving a hash of zero as it is.
+    /// Each step can be undone, so two sequences that differ in one number never have one hash. The
+    /// added constant keeps zeroes from leaving a hash of zero as it is.
     fn add(&mut self, number: u64) {
         let mixed = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = (mixed ^ (mixed >> 32)).wrapping_add(0xD1B5_4A32_D192_ED03);
@@ -82,13 +82,13 @@ impl Hash {
 pub(crate) struct Tap {
     cut: Cut,
     runs: u64,
-    /// Of all runs, and of this one.
+    /// Sums over all runs, this one among them.
     dispatches: u64,
     sent: u64,
     decisions: Hash,
     counters: Hash,
     events: Hash,
-    /// Of this run.
+    /// Requests that arrived in this run.
     arrived: u64,
     /// By request's name: the how manieth of the run has it now.
     requests: Vec<u64>,
@@ -223,8 +223,8 @@ impl Tap {
                 let times = [behind, bound].map(Duration::as_nanos);
                 self.events.add_all([6, stream(id), times[0], times[1], by as u64]);
             }
-            Event::CycleMissed { stream: id, owed, done } => {
-                self.events.add_all([7, stream(id), owed, done]);
+            Event::CycleMissed { stream: id, owed: expected, done } => {
+                self.events.add_all([7, stream(id), expected, done]);
             }
             Event::Cut(id) => self.events.add_all([8, stream(id)]),
             Event::Restored(id) => self.events.add_all([9, stream(id)]),
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(taken(Cut::NONE, plan()), once);
     }
 
-    /// Whatever decides differently must show: this is what every refactoring is judged by.
+    /// A difference in any decision must show: fingerprints judge every refactoring.
     #[test]
     fn another_policy_seed_depth_or_contract_has_another_fingerprint() {
         let usual = taken(Cut::NONE, under("disktime", plan()));
@@ -410,9 +410,9 @@ mod tests {
             assert_ne!(other.decisions, usual.decisions);
             assert_eq!(other.counters, usual.counters);
         }
-        let dearer = hash(5, request, Dispatch { estimate: Duration::ZERO, ..piece });
-        assert_eq!(dearer.decisions, usual.decisions);
-        assert_ne!(dearer.counters, usual.counters);
+        let costlier = hash(5, request, Dispatch { estimate: Duration::ZERO, ..piece });
+        assert_eq!(costlier.decisions, usual.decisions);
+        assert_ne!(costlier.counters, usual.counters);
         // The engine may name pieces as it likes.
         let named = PieceId { slot: 7, generation: 9 };
         assert_eq!(hash(5, request, Dispatch { piece: named, ..piece }), usual);
@@ -427,7 +427,7 @@ mod tests {
             run().windows.len()
         });
         assert_eq!(both.runs, 2);
-        // Those that are sent at one time are all sent.
+        // Requests that are sent at one time are all sent.
         assert!((200..300).contains(&both.dispatches), "{both:?}");
         assert_eq!(windows, run().windows.len());
         let early = taken(Cut { after: Duration::from_secs(1), ..Cut::NONE }, plan());

@@ -1,4 +1,4 @@
-//! What to simulate, in the types of the parts that it is made of.
+//! The plan of a simulation, in the types of the parts that it is made of.
 
 use disktime_config::{Named, Scheduling};
 use disktime_core::cost::CostParameters;
@@ -12,11 +12,11 @@ use disktime_workload::{SpecError, Stream};
 pub struct Plan {
     /// The device.
     pub device: Box<dyn Device>,
-    /// What it does, for admission; without it nothing can be promised but shares of time.
+    /// The device's profile, for admission; without one only shares of time can be promised.
     pub profile: Option<Profile>,
     /// How its time is shared. If `feedback` shapes best effort, players' misses are reported to it,
-    /// and a load that ends is soft real-time no longer. What `profile` and `quick_profile` say is
-    /// found out before: it is above and in `cost`.
+    /// and a load that ends is soft real-time no longer. The findings of `profile` and `quick_profile`
+    /// are stated in `profile` above and in `cost`.
     pub scheduling: Scheduling,
     /// Numbers for the cost model.
     pub cost: CostParameters,
@@ -38,16 +38,16 @@ pub struct Plan {
 
 /// A stream of a simulation.
 pub struct StreamPlan {
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// What it owns.
+    /// Its contract from the start.
     pub contract: Contract,
     /// First byte on the device of what its load calls byte 0.
     pub base: u64,
     /// Where on the device its requests lie, first byte and end, for admission; `None` for
     /// anywhere.
     pub extent: Option<(u64, u64)>,
-    /// What it asks for, and when.
+    /// Its requests, and when they come.
     pub traffic: Stream,
 }
 

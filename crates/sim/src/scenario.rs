@@ -25,7 +25,7 @@ const DURATION_MAX: Duration = Duration::from_secs(10_000 * 3600);
 const WINDOWS_MAX: u64 = 1_000_000;
 /// Runs of a scenario.
 const SEEDS_MAX: usize = 1000;
-/// What a cost model may take requests to cost at first.
+/// The range of a cost model's first estimates.
 const ESTIMATES: std::ops::RangeInclusive<Duration> =
     Duration::from_nanos(1)..=Duration::from_secs(60);
 /// The longest name of a stream in bytes, as that of a virtual disk.
@@ -63,7 +63,7 @@ pub enum ScenarioError {
     Load {
         /// Which file.
         path: PathBuf,
-        /// Of which stream.
+        /// The stream with the load.
         stream: Named,
         /// Why.
         error: Box<StreamError>,
@@ -88,7 +88,7 @@ pub struct Scenario {
     model: Model,
     capacity_bytes: u64,
     scheduling: Scheduling,
-    /// What each stream owns from the start.
+    /// Each stream's contract from the start.
     contracts: Vec<Contract>,
     /// Contracts that change while it runs, in order of time.
     changes: Vec<(Instant, StreamId, Contract)>,
@@ -129,10 +129,10 @@ struct General {
 }
 
 disktime_config::scheduling_table! {
-    /// What is simulated, and how its time is shared.
+    /// The device that is simulated, and how its time is shared.
     struct DeviceTable {
         emulate: Option<String>,
-        /// What `emulate` was called in scenarios first.
+        /// An older name of `emulate` in scenarios.
         preset: Option<String>,
         model: Option<DeviceSpec>,
     }
@@ -226,8 +226,8 @@ fn lend<T: Clone + std::fmt::Display>(
 }
 
 impl File {
-    /// How the device's time is shared. What the daemon finds out where a key is left out is stated
-    /// in a scenario, or is not: a run depends on nothing but its file.
+    /// How the device's time is shared. Where a key is left out, the daemon finds its value out; a
+    /// scenario states it or does without. So a run depends on nothing but its file.
     fn scheduling(&self, depth_max: u32) -> Result<Scheduling, ValueError> {
         let mut keys = self.device.scheduling();
         let lent = self.scenario.lend(&mut keys)?;
@@ -243,7 +243,7 @@ impl File {
         })
     }
 
-    /// What each stream owns from the start.
+    /// Each stream's contract from the start.
     fn contracts(&self) -> Result<Vec<Contract>, ValueError> {
         let contract = |table: &StreamTable| {
             let name = &table.name;
@@ -311,11 +311,11 @@ fn choose(value: &str) -> DeviceError {
     DeviceError { field, value, allowed: allowed.to_owned() }
 }
 
-/// What is found out of the device before a run.
+/// Findings about the device before a run.
 #[derive(Default)]
 struct Seen {
     profile: Option<Profile>,
-    /// What requests cost by a quick look.
+    /// The cost table of the quick probe.
     anchor: Option<PriceList>,
     /// The fewest pieces with which the device is fast, if that is known.
     fast_from: Option<u32>,

@@ -23,7 +23,7 @@ use crate::plan::{Plan, PlanError, StreamPlan};
 /// Decisions recorded at most; later ones are dropped.
 const DECISIONS_MAX: usize = 1_000_000;
 
-/// What came of a simulation.
+/// The outcome of a simulation.
 #[derive(Debug)]
 pub struct Outcome {
     /// Each stream over the whole run.
@@ -32,11 +32,10 @@ pub struct Outcome {
     pub windows: Vec<Window>,
     /// The window's length.
     pub window: Duration,
-    /// What the policy took requests to cost at the end of each window; empty unless it works that
-    /// out itself.
+    /// The costs of requests by the policy at the end of each window; empty unless the policy works
+    /// costs out itself.
     pub costs: Vec<cost::Costs>,
-    /// What each stream's pieces were taken to cost at the end, by kind; empty if the cost model
-    /// knows nothing of that.
+    /// The estimates of each stream's pieces at the end, by kind; empty if the cost model has none.
     pub estimates: Vec<Vec<cost::Estimate>>,
     /// Costs that moved beyond chance, as the engine told of them, with the end of the window.
     pub moves: Vec<(Instant, Event)>,
@@ -140,7 +139,7 @@ struct World {
     last_completion: Instant,
     /// For how long the device has waited for streams.
     held: Duration,
-    /// Of each tier.
+    /// The last completion on each tier.
     on_tiers: [Instant; 2],
     metrics: Metrics,
     /// Requests completed.
@@ -156,7 +155,7 @@ struct World {
 /// Depths by a law.
 struct Steering {
     laws: Vec<DepthLaw>,
-    /// What a law is made anew with if its stream's weight changes: the threshold and the depth.
+    /// The threshold and the depth that a new law gets if its stream's weight changes.
     by_weight: Option<(Duration, u32)>,
     span: Duration,
     /// When the next one is over.

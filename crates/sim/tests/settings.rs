@@ -1,4 +1,4 @@
-//! What the daemon's tables state can be stated in a scenario, and reaches the engine.
+//! Every key of the daemon's tables can be stated in a scenario, and reaches the engine.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use std::collections::BTreeSet;

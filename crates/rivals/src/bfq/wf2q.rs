@@ -2,8 +2,8 @@
 //!
 //! Virtual time goes on by the service given, per weight of all that would be served at once. A
 //! stream's turn has a start and a finish, its budget by weight apart; it starts where the last
-//! one finished, or now if that is past. Of the streams whose start has come, who can't be ahead of
-//! their part, the earliest finish goes. Budgets are promises only: a turn that ends finishes where
+//! one finished, or now if that is past. A stream whose start has come is not ahead of its part; among
+//! these streams the earliest finish goes. Budgets are promises only: a turn that ends finishes where
 //! its service puts it. Each operation is O(log n).
 
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ pub(super) struct Wf2q {
     /// Streams without work whose finish is yet to come.
     retired: StreamOrder<Tag>,
     virtual_time: Tag,
-    /// Of all streams that are active or retired.
+    /// The sum of the weights of all streams that are active or retired.
     weights: u64,
 }
 
@@ -86,7 +86,7 @@ impl Wf2q {
         }
     }
 
-    /// A stream that waited has nothing to ask any more, and owes nothing.
+    /// A stream that waited has no more requests; it has used nothing of its budget.
     pub(super) fn withdraw(&mut self, id: StreamId) {
         let start = self.entity(id).start;
         self.retire(id, start);

@@ -1,5 +1,5 @@
-//! What an average sequential and an average random request cost a device of unknown insides, from
-//! what completes in short windows (QBox §3.1, §3.3).
+//! Estimates of the cost of an average sequential and an average random request on a device of
+//! unknown insides, from completions in short windows (QBox §3.1, §3.3).
 //!
 //! A window of length z in which α sequential and β random requests completed says α·x + β·y = z.
 //! Two windows say both costs x and y, if the mix of one was another than that of the other. Each new
@@ -20,7 +20,7 @@ use disktime_core::cost::Costs;
 /// How many windows a new one is intersected with (§3.3).
 pub(super) const WINDOWS: usize = 10;
 
-/// What a random request may cost, in sequential ones: outside, a pair is clearly wrong. "Random
+/// The range of a random request's cost, in sequential ones: outside, a pair is clearly wrong. "Random
 /// requests are orders-of-magnitude more expensive than sequential requests" (§3.1): one to three.
 const RATIO: [i128; 2] = [10, 1000];
 
@@ -31,14 +31,14 @@ const STEP_DIVISOR: i128 = 10;
 /// Parts of a distance of 1.
 const PARTS: i128 = 1_000_000;
 
-/// Before anything is known: sequential requests are cheap.
+/// The estimate before the first window: a sequential request costs a tenth of a random one.
 pub(super) const INITIAL: Costs = Costs {
     sequential: Duration::from_millis(1),
     random: Duration::from_millis(10),
     observations: 0,
 };
 
-/// What completed in a window.
+/// Requests that completed in a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Window {
     pub(super) sequential: u32,
@@ -168,14 +168,14 @@ mod tests {
         assert_eq!(longer.meets(window(360, 8)), Some(pair(100, 8000)));
     }
 
-    /// Of windows of one length, both counts must not grow together (§3.1).
+    /// If two windows have one length, both counts must not grow together (§3.1).
     #[test]
     fn what_cannot_be_is_dropped() {
         assert_eq!(window(200, 10).meets(window(200, 10)), None);
         assert_eq!(window(200, 10).meets(window(400, 20)), None);
         assert_eq!(window(200, 10).meets(window(210, 12)), None);
         assert_eq!(window(200, 10).meets(window(200, 12)), None);
-        // Random requests nine times as dear as sequential ones, or 1001 times.
+        // Random requests cost nine times as much as sequential ones, or 1001 times.
         assert_eq!(window(109, 10).meets(window(100, 11)), None);
         assert!(window(110, 10).meets(window(100, 11)).is_some());
         assert_eq!(window(3000, 1).meets(window(1999, 2)), None);
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn windows_of_one_mix_keep_the_ratio() {
         let mut estimator = Estimator::new(costs(100, 8000));
-        // Everything has become twice as dear.
+        // Every cost has doubled.
         for _ in 0..200 {
             assert_eq!(estimator.close(window(100, 5)), 0);
         }

@@ -1,4 +1,4 @@
-//! What differs between two configurations, key by key, in the words of their files.
+//! Differences between two configurations, key by key, in the words of their files.
 //!
 //! Every key of a table has a row here; a test compares the rows with the tables.
 
@@ -17,13 +17,13 @@ use crate::emulate::Emulate;
 /// A key that has another value than before, or what came or went.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// Whose: a virtual disk's or a device's name, or `server`.
+    /// The owner of the key: a virtual disk's or a device's name, or `server`.
     pub of: String,
     /// Which of its keys.
     pub key: &'static str,
-    /// What it was; empty if it was not there.
+    /// The old value; empty if the owner was not there.
     pub old: String,
-    /// What it is; empty if it is no more.
+    /// The new value; empty if the owner is gone.
     pub new: String,
     /// Whether it can be changed while the daemon runs.
     pub live: bool,
@@ -159,7 +159,7 @@ const VDISK: [Key<Placed>; 17] = [
     fixed("record", |(_, it)| maybe(it.record.as_ref(), |path| path.display().to_string())),
 ];
 
-/// What a second configuration has otherwise than a first one: server, devices, virtual disks.
+/// The differences of a second configuration from a first one: server, devices, virtual disks.
 pub(crate) fn changes(old: &Config, new: &Config) -> Vec<Change> {
     let mut found = Vec::new();
     compare("server", &SERVER, Some(old), Some(new), &mut found);

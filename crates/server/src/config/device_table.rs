@@ -16,7 +16,7 @@ const MEMORY_MAX: u64 = 1 << 40;
 
 /// Connections to one server.
 const CONNECTIONS_MAX: u32 = 16;
-/// What moving extents between tiers may take at most, unless `promotion` says otherwise: 10 %.
+/// The most disk time that migrations may take unless `promotion` says otherwise: 10 %.
 const PROMOTION: Share = Share::from_percent(10).expect("a part of the whole");
 
 /// A device and its virtual disks.
@@ -24,16 +24,16 @@ const PROMOTION: Share = Share::from_percent(10).expect("a part of the whole");
 pub struct DeviceConfig {
     /// Its name.
     pub name: String,
-    /// What stores its bytes.
+    /// The back end that stores its bytes.
     pub back_end: BackEndKind,
     /// Whether a directory of raw files is made where nothing is and nothing was.
     pub create: bool,
     /// The timing model in front of it.
     pub emulate: Option<Emulate>,
-    /// Of tiers, the most disk time that moving extents between them may take, as a share; zero if
-    /// none are moved.
+    /// The most disk time that migrations between tiers may take, as a share; zero if no extent is
+    /// moved.
     pub promotion: Share,
-    /// Of tiers, whether everything is to go back to the slow one.
+    /// Whether all extents are to go back to the slow tier.
     pub empties_fast: bool,
     /// How its time is shared.
     pub scheduling: Scheduling,
@@ -226,7 +226,7 @@ fn cannot_empty(tiers: bool, promotion: Share) -> Option<&'static str> {
     }
 }
 
-/// What to emulate: a preset, or one for each of the tiers.
+/// Reads `emulate`: a preset, or one for each of the tiers.
 fn emulate(text: &str, tiers: bool) -> Result<Emulate, String> {
     let find = |name: &str| {
         let known = || preset::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();

@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The longest path of a Unix socket in bytes: the system's 108, one of them for the end.
 const PATH_MAX: usize = 107;
 
-/// Those who may connect to a Unix socket, beside root.
+/// Users that may connect to a Unix socket, beside root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketAccess {
     /// The mode of the socket's file.

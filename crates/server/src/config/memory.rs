@@ -10,7 +10,7 @@ use crate::memory::OWN;
 
 /// The least and the most that can be stated, in bytes.
 const RANGE: RangeInclusive<u64> = (16 << 20)..=(1 << 40);
-/// What is taken at most if nothing is stated.
+/// The most memory that is taken if no amount is stated.
 const USUAL_MAX: u64 = 1 << 30;
 
 pub(super) fn parse(text: &str) -> Result<u64, ConfigError> {
@@ -35,7 +35,7 @@ fn machine() -> u64 {
 }
 
 impl Config {
-    /// What is left of the memory for clients once each device has what it needs whatever they do.
+    /// The memory left for clients once each device has the memory that it always needs.
     ///
     /// # Errors
     /// If there is not enough for a client of each device.

@@ -147,7 +147,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
     assert!(none.contains("at least one"), "{none}");
 }
 
-/// Of the keys that say in which order requests go, and what they count.
+/// These keys state in which order requests go, and in which unit accounts count.
 #[test]
 fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
     says(&[

@@ -30,17 +30,17 @@ pub struct VdiskConfig {
     pub zone: Option<Side>,
     /// Where its requests are recorded as a trace, if at all.
     pub record: Option<PathBuf>,
-    /// What its reservation follows from once its device's profile is at hand; until then the
+    /// The goal that its reservation follows from once its device's profile is at hand. Until then the
     /// contract reserves nothing.
     pub goal: Option<VdiskGoal>,
 }
 
-/// What a virtual disk's reservation shall be enough for.
+/// The load that a virtual disk's reservation shall be enough for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VdiskGoal {
     /// A rate of requests or bytes.
     pub goal: Goal,
-    /// What they do.
+    /// The operations of its requests.
     pub access: Access,
 }
 
@@ -57,7 +57,7 @@ impl VdiskGoal {
 }
 
 impl VdiskConfig {
-    /// What it asks that takes a profile of its device: the key and what it says.
+    /// The first key that needs a profile of the device, and its value.
     pub(super) fn needs_profile(&self) -> Option<(&'static str, String)> {
         if let Some(goal) = &self.goal {
             return Some(goal.said());
@@ -107,7 +107,7 @@ impl VdiskTable {
         Ok(VdiskConfig { name, size, contract, zone, record, goal })
     }
 
-    /// What the reservation is to be enough for.
+    /// The load that the reservation is to be enough for, if keys state one.
     fn goal(&self, of: &Named) -> Result<Option<VdiskGoal>, ValueError> {
         let (iops, run) = (self.iops.map(|it| it.to_string()), self.run.map(|it| it.to_string()));
         let (key, text, demand) = match (self.iops, &iops, &self.bandwidth) {

@@ -21,7 +21,9 @@ impl Shard {
 
     fn tell(&mut self, event: Event) {
         match event {
-            Event::CycleMissed { stream, owed, done } => self.missed(stream, owed, done),
+            Event::CycleMissed { stream, owed: expected, done } => {
+                self.missed(stream, expected, done);
+            }
             Event::PromiseBroken { stream, behind, bound, by } => {
                 add(&self.vdisks[stream.0 as usize].stats.promises_broken, 1);
                 self.seldom(stream, Cause::Behind, |vdisk, left_out| {
@@ -58,11 +60,11 @@ impl Shard {
         }
     }
 
-    fn missed(&mut self, stream: StreamId, owed: u64, done: u64) {
+    fn missed(&mut self, stream: StreamId, expected: u64, done: u64) {
         self.publish_cycles(stream);
         self.seldom(stream, Cause::Cycle, |vdisk, left_out| {
             let text = "a cycle of its rate was not kept (bytes)";
-            tracing::warn!(vdisk, owed, done, left_out, "{text}");
+            tracing::warn!(vdisk, expected, done, left_out, "{text}");
         });
     }
 

@@ -1,8 +1,8 @@
 //! Whether a deterministic rate was kept, counted from what passes by.
 //!
-//! A cycle owes what waits when it begins, up to its grant. The last piece of a cycle may send more
-//! than was granted, which the next one has less (`core::cycle`): so the largest piece is taken off
-//! the grant here. The engine counts to the byte; this counts without it.
+//! A cycle is expected to do the bytes that wait when it begins, up to its grant. The last piece of a
+//! cycle may send more than was granted, which the next cycle has less (`core::cycle`): so the largest
+//! piece is taken off the grant here. The engine counts to the byte; this counts without it.
 
 use disktime_core::{Admission, Class, Contract, Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(super) struct Cycles {
     ends: Instant,
     waiting: u64,
     piece_max: u64,
-    owed: u64,
+    expected: u64,
     done: u64,
     pub(super) missed: u64,
 }
@@ -30,7 +30,7 @@ impl Cycles {
             ends: Instant::ZERO + length,
             waiting: 0,
             piece_max: 0,
-            owed: 0,
+            expected: 0,
             done: 0,
             missed: 0,
         })
@@ -40,7 +40,7 @@ impl Cycles {
         self.begin(now);
         self.waiting += bytes;
         if now + self.length == self.ends {
-            self.owe(self.owed + bytes);
+            self.set_expected(self.expected + bytes);
         }
     }
 
@@ -58,14 +58,14 @@ impl Cycles {
     /// Ends the cycles that are over.
     pub(super) fn begin(&mut self, now: Instant) {
         while self.ends <= now {
-            self.missed += u64::from(self.done < self.owed.saturating_sub(self.piece_max));
+            self.missed += u64::from(self.done < self.expected.saturating_sub(self.piece_max));
             self.ends = self.ends + self.length;
             self.done = 0;
-            self.owe(self.waiting);
+            self.set_expected(self.waiting);
         }
     }
 
-    fn owe(&mut self, bytes: u64) {
-        self.owed = bytes.min(self.grant);
+    fn set_expected(&mut self, bytes: u64) {
+        self.expected = bytes.min(self.grant);
     }
 }

@@ -194,7 +194,7 @@ fn base(place: &Place, name: &str) -> Result<DiskSpec, DeviceError> {
     }
 }
 
-/// What no key says.
+/// The values of a disk that no key states.
 fn plain(layout: &Layout) -> DiskSpec {
     DiskSpec {
         geometry: Geometry::new(layout),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::values::{DeviceError, Place, QUEUE, SOME};
 
-/// What the map of a flash drive maps.
+/// The unit of a flash drive's map.
 const UNIT_BYTES: u64 = 4096;
 /// With its spare. Each TiB takes up to 2 GiB of the simulator's memory.
 const FLASH_BYTES_MAX: u64 = 4 << 40;
@@ -35,7 +35,7 @@ pub struct FlashTable {
     later: Option<LaterTable>,
 }
 
-/// What becomes of it.
+/// The state of the drive later in the run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaterTable {
@@ -157,7 +157,7 @@ fn base(place: &Place, name: &str) -> Result<FlashSpec, DeviceError> {
     }
 }
 
-/// What several numbers have to agree on.
+/// Checks the rules that concern several numbers.
 fn fits(place: &Place, spec: &FlashSpec) -> Result<(), DeviceError> {
     if spec.write_buffer_bytes < spec.page_bytes {
         let allowed = format!("at least a page of {}B is needed", spec.page_bytes);

@@ -14,7 +14,7 @@ pub struct DeviceError {
     pub field: String,
     /// As it was written, or what it came to.
     pub value: String,
-    /// What is allowed.
+    /// The values that are allowed.
     pub allowed: String,
 }
 
