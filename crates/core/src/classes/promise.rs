@@ -49,7 +49,7 @@ use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
 /// The slice length of a device for which none is configured.
-pub const SLICE: Duration = Duration::from_millis(350); // a swing of half a point in a minute
+pub const SLICE: Duration = Duration::from_millis(350); // the lag then ranges over half a point in a minute
 /// The longest round: what all slices take together.
 pub const ROUND: Duration = Duration::from_secs(10); // 28 slices of 350 ms; a stream of 1 % has 100 ms
 /// The longest time that a piece is declared to take at a device without a profile.
