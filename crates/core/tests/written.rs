@@ -192,7 +192,7 @@ fn without_a_cost_table_no_stream_has_write_back_debt() {
     assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO);
 }
 
-/// A list that is ten times too dear is believed until writes are seen.
+/// A cost table that is ten times too high is believed until writes are seen.
 #[test]
 fn a_cost_table_that_is_too_high_costs_writers_next_to_nothing() {
     let mut rig = learning(Some(list()));
