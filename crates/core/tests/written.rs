@@ -209,8 +209,8 @@ fn a_cost_table_that_is_too_high_costs_writers_next_to_nothing() {
 #[test]
 fn a_debt_has_an_end() {
     let price = Price { each: Duration::from_secs(3), per_mib: Duration::ZERO };
-    let dear = PriceList { random_write: price, sequential_write: price, ..list() };
-    let mut rig = learning(Some(dear));
+    let high = PriceList { random_write: price, sequential_write: price, ..list() };
+    let mut rig = learning(Some(high));
     let now = spell(&mut rig, 0, write(2, 1, 4096), 1, MS);
     spell(&mut rig, now, read(1, 0, 4096), 1500, 2 * MS);
     assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 1000 * MS);

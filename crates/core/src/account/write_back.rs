@@ -29,7 +29,7 @@ use crate::types::time::{Duration, Instant};
 
 /// The largest write-back debt of a stream, in ns: 1 s, more than a cache takes in one slice. Without this
 /// bound a cost table that is wrong could add up to any debt.
-const OWED_MAX: u64 = 1_000_000_000;
+const DEBT_MAX: u64 = 1_000_000_000;
 
 /// The write-back account of one stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ struct Wrote {
     /// The modelled time of its writes since the last flush, in ns.
     unflushed: u64,
     /// Its write-back debt, in ns: the time that its writes will take beyond what was paid for them.
-    owed: u64,
+    debt: u64,
 }
 
 /// The write-back accounts of all streams.
@@ -88,10 +88,10 @@ impl WriteBack {
             return None;
         }
         let idle = since.saturating_sub(took).as_nanos();
-        let owed = &mut self.wrote[payer.0 as usize].owed;
-        let half = (took.as_nanos() / 2).min(owed.saturating_sub(idle));
-        *owed = owed.saturating_sub(idle + half);
-        if *owed == 0 {
+        let debt = &mut self.wrote[payer.0 as usize].debt;
+        let half = (took.as_nanos() / 2).min(debt.saturating_sub(idle));
+        *debt = debt.saturating_sub(idle + half);
+        if *debt == 0 {
             self.debtors.pop_front();
         }
         if payer == stream || half == 0 || !concerned {
@@ -121,12 +121,12 @@ impl WriteBack {
         wrote.unflushed += reckoned;
         self.unflushed += reckoned;
         let Some((long_run, paid)) = debt else { return };
-        let was = wrote.owed;
-        let owed = was.saturating_add(long_run.as_nanos()).saturating_sub(paid.as_nanos());
-        wrote.owed = owed.min(OWED_MAX);
-        if was == 0 && wrote.owed > 0 {
+        let was = wrote.debt;
+        let debt = was.saturating_add(long_run.as_nanos()).saturating_sub(paid.as_nanos());
+        wrote.debt = debt.min(DEBT_MAX);
+        if was == 0 && wrote.debt > 0 {
             self.debtors.push_back(stream);
-        } else if was > 0 && wrote.owed == 0 {
+        } else if was > 0 && wrote.debt == 0 {
             self.debtors.retain(|id| *id != stream);
         }
     }

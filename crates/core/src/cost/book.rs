@@ -36,7 +36,7 @@ struct OfStream {
 
 /// The stream that sent the last piece, and since when only its pieces are at the device.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sole {
+struct Exclusive {
     stream: Option<StreamId>,
     since: Option<Instant>,
     /// Its pieces that came back since then.
@@ -77,7 +77,7 @@ pub(crate) struct Back {
 pub(crate) struct PriceBook {
     model: Box<dyn CostModel>,
     streams: Vec<OfStream>,
-    sole: Sole,
+    exclusive: Exclusive,
     /// When each tier finished a piece last.
     tiers: [Instant; Tier::COUNT],
 }
@@ -85,7 +85,7 @@ pub(crate) struct PriceBook {
 impl PriceBook {
     pub(crate) fn new(model: Box<dyn CostModel>) -> Self {
         let (streams, tiers) = (Vec::new(), [Instant::ZERO; Tier::COUNT]);
-        Self { model, streams, sole: Sole::default(), tiers }
+        Self { model, streams, exclusive: Exclusive::default(), tiers }
     }
 
     pub(crate) fn trust(&self) -> Trust {
@@ -121,32 +121,32 @@ impl PriceBook {
         idle: bool,
     ) -> Option<Used> {
         self.of(shape.stream).lengths[PieceKind::of(shape) as usize] = Some(shape.bytes);
-        let same = self.sole.stream.replace(shape.stream) == Some(shape.stream);
+        let same = self.exclusive.stream.replace(shape.stream) == Some(shape.stream);
         if idle {
-            self.sole.released = now;
-            if !same || self.sole.since.is_none() {
-                (self.sole.since, self.sole.pieces) = (Some(now), 0);
+            self.exclusive.released = now;
+            if !same || self.exclusive.since.is_none() {
+                (self.exclusive.since, self.exclusive.pieces) = (Some(now), 0);
             }
         } else if !same {
-            self.sole.since = None;
+            self.exclusive.since = None;
         }
         self.model.learner()?.sent(shape, offset)
     }
 
     /// The device did nothing for so long.
     pub(crate) fn skip(&mut self, stall: Duration) {
-        self.sole.since = self.sole.since.map(|since| since + stall);
+        self.exclusive.since = self.exclusive.since.map(|since| since + stall);
     }
 
     /// The stream that sent the last piece.
     pub(crate) fn last(&self) -> Option<StreamId> {
-        self.sole.stream
+        self.exclusive.stream
     }
 
     /// Since when a piece that comes back now took the device's time: the completion `before`, or when the
     /// device was idle.
     pub(crate) fn between(&self, now: Instant, before: Instant) -> Duration {
-        now.since(before.max(self.sole.released))
+        now.since(before.max(self.exclusive.released))
     }
 
     /// A piece came back: a model that learns is told what it took. Answers what that tells of the stream's
@@ -172,15 +172,15 @@ impl PriceBook {
 
     /// The time that a piece took, if its stream has had the device to itself.
     fn seen_alone(&mut self, now: Instant, back: &Back) -> Option<SeenAlone> {
-        let Sole { stream: last, since, released, pieces } = self.sole;
+        let Exclusive { stream: last, since, released, pieces } = self.exclusive;
         let piece = back.shape;
         let Some(since) = since.filter(|_| last == Some(piece.stream)) else {
             if last.is_some() && back.in_flight > 0 && back.of_last == back.in_flight {
-                (self.sole.since, self.sole.pieces) = (Some(now), 0);
+                (self.exclusive.since, self.exclusive.pieces) = (Some(now), 0);
             }
             return None;
         };
-        self.sole.pieces = pieces.saturating_add(1);
+        self.exclusive.pieces = pieces.saturating_add(1);
         let took = now.since(back.before.max(released).max(since)).saturating_sub(back.owed);
         let (since, in_flight) = (now.since(since), back.in_flight + 1);
         Some(SeenAlone { piece, took, since, pieces, in_flight, settling: back.settling })
@@ -237,8 +237,8 @@ impl PriceBook {
     /// A stream goes.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         *self.of(stream) = OfStream::default();
-        if self.sole.stream == Some(stream) {
-            self.sole = Sole::default();
+        if self.exclusive.stream == Some(stream) {
+            self.exclusive = Exclusive::default();
         }
         if let Some(learner) = self.model.learner() {
             learner.forget(stream);

@@ -72,7 +72,7 @@ const HORIZON: Duration = promise::SLICE;
 /// third more by that than in their order, 64 not quite half as much again.
 const CHOICE: usize = 12;
 
-/// Streams in shared mode are not probed again before this many times [`Returns::LEARNING`].
+/// Streams in shared mode are not probed again before this many times the longest stay for learning.
 const ASK_PAUSE: u64 = 16;
 
 struct Disktime {
