@@ -48,10 +48,10 @@ pub trait Learner: CostModel {
     /// A piece goes out that begins at that byte of the device. Answers what the model wants to be told when
     /// the piece comes back.
     fn sent(&mut self, piece: &PieceShape, offset: u64) -> Option<Used>;
-    /// What a write takes in the long run, as fast as it reaches the medium and not its cache, if that
+    /// The disk time of a write in the long run, as fast as it reaches the medium and not its cache, if that
     /// is known.
     fn long_run(&self, piece: &PieceShape) -> Option<Duration>;
-    /// What requests are taken to cost, of the streams seen.
+    /// The estimated costs of requests, of the streams seen.
     fn costs(&self) -> Costs;
     /// Whether what such a piece is taken to cost has moved beyond chance since that was told last:
     /// told now.
@@ -77,7 +77,7 @@ pub enum Trust {
 /// A piece that is over, while its stream had the device to itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeenAlone {
-    /// What it was.
+    /// Its shape.
     pub piece: PieceShape,
     /// The time since the stream's previous completion, or since its release.
     pub took: Duration,
@@ -94,11 +94,11 @@ pub struct SeenAlone {
 /// A piece that is over, on a device that tells which tier served it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeenOnTier {
-    /// What it was.
+    /// Its shape.
     pub piece: PieceShape,
-    /// What [`CostModel::sent`] answered.
+    /// The answer of [`CostModel::sent`].
     pub used: Option<Used>,
-    /// Who served it.
+    /// The tier that served it.
     pub tier: Tier,
     /// The time since that tier's previous completion, or since this piece's release: exact where a
     /// tier serves in order.
@@ -109,16 +109,16 @@ pub struct SeenOnTier {
     pub alone: Option<SeenAlone>,
 }
 
-/// That a piece's block was asked for before, and how many pieces ago.
+/// How many pieces ago a piece's block was used last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// Of all streams; `None` if it was not.
+    /// Counted in pieces of all streams; `None` if it was not used before.
     pub of_all: Option<u64>,
-    /// Of its own.
+    /// Counted in pieces of its own stream.
     pub own: Option<u64>,
 }
 
-/// What a completion told of a stream's price: it is known, or known anew.
+/// News from a completion on a stream's cost: it is known, or known anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// It was seen while the stream had the device to itself.
@@ -130,14 +130,14 @@ pub enum Seen {
     Crowded,
 }
 
-/// What requests cost the device, as worked out while it runs.
+/// The costs of requests at the device, as worked out while it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
     /// One that goes on where another ended.
     pub sequential: Duration,
     /// Any other.
     pub random: Duration,
-    /// Of how many observations they are, since they were worked out last; 0 if nothing could be.
+    /// The number of observations behind them, since they were worked out last; 0 if nothing could be.
     pub observations: u32,
 }
 
@@ -180,12 +180,12 @@ pub struct Certainty {
     pub drift_permille: Option<i64>,
 }
 
-/// What a stream's pieces of one kind are taken to cost, and how sure that is.
+/// The estimated cost of a stream's pieces of one kind, and its certainty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Of which kind.
+    /// The kind of the pieces.
     pub kind: PieceKind,
-    /// Of which length, in bytes: that of the stream's last such piece.
+    /// Their length in bytes: that of the stream's last such piece.
     pub bytes: u64,
     /// Its disk time.
     pub cost: Duration,
@@ -196,11 +196,11 @@ pub struct Estimate {
 /// A cost that has moved beyond chance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
-    /// What it was when that was told last; at first what the device's price list says.
+    /// The cost that was told last; at first the one in the device's cost table.
     pub before: Duration,
-    /// What it is now.
+    /// The cost now.
     pub now: Duration,
-    /// What the device's price list says, if there is one.
+    /// The cost in the device's cost table, if there is one.
     pub listed: Option<Duration>,
 }
 
@@ -215,9 +215,9 @@ pub struct CostParameters {
     pub sequential: Duration,
     /// Estimate for any other.
     pub random: Duration,
-    /// What pieces of the first streams take, where that is known: the price list of `priced`.
+    /// The costs of the first streams' pieces, where they are known: the cost table of `priced`.
     pub prices: [Price; CostParameters::PRICES],
-    /// What kinds of requests take, where someone has measured it.
+    /// The costs of the kinds of requests, where they have been measured.
     pub anchor: Option<PriceList>,
 }
 
@@ -226,7 +226,7 @@ impl CostParameters {
     pub const PRICES: usize = 16;
 }
 
-/// What a stream's pieces take, known beforehand. No price: neither a time each nor one by length.
+/// The cost of a stream's pieces, known beforehand. No price: neither a time each nor one by length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Price {
     /// For every piece, however long.
@@ -235,9 +235,9 @@ pub struct Price {
     pub per_mib: Duration,
 }
 
-/// What requests of each kind take of the device's time when that kind runs alone at the device's
-/// best depth: the time from one completion to the next. What a profile of any device says, and
-/// where estimates start.
+/// The saturation costs of a device: disk time per request of each kind when that kind runs alone at the
+/// device's best depth, from one completion to the next. The profile of any device has them, and
+/// estimates start from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PriceList {
     /// Reads that continue the one before.
@@ -251,7 +251,7 @@ pub struct PriceList {
 }
 
 impl Price {
-    /// What a request of so many bytes takes, rounded up.
+    /// The cost of a request of so many bytes, rounded up.
     #[must_use]
     pub fn of(&self, bytes: u64) -> Duration {
         const MIB: u128 = 1 << 20;
@@ -287,7 +287,7 @@ impl Default for CostParameters {
 pub struct CostEntry {
     /// Its name in configurations.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub doc: &'static str,
     /// Where it comes from.
     pub source: &'static str,

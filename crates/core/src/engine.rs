@@ -67,7 +67,7 @@ const SECTOR: u64 = 512;
 pub struct Completion {
     /// Which one.
     pub request: RequestId,
-    /// Whose.
+    /// The stream that sent it.
     pub stream: StreamId,
     /// How it ended.
     pub outcome: Outcome,
@@ -77,7 +77,7 @@ pub struct Completion {
     pub service_time: Duration,
 }
 
-/// What a cancel did.
+/// The result of a cancel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancel {
     /// It was queued and is gone: no completion follows.
@@ -111,12 +111,12 @@ pub struct Engine {
     prices: PriceBook,
     limits: Limits,
     headroom: Share,
-    /// What contracts ask for together.
+    /// The sum of all contracts.
     booked: Booked,
     period: Duration,
     /// Deeper than 1, too, a piece is charged the time since the previous completion.
     between: bool,
-    /// What accounts count for each piece, if not its disk time.
+    /// The unit that accounts count for each piece, if not its disk time.
     unit: Option<Duration>,
     now: Instant,
     streams: Vec<Option<Stream>>,
@@ -124,13 +124,13 @@ pub struct Engine {
     pieces: PieceTable,
     /// Pieces at the device.
     in_flight: u32,
-    /// What they were debited, in ns.
+    /// Their debits, in ns.
     sent: u128,
     /// How much that may be.
     ahead: Ahead,
     stalls: Stalls,
     write_back: WriteBack,
-    /// What other streams owe of the piece that came back.
+    /// The parts of the last completed piece's time that other streams pay as write-back debt.
     debts: Vec<Debt>,
     /// Lists of postings are made in this.
     postings: Vec<Posting>,
@@ -145,14 +145,14 @@ pub struct Engine {
     hold: Option<Hold>,
     ledger: Ledger,
     usage_clock: UsageClock,
-    /// What best effort has to pass, if a controller is configured.
+    /// The limits of best effort, if a controller is configured.
     shaping: Option<Box<Shaping>>,
     promises: Promises,
-    /// What each class was charged.
+    /// The time that each class was charged.
     by_class: [Duration; Rank::COUNT],
-    /// What streams that were removed had been charged.
+    /// The time that removed streams had been charged.
     departed: Duration,
-    /// Of what streams paid for each other, what those that were removed leave one-sided, in ns.
+    /// The payments of streams for each other that removed streams leave one-sided, in ns.
     departed_passed: i128,
     /// Requests for streams that do not exist.
     refused_unknown: u64,
@@ -286,7 +286,7 @@ impl Engine {
     }
 
     /// As [`handle_completion`](Self::handle_completion), of a piece that one tier of the device has
-    /// served. What pieces cost is then learned by tier, whoever else has pieces there.
+    /// served. The costs of pieces are then learned by tier, whichever other streams have pieces there.
     ///
     /// # Panics
     /// As [`handle_completion`](Self::handle_completion).
@@ -351,7 +351,7 @@ impl Engine {
         self.shape();
     }
 
-    /// What the device shall do next; `None` when it has enough, nobody is ready, or it is held.
+    /// The device's next action; `None` when it has enough, no stream is eligible, or it is held.
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
         self.gate_best_effort();
@@ -365,7 +365,7 @@ impl Engine {
         if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.hold) {
             self.release_hold();
             self.flush();
-            // What the hold cost may have taken the stream that was chosen to its limit.
+            // The charge for the idling may have taken the stream that was chosen to its limit.
             let stream = self.streams[id.0 as usize].as_ref();
             if stream.is_none_or(|stream| stream.lanes[chosen.rank].gate == Gate::Shut) {
                 chosen = self.choose();

@@ -23,7 +23,7 @@ mod zygaria;
 pub use edf::Ranked;
 pub use zygaria::Zygaria;
 
-/// What a policy wants done now.
+/// An action that a policy wants done now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pick {
     /// The next piece of this stream goes out. The stream must be ready.
@@ -46,14 +46,14 @@ pub enum Pick {
 /// A piece that the device has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PieceDone {
-    /// Whose it was; that request may be over by now.
+    /// The request that it belonged to; that request may be over by now.
     pub request: RequestId,
-    /// What was debited at dispatch.
+    /// The debit at dispatch.
     pub estimate: Duration,
-    /// What it cost: exact at depth 1, and under policies that give turns unless prices compare;
+    /// Its charge: exact at depth 1, and under policies that give turns unless prices compare;
     /// else its estimate, corrected when the window closes (a call of [`Policy::changed`]).
     pub charge: Duration,
-    /// What it takes by the cost model.
+    /// Its disk time by the cost model.
     pub modelled: Duration,
     /// The time since the completion before it, of whomever, or since the device was idle.
     pub between: Duration,
@@ -67,9 +67,9 @@ pub struct PieceDone {
 pub struct Window<'a> {
     /// How long it was.
     pub busy: Duration,
-    /// Of whom pieces completed.
+    /// The streams whose pieces completed.
     pub streams: &'a [StreamId],
-    /// What these take by the cost model.
+    /// The disk time that a stream's pieces in it take by the cost model.
     pub modelled: &'a dyn Fn(StreamId) -> Duration,
 }
 
@@ -94,7 +94,7 @@ pub trait Policy: Send {
     fn changed(&mut self, now: Instant, stream: StreamView<'_>);
     /// The stream is gone; its id may come back for another.
     fn removed(&mut self, now: Instant, stream: StreamId);
-    /// What it takes requests to cost, if it works that out itself.
+    /// The costs of requests, if the policy works them out itself.
     fn costs(&self) -> Option<Costs> {
         None
     }
@@ -119,7 +119,7 @@ pub trait Turns: Policy {
     fn set_horizon(&mut self, horizon: Duration);
 }
 
-/// What accounts (reserve, limit, usage) count.
+/// The quantity that accounts (reserve, limit, usage) count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Currency {
     /// Disk time.
@@ -132,11 +132,11 @@ pub enum Currency {
 pub struct PolicyEntry {
     /// Its name in configurations.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub doc: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// What the accounts that it orders by count.
+    /// The currency of the accounts that it orders by.
     pub currency: Currency,
     /// Whether it promises each stream its reserved share of disk time, within the bounds of
     /// `docs/scheduling.md`: the conformance suite then holds it to that.

@@ -95,7 +95,7 @@ fn a_limit_that_comes_later_counts_what_is_at_the_device() {
     let piece = rig.go_one(0).piece;
     rig.change(0, Change::SetContracts(&[(StreamId(0), contract(0, 50))]));
     rig.ask(0, 2, 0, 1_000);
-    rig.done(10 * MS, piece); // 490 ms cheaper than estimated
+    rig.done(10 * MS, piece); // 490 ms less than estimated
     assert!(rig.go(10 * MS).is_empty(), "10 ms used, 5 ms filled");
     assert_eq!(rig.engine.poll_timeout().map(|at| at.as_nanos() / MS), Some(20));
     rig.timeout(20 * MS + 2);

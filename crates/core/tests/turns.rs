@@ -121,7 +121,7 @@ fn slices_are_long_enough_to_be_worth_their_switch_cost_and_shares_exact() {
     let returns = disk.turns.iter().filter(|(.., at, _)| *at > 20 * SECOND).count() as u64;
     let lost = returns * RETURN * 100 / (100 * SECOND);
     assert!(lost <= 4, "{lost} % of the time goes to returns");
-    // A swing of 350 ms at most, half of it ahead for each of two equals: 350 ms / (1 - f).
+    // The lag ranges over 350 ms at most, half of it ahead for each of two equals: 350 ms / (1 - f).
     assert!(disk.longest_slice(1, 20 * SECOND) < 1_300 * MS);
 }
 

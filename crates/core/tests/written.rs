@@ -249,7 +249,7 @@ fn without_a_cost_table_no_stream_has_write_back_debt() {
     assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO);
 }
 
-/// A list that is ten times too dear is believed until writes are seen.
+/// A cost table that is ten times too high is believed until writes are seen.
 #[test]
 fn a_cost_table_that_is_too_high_costs_writers_next_to_nothing() {
     let mut rig = learning(Some(list()));
@@ -266,8 +266,8 @@ fn a_cost_table_that_is_too_high_costs_writers_next_to_nothing() {
 #[test]
 fn a_debt_has_an_end() {
     let price = Price { each: Duration::from_secs(3), per_mib: Duration::ZERO };
-    let dear = PriceList { random_write: price, sequential_write: price, ..list() };
-    let mut rig = learning(Some(dear));
+    let high = PriceList { random_write: price, sequential_write: price, ..list() };
+    let mut rig = learning(Some(high));
     let now = spell(&mut rig, 0, write(2, 1, 4096), 1, MS);
     spell(&mut rig, now, read(1, 0, 4096), 1500, 2 * MS);
     assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 1000 * MS);

@@ -227,7 +227,7 @@ impl Ledger {
         (open, stalled)
     }
 
-    /// Closes the window at `end`. What the device has stalled in it is not to be divided.
+    /// Closes the window at `end`. The time for which the device stalled in it is not to be divided.
     pub(crate) fn close(&mut self, end: Instant) -> Span {
         assert!(self.pieces > 0, "a window without completions carries over");
         let (busy, modelled) = (end.since(self.mark), self.modelled);

@@ -35,15 +35,15 @@ pub(crate) enum Why {
     Spare,
 }
 
-/// What pieces of one stream were debited at dispatch, to be corrected by what they are charged.
+/// The debits of one stream's pieces at dispatch, to be corrected by their charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debited {
     pub(crate) pieces: u32,
     pub(crate) modelled: u64,
-    /// Of the modelled, that of each class.
+    /// The part of `modelled` that belongs to each class.
     pub(crate) by_rank: [u64; Rank::COUNT],
     pub(crate) estimates: i64,
-    /// Of the modelled and the estimates, those for which tokens were taken, by direction.
+    /// The parts of `modelled` and `estimates` for which tokens were taken, by direction.
     pub(crate) paid: [(u64, i64); Direction::COUNT],
 }
 
@@ -73,23 +73,23 @@ impl Debited {
 pub(crate) struct Span {
     /// How long the device was busy in it.
     pub(crate) busy: Duration,
-    /// Of that, what is to be divided among the streams touched, in ns.
+    /// The part of `busy` that is to be divided among the streams touched, in ns.
     pub(crate) divide: u64,
-    /// What all pieces that came back in it take by the cost model, in ns.
+    /// The modelled cost of all pieces that came back in it, in ns.
     pub(crate) modelled: u64,
     /// The streams whose pieces these were.
     pub(crate) touched: Vec<StreamId>,
 }
 
-/// What a stream owes of the time of another's piece, for what it has written.
+/// A stream's write-back debt that is paid from the time of another stream's piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Debt {
     pub(crate) payer: StreamId,
     pub(crate) time: Duration,
 }
 
-/// A piece of `stream` came back, and its own time is seen: `busy`. What is beyond `most` is a stall.
-/// `debts` are what other streams owe of the rest. Answers what is left for the stream itself.
+/// A piece of `stream` came back, and its own time is seen: `busy`. The time beyond `most` is a stall.
+/// Other streams pay the `debts` from the rest. Answers the time that is left for the stream itself.
 pub(crate) fn piece(
     stream: StreamId,
     debited: Debited,

@@ -33,12 +33,12 @@ pub(crate) struct Stalls {
     next: usize,
     /// Pieces at the device that are no reads.
     others: u32,
-    /// What pieces of each kind took at depth 1: exponential moving averages over the last eight, in
+    /// The time that pieces of each kind took at depth 1: exponential moving averages over the last eight, in
     /// which a piece counts for no more than the longest that was likely.
     seen: [Duration; PieceKind::ALL.len()],
 }
 
-/// What a piece that came back says of the silence before it.
+/// A judgement on the silence before a piece that came back.
 pub(crate) struct Silence {
     /// How long the piece was likely to take.
     pub(crate) likely: Duration,

@@ -7,9 +7,10 @@
 //! - A flush is for its asker's own writes, unless other streams have written more since the last one: then
 //!   each of them pays its part of the time that the flush took, by what its writes are reckoned to take.
 //!   With nothing written since the last one the asker pays all of it.
-//! - A write that took less than it does in the long run *owes* the rest: a cache took it. While a stream
-//!   owes, the device works for two, and that stream pays half of the time of others' pieces until all of
-//!   the debt is paid. Time in which no stream waits for the device pays it off as well.
+//! - A write that took less than it does in the long run leaves a *write-back debt* of the rest: a cache
+//!   took it. While a stream has such a debt, the device works for two, and that stream pays half of the
+//!   time of others' pieces until all of the debt is paid. Time in which no stream waits for the device
+//!   pays it off as well.
 //!
 //! The second needs a cost model that learns. Both need each piece's own time (depth 1, turns): where
 //! streams mix, windows are divided by prices, and a stream that loses by that has turns.
@@ -26,24 +27,25 @@ use super::posting::Debt;
 use crate::types::ids::StreamId;
 use crate::types::time::{Duration, Instant};
 
-/// No stream owes more: what a cache takes in a turn, not what a wrong price list adds up to.
-const OWED_MAX: u64 = 1_000_000_000;
+/// The largest write-back debt of a stream, in ns: 1 s, more than a cache takes in one slice. Without this
+/// bound a cost table that is wrong could add up to any debt.
+const DEBT_MAX: u64 = 1_000_000_000;
 
-/// What a stream has written.
+/// The write-back account of one stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wrote {
-    /// What it is reckoned to take, since the last flush, in ns.
+    /// The modelled time of its writes since the last flush, in ns.
     unflushed: u64,
-    /// What it will take beyond what was paid, in ns.
-    owed: u64,
+    /// Its write-back debt, in ns: the time that its writes will take beyond what was paid for them.
+    debt: u64,
 }
 
-/// What the streams have written together.
+/// The write-back accounts of all streams.
 #[derive(Default)]
 pub(crate) struct WriteBack {
     /// By stream.
     wrote: Vec<Wrote>,
-    /// What all of it is reckoned to take, since the last flush, in ns.
+    /// The modelled time of all writes since the last flush, in ns.
     unflushed: u64,
     /// The streams that wrote it.
     writers: Vec<StreamId>,
@@ -69,9 +71,9 @@ impl WriteBack {
         self.at = now;
     }
 
-    /// A piece came back that had the device to itself, and took that long. Takes off what the first debtor
-    /// owes; answers how much of the piece's time he pays, if it is another stream's. Guaranteed classes are
-    /// not `concerned`.
+    /// A piece came back that had the device to itself, and took that long. Pays off a part of the first
+    /// debtor's write-back debt; answers how much of the piece's time the debtor pays, if the piece is
+    /// another stream's. Guaranteed classes are not `concerned`.
     pub(crate) fn take_owed(
         &mut self,
         now: Instant,
@@ -86,10 +88,10 @@ impl WriteBack {
             return None;
         }
         let idle = since.saturating_sub(took).as_nanos();
-        let owed = &mut self.wrote[payer.0 as usize].owed;
-        let half = (took.as_nanos() / 2).min(owed.saturating_sub(idle));
-        *owed = owed.saturating_sub(idle + half);
-        if *owed == 0 {
+        let debt = &mut self.wrote[payer.0 as usize].debt;
+        let half = (took.as_nanos() / 2).min(debt.saturating_sub(idle));
+        *debt = debt.saturating_sub(idle + half);
+        if *debt == 0 {
             self.debtors.pop_front();
         }
         if payer == stream || half == 0 || !concerned {
@@ -99,8 +101,8 @@ impl WriteBack {
         Some(Debt { payer, time })
     }
 
-    /// A stream's write came back, which is reckoned to take that long. If it had the device to itself and a
-    /// price in the long run is known, the stream owes that, less what it `paid`.
+    /// A stream's write came back, whose modelled time is `reckoned`. If it had the device to itself and its
+    /// cost in the long run is known, the stream's write-back debt grows by that, less the time `paid`.
     pub(crate) fn wrote(
         &mut self,
         stream: StreamId,
@@ -119,18 +121,18 @@ impl WriteBack {
         wrote.unflushed += reckoned;
         self.unflushed += reckoned;
         let Some((long_run, paid)) = debt else { return };
-        let was = wrote.owed;
-        let owed = was.saturating_add(long_run.as_nanos()).saturating_sub(paid.as_nanos());
-        wrote.owed = owed.min(OWED_MAX);
-        if was == 0 && wrote.owed > 0 {
+        let was = wrote.debt;
+        let debt = was.saturating_add(long_run.as_nanos()).saturating_sub(paid.as_nanos());
+        wrote.debt = debt.min(DEBT_MAX);
+        if was == 0 && wrote.debt > 0 {
             self.debtors.push_back(stream);
-        } else if was > 0 && wrote.owed == 0 {
+        } else if was > 0 && wrote.debt == 0 {
             self.debtors.retain(|id| *id != stream);
         }
     }
 
-    /// A flush came back that took that long: adds what other streams than its asker pay of it, rounded
-    /// down. Nothing is unwritten then, and no stream owes.
+    /// A flush came back that took that long: adds the parts that other streams than its asker pay of it,
+    /// rounded down. No write is unflushed then, and no stream has a write-back debt.
     pub(crate) fn flushed(&mut self, asker: StreamId, took: Duration, debts: &mut Vec<Debt>) {
         let unflushed = |id: StreamId| self.wrote.get(id.0 as usize).map_or(0, |it| it.unflushed);
         let all = u128::from(self.unflushed);

@@ -16,17 +16,16 @@
 //! **Turns.** A stream that comes to the device may keep it for a turn. Then positioning is its
 //! own, once for each of its turns, and nobody pays for interrupting: `C = n·L + transfer`, n
 //! turns. In exchange a turn delays every stream that begins a shorter cycle meanwhile (limited
-//! preemption: Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems",
-//! 2005). Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems", 2005).
+//! preemption: Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems", 2005).
 //! Several numbers of turns may fit: the one that leaves the largest cap of slack is taken.
 //!
-//! **Write caches.** What a cache brings to the medium in another stream's time takes positionings
-//! there that no inequality bounds: as many as it likes. So on such a device turns that write end
-//! with a flush, in their own time, and while a rate is firm or a latency bounded everybody else's
-//! pieces that write do too: every turn finds an empty cache, and L holds. A flush finds the head somewhere in the turn's
-//! run and writes on from there, so it takes one positioning over at most the run's length, F, beside
-//! the transfer, which is measured with a flush: `C = n·(L + F) + transfer`. Without turns nobody
-//! could tell which piece is the last before another stream's, so there are always turns then.
+//! **Write caches.** The writes that a cache brings to the medium in another stream's time take
+//! positionings there that no inequality bounds: as many as it likes. So on such a device turns that
+//! write end with a flush, in their own time, and while a rate is firm or a latency bounded all other
+//! streams' pieces that write do too: every turn finds an empty cache, and L holds. A flush finds the
+//! head somewhere in the turn's run and writes on from there, so it takes one positioning over at most
+//! the run's length, F, beside the transfer, which is measured with a flush: `C = n·(L + F) + transfer`.
+//! Without turns the last piece before another stream's is not known, so there are always turns then.
 //!
 //! **Test**: the processor demand criterion of earliest deadline first (Baruah, Rosier and Howell,
 //! "Algorithms and complexity concerning the preemptive scheduling of periodic, real-time tasks on

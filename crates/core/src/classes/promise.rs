@@ -3,7 +3,7 @@
 //! A bound follows from contracts, the device's depth, the longest time that a piece is declared to
 //! take and the slice length. Nothing that happens while the engine runs changes it.
 //!
-//! **What is promised.** A stream with the reservation f and the bound Θ is served at least
+//! **The promise.** A stream with the reservation f and the bound Θ is served at least
 //! `f·(W - Θ)` of disk time in any interval W in which it is backlogged throughout: it has a request
 //! queued, and neither its limit nor its own in-flight limit keeps that back. Time in which the device
 //! stalls is not in W. (The latency of a latency-rate server: Stiliadis and Varma, "Latency-rate
@@ -49,7 +49,7 @@ use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
 /// The slice length of a device for which none is configured.
-pub const SLICE: Duration = Duration::from_millis(350); // a swing of half a point in a minute
+pub const SLICE: Duration = Duration::from_millis(350); // the lag then ranges over half a point in a minute
 /// The longest round: what all slices take together.
 pub const ROUND: Duration = Duration::from_secs(10); // 28 slices of 350 ms; a stream of 1 % has 100 ms
 /// The longest time that a piece is declared to take at a device without a profile.
@@ -66,7 +66,7 @@ pub fn piece_time(profile: &Profile, bytes: u64) -> Duration {
 /// A stream whose pieces at the device decide is looked at again so soon.
 const AGAIN: Duration = Duration::from_millis(100); // a window, at whose end charges are known
 
-/// What the bounds of one device's streams follow from, beside each stream's own contract.
+/// The terms that the bounds of one device's streams follow from, beside each stream's own contract.
 ///
 /// Adding and removing a contract is O(1), and so is a bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub struct Terms {
     bounded: (u32, u64),
     /// Guaranteed-rate streams, and what the deterministic ones take at once, in ns.
     rates: (u32, u64),
-    /// Of the rates, those that nothing bounds.
+    /// The number of rates that nothing bounds.
     unbounded: u32,
 }
 
@@ -162,7 +162,7 @@ impl Terms {
     }
 }
 
-/// What a guaranteed rate takes at once ahead of its share, in ns; `None` if nothing bounds it.
+/// The time that a guaranteed rate takes at once ahead of its share, in ns; `None` if nothing bounds it.
 fn at_once(contract: &Contract, cycle: Option<Duration>) -> Option<u64> {
     let rate = contract.rate.filter(|rate| rate.admission == Admission::Deterministic)?;
     let longest = CYCLES[CYCLES.len() - 1];
@@ -179,7 +179,8 @@ fn part(span: Duration, ppm: u32) -> u64 {
 /// How far a stream is behind its reservation: the most, over all intervals that end now and in which
 /// it was backlogged throughout, of what it reserves there less what it was charged.
 pub(crate) struct Behind {
-    /// That, in ns of disk time: fills at the reservation, and is never below zero.
+    /// The time by which the stream is behind, in ns of disk time: fills at the reservation, and is never
+    /// below zero.
     level: TokenBucket,
     backlogged: bool,
     /// The contract and the cycle that the terms count.
@@ -235,8 +236,8 @@ impl Behind {
     /// When a stream that is charged nothing more is behind by longer than `bound`, in ns; `None` if
     /// it is not backlogged.
     ///
-    /// What the stream was debited for `pending` pieces and not charged yet counts as served from the
-    /// time on at which it decides, which is then asked for again before long.
+    /// The debit of `pending` pieces that are not charged yet counts as served from the time on at which
+    /// it decides, which is then asked for again before long.
     pub(crate) fn breaks_at(
         &self,
         reserve: Share,

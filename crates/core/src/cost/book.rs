@@ -18,13 +18,13 @@ use crate::types::ids::StreamId;
 use crate::types::tiers::Tier;
 use crate::types::time::{Duration, Instant};
 
-/// That a stream's price has moved is told at most this often.
+/// A change of a stream's cost is told at most this often.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What is known of a stream's costs beside the cost model.
+/// The state of a stream's costs beside the cost model.
 #[derive(Clone, Copy, Default)]
 struct OfStream {
-    /// What its pieces were charged lately, on average: trims, zeroes and all others.
+    /// The average of the latest charges of its pieces: trims, zeroes and all others.
     usual: [Option<Duration>; 3],
     /// When its price was seen last.
     seen_at: Option<Instant>,
@@ -36,7 +36,7 @@ struct OfStream {
 
 /// The stream that sent the last piece, and since when only its pieces are at the device.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sole {
+struct Exclusive {
     stream: Option<StreamId>,
     since: Option<Instant>,
     /// Its pieces that came back since then.
@@ -45,26 +45,26 @@ struct Sole {
     released: Instant,
 }
 
-/// What a piece is taken to cost.
+/// The estimated cost of a piece.
 #[derive(Clone, Copy)]
 pub(crate) struct Quote {
     /// Its modelled cost: its weight when a window is divided.
     pub(crate) modelled: Duration,
-    /// What it will be charged, where that is known; else by the rate at which windows charge `modelled`.
+    /// Its charge, where that is known beforehand; else windows charge `modelled` at their rate.
     pub(crate) charge: Option<Duration>,
 }
 
 /// A piece that came back.
 pub(crate) struct Back {
     pub(crate) shape: PieceShape,
-    /// What [`PriceBook::sent`] answered.
+    /// The answer of [`PriceBook::sent`].
     pub(crate) used: Option<Used>,
     /// The tier that served it, if the device tells.
     pub(crate) tier: Option<Tier>,
     pub(crate) dispatched_at: Instant,
     /// When a piece came back last before it.
     pub(crate) before: Instant,
-    /// What of its time other streams pay.
+    /// The part of its time that other streams pay as write-back debt.
     pub(crate) owed: Duration,
     /// How long the device may be busy with what it had before.
     pub(crate) settling: Duration,
@@ -77,7 +77,7 @@ pub(crate) struct Back {
 pub(crate) struct PriceBook {
     model: Box<dyn CostModel>,
     streams: Vec<OfStream>,
-    sole: Sole,
+    exclusive: Exclusive,
     /// When each tier finished a piece last.
     tiers: [Instant; Tier::COUNT],
 }
@@ -85,7 +85,7 @@ pub(crate) struct PriceBook {
 impl PriceBook {
     pub(crate) fn new(model: Box<dyn CostModel>) -> Self {
         let (streams, tiers) = (Vec::new(), [Instant::ZERO; Tier::COUNT]);
-        Self { model, streams, sole: Sole::default(), tiers }
+        Self { model, streams, exclusive: Exclusive::default(), tiers }
     }
 
     pub(crate) fn trust(&self) -> Trust {
@@ -97,8 +97,8 @@ impl PriceBook {
         self.tiers.iter().any(|end| *end > Instant::ZERO)
     }
 
-    /// What a piece is taken to cost if it goes out next. `in_turns`: pieces are charged what they take, in
-    /// turns of their streams, at a device that holds several.
+    /// The estimated cost of a piece if it goes out next. `in_turns`: pieces are charged the time that they
+    /// take, in turns of their streams, at a device that holds several.
     pub(crate) fn quote(&mut self, shape: &PieceShape, deep: bool, in_turns: bool) -> Quote {
         let least = Duration::from_nanos(1);
         let price = self.model.estimate(shape).clamp(least, COST_MAX);
@@ -106,7 +106,7 @@ impl PriceBook {
         let unpriced = deep && in_turns && of_stream.seen_at.is_none();
         let usual = of_stream.usual[PieceKind::of(shape).usual()].filter(|_| unpriced);
         let charge = usual.or((!deep || unpriced).then_some(price));
-        // Of two tiers the usual charge is a mean of unlike pieces, by which windows are not to be divided.
+        // If tiers are told, the usual charge is a mean of unlike pieces, by which windows are not to be divided.
         let modelled = usual.filter(|_| !self.tiers_are_told()).unwrap_or(price);
         // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
         Quote { modelled: modelled.clamp(least, COST_MAX), charge }
@@ -121,32 +121,32 @@ impl PriceBook {
         idle: bool,
     ) -> Option<Used> {
         self.of(shape.stream).lengths[PieceKind::of(shape) as usize] = Some(shape.bytes);
-        let same = self.sole.stream.replace(shape.stream) == Some(shape.stream);
+        let same = self.exclusive.stream.replace(shape.stream) == Some(shape.stream);
         if idle {
-            self.sole.released = now;
-            if !same || self.sole.since.is_none() {
-                (self.sole.since, self.sole.pieces) = (Some(now), 0);
+            self.exclusive.released = now;
+            if !same || self.exclusive.since.is_none() {
+                (self.exclusive.since, self.exclusive.pieces) = (Some(now), 0);
             }
         } else if !same {
-            self.sole.since = None;
+            self.exclusive.since = None;
         }
         self.model.learner()?.sent(shape, offset)
     }
 
     /// The device did nothing for so long.
     pub(crate) fn skip(&mut self, stall: Duration) {
-        self.sole.since = self.sole.since.map(|since| since + stall);
+        self.exclusive.since = self.exclusive.since.map(|since| since + stall);
     }
 
     /// The stream that sent the last piece.
     pub(crate) fn last(&self) -> Option<StreamId> {
-        self.sole.stream
+        self.exclusive.stream
     }
 
     /// Since when a piece that comes back now took the device's time: the completion `before`, or when the
     /// device was idle.
     pub(crate) fn between(&self, now: Instant, before: Instant) -> Duration {
-        now.since(before.max(self.sole.released))
+        now.since(before.max(self.exclusive.released))
     }
 
     /// A piece came back: a model that learns is told what it took. Answers what that tells of the stream's
@@ -170,17 +170,17 @@ impl PriceBook {
         seen
     }
 
-    /// What a piece took, if its stream has had the device to itself.
+    /// The time that a piece took, if its stream has had the device to itself.
     fn seen_alone(&mut self, now: Instant, back: &Back) -> Option<SeenAlone> {
-        let Sole { stream: last, since, released, pieces } = self.sole;
+        let Exclusive { stream: last, since, released, pieces } = self.exclusive;
         let piece = back.shape;
         let Some(since) = since.filter(|_| last == Some(piece.stream)) else {
             if last.is_some() && back.in_flight > 0 && back.of_last == back.in_flight {
-                (self.sole.since, self.sole.pieces) = (Some(now), 0);
+                (self.exclusive.since, self.exclusive.pieces) = (Some(now), 0);
             }
             return None;
         };
-        self.sole.pieces = pieces.saturating_add(1);
+        self.exclusive.pieces = pieces.saturating_add(1);
         let took = now.since(back.before.max(released).max(since)).saturating_sub(back.owed);
         let (since, in_flight) = (now.since(since), back.in_flight + 1);
         Some(SeenAlone { piece, took, since, pieces, in_flight, settling: back.settling })
@@ -204,18 +204,18 @@ impl PriceBook {
         *mean = Some(Duration::from_nanos(usual - usual / 8 + charge / 8));
     }
 
-    /// What such a write takes in the long run, if the model learns that.
+    /// The cost of such a write in the long run, if the model learns that.
     pub(crate) fn long_run(&mut self, shape: &PieceShape) -> Option<Duration> {
         self.model.learner()?.long_run(shape)
     }
 
-    /// What requests are taken to cost, of the streams seen, if the model learns that.
+    /// The estimated costs of requests, of the streams seen, if the model learns them.
     pub(crate) fn costs(&mut self) -> Option<Costs> {
         Some(self.model.learner()?.costs())
     }
 
-    /// What each kind of a stream's pieces is taken to cost, of those that it has sent; nothing of a model
-    /// that knows nothing of costs.
+    /// The estimated cost of each kind of a stream's pieces, of those that it has sent; nothing of a model
+    /// that knows no costs.
     pub(crate) fn estimates(&mut self, stream: StreamId) -> Vec<Estimate> {
         let kinds = PieceKind::ALL.into_iter().zip(self.of(stream).lengths);
         let estimate = |(kind, bytes): (PieceKind, Option<u64>)| {
@@ -237,8 +237,8 @@ impl PriceBook {
     /// A stream goes.
     pub(crate) fn forget(&mut self, stream: StreamId) {
         *self.of(stream) = OfStream::default();
-        if self.sole.stream == Some(stream) {
-            self.sole = Sole::default();
+        if self.exclusive.stream == Some(stream) {
+            self.exclusive = Exclusive::default();
         }
         if let Some(learner) = self.model.learner() {
             learner.forget(stream);

@@ -1,4 +1,4 @@
-//! Two constants: sequential pieces are cheap, all others are dear (zygaria §3).
+//! Two constants: sequential pieces have a low cost, all others a high one (zygaria §3).
 
 use alloc::boxed::Box;
 

@@ -1,8 +1,8 @@
-//! What each stream's pieces cost this device, learned while it runs.
+//! The costs of each stream's pieces at this device, learned while it runs.
 //!
 //! A share of the device's time is worth what the stream would do alone in that part of it, so a
 //! piece costs the time from one completion to the next while its stream has the device to itself.
-//! That is seen whenever nobody else has pieces there: for want of others, in turns, and in stays
+//! This is seen whenever no other stream has pieces there: for want of others, in turns, and in probes
 //! that the policy makes for this purpose. From mixed traffic it can't be told apart: the scheduler
 //! itself keeps the mix constant.
 //!
@@ -46,10 +46,10 @@ const ONE: i128 = 1 << 16;
 /// A factor is at least 2^-10 and at most 2^24.
 const FACTORS: [i128; 2] = [1 << 6, 1 << 40];
 /// In the beginning of a stretch alone the device still works for those before, or seeks back, or
-/// answers from its caches. That is over when it has settled at the earliest, and after this in any
-/// case.
+/// answers from its caches. This beginning is over when the device has settled at the earliest, and after
+/// this time in any case.
 const SETTLED: Duration = Duration::from_millis(250);
-/// Of settled stretches so much is one observation, at least and at most,
+/// One observation spans at least and at most so much time of settled stretches,
 const SPANS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(250)];
 /// if it has at least this many pieces.
 const PIECES: u32 = 4;
@@ -57,7 +57,7 @@ const PIECES: u32 = 4;
 const MEMORY: i128 = 8_000_000_000;
 /// Spreads are means over half as much again.
 const SPREAD: i128 = 250_000_000;
-/// What a kind is taken to cost is told as a mean of so many pieces.
+/// The cost of a kind is told as a moving average over so many pieces.
 const MEAN: i128 = 256;
 /// A kind's factor is told of once that many spans had such pieces, if it has moved by a quarter and by
 /// twice the usual spread.
@@ -91,19 +91,19 @@ struct Learned {
     /// Kinds that the list has measured, not guessed.
     anchored: [bool; KINDS],
     streams: Vec<Option<Known>>,
-    /// What streams' pieces took of each tier, on a device that tells.
+    /// The disk times of streams' pieces on each tier, on a device that tells.
     on_tiers: Vec<Option<OnTiers>>,
-    /// What would hit there if each were alone.
+    /// The hit rates that streams would have if each were alone.
     reuse: Reuse,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
-    /// Of each kind, what a piece was taken to cost: a mean over the last ones, whosever.
+    /// The mean cost of a piece of each kind over the last ones of all streams.
     mean: [i128; KINDS],
     /// Spans so far.
     spans: u32,
 }
 
-/// What is known of a stream.
+/// The learned costs of a stream.
 #[derive(Clone, Copy)]
 struct Known {
     fit: Fit,
@@ -293,7 +293,7 @@ impl Learner for Learned {
         Costs { sequential, random, observations: self.spans }
     }
 
-    /// What was learned by the old list is forgotten.
+    /// The factors learned by the old list are forgotten.
     fn anchor(&mut self, list: &PriceList) {
         self.list = prices(list);
         self.anchored = measured(list);
@@ -528,7 +528,7 @@ mod tests {
         model.anchor(&flat(1000));
         let listed = Certainty { drift_permille: Some(0), ..none(Basis::Anchored) };
         assert_eq!(model.certainty(&read(0)), Some(listed));
-        // Twice as dear as listed, give or take a half, in spells of spans.
+        // Costs are twice as high as listed, give or take a half, in spells of spans.
         for turn in 0..4000 {
             see(&mut model, read(0), if turn % 2 == 0 { ms(1) } else { ms(3) }, 60);
         }
@@ -545,7 +545,7 @@ mod tests {
     #[test]
     fn a_cost_that_moves_beyond_chance_is_told_once_with_both_figures() {
         let mut model = model();
-        // What was guessed was nobody's word.
+        // The first learned cost is not told as a move: the guess before it was told to nobody.
         see(&mut model, read(0), ms(5), 1000);
         assert_eq!(model.moved(&read(0)), None);
         see(&mut model, read(0), ms(10), 1000);

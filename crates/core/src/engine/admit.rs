@@ -19,16 +19,16 @@ use crate::types::time::Duration;
 /// Largest pieces while a rate is guaranteed: what can be in the way when a cycle begins. The first
 /// with which all fit is taken, as larger ones cost others less.
 const PIECES_BESIDE_RATES: [u64; 3] = [1 << 20, 256 << 10, REQUEST];
-/// What is to be true: some contracts in place of what they are now.
+/// A proposal for admission: some contracts in place of those that hold now.
 pub(super) struct Proposal<'a> {
     pub(super) contracts: &'a [(StreamId, Contract)],
-    /// Of a stream that does not exist yet.
+    /// The extent of a stream that does not exist yet.
     pub(super) extent: Option<(u64, u64)>,
     pub(super) headroom: Share,
     pub(super) depth: u32,
 }
 
-/// What the contracts of all streams ask for together.
+/// The sum of the demands in the contracts of all streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Booked {
     /// Reserved shares in parts per million, but for those that follow from rates.
@@ -67,7 +67,7 @@ fn asks(contract: &Contract) -> [u32; 3] {
 /// A stream, what it wants, and where.
 type Asking = (StreamId, Contract, Option<(u64, u64)>);
 
-/// What admission answers for all streams together.
+/// The answers of admission for all streams together.
 #[derive(Default)]
 pub(super) struct Plan {
     granted: Vec<Grant>,
@@ -160,7 +160,7 @@ impl Engine {
         Ok(Plan { granted: granted.collect(), slack, piece_max, flushes, latency_burst })
     }
 
-    /// Who must leave a write cache empty.
+    /// Decides which streams must leave a write cache empty.
     fn flushes_for(&self, rates: &[&Asking], bounds: &[&Asking]) -> Flushes {
         let cache = self.guarantees.profile.as_ref().is_some_and(Profile::has_write_cache);
         let kinds = || rates.iter().filter_map(|(_, it, _)| Some(it.rate?.admission));
@@ -184,7 +184,7 @@ impl Engine {
         Err(ChangeError::Overbooked { asked_ppm, available })
     }
 
-    /// What all streams ask for, with these contracts in place of theirs.
+    /// The demands of all streams, with these contracts in place of theirs.
     fn booked_with(&self, contracts: &[(StreamId, Contract)]) -> Booked {
         let mut booked = self.booked;
         for (id, contract) in contracts {
@@ -257,7 +257,7 @@ impl Engine {
     }
 }
 
-/// What admission answered for one length of pieces.
+/// The answers of admission for one length of pieces.
 struct Trial {
     admitted: Admitted,
     others: Others,

@@ -13,14 +13,14 @@ use crate::types::time::{Duration, Instant};
 
 /// Work for so long is enough for a disk's queue or an elevator to choose from.
 const AHEAD: Duration = Duration::from_millis(200);
-/// Of the tightest bound of those who want to run so much may be at the device: one part in this. The
-/// rest is for what goes out before a request's turn comes, for itself, and for a device that lets
-/// others go first.
+/// The part of the tightest latency bound, among the streams that want to run, for which work may be
+/// at the device: one in this many. The rest is for pieces that go out before a request's turn comes,
+/// for the request itself, and for a device that lets other requests go first.
 const PART: u128 = 4;
-/// Who had work within this wants to run: its next request must not find the device full.
+/// A stream that had work within this time wants to run: its next request must not find the device full.
 const WANTS: Duration = Duration::from_secs(1);
 
-/// What may be at the device.
+/// The in-flight limit, and the latency bounds that it follows from.
 pub(super) struct Ahead {
     trust: Trust,
     /// Streams with a latency bound that want to run, by their bound in ns,

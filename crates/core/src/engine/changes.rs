@@ -29,7 +29,7 @@ pub enum Change<'a> {
     SetStreamDepth(StreamId, u32),
     /// Share of the device that admission keeps free.
     SetHeadroom(Share),
-    /// What the device does, for admission.
+    /// The device's profile, for admission.
     SetProfile(&'a Profile),
     /// How long the scheduler may stay with one stream; for policies that have horizons.
     SetHorizon(Duration),
@@ -37,7 +37,7 @@ pub enum Change<'a> {
     /// soft real-time streams that say so, if [`crate::Config::feedback`] names a controller.
     MissedDeadline(StreamId),
     /// A stream has no client any more: what best effort gave up for its misses comes back at once.
-    /// What is known of the stream stays, so that who returns is no stranger.
+    /// The state of the stream stays, so that a client that returns finds it as it was.
     NoClient(StreamId),
 }
 

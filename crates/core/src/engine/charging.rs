@@ -81,7 +81,7 @@ impl Engine {
         self.flush();
     }
 
-    /// What requests are taken to cost, if the policy works that out or the cost model learns it.
+    /// The costs of requests, if the policy works them out or the cost model learns them.
     #[must_use]
     pub fn costs(&mut self) -> Option<Costs> {
         self.policies[Rank::Best.at()].costs().or_else(|| self.prices.costs())

@@ -1,8 +1,8 @@
 //! Classes: whose turn it is (ucsb §III-A, the meta-scheduler).
 //!
 //! Guaranteed latency, guaranteed rate, best effort, background, in this order. While the slack
-//! register holds time, best effort goes before guaranteed rates. What a guaranteed stream wants
-//! beyond its guarantee goes after best effort.
+//! register holds time, best effort goes before guaranteed rates. Requests of a guaranteed stream that
+//! are beyond its guarantee go after best effort.
 
 use alloc::boxed::Box;
 
@@ -15,7 +15,7 @@ use crate::policy::{self, Pick, Policy};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 
-/// Who goes, and why it may.
+/// The stream whose piece goes next, and the reason why it may.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     pub(super) pick: Pick,
@@ -81,7 +81,7 @@ impl Engine {
         if goes_on && turn.left > 0 {
             return false;
         }
-        // What it did not use of its turn is over: the next batch has turns of its own.
+        // The unused rest of its turn is over: the next batch has turns of its own.
         let dirty = turn.dirty;
         self.guarantees.turn = None;
         dirty && flushes != Flushes::None

@@ -33,7 +33,7 @@ impl Default for Limits {
 /// How an engine is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config<'a> {
-    /// What orders best effort: of [`crate::policy::REGISTRY`], or from elsewhere.
+    /// The policy that orders best effort: one of [`crate::policy::REGISTRY`], or another one.
     pub policy: &'static PolicyEntry,
     /// A name in [`crate::cost::REGISTRY`].
     pub cost_model: &'a str,
@@ -97,7 +97,7 @@ impl Config<'_> {
         self.feedback.check()
     }
 
-    /// What promise bounds rest on before there are streams.
+    /// The terms of promise bounds before there are streams.
     pub(super) const fn terms(&self) -> Terms {
         Terms::new(self.limits.depth, self.piece_time_max, promise::SLICE, self.period)
     }

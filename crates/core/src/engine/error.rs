@@ -72,9 +72,9 @@ pub enum ChangeError<S = StreamId> {
     },
     /// All reservations together would be more than the device has.
     Overbooked {
-        /// What all reservations would come to, in parts per million.
+        /// The sum that all reservations would come to, in parts per million.
         asked_ppm: u64,
-        /// What may be reserved: all but the headroom.
+        /// The part of the device that may be reserved: all but the headroom.
         available: Share,
     },
     /// A reservation above its own limit.

@@ -1,4 +1,4 @@
-//! What the engine has to tell: promises given, refused, missed and broken.
+//! Events of the engine: promises given, refused, missed and broken.
 
 use alloc::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub enum Event {
     Refused(ChangeError),
     /// A request completed after the deadline that it stated.
     Late {
-        /// Whose.
+        /// The stream that sent the request.
         stream: StreamId,
         /// Which.
         request: RequestId,
@@ -27,23 +27,23 @@ pub enum Event {
     },
     /// A client reported a missed deadline.
     MissedDeadline(StreamId),
-    /// That report moves nothing, where a feedback controller is configured.
+    /// The report moves nothing, where a feedback controller is configured.
     ReportIgnored(StreamId, Ignored),
     /// A backlogged stream is behind its reservation by longer than its bound. It is told again when it is
     /// behind by as long once more.
     PromiseBroken {
-        /// Whose.
+        /// The stream that was promised the time.
         stream: StreamId,
         /// By how long it is behind.
         behind: Duration,
-        /// What [`Engine::promise`](crate::Engine::promise) allows.
+        /// The longest that [`Engine::promise`](crate::Engine::promise) allows.
         bound: Duration,
-        /// Who had the time.
+        /// The cause that had the time.
         by: BrokenBy,
     },
     /// A guaranteed rate was not kept in a cycle.
     CycleMissed {
-        /// Whose.
+        /// The stream whose rate it is.
         stream: StreamId,
         /// Bytes that waited when it began, up to what is granted.
         owed: u64,
@@ -54,12 +54,12 @@ pub enum Event {
     Cut(StreamId),
     /// A stream that was cut has its rank again.
     Restored(StreamId),
-    /// What a stream's pieces of a kind were learned to cost has moved beyond chance; told of each
-    /// stream every 10 s at most.
+    /// The learned cost of a stream's pieces of a kind has moved beyond chance; told of each stream
+    /// every 10 s at most.
     CostMoved {
-        /// Whose.
+        /// The stream that sends the pieces.
         stream: StreamId,
-        /// Of which kind,
+        /// Their kind,
         kind: PieceKind,
         /// and length.
         bytes: u64,
@@ -72,7 +72,7 @@ pub enum Event {
     },
 }
 
-/// Who had the time that a stream was promised.
+/// The cause that had the time that a stream was promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BrokenBy {
     /// The device: it has answered nothing for at least half of the time that the stream is behind.

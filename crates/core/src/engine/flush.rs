@@ -13,7 +13,7 @@ use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 use crate::types::request::Request;
 
-/// What the policy of one class is told of a stream in place of `changed`.
+/// News of a stream for the policy of one class, in place of `changed`.
 #[derive(Clone, Copy)]
 pub(super) enum News<'a> {
     Arrived(&'a Request),
@@ -22,7 +22,7 @@ pub(super) enum News<'a> {
 }
 
 impl Engine {
-    /// What is seen of a stream has changed, or whether it may run.
+    /// The view of a stream has changed, or whether it may run.
     pub(super) fn mark(&mut self, id: StreamId) {
         if self.marked.last() != Some(&id) {
             self.marked.push(id);

@@ -25,10 +25,10 @@ pub(super) const BOUNDED_PIECE: u64 = 32 << 10;
 /// Cycles without a miss before a stream that was cut gets its rank again.
 const CYCLES_UNTIL_RESTORED: u64 = 10;
 
-/// What the guaranteed classes need, device-wide.
+/// The device-wide state of the guaranteed classes.
 #[derive(Debug)]
 pub(super) struct Guarantees {
-    /// What admission reckons with.
+    /// The device profile that admission reckons with.
     pub(super) profile: Option<Profile>,
     /// Guaranteed-rate streams by the end of their cycle, in ns.
     cycles: IndexedHeap,
@@ -42,8 +42,8 @@ pub(super) struct Guarantees {
     slack_max: i64,
     /// The least that it must hold for a piece to go ahead.
     slack_min: i64,
-    /// What a guaranteed-rate stream needs to come back after an interruption: whoever interrupts
-    /// it pays.
+    /// The time that a guaranteed-rate stream needs to come back after an interruption: the stream
+    /// that interrupts it pays.
     seek_back: i64,
     pub(super) turn: Option<Turn>,
     pub(super) flushes: Flushes,
@@ -57,7 +57,7 @@ pub(super) struct Guarantees {
     restore_at: Option<Instant>,
 }
 
-/// Who keeps the device among guaranteed rates.
+/// The guaranteed-rate stream that keeps the device, and for how much longer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) stream: StreamId,
@@ -67,7 +67,7 @@ pub(super) struct Turn {
     pub(super) dirty: bool,
 }
 
-/// Whose writes are flushed out of the device's cache.
+/// The streams whose writes are flushed out of the device's cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Flushes {
     /// Nobody's: it has no cache, or nothing rests on that.
@@ -142,12 +142,12 @@ impl Guarantees {
         self.slack.take(estimate.as_tokens().saturating_add(seek_back));
     }
 
-    /// What a piece on slack really took.
+    /// A piece on slack came back: the register takes its charge in place of its estimate.
     pub(super) fn correct_slack(&mut self, estimate: Duration, charge: Duration) {
         self.slack.take(charge.as_tokens() - estimate.as_tokens());
     }
 
-    /// What best effort may do before guaranteed rates, from now on.
+    /// The slack that best effort may use before guaranteed rates, from now on.
     pub(super) fn set_slack(&mut self, slack: Option<(Slack, Duration)>, now: Instant) {
         let none = Slack { rate: Share::ZERO, cap: Duration::ZERO, seek_back: Duration::ZERO };
         let (slack, piece) = slack.unwrap_or((none, Duration::ZERO));
@@ -222,7 +222,8 @@ impl Stream {
         [promised, live.request.deadline].into_iter().flatten().min()
     }
 
-    /// Who is cut first has the largest: weakest promise, then latest admitted.
+    /// The key of the order in which streams are cut, largest first: the weakest promise, then the
+    /// latest admitted.
     fn cut_order(&self) -> Option<(Admission, u32)> {
         let guaranteed = self.spec.contract.class == Class::GuaranteedRate;
         let rate = self.spec.contract.rate.filter(|_| guaranteed)?;

@@ -1,4 +1,4 @@
-//! What a completion tells of prices, on its way to the price book and back.
+//! The way of a completion's time to the cost book, and of learned costs back.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use crate::types::tiers::Tier;
 use crate::types::time::Duration;
 
 impl Engine {
-    /// A piece came back: prices may be learned from it. Answers the time since the completion before it,
-    /// or since the device was idle. Notes what of it another stream owes for its writes.
+    /// A piece came back: costs may be learned from it. Answers the time since the completion before it,
+    /// or since the device was idle. Notes the part of it that another stream pays as write-back debt.
     pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) -> Duration {
         let before = self.ledger.last_completion();
         let between = self.prices.between(self.now, before);
@@ -63,8 +63,8 @@ impl Engine {
         }
     }
 
-    /// What each kind of a stream's pieces is taken to cost, of those that it has sent; nothing if
-    /// the cost model knows nothing of that.
+    /// The estimated cost of each kind of a stream's pieces, of those that it has sent; nothing if
+    /// the cost model knows none.
     pub fn estimates(&mut self, stream: StreamId) -> Vec<Estimate> {
         if self.stream(stream).is_some() { self.prices.estimates(stream) } else { Vec::new() }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Piece {
     pub(crate) bytes: u64,
     /// It went ahead of guaranteed rates, on the slack register.
     pub(crate) on_slack: bool,
-    /// What was debited at dispatch.
+    /// The debit at dispatch.
     pub(crate) estimate: Duration,
     pub(crate) modelled: Duration,
     pub(crate) shape: PieceShape,
@@ -29,7 +29,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// What it was debited, as one piece.
+    /// Its debit, as that of one piece.
     pub(crate) fn debited(&self) -> Debited {
         let mut debited = Debited::default();
         debited.add(self.rank, self.modelled, self.estimate, self.paid);

@@ -24,7 +24,7 @@ use crate::types::time::{Duration, Instant};
 /// Times in the heap that are nearer than this are made exact.
 const NEAR: Duration = Duration::from_secs(1); // no bound is shorter: less fires timers for nothing
 
-/// What is promised at the device, and who is watched.
+/// The promises given at the device, and the streams that are watched.
 #[derive(Debug)]
 pub(super) struct Promises {
     terms: Terms,
@@ -130,7 +130,7 @@ impl Engine {
         self.promises.terms.bound(&stream.spec.contract)
     }
 
-    /// What the promise bounds of this device's streams follow from.
+    /// The terms that the promise bounds of this device's streams follow from.
     #[must_use]
     pub fn promise_terms(&self) -> Terms {
         self.promises.terms
@@ -150,8 +150,8 @@ impl Engine {
         }
     }
 
-    /// What slices may take a stream ahead of its reservation, which is no debt to forgive: at most a
-    /// round. Policies without slices have none.
+    /// The longest time by which slices may take a stream ahead of its reservation, which is no debt to
+    /// forgive: at most a round. Policies without slices have none.
     pub(super) fn round(&self) -> Duration {
         if self.between { ROUND } else { Duration::ZERO }
     }

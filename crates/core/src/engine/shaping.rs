@@ -28,7 +28,7 @@ use crate::types::request::{Direction, Kind};
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
-/// What best effort may have for now, and what came of reports.
+/// The limits of best effort for now, and the outcome of reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BestEffort {
     /// R for what reads; `None` for no limit.
@@ -41,12 +41,12 @@ pub struct BestEffort {
     pub ignored: u64,
 }
 
-/// Of a stream with that weight, its turn for a burst comes once for every one of weight 1.
+/// The step of a stream's tag at a burst, times its weight: bursts are handed out in proportion to weights.
 const TURN: i64 = Contract::WEIGHT_MAX as i64;
 /// Tokens that a stream does not use for so long are lost, as they are in a bucket that is full.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
 
-/// What a stream may still send.
+/// The tokens with which a stream may still send.
 #[derive(Clone, Copy, Debug, Default)]
 struct Allowance {
     /// Grains; below zero if its last piece took more than it had.
@@ -143,7 +143,7 @@ impl Shaping {
         [hands, reserved, self.look_at].into_iter().flatten().min()
     }
 
-    /// What a piece costs, in grains.
+    /// The tokens that a piece takes, in grains.
     pub(super) fn grains(&self, kind: Kind, bytes: u64, first: bool, estimate: Duration) -> u64 {
         match self.token {
             Token::Request => u64::from(first),
@@ -276,7 +276,7 @@ impl Shaping {
         }
     }
 
-    /// What was cut for it comes back.
+    /// The stream ended: the rate that was cut for it comes back.
     fn ended(&mut self, now: Instant, id: StreamId) {
         for index in 0..Direction::COUNT {
             let way = &mut self.ways[index];
@@ -410,7 +410,7 @@ impl Way {
         }
     }
 
-    /// Who goes on: everybody without a rate, else who is next for a burst.
+    /// The stream that goes on: any that waits if no rate is set, else the next one for a burst.
     fn next(&mut self, now: Instant) -> Option<(StreamId, Option<i64>)> {
         let (tag, id) = self.waiting.peek()?;
         let burst = self.filter.hand(now);
@@ -469,7 +469,7 @@ fn is_shaped(stream: &Stream, rank: Rank) -> bool {
 }
 
 impl Engine {
-    /// What best effort may have for now; no limits if no controller is configured.
+    /// The limits of best effort for now; none if no controller is configured.
     #[must_use]
     pub fn best_effort(&self) -> BestEffort {
         self.shaping.as_ref().map_or_else(BestEffort::default, |shaping| {

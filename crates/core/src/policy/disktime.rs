@@ -2,14 +2,14 @@
 //!
 //! Each stream has a share φ: its reservation, and by weight its part of what nobody reserved. Its
 //! *tag* is the disk time that it has used, divided by φ; the *virtual time* V is the mean of the
-//! tags of those who want to run, weighted by φ, and never falls. Below V a stream is owed time.
+//! tags of those who want to run, weighted by φ, and never falls. Below V a stream has a positive lag.
 //!
-//! 1. Who has the device keeps it until its tag is ahead by its *horizon*: of V, less what those who
-//!    wait are ahead beyond theirs, which nobody can make up.
+//! 1. The stream that has the device keeps it until its tag is ahead by its *horizon*: of V, less the
+//!    amount by which waiting streams are ahead beyond theirs, which no stream can make up.
 //! 2. Then the stream that is furthest behind has it. While others' pieces are at the device no turn
-//!    begins for one who is owed nothing: who is owed has all it wants there.
-//! 3. A stream that comes back from idleness and is owed time has it at once, and so has any request
-//!    of a stream with a latency bound while that one is owed time.
+//!    begins for a stream without a positive lag: streams with one have all they want there.
+//! 3. A stream that comes back from idleness with a positive lag has it at once, and so has any request
+//!    of a stream with a latency bound while that stream's lag is positive.
 //! 4. If the one that has the device asks again sooner than a seek back takes, the device waits for
 //!    it, at its charge.
 //! 5. Where several pieces are at the device at once, streams to which that is no loss mix, as one
@@ -18,8 +18,8 @@
 //! 6. One piece at a time those who jump about mix: of those who are not ahead by their horizons the
 //!    one goes whose request is nearest to where the device is.
 //!
-//! A return costs a stream c, which is measured always ([`returns`]). Horizons make its service swing
-//! by H about its due, so it loses c·(1-φ)/H of its throughput on average, and in a window W its
+//! A return costs a stream c, which is measured always ([`returns`]). Horizons make its lag range
+//! over H, so it loses c·(1-φ)/H of its throughput on average, and in a window W its
 //! service varies by H/(φ·W). H is chosen to lose a hundredth if a minute then varies by no more than
 //! a sixteenth; at least so that both are alike. `docs/scheduling.md` has the derivation, the
 //! guarantee with its proof, and what physics forbids.
@@ -62,17 +62,17 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 const CREDIT: i64 = 1_000_000_000;
 /// A stream that asks again within this was not idle, unless it is for longer as a rule.
 const REST: Duration = Duration::from_millis(20);
-/// Who mixes may be ahead by this however little its returns cost. Where prices are stated it is of
-/// virtual time: all together are ahead by no more.
+/// Shortest horizon in shared mode, however little the stream's returns cost: 5 ms. Where costs are
+/// stated it is of virtual time: all together are ahead by no more.
 const LITTLE: Duration = Duration::from_millis(5);
-/// Longest swing if none is configured: of a minute it is about half a point.
+/// Largest range of a lag if none is configured: of a minute it is about half a point.
 const HORIZON: Duration = promise::SLICE;
 
-/// Of so many that are furthest behind the nearest goes. Ten that jump about all over a disk do a
+/// The nearest of so many streams that are furthest behind goes. Ten random streams all over a disk do a
 /// third more by that than in their order, 64 not quite half as much again.
 const CHOICE: usize = 12;
 
-/// Those who mix are not asked for prices again before this many times [`Returns::CURIOUS`].
+/// Streams in shared mode are not probed again before this many times the longest stay for learning.
 const ASK_PAUSE: u64 = 16;
 
 struct Disktime {
@@ -80,26 +80,26 @@ struct Disktime {
     time: VirtualTime,
     /// Ready streams that take turns, and those that mix, by tag; none above what it is.
     tags: [IndexedHeap; 2],
-    /// Ready streams that have a latency bound and may be owed time, by when their next request is
-    /// to be done.
+    /// Ready streams that have a latency bound and may have a positive lag, by when their next request
+    /// is to be done.
     bounded: IndexedHeap,
-    /// Those who want to run, by when they no longer count if they stay idle; none later.
+    /// The streams that want to run, by when they no longer count if they stay idle; none later.
     resting: IndexedHeap,
-    /// Those who wait and are ahead beyond their horizons, by when V has caught up.
+    /// The streams that wait and are ahead beyond their horizons, by when V has caught up.
     beyond: IndexedHeap,
     swings: Swings,
     /// Contracts have changed: shares are to be worked out.
     stale: bool,
-    /// Who has the device, and how far its tag may be ahead of V.
+    /// The stream that has the device, and how far its tag may be ahead of V.
     current: Option<StreamId>,
     reach: i64,
-    /// Who came back and is owed time.
+    /// The stream that came back from idleness with a positive lag.
     returned: Option<StreamId>,
-    /// Longest swing.
+    /// Largest range of a lag.
     horizon: Duration,
     /// How many pieces the device may hold.
     depth: u32,
-    /// What the cost model's prices are worth, now.
+    /// How far the cost model's costs can be trusted now.
     costs: Trust,
     /// The same if several pieces may be at the device.
     deep_costs: Trust,
@@ -193,7 +193,7 @@ impl Disktime {
     /// A stream is ready that was not.
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, costs, epoch) = (view.id(), self.time.now(), self.costs, self.party.epoch);
-        // Who mixes may wait for others' turns.
+        // A stream in shared mode may wait for others' turns.
         let waits = 2 * self.horizon.as_tokens();
         let account = self.account(id);
         if view.in_flight() == 0 && account.idle_since > Instant::ZERO {
@@ -277,7 +277,7 @@ impl Disktime {
         self.bounded.remove(id.0);
     }
 
-    /// Those who were idle for long leave.
+    /// Streams that were idle for long leave.
     fn let_go(&mut self, now: Instant, streams: Streams<'_>) {
         while let Some((_, id)) = self.resting.peek().filter(|(at, _)| *at <= nanos(now)) {
             let id = StreamId(id);
@@ -286,7 +286,7 @@ impl Disktime {
                 self.resting.remove(id.0);
                 continue;
             };
-            // Who is ahead stays until the others have caught up: they would lose what it took.
+            // A stream that is ahead stays until the others have caught up: they would lose what it took.
             let works = streams.get(id).is_some_and(|view| view.in_flight() > 0);
             let stays = works || !self.time.is_paid(tag);
             let due = if stays { now } else { idle_since } + REST;
@@ -375,7 +375,7 @@ impl Disktime {
         self.count_beyond(id);
     }
 
-    /// The swing that suits a stream by what is known of it now.
+    /// Fits the range of a stream's lag to the state that is known of it now.
     fn fit_swing(&mut self, id: StreamId) {
         let horizon = self.horizon;
         let account = self.account(id);
@@ -427,14 +427,14 @@ impl Disktime {
         account.tag > until.saturating_add(more)
     }
 
-    /// Whether a turn would begin for one who is owed nothing: who is has all it wants at the device.
+    /// Whether a turn would begin for a stream without a positive lag: one with it has all it wants at the device.
     fn is_early(&self, id: StreamId) -> bool {
         let begins = self.current != Some(id);
         begins
             && self.get(id).is_some_and(|account| !account.mixes && account.tag > self.time.now())
     }
 
-    /// Who is not to wait: a latency bound, or back from idleness.
+    /// The stream that is not to wait: one with a latency bound, or back from idleness.
     fn urgent(&mut self) -> Option<StreamId> {
         let ready = |account: &&Account| account.ready;
         let owed = |account: &&Account| account.tag <= self.time.now();
@@ -509,7 +509,7 @@ impl Disktime {
         mixes && self.costs != Trust::None && !(self.costs == Trust::Learned && self.in_turn())
     }
 
-    /// Who mixes, and whose price was not seen for long, has the device for itself for a moment.
+    /// Picks for a probe a stream in shared mode whose cost was not seen for long.
     fn ask_price(&mut self, now: Instant) -> Option<StreamId> {
         if self.costs != Trust::Learned || now < self.ask_at {
             return None;
@@ -533,7 +533,7 @@ impl Disktime {
         let mixes = |id: &StreamId| self.get(*id).is_some_and(|account| account.mixes);
         // By tier, prices are of these very windows.
         let by_tier = |id: &StreamId| self.get(*id).is_some_and(|account| account.priced_by_tier);
-        // Of runs longer than a window those count in which others waited.
+        // A run longer than a window counts if others waited in it.
         let waits = |id: u32| !window.streams.contains(&StreamId(id));
         let few = window.streams.len() < 2 && !self.tags[1].some(2, i64::MAX).any(waits);
         if few || window.streams.iter().any(by_tier) || !window.streams.iter().all(mixes) {
@@ -562,7 +562,7 @@ impl Disktime {
                 self.party.begin();
                 return;
             }
-            // Those who get on with each other stay: whoever came last goes.
+            // The streams that share at no loss stay: whichever came last goes.
             for (account, loses) in guests.into_iter().zip(losers) {
                 if if old { !account.belongs } else { loses } {
                     account.part(now);
@@ -635,8 +635,8 @@ impl Policy for Disktime {
         let next = [self.furthest_behind(false), self.furthest_behind(true)];
         let tag = |id: &StreamId| self.get(*id).map(|account| account.tag);
         match next.into_iter().flatten().min_by_key(tag) {
-            // Those who are behind have all they want at the device: more from those who are ahead
-            // would take their places there.
+            // Streams that are behind have all they want at the device: more pieces from streams that are
+            // ahead would take their places there.
             Some(id) if streams.in_flight() > 0 && (self.is_ahead(id) || self.is_early(id)) => {
                 Pick::Hold { stream: id, until: now + REST }
             }

@@ -39,7 +39,7 @@ pub struct Ranked {
     key: fn(StreamView<'_>, &Head) -> Key,
 }
 
-/// What counts first, and the order of arrival.
+/// The instant by which a class orders its requests, and then the order of arrival.
 type Key = (Instant, u64);
 
 impl Ranked {

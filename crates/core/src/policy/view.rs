@@ -1,4 +1,4 @@
-//! What a policy may see: of all streams, and of one.
+//! Views of the streams for a policy: of all streams, and of one.
 
 use crate::account::stream_accounts::StreamCounters;
 use crate::classes::lane::{Gate, Head, Lane};
@@ -44,7 +44,7 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// What a policy may see of a stream: its accounts, and what waits in the policy's class.
+/// The view of a stream for a policy: its accounts, and the requests that wait in the policy's class.
 #[derive(Clone, Copy)]
 pub struct StreamView<'a> {
     stream: &'a Stream,
@@ -62,7 +62,7 @@ impl<'a> StreamView<'a> {
         self.stream.id
     }
 
-    /// What it owns.
+    /// Its contract.
     #[must_use]
     pub fn contract(self) -> Contract {
         self.stream.spec.contract
@@ -131,7 +131,7 @@ impl<'a> StreamView<'a> {
         self.stream.accounts.usage.key() / i64::from(self.stream.spec.contract.weight)
     }
 
-    /// What happened to its requests.
+    /// Counts of its requests by their fate.
     #[must_use]
     pub fn counters(self) -> StreamCounters {
         self.stream.counters

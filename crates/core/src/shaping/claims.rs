@@ -13,7 +13,7 @@ const BEHIND_MIN: Duration = Duration::from_millis(250);
 
 /// A stream must pause within this time of its report: it was then granted what it needs, which is
 /// bounded.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE_WITHIN: Duration = Duration::from_secs(10);
 /// By how much a stream may be ahead of the rate that it is known for.
 const SLACK: Duration = Duration::from_secs(2);
 /// A stream that has not paused by then is distrusted: none of its reports count for this long,
@@ -225,7 +225,7 @@ impl Claim {
     /// Whether it has never had enough since its report, nor kept to the rate that it is known for:
     /// then what that brought it becomes a debt.
     pub(crate) fn overdue(&mut self, now: Instant, served: u64) -> bool {
-        let Some(loan) = self.loan.filter(|loan| now.since(loan.since) >= PATIENCE) else {
+        let Some(loan) = self.loan.filter(|loan| now.since(loan.since) >= PAUSE_WITHIN) else {
             return false;
         };
         let as_known = |(since, played)| played <= since + SLACK;
@@ -237,8 +237,8 @@ impl Claim {
         let due = u128::from(loan.before) * u128::from(span.as_nanos()) / u128::from(SECOND);
         let gained = had.saturating_sub(u64::try_from(due).unwrap_or(u64::MAX));
         let before = loan.before.max(PAYS_RATE_MIN);
-        let owed = gained.saturating_add(gained / INTEREST);
-        let back = u128::from(owed) * u128::from(SECOND) / u128::from(before / PAID_BACK);
+        let repaid = gained.saturating_add(gained / INTEREST);
+        let back = u128::from(repaid) * u128::from(SECOND) / u128::from(before / PAID_BACK);
         let back = Duration::from_nanos(u64::try_from(back).unwrap_or(u64::MAX)).min(PAYS_MAX);
         let rate = before - before / PAID_BACK;
         self.debt = Some(Debt { since: now, served, rate, until: now + back });

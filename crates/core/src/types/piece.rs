@@ -7,12 +7,12 @@ use super::request::Kind;
 /// (zygaria §3).
 const SEQUENTIAL_SECTORS: u64 = 100;
 
-/// What a cost model may know of a piece.
+/// The properties of a piece that a cost model may know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PieceShape {
-    /// Whose it is.
+    /// The stream that sent it.
     pub stream: StreamId,
-    /// What it does.
+    /// Its kind of request.
     pub kind: Kind,
     /// Its length.
     pub bytes: u64,
@@ -52,7 +52,7 @@ impl PieceKind {
         Self::Zeroes,
     ];
 
-    /// What kind of piece it is: one that starts fewer than 100 sectors from its predecessor is
+    /// Classifies a piece: one that starts fewer than 100 sectors from its predecessor is
     /// sequential (zygaria §3).
     #[must_use]
     pub fn of(piece: &PieceShape) -> Self {

@@ -175,7 +175,7 @@ impl Bench {
         self.tenants[stream as usize].worst_lag
     }
 
-    /// What was promised to a stream and not kept, by its contract alone.
+    /// The promise to a stream that was not kept, by its contract alone.
     pub fn broken(&self) -> Option<String> {
         let contract = |tenant: &Tenant| {
             let percent = tenant.load.reserve_percent;
@@ -287,10 +287,10 @@ impl Bench {
 
     fn surplus(&self, index: usize) -> i64 {
         let tenant = &self.tenants[index];
-        let owed = self.now * u64::from(tenant.load.reserve_percent) / 100;
+        let reserved = self.now * u64::from(tenant.load.reserve_percent) / 100;
         let stream = self.engine.stream(StreamId(index as u32)).unwrap();
-        // What the device waits for a stream is time that the stream has.
-        owed as i64 - tenant.service as i64 - stream.counters().held.as_tokens()
+        // The time for which the device idles for a stream is time that the stream has.
+        reserved as i64 - tenant.service as i64 - stream.counters().held.as_tokens()
     }
 
     fn note_backlogs(&mut self) {

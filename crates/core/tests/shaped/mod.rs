@@ -13,7 +13,7 @@ use disktime_core::{
 use crate::rig::{MS, SECOND, at, contract};
 
 const BYTES: u64 = 128 << 10;
-/// Of a request: a token of each kind.
+/// The service time of a request: a token of each kind.
 const SERVICE: u64 = 5 * MS;
 
 /// A device that takes 5 ms for each request, one at a time; each stream has one request waiting or

@@ -1,4 +1,4 @@
-//! What a stream's demand comes to in each of its cycles.
+//! The demand of a stream in each of its cycles.
 
 use super::{AdmissionError, CYCLES, Demand, Others, PARTS, REQUEST, flush, nanos};
 use crate::classes::profile::{Positioning, Profile};
@@ -9,7 +9,7 @@ use crate::types::time::Duration;
 /// Batches are whole sectors.
 const SECTOR: u64 = 512;
 
-/// What a demand comes to in each of its cycles.
+/// A demand in each cycle of its stream.
 #[derive(Clone, Copy)]
 pub(super) struct Batch {
     pub(super) kind: Admission,
@@ -20,7 +20,7 @@ pub(super) struct Batch {
     transfer: Duration,
     /// The transfer of one request.
     request: Duration,
-    /// Of a turn that ends with a flush: what that takes beside the transfer.
+    /// The time of the flush that ends a turn, beside the transfer; `None` if none does.
     pub(super) flush: Option<Positioning>,
     /// The most bytes before one.
     unflushed: u64,
@@ -99,7 +99,7 @@ impl Batch {
         Some(u64::try_from(bytes).unwrap_or(u64::MAX).max(REQUEST).min(self.unflushed))
     }
 
-    /// What the seeks of one cycle take: one for each of its turns; without turns its own, and back
+    /// The time of the seeks of one cycle: one for each of its turns; without turns its own, and back
     /// to the farthest of the longer cycles.
     pub(super) fn seeks(
         &self,

@@ -42,7 +42,7 @@ pub(super) struct Test {
     steps: Vec<Step>,
     /// Parts per million that are taken, reservations and headroom included.
     taken: u128,
-    /// Of them, what others have.
+    /// The part of `taken` that other streams have.
     others: u128,
     /// How many thousandths of the deviation count.
     quantile: u128,
@@ -53,7 +53,7 @@ pub(super) struct Test {
     from: u128,
 }
 
-/// What is left by every test.
+/// The room that every test leaves.
 pub(super) struct Room {
     pub(super) spare: u128,
     pub(super) rate: u128,
@@ -81,7 +81,7 @@ pub(super) fn tests(
     all
 }
 
-/// Of each test the alternative that holds; `None` if one has none.
+/// Picks of each test the alternative that holds; `None` if one has none.
 pub(super) fn passed(tests: &[Vec<Test>]) -> Option<Vec<&Test>> {
     let holds = |test: &&Test| test.margin(0).is_some();
     tests.iter().map(|alternatives| alternatives.iter().find(holds)).collect()
@@ -154,7 +154,7 @@ impl Test {
         same.in_the_way = same.in_the_way.max(step.in_the_way);
     }
 
-    /// What the demand leaves at least of any span from `self.from` on, when `rate` parts per
+    /// The least time that the demand leaves of any span from `self.from` on, when `rate` parts per
     /// million more are taken; `None` if it is more than some span.
     ///
     /// Spans at whose end cycles end are looked at one by one; between two of them demand grows

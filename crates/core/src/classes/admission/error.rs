@@ -15,9 +15,9 @@ pub enum AdmissionError<S = usize> {
     Profile(ProfileError),
     /// Others' reservations and the headroom are more than the device.
     Overbooked {
-        /// What others reserve.
+        /// The share that other streams reserve.
         reserved: Share,
-        /// What nobody gets.
+        /// The share that no stream gets.
         headroom: Share,
     },
     /// A rate of zero.
@@ -49,7 +49,7 @@ pub enum AdmissionError<S = usize> {
         stream: S,
         /// Its rate.
         bytes_per_second: u64,
-        /// What the zone transfers.
+        /// The transfer rate of the zone.
         max: u64,
     },
     /// A probability of misses that is 0, or all.

@@ -1,8 +1,8 @@
-//! What pieces of each kind take, from spans of unlike mixes: least squares.
+//! A fit of the cost of each kind of pieces to spans of unlike mixes: least squares.
 //!
-//! A span says what its pieces took together. Where its kinds come in ever the same proportion that is
+//! A span says how long its pieces took together. Where its kinds come in ever the same proportion that is
 //! all there is to know, and all of them move alike; where the proportion varies, if only because some
-//! come in bursts, what spans took follows the kind that is dearer than reckoned.
+//! come in bursts, the time of spans follows the kind that has a higher cost than reckoned.
 //!
 //! Factors are those for which the squares of what spans differ by, as parts of what they were reckoned
 //! to take, are least, older ones fading; of those that explain them as well the nearest to what was
@@ -18,16 +18,17 @@
 use super::{FACTORS, KINDS, ONE, SPANS};
 use crate::cost::PieceKind;
 
-/// What is known counts as much as this part of a span of each kind.
+/// Known factors count as much as this part of a span of each kind.
 const KNOWN: i128 = ONE * ONE / 1024;
-/// Of equations that a few spans leave nearly alike the next ones solve the rest.
+/// Sweeps over the equations for each span: where a few spans leave them nearly alike, the next spans solve
+/// the rest.
 const SWEEPS: usize = 8;
-/// By so much a span moves a factor at most.
+/// The least and the most step of a factor by one span, as a part of the factor.
 const STEP: [i128; 2] = [-ONE * 3 / 4, FACTORS[1]];
 
 #[derive(Clone, Copy)]
 pub(super) struct Fit {
-    /// What pieces of each kind take, in parts of [`ONE`] of the list.
+    /// The cost of pieces of each kind, in parts of [`ONE`] of the list.
     pub(super) factors: [i128; KINDS],
     /// Sums over spans: of the products of kinds' parts, and of kinds' parts and what spans differed by,
     /// in parts of [`ONE`] squared.
@@ -91,7 +92,7 @@ impl Fit {
         steps
     }
 
-    /// What of a kind's rest such steps explain.
+    /// The part of a kind's rest that such steps explain.
     fn explained(&self, kind: usize, steps: &[i128; KINDS]) -> i128 {
         let products = self.products[kind].iter().zip(steps);
         products.map(|(product, step)| product * step).sum::<i128>() / ONE
@@ -186,7 +187,7 @@ mod tests {
         assert!(write * 5 > ONE && read * 5 < 9 * ONE, "{read} and {write}");
     }
 
-    /// Nothing says which of them is dear.
+    /// Nothing says which of the kinds has the high cost.
     #[test]
     fn kinds_in_ever_the_same_proportion_explain_their_sum() {
         let mut fit = Fit::new([ONE; KINDS]);

@@ -1,4 +1,4 @@
-//! What would hit if a stream had a cache to itself that keeps what was used last.
+//! The hit rate that a stream would have with a cache to itself that keeps the blocks used last.
 //!
 //! A share is worth what its owner would do alone in that part of the time, with the whole cache
 //! then. Among others it has a part of the cache, which grows with what it does there: a price by the
@@ -29,16 +29,16 @@ use crate::types::tiers::Tier;
 const BLOCK: u64 = 4096;
 /// So many blocks are a sample.
 const BLOCKS: usize = 4096;
-/// Who was not used for so many pieces goes.
+/// A block that was not used for so many pieces goes.
 const FAR: u64 = 1 << 22;
 /// Intervals by quarters of a doubling, up to 2^32 pieces.
 const BUCKETS: usize = 128;
-/// What is kept of a stream, and of all: half is forgotten when it is more.
+/// The most intervals that are kept of a stream, and of all: half are forgotten when there are more.
 const OWN: u32 = 2048;
 const ALL: u32 = 8192;
 /// So many hits and misses, or of a stream, say something.
 const ENOUGH: u32 = 64;
-/// What would hit alone is worked out anew after so many.
+/// The hit rate alone is worked out anew after so many.
 const AGAIN: u32 = 64;
 /// So often it stands while no span divides hits from misses: the span has moved, perhaps.
 const STANDS: u32 = 32;
@@ -48,7 +48,7 @@ const WRONG: u32 = 4;
 pub(super) struct Reuse {
     /// When each block was used last: in pieces of all, and of its stream.
     last: BTreeMap<(StreamId, u64), [u64; 2]>,
-    /// Of 2^this blocks one is in the sample.
+    /// The sample has one block in 2^this.
     rarely: u32,
     /// Pieces so far.
     at: u64,
@@ -182,7 +182,7 @@ impl Own {
 #[derive(Clone)]
 struct Intervals {
     counts: Vec<u32>,
-    /// Of blocks that were not used before.
+    /// The number of blocks that were not used before.
     first: u32,
     sum: u32,
 }

@@ -1,4 +1,4 @@
-//! What a stream's pieces take of each tier, on a device that tells which one served a piece.
+//! The disk time of a stream's pieces on each tier, on a device that tells which one served a piece.
 //!
 //! Two tiers side by side work at once, so a stream's pieces cost together what the busier of them
 //! takes for them: [`TierTimes::cost`](crate::TierTimes::cost), learned. A tier's time for a piece is
@@ -9,7 +9,7 @@
 //! Single services vary a hundredfold, so these are means over a minute of a tier's time; a second
 //! that is off them by half, or eight by a quarter, begin them anew.
 //!
-//! What pieces take among others' is what they take alone only where a tier serves in order without
+//! The time of pieces among others' is their time alone only where a tier serves in order without
 //! seeks. So a stream has no price before it was alone. Where a tier serves several at once, each of a
 //! few takes longer: then what they took alone counts, and how many there are is seen among others.
 //! A stream is told when its pieces take longer of a tier that has as many of them as then, twice as
@@ -27,26 +27,26 @@ const READS: [usize; 2] = [PieceKind::SequentialRead as usize, PieceKind::Random
 const SPAN: i128 = 1_000_000_000;
 const PIECES: u32 = 64;
 const PIECES_MOST: u32 = 4096;
-/// Of what is kept half is forgotten when it is so much time, or so many pieces.
+/// Half of the sums is forgotten when they cover so much time, or so many pieces.
 const MEMORY: i128 = 64 * SPAN;
 const MEMORY_PIECES: u32 = 64 * PIECES_MOST;
 /// So many spans are one of a second kind, in which less shows.
 const SPANS: u32 = 8;
 /// A span that is off by so many 16ths begins the price anew, and such a one: chance hardly does that.
 const CHANGES: [i128; 2] = [8, 4];
-/// Of time alone.
+/// The same for time alone.
 const MEMORY_ALONE: i128 = 2 * SPAN;
 /// So many pieces alone are enough for a first price, or so much time.
 const FIRST_PIECES: u32 = 16;
 const FIRST: i128 = 100_000_000;
-/// Who takes so many 64ths longer among others loses: a turn leaves the other tier idle, which is
-/// half of the device,
+/// A stream whose pieces take so many 64ths longer among others loses: a turn leaves the other tier
+/// idle, which is half of the device,
 const LOSS: i128 = 64;
 /// and what chance may do: so many 64ths, by the root of the pieces seen. One service is off its mean
 /// by as much where services are exponential.
 const CHANCE: u32 = 4 * 64;
 
-/// What is known of a stream.
+/// The disk times of a stream's pieces.
 #[derive(Clone, Default)]
 pub(super) struct OnTiers {
     kept: Sums,
@@ -70,7 +70,7 @@ pub(super) struct Served {
     pub(super) tier: Tier,
     /// By the list.
     pub(super) listed: i128,
-    /// Of the tier.
+    /// The time that the tier took for it.
     pub(super) took: i128,
     /// From its release to its end.
     pub(super) response: i128,
@@ -78,9 +78,9 @@ pub(super) struct Served {
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sums {
-    /// What its pieces of each kind take by the list, in ns, by the tier that served them.
+    /// The disk time of its pieces of each kind by the list, in ns, by the tier that served them.
     listed: [[i128; KINDS]; Tier::COUNT],
-    /// What the tier took for them.
+    /// The time that the tier took for them.
     took: [[i128; KINDS]; Tier::COUNT],
     /// How many each tier served,
     pieces: [u32; Tier::COUNT],
@@ -147,8 +147,8 @@ impl OnTiers {
         !few && longer(chance + LOSS)
     }
 
-    /// What a piece of that kind costs, if the stream was seen for long enough; if that part of its
-    /// reads hit, if it is given.
+    /// The cost of a piece of that kind, if the stream was seen for long enough; `hits`, if given, is the
+    /// part of its reads that hit.
     pub(super) fn cost(&self, kind: usize, listed: i128, hits: Option<i128>) -> Option<i128> {
         if self.kept.reckoned() == 0 {
             let tier = self.alone.busier();
@@ -182,17 +182,17 @@ impl Sums {
         (0..Tier::COUNT).max_by_key(|tier| self.took_of(*tier)).unwrap_or(0)
     }
 
-    /// What a tier took for them.
+    /// The time that a tier took for them.
     fn took_of(&self, tier: usize) -> i128 {
         self.took[tier].iter().sum()
     }
 
-    /// What pieces of a kind took of the tier that took longer for them.
+    /// The time for the pieces of a kind on the tier that took longer for them.
     fn longer(&self, kind: usize) -> i128 {
         self.took.iter().map(|kinds| kinds[kind]).max().unwrap_or(0)
     }
 
-    /// What its pieces take by the list.
+    /// The disk time of its pieces by the list.
     fn reckoned(&self) -> i128 {
         (0..Tier::COUNT).map(|tier| self.reckoned_on(tier)).sum()
     }
@@ -217,8 +217,8 @@ impl Sums {
         }
     }
 
-    /// That part of the pieces of a kind is on the fast tier, of [`ONE`], and takes what those there
-    /// take; nothing changes if none was seen on one of them.
+    /// Sets the part of a kind's pieces that the fast tier serves to `hits`, of [`ONE`], at the times seen
+    /// there; nothing changes if none was seen on one of them.
     fn hit(&mut self, kind: usize, hits: i128) {
         let reckoned = self.of_kind(kind);
         if self.listed.iter().any(|kinds| kinds[kind] == 0) {

@@ -1,5 +1,5 @@
-//! What the policy knows of a stream: its share and tag, what its returns cost, and the swing that
-//! suits it.
+//! State of the policy for one stream: its share and tag, the cost of its returns, and the range of its
+//! lag that suits it.
 
 use super::party::Trial;
 use super::returns::Returns;
@@ -19,12 +19,12 @@ const LOSS: i128 = 100;
 /// and a window may vary by one part in this.
 const VARIATION: i128 = 16;
 
-/// By so many pieces service may swing of who mixes: two ahead of its due among equals.
+/// The range of the lag in shared mode, in pieces of the stream: two ahead of its due among equals.
 const PIECES: i64 = 4;
 
 /// A learned price is good for so long at first, and at most.
 const TRUST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
-/// Who is found to lose by mixing has turns for so long at first, and at most.
+/// A stream that is found to lose in shared mode has turns for so long at first, and at most.
 const DOUBTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(960)];
 
 #[derive(Clone, Copy)]
@@ -44,11 +44,11 @@ pub(super) struct Account {
     pub(super) idle_since: Instant,
     pub(super) think: Think,
     pub(super) returns: Returns,
-    /// By how much its service may swing about its due.
+    /// The range of its lag, in ns.
     pub(super) swing: i64,
     /// Others' pieces may be at the device with its own.
     pub(super) mixes: bool,
-    /// What its pieces took among others'.
+    /// The time of its pieces among others'.
     mixed: Mean,
     /// How it did among others, by its learned price.
     trial: Trial,
@@ -126,7 +126,7 @@ impl Account {
         before != (self.reserve, self.weight)
     }
 
-    /// What it reserves, in parts of [`PARTS`].
+    /// Its reservation, in parts of [`PARTS`].
     pub(super) fn reserved(&self) -> i64 {
         i64::from(self.reserve.ppm()) * (PARTS / i64::from(Share::PARTS))
     }
@@ -191,7 +191,7 @@ impl Account {
         self.mixes && self.trial.epoch == epoch && self.trial.reckoned > 0
     }
 
-    /// What it did in a trial, and for how long it was idle.
+    /// Its record in a trial, and for how long it was idle.
     pub(super) fn trial(&mut self, epoch: u32) -> &mut Trial {
         if self.trial.epoch != epoch {
             self.trial = Trial { epoch, ..Trial::default() };
@@ -224,7 +224,7 @@ impl Account {
     }
 
     /// Whether it loses nothing if others' pieces are at the device with its own, or between them.
-    /// Who fills the device has nothing to gain, if only completions tell what pieces cost.
+    /// A stream that fills the device has nothing to gain, if only completions tell the cost of pieces.
     pub(super) fn gains_from_mixing(&self, now: Instant) -> bool {
         match self.costs {
             Trust::Stated => return true,
@@ -236,9 +236,9 @@ impl Account {
         self.returns.cost() <= usual && !(seen && self.mixed.value > usual / 8 * 9)
     }
 
-    /// The swing that suits it: [`LOSS`] goes to returns if a window then varies by no more than
-    /// [`VARIATION`]; at least the swing at which both are alike; at most the horizon. Who mixes
-    /// loses nothing to returns: it has the swing for what is nearest to go first.
+    /// The range of the lag that suits it: [`LOSS`] goes to returns if a window then varies by no more than
+    /// [`VARIATION`]; at least the range at which both are alike; at most the horizon. A stream in shared
+    /// mode loses nothing to returns: its range lets the nearest request go first.
     pub(super) fn fit_swing(&mut self, horizon: Duration) {
         if self.costs == Trust::Stated {
             return;
@@ -302,7 +302,7 @@ impl Think {
     }
 }
 
-/// The swings of those who want to run, and their part of them ahead of their due.
+/// The lag ranges of the streams that want to run, and the part of each that is ahead of its due.
 #[derive(Default)]
 pub(super) struct Swings {
     sum: i64,
@@ -319,9 +319,9 @@ impl Swings {
         (self.sum, self.squares) = (0, 0);
     }
 
-    /// How much of its swing a stream may have ahead of its due. Among equals half, as it falls
-    /// behind by the other half while they have the device; beside streams that need less what
-    /// they leave of it. The others count by their mean, each as much as its swing.
+    /// The part of its lag's range that a stream may be ahead of its due. Among equals half, as it falls
+    /// behind by the other half while they have the device; beside streams that need less, the part that
+    /// they leave of it. The others count by their mean, each as much as its range.
     pub(super) fn horizon(&self, swing: i64) -> i64 {
         let rest = i128::from((self.sum - swing).max(1));
         let swing = i128::from(swing);

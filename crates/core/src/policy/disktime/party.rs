@@ -10,8 +10,8 @@
 
 use crate::types::time::Duration;
 
-/// Who has been among others for so long, and has done less than so many 64ths of what it was charged,
-/// does not belong to those who mix; after the last it is clear that the others do.
+/// A stream that has been among others for so long, and has done less than so many 64ths of what it was
+/// charged, does not belong in shared mode; after the last bar it is clear that the others do.
 const BARS: [(Duration, i128); 3] = [
     (Duration::from_millis(400), 48),
     (Duration::from_millis(1600), 58),
@@ -57,7 +57,7 @@ pub(super) struct Party {
     busy: i128,
     /// How often they were judged.
     judged: usize,
-    /// What all did when this was judged last, in 64ths of the time.
+    /// The work that all did when this was judged last, in 64ths of the time.
     before: Option<i128>,
     /// Counts companies.
     pub(super) epoch: u32,

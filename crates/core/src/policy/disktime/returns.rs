@@ -1,4 +1,4 @@
-//! What it costs a stream to have the device again after others had it.
+//! The cost for a stream of having the device again after others had it.
 //!
 //! A seek back is not always in the first piece: a drive may first answer from its cache, or write
 //! out what others left in it. So the beginning of a stay, for as long as the device may take to
@@ -8,12 +8,12 @@
 use crate::account::settling::Settling;
 use crate::types::time::{Duration, Instant};
 
-/// Of older stays each sum forgets one part in this, whenever it grows.
+/// The part of older stays that each sum forgets whenever it grows: one in this.
 const MEMORY: i64 = 32;
-/// What a return is taken to cost until it was seen: optimistic, or a device that never stays with a
-/// stream never learns that it should.
+/// The cost of a return until one was seen: optimistic, or a device that never stays with a stream never
+/// learns that it should.
 const UNSEEN: i64 = 10_000_000;
-/// Every so many stays one is as long as that, however cheap returns seem.
+/// Every so many stays one is as long as that, however low the cost of returns seems.
 const EXPLORE: u32 = 32;
 
 /// A sum of times and how many pieces they were of; older ones fade.
@@ -39,9 +39,9 @@ impl Sum {
 pub(super) struct Returns {
     /// The beginnings of stays.
     settling: Sum,
-    /// Of each, the square of its excess over usual pieces; fades likewise.
+    /// The sum over them of the square of the excess over usual pieces; fades likewise.
     squares: i128,
-    /// What came after.
+    /// The rest of stays.
     settled: Sum,
     /// This stay: when it began, pieces and their time so far.
     began: Instant,
@@ -98,14 +98,14 @@ impl Returns {
         self.stays.is_multiple_of(EXPLORE)
     }
 
-    /// What one of its pieces takes when it has the device for long.
+    /// The time of one of its pieces when it has the device for long.
     pub(super) fn usual(&self) -> Option<i64> {
         let Sum { nanos, pieces, .. } = self.settled;
         (pieces > 0).then(|| nanos.saturating_mul(1024) / pieces)
     }
 
-    /// What a return costs: its mean, and the error that the mean may have; who is unsure stays. A
-    /// mean below 0 is an error as well: of a stream whose pieces come in unlike spells, when the
+    /// The cost of a return: its mean, and the error that the mean may have; a stream with an unsure mean
+    /// stays. A mean below 0 is an error as well: of a stream whose pieces come in unlike spells, when the
     /// spells and its stays keep step.
     pub(super) fn cost(&self) -> i64 {
         let Sum { nanos, pieces, times } = self.settling;

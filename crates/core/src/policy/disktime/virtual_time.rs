@@ -2,7 +2,7 @@
 //!
 //! A stream's *tag* is the disk time that it has used, divided by its share φ. The *virtual time* V
 //! is the mean of the tags of those who want to run, weighted by share, and never falls. φ·(V - tag)
-//! is the disk time that a stream is owed.
+//! is the stream's lag.
 
 /// Shares are parts of this.
 pub(super) const PARTS: i64 = 1_000_000_000;
@@ -27,7 +27,7 @@ impl VirtualTime {
     }
 
     /// Where V would be if nobody who waits were ahead beyond its horizon: the mean that the others
-    /// can reach. What one had too much, all others lack together for as long as it works that off.
+    /// can reach. The excess of one stream is lacked by all others together for as long as it works that off.
     pub(super) fn within_reach(&self) -> i64 {
         let (shares, sum) = self.beyond;
         let others = i128::from(self.shares - shares);
@@ -38,7 +38,7 @@ impl VirtualTime {
         self.now.saturating_sub(i64::try_from(excess / others).unwrap_or(FAR))
     }
 
-    /// Who waits is ahead beyond its horizon, until V is that.
+    /// A stream that waits is ahead beyond its horizon, until V is that.
     pub(super) fn count(&mut self, share: i64, until: i64) {
         self.beyond.0 += share;
         self.beyond.1 += i128::from(share) * i128::from(until);

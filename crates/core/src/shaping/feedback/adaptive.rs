@@ -45,7 +45,7 @@ const STEP_MAX: u64 = 4;
 /// R is found when good and bad are this part of R apart.
 const PRECISION: u64 = 16;
 /// R is kept within this part of what was found, and goes that far below to catch up.
-const SWING: u64 = 4;
+const KEPT_WITHIN: u64 = 4;
 /// Looks in which what is kept must have turned, or it is moved.
 const KEEP_LOOKS: u32 = 8;
 
@@ -130,13 +130,13 @@ impl Adaptive {
     /// Less than what is tried next, until everybody has caught up.
     fn recover(&mut self, next: TokenRate) -> TokenRate {
         self.phase = Phase::Recover { looks: 0, next };
-        less(next, SWING)
+        less(next, KEPT_WITHIN)
     }
 
     /// R is a little above or below a level.
     fn keep(&mut self, level: TokenRate, more: bool) -> TokenRate {
         self.phase = Phase::Keep { level, more, looks: 0 };
-        let little = TokenRate::from_milli(level.as_milli() / SWING);
+        let little = TokenRate::from_milli(level.as_milli() / KEPT_WITHIN);
         if more { level.plus(little) } else { level.minus(little) }
     }
 }
