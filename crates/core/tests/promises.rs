@@ -12,7 +12,7 @@ use rig::{MS, Rig, SECOND, at, contract, percent, read};
 /// A policy under which one stream starves beside another that has work: each request goes by when it
 /// came, and the other's all came first.
 fn fifo() -> Rig {
-    Rig::under(1, (policy::find("fifo").unwrap().build)())
+    Rig::under(1, (policy::find("edf").unwrap().build)())
 }
 
 /// When a bound was broken, whose, by how long it was behind, and who had the time.
