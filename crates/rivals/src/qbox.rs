@@ -173,7 +173,7 @@ impl QBox {
         }
     }
 
-    /// Rates from contracts: what is reserved; who reserves nothing shares the rest by weight.
+    /// Rates from contracts: a stream has its reservation; streams without one share the rest by weight.
     fn work_out_rates(&mut self) {
         let known = || self.accounts.iter().flatten();
         let reserved: u64 = known().map(|account| u64::from(account.reserve)).sum();
