@@ -1,4 +1,4 @@
-//! QBox as published: shares of the time of a device whose insides nobody knows.
+//! QBox as published: shares of the time of a device of unknown insides.
 //!
 //! Each request is sequential or random, by the others near it in its stream's queue. A request that
 //! is estimated to take e has the deadline T + e/r, r its stream's share and T the sum of the stream's

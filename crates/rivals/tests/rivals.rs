@@ -118,7 +118,7 @@ fn disk(client: &Client, moves: bool) -> u64 {
 
 // Round robin.
 
-/// RFC 970: a host that floods its queue lengthens nobody's wait but its own.
+/// RFC 970: a host that floods its queue lengthens no wait but its own.
 #[test]
 fn round_robin_gives_each_a_request_in_turn() {
     let jobs: Vec<_> = [0, 0, 0, 0, 0, 0, 1, 1, 2, 2].map(|stream| Job::of(stream, 5)).into();
