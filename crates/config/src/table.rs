@@ -51,7 +51,7 @@ macro_rules! scheduling_table {
             policy: String,
             /// Whether the policy may be one that is there to compare with.
             experimental: bool,
-            /// In which order policy `zygaria` gives away what nobody reserved.
+            /// The order in which policy `zygaria` gives away unreserved time.
             slack: String,
             /// Requests per second of the whole device, for policies that count requests.
             nominal_iops: u32,

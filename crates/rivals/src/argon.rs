@@ -10,11 +10,11 @@
 //! synchronous one's time to go on; the device is held for it only while others wait.
 //!
 //! Guarantees: a stream that keeps its turns busy has its weight's part of the time, and in it at
-//! least R of its efficiency alone, whoever it shares with. The price is latency: a turn comes once a
+//! least R of its efficiency alone beside any other streams. The price is latency: a turn comes once a
 //! round. O(1) a piece; a turn's beginning looks at all streams with work.
 //!
 //! Left out: cache partitioning and the sizing of prefetch and write-back, Argon's other two thirds,
-//! are for whoever owns the cache, the operating system or the client; here a request is as large
+//! are for the owner of the cache, the operating system or the client; here a request is as large
 //! as it arrives, and a stream whose requests are small needs quanta for what Argon would prefetch.
 //! Quanta are wall time: what guaranteed classes take in between is lost to the stream.
 

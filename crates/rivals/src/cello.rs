@@ -3,7 +3,7 @@
 //!
 //! The upper level knows no class's needs: in each interval the class with work goes that has used
 //! the least disk time per weight. Time that a class does not want goes to the others by weight,
-//! and at the interval's end all is forgotten: who was idle has saved nothing. The lower level is
+//! and at the interval's end all is forgotten: an idle class saves nothing. The lower level is
 //! earliest deadline first for real time, the order of arrival for interactive, and a sweep (C-SCAN)
 //! for throughput. Soft real-time and guaranteed streams count as real time, best effort as
 //! interactive, background as throughput.

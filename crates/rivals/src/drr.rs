@@ -43,7 +43,7 @@ struct Account {
 
 #[derive(Default)]
 struct Drr {
-    /// Streams with work; who is not ready leaves when its turn comes.
+    /// Streams with work; a stream that is not ready leaves when its turn comes.
     ring: VecDeque<StreamId>,
     accounts: Vec<Account>,
     /// The first of the ring has had this turn's quantum.

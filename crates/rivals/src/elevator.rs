@@ -2,7 +2,7 @@
 //!
 //! Requests go out in ascending order of offset from the head's position, then from the start
 //! again. Within a sweep the stream that is being served keeps the device for a batch, as long as
-//! its next request lies ahead and near; then the sweep goes on with whoever is next. No stream is
+//! its next request lies ahead and near; then the sweep goes on with the next stream. No stream is
 //! promised anything but its turn.
 
 use alloc::boxed::Box;

@@ -10,7 +10,7 @@
 //! Guarantees: a stream that stays ready has one piece in every round, and at most two sweeps of
 //! its own group and one of each other between two pieces. The paper chooses g to need the least
 //! buffer, about √n for its disks; here it is fixed. The paper's groups share a joint deadline,
-//! their earliest; here nobody's deadline counts.
+//! their earliest; here no deadline counts.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;

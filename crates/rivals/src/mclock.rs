@@ -10,7 +10,7 @@
 //!
 //! Guarantees: a stream that stays ready gets its reserved requests per second as long as the device
 //! does that many in all, its weight's part of what is left, and not more than its limit. All of
-//! it in requests: what a request costs the device is nobody's account but by its size.
+//! it in requests: the device time of a request is charged to no stream, only its size counts.
 //!
 //! r is the reserved share of the nominal requests per second, and each piece counts. The engine
 //! holds the limits, in place of the paper's limit tags: a bucket of a second that counts pieces,

@@ -1,4 +1,4 @@
-//! QBox as published: shares of the time of a device whose insides nobody knows.
+//! QBox as published: shares of the time of a device of unknown insides.
 //!
 //! Each request is sequential or random, by the others near it in its stream's queue. A request that
 //! is estimated to take e has the deadline T + e/r, r its stream's share and T the sum of the stream's
@@ -173,7 +173,7 @@ impl QBox {
         }
     }
 
-    /// Rates from contracts: what is reserved; who reserves nothing shares the rest by weight.
+    /// Rates from contracts: a stream has its reservation; streams without one share the rest by weight.
     fn work_out_rates(&mut self) {
         let known = || self.accounts.iter().flatten();
         let reserved: u64 = known().map(|account| u64::from(account.reserve)).sum();

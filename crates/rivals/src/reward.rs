@@ -1,4 +1,5 @@
-//! Reward scheduling for tiers, as published (algorithm 1): who is answered sooner is served more.
+//! Reward scheduling for tiers, as published (algorithm 1): a stream that is answered sooner is served
+//! more.
 //!
 //! Each stream has one tag. The ready stream with the smallest goes, and its tag stays. When a piece
 //! of it completes, the tag grows by the mean response of the stream's last N = 100 pieces over its

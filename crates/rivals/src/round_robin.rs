@@ -4,7 +4,7 @@
 //! limit or depth holds back loses its turn and stands at the end again when it may go.
 //!
 //! Guarantees: a stream that stays ready has one request in every round, however many the others
-//! have queued; whoever floods its queue hurts itself alone. A turn is worth as much as the request
+//! have queued; a stream that floods its queue hurts only itself. A turn is worth as much as the request
 //! is large: unlike requests get unlike time, and weights do not count (`drr` mends both). Each pick
 //! is O(1).
 
@@ -26,7 +26,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     build: || Box::new(RoundRobin::default()),
 };
 
-/// Streams with work in the order of their turns; who is not ready leaves when its turn comes.
+/// Streams with work in the order of their turns; a stream that is not ready leaves when its turn comes.
 #[derive(Default)]
 pub(super) struct Ring {
     streams: VecDeque<StreamId>,

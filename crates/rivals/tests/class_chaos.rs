@@ -282,7 +282,7 @@ impl World {
                 let Contract { limit, class, .. } = self.streams[&known.stream];
                 let limited = limit < disktime_core::Share::FULL;
                 // A stream that reported a need that it did not have pays that back, also when
-                // nobody is shaped any more.
+                // no stream is shaped any more.
                 let pays_back = class == Class::SoftRealTime && effort.reports > 0 && later;
                 let why = limited || pays_back;
                 assert!(why, "stream {} waits while there is room", known.stream);

@@ -80,7 +80,7 @@ fn ignores_reservations(policy: &mut Planted) -> Option<u32> {
     policy.in_turn(policy.ready.iter().copied())
 }
 
-/// The last stream goes when nobody else is ready.
+/// The last stream goes when no other stream is ready.
 fn starves_the_last(policy: &mut Planted) -> Option<u32> {
     let last = u32::try_from(policy.order.len()).unwrap_or(1) - 1;
     let others = policy.ready.iter().copied().filter(|id| *id != last);

@@ -118,7 +118,7 @@ fn disk(client: &Client, moves: bool) -> u64 {
 
 // Round robin.
 
-/// RFC 970: a host that floods its queue lengthens nobody's wait but its own.
+/// RFC 970: a host that floods its queue lengthens no wait but its own.
 #[test]
 fn round_robin_gives_each_a_request_in_turn() {
     let jobs: Vec<_> = [0, 0, 0, 0, 0, 0, 1, 1, 2, 2].map(|stream| Job::of(stream, 5)).into();
@@ -233,9 +233,9 @@ fn sfq_goes_by_start_tags() {
     assert_eq!(streams(&jobs, &ended), [0, 1, 1, 0, 1, 1, 0, 1]);
 }
 
-/// Virtual time is the start tag in service: who was away joins there, and has saved nothing.
+/// Virtual time is the start tag in service: a stream that was idle joins there, and has saved nothing.
 #[test]
-fn sfq_saves_nothing_for_who_was_away() {
+fn sfq_saves_nothing_for_a_stream_that_was_idle() {
     let mut jobs = vec![Job::of(0, 10); 12];
     jobs.extend(vec![Job { arrives: 75, ..Job::of(1, 10) }; 4]);
     let ended = serve(&mut plain("sfq", &[0, 1]), &jobs);
@@ -343,10 +343,10 @@ fn mclock_counts_large_requests_as_several() {
     }
 }
 
-/// Tags of who was idle are moved to the others': no credit, and no penalty for having had the
+/// Tags of a stream that was idle are moved to the others': no credit, and no penalty for having had the
 /// device alone.
 #[test]
-fn mclock_moves_the_tags_of_who_was_idle() {
+fn mclock_moves_the_tags_of_a_stream_that_was_idle() {
     let mut rig = mclock(100, &[weight(100), weight(100)]);
     let nobody = Client { outstanding: 0, ..SMALL };
     let alone = share(&mut rig, &[SMALL, nobody], 0, 10 * SECOND, |_, _| 10 * MS);
@@ -526,7 +526,7 @@ fn bfq_shares_sectors_by_weight() {
 /// `slice_idle` is 8 ms: a synchronous stream that thinks for 4 keeps the device meanwhile; one that
 /// thinks for 20 is not waited for, once that is known.
 #[test]
-fn bfq_waits_for_who_comes_back_in_time() {
+fn bfq_waits_for_a_stream_that_comes_back_in_time() {
     for (thinks, waited_for) in [(4, true), (20, false)] {
         let mut rig = plain("bfq", &[0, 1]);
         let thinker = Client { thinks: thinks * MS, ..SEQUENTIAL };
@@ -542,7 +542,7 @@ fn bfq_waits_for_who_comes_back_in_time() {
 
 /// A cancelled request of a stream being served does not keep the device.
 #[test]
-fn who_is_cancelled_keeps_nothing() {
+fn a_cancelled_request_keeps_nothing() {
     for name in ["argon", "bfq"] {
         let mut rig = plain(name, &[0, 1]);
         rig.ask(0, 0, 0, 1_000);

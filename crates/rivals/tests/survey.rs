@@ -91,7 +91,7 @@ fn scan_edf_sweeps_equal_deadlines() {
 
 /// A stream that its limit or depth holds back is passed over, and is in its place when it may go.
 #[test]
-fn scan_edf_passes_over_who_is_not_ready() {
+fn scan_edf_passes_over_a_stream_that_is_not_ready() {
     let mut rig = plain("scan-edf", &[0, 1]);
     rig.change(0, Change::SetDepth(2));
     rig.change(0, Change::SetStreamDepth(StreamId(0), 1));

@@ -1,7 +1,7 @@
 //! Carries a pricer's requests out on a back end, before anybody is served: many at a time, as a
 //! shard would, on a ring of the calling thread's own.
 //!
-//! Does not know: what the times mean ([`Pricer`] does), and who may be asked to write.
+//! Does not know: what the times mean ([`Pricer`] does), and which devices may be asked to write.
 
 use std::io;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! shard of at most one per virtual disk and [`QUIET`]. Datagrams that say nothing are counted and
 //! dropped.
 //!
-//! Does not know: who sends, or which reports count: the engine decides.
+//! Does not know: the sender of a report, or which reports count: the engine decides.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,7 +1,7 @@
 //! Fingerprints: hashes of all that simulations decide, to tell whether a change of the code
 //! changes what it does.
 //!
-//! [`fingerprint`] takes those of all simulations that a function runs on its thread, so whoever
+//! [`fingerprint`] takes those of all simulations that a function runs on its thread, so code that
 //! calls the simulator needs no change. Everything hashed is a number that is chosen here: no name
 //! of a type, text, `Debug` format or order of fields enters, nor the engine's names of pieces.
 

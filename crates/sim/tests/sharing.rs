@@ -70,10 +70,10 @@ fn a_policy_without_reservations_is_not_held_to_them() {
     assert_eq!(run("fifo", 70, 1).violations, []);
 }
 
-/// Ten that jump about all over the disk: whose request is nearest goes first, and nobody's share or
-/// wait suffers. In order of tags they do 68 together, with waits of up to 2.3 s in a hundred.
+/// Ten random streams all over the disk: the stream with the nearest request goes first, and no
+/// stream's share or wait suffers. In order of tags they do 68 together, with waits of up to 2.3 s in a hundred.
 #[test]
-fn positioning_is_saved_where_it_costs_nobody_anything() {
+fn positioning_is_saved_where_it_costs_no_stream_anything() {
     let minutes = Duration::from_secs(300);
     let percents = [5, 5, 5, 5, 10, 10, 10, 10, 20, 20];
     let named = (0..10).zip(percents);

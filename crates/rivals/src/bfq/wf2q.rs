@@ -61,7 +61,7 @@ impl Wf2q {
         &mut self.entities[slot]
     }
 
-    /// Whether nobody waits for a turn.
+    /// Whether no stream waits for a turn.
     pub(super) fn is_empty(&self) -> bool {
         self.ahead.is_empty() && self.eligible.is_empty()
     }

@@ -178,7 +178,7 @@ pub(crate) fn changes(old: &Config, new: &Config) -> Vec<Change> {
         });
         compare(name, &VDISK, old.as_ref(), new.as_ref(), &mut found);
     });
-    // Places are names to the engine: who swaps them swaps data and contracts.
+    // Places are names to the engine: a file that swaps them swaps data and contracts.
     if found.is_empty() && order(old) != order(new) {
         let (of, key) = ("server".to_owned(), "order of devices");
         found.push(Change { of, key, old: order(old), new: order(new), live: false });
