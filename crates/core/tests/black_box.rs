@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use disktime_core::cost::{Basis, CostParameters, Estimate, PieceKind, Price, PriceList};
 use disktime_core::{
-    Change, Config, Contract, Duration, Engine, Event, Instant, Kind, Limits, Outcome, PieceId,
-    Request, RequestId, Share, StreamId, StreamSpec,
+    Change, Class, Config, Contract, Duration, Engine, Event, Instant, Kind, Limits, Outcome,
+    PieceId, Request, RequestId, Share, StreamId, StreamSpec,
 };
 
 const MS: u64 = 1_000_000;
@@ -334,4 +334,20 @@ impl BlackBox {
         let (end, next) = (self.ends.saturating_sub(1), self.now + MS);
         self.run_until(end.min(next).max(self.now));
     }
+}
+
+/// The price of a background stream is seen like others'. The policy of best effort, which was told of it,
+/// knows no such stream: it panicked, and a daemon with tiers ended at its first migrations.
+#[test]
+fn the_price_of_a_background_stream_is_seen() {
+    let mut black_box = BlackBox::new(None, [MS, MS], &[client(0, Kind::Read)]);
+    let contract = Contract { class: Class::Background, ..Contract::default() };
+    for change in [
+        Change::RemoveStream(StreamId(0)),
+        Change::AddStream(StreamId(0), StreamSpec { contract, ..StreamSpec::default() }),
+    ] {
+        black_box.engine.handle_change(Instant::ZERO, change).unwrap();
+    }
+    black_box.run(4);
+    black_box.costs_about(0, MS);
 }

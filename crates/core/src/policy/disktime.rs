@@ -694,7 +694,8 @@ impl Turns for Disktime {
     }
 
     fn priced(&mut self, now: Instant, stream: StreamId, seen: Seen) {
-        let account = self.account(stream);
+        // It may send in other classes only, of which nothing is told here.
+        let Some(Some(account)) = self.accounts.get_mut(slot(stream)) else { return };
         account.priced_at = Some(now);
         account.priced_by_tier |= seen != Seen::Alone;
         if seen == Seen::Crowded {
