@@ -96,7 +96,7 @@ pub struct SeenAlone {
 pub struct SeenOnTier {
     /// Its shape.
     pub piece: PieceShape,
-    /// The answer of [`CostModel::sent`].
+    /// The answer of [`Learner::sent`].
     pub used: Option<Used>,
     /// The tier that served it.
     pub tier: Tier,
