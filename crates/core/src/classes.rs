@@ -8,3 +8,4 @@ pub(crate) mod profile;
 pub mod promise;
 pub(crate) mod requests;
 pub(crate) mod stream;
+pub(crate) mod stream_table;

@@ -4,39 +4,35 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
-use crate::account::ledger::{DeviceTime, Ledger};
-use crate::account::posting::{Debt, Posting};
-use crate::account::settling::Settling;
-use crate::account::stalls::Stalls;
-use crate::account::usage::UsageClock;
-use crate::account::write_back::WriteBack;
+use crate::account::ledger::DeviceTime;
 use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::Stream;
+use crate::classes::stream_table::StreamTable;
 use crate::cost::book::{PriceBook, Quote};
-use crate::cost::{self, COST_MAX, CostModel, PieceShape, Trust};
+use crate::cost::{self, COST_MAX, CostModel, PieceShape};
 use crate::policy::view::StreamView;
 use crate::policy::{Currency, Pick, PieceDone, Policy};
 use crate::types::contract::Class;
-use crate::types::heap::IndexedHeap;
 use crate::types::ids::{PieceId, RequestId, StreamId};
 use crate::types::rank::Rank;
 use crate::types::request::{Dispatch, Kind, Outcome, Request};
-use crate::types::share::Share;
 use crate::types::tiers::Tier;
 use crate::types::time::{Duration, Instant};
 
 mod admit;
 mod ahead;
+mod books;
 mod changes;
 mod charging;
 mod classes;
 mod config;
+mod device;
 pub(crate) mod error;
 pub(crate) mod event;
 mod flush;
+mod gates;
 mod guarantees;
 mod learning;
 mod pieces;
@@ -44,16 +40,18 @@ mod posting;
 mod promises;
 mod shaping;
 
-use admit::Booked;
-use ahead::Ahead;
+use admit::{Booked, Contracts};
+use books::Books;
 pub use changes::Change;
 use classes::Chosen;
 pub use config::{Config, Limits};
+use device::AtDevice;
 use error::{ConfigError, Refusal};
 use event::{Event, Events};
 use flush::News;
+use gates::Gates;
 use guarantees::Guarantees;
-use pieces::{Piece, PieceTable};
+use pieces::Piece;
 use promises::Promises;
 pub use shaping::BestEffort;
 use shaping::Shaping;
@@ -88,14 +86,6 @@ pub enum Cancel {
     Unknown,
 }
 
-/// The time that the device is held idle for a stream.
-#[derive(Clone, Copy, Debug)]
-struct Hold {
-    stream: StreamId,
-    since: Option<Instant>,
-    until: Instant,
-}
-
 /// Schedules one device's time.
 ///
 /// Inputs are `handle_*`, outputs are `poll_*`. After every input call
@@ -110,50 +100,17 @@ pub struct Engine {
     policies: [Box<dyn Policy>; Rank::COUNT],
     prices: PriceBook,
     limits: Limits,
-    headroom: Share,
-    /// The sum of all contracts.
-    booked: Booked,
-    period: Duration,
-    /// Deeper than 1, too, a piece is charged the time since the previous completion.
-    between: bool,
-    /// The unit that accounts count for each piece, if not its disk time.
-    unit: Option<Duration>,
+    contracts: Contracts,
     now: Instant,
-    streams: Vec<Option<Stream>>,
+    streams: StreamTable,
     requests: RequestTable,
-    pieces: PieceTable,
-    /// Pieces at the device.
-    in_flight: u32,
-    /// Their debits, in ns.
-    sent: u128,
-    /// How much that may be.
-    ahead: Ahead,
-    stalls: Stalls,
-    write_back: WriteBack,
-    /// The parts of the last completed piece's time that other streams pay as write-back debt.
-    debts: Vec<Debt>,
-    /// Lists of postings are made in this.
-    postings: Vec<Posting>,
-    settling: Settling,
-    /// Lanes that are ready, by class.
-    ready: [u32; Rank::COUNT],
-    /// Streams of which something has changed since the last flush.
-    marked: Vec<StreamId>,
+    device: AtDevice,
+    books: Books,
+    gates: Gates,
     guarantees: Guarantees,
-    /// Streams with work that their limit holds back, by when it will not, in ns.
-    parked: IndexedHeap,
-    hold: Option<Hold>,
-    ledger: Ledger,
-    usage_clock: UsageClock,
     /// The limits of best effort, if a controller is configured.
     shaping: Option<Box<Shaping>>,
     promises: Promises,
-    /// The time that each class was charged.
-    by_class: [Duration; Rank::COUNT],
-    /// The time that removed streams had been charged.
-    departed: Duration,
-    /// The payments of streams for each other that removed streams leave one-sided, in ns.
-    departed_passed: i128,
     /// Requests for streams that do not exist.
     refused_unknown: u64,
     events: Events,
@@ -171,8 +128,8 @@ impl Engine {
         config.check()?;
         let mut engine = Self::with_policy(config, (policy.build)(), (cost.build)(config.cost));
         if policy.currency == Currency::Requests {
-            engine.unit =
-                Some(Duration::from_nanos(1_000_000_000 / u64::from(config.nominal_iops)));
+            let unit = 1_000_000_000 / u64::from(config.nominal_iops);
+            engine.books.unit = Some(Duration::from_nanos(unit));
         }
         Ok(engine)
     }
@@ -190,39 +147,22 @@ impl Engine {
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
         let trust = cost.trust();
+        let between = policy.turns().is_some_and(|turns| turns.trusts(trust));
+        let (booked, headroom, period) = (Booked::default(), config.headroom, config.period);
         Self {
-            between: policy.turns().is_some_and(|turns| turns.trusts(trust)),
-            ahead: Ahead::new(trust),
             policies: classes::policies(policy),
             prices: PriceBook::new(cost),
             limits: config.limits,
-            headroom: config.headroom,
-            booked: Booked::default(),
-            period: config.period,
-            unit: None,
+            contracts: Contracts { booked, headroom, period },
             now: Instant::ZERO,
-            streams: Vec::new(),
+            streams: StreamTable::default(),
             requests: RequestTable::default(),
-            pieces: PieceTable::default(),
-            in_flight: 0,
-            sent: 0,
-            stalls: Stalls::default(),
-            write_back: WriteBack::default(),
-            debts: Vec::new(),
-            postings: Vec::new(),
-            settling: Settling::default(),
-            ready: [0; Rank::COUNT],
-            marked: Vec::new(),
+            device: AtDevice::new(trust),
+            books: Books::new(config.window, trust, between),
+            gates: Gates::default(),
             guarantees: Guarantees::default(),
-            parked: IndexedHeap::default(),
-            hold: None,
-            ledger: Ledger::new(config.window, trust == Trust::Learned),
-            usage_clock: UsageClock::default(),
             shaping: Shaping::new(&config.feedback),
             promises: Promises::new(config.terms()),
-            by_class: [Duration::ZERO; Rank::COUNT],
-            departed: Duration::ZERO,
-            departed_passed: 0,
             refused_unknown: 0,
             events: Events::default(),
         }
@@ -234,7 +174,7 @@ impl Engine {
     /// If it is not taken: nothing is kept of it and no completion follows.
     pub fn handle_arrival(&mut self, now: Instant, request: Request) -> Result<(), Refusal> {
         self.observe(now);
-        let Some(stream) = lookup(&mut self.streams, request.stream) else {
+        let Some(stream) = self.streams.get_mut(request.stream) else {
             self.refused_unknown += 1;
             return Err(Refusal::UnknownStream(request.stream));
         };
@@ -246,7 +186,7 @@ impl Engine {
         let rank = stream.lane_of(request.class);
         let idle = stream.queued == 0;
         if let Some(bound) = stream.spec.contract.latency {
-            self.ahead.asked(self.now, request.stream, bound);
+            self.device.ahead.asked(self.now, request.stream, bound);
         }
         stream.live += 1;
         stream.queued += 1;
@@ -265,7 +205,7 @@ impl Engine {
         }
         if first {
             self.set_oldest_head(request.stream, rank);
-            self.mark(request.stream);
+            self.gates.mark(request.stream);
         }
         self.flush_with(request.stream, rank, News::Arrived(&request));
         Ok(())
@@ -298,16 +238,12 @@ impl Engine {
         tier: Option<Tier>,
     ) -> Option<Completion> {
         self.observe(now);
-        let piece = self.pieces.take(piece).expect("a piece completes once, after its dispatch");
-        self.in_flight -= 1;
-        self.sent -= u128::from(piece.estimate.as_nanos());
-        let response = self.now.since(piece.dispatched_at);
-        self.settling.seen(self.now, response);
+        let (piece, response) = self.device.take(self.now, piece);
         let most = self.skip_stall(&piece);
         let between = self.learn(&piece, tier);
         let charge = self.settle(&piece, most);
         let completion = self.finish(&piece, outcome);
-        self.mark(piece.stream);
+        self.gates.mark(piece.stream);
         let done = PieceDone {
             request: piece.request,
             estimate: piece.estimate,
@@ -315,7 +251,7 @@ impl Engine {
             modelled: piece.modelled,
             between,
             response,
-            settling: self.settling.time(),
+            settling: self.device.settling.time(),
         };
         self.flush_with(piece.stream, piece.rank, News::Completed(&done));
         completion
@@ -335,7 +271,7 @@ impl Engine {
             return Cancel::InFlight;
         }
         let _over = self.requests.remove(request);
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let stream = &mut self.streams[id];
         stream.live -= 1;
         stream.counters.cancelled += 1;
         if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
@@ -355,19 +291,18 @@ impl Engine {
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
         self.gate_best_effort();
-        if self.is_full() {
+        if self.device.is_full(self.limits.depth, self.prices.tiers_are_told()) {
             if !self.work_waits() {
-                self.ledger.unsaturated();
+                self.books.ledger.unsaturated();
             }
             return None;
         }
         let mut chosen = self.choose();
-        if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.hold) {
+        if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.device.hold) {
             self.release_hold();
             self.flush();
             // The charge for the idling may have taken the stream that was chosen to its limit.
-            let stream = self.streams[id.0 as usize].as_ref();
-            if stream.is_none_or(|stream| stream.lanes[chosen.rank].gate == Gate::Shut) {
+            if self.streams[id].lanes[chosen.rank].gate == Gate::Shut {
                 chosen = self.choose();
             }
         }
@@ -384,7 +319,7 @@ impl Engine {
             Pick::Hold { stream, until } => {
                 self.hold_for(stream, until);
                 self.flush();
-                if self.in_flight > 0 {
+                if self.in_flight() > 0 {
                     // The room that it leaves is its own choice: others would have taken it.
                     return None;
                 }
@@ -398,10 +333,10 @@ impl Engine {
         if self.has_tokens() {
             return self.poll_dispatch(now);
         }
-        self.ledger.unsaturated();
+        self.books.ledger.unsaturated();
         // The charges of a window that ends here may let a stream go that its limit held back, or
         // have it wait for tokens instead.
-        if self.in_flight == 0 && self.close_idle() && (self.work_waits() || self.has_tokens()) {
+        if self.in_flight() == 0 && self.close_idle() && (self.work_waits() || self.has_tokens()) {
             return self.poll_dispatch(now);
         }
         None
@@ -410,14 +345,12 @@ impl Engine {
     /// When to call [`handle_timeout`](Self::handle_timeout), if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let parked = self.parked.peek().map(|(at, _)| instant(at));
-        let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1);
-        let hold = self.hold.map(|hold| hold.until);
+        let cut = self.books.ledger.cut_at().filter(|_| self.limits.depth > 1);
+        let hold = self.device.hold.map(|hold| hold.until);
         let shaped = self.shaping.as_ref().and_then(|shaping| shaping.next());
-        let waits = self.ready.iter().any(|ready| *ready > 0);
-        let promise = self.promises.next().filter(|_| waits);
+        let promise = self.promises.next().filter(|_| self.gates.any_ready());
         let cycle = self.guarantees.next();
-        [parked, cut, hold, cycle, shaped, promise].into_iter().flatten().min()
+        [self.gates.next(), cut, hold, cycle, shaped, promise].into_iter().flatten().min()
     }
 
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
@@ -440,18 +373,18 @@ impl Engine {
     /// A stream's state, if it exists; what waits in its own class.
     #[must_use]
     pub fn stream(&self, id: StreamId) -> Option<StreamView<'_>> {
-        self.streams.get(id.0 as usize)?.as_ref().map(|stream| stream.view(stream.home()))
+        self.streams.get(id).map(|stream| stream.view(stream.home()))
     }
 
     /// All streams, by id.
     pub fn streams(&self) -> impl Iterator<Item = StreamView<'_>> {
-        self.streams.iter().flatten().map(|stream| stream.view(stream.home()))
+        self.streams.iter().map(|stream| stream.view(stream.home()))
     }
 
     /// Pieces at the device.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.device.in_flight()
     }
 
     /// How many pieces the device may hold.
@@ -463,13 +396,13 @@ impl Engine {
     /// The device's account of time up to the last call.
     #[must_use]
     pub fn device_time(&self) -> DeviceTime {
-        self.ledger.device_time(self.now, self.in_flight > 0)
+        self.books.ledger.device_time(self.now, self.in_flight() > 0)
     }
 
     /// The disk time charged to a class; soft real-time's is best effort's.
     #[must_use]
     pub fn charged_to(&self, class: Class) -> Duration {
-        self.by_class[Rank::from(class).at()]
+        self.books.by_class[Rank::from(class).at()]
     }
 
     /// Notes the time: wakes what its limit held back and closes a window that is over.
@@ -477,21 +410,18 @@ impl Engine {
         let later = now > self.now;
         if later {
             self.now = now;
-            if let Some(bits) = self.usage_clock.rescale(self.now) {
+            if let Some(bits) = self.books.usage_clock.rescale(self.now) {
                 self.fade(bits);
             }
-            while let Some((_, id)) = self.parked.peek().filter(|(at, _)| instant(*at) <= self.now)
-            {
-                self.parked.remove(id);
-                self.mark(StreamId(id));
-            }
+            self.gates.unpark(self.now);
             self.flush();
             self.open_gates();
             self.flush();
             self.shape();
-            self.ahead.passed(self.now, &self.streams);
+            self.device.ahead.passed(self.now, &self.streams);
         }
-        let cut = self.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight > 0);
+        let cut =
+            self.books.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight() > 0);
         if cut.is_some_and(|at| at <= self.now) {
             self.close_window(self.now);
             self.flush();
@@ -501,36 +431,25 @@ impl Engine {
         }
     }
 
-    /// Whether the device has enough: as many pieces as it may have, or as much work. More would
-    /// not make it faster, and whoever is next would wait for it. Work for one tier is none for the
-    /// other, and which will serve a piece is not told beforehand.
-    fn is_full(&self) -> bool {
-        let counts = self.limits.depth > 1 && self.in_flight > 0 && !self.prices.tiers_are_told();
-        self.in_flight >= self.limits.depth || (counts && self.ahead.is_enough(self.sent))
-    }
-
     /// Sends the next piece of a ready stream.
     fn dispatch(&mut self, id: StreamId, Chosen { rank, on_slack, .. }: Chosen) -> Dispatch {
-        let stream =
-            self.streams[id.0 as usize].as_mut().expect("policies name streams that exist");
+        let stream = &mut self.streams[id];
         let lane = &mut stream.lanes[rank];
         assert!(lane.gate != Gate::Shut, "policies name streams that are ready");
         let head = lane.head.expect("a ready stream has a head");
         lane.bytes -= head.bytes;
         stream.pieces += 1;
-        stream.debit(head.estimate, self.usage_clock.weight(self.now), self.now);
+        stream.debit(head.estimate, self.books.usage_clock.weight(self.now), self.now);
         if head.bytes > 0 {
             stream.last_end = Some(head.offset + head.bytes);
             stream.last_start = head.offset;
         }
-        self.ledger.dispatched(self.now);
-        let used = self.prices.sent(self.now, &head.shape, head.offset, self.in_flight == 0);
-        self.stalls.dispatched(head.shape.kind);
-        self.in_flight += 1;
-        self.sent += u128::from(head.estimate.as_nanos());
+        self.books.ledger.dispatched(self.now);
+        let idle = self.device.in_flight() == 0;
+        let used = self.prices.sent(self.now, &head.shape, head.offset, idle);
         let shaping = self.shaping.as_mut();
         let paid = shaping.and_then(|shaping| shaping.pay(self.now, stream, rank, &head));
-        let piece = self.pieces.insert(Piece {
+        let piece = self.device.send(Piece {
             request: head.request,
             stream: id,
             rank,
@@ -558,7 +477,7 @@ impl Engine {
         self.spend(id, rank, on_slack, &head);
         self.set_oldest_head(id, rank);
         let flush = self.ends_dirty(id, rank, writes);
-        self.mark(id);
+        self.gates.mark(id);
         self.flush_with(id, rank, News::Dispatched);
         Dispatch {
             piece,
@@ -580,8 +499,7 @@ impl Engine {
         if failed && state == State::Queued {
             self.leave_queue(piece.request, piece.stream);
         }
-        let stream =
-            self.streams[piece.stream.0 as usize].as_mut().expect("streams outlive pieces");
+        let stream = &mut self.streams[piece.stream];
         if stream.held_by_own_depth(self.limits.depth) {
             stream.wake(self.now);
         }
@@ -614,7 +532,7 @@ impl Engine {
 
     /// Takes a queued request out of its stream's queue.
     fn leave_queue(&mut self, request: RequestId, id: StreamId) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let stream = &mut self.streams[id];
         let live = self.requests.live(request);
         let (rank, unsent) = (live.rank, live.request.bytes - live.bytes_sent);
         let lane = &mut stream.lanes[rank];
@@ -626,20 +544,18 @@ impl Engine {
         if was_head {
             self.set_oldest_head(id, rank);
         }
-        self.mark(id);
+        self.gates.mark(id);
     }
 
     /// Makes the oldest request of a lane its next to go.
     fn set_oldest_head(&mut self, id: StreamId, rank: Rank) {
-        let stream = self.streams[id.0 as usize].as_ref();
-        let oldest = stream.and_then(|stream| stream.lanes[rank].queue.head());
-        self.set_head(id, rank, oldest);
+        self.set_head(id, rank, self.streams[id].lanes[rank].queue.head());
     }
 
     /// Works out a lane's next piece: the next of that request.
     fn set_head(&mut self, id: StreamId, rank: Rank, request: Option<RequestId>) {
         let piece_max = self.guarantees.piece_max(rank);
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let stream = &mut self.streams[id];
         let head = request.map(|request| {
             let live = self.requests.live(request);
             let Request { kind, offset, bytes, .. } = live.request;
@@ -648,10 +564,10 @@ impl Engine {
             let near = stream.last_end.filter(|_| kind != Kind::Flush);
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
-            let quote = self.prices.quote(&shape, self.limits.depth > 1, self.between);
+            let quote = self.prices.quote(&shape, self.limits.depth > 1, self.books.between);
             let Quote { modelled, charge } = quote;
-            let timed = charge.unwrap_or_else(|| self.ledger.likely_charge(modelled));
-            let estimate = self.unit.unwrap_or(timed).min(COST_MAX);
+            let timed = charge.unwrap_or_else(|| self.books.ledger.likely_charge(modelled));
+            let estimate = self.books.unit.unwrap_or(timed).min(COST_MAX);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             let first = live.bytes_sent == 0;
             let grains = self.shaping.as_ref();
@@ -684,10 +600,6 @@ impl Stream {
             }
         }
     }
-}
-
-fn lookup(streams: &mut [Option<Stream>], id: StreamId) -> Option<&mut Stream> {
-    streams.get_mut(id.0 as usize)?.as_mut()
 }
 
 fn check(

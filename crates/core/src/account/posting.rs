@@ -2,7 +2,7 @@
 //!
 //! Time is attributed by two functions: [`piece`], where a piece's own time is seen, and [`window`], where
 //! pieces of several streams came back together. Both are pure. Each answers postings whose times sum to
-//! the time that it was given, to the last ns. `Engine::post` is the only place that posts them to accounts.
+//! the time that it was given, to the last ns. `Books::post` is the only place that posts them to accounts.
 
 use alloc::vec::Vec;
 

@@ -28,6 +28,14 @@ pub(super) struct Proposal<'a> {
     pub(super) depth: u32,
 }
 
+/// The contracts of all streams together, and what they are reckoned with.
+pub(super) struct Contracts {
+    pub(super) booked: Booked,
+    /// The share of the device that admission keeps free.
+    pub(super) headroom: Share,
+    pub(super) period: Duration,
+}
+
 /// The sum of the demands in the contracts of all streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Booked {
@@ -90,7 +98,7 @@ struct Grant {
 impl Engine {
     /// A proposal that changes no contract.
     pub(super) fn as_it_is(&self) -> Proposal<'static> {
-        let (headroom, depth) = (self.headroom, self.limits.depth);
+        let (headroom, depth) = (self.contracts.headroom, self.limits.depth);
         Proposal { contracts: &[], extent: None, headroom, depth }
     }
 
@@ -112,7 +120,7 @@ impl Engine {
         let asked_ppm = booked.reserved_ppm;
         Self::book(asked_ppm, proposal)?;
         let piece_max = self.piece_beside(&bounds, proposal.depth)?;
-        let latency_burst = part(ahead_ppm, self.period);
+        let latency_burst = part(ahead_ppm, self.contracts.period);
         let flushes = self.flushes_for(&rates, &bounds);
         let plan = Plan { piece_max, flushes, latency_burst, ..Plan::default() };
         if rates.is_empty() {
@@ -186,7 +194,7 @@ impl Engine {
 
     /// The demands of all streams, with these contracts in place of theirs.
     fn booked_with(&self, contracts: &[(StreamId, Contract)]) -> Booked {
-        let mut booked = self.booked;
+        let mut booked = self.contracts.booked;
         for (id, contract) in contracts {
             if let Some(stream) = self.stream(*id) {
                 booked.remove(&stream.contract());
@@ -199,10 +207,10 @@ impl Engine {
     /// All streams as they would be, by id.
     fn proposed(&self, proposal: &Proposal<'_>) -> Vec<Asking> {
         let replaced = |id: StreamId| proposal.contracts.iter().any(|(other, _)| *other == id);
-        let kept = self.streams.iter().flatten().filter(|stream| !replaced(stream.id));
+        let kept = self.streams.iter().filter(|stream| !replaced(stream.id));
         let kept = kept.map(|stream| (stream.id, stream.spec.contract, stream.spec.extent));
         let new = proposal.contracts.iter().map(|(id, contract)| {
-            let known = self.streams.get(id.0 as usize).and_then(Option::as_ref);
+            let known = self.streams.get(*id);
             let extent = known.map_or(proposal.extent, |stream| stream.spec.extent);
             (*id, *contract, extent)
         });
@@ -229,8 +237,8 @@ impl Engine {
     pub(super) fn grant(&mut self, plan: &Plan) {
         let now = self.now;
         for Grant { stream: id, granted, allowance } in &plan.granted {
-            let stream = self.streams[id.0 as usize].as_mut().expect("planned for streams");
-            stream.grant_share(granted.share, self.period, now);
+            let stream = &mut self.streams[*id];
+            stream.grant_share(granted.share, self.contracts.period, now);
             let (cycle, bytes, allowance) = (granted.cycle, granted.bytes, *allowance);
             match &mut stream.cycle {
                 Some(running) if running.is_of(cycle, bytes) => running.set_allowance(allowance),
@@ -248,7 +256,7 @@ impl Engine {
         self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
         self.guarantees.flushes = plan.flushes;
-        let bounded = self.booked.bounded > 0;
+        let bounded = self.contracts.booked.bounded > 0;
         let beside = if bounded { BOUNDED_PIECE } else { u64::MAX };
         if self.guarantees.set_piece_max(plan.piece_max.min(beside)) || !plan.granted.is_empty() {
             self.renew_heads();

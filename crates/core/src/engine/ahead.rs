@@ -5,7 +5,7 @@
 //!
 //! Does not know: in which order a device does what it has; hence only a part of a bound.
 
-use crate::classes::stream::Stream;
+use crate::classes::stream_table::StreamTable;
 use crate::cost::Trust;
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
@@ -46,11 +46,11 @@ impl Ahead {
     }
 
     /// Time has passed: who had no work for long does not count.
-    pub(super) fn passed(&mut self, now: Instant, streams: &[Option<Stream>]) {
+    pub(super) fn passed(&mut self, now: Instant, streams: &StreamTable) {
         let nanos = |at: Instant| at.as_nanos().cast_signed();
         let (due, next) = (nanos(now), nanos(now + WANTS));
         while let Some((_, id)) = self.looks.peek().filter(|(at, _)| *at <= due) {
-            let stream = streams.get(id as usize).and_then(Option::as_ref);
+            let stream = streams.get(StreamId(id));
             if stream.is_some_and(|stream| stream.live > 0) && next > due {
                 self.looks.set(id, next);
             } else {
@@ -85,7 +85,7 @@ mod tests {
         ahead.forget(StreamId(1));
         assert!(!ahead.is_enough(199 * MS) && ahead.is_enough(200 * MS));
         ahead.asked(second(0), StreamId(1), Duration::from_millis(40));
-        ahead.passed(second(1), &[]);
+        ahead.passed(second(1), &StreamTable::default());
         assert!(!ahead.is_enough(199 * MS), "who is gone for a second does not want to run");
     }
 

@@ -91,19 +91,15 @@ impl Engine {
         check_contract(id, spec.contract)?;
         let contracts = &[(id, spec.contract)];
         let plan = self.plan(&Proposal { contracts, extent: spec.extent, ..self.as_it_is() })?;
-        let slot = id.0 as usize;
-        if slot >= self.streams.len() {
-            self.streams.resize_with(slot + 1, || None);
-        }
-        let stream = Stream::new(id, spec, self.period, self.now);
+        let stream = Stream::new(id, spec, self.contracts.period, self.now);
         if let Some(shaping) = &mut self.shaping {
             shaping.declared(self.now, &stream);
         }
-        self.booked.add(&spec.contract);
-        self.streams[slot] = Some(stream);
+        self.contracts.booked.add(&spec.contract);
+        self.streams.insert(stream);
         self.grant(&plan);
         self.follow_promise(id);
-        self.mark(id);
+        self.gates.mark(id);
         let contract = self.find(id)?.spec.contract;
         self.events.push(Event::Admitted(id, contract));
         Ok(())
@@ -114,22 +110,20 @@ impl Engine {
         if live > 0 {
             return Err(ChangeError::StreamBusy { stream: id, live });
         }
-        if self.hold.is_some_and(|hold| hold.stream == id) {
+        if self.device.hold.is_some_and(|hold| hold.stream == id) {
             self.release_hold();
         }
         if self.find(id)?.in_window.pieces > 0 {
-            let end = if self.in_flight > 0 { self.now } else { self.ledger.last_completion() };
+            let end =
+                if self.in_flight() > 0 { self.now } else { self.books.ledger.last_completion() };
             self.close_window(end);
         }
-        let gone = self.streams[id.0 as usize].take().expect("found above");
-        self.booked.remove(&gone.spec.contract);
-        self.departed += gone.counters.charged;
-        self.departed_passed += i128::from(gone.counters.relieved.as_nanos());
-        self.departed_passed -= i128::from(gone.counters.afterwards.as_nanos());
+        let gone = self.streams.remove(id).expect("found above");
+        self.contracts.booked.remove(&gone.spec.contract);
+        self.books.forget(&gone);
         self.guarantees.forget(id);
-        self.stalls.forget(id);
-        self.ahead.forget(id);
-        self.write_back.forget(id);
+        self.device.stalls.forget(id);
+        self.device.ahead.forget(id);
         self.promises.forget(&gone);
         self.prices.forget(id);
         if let Some(shaping) = &mut self.shaping {
@@ -151,15 +145,15 @@ impl Engine {
             }
         }
         let plan = self.plan(&Proposal { contracts, ..self.as_it_is() })?;
-        let (period, now) = (self.period, self.now);
+        let (period, now) = (self.contracts.period, self.now);
         for (id, contract) in contracts {
-            let stream = super::lookup(&mut self.streams, *id).expect("found above");
-            self.booked.remove(&stream.spec.contract);
-            self.booked.add(contract);
+            let stream = &mut self.streams[*id];
+            self.contracts.booked.remove(&stream.spec.contract);
+            self.contracts.booked.add(contract);
             stream.set_contract(*contract, period, now);
-            self.ahead.forget(*id);
+            self.device.ahead.forget(*id);
             if let Some(bound) = contract.latency.filter(|_| stream.live > 0) {
-                self.ahead.asked(now, *id, bound);
+                self.device.ahead.asked(now, *id, bound);
             }
             if let Some(shaping) = &mut self.shaping {
                 shaping.declared(now, stream);
@@ -171,7 +165,7 @@ impl Engine {
         self.grant(&plan);
         for (id, _) in contracts {
             self.follow_promise(*id);
-            self.mark(*id);
+            self.gates.mark(*id);
             let contract = self.find(*id)?.spec.contract;
             self.events.push(Event::Admitted(*id, contract));
         }
@@ -194,13 +188,13 @@ impl Engine {
             stream.wake(now);
         }
         stream.spec.depth_max = depth;
-        self.mark(id);
+        self.gates.mark(id);
         Ok(())
     }
 
     fn set_headroom(&mut self, headroom: Share) -> Result<(), ChangeError> {
         let plan = self.plan(&Proposal { headroom, ..self.as_it_is() })?;
-        self.headroom = headroom;
+        self.contracts.headroom = headroom;
         self.grant(&plan);
         Ok(())
     }
@@ -223,7 +217,7 @@ impl Engine {
         self.find(id)?;
         self.events.push(Event::MissedDeadline(id));
         self.report(id);
-        self.mark(id);
+        self.gates.mark(id);
         Ok(())
     }
 
@@ -236,7 +230,7 @@ impl Engine {
     }
 
     fn find(&mut self, id: StreamId) -> Result<&mut Stream, ChangeError> {
-        super::lookup(&mut self.streams, id).ok_or(ChangeError::UnknownStream(id))
+        self.streams.get_mut(id).ok_or(ChangeError::UnknownStream(id))
     }
 }
 

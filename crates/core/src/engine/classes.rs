@@ -33,11 +33,11 @@ pub(super) fn policies(best: Box<dyn Policy>) -> [Box<dyn Policy>; Rank::COUNT] 
 
 impl Engine {
     pub(super) fn work_waits(&self) -> bool {
-        self.ready.iter().any(|ready| *ready > 0) || self.guarantees.overdrawn().is_some()
+        self.gates.any_ready() || self.guarantees.overdrawn().is_some()
     }
 
     pub(super) fn choose(&mut self) -> Chosen {
-        let ready = |rank: Rank| self.ready[rank.at()] > 0;
+        let ready = |rank: Rank| self.gates.ready(rank) > 0;
         let slack = ready(Rank::Rate) && ready(Rank::Best) && self.guarantees.has_slack(self.now);
         let first = if ready(Rank::Latency) {
             Rank::Latency
@@ -62,7 +62,7 @@ impl Engine {
     /// The guaranteed rate whose turn is not over.
     fn keeps_device(&self) -> Option<StreamId> {
         let id = self.guarantees.turn.filter(|turn| turn.left > 0)?.stream;
-        let stream = self.streams.get(id.0 as usize)?.as_ref()?;
+        let stream = self.streams.get(id)?;
         (stream.lanes[Rank::Rate].gate == Gate::Ready).then_some(id)
     }
 
@@ -73,7 +73,7 @@ impl Engine {
         if rank != Rank::Rate {
             return writes && flushes == Flushes::All;
         }
-        let stream = self.streams[id.0 as usize].as_ref().expect("it has sent a piece");
+        let stream = &mut self.streams[id];
         let open = stream.cycle.as_ref().is_some_and(|cycle| cycle.open());
         let goes_on = open && stream.lanes[rank].head.is_some();
         let Some(turn) = &mut self.guarantees.turn else { return writes };
@@ -88,20 +88,19 @@ impl Engine {
     }
 
     fn ask(&mut self, rank: Rank, on_slack: bool) -> Chosen {
-        let (depth, in_flight) = (self.limits.depth, self.in_flight);
+        let (depth, in_flight) = (self.limits.depth, self.in_flight());
         let streams = Streams { streams: &self.streams, rank, depth, in_flight };
         let pick = self.policies[rank.at()].pick(self.now, streams);
-        let none = pick == Pick::Nothing && self.ready[rank.at()] > 0;
+        let none = pick == Pick::Nothing && self.gates.ready(rank) > 0;
         assert!(!none, "a policy names a ready stream if there is one");
         Chosen { pick, rank, on_slack }
     }
 
     /// Whether the request that was chosen may pass; a stream's oldest may need other tokens.
     pub(super) fn passes(&mut self, id: StreamId, rank: Rank) -> bool {
-        self.mark(id);
+        self.gates.mark(id);
         self.flush();
-        let lane = self.streams[id.0 as usize].as_ref().map(|stream| stream.lanes[rank].gate);
-        lane.is_some_and(|gate| gate != Gate::Shut)
+        self.streams.get(id).is_some_and(|stream| stream.lanes[rank].gate != Gate::Shut)
     }
 
     /// The stream that a pick serves.
@@ -118,12 +117,12 @@ impl Engine {
 
     /// A piece goes out: guarantees are used up, and the slack register.
     pub(super) fn spend(&mut self, id: StreamId, rank: Rank, on_slack: bool, head: &Head) {
-        let rates_wait = self.ready[Rank::Rate.at()] > 0;
+        let rates_wait = self.gates.ready(Rank::Rate) > 0;
         let seek_back = self.guarantees.interrupts(rank, rates_wait);
         if on_slack {
             self.guarantees.spend_slack(head.estimate, seek_back);
         }
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive pieces");
+        let stream = &mut self.streams[id];
         if let Some(cycle) = stream.cycle.as_mut().filter(|_| rank == Rank::Rate) {
             cycle.sent(head.bytes);
             let turn = self.guarantees.turn.filter(|turn| turn.stream == id && turn.left > 0);

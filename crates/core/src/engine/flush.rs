@@ -22,37 +22,27 @@ pub(super) enum News<'a> {
 }
 
 impl Engine {
-    /// The view of a stream has changed, or whether it may run.
-    pub(super) fn mark(&mut self, id: StreamId) {
-        if self.marked.last() != Some(&id) {
-            self.marked.push(id);
-        }
-    }
-
     /// Works out the gates of the streams that are marked and tells the policies, in the order of marks.
     pub(super) fn flush(&mut self) {
-        for at in 0..self.marked.len() {
-            let id = self.marked[at];
+        let mut at = 0;
+        while let Some(id) = self.gates.marked(at) {
             if self.stream(id).is_some() {
                 self.refresh(id);
                 self.tell(id, None);
             }
+            at += 1;
         }
-        self.marked.clear();
+        self.gates.clear_marks();
     }
 
     /// As [`flush`](Self::flush), and tells the policy of one class what has happened to a stream of its.
     pub(super) fn flush_with(&mut self, id: StreamId, rank: Rank, news: News<'_>) {
-        let marked = self.marked.last() == Some(&id);
-        if marked {
-            self.marked.pop();
-        }
+        let marked = self.gates.unmark_last(id);
         self.flush();
         if marked {
             self.refresh(id);
         }
-        let stream = self.streams[id.0 as usize].as_ref().expect("streams outlive requests");
-        let (policy, view) = (&mut self.policies[rank.at()], stream.view(rank));
+        let (policy, view) = (&mut self.policies[rank.at()], self.streams[id].view(rank));
         match news {
             News::Arrived(request) => policy.arrived(self.now, view, request),
             News::Dispatched => policy.dispatched(self.now, view),
@@ -65,13 +55,10 @@ impl Engine {
 
     /// Works out which lanes of a stream may go.
     fn refresh(&mut self, id: StreamId) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let stream = &mut self.streams[id];
         let wants = stream.queued > 0 && stream.pieces < stream.spec.depth_max;
         let held_back = if wants { stream.below_limit(self.now).err() } else { None };
-        match held_back {
-            Some(until) => self.parked.set(id.0, until),
-            None => self.parked.remove(id.0),
-        }
+        self.gates.park(id, held_back);
         for rank in stream.active {
             let lane = &stream.lanes[rank];
             let (head, was) = (lane.head, lane.gate);
@@ -96,8 +83,7 @@ impl Engine {
             if was == Gate::Overdrawn {
                 self.guarantees.settle(rank, id);
             }
-            let ready = &mut self.ready[rank.at()];
-            *ready = *ready + u32::from(gate == Gate::Ready) - u32::from(was == Gate::Ready);
+            self.gates.turned(rank, was, gate);
             stream.lanes[rank].gate = gate;
             if rank == stream.home() {
                 self.promises.turned(stream, gate == Gate::Ready, self.now);
@@ -108,7 +94,7 @@ impl Engine {
     /// Tells the policies of a stream's classes that what they see of it has changed, but for the class
     /// that was `told` otherwise.
     fn tell(&mut self, id: StreamId, told: Option<Rank>) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("streams outlive requests");
+        let stream = &mut self.streams[id];
         for rank in stream.active {
             if Some(rank) != told {
                 self.policies[rank.at()].changed(self.now, stream.view(rank));

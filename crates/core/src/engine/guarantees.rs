@@ -244,7 +244,7 @@ impl Engine {
         while let Some(id) = due(&self.guarantees.reopening) {
             // Never due again before time has passed: a level that rises opens the gate.
             self.guarantees.reopening.remove(id.0);
-            self.mark(id);
+            self.gates.mark(id);
         }
         if self.guarantees.restore_at.is_some_and(|at| at <= now) {
             self.restore_one();
@@ -253,7 +253,7 @@ impl Engine {
 
     fn begin_cycle(&mut self, id: StreamId) {
         let now = self.now;
-        let stream = self.streams[id.0 as usize].as_mut().expect("removal ends cycles");
+        let stream = &mut self.streams[id];
         let waiting = stream.lanes[Rank::Rate].bytes;
         let Some(cycle) = &mut stream.cycle else {
             self.guarantees.follow_cycle(id, None);
@@ -275,13 +275,13 @@ impl Engine {
         }
         // The deadline of what waits is the new cycle's end.
         self.set_oldest_head(id, Rank::Rate);
-        self.mark(id);
+        self.gates.mark(id);
     }
 
     /// A rate was not kept. The second time in a row the device is taken as degraded: whoever has
     /// the weakest promise loses its rank. One miss is within what a statistical promise allows.
     fn missed_cycle(&mut self, id: StreamId) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("it has a cycle");
+        let stream = &mut self.streams[id];
         stream.misses += 1;
         let promised = stream.cut_order().is_some_and(|(kind, _)| kind != Admission::BestEffort);
         if stream.misses < 2 || !promised {
@@ -289,9 +289,9 @@ impl Engine {
         }
         stream.misses = 0;
         let kept = |stream: &&Stream| stream.cycle.as_ref().is_some_and(|cycle| !cycle.cut);
-        let longest = self.streams.iter().flatten().filter_map(|stream| stream.cycle.as_ref());
+        let longest = self.streams.iter().filter_map(|stream| stream.cycle.as_ref());
         let longest = longest.map(|cycle| cycle.period).max().unwrap_or(Duration::ZERO);
-        let victim = self.streams.iter().flatten().filter(kept).max_by_key(|it| it.cut_order());
+        let victim = self.streams.iter().filter(kept).max_by_key(|it| it.cut_order());
         let Some(victim) = victim.map(|stream| stream.id) else { return };
         let pause = longest.as_nanos().saturating_mul(CYCLES_UNTIL_RESTORED);
         self.guarantees.restore_at = Some(self.now + Duration::from_nanos(pause));
@@ -302,12 +302,12 @@ impl Engine {
     /// Gives the stream with the firmest promise of those that were cut its rank again.
     fn restore_one(&mut self) {
         let cut = |stream: &&Stream| stream.cycle.as_ref().is_some_and(|cycle| cycle.cut);
-        let first = self.streams.iter().flatten().filter(cut).min_by_key(|it| it.cut_order());
+        let first = self.streams.iter().filter(cut).min_by_key(|it| it.cut_order());
         let Some(first) = first.map(|stream| stream.id) else {
             self.guarantees.restore_at = None;
             return;
         };
-        let period = self.streams[first.0 as usize].as_ref().and_then(|it| it.cycle.as_ref());
+        let period = self.streams[first].cycle.as_ref();
         let period = period.map_or(Duration::ZERO, |cycle| cycle.period).as_nanos();
         let pause = Duration::from_nanos(period.saturating_mul(CYCLES_UNTIL_RESTORED));
         self.guarantees.restore_at = Some(self.now + pause);
@@ -317,19 +317,19 @@ impl Engine {
 
     /// Works out every next piece anew: their largest length or their deadlines have changed.
     pub(super) fn renew_heads(&mut self) {
-        let ids = self.streams.iter().flatten().map(|stream| (stream.id, stream.active));
+        let ids = self.streams.iter().map(|stream| (stream.id, stream.active));
         for (id, active) in ids.collect::<Vec<_>>() {
             active.for_each(|rank| self.set_oldest_head(id, rank));
-            self.mark(id);
+            self.gates.mark(id);
         }
     }
 
     fn set_cut(&mut self, id: StreamId, cut: bool) {
-        let stream = self.streams[id.0 as usize].as_mut().expect("chosen from those that are");
+        let stream = &mut self.streams[id];
         if let Some(cycle) = &mut stream.cycle {
             cycle.cut = cut;
         }
-        self.mark(id);
+        self.gates.mark(id);
     }
 }
 

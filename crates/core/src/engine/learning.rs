@@ -16,20 +16,18 @@ impl Engine {
     /// A piece came back: costs may be learned from it. Answers the time since the completion before it,
     /// or since the device was idle. Notes the part of it that another stream pays as write-back debt.
     pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) -> Duration {
-        let before = self.ledger.last_completion();
+        let before = self.books.ledger.last_completion();
         let between = self.prices.between(self.now, before);
         if self.prices.trust() == Trust::Learned && self.charges_alone() {
             let (writes, concerned) = (piece.shape.kind.writes(), piece.may_owe());
             let id = piece.stream;
-            let owed = self.write_back.take_owed(self.now, id, writes, concerned, between);
-            self.debts.extend(owed);
+            let owed = self.books.write_back.take_owed(self.now, id, writes, concerned, between);
+            self.books.debts.extend(owed);
         }
-        let owed = self.debts.first().map_or(Duration::ZERO, |debt| debt.time);
+        let owed = self.books.debts.first().map_or(Duration::ZERO, |debt| debt.time);
         let of_last = self.prices.last().map_or(0, |last| {
-            let stream =
-                self.streams[last.0 as usize].as_ref().expect("it is forgotten if it goes");
             // This one is still counted as a piece of its stream.
-            stream.pieces - u32::from(last == piece.stream)
+            self.streams[last].pieces - u32::from(last == piece.stream)
         });
         let back = Back {
             shape: piece.shape,
@@ -38,8 +36,8 @@ impl Engine {
             dispatched_at: piece.dispatched_at,
             before,
             owed,
-            settling: self.settling.time(),
-            in_flight: self.in_flight,
+            settling: self.device.settling.time(),
+            in_flight: self.in_flight(),
             of_last,
         };
         if let Some(seen) = self.prices.completed(self.now, &back) {

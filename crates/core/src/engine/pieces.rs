@@ -77,7 +77,7 @@ impl PieceTable {
         Some(piece)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.slots.len() - self.free.len()).expect("the depth is a u32")
     }
 }

@@ -13,8 +13,9 @@
 use super::Engine;
 use super::event::{BrokenBy, Event};
 use crate::classes::lane::Gate;
-use crate::classes::promise::{PIECE_BYTES, ROUND, Terms, piece_time};
+use crate::classes::promise::{PIECE_BYTES, Terms, piece_time};
 use crate::classes::stream::Stream;
+use crate::classes::stream_table::StreamTable;
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
@@ -101,19 +102,19 @@ impl Promises {
     }
 
     /// The first stream that is behind its bound.
-    fn first(&mut self, streams: &[Option<Stream>], now: Instant) -> Option<StreamId> {
+    fn first(&mut self, streams: &StreamTable, now: Instant) -> Option<StreamId> {
         let near = now.as_nanos().saturating_add(NEAR.as_nanos()).cast_signed();
         if !self.shorter && self.due.peek().is_none_or(|(at, _)| at > near) {
             return None;
         }
         if core::mem::take(&mut self.shorter) {
-            for stream in streams.iter().flatten() {
+            for stream in streams.iter() {
                 let at = self.breaks_at(stream, now);
                 self.due.lower(stream.id.0, at);
             }
         }
         let mut due = core::mem::take(&mut self.due);
-        let at = |id: u32| self.breaks_at(streams.get(id as usize)?.as_ref()?, now);
+        let at = |id: u32| self.breaks_at(streams.get(StreamId(id))?, now);
         let id = due.first(at, near);
         self.due = due;
         let (at, _) = self.due.peek().filter(|_| id.is_some())?;
@@ -126,7 +127,7 @@ impl Engine {
     /// if it reserves nothing, or is promised something else (`docs/scheduling.md`).
     #[must_use]
     pub fn promise(&self, id: StreamId) -> Option<Duration> {
-        let stream = self.streams.get(id.0 as usize)?.as_ref()?;
+        let stream = self.streams.get(id)?;
         self.promises.terms.bound(&stream.spec.contract)
     }
 
@@ -141,24 +142,18 @@ impl Engine {
         let now = self.now;
         while let Some(id) = self.promises.first(&self.streams, now) {
             let bound = self.promise(id).expect("a stream that is watched has a bound");
-            let stream = self.streams[id.0 as usize].as_mut().expect("it is watched");
+            let stream = &mut self.streams[id];
             let behind = stream.behind.time(stream.spec.contract.reserve, now);
             stream.behind.begin(now);
-            let silent = self.ledger.silent(now).as_nanos() >= behind.as_nanos() / 2;
+            let silent = self.books.ledger.silent(now).as_nanos() >= behind.as_nanos() / 2;
             let by = if silent { BrokenBy::Device } else { BrokenBy::Others };
             self.events.push(Event::PromiseBroken { stream: id, behind, bound, by });
         }
     }
 
-    /// The longest time by which slices may take a stream ahead of its reservation, which is no debt to
-    /// forgive: at most a round. Policies without slices have none.
-    pub(super) fn round(&self) -> Duration {
-        if self.between { ROUND } else { Duration::ZERO }
-    }
-
     /// A stream's contract or cycle may be another.
     pub(super) fn follow_promise(&mut self, id: StreamId) {
-        if let Some(stream) = super::lookup(&mut self.streams, id) {
+        if let Some(stream) = self.streams.get_mut(id) {
             self.promises.follow(stream, self.now);
         }
     }
@@ -175,7 +170,7 @@ impl Engine {
 
     /// A stall of the device has ended: no stream is behind for it.
     pub(super) fn forgive_stall(&mut self, stall: Duration) {
-        for stream in self.streams.iter_mut().flatten() {
+        for stream in self.streams.iter_mut() {
             stream.behind.stalled(stream.spec.contract.reserve, stall, self.now);
         }
     }

@@ -483,7 +483,7 @@ impl Engine {
     /// A stream's client says that it missed a deadline.
     pub(super) fn report(&mut self, id: StreamId) {
         let Some(shaping) = &mut self.shaping else { return };
-        let stream = self.streams.get(id.0 as usize).and_then(Option::as_ref);
+        let stream = self.streams.get(id);
         match shaping.missed(self.now, id, stream.map_or(0, served)) {
             Ok(()) => shaping.reports += 1,
             Err(why) => {
@@ -498,9 +498,7 @@ impl Engine {
         let Some(shaping) = &mut self.shaping else { return };
         if shaping.look_at.is_some_and(|at| at <= self.now) {
             shaping.look_at = None;
-            let streams = &self.streams;
-            let stream = |id: StreamId| streams.get(id.0 as usize).and_then(Option::as_ref);
-            shaping.look(self.now, |id| stream(id).map_or(0, served));
+            shaping.look(self.now, |id| self.streams.get(id).map_or(0, served));
         }
         while let Some(shaping) = &mut self.shaping {
             let due = shaping.reserved.peek().filter(|(at, _)| instant(*at) <= self.now);
@@ -523,7 +521,7 @@ impl Engine {
             while let Some(shaping) = &mut self.shaping {
                 let way = &mut shaping.ways[index];
                 let Some((id, burst)) = way.next(self.now) else { break };
-                let Some(stream) = self.streams.get(id.0 as usize).and_then(Option::as_ref) else {
+                let Some(stream) = self.streams.get(id) else {
                     continue;
                 };
                 if let Some(burst) = burst {
@@ -540,13 +538,13 @@ impl Engine {
         let Some(shaping) = &mut self.shaping else { return };
         let [reads, writes] = &mut shaping.ways;
         let begun = core::mem::take(&mut reads.regate) | core::mem::take(&mut writes.regate);
-        for index in 0..if begun { self.streams.len() } else { 0 } {
+        for id in (0..if begun { self.streams.ids_end() } else { 0 }).map(StreamId) {
             let ready = |stream: &&Stream| {
                 let ready = |rank| stream.lanes[rank].gate == Gate::Ready;
                 ready(Rank::Best) || ready(Rank::Background)
             };
-            if let Some(stream) = self.streams[index].as_ref().filter(ready) {
-                self.gate_again(stream.id);
+            if self.streams.get(id).filter(ready).is_some() {
+                self.gate_again(id);
             }
         }
         self.hand_out();
@@ -554,7 +552,7 @@ impl Engine {
 
     fn gate_again(&mut self, id: StreamId) {
         if self.stream(id).is_some() {
-            self.mark(id);
+            self.gates.mark(id);
             self.flush();
         }
     }

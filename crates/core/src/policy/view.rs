@@ -3,6 +3,7 @@
 use crate::account::stream_accounts::StreamCounters;
 use crate::classes::lane::{Gate, Head, Lane};
 use crate::classes::stream::Stream;
+use crate::classes::stream_table::StreamTable;
 use crate::types::contract::{Contract, StreamSpec};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
@@ -18,7 +19,7 @@ impl Stream {
 /// All streams, as the policy of a class may see them.
 #[derive(Clone, Copy)]
 pub struct Streams<'a> {
-    pub(crate) streams: &'a [Option<Stream>],
+    pub(crate) streams: &'a StreamTable,
     pub(crate) rank: Rank,
     pub(crate) depth: u32,
     pub(crate) in_flight: u32,
@@ -40,7 +41,7 @@ impl<'a> Streams<'a> {
     /// A stream, if it exists.
     #[must_use]
     pub fn get(self, id: StreamId) -> Option<StreamView<'a>> {
-        self.streams.get(id.0 as usize)?.as_ref().map(|stream| stream.view(self.rank))
+        self.streams.get(id).map(|stream| stream.view(self.rank))
     }
 }
 

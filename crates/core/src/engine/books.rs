@@ -1,0 +1,144 @@
+//! The books: the device's ledger, the sums of what streams and classes were charged, and the means of
+//! working out who pays.
+//!
+//! Does not know: why a stream pays, or how windows are divided.
+
+use alloc::vec::Vec;
+
+use super::shaping::Shaping;
+use crate::account::ledger::Ledger;
+use crate::account::posting::{self, Debited, Debt, Posting, Why};
+use crate::account::stream_accounts::StreamCounters;
+use crate::account::usage::UsageClock;
+use crate::account::write_back::WriteBack;
+use crate::classes::promise::ROUND;
+use crate::classes::stream::Stream;
+use crate::classes::stream_table::StreamTable;
+use crate::cost::Trust;
+use crate::types::rank::Rank;
+use crate::types::time::{Duration, Instant};
+
+pub(super) struct Books {
+    pub(super) ledger: Ledger,
+    pub(super) write_back: WriteBack,
+    pub(super) usage_clock: UsageClock,
+    /// Deeper than 1, too, a piece is charged the time since the previous completion.
+    pub(super) between: bool,
+    /// The unit that accounts count for each piece, if not its disk time.
+    pub(super) unit: Option<Duration>,
+    /// The time that each class was charged.
+    pub(super) by_class: [Duration; Rank::COUNT],
+    /// The time that removed streams had been charged.
+    departed: Duration,
+    /// The payments of streams for each other that removed streams leave one-sided, in ns.
+    departed_passed: i128,
+    /// The parts of the last completed piece's time that other streams pay as write-back debt.
+    pub(super) debts: Vec<Debt>,
+    /// Lists of postings are made in this.
+    pub(super) postings: Vec<Posting>,
+}
+
+impl Books {
+    pub(super) fn new(window: Duration, trust: Trust, between: bool) -> Self {
+        Self {
+            ledger: Ledger::new(window, trust == Trust::Learned),
+            write_back: WriteBack::default(),
+            usage_clock: UsageClock::default(),
+            between,
+            unit: None,
+            by_class: [Duration::ZERO; Rank::COUNT],
+            departed: Duration::ZERO,
+            departed_passed: 0,
+            debts: Vec::new(),
+            postings: Vec::new(),
+        }
+    }
+
+    /// The longest time by which slices may take a stream ahead of its reservation, which is no debt to
+    /// forgive: at most a round. Policies without slices have none.
+    fn round(&self) -> Duration {
+        if self.between { ROUND } else { Duration::ZERO }
+    }
+
+    /// The only place that changes what streams, classes and the device's ledger are charged.
+    pub(super) fn post(
+        &mut self,
+        now: Instant,
+        streams: &mut StreamTable,
+        shaping: Option<&mut Shaping>,
+        Posting { payer, time, why }: Posting,
+    ) {
+        self.ledger.post(time, &why);
+        if let Why::WriteBack { of } = why {
+            streams[of].counters.relieved += time;
+        }
+        let Some(id) = payer else { return };
+        let stream = &mut streams[id];
+        stream.counters.charged += time;
+        let (mut pieces, mut used) = (Debited::default(), time);
+        match why {
+            Why::Service(debited) => {
+                pieces = debited;
+                let by_unit = Duration::from_nanos(pieces.estimates.unsigned_abs());
+                used = self.unit.map_or(time, |_| by_unit);
+                split(time, pieces.by_rank, &mut self.by_class);
+                if let Some(shaping) = shaping {
+                    shaping.correct(now, id, &pieces, time);
+                }
+            }
+            Why::WriteBack { .. } => {
+                stream.counters.afterwards += time;
+                self.by_class[stream.home().at()] += time;
+            }
+            _ => {
+                stream.counters.held += time;
+                self.by_class[Rank::Best.at()] += time;
+                if let Some(shaping) = shaping {
+                    shaping.held_idle(now, stream, time);
+                }
+            }
+        }
+        let each = Duration::from_nanos(used.as_nanos() / u64::from(pieces.pieces.max(1)));
+        let weight = self.usage_clock.weight(now);
+        stream.charge(each + self.round(), pieces.estimates, used, weight, now);
+    }
+
+    /// A stream goes.
+    pub(super) fn forget(&mut self, gone: &Stream) {
+        self.departed += gone.counters.charged;
+        self.departed_passed -= passed(gone);
+        self.write_back.forget(gone.id);
+    }
+
+    /// Checks the sums of the accounts of all streams.
+    pub(super) fn assert_conserved(&self, now: Instant, at_work: bool, streams: &StreamTable) {
+        self.ledger.assert_conserved(now, at_work);
+        let total = self.ledger.charged().as_nanos();
+        let by_class = self.by_class.iter().map(|charged| charged.as_nanos()).sum::<u64>();
+        assert_eq!(by_class, total, "all charges are a class's");
+        let charged = streams.iter().map(|stream| stream.counters.charged.as_nanos()).sum::<u64>();
+        assert_eq!(charged + self.departed.as_nanos(), total, "all charges are on an account");
+        let passed = streams.iter().map(passed).sum::<i128>();
+        assert_eq!(passed, self.departed_passed, "a stream is relieved of what others pay");
+        let undivided = streams.iter().any(|stream| stream.in_window.pieces > 0);
+        assert!(!undivided || self.ledger.cut_at().is_some(), "a window was forgotten");
+    }
+}
+
+/// The time that a stream paid for others, less what others paid for it, in ns.
+fn passed(stream: &Stream) -> i128 {
+    let StreamCounters { afterwards, relieved, .. } = stream.counters;
+    i128::from(afterwards.as_nanos()) - i128::from(relieved.as_nanos())
+}
+
+/// Adds a charge to the classes whose pieces it was for, in proportion to modelled cost; every nanosecond
+/// goes to one.
+fn split(charge: Duration, modelled: [u64; Rank::COUNT], by_class: &mut [Duration; Rank::COUNT]) {
+    let mut left = charge.as_nanos();
+    let mut parts = modelled.iter().sum::<u64>();
+    for (modelled, charged) in modelled.into_iter().zip(by_class) {
+        let part = if modelled > 0 { posting::share(left, modelled, parts) } else { 0 };
+        *charged += Duration::from_nanos(part);
+        (left, parts) = (left - part, parts - modelled);
+    }
+}
