@@ -7,7 +7,7 @@ use alloc::string::ToString;
 
 use crate::account::ledger::DeviceTime;
 use crate::classes::lane::{Gate, Head};
-use crate::classes::requests::{RequestTable, State};
+use crate::classes::requests::{Live, RequestTable, State};
 use crate::classes::stream::Stream;
 use crate::classes::stream_table::StreamTable;
 use crate::cost::book::{PriceBook, Quote};
@@ -157,10 +157,10 @@ impl Engine {
             now: Instant::ZERO,
             streams: StreamTable::default(),
             requests: RequestTable::default(),
-            device: AtDevice::new(trust),
+            device: AtDevice::default(),
             books: Books::new(config.window, trust, between),
             gates: Gates::default(),
-            guarantees: Guarantees::default(),
+            guarantees: Guarantees::new(),
             shaping: Shaping::new(&config.feedback),
             promises: Promises::new(config.terms()),
             refused_unknown: 0,
@@ -270,13 +270,7 @@ impl Engine {
         if pieces > 0 {
             return Cancel::InFlight;
         }
-        let _over = self.requests.remove(request);
-        let stream = &mut self.streams[id];
-        stream.live -= 1;
-        stream.counters.cancelled += 1;
-        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
-            shaping.turned(self.now, stream);
-        }
+        let _over = self.end(request);
         Cancel::Gone
     }
 
@@ -291,7 +285,7 @@ impl Engine {
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
         self.gate_best_effort();
-        if self.device.is_full(self.limits.depth, self.prices.tiers_are_told()) {
+        if self.device.is_full(self.limits.depth, &self.prices) {
             if !self.work_waits() {
                 self.books.ledger.unsaturated();
             }
@@ -510,12 +504,7 @@ impl Engine {
         if !over {
             return None;
         }
-        let live = self.requests.remove(piece.request);
-        stream.live -= 1;
-        stream.count(&live.request, live.outcome);
-        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
-            shaping.turned(self.now, stream);
-        }
+        let live = self.end(piece.request);
         let wanted = live.outcome != Outcome::Cancelled;
         if let Some(deadline) = live.request.deadline.filter(|at| wanted && *at < self.now) {
             let late = self.now.since(deadline);
@@ -528,6 +517,18 @@ impl Engine {
             queue_time: live.dispatched_at.since(live.arrived_at),
             service_time: self.now.since(live.dispatched_at),
         })
+    }
+
+    /// A request is over: nothing of it is queued or at the device.
+    fn end(&mut self, request: RequestId) -> Live {
+        let live = self.requests.remove(request);
+        let stream = &mut self.streams[live.request.stream];
+        stream.live -= 1;
+        stream.count(&live.request, live.outcome);
+        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
+            shaping.turned(self.now, stream);
+        }
+        live
     }
 
     /// Takes a queued request out of its stream's queue.
@@ -625,7 +626,7 @@ fn check(
     if offset.checked_add(bytes).is_none() {
         return Err(Refusal::BadExtent(id));
     }
-    if !stream.waiting_room() {
+    if stream.queued >= stream.spec.queue_max {
         return Err(Refusal::QueueFull { stream: stream.id, queue_max: stream.spec.queue_max });
     }
     Ok(())

@@ -26,7 +26,7 @@ pub use classes::admission;
 pub use classes::lane::Head;
 pub use classes::profile::{Positioning, Profile, ProfileError, Transfer, Zone};
 pub use classes::promise;
-pub use engine::error::{ChangeError, ConfigError, Refusal};
+pub use engine::error::{ChangeError, ConfigError, Refusal, StreamError};
 pub use engine::event::{BrokenBy, Event};
 pub use engine::{BestEffort, Cancel, Change, Completion, Config, Engine, Limits};
 pub use policy::view::{StreamView, Streams};

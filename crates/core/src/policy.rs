@@ -87,9 +87,13 @@ pub trait Policy: Send {
     /// There is room at the device: who goes? Must name a ready stream if there is one, or hold.
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick;
     /// A piece went out; the view shows what is next.
-    fn dispatched(&mut self, now: Instant, stream: StreamView<'_>);
+    fn dispatched(&mut self, now: Instant, stream: StreamView<'_>) {
+        self.changed(now, stream);
+    }
     /// A piece was finished and charged.
-    fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone);
+    fn completed(&mut self, now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
+        self.changed(now, stream);
+    }
     /// Readiness, contract, accounts or head changed in another way; also once for a new stream.
     fn changed(&mut self, now: Instant, stream: StreamView<'_>);
     /// The stream is gone; its id may come back for another.

@@ -8,6 +8,7 @@ pub(crate) mod ids;
 pub(crate) mod order;
 pub(crate) mod piece;
 pub(crate) mod rank;
+pub(crate) mod ratio;
 pub(crate) mod request;
 pub(crate) mod share;
 pub(crate) mod tiers;

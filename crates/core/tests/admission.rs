@@ -2,8 +2,8 @@
 //! that runs them, piece by piece, with the worst that the profile and the others allow.
 
 use disktime_core::admission::{
-    AdmissionError, Admitted, Demand, Granted, LatencyError, Others, REQUEST, admit, largest_piece,
-    latency_bound,
+    AdmissionError, Admitted, Demand, DemandError, Granted, LatencyError, Others, REQUEST, admit,
+    largest_piece, latency_bound,
 };
 use disktime_core::{
     Access, Admission, Duration, Positioning, Profile, ProfileError, Rate, Share, Transfer, Zone,
@@ -71,7 +71,11 @@ fn equal_cycles_are_the_papers_inequality() {
         [Demand { rate, extent: None }; 10]
     };
     let error = admit(&profile, &set(544 * 512), &others).unwrap_err();
-    let AdmissionError::Refused { stream: 9, bytes_per_second: 1_000_000, largest } = error else {
+    let AdmissionError::Stream {
+        stream: 9,
+        error: DemandError::Refused { bytes_per_second: 1_000_000, largest },
+    } = error
+    else {
         panic!("{error:?}");
     };
     // The tenth has what .8·278.528 ms - 10·13 ms - 9 transfers leave: .8·278.528 - 130 -
@@ -117,7 +121,7 @@ fn blocking_time_counts_once() {
     let refused = admit(&profile, &[firm(60, 100)], &others(13)).unwrap_err();
     let largest = 59 * REQUEST * 10;
     let asked = 60 * REQUEST * 10;
-    assert_eq!(refused, AdmissionError::Refused { stream: 0, bytes_per_second: asked, largest });
+    assert_eq!(refused, DemandError::Refused { bytes_per_second: asked, largest }.of(0));
     // A best-effort stream is not tested, but a request of it, 11 ms, can be in the way too.
     let set = [firm(80, 100), demand(1_000, 100, Admission::BestEffort)];
     assert!(admit(&profile, &set[..1], &alone()).is_ok());
@@ -168,7 +172,7 @@ fn a_statistical_promise_takes_means_and_some_deviations() {
 
 fn refused_at(answer: &Result<Admitted, AdmissionError>) -> Option<usize> {
     match answer {
-        Err(AdmissionError::Refused { stream, .. }) => Some(*stream),
+        Err(AdmissionError::Stream { stream, error: DemandError::Refused { .. } }) => Some(*stream),
         _ => None,
     }
 }
@@ -262,7 +266,7 @@ fn bad_input_is_named_with_what_to_do() {
     let renamed = admit(&profile, &[firm(95, 100)], &alone()).unwrap_err().renamed(|_| "stream 7");
     assert!(renamed.to_string().starts_with("stream 7: rate = "), "{renamed}");
     let slow = admit(&flat(FAST, 80, 10, 0), &[firm(1, 60)], &alone()).unwrap_err();
-    assert_eq!(slow, AdmissionError::Cycle { stream: 0, cycle: ms(60), min: ms(81) });
+    assert_eq!(slow, DemandError::Cycle { cycle: ms(60), min: ms(81) }.of(0));
     let slow = admit(&flat(FAST, 60_000, 10, 0), &[good], &alone()).unwrap_err().to_string();
     assert!(slow.contains("one request can take 60.001s here"), "{slow}");
     let others = Others { reserved: percent(60), headroom: percent(41), ..alone() };
@@ -625,18 +629,17 @@ prop_compose! {
 /// Gives every stream that is refused the largest rate that fits, or none: a set at the brink.
 fn shrunk(profile: &Profile, mut demands: Vec<Demand>, others: &Others) -> Vec<Demand> {
     loop {
-        match admit(profile, &demands, others) {
-            Ok(_) => return demands,
-            Err(AdmissionError::Refused { stream, largest, .. }) if largest > 0 => {
-                demands[stream].rate.bytes_per_second = largest;
-            }
-            Err(AdmissionError::AboveZone { stream, max, .. }) => {
-                demands[stream].rate.bytes_per_second = max;
-            }
-            Err(AdmissionError::Refused { stream, .. }) => {
-                demands.remove(stream);
-            }
-            Err(error) => panic!("{error}"),
+        let Err(error) = admit(profile, &demands, others) else { return demands };
+        let AdmissionError::Stream { stream, error } = error else { panic!("{error}") };
+        let max = match error {
+            DemandError::Refused { largest, .. } => largest,
+            DemandError::AboveZone { max, .. } => max,
+            error => panic!("{error}"),
+        };
+        if max > 0 {
+            demands[stream].rate.bytes_per_second = max;
+        } else {
+            demands.remove(stream);
         }
     }
 }
@@ -684,8 +687,8 @@ proptest! {
         demands in prop::collection::vec(demands(kinds().boxed()), 1..6), which in any::<usize>(),
     ) {
         let mut demands = demands;
-        if let Err(AdmissionError::Refused { stream, bytes_per_second, largest }) =
-            admit(&profile, &demands, &others)
+        if let Err(AdmissionError::Stream { stream, error }) = admit(&profile, &demands, &others)
+            && let DemandError::Refused { bytes_per_second, largest } = error
         {
             prop_assert!(largest < bytes_per_second);
             let above = largest + 1 + largest / 100;

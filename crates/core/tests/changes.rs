@@ -4,11 +4,11 @@ mod bench;
 mod rig;
 
 use bench::{Bench, Load};
-use disktime_core::admission::AdmissionError;
+use disktime_core::admission::DemandError;
 use disktime_core::policy::{self, PolicyEntry};
 use disktime_core::{
     Change, ChangeError, Config, Contract, Engine, Event, Instant, Kind, Limits, Refusal, Request,
-    RequestId, Share, StreamId, StreamSpec,
+    RequestId, Share, StreamError, StreamId, StreamSpec,
 };
 use rig::{MS, Rig, contract, percent, read};
 
@@ -82,13 +82,13 @@ fn a_change_with_one_bad_part_changes_nothing() {
     let weightless = Contract { weight: 0, ..heavy };
     let nobody = StreamId(9);
     let mut bad = |part| refused(&mut rig, Change::SetContracts(&[good, part]));
-    assert_eq!(bad((nobody, contract(0, 100))), ChangeError::UnknownStream(nobody));
-    assert_eq!(bad((A, contract(20, 100))), ChangeError::NamedTwice(A));
-    assert_eq!(bad((B, zero)), ChangeError::ZeroLimit(B));
-    assert_eq!(bad((B, heavy)), ChangeError::Weight { stream: B, weight: 10_001 });
-    assert_eq!(bad((B, weightless)), ChangeError::Weight { stream: B, weight: 0 });
+    assert_eq!(bad((nobody, contract(0, 100))), StreamError::Unknown.of(nobody));
+    assert_eq!(bad((A, contract(20, 100))), StreamError::NamedTwice.of(A));
+    assert_eq!(bad((B, zero)), StreamError::ZeroLimit.of(B));
+    assert_eq!(bad((B, heavy)), StreamError::Weight { weight: 10_001 }.of(B));
+    assert_eq!(bad((B, weightless)), StreamError::Weight { weight: 0 }.of(B));
     let (reserve, limit) = (percent(50), percent(20));
-    let above = ChangeError::ReserveAboveLimit { stream: B, reserve, limit };
+    let above = StreamError::ReserveAboveLimit { reserve, limit }.of(B);
     assert_eq!(bad((B, contract(50, 20))), above);
 }
 
@@ -98,13 +98,13 @@ fn streams_that_cannot_be_are_refused() {
     let (new, far) = (StreamId(2), StreamId(16_384));
     let spec = spec(contract(0, 100));
     let mut add = |id, spec| refused(&mut rig, Change::AddStream(id, spec));
-    assert_eq!(add(A, spec), ChangeError::StreamInUse(A));
-    let out = ChangeError::StreamOutOfRange { stream: far, streams_max: 16_384 };
+    assert_eq!(add(A, spec), StreamError::InUse.of(A));
+    let out = StreamError::OutOfRange { streams_max: 16_384 }.of(far);
     assert_eq!(add(far, spec), out);
     let parent = ChangeError::Parent { stream: new, parent: A };
     assert_eq!(add(new, StreamSpec { parent: Some(A), ..spec }), parent);
     let pieces = StreamSpec { piece_bytes_max: 0, ..spec };
-    assert_eq!(add(new, pieces), ChangeError::PieceBytes(new));
+    assert_eq!(add(new, pieces), StreamError::PieceBytes.of(new));
     let shallow = StreamSpec { depth_max: 0, ..spec };
     assert_eq!(add(new, shallow), ChangeError::Depth { depth: 0, depth_max: u32::MAX });
 
@@ -112,7 +112,7 @@ fn streams_that_cannot_be_are_refused() {
     assert_eq!(refused(&mut rig, Change::SetDepth(0)), depth(0, 1024));
     assert_eq!(refused(&mut rig, Change::SetDepth(1025)), depth(1025, 1024));
     assert_eq!(refused(&mut rig, Change::SetStreamDepth(A, 0)), depth(0, u32::MAX));
-    let unknown = ChangeError::UnknownStream(new);
+    let unknown = StreamError::Unknown.of(new);
     assert_eq!(refused(&mut rig, Change::SetStreamDepth(new, 1)), unknown);
     assert_eq!(refused(&mut rig, Change::RemoveStream(new)), unknown);
     assert_eq!(refused(&mut rig, Change::MissedDeadline(new)), unknown);
@@ -124,7 +124,7 @@ fn streams_that_cannot_be_are_refused() {
 fn a_stream_goes_when_its_requests_are_over_and_may_come_back_as_another() {
     let mut rig = full();
     rig.ask(0, 1, 0, 20_000);
-    let busy = ChangeError::StreamBusy { stream: A, live: 1 };
+    let busy = StreamError::Busy { live: 1 }.of(A);
     assert_eq!(refused(&mut rig, Change::RemoveStream(A)), busy);
     let piece = rig.go_one(0).piece;
     assert_eq!(refused(&mut rig, Change::RemoveStream(A)), busy);
@@ -255,14 +255,14 @@ fn refusals_say_what_it_is_and_what_is_allowed() {
 fn refused_changes_say_what_it_is_and_what_is_allowed() {
     let stream = StreamId(3);
     let cases = [
-        (ChangeError::UnknownStream(stream), "there is no stream 3"),
-        (ChangeError::StreamInUse(stream), "stream 3 exists already"),
+        (StreamError::Unknown.of(stream), "there is no stream 3"),
+        (StreamError::InUse.of(stream), "stream 3 exists already"),
         (
-            ChangeError::StreamOutOfRange { stream, streams_max: 2 },
+            StreamError::OutOfRange { streams_max: 2 }.of(stream),
             "stream 3 is outside the table: an id is below 2",
         ),
         (
-            ChangeError::StreamBusy { stream, live: 4 },
+            StreamError::Busy { live: 4 }.of(stream),
             "stream 3 has 4 requests that have not completed",
         ),
         (
@@ -271,21 +271,21 @@ fn refused_changes_say_what_it_is_and_what_is_allowed() {
              or the headroom",
         ),
         (
-            ChangeError::ReserveAboveLimit { stream, reserve: percent(50), limit: percent(20) },
+            StreamError::ReserveAboveLimit { reserve: percent(50), limit: percent(20) }.of(stream),
             "stream 3 reserves 50%, more than its limit of 20%",
         ),
-        (ChangeError::ZeroLimit(stream), "stream 3 has a limit of 0%: it could never run"),
+        (StreamError::ZeroLimit.of(stream), "stream 3 has a limit of 0%: it could never run"),
         (
-            ChangeError::Weight { stream, weight: 0 },
+            StreamError::Weight { weight: 0 }.of(stream),
             "stream 3 has weight 0: a weight is 1 to 10000",
         ),
         (ChangeError::Depth { depth: 0, depth_max: 64 }, "depth 0: a depth is 1 to 64"),
-        (ChangeError::PieceBytes(stream), "stream 3 has pieces of 0 bytes: at least 1"),
+        (StreamError::PieceBytes.of(stream), "stream 3 has pieces of 0 bytes: at least 1"),
         (
             ChangeError::Parent { stream, parent: A },
             "stream 3 names stream 0 as its parent: parents are not supported yet",
         ),
-        (ChangeError::NamedTwice(stream), "stream 3 is named twice in one change"),
+        (StreamError::NamedTwice.of(stream), "stream 3 is named twice in one change"),
     ];
     for (error, text) in cases {
         assert_eq!(error.to_string(), text);
@@ -300,7 +300,7 @@ fn a_refused_change_takes_other_names_for_its_streams() {
     let parent = ChangeError::Parent { stream: StreamId(1), parent: StreamId(0) };
     let says = "vdisk stream 0 names vdisk db as its parent: parents are not supported yet";
     assert_eq!(parent.renamed(name).to_string(), says);
-    let refused = AdmissionError::ZeroRate { stream: StreamId(0) };
+    let refused = DemandError::ZeroRate.of(StreamId(0));
     let says = "vdisk db: rate = 0 B/s: it must be at least 1 B/s";
     assert_eq!(ChangeError::Admission(refused).renamed(name).to_string(), says);
 }

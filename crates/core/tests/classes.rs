@@ -4,7 +4,7 @@ mod rig;
 
 use disktime_core::{
     Access, Admission, Change, ChangeError, Class, Contract, Duration, Event, Kind, Positioning,
-    Profile, Rate, Request, Share, StreamId, StreamSpec, Transfer, Zone,
+    Profile, Rate, Request, Share, StreamError, StreamId, StreamSpec, Transfer, Zone,
 };
 use rig::{MS, Rig, SECOND, at, contract, percent, read};
 
@@ -408,7 +408,7 @@ fn a_latency_bound_cuts_what_is_in_the_way() {
         at(SECOND),
         Change::SetContracts(&[(StreamId(0), bound(10, Duration::from_millis(100)))]),
     );
-    let Err(ChangeError::Latency { stream: StreamId(0), error }) = refused else {
+    let Err(ChangeError::Stream { error: StreamError::Latency(error), .. }) = refused else {
         panic!("{refused:?}");
     };
     assert!(error.smallest > Duration::from_millis(190), "{error}");
@@ -423,15 +423,15 @@ fn an_impossible_promise_is_refused_with_what_could_be_promised() {
         rig.engine.handle_change(at(0), Change::AddStream(StreamId(stream), spec))
     };
     let firm = rate(100_000, second, Admission::Deterministic);
-    assert_eq!(add(&mut bare, 0, firm), Err(ChangeError::NoProfile(StreamId(0))));
+    assert_eq!(add(&mut bare, 0, firm), Err(StreamError::NoProfile.of(StreamId(0))));
     assert_eq!(add(&mut bare, 0, rate(100_000, second, Admission::BestEffort)), Ok(()));
     let mut rig = rig();
     let no_rate = Contract { rate: None, ..firm };
-    assert_eq!(add(&mut rig, 0, no_rate), Err(ChangeError::NoRate(StreamId(0))));
+    assert_eq!(add(&mut rig, 0, no_rate), Err(StreamError::NoRate.of(StreamId(0))));
     let best = Contract { class: Class::BestEffort, ..firm };
-    assert_eq!(add(&mut rig, 0, best), Err(ChangeError::RateWithoutClass(StreamId(0))));
+    assert_eq!(add(&mut rig, 0, best), Err(StreamError::RateWithoutClass.of(StreamId(0))));
     let free = Contract { reserve: Share::ZERO, ..bound(10, second) };
-    assert_eq!(add(&mut rig, 0, free), Err(ChangeError::BoundWithoutTime(StreamId(0))));
+    assert_eq!(add(&mut rig, 0, free), Err(StreamError::BoundWithoutTime.of(StreamId(0))));
     let all = rate(990_000, second, Admission::Deterministic);
     assert_eq!(add(&mut rig, 5, firm), Ok(()));
     let said = add(&mut rig, 7, all).unwrap_err().to_string();

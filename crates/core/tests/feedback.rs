@@ -6,7 +6,9 @@ mod rig;
 mod shaped;
 
 use disktime_core::feedback::{self, FeedbackConfig, TokenRate};
-use disktime_core::{Change, Class, Config, Contract, Duration, Engine, Ignored, StreamId, policy};
+use disktime_core::{
+    Change, Class, Config, Contract, Duration, Engine, Ignored, StreamError, StreamId, policy,
+};
 use proptest::prelude::*;
 use rig::{MS, SECOND, at, contract};
 use shaped::{World, shaped, soft};
@@ -105,7 +107,7 @@ fn a_stream_without_clients_gives_back_at_once_and_is_remembered() {
     assert_eq!((after.reports, after.ignored), (before.reports, before.ignored + 1), "too soon");
     assert_eq!(gone(&mut world), None, "it has nothing to give back");
     let unknown = world.engine.handle_change(at(world.now), Change::NoClient(StreamId(9)));
-    assert_eq!(unknown, Err(disktime_core::ChangeError::UnknownStream(StreamId(9))));
+    assert_eq!(unknown, Err(StreamError::Unknown.of(StreamId(9))));
 }
 
 #[test]

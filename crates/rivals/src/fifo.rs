@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use disktime_core::policy::{Currency, Pick, Policy, PolicyEntry};
 use disktime_core::{IndexedHeap, Instant, Request, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -38,14 +38,6 @@ impl Policy for Fifo {
 
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.0.peek().map_or(Pick::Nothing, |(_, id)| Pick::Stream(StreamId(id)))
-    }
-
-    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
-        self.place(stream);
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {

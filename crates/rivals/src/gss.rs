@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use disktime_core::policy::{Currency, Pick, Policy, PolicyEntry};
 use disktime_core::{Instant, Request, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -92,10 +92,6 @@ impl Policy for Gss {
 
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.sweep.pop_if(|id| *id == stream.id());
-        self.place(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
         self.place(stream);
     }
 

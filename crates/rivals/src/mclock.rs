@@ -22,7 +22,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use disktime_core::policy::{Currency, Pick, Policy, PolicyEntry};
 use disktime_core::{
     Contract, Head, Instant, Request, Share, StreamId, StreamOrder, StreamView, Streams,
 };
@@ -207,10 +207,6 @@ impl Policy for MClock {
             *self.tags(stream.id()) = Tags { reserve, weight: tags.weight };
         }
         self.last = picked;
-        self.place(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
         self.place(stream);
     }
 

@@ -10,7 +10,7 @@
 use alloc::boxed::Box;
 
 use super::sfq::{Tag, Tags};
-use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use disktime_core::policy::{Currency, Pick, Policy, PolicyEntry};
 use disktime_core::{Contract, Instant, Request, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -42,10 +42,6 @@ impl Policy for Proportional {
 
     fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
         self.0.goes(stream.id(), PIECE / Tag::from(stream.contract().weight));
-        self.0.place(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
         self.0.place(stream);
     }
 

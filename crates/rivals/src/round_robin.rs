@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use disktime_core::policy::{Currency, Pick, Policy, PolicyEntry};
 use disktime_core::{Instant, Request, RequestId, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -108,14 +108,6 @@ impl Policy for RoundRobin {
         let Some(id) = self.ring.first_ready(streams) else { return Pick::Nothing };
         self.turn = streams.get(id).and_then(StreamView::head).map(|head| head.request);
         Pick::Stream(id)
-    }
-
-    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
-        self.place(stream);
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {

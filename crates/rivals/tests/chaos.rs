@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use disktime_core::policy::PolicyEntry;
 use disktime_core::{
     Cancel, Change, ChangeError, Completion, Config, Contract, Dispatch, Duration, Engine, Instant,
-    Kind, Limits, Outcome, Refusal, Request, RequestId, Share, StreamId, StreamSpec,
+    Kind, Limits, Outcome, Refusal, Request, RequestId, Share, StreamError, StreamId, StreamSpec,
 };
 use proptest::prelude::*;
 use rig::{MS, at, contract};
@@ -341,7 +341,7 @@ impl World {
     fn admits(&self, step: &Step) -> Result<(), ChangeError> {
         let known = |id: u32| match self.tenants.get(&id) {
             Some(tenant) => Ok(tenant),
-            None => Err(ChangeError::UnknownStream(StreamId(id))),
+            None => Err(StreamError::Unknown.of(StreamId(id))),
         };
         let depth = |depth, depth_max| match depth {
             0 => Err(ChangeError::Depth { depth, depth_max }),
@@ -352,16 +352,16 @@ impl World {
             Step::Add { stream, spec } => {
                 let (stream, streams_max) = (StreamId(*stream), LIMITS.streams_max);
                 if stream.0 >= streams_max {
-                    return Err(ChangeError::StreamOutOfRange { stream, streams_max });
+                    return Err(StreamError::OutOfRange { streams_max }.of(stream));
                 }
                 if self.tenants.contains_key(&stream.0) {
-                    return Err(ChangeError::StreamInUse(stream));
+                    return Err(StreamError::InUse.of(stream));
                 }
                 if let Some(parent) = spec.parent {
                     return Err(ChangeError::Parent { stream, parent });
                 }
                 if spec.piece_bytes_max == 0 {
-                    return Err(ChangeError::PieceBytes(stream));
+                    return Err(StreamError::PieceBytes.of(stream));
                 }
                 depth(spec.depth_max, u32::MAX)?;
                 sound(stream, spec.contract)?;
@@ -372,14 +372,14 @@ impl World {
                 let of = |known: &&Known| known.request.stream.0 == *id;
                 let live = u32::try_from(self.requests.values().filter(of).count());
                 let (stream, live) = (StreamId(*id), live.expect("at most 40"));
-                if live > 0 { Err(ChangeError::StreamBusy { stream, live }) } else { Ok(()) }
+                if live > 0 { Err(StreamError::Busy { live }.of(stream)) } else { Ok(()) }
             }
             Step::Contracts(contracts) => {
                 for (index, (id, contract)) in contracts.iter().enumerate() {
                     known(*id)?;
                     sound(StreamId(*id), *contract)?;
                     if contracts[..index].iter().any(|(other, _)| other == id) {
-                        return Err(ChangeError::NamedTwice(StreamId(*id)));
+                        return Err(StreamError::NamedTwice.of(StreamId(*id)));
                     }
                 }
                 self.fits(contracts, self.headroom)
@@ -512,11 +512,11 @@ impl World {
 fn sound(stream: StreamId, contract: Contract) -> Result<(), ChangeError> {
     let Contract { reserve, limit, weight, .. } = contract;
     if limit == Share::ZERO {
-        Err(ChangeError::ZeroLimit(stream))
+        Err(StreamError::ZeroLimit.of(stream))
     } else if reserve > limit {
-        Err(ChangeError::ReserveAboveLimit { stream, reserve, limit })
+        Err(StreamError::ReserveAboveLimit { reserve, limit }.of(stream))
     } else if weight == 0 || weight > Contract::WEIGHT_MAX {
-        Err(ChangeError::Weight { stream, weight })
+        Err(StreamError::Weight { weight }.of(stream))
     } else {
         Ok(())
     }

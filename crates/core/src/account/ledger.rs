@@ -78,6 +78,7 @@ impl ChargeRate {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Ledger {
     window: Duration,
     /// Learns each piece's likely charge, so that one that takes far longer is recognized as a
@@ -105,24 +106,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(window: Duration, sees_stalls: bool) -> Self {
-        Self {
-            window,
-            sees_stalls,
-            busy_since: None,
-            busy_ended: Duration::ZERO,
-            mark: Instant::ZERO,
-            cut_at: Instant::MAX,
-            last_completion: Instant::ZERO,
-            saturated: true,
-            pieces: 0,
-            modelled: 0,
-            touched: Vec::new(),
-            divided: Duration::ZERO,
-            spare: Duration::ZERO,
-            rate: ChargeRate::default(),
-            held: Duration::ZERO,
-            charged: Duration::ZERO,
-        }
+        Self { window, sees_stalls, ..Self::default() }
     }
 
     /// The charge that a piece of that modelled cost is likely to get when its window closes.
@@ -164,7 +148,6 @@ impl Ledger {
         let Some(since) = self.busy_since.take() else { return };
         self.busy_ended += self.last_completion.since(since);
         debug_assert!(self.mark == self.last_completion, "time left undivided");
-        self.cut_at = Instant::MAX;
     }
 
     /// Time charged to streams so far.

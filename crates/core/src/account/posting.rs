@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
+use crate::types::ratio::scaled;
 use crate::types::request::Direction;
 use crate::types::time::Duration;
 
@@ -141,8 +142,7 @@ pub(crate) fn share(left: u64, part: u64, parts: u64) -> u64 {
     if part >= parts {
         return left;
     }
-    let product = u128::from(left) * u128::from(part);
-    u64::try_from(product / u128::from(parts)).expect("a part is below the whole")
+    scaled(left, part, parts)
 }
 
 #[cfg(test)]

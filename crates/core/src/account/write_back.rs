@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 
 use super::posting::Debt;
 use crate::types::ids::StreamId;
+use crate::types::ratio::scaled;
 use crate::types::time::{Duration, Instant};
 
 /// The largest write-back debt of a stream, in ns: 1 s, more than a cache takes in one slice. Without this
@@ -135,11 +136,10 @@ impl WriteBack {
     /// rounded down. No write is unflushed then, and no stream has a write-back debt.
     pub(crate) fn flushed(&mut self, asker: StreamId, took: Duration, debts: &mut Vec<Debt>) {
         let unflushed = |id: StreamId| self.wrote.get(id.0 as usize).map_or(0, |it| it.unflushed);
-        let all = u128::from(self.unflushed);
-        if all > 2 * u128::from(unflushed(asker)) {
+        if self.unflushed > unflushed(asker).saturating_mul(2) {
             for payer in self.writers.iter().copied().filter(|id| *id != asker) {
-                let part = u128::from(took.as_nanos()) * u128::from(unflushed(payer)) / all;
-                let time = Duration::from_nanos(u64::try_from(part).unwrap_or(0));
+                let part = scaled(took.as_nanos(), unflushed(payer), self.unflushed);
+                let time = Duration::from_nanos(part);
                 debts.push(Debt { payer, time });
             }
         }

@@ -58,7 +58,7 @@ use crate::types::time::Duration;
 
 use self::batch::{Batch, Reckoned, batch};
 use self::demand::{Room, passed, room, tests};
-pub use self::error::{AdmissionError, LatencyError};
+pub use self::error::{AdmissionError, DemandError, LatencyError};
 
 /// Bytes of a guaranteed-rate stream's requests (ucsb §IV).
 pub const REQUEST: u64 = 128 * 1024;
@@ -180,7 +180,7 @@ pub fn admit(
     }
     let mut batches = Vec::with_capacity(demands.len());
     for (stream, demand) in demands.iter().enumerate() {
-        batches.push(batch(profile, stream, demand, others)?);
+        batches.push(batch(profile, demand, others).map_err(|error| error.of(stream))?);
     }
     // Without turns nobody knows which of its pieces is the last before another stream's.
     let flushed = batches.iter().any(|batch| batch.flush.is_some());
@@ -203,13 +203,13 @@ pub fn admit(
     let bytes_per_second = demands[stream].rate.bytes_per_second;
     let largest = last(0, bytes_per_second, |bytes_per_second| {
         let rate = Rate { bytes_per_second, ..demands[stream].rate };
-        let lower = batch(profile, stream, &Demand { rate, ..demands[stream] }, others);
+        let lower = batch(profile, &Demand { rate, ..demands[stream] }, others);
         lower.is_ok_and(|lower| {
             batches[stream] = lower;
             fits(&batches)
         })
     });
-    Err(AdmissionError::Refused { stream, bytes_per_second, largest })
+    Err(DemandError::Refused { bytes_per_second, largest }.of(stream))
 }
 
 /// The last number from `low` on that holds, when `low` does and `high` does not.

@@ -4,7 +4,7 @@ use crate::types::time::{Duration, Instant};
 
 /// A stream's current cycle. Cycles begin at the multiples of their length, so that streams of one
 /// length share their deadlines and are served in one sweep (ucsb §III-B).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cycle {
     pub(crate) period: Duration,
     /// Bytes that each cycle guarantees.
@@ -50,21 +50,9 @@ impl Cycle {
     ) -> Self {
         let allowance = allowance.map_or(i64::MAX, Duration::as_tokens);
         let (bytes_left, time_left) = (tokens(grant), allowance);
-        let ends = Self::end_of(period, now);
-        let (owed_max, owed, done, cut) = (grant, 0, 0, false);
-        Self {
-            period,
-            grant,
-            turn: 0,
-            allowance,
-            ends,
-            bytes_left,
-            time_left,
-            owed_max,
-            owed,
-            done,
-            cut,
-        }
+        let (ends, owed_max) = (Self::end_of(period, now), grant);
+        let left = Self { bytes_left, time_left, owed_max, ..Self::default() };
+        Self { period, grant, allowance, ends, ..left }
     }
 
     /// Whether it has that length and grants that much.

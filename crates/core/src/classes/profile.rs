@@ -8,6 +8,7 @@ use core::fmt;
 
 use crate::cost::PriceList;
 use crate::types::contract::Access;
+use crate::types::ratio::scaled;
 use crate::types::time::Duration;
 
 /// How fast one device is, as measured from outside.
@@ -190,11 +191,8 @@ impl Profile {
         let (size, middle) = (self.size(), start.midpoint(end));
         let distance = end.max(size.saturating_sub(start));
         let ways = || {
-            let place = |part: u64| u128::from(size) * u128::from(2 * part + 1);
-            (0..PLACES).map(move |part| {
-                let place = place(part) / u128::from(2 * PLACES);
-                self.positioning(middle.abs_diff(u64::try_from(place).unwrap_or(u64::MAX)))
-            })
+            let place = move |part| scaled(size, 2 * part + 1, 2 * PLACES);
+            (0..PLACES).map(move |part| self.positioning(middle.abs_diff(place(part))))
         };
         let means = || ways().map(|way| u128::from(way.mean.as_nanos()));
         let mean = means().sum::<u128>() / u128::from(PLACES);

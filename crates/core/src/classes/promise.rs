@@ -41,10 +41,13 @@
 //!
 //! Does not know: policies, streams' queues, what any piece took.
 
+use core::ops::{Add, Sub};
+
 use super::admission::{CYCLES, latency_bound};
 use super::profile::Profile;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::{Admission, Class, Contract};
+use crate::types::ratio::scaled;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
@@ -80,13 +83,13 @@ pub struct Terms {
     /// The span whose reservation an idle stream keeps.
     pub period: Duration,
     /// Streams that share best effort, with a reservation or without.
-    sharing: u32,
+    sharing: u64,
     /// Guaranteed-latency streams, and what they can have saved up, in ns.
-    bounded: (u32, u64),
+    bounded: (u64, u64),
     /// Guaranteed-rate streams, and what the deterministic ones take at once, in ns.
-    rates: (u32, u64),
+    rates: (u64, u64),
     /// The number of rates that nothing bounds.
-    unbounded: u32,
+    unbounded: u64,
 }
 
 impl Terms {
@@ -100,36 +103,28 @@ impl Terms {
     /// Counts a contract as it was granted. `cycle` is that of a guaranteed rate; `None` stands for
     /// the one it states, else for the longest to choose from.
     pub fn add(&mut self, contract: &Contract, cycle: Option<Duration>) {
-        match contract.class {
-            Class::BestEffort | Class::SoftRealTime => self.sharing += 1,
-            Class::Background => {}
-            Class::GuaranteedLatency => {
-                self.bounded.0 += 1;
-                self.bounded.1 += part(self.period, contract.reserve.ppm());
-            }
-            Class::GuaranteedRate => {
-                let at_once = at_once(contract, cycle);
-                self.rates.0 += 1;
-                self.rates.1 += at_once.unwrap_or(0);
-                self.unbounded += u32::from(at_once.is_none());
-            }
-        }
+        self.count(contract, cycle, u64::add);
     }
 
     /// Counts a contract no more, which was added with the same cycle.
     pub fn remove(&mut self, contract: &Contract, cycle: Option<Duration>) {
-        match contract.class {
-            Class::BestEffort | Class::SoftRealTime => self.sharing -= 1,
+        self.count(contract, cycle, u64::sub);
+    }
+
+    fn count(&mut self, of: &Contract, cycle: Option<Duration>, with: fn(u64, u64) -> u64) {
+        let count = |sum: &mut u64, one: u64| *sum = with(*sum, one);
+        match of.class {
+            Class::BestEffort | Class::SoftRealTime => count(&mut self.sharing, 1),
             Class::Background => {}
             Class::GuaranteedLatency => {
-                self.bounded.0 -= 1;
-                self.bounded.1 -= part(self.period, contract.reserve.ppm());
+                count(&mut self.bounded.0, 1);
+                count(&mut self.bounded.1, part(self.period, of.reserve.ppm()));
             }
             Class::GuaranteedRate => {
-                let at_once = at_once(contract, cycle);
-                self.rates.0 -= 1;
-                self.rates.1 -= at_once.unwrap_or(0);
-                self.unbounded -= u32::from(at_once.is_none());
+                let at_once = at_once(of, cycle);
+                count(&mut self.rates.0, 1);
+                count(&mut self.rates.1, at_once.unwrap_or(0));
+                count(&mut self.unbounded, u64::from(at_once.is_none()));
             }
         }
     }
@@ -172,8 +167,7 @@ fn at_once(contract: &Contract, cycle: Option<Duration>) -> Option<u64> {
 
 /// A part of a span, in ns.
 fn part(span: Duration, ppm: u32) -> u64 {
-    let parts = u128::from(span.as_nanos()) * u128::from(ppm) / u128::from(Share::PARTS);
-    u64::try_from(parts).expect("a part of a u64 is one")
+    scaled(span.as_nanos(), ppm.into(), Share::PARTS.into())
 }
 
 /// How far a stream is behind its reservation: the most, over all intervals that end now and in which
@@ -256,8 +250,7 @@ impl Behind {
     /// By how long it is behind now, in wall time.
     pub(crate) fn time(&mut self, reserve: Share, now: Instant) -> Duration {
         self.level.advance(now);
-        let tokens = u128::from(self.level.level().max(0).unsigned_abs());
-        let time = tokens * u128::from(Share::PARTS) / u128::from(reserve.ppm().max(1));
-        Duration::from_nanos(u64::try_from(time).unwrap_or(u64::MAX))
+        let tokens = self.level.level().max(0).unsigned_abs();
+        Duration::from_nanos(scaled(tokens, Share::PARTS.into(), reserve.ppm().into()))
     }
 }

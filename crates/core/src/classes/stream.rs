@@ -142,12 +142,6 @@ impl Stream {
         }
     }
 
-    /// Pays from its reservation for what it costs another stream: the device's time is charged to
-    /// that one, but what goes ahead of others is bounded by this.
-    pub(crate) fn pay(&mut self, tokens: i64) {
-        self.accounts.reserve.take(tokens);
-    }
-
     /// Corrects the debited estimates of pieces to what was really used, in what the accounts count.
     /// Debt is forgiven but for `kept`: a piece, and a round of the policy's slices.
     pub(crate) fn charge(
@@ -172,10 +166,6 @@ impl Stream {
         }
     }
 
-    pub(crate) fn fade(&mut self, bits: u32) {
-        self.accounts.usage.shift(bits);
-    }
-
     /// Whether it may run under its limit; if not, when it may again, in ns.
     pub(crate) fn below_limit(&mut self, now: Instant) -> Result<(), i64> {
         if self.spec.contract.limit == Share::FULL {
@@ -185,10 +175,6 @@ impl Stream {
         limit.advance(now);
         limit.cap(self.accounts.burst_max);
         if limit.level() > 0 { Ok(()) } else { Err(limit.holds_at(1)) }
-    }
-
-    pub(crate) fn waiting_room(&self) -> bool {
-        self.queued < self.spec.queue_max
     }
 }
 

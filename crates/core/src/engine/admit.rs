@@ -3,16 +3,17 @@
 use alloc::vec::Vec;
 
 use super::Engine;
-use super::error::ChangeError;
+use super::error::{ChangeError, StreamError};
 use super::guarantees::{BOUNDED_PIECE, Flushes};
 use crate::classes::admission::{
-    self, AdmissionError, Admitted, Demand, Granted, Others, REQUEST, Slack,
+    self, AdmissionError, Admitted, Demand, DemandError, Granted, Others, REQUEST, Slack,
 };
 use crate::classes::cycle::Cycle;
 use crate::classes::profile::Profile;
 use crate::types::contract::{Admission, Class, Contract, Rate};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
+use crate::types::ratio::scaled;
 use crate::types::share::Share;
 use crate::types::time::Duration;
 
@@ -132,7 +133,7 @@ impl Engine {
             return Ok(Plan { granted: granted.collect::<Result<_, _>>()?, piece_max, ..plan });
         };
         let demand = |(id, it, extent): &&Asking| {
-            let rate = it.rate.ok_or(ChangeError::NoRate(*id))?;
+            let rate = it.rate.ok_or(StreamError::NoRate.of(*id))?;
             Ok(Demand { rate, extent: *extent })
         };
         let demands = rates.iter().map(demand).collect::<Result<Vec<_>, ChangeError>>()?;
@@ -223,11 +224,11 @@ impl Engine {
     fn piece_beside(&self, bounds: &[&Asking], depth: u32) -> Result<u64, ChangeError> {
         let mut piece_max = u64::MAX;
         for (stream, contract, _) in bounds {
-            let bound = contract.latency.ok_or(ChangeError::NoBound(*stream))?;
+            let bound = contract.latency.ok_or(StreamError::NoBound.of(*stream))?;
             let profile =
-                self.guarantees.profile.as_ref().ok_or(ChangeError::NoProfile(*stream))?;
+                self.guarantees.profile.as_ref().ok_or(StreamError::NoProfile.of(*stream))?;
             let piece = admission::largest_piece(profile, bound, REQUEST, depth)
-                .map_err(|error| ChangeError::Latency { stream: *stream, error })?;
+                .map_err(|error| StreamError::Latency(error).of(*stream))?;
             piece_max = piece_max.min(piece);
         }
         Ok(piece_max)
@@ -310,29 +311,27 @@ fn best<const N: usize>(
 
 /// A best-effort rate without a profile: its cycle is what it says, or a second.
 fn unchecked(stream: StreamId, contract: Contract) -> Result<Grant, ChangeError> {
-    let rate = contract.rate.ok_or(ChangeError::NoRate(stream))?;
+    let rate = contract.rate.ok_or(StreamError::NoRate.of(stream))?;
     if rate.admission != Admission::BestEffort {
-        return Err(ChangeError::NoProfile(stream));
+        return Err(StreamError::NoProfile.of(stream));
     }
     let cycle = rate.cycle.unwrap_or(Duration::from_secs(1));
     let (bytes, range) = (rate.bytes_per_second, Rate::CYCLE_MIN..=Rate::CYCLE_MAX);
     if bytes == 0 {
-        return Err(ChangeError::Admission(AdmissionError::ZeroRate { stream }));
+        return Err(ChangeError::Admission(DemandError::ZeroRate.of(stream)));
     }
     if !range.contains(&cycle) {
         let min = Rate::CYCLE_MIN;
-        return Err(ChangeError::Admission(AdmissionError::Cycle { stream, cycle, min }));
+        return Err(ChangeError::Admission(DemandError::Cycle { cycle, min }.of(stream)));
     }
-    let bytes = u128::from(bytes) * u128::from(cycle.as_nanos()) / 1_000_000_000;
-    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(1);
+    let bytes = scaled(bytes, cycle.as_nanos(), 1_000_000_000).max(1);
     let granted = Granted { cycle, bytes, turn: 0, allowance: Duration::MAX, share: Share::ZERO };
     Ok(Grant { stream, granted, allowance: None })
 }
 
 /// A part of a span of time.
 fn part(ppm: u64, of: Duration) -> Duration {
-    let parts = u128::from(ppm) * u128::from(of.as_nanos()) / u128::from(Share::PARTS);
-    Duration::from_nanos(u64::try_from(parts).unwrap_or(u64::MAX))
+    Duration::from_nanos(scaled(of.as_nanos(), ppm, Share::PARTS.into()))
 }
 
 fn sum(parts: &[Duration]) -> Duration {

@@ -21,8 +21,8 @@ const PART: u128 = 4;
 const WANTS: Duration = Duration::from_secs(1);
 
 /// The in-flight limit, and the latency bounds that it follows from.
+#[derive(Default)]
 pub(super) struct Ahead {
-    trust: Trust,
     /// Streams with a latency bound that want to run, by their bound in ns,
     bounds: IndexedHeap,
     /// and by when to look whether they still do.
@@ -30,10 +30,6 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn new(trust: Trust) -> Self {
-        Self { trust, bounds: IndexedHeap::default(), looks: IndexedHeap::default() }
-    }
-
     /// A stream with a bound has work.
     pub(super) fn asked(&mut self, now: Instant, id: StreamId, bound: Duration) {
         self.bounds.set(id.0, bound.as_tokens());
@@ -60,10 +56,10 @@ impl Ahead {
     }
 
     /// Whether that much is enough, in ns. Costs that don't compare say nothing of time.
-    pub(super) fn is_enough(&self, sent: u128) -> bool {
+    pub(super) fn is_enough(&self, sent: u128, trust: Trust) -> bool {
         let bound = self.bounds.peek().map(|(bound, _)| u128::from(bound.unsigned_abs()) / PART);
-        let learned = (self.trust == Trust::Learned).then_some(u128::from(AHEAD.as_nanos()));
-        let most = bound.filter(|_| self.trust != Trust::None).into_iter().chain(learned).min();
+        let learned = (trust == Trust::Learned).then_some(u128::from(AHEAD.as_nanos()));
+        let most = bound.filter(|_| trust != Trust::None).into_iter().chain(learned).min();
         most.is_some_and(|most| sent >= most)
     }
 }
@@ -76,27 +72,36 @@ mod tests {
 
     #[test]
     fn the_tightest_bound_of_those_who_want_to_run_counts() {
-        let mut ahead = Ahead::new(Trust::Learned);
-        assert!(!ahead.is_enough(199 * MS) && ahead.is_enough(200 * MS));
+        let mut ahead = Ahead::default();
+        assert!(
+            !ahead.is_enough(199 * MS, Trust::Learned) && ahead.is_enough(200 * MS, Trust::Learned)
+        );
         let second = |count| Instant::ZERO + Duration::from_secs(count);
         ahead.asked(second(0), StreamId(1), Duration::from_millis(40));
         ahead.asked(second(0), StreamId(2), Duration::from_secs(4));
-        assert!(!ahead.is_enough(9 * MS) && ahead.is_enough(10 * MS));
+        assert!(
+            !ahead.is_enough(9 * MS, Trust::Learned) && ahead.is_enough(10 * MS, Trust::Learned)
+        );
         ahead.forget(StreamId(1));
-        assert!(!ahead.is_enough(199 * MS) && ahead.is_enough(200 * MS));
+        assert!(
+            !ahead.is_enough(199 * MS, Trust::Learned) && ahead.is_enough(200 * MS, Trust::Learned)
+        );
         ahead.asked(second(0), StreamId(1), Duration::from_millis(40));
         ahead.passed(second(1), &StreamTable::default());
-        assert!(!ahead.is_enough(199 * MS), "who is gone for a second does not want to run");
+        assert!(
+            !ahead.is_enough(199 * MS, Trust::Learned),
+            "who is gone for a second does not want to run"
+        );
     }
 
     #[test]
     fn only_costs_that_compare_count() {
         for (trust, enough) in [(Trust::None, false), (Trust::Stated, true), (Trust::Learned, true)]
         {
-            let mut ahead = Ahead::new(trust);
-            assert_eq!(ahead.is_enough(u128::MAX), trust == Trust::Learned);
+            let mut ahead = Ahead::default();
+            assert_eq!(ahead.is_enough(u128::MAX, trust), trust == Trust::Learned);
             ahead.asked(Instant::ZERO, StreamId(0), Duration::from_millis(40));
-            assert_eq!(ahead.is_enough(10 * MS), enough);
+            assert_eq!(ahead.is_enough(10 * MS, trust), enough);
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::cost::Trust;
 use crate::types::rank::Rank;
 use crate::types::time::{Duration, Instant};
 
+#[derive(Default)]
 pub(super) struct Books {
     pub(super) ledger: Ledger,
     pub(super) write_back: WriteBack,
@@ -40,18 +41,8 @@ pub(super) struct Books {
 
 impl Books {
     pub(super) fn new(window: Duration, trust: Trust, between: bool) -> Self {
-        Self {
-            ledger: Ledger::new(window, trust == Trust::Learned),
-            write_back: WriteBack::default(),
-            usage_clock: UsageClock::default(),
-            between,
-            unit: None,
-            by_class: [Duration::ZERO; Rank::COUNT],
-            departed: Duration::ZERO,
-            departed_passed: 0,
-            debts: Vec::new(),
-            postings: Vec::new(),
-        }
+        let ledger = Ledger::new(window, trust == Trust::Learned);
+        Self { ledger, between, ..Self::default() }
     }
 
     /// The longest time by which slices may take a stream ahead of its reservation, which is no debt to

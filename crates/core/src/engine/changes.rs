@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 use super::Engine;
 use super::admit::Proposal;
-use super::error::ChangeError;
+use super::error::{ChangeError, StreamError};
 use super::event::Event;
 use crate::classes::profile::Profile;
 use crate::classes::stream::Stream;
@@ -76,16 +76,16 @@ impl Engine {
     fn add_stream(&mut self, id: StreamId, spec: StreamSpec) -> Result<(), ChangeError> {
         let streams_max = self.limits.streams_max;
         if id.0 >= streams_max {
-            return Err(ChangeError::StreamOutOfRange { stream: id, streams_max });
+            return Err(StreamError::OutOfRange { streams_max }.of(id));
         }
         if self.stream(id).is_some() {
-            return Err(ChangeError::StreamInUse(id));
+            return Err(StreamError::InUse.of(id));
         }
         if let Some(parent) = spec.parent {
             return Err(ChangeError::Parent { stream: id, parent });
         }
         if spec.piece_bytes_max == 0 {
-            return Err(ChangeError::PieceBytes(id));
+            return Err(StreamError::PieceBytes.of(id));
         }
         check_depth(spec.depth_max, u32::MAX)?;
         check_contract(id, spec.contract)?;
@@ -108,7 +108,7 @@ impl Engine {
     fn remove_stream(&mut self, id: StreamId) -> Result<(), ChangeError> {
         let live = self.find(id)?.live;
         if live > 0 {
-            return Err(ChangeError::StreamBusy { stream: id, live });
+            return Err(StreamError::Busy { live }.of(id));
         }
         if self.device.hold.is_some_and(|hold| hold.stream == id) {
             self.release_hold();
@@ -141,7 +141,7 @@ impl Engine {
             self.find(*id)?;
             check_contract(*id, *contract)?;
             if !named.insert(*id) {
-                return Err(ChangeError::NamedTwice(*id));
+                return Err(StreamError::NamedTwice.of(*id));
             }
         }
         let plan = self.plan(&Proposal { contracts, ..self.as_it_is() })?;
@@ -230,30 +230,30 @@ impl Engine {
     }
 
     fn find(&mut self, id: StreamId) -> Result<&mut Stream, ChangeError> {
-        self.streams.get_mut(id).ok_or(ChangeError::UnknownStream(id))
+        self.streams.get_mut(id).ok_or(StreamError::Unknown.of(id))
     }
 }
 
 fn check_contract(stream: StreamId, contract: Contract) -> Result<(), ChangeError> {
     let Contract { reserve, limit, weight, class, rate, latency } = contract;
     if limit == Share::ZERO {
-        return Err(ChangeError::ZeroLimit(stream));
+        return Err(StreamError::ZeroLimit.of(stream));
     }
     if rate.is_some() && class != Class::GuaranteedRate {
-        return Err(ChangeError::RateWithoutClass(stream));
+        return Err(StreamError::RateWithoutClass.of(stream));
     }
     let bounds = [Class::GuaranteedLatency, Class::SoftRealTime, Class::BestEffort];
     if latency.is_some() && !bounds.contains(&class) {
-        return Err(ChangeError::BoundWithoutClass(stream));
+        return Err(StreamError::BoundWithoutClass.of(stream));
     }
     if class == Class::GuaranteedLatency && reserve == Share::ZERO {
-        return Err(ChangeError::BoundWithoutTime(stream));
+        return Err(StreamError::BoundWithoutTime.of(stream));
     }
     if reserve > limit && class != Class::GuaranteedRate {
-        return Err(ChangeError::ReserveAboveLimit { stream, reserve, limit });
+        return Err(StreamError::ReserveAboveLimit { reserve, limit }.of(stream));
     }
     if !(1..=Contract::WEIGHT_MAX).contains(&weight) {
-        return Err(ChangeError::Weight { stream, weight });
+        return Err(StreamError::Weight { weight }.of(stream));
     }
     Ok(())
 }

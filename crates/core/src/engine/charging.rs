@@ -77,7 +77,7 @@ impl Engine {
     /// All recent usage loses the doublings that the clock scaled out; orders stay, keys change.
     pub(super) fn fade(&mut self, bits: u32) {
         for stream in self.streams.iter_mut() {
-            stream.fade(bits);
+            stream.accounts.usage.shift(bits);
             self.gates.mark(stream.id);
         }
         self.flush();
@@ -116,7 +116,7 @@ impl Engine {
         for rank in Rank::ALL {
             let gates = self.streams.iter().map(|stream| stream.lanes[rank].gate);
             let ready = gates.filter(|gate| *gate == Gate::Ready).count();
-            assert_eq!(ready, self.gates.ready(rank) as usize, "ready streams are counted");
+            assert_eq!(ready, self.gates.ready[rank.at()] as usize, "ready streams are counted");
         }
     }
 }

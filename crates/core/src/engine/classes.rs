@@ -37,7 +37,7 @@ impl Engine {
     }
 
     pub(super) fn choose(&mut self) -> Chosen {
-        let ready = |rank: Rank| self.gates.ready(rank) > 0;
+        let ready = |rank: Rank| self.gates.ready[rank.at()] > 0;
         let slack = ready(Rank::Rate) && ready(Rank::Best) && self.guarantees.has_slack(self.now);
         let first = if ready(Rank::Latency) {
             Rank::Latency
@@ -91,7 +91,7 @@ impl Engine {
         let (depth, in_flight) = (self.limits.depth, self.in_flight());
         let streams = Streams { streams: &self.streams, rank, depth, in_flight };
         let pick = self.policies[rank.at()].pick(self.now, streams);
-        let none = pick == Pick::Nothing && self.gates.ready(rank) > 0;
+        let none = pick == Pick::Nothing && self.gates.ready[rank.at()] > 0;
         assert!(!none, "a policy names a ready stream if there is one");
         Chosen { pick, rank, on_slack }
     }
@@ -117,7 +117,7 @@ impl Engine {
 
     /// A piece goes out: guarantees are used up, and the slack register.
     pub(super) fn spend(&mut self, id: StreamId, rank: Rank, on_slack: bool, head: &Head) {
-        let rates_wait = self.gates.ready(Rank::Rate) > 0;
+        let rates_wait = self.gates.ready[Rank::Rate.at()] > 0;
         let seek_back = self.guarantees.interrupts(rank, rates_wait);
         if on_slack {
             self.guarantees.spend_slack(head.estimate, seek_back);
@@ -131,7 +131,8 @@ impl Engine {
             self.guarantees.turn = Some(turn);
         }
         if rank == Rank::Latency && seek_back > 0 {
-            stream.pay(seek_back);
+            // The stream that it interrupts is charged for the seek: what goes ahead is bounded by this.
+            stream.accounts.reserve.take(seek_back);
         }
     }
 }

@@ -83,17 +83,13 @@ const RATE_MAX: u64 = 1_000_000;
 impl Config<'_> {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let limits = self.limits;
-        let field = |field, value, max| {
-            let fits = (1..=max).contains(&value);
-            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min: 1, max }) }
-        };
-        field("queue_depth", u64::from(limits.depth), u64::from(limits.depth_max))?;
-        field("requests_max", u64::from(limits.requests_max), u64::from(u32::MAX - 1))?;
-        field("streams_max", u64::from(limits.streams_max), u64::from(u32::MAX - 1))?;
-        field("nominal_iops", u64::from(self.nominal_iops), 1_000_000_000)?;
-        field("period", self.period.as_nanos(), Duration::from_secs(60).as_nanos())?;
-        field("piece_time_max", self.piece_time_max.as_nanos(), SPAN_MAX.as_nanos())?;
-        field("window", self.window.as_nanos(), Duration::from_secs(60).as_nanos())?;
+        within("queue_depth", u64::from(limits.depth), 1, u64::from(limits.depth_max))?;
+        within("requests_max", u64::from(limits.requests_max), 1, u64::from(u32::MAX - 1))?;
+        within("streams_max", u64::from(limits.streams_max), 1, u64::from(u32::MAX - 1))?;
+        within("nominal_iops", u64::from(self.nominal_iops), 1, 1_000_000_000)?;
+        within("period", self.period.as_nanos(), 1, Duration::from_secs(60).as_nanos())?;
+        within("piece_time_max", self.piece_time_max.as_nanos(), 1, SPAN_MAX.as_nanos())?;
+        within("window", self.window.as_nanos(), 1, Duration::from_secs(60).as_nanos())?;
         self.feedback.check()
     }
 
@@ -101,6 +97,11 @@ impl Config<'_> {
     pub(super) const fn terms(&self) -> Terms {
         Terms::new(self.limits.depth, self.piece_time_max, promise::SLICE, self.period)
     }
+}
+
+fn within(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    let fits = (min..=max).contains(&value);
+    if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min, max }) }
 }
 
 impl FeedbackConfig<'_> {
@@ -112,20 +113,16 @@ impl FeedbackConfig<'_> {
         if feedback::find(self.controller).is_none() {
             return Err(ConfigError::UnknownController(self.controller.to_string()));
         }
-        let field = |field, value, min, max| {
-            let fits = (min..=max).contains(&value);
-            if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min, max }) }
-        };
         let (least, most) = (u64::from(self.rate_min), u64::from(self.rate_max));
-        field("feedback.rate_max", most, 1, RATE_MAX)?;
-        field("feedback.rate_min", least, 1, most)?;
-        field("feedback.rate_start", u64::from(self.rate_start), least, RATE_MAX)?;
-        field("feedback.cut_ppm", u64::from(self.cut.ppm()), 1, u64::from(Share::PARTS) - 1)?;
-        field("feedback.burst", u64::from(self.burst), 1, RATE_MAX)?;
-        field("feedback.creep_milli", u64::from(self.creep_milli), 0, RATE_MAX)?;
+        within("feedback.rate_max", most, 1, RATE_MAX)?;
+        within("feedback.rate_min", least, 1, most)?;
+        within("feedback.rate_start", u64::from(self.rate_start), least, RATE_MAX)?;
+        within("feedback.cut_ppm", u64::from(self.cut.ppm()), 1, u64::from(Share::PARTS) - 1)?;
+        within("feedback.burst", u64::from(self.burst), 1, RATE_MAX)?;
+        within("feedback.creep_milli", u64::from(self.creep_milli), 0, RATE_MAX)?;
         let millisecond = Duration::from_millis(1).as_nanos();
         let span =
-            |name, span: Duration| field(name, span.as_nanos(), millisecond, SPAN_MAX.as_nanos());
+            |name, span: Duration| within(name, span.as_nanos(), millisecond, SPAN_MAX.as_nanos());
         span("feedback.refill", self.refill)?;
         span("feedback.report_interval", self.report_interval)
     }

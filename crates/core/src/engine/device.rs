@@ -4,7 +4,7 @@ use super::ahead::Ahead;
 use super::pieces::{Piece, PieceTable};
 use crate::account::settling::Settling;
 use crate::account::stalls::Stalls;
-use crate::cost::Trust;
+use crate::cost::book::PriceBook;
 use crate::types::ids::{PieceId, StreamId};
 use crate::types::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ pub(super) struct Hold {
     pub(super) until: Instant,
 }
 
+#[derive(Default)]
 pub(super) struct AtDevice {
     pieces: PieceTable,
     /// Their debits, in ns.
@@ -28,17 +29,6 @@ pub(super) struct AtDevice {
 }
 
 impl AtDevice {
-    pub(super) fn new(trust: Trust) -> Self {
-        Self {
-            pieces: PieceTable::default(),
-            sent: 0,
-            ahead: Ahead::new(trust),
-            hold: None,
-            stalls: Stalls::default(),
-            settling: Settling::default(),
-        }
-    }
-
     /// Pieces at the device.
     pub(super) fn in_flight(&self) -> u32 {
         self.pieces.len()
@@ -47,10 +37,10 @@ impl AtDevice {
     /// Whether the device has enough: as many pieces as it may have, or as much work. More would
     /// not make it faster, and whoever is next would wait for it. Work for one tier is none for the
     /// other, and which will serve a piece is not told beforehand.
-    pub(super) fn is_full(&self, depth: u32, tiers_are_told: bool) -> bool {
+    pub(super) fn is_full(&self, depth: u32, prices: &PriceBook) -> bool {
         let in_flight = self.in_flight();
-        let counts = depth > 1 && in_flight > 0 && !tiers_are_told;
-        in_flight >= depth || (counts && self.ahead.is_enough(self.sent))
+        let counts = depth > 1 && in_flight > 0 && !prices.tiers_are_told();
+        in_flight >= depth || (counts && self.ahead.is_enough(self.sent, prices.trust()))
     }
 
     /// A piece goes out.

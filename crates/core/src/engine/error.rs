@@ -52,23 +52,12 @@ pub enum Refusal {
 /// the engine says `stream 3`, and who has better names [`renames`](Self::renamed) it to `vdisk db`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChangeError<S = StreamId> {
-    /// No such stream.
-    UnknownStream(S),
-    /// The name of a new stream is in use.
-    StreamInUse(S),
-    /// The name of a new stream is at or above the table's size.
-    StreamOutOfRange {
+    /// One stream can't be what it is asked to be.
+    Stream {
         /// Which stream.
         stream: S,
-        /// The table's size.
-        streams_max: u32,
-    },
-    /// The stream has requests queued or in flight.
-    StreamBusy {
-        /// Which stream.
-        stream: S,
-        /// Requests that have not completed.
-        live: u32,
+        /// What is wrong with it.
+        error: StreamError,
     },
     /// All reservations together would be more than the device has.
     Overbooked {
@@ -77,24 +66,6 @@ pub enum ChangeError<S = StreamId> {
         /// The part of the device that may be reserved: all but the headroom.
         available: Share,
     },
-    /// A reservation above its own limit.
-    ReserveAboveLimit {
-        /// Which stream.
-        stream: S,
-        /// Its reservation.
-        reserve: Share,
-        /// Its limit.
-        limit: Share,
-    },
-    /// A limit of zero: the stream could never run.
-    ZeroLimit(S),
-    /// A weight outside 1 to [`crate::Contract::WEIGHT_MAX`].
-    Weight {
-        /// Which stream.
-        stream: S,
-        /// The weight asked for.
-        weight: u32,
-    },
     /// A depth of zero, or above the table of pieces.
     Depth {
         /// The depth asked for.
@@ -102,8 +73,6 @@ pub enum ChangeError<S = StreamId> {
         /// The largest allowed.
         depth_max: u32,
     },
-    /// A piece size of zero.
-    PieceBytes(S),
     /// Hierarchies do not exist yet: a stream with a parent can't be kept to it.
     Parent {
         /// Which stream.
@@ -111,31 +80,61 @@ pub enum ChangeError<S = StreamId> {
         /// The parent it named.
         parent: S,
     },
-    /// One stream named twice in one change.
-    NamedTwice(S),
     /// A rate that does not fit, or can't be.
     Admission(AdmissionError<S>),
-    /// A latency bound that can't be kept.
-    Latency {
-        /// Which stream.
-        stream: S,
-        /// The smallest bound that could be.
-        error: LatencyError,
-    },
-    /// A promise of a rate or a latency needs a profile of the device.
-    NoProfile(S),
     /// A profile that is none.
     Profile(ProfileError),
+}
+
+/// What is wrong with a stream, or with what it is asked to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamError {
+    /// No such stream.
+    Unknown,
+    /// The name of a new stream is in use.
+    InUse,
+    /// The name of a new stream is at or above the table's size.
+    OutOfRange {
+        /// The table's size.
+        streams_max: u32,
+    },
+    /// The stream has requests queued or in flight.
+    Busy {
+        /// Requests that have not completed.
+        live: u32,
+    },
+    /// A reservation above its own limit.
+    ReserveAboveLimit {
+        /// Its reservation.
+        reserve: Share,
+        /// Its limit.
+        limit: Share,
+    },
+    /// A limit of zero: the stream could never run.
+    ZeroLimit,
+    /// A weight outside 1 to [`crate::Contract::WEIGHT_MAX`].
+    Weight {
+        /// The weight asked for.
+        weight: u32,
+    },
+    /// A piece size of zero.
+    PieceBytes,
+    /// One stream named twice in one change.
+    NamedTwice,
+    /// A latency bound that can't be kept.
+    Latency(LatencyError),
+    /// A promise of a rate or a latency needs a profile of the device.
+    NoProfile,
     /// A guaranteed-rate stream without a rate.
-    NoRate(S),
+    NoRate,
     /// A guaranteed-latency stream without a bound.
-    NoBound(S),
+    NoBound,
     /// A rate of a stream that is not guaranteed-rate.
-    RateWithoutClass(S),
+    RateWithoutClass,
     /// A bound of a stream of a class that keeps none.
-    BoundWithoutClass(S),
+    BoundWithoutClass,
     /// A guaranteed-latency stream that reserves nothing.
-    BoundWithoutTime(S),
+    BoundWithoutTime,
 }
 
 /// Why an engine could not be made.
@@ -189,110 +188,84 @@ impl<S> ChangeError<S> {
     #[must_use]
     pub fn renamed<T>(self, mut name: impl FnMut(S) -> T) -> ChangeError<T> {
         match self {
-            Self::UnknownStream(stream) => ChangeError::UnknownStream(name(stream)),
-            Self::StreamInUse(stream) => ChangeError::StreamInUse(name(stream)),
-            Self::StreamOutOfRange { stream, streams_max } => {
-                ChangeError::StreamOutOfRange { stream: name(stream), streams_max }
-            }
-            Self::StreamBusy { stream, live } => {
-                ChangeError::StreamBusy { stream: name(stream), live }
+            Self::Stream { stream, error } => error.of(name(stream)),
+            Self::Parent { stream, parent } => {
+                ChangeError::Parent { stream: name(stream), parent: name(parent) }
             }
             Self::Overbooked { asked_ppm, available } => {
                 ChangeError::Overbooked { asked_ppm, available }
             }
-            Self::ReserveAboveLimit { stream, reserve, limit } => {
-                ChangeError::ReserveAboveLimit { stream: name(stream), reserve, limit }
-            }
-            Self::ZeroLimit(stream) => ChangeError::ZeroLimit(name(stream)),
-            Self::Weight { stream, weight } => ChangeError::Weight { stream: name(stream), weight },
             Self::Depth { depth, depth_max } => ChangeError::Depth { depth, depth_max },
-            Self::PieceBytes(stream) => ChangeError::PieceBytes(name(stream)),
-            Self::Parent { stream, parent } => {
-                ChangeError::Parent { stream: name(stream), parent: name(parent) }
-            }
-            Self::NamedTwice(stream) => ChangeError::NamedTwice(name(stream)),
             Self::Admission(error) => ChangeError::Admission(error.renamed(name)),
-            Self::Latency { stream, error } => ChangeError::Latency { stream: name(stream), error },
-            Self::NoProfile(stream) => ChangeError::NoProfile(name(stream)),
             Self::Profile(error) => ChangeError::Profile(error),
-            Self::NoRate(stream) => ChangeError::NoRate(name(stream)),
-            Self::NoBound(stream) => ChangeError::NoBound(name(stream)),
-            Self::RateWithoutClass(stream) => ChangeError::RateWithoutClass(name(stream)),
-            Self::BoundWithoutClass(stream) => ChangeError::BoundWithoutClass(name(stream)),
-            Self::BoundWithoutTime(stream) => ChangeError::BoundWithoutTime(name(stream)),
         }
+    }
+}
+
+impl StreamError {
+    /// The answer to a change of that stream.
+    pub fn of<S>(self, stream: S) -> ChangeError<S> {
+        ChangeError::Stream { stream, error: self }
+    }
+
+    fn say(self, stream: &impl fmt::Display, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Unknown => return write!(f, "there is no {stream}"),
+            Self::OutOfRange { streams_max } => {
+                return write!(f, "{stream} is outside the table: an id is below {streams_max}");
+            }
+            Self::Busy { live } => {
+                return write!(f, "{stream} has {live} requests that have not completed");
+            }
+            Self::ReserveAboveLimit { reserve, limit } => {
+                return write!(f, "{stream} reserves {reserve}, more than its limit of {limit}");
+            }
+            Self::Weight { weight } => {
+                let max = crate::Contract::WEIGHT_MAX;
+                return write!(f, "{stream} has weight {weight}: a weight is 1 to {max}");
+            }
+            Self::Latency(error) => return write!(f, "{stream}: {error}"),
+            Self::InUse => "exists already",
+            Self::ZeroLimit => "has a limit of 0%: it could never run",
+            Self::PieceBytes => "has pieces of 0 bytes: at least 1",
+            Self::NamedTwice => "is named twice in one change",
+            Self::NoProfile => {
+                "needs a profile of the device: make one with `disktime device profile`, or ask \
+                 for admission = \"best-effort\""
+            }
+            Self::NoRate => "is guaranteed-rate: state its rate",
+            Self::NoBound => "is guaranteed-latency: state its latency bound",
+            Self::RateWithoutClass => "states a rate: its class must be guaranteed-rate",
+            Self::BoundWithoutClass => {
+                "states a latency bound: its class must be guaranteed-latency, soft-real-time or \
+                 best-effort"
+            }
+            Self::BoundWithoutTime => {
+                "is guaranteed-latency and reserves nothing: its reservation is the time that \
+                 goes first"
+            }
+        };
+        write!(f, "{stream} {text}")
     }
 }
 
 impl<S: fmt::Display> fmt::Display for ChangeError<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownStream(stream) => write!(f, "there is no {stream}"),
-            Self::StreamInUse(stream) => write!(f, "{stream} exists already"),
-            Self::StreamOutOfRange { stream, streams_max } => {
-                write!(f, "{stream} is outside the table: an id is below {streams_max}")
-            }
-            Self::StreamBusy { stream, live } => {
-                write!(f, "{stream} has {live} requests that have not completed")
-            }
+            Self::Stream { stream, error } => error.say(stream, f),
             Self::Overbooked { asked_ppm, available } => {
-                let percent = (asked_ppm / 10_000, asked_ppm % 10_000);
-                write!(
-                    f,
-                    "reservations would come to {}.{:04}% of the device, ",
-                    percent.0, percent.1
-                )?;
+                let (whole, part) = (asked_ppm / 10_000, asked_ppm % 10_000);
+                write!(f, "reservations would come to {whole}.{part:04}% of the device, ")?;
                 write!(f, "{available} may be reserved: lower one, or the headroom")
-            }
-            Self::ReserveAboveLimit { stream, reserve, limit } => {
-                write!(f, "{stream} reserves {reserve}, more than its limit of {limit}")
-            }
-            Self::ZeroLimit(stream) => {
-                write!(f, "{stream} has a limit of 0%: it could never run")
-            }
-            Self::Weight { stream, weight } => {
-                let max = crate::Contract::WEIGHT_MAX;
-                write!(f, "{stream} has weight {weight}: a weight is 1 to {max}")
             }
             Self::Depth { depth, depth_max } => {
                 write!(f, "depth {depth}: a depth is 1 to {depth_max}")
             }
-            Self::PieceBytes(stream) => {
-                write!(f, "{stream} has pieces of 0 bytes: at least 1")
-            }
             Self::Parent { stream, parent } => {
                 write!(f, "{stream} names {parent} as its parent: parents are not supported yet")
             }
-            Self::NamedTwice(stream) => write!(f, "{stream} is named twice in one change"),
             Self::Admission(error) => error.fmt(f),
-            Self::Latency { stream, error } => write!(f, "{stream}: {error}"),
-            Self::NoProfile(stream) => write!(
-                f,
-                "{stream} needs a profile of the device: make one with `disktime device \
-                 profile`, or ask for admission = \"best-effort\""
-            ),
             Self::Profile(error) => write!(f, "the device's profile: {error}"),
-            Self::NoRate(stream) => {
-                write!(f, "{stream} is guaranteed-rate: state its rate")
-            }
-            Self::NoBound(stream) => {
-                write!(f, "{stream} is guaranteed-latency: state its latency bound")
-            }
-            Self::RateWithoutClass(stream) => {
-                write!(f, "{stream} states a rate: its class must be guaranteed-rate")
-            }
-            Self::BoundWithoutClass(stream) => {
-                write!(
-                    f,
-                    "{stream} states a latency bound: its class must be guaranteed-latency, \
-                     soft-real-time or best-effort"
-                )
-            }
-            Self::BoundWithoutTime(stream) => write!(
-                f,
-                "{stream} is guaranteed-latency and reserves nothing: its reservation is the \
-                 time that goes first"
-            ),
         }
     }
 }

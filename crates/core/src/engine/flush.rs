@@ -24,20 +24,19 @@ pub(super) enum News<'a> {
 impl Engine {
     /// Works out the gates of the streams that are marked and tells the policies, in the order of marks.
     pub(super) fn flush(&mut self) {
-        let mut at = 0;
-        while let Some(id) = self.gates.marked(at) {
+        for at in 0..self.gates.marked.len() {
+            let id = self.gates.marked[at];
             if self.stream(id).is_some() {
                 self.refresh(id);
                 self.tell(id, None);
             }
-            at += 1;
         }
-        self.gates.clear_marks();
+        self.gates.marked.clear();
     }
 
     /// As [`flush`](Self::flush), and tells the policy of one class what has happened to a stream of its.
     pub(super) fn flush_with(&mut self, id: StreamId, rank: Rank, news: News<'_>) {
-        let marked = self.gates.unmark_last(id);
+        let marked = self.gates.marked.pop_if(|last| *last == id).is_some();
         self.flush();
         if marked {
             self.refresh(id);

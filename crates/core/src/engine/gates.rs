@@ -13,9 +13,9 @@ use crate::types::time::Instant;
 #[derive(Default)]
 pub(super) struct Gates {
     /// Lanes that are ready, by class.
-    ready: [u32; Rank::COUNT],
+    pub(super) ready: [u32; Rank::COUNT],
     /// Streams of which something has changed since the last flush.
-    marked: Vec<StreamId>,
+    pub(super) marked: Vec<StreamId>,
     /// Streams with work that their limit holds back, by when it will not, in ns.
     parked: IndexedHeap,
 }
@@ -23,10 +23,6 @@ pub(super) struct Gates {
 impl Gates {
     pub(super) fn any_ready(&self) -> bool {
         self.ready.iter().any(|ready| *ready > 0)
-    }
-
-    pub(super) fn ready(&self, rank: Rank) -> u32 {
-        self.ready[rank.at()]
     }
 
     pub(super) fn turned(&mut self, rank: Rank, was: Gate, gate: Gate) {
@@ -39,20 +35,6 @@ impl Gates {
         if self.marked.last() != Some(&id) {
             self.marked.push(id);
         }
-    }
-
-    /// Takes the last mark back if it is of that stream.
-    pub(super) fn unmark_last(&mut self, id: StreamId) -> bool {
-        self.marked.pop_if(|last| *last == id).is_some()
-    }
-
-    /// The mark at that place, in the order of marks.
-    pub(super) fn marked(&self, at: usize) -> Option<StreamId> {
-        self.marked.get(at).copied()
-    }
-
-    pub(super) fn clear_marks(&mut self) {
-        self.marked.clear();
     }
 
     /// A limit holds a stream's work back until then, if at all.

@@ -26,7 +26,7 @@ pub(super) const BOUNDED_PIECE: u64 = 32 << 10;
 const CYCLES_UNTIL_RESTORED: u64 = 10;
 
 /// The device-wide state of the guaranteed classes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Guarantees {
     /// The device profile that admission reckons with.
     pub(super) profile: Option<Profile>,
@@ -79,28 +79,12 @@ pub(super) enum Flushes {
     All,
 }
 
-impl Default for Guarantees {
-    fn default() -> Self {
-        Self {
-            profile: None,
-            cycles: IndexedHeap::default(),
-            overdrawn: [IndexedHeap::default(), IndexedHeap::default()],
-            reopening: IndexedHeap::default(),
-            slack: TokenBucket::new(Share::ZERO, Instant::ZERO),
-            slack_max: 0,
-            slack_min: 0,
-            seek_back: 0,
-            turn: None,
-            flushes: Flushes::None,
-            last: None,
-            ahead: Duration::ZERO,
-            piece_max: u64::MAX,
-            restore_at: None,
-        }
-    }
-}
-
 impl Guarantees {
+    /// Without a profile, and so without a bound on pieces.
+    pub(super) fn new() -> Self {
+        Self { piece_max: u64::MAX, ..Self::default() }
+    }
+
     /// When a cycle ends or a gate opens.
     pub(super) fn next(&self) -> Option<Instant> {
         let first = |heap: &IndexedHeap| heap.peek().map(|(at, _)| super::instant(at));

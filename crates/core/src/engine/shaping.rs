@@ -24,6 +24,7 @@ use crate::types::contract::{Class, Contract};
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
+use crate::types::ratio::scaled;
 use crate::types::request::{Direction, Kind};
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
@@ -220,9 +221,8 @@ impl Shaping {
         for direction in Direction::ALL {
             let (modelled, estimates) = pieces.paid[direction as usize];
             if modelled > 0 {
-                let charged = u128::from(took.as_nanos()) * u128::from(modelled);
-                let charged = charged / u128::from(pieces.modelled.max(1));
-                let charged = i64::try_from(charged).unwrap_or(i64::MAX);
+                let charged = scaled(took.as_nanos(), modelled, pieces.modelled);
+                let charged = Duration::from_nanos(charged).as_tokens();
                 self.ways[direction as usize].take(now, id, charged - estimates);
             }
         }
@@ -442,11 +442,10 @@ impl Way {
             return;
         }
         let risen = before.rate.map_or(TokenRate::ZERO, |before| rate.minus(before));
-        let total = self.parts.values().map(|part| u128::from(part.as_milli())).sum::<u128>();
+        let total = self.parts.values().map(|part| part.as_milli()).sum::<u64>();
         for part in self.parts.values_mut() {
-            let milli = u128::from(part.as_milli());
-            let back = u128::from(risen.as_milli()) * milli / total.max(1);
-            *part = part.minus(TokenRate::from_milli(u64::try_from(back).unwrap_or(u64::MAX)));
+            let back = scaled(risen.as_milli(), part.as_milli(), total);
+            *part = part.minus(TokenRate::from_milli(back));
         }
     }
 }

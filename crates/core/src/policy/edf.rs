@@ -10,7 +10,7 @@
 use alloc::boxed::Box;
 
 use super::view::{StreamView, Streams};
-use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use super::{Currency, Pick, Policy, PolicyEntry};
 use crate::classes::lane::Head;
 use crate::types::ids::StreamId;
 use crate::types::order::StreamOrder;
@@ -64,14 +64,6 @@ impl Policy for Ranked {
 
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.order.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
-    }
-
-    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
-        self.place(stream);
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {

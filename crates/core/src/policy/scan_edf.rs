@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 
 use super::edf::deadline_of;
 use super::view::{StreamView, Streams};
-use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use super::{Currency, Pick, Policy, PolicyEntry};
 use crate::types::ids::StreamId;
 use crate::types::order::StreamOrder;
 use crate::types::request::Request;
@@ -85,10 +85,6 @@ impl Policy for ScanEdf {
         if let Some((_, end)) = stream.last_piece() {
             self.position = end;
         }
-        self.place(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
         self.place(stream);
     }
 

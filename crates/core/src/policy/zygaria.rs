@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 
 use super::view::{StreamView, Streams};
-use super::{Currency, Pick, PieceDone, Policy, PolicyEntry};
+use super::{Currency, Pick, Policy, PolicyEntry};
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
 use crate::types::request::Request;
@@ -84,14 +84,6 @@ impl Policy for Zygaria {
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let chosen = self.due(now, streams).or_else(|| self.least_served(streams));
         chosen.map_or(Pick::Nothing, Pick::Stream)
-    }
-
-    fn dispatched(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.note(stream);
-    }
-
-    fn completed(&mut self, _now: Instant, stream: StreamView<'_>, _piece: &PieceDone) {
-        self.note(stream);
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {

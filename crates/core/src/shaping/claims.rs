@@ -4,6 +4,7 @@
 //! pauses is behind, whether or not it says so.
 
 use crate::shaping::feedback::Standing;
+use crate::types::ratio::scaled;
 use crate::types::time::{Duration, Instant};
 
 /// A shorter time without a request is the client's turn-around, not a pause.
@@ -53,7 +54,7 @@ const LEARN_MIN: Duration = Duration::from_millis(100);
 const SECOND: u64 = 1_000_000_000;
 
 /// One stream's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Claim {
     /// When its last report counted.
     reported: Option<Instant>,
@@ -105,20 +106,13 @@ struct Debt {
 impl Claim {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
-            reported: None,
             idle_since: Some(now),
             asked_at: now,
             paused_at: now,
-            paused: Duration::ZERO,
             looked_at: now,
-            behind: false,
-            content: None,
             uneven: true,
-            used: (0, 0),
-            loan: None,
-            debt: None,
-            distrusted_until: Instant::ZERO,
             distrust: DISTRUST[0],
+            ..Self::default()
         }
     }
 
@@ -189,9 +183,8 @@ impl Claim {
         let (span, bytes) = self.used;
         let known = bytes > 0 && span >= LEARN_MIN.as_nanos();
         let (at, before) = self.content.filter(|_| known)?;
-        let since = u128::from(served.saturating_sub(before));
-        let played = since * u128::from(span) / u128::from(bytes);
-        Some((now.since(at), Duration::from_nanos(u64::try_from(played).unwrap_or(u64::MAX))))
+        let played = scaled(served.saturating_sub(before), span, bytes);
+        Some((now.since(at), Duration::from_nanos(played)))
     }
 
     /// Whether a report made now counts.
@@ -216,7 +209,8 @@ impl Claim {
         self.reported = Some(now);
         if lends && self.loan.is_none() {
             let (at, before) = self.content.unwrap_or((self.paused_at, served));
-            let before = per_second(served.saturating_sub(before), now.since(at));
+            let span = now.since(at).as_nanos();
+            let before = scaled(served.saturating_sub(before), SECOND, span);
             self.loan = Some(Loan { since: now, served, before });
         }
         Ok(())
@@ -234,12 +228,11 @@ impl Claim {
         }
         let span = now.since(loan.since);
         let had = served.saturating_sub(loan.served);
-        let due = u128::from(loan.before) * u128::from(span.as_nanos()) / u128::from(SECOND);
-        let gained = had.saturating_sub(u64::try_from(due).unwrap_or(u64::MAX));
+        let gained = had.saturating_sub(scaled(loan.before, span.as_nanos(), SECOND));
         let before = loan.before.max(PAYS_RATE_MIN);
         let repaid = gained.saturating_add(gained / INTEREST);
-        let back = u128::from(repaid) * u128::from(SECOND) / u128::from(before / PAID_BACK);
-        let back = Duration::from_nanos(u64::try_from(back).unwrap_or(u64::MAX)).min(PAYS_MAX);
+        let back = scaled(repaid, SECOND, before / PAID_BACK);
+        let back = Duration::from_nanos(back).min(PAYS_MAX);
         let rate = before - before / PAID_BACK;
         self.debt = Some(Debt { since: now, served, rate, until: now + back });
         self.loan = None;
@@ -265,11 +258,6 @@ impl Claim {
     pub(crate) fn is_gone(&self, now: Instant) -> bool {
         self.idle_since.is_some() && now.since(self.asked_at) >= GONE
     }
-}
-
-fn per_second(bytes: u64, span: Duration) -> u64 {
-    let rate = u128::from(bytes) * u128::from(SECOND) / u128::from(span.as_nanos().max(1));
-    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
 /// Tokens (ns of disk time) that fill at a share of wall time and may be overdrawn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TokenBucket {
     level: i64,
     /// Tokens × [`Share::PARTS`] not yet credited, below one token.

@@ -74,18 +74,21 @@ impl PieceKind {
         matches!(self, Self::SequentialRead | Self::RandomRead | Self::Trim | Self::Zeroes)
     }
 
+    /// The name of each kind, and a kind of request that may make it, near the one before or not.
+    const FACTS: [(&str, Kind, bool); 7] = [
+        ("sequential-read", Kind::Read, true),
+        ("random-read", Kind::Read, false),
+        ("sequential-write", Kind::Write, true),
+        ("random-write", Kind::Write, false),
+        ("flush", Kind::Flush, false),
+        ("trim", Kind::Trim, false),
+        ("zeroes", Kind::Zeroes, false),
+    ];
+
     /// Its name in tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::SequentialRead => "sequential-read",
-            Self::RandomRead => "random-read",
-            Self::SequentialWrite => "sequential-write",
-            Self::RandomWrite => "random-write",
-            Self::Flush => "flush",
-            Self::Trim => "trim",
-            Self::Zeroes => "zeroes",
-        }
+        Self::FACTS[self as usize].0
     }
 
     /// Its place among the means of a stream's charges: a trim or zeroes say nothing of the pieces
@@ -100,15 +103,7 @@ impl PieceKind {
 
     /// Some piece of this kind.
     pub(crate) fn shape(self, stream: StreamId, bytes: u64) -> PieceShape {
-        let (kind, near) = match self {
-            Self::SequentialRead => (Kind::Read, true),
-            Self::RandomRead => (Kind::Read, false),
-            Self::SequentialWrite => (Kind::Write, true),
-            Self::RandomWrite => (Kind::Write, false),
-            Self::Flush => (Kind::Flush, false),
-            Self::Trim => (Kind::Trim, false),
-            Self::Zeroes => (Kind::Zeroes, false),
-        };
+        let (_, kind, near) = Self::FACTS[self as usize];
         PieceShape { stream, kind, bytes, distance_sectors: near.then_some(0) }
     }
 }

@@ -1,8 +1,9 @@
 //! The demand of a stream in each of its cycles.
 
-use super::{AdmissionError, CYCLES, Demand, Others, PARTS, REQUEST, flush, nanos};
+use super::{CYCLES, Demand, DemandError, Others, PARTS, REQUEST, flush, nanos};
 use crate::classes::profile::{Positioning, Profile};
 use crate::types::contract::{Access, Admission, Rate};
+use crate::types::ratio::scaled;
 use crate::types::share::Share;
 use crate::types::time::Duration;
 
@@ -29,31 +30,28 @@ pub(super) struct Batch {
 /// Checks a demand by itself, and chooses its cycle.
 pub(super) fn batch(
     profile: &Profile,
-    stream: usize,
     demand: &Demand,
     others: &Others,
-) -> Result<Batch, AdmissionError> {
+) -> Result<Batch, DemandError> {
     let Demand { rate: Rate { bytes_per_second, cycle, admission, access }, extent } = *demand;
     if bytes_per_second == 0 {
-        return Err(AdmissionError::ZeroRate { stream });
+        return Err(DemandError::ZeroRate);
     }
     let size = profile.size();
     let extent = extent.unwrap_or((0, size));
     if extent.0 >= extent.1 || extent.1 > size {
-        return Err(AdmissionError::Extent { stream, extent, size });
+        return Err(DemandError::Extent { extent, size });
     }
     let zone = profile.transfer(extent, access);
     let request = zone.time(REQUEST, REQUEST);
-    let second = u128::from(REQUEST) * 1_000_000_000;
-    let max = second / u128::from(request.as_nanos().max(1));
-    if u128::from(bytes_per_second) > max {
-        let max = u64::try_from(max).unwrap_or(u64::MAX);
-        return Err(AdmissionError::AboveZone { stream, bytes_per_second, max });
+    let max = scaled(REQUEST, 1_000_000_000, request.as_nanos());
+    if bytes_per_second > max {
+        return Err(DemandError::AboveZone { bytes_per_second, max });
     }
     if let Admission::Statistical { miss } = admission
         && (miss == Share::ZERO || miss == Share::FULL)
     {
-        return Err(AdmissionError::Miss { stream, miss });
+        return Err(DemandError::Miss { miss });
     }
     let seek = profile.positioning_to(extent);
     let of = |cycle: Duration| {
@@ -68,7 +66,7 @@ pub(super) fn batch(
     let chosen = cycle.map_or_else(|| choose(of), of);
     let min = Rate::CYCLE_MIN.max(seek.worst + request);
     if chosen.cycle < min || chosen.cycle > Rate::CYCLE_MAX {
-        return Err(AdmissionError::Cycle { stream, cycle: chosen.cycle, min });
+        return Err(DemandError::Cycle { cycle: chosen.cycle, min });
     }
     Ok(chosen)
 }
@@ -94,9 +92,8 @@ impl Batch {
     /// The bytes of a turn of that length, positioning included; `None` for no turns.
     pub(super) fn turn(&self, turn: Option<Duration>) -> Option<u64> {
         let transfer = turn?.saturating_sub(self.seek.worst).as_nanos();
-        let bytes = u128::from(self.bytes) * u128::from(transfer);
-        let bytes = bytes / u128::from(self.transfer.as_nanos().max(1));
-        Some(u64::try_from(bytes).unwrap_or(u64::MAX).max(REQUEST).min(self.unflushed))
+        let bytes = scaled(self.bytes, transfer, self.transfer.as_nanos());
+        Some(bytes.max(REQUEST).min(self.unflushed))
     }
 
     /// The time of the seeks of one cycle: one for each of its turns; without turns its own, and back
