@@ -430,6 +430,7 @@ impl<'a> Oracle<'a> {
     /// Which stream misses a cycle within that time, if one does.
     fn missed(&mut self, until: u64) -> Option<usize> {
         while self.now < until {
+            let mut left_over = 0;
             for (stream, job) in self.jobs.iter_mut().enumerate() {
                 if self.now < job.deadline {
                     continue;
@@ -437,10 +438,18 @@ impl<'a> Oracle<'a> {
                 if job.left > 0 && job.firm {
                     return Some(stream);
                 }
+                // A turn ends with its cycle; one that writes, with one more piece and the flush.
+                if self.turn.take_if(|(of, _)| *of == stream).is_some() && job.flush > 0 {
+                    let Demand { rate, extent } = self.demands[stream];
+                    let zone = self.profile.transfer(extent.unwrap_or((0, SIZE)), rate.access);
+                    let bytes = job.left.min(REQUEST);
+                    left_over += zone.time(bytes, REQUEST).as_nanos() + job.flush;
+                }
                 // A cycle that begins while a piece is at the device is seen at its end.
                 job.deadline = (self.now / job.cycle + 1) * job.cycle;
                 (job.left, job.begun) = (job.batch, false);
             }
+            self.pass_time(left_over);
             let done = self.step();
             let late = |stream: &usize| {
                 let job = &self.jobs[*stream];
@@ -659,6 +668,30 @@ fn kept(
         prop_assert_eq!(oracle.missed(2_400 * NS), None, "{:?}", admitted);
     }
     Ok(())
+}
+
+/// A turn once went on into its stream's next cycle: this reader misses its cycle, and then went before the
+/// firm stream, whose deadline is earlier.
+#[test]
+fn a_turn_of_a_stream_that_misses_its_cycle_ends_with_it() {
+    let mut profile = flat(357_710_179, 15, 3, 0);
+    profile.zones[0].read.per_request = Duration::from_nanos(269_075);
+    profile.zones[0].write.bytes_per_second /= 2;
+    profile
+        .positioning
+        .insert(0, Positioning { distance: SIZE / 2, worst: ms(7), ..profile.positioning[0] });
+    profile.destage = ms(18);
+    let others = Others { latency_burst: ms(9), blocking_bytes: 3 * REQUEST, ..Others::default() };
+    let demand = |bytes_per_second, cycle, admission, access| {
+        let rate = Rate { bytes_per_second, cycle: Some(ms(cycle)), admission, access };
+        Demand { rate, extent: None }
+    };
+    let miss = Share::from_ppm(1).expect("below the whole");
+    let demands = vec![
+        demand(32_768_001, 60, Admission::Statistical { miss }, Access::Read),
+        demand(1, 100, Admission::Deterministic, Access::Both),
+    ];
+    kept(&profile, demands, others, 237_320_772).unwrap();
 }
 
 proptest! {

@@ -366,6 +366,36 @@ fn a_batch_gives_the_device_up_after_its_turn() {
     assert!(place < 30, "300 ms of the batch went first: {order:?}");
 }
 
+/// A turn once went on into the stream's next cycle: a batch that was late made a stream with an earlier
+/// deadline wait for the batch after it, too.
+#[test]
+fn a_turn_ends_with_its_cycle() {
+    let asked = |kind| {
+        let mut rig = Rig::new(1);
+        let destage = Duration::from_millis(2);
+        rig.change(0, Change::SetProfile(&Profile { destage, ..profile() }));
+        rig.add(0, rate(40_000, Duration::from_secs(1), Admission::Deterministic));
+        rig.add(1, rate(10_000, Duration::from_millis(1_300), Admission::Deterministic));
+        // The cycles end at 6 s and 6.5 s, and the next of the first stream at 7 s.
+        let request = |id, stream| Request { kind, ..read(id, stream, 10_000) };
+        (0..4).for_each(|id| rig.request(5_985 * MS, request(id, 0)));
+        let first = rig.go_one(5_985 * MS);
+        rig.request(5_986 * MS, request(4, 1));
+        let _over = rig.done(5_995 * MS, first.piece);
+        let mut now = 5_995 * MS;
+        let mut sent = Vec::new();
+        while let Some(piece) = rig.engine.poll_dispatch(at(now)) {
+            now += 10 * MS;
+            sent.push((piece.request.0, piece.flush));
+            let _over = rig.done(now, piece.piece);
+        }
+        sent
+    };
+    assert_eq!(asked(Kind::Read), [1, 4, 2, 3].map(|id| (id, false)));
+    let written = [(1, false), (2, true), (4, true), (3, true)];
+    assert_eq!(asked(Kind::Write), written, "one piece more, with the flush");
+}
+
 /// A stream that waits in two classes, and whose limit one of them uses up, waits in both.
 #[test]
 fn a_limit_holds_back_every_class_of_its_stream() {

@@ -17,6 +17,9 @@
 //! own, once for each of its turns, and nobody pays for interrupting: `C = n·L + transfer`, n
 //! turns. In exchange a turn delays every stream that begins a shorter cycle meanwhile (limited
 //! preemption: Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems", 2005).
+//! A turn ends with its cycle at the latest, also that of a statistical stream which has missed it: no turn
+//! of a later deadline begins before an earlier one for that. A turn that writes goes on for one piece and its
+//! flush, for which the batch that is late has time.
 //! Several numbers of turns may fit: the one that leaves the largest cap of slack is taken.
 //!
 //! **Write caches.** The writes that a cache brings to the medium in another stream's time take
