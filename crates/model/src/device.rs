@@ -71,4 +71,10 @@ pub trait Device: Send {
     /// # Panics
     /// On a programmer's error: time going back.
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>);
+
+    /// The begin and the end of the device's latest pause: a time in which it leaves what it has lying by its
+    /// own plan, and not for any operation. Only [`submit`](Self::submit) begins one; it may end in the future.
+    fn pause(&self) -> Option<(Instant, Instant)> {
+        None
+    }
 }

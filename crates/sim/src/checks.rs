@@ -5,12 +5,17 @@
 //! With one piece at a time, or where tiers tell, the stream that used the time is seen from outside.
 //! If several pieces are at the device, the time between completions belongs to no single stream. Then
 //! promises are checked by charges, whose sum must be the time that the device was busy.
+//!
+//! Pauses that the device's model plans are in no interval of a promise bound, whether or not the engine
+//! takes them for stalls.
 
 mod cycles;
+mod pauses;
 
 use cycles::Cycles;
 use disktime_core::promise::{self, Terms};
 use disktime_core::{Admission, Contract, DeviceTime, Duration, Instant, StreamCounters, StreamId};
+use pauses::Pauses;
 
 /// A promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +27,7 @@ pub enum Check {
     /// At most limit·W + limit·p + (D+1)·c_max in any window W.
     Limit,
     /// At least f·(W - Θ) in any window W in which a stream is backlogged throughout, Θ its promise
-    /// bound, which follows from contracts ([`Terms::bound`]).
+    /// bound, which follows from contracts ([`Terms::bound`]). The device's pauses are not in W.
     Guarantee,
     /// A deterministic rate is kept in every cycle.
     Cycle,
@@ -60,6 +65,7 @@ struct Seen {
     /// Lowest of (service - limit·t) so far.
     lowest_over: i64,
     worst_over_ns: i64,
+    /// Without pauses.
     waits_since: Option<Instant>,
     longest_wait: Duration,
     /// The cycles of a deterministic rate.
@@ -93,6 +99,7 @@ pub(crate) struct Checks {
     /// Pieces at the device, and since when there were any.
     in_flight: u32,
     busy_since: Instant,
+    pauses: Pauses,
 }
 
 impl Checks {
@@ -122,6 +129,7 @@ impl Checks {
             busy_ns: 0,
             in_flight: 0,
             busy_since: Instant::ZERO,
+            pauses: Pauses::default(),
         };
         checks.promise(contracts);
         checks
@@ -143,11 +151,17 @@ impl Checks {
         self.bounds.depth == 1
     }
 
+    /// The latest pause that the device plans.
+    pub(crate) fn paused(&mut self, pause: Option<(Instant, Instant)>) {
+        self.pauses.note(pause);
+    }
+
     pub(crate) fn arrived(&mut self, now: Instant, stream: StreamId, bytes: u64) {
+        let worked = self.pauses.left_out(now);
         let seen = &mut self.seen[stream.0 as usize];
         if seen.backlog() == 0 {
-            seen.lowest_lag = Some(seen.lag_ns(now));
-            seen.waits_since = Some(now);
+            seen.lowest_lag = Some(seen.lag_ns(worked));
+            seen.waits_since = Some(worked);
         }
         seen.arrived += 1;
         if let Some(cycles) = &mut seen.cycles {
@@ -161,16 +175,17 @@ impl Checks {
             self.busy_since = now;
         }
         self.in_flight += 1;
+        let worked = self.pauses.left_out(now);
         let seen = &mut self.seen[stream.0 as usize];
         seen.dispatched += u64::from(last);
         if let Some(cycles) = &mut seen.cycles {
             cycles.dispatched(now, bytes);
         }
-        let waited = seen.waits_since.map_or(Duration::ZERO, |since| now.since(since));
+        let waited = seen.waits_since.map_or(Duration::ZERO, |since| worked.since(since));
         seen.longest_wait = seen.longest_wait.max(waited);
-        seen.waits_since = (seen.backlog() > 0).then_some(now);
+        seen.waits_since = (seen.backlog() > 0).then_some(worked);
         if seen.backlog() == 0 {
-            seen.measure_lag(now);
+            seen.measure_lag(worked);
             seen.lowest_lag = None;
         }
     }
@@ -179,6 +194,9 @@ impl Checks {
     pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, back: Back) {
         let Back { service, of_tier, relieved, bytes, over } = back;
         let began = now - service;
+        let [worked, since] = [now, began].map(|at| self.pauses.left_out(at));
+        let of_tier = worked.since(self.pauses.left_out(now - of_tier));
+        let service = worked.since(since);
         self.dearest_ns = self.dearest_ns.max(service.as_tokens());
         self.in_flight -= 1;
         if self.in_flight == 0 {
@@ -189,26 +207,27 @@ impl Checks {
         if let Some(cycles) = &mut seen.cycles {
             cycles.completed(now, bytes);
         }
-        seen.measure_lag(began);
+        seen.measure_lag(since);
         let over = seen.over_ns(began);
         seen.lowest_over = seen.lowest_over.min(over);
         if let Some(relieved) = relieved {
             let its = |time: Duration| time.as_tokens() - relieved.as_tokens();
-            seen.served(now, its(service), its(of_tier));
+            seen.served(now, worked, (its(service), its(of_tier)));
         }
     }
 
     /// By the engine's count a stream had so much time by now: of others' pieces, for its own writes;
     /// or all that it was charged.
     pub(crate) fn counted(&mut self, now: Instant, stream: StreamId, counted: Duration) {
+        let worked = self.pauses.left_out(now);
         let seen = &mut self.seen[stream.0 as usize];
         let more = counted.as_tokens() - seen.counted_ns;
         if more > 0 {
             seen.counted_ns += more;
-            seen.measure_lag(now);
+            seen.measure_lag(worked);
             let over = seen.over_ns(now);
             seen.lowest_over = seen.lowest_over.min(over);
-            seen.served(now, more, more);
+            seen.served(now, worked, (more, more));
         }
     }
 
@@ -227,8 +246,9 @@ impl Checks {
         time: DeviceTime,
     ) -> Vec<Violation> {
         let mut violations = Vec::new();
+        let worked = self.pauses.left_out(now);
         for (id, counters) in (0..).map(StreamId).zip(counters) {
-            self.seen[id.0 as usize].end(now);
+            self.seen[id.0 as usize].end(now, worked);
             let seen = &self.seen[id.0 as usize];
             let mut found =
                 |check, what| violations.push(Violation { check, stream: Some(id), what });
@@ -248,7 +268,7 @@ impl Checks {
             if let Some(what) = self.behind(seen) {
                 found(Check::Guarantee, what);
             }
-            if let Some(what) = self.starved(seen, now) {
+            if let Some(what) = self.starved(seen, worked) {
                 found(Check::Starvation, what);
             }
             if let Some(what) = seen.missed(counters) {
@@ -296,9 +316,9 @@ impl Checks {
         (lag > allowed).then(|| format!("{lag} ns behind its reservation, {allowed} allowed"))
     }
 
-    fn starved(&self, seen: &Seen, now: Instant) -> Option<String> {
+    fn starved(&self, seen: &Seen, worked: Instant) -> Option<String> {
         let bound = seen.bound.filter(|_| !seen.changed)?;
-        let still = seen.waits_since.map_or(Duration::ZERO, |since| now.since(since));
+        let still = seen.waits_since.map_or(Duration::ZERO, |since| worked.since(since));
         let longest = seen.longest_wait.max(still);
         (longest > bound).then(|| format!("waited {longest:?} for service, {bound:?} allowed"))
     }
@@ -320,18 +340,18 @@ pub(crate) struct Back {
 }
 
 impl Seen {
-    fn served(&mut self, now: Instant, service: i64, of_tier: i64) {
+    fn served(&mut self, now: Instant, worked: Instant, (service, of_tier): (i64, i64)) {
         self.service_ns += service;
         self.of_tiers_ns += of_tier;
         self.worst_over_ns = self.worst_over_ns.max(self.over_ns(now) - self.lowest_over);
         if let Some(lowest) = &mut self.lowest_lag {
-            let lag = reserved_ns(self.contract, now) - self.of_tiers_ns;
+            let lag = reserved_ns(self.contract, worked) - self.of_tiers_ns;
             *lowest = (*lowest).min(lag);
         }
     }
 
-    fn end(&mut self, now: Instant) {
-        self.measure_lag(now);
+    fn end(&mut self, now: Instant, worked: Instant) {
+        self.measure_lag(worked);
         if let Some(cycles) = &mut self.cycles {
             cycles.begin(now);
         }
@@ -415,13 +435,26 @@ mod tests {
         run_beside(&[], served_ms)
     }
 
-    fn run_beside(others: &[Contract], served_ms: impl Fn(u64) -> u64) -> Run {
+    fn contract() -> Contract {
         let limit = Share::from_percent(50).unwrap();
-        let contract = Contract { limit, ..Contract::reserving(Share::from_percent(30).unwrap()) };
-        run_of(contract, others, served_ms)
+        Contract { limit, ..Contract::reserving(Share::from_percent(30).unwrap()) }
+    }
+
+    fn run_beside(others: &[Contract], served_ms: impl Fn(u64) -> u64) -> Run {
+        run_of(contract(), others, served_ms)
     }
 
     fn run_of(contract: Contract, others: &[Contract], served_ms: impl Fn(u64) -> u64) -> Run {
+        run_pausing(None, contract, others, served_ms)
+    }
+
+    /// On a device with that pause.
+    fn run_pausing(
+        pause: Option<(Instant, Instant)>,
+        contract: Contract,
+        others: &[Contract],
+        served_ms: impl Fn(u64) -> u64,
+    ) -> Run {
         let contracts: Vec<_> = iter::once(&contract).chain(others).copied().collect();
         let mut checks = Checks::new(BOUNDS, &contracts);
         let (mut counters, mut busy) = (StreamCounters::default(), Duration::ZERO);
@@ -429,6 +462,7 @@ mod tests {
         counters.arrived += 1;
         for turn in 0..500 {
             let (start, service) = (turn * 10, Duration::from_millis(served_ms(turn)));
+            checks.paused(pause.filter(|(begin, _)| *begin <= at(start)));
             if service == Duration::ZERO {
                 continue;
             }
@@ -499,6 +533,19 @@ mod tests {
         assert_eq!(found, [Check::Guarantee, Check::Starvation]);
     }
 
+    /// Pauses that a device planned once counted as time in which the policy served nobody.
+    #[test]
+    fn a_pause_of_the_device_starves_nobody_and_hides_no_starvation() {
+        let unserved = |turns: std::ops::Range<u64>, pause| {
+            let served = |turn| if turns.contains(&turn) { 0 } else { 3 };
+            run_pausing(pause, contract(), &[], served).found()
+        };
+        let starved = [Check::Guarantee, Check::Starvation];
+        assert_eq!(unserved(100..300, Some((at(1_000), at(3_000)))), []);
+        assert_eq!(unserved(100..300, None), starved);
+        assert_eq!(unserved(100..400, Some((at(1_000), at(2_000)))), starved, "2 s after it");
+    }
+
     /// Several pieces at a time. The stream is charged 3 and then so many of every 10 ms, and has 1 ms
     /// between the completion before its own and that.
     fn deep(charged_ms: u64) -> Run {
@@ -566,7 +613,7 @@ mod tests {
             let back = Back { service, of_tier: service, relieved, bytes: BYTES, over: true };
             checks.completed(now + Duration::from_millis(3), STREAM, back);
         }
-        checks.seen[0].end(at(6_000));
+        checks.seen[0].end(at(6_000), at(6_000));
         assert_eq!(checks.seen[0].cycles.unwrap().missed, 1);
         assert!(checks.seen[0].missed(&StreamCounters::default()).is_some());
     }

@@ -461,8 +461,13 @@ impl World {
         }
         let op =
             Op { kind: asked.kind, offset: dispatch.offset, bytes: dispatch.bytes, fua: false };
-        self.device.submit(self.now, u64::from(slot), op);
+        self.submit(u64::from(slot), op);
         flight
+    }
+
+    fn submit(&mut self, tag: u64, op: Op) {
+        self.device.submit(self.now, tag, op);
+        self.checks.paused(self.device.pause());
     }
 
     /// Takes what the device has finished by now.
@@ -475,7 +480,7 @@ impl World {
             if std::mem::take(&mut flight.flush) {
                 self.flights[slot] = Some(flight);
                 let op = Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
-                self.device.submit(self.now, tag, op);
+                self.submit(tag, op);
                 continue;
             }
             let since =

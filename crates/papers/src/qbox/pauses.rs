@@ -15,6 +15,8 @@ pub(super) struct Pauses {
     random: u64,
     /// Requests until the gate shuts.
     left: u32,
+    /// When it shut last.
+    shut: Option<Instant>,
     opens: Instant,
     held: Vec<(u64, Op)>,
 }
@@ -23,11 +25,11 @@ impl Pauses {
     pub(super) fn new(device: Box<dyn Device>, seed: u64) -> Self {
         // Its own stream of the seed; any odd number will do.
         let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        Self { device, random, left: REQUESTS, opens: Instant::ZERO, held: Vec::new() }
+        Self { device, random, left: REQUESTS, shut: None, opens: Instant::ZERO, held: Vec::new() }
     }
 
     /// Uniform over the pauses' lengths, to the ms.
-    fn pause(&mut self) -> Duration {
+    fn length(&mut self) -> Duration {
         // xorshift64 (Marsaglia 2003).
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -59,7 +61,8 @@ impl Device for Pauses {
         self.left -= 1;
         if self.left == 0 {
             self.left = REQUESTS;
-            self.opens = now + self.pause();
+            self.shut = Some(now);
+            self.opens = now + self.length();
         }
         if self.opens > now {
             self.held.push((tag, op));
@@ -77,5 +80,9 @@ impl Device for Pauses {
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
         self.device.advance(now, done);
         self.let_through(now);
+    }
+
+    fn pause(&self) -> Option<(Instant, Instant)> {
+        self.shut.map(|shut| (shut, self.opens))
     }
 }
