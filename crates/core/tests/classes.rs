@@ -236,8 +236,8 @@ fn a_request_that_arrives_as_a_cycle_begins_counts_in_it() {
     let counters = rig.view(0).counters();
     assert_eq!((counters.cycles, counters.cycles_missed), (1, 1));
     let missed = rig.events().into_iter().find(|it| matches!(it, Event::CycleMissed { .. }));
-    let owed = 100_352;
-    assert_eq!(missed, Some(Event::CycleMissed { stream: StreamId(0), owed, done: 0 }));
+    let waited = 100_352;
+    assert_eq!(missed, Some(Event::CycleMissed { stream: StreamId(0), waited, done: 0 }));
 }
 
 #[test]

@@ -223,8 +223,8 @@ impl Tap {
                 let times = [behind, bound].map(Duration::as_nanos);
                 self.events.add_all([6, stream(id), times[0], times[1], by as u64]);
             }
-            Event::CycleMissed { stream: id, owed: expected, done } => {
-                self.events.add_all([7, stream(id), expected, done]);
+            Event::CycleMissed { stream: id, waited, done } => {
+                self.events.add_all([7, stream(id), waited, done]);
             }
             Event::Cut(id) => self.events.add_all([8, stream(id)]),
             Event::Restored(id) => self.events.add_all([9, stream(id)]),

@@ -18,9 +18,9 @@ pub(crate) struct Cycle {
     bytes_left: i64,
     time_left: i64,
     /// The most that it can owe: what it grants, less what the last one sent too much.
-    owed_max: u64,
+    waited_max: u64,
     /// Bytes that were waiting when it began, up to that.
-    owed: u64,
+    waited: u64,
     /// Bytes completed in it.
     done: u64,
     /// A degraded device can't keep it: it has no rank for now.
@@ -30,13 +30,13 @@ pub(crate) struct Cycle {
 /// How a cycle ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ended {
-    pub(crate) owed: u64,
+    pub(crate) waited: u64,
     pub(crate) done: u64,
 }
 
 impl Ended {
     pub(crate) fn missed(self) -> bool {
-        self.done < self.owed
+        self.done < self.waited
     }
 }
 
@@ -50,8 +50,8 @@ impl Cycle {
     ) -> Self {
         let allowance = allowance.map_or(i64::MAX, Duration::as_tokens);
         let (bytes_left, time_left) = (tokens(grant), allowance);
-        let (ends, owed_max) = (Self::end_of(period, now), grant);
-        let left = Self { bytes_left, time_left, owed_max, ..Self::default() };
+        let (ends, waited_max) = (Self::end_of(period, now), grant);
+        let left = Self { bytes_left, time_left, waited_max, ..Self::default() };
         Self { period, grant, allowance, ends, ..left }
     }
 
@@ -81,12 +81,12 @@ impl Cycle {
 
     /// A new one begins with that much waiting; answers how the last one ended.
     pub(crate) fn begin(&mut self, waiting: u64, now: Instant) -> Ended {
-        let ended = Ended { owed: self.owed, done: self.done };
+        let ended = Ended { waited: self.waited, done: self.done };
         self.ends = Self::end_of(self.period, now);
         self.bytes_left = tokens(self.grant).saturating_add(self.bytes_left.min(0));
         self.time_left = self.allowance;
-        self.owed_max = u64::try_from(self.bytes_left).unwrap_or(0);
-        self.owed = waiting.min(self.owed_max);
+        self.waited_max = u64::try_from(self.bytes_left).unwrap_or(0);
+        self.waited = waiting.min(self.waited_max);
         self.done = 0;
         ended
     }
@@ -94,7 +94,7 @@ impl Cycle {
     /// Bytes arrive: at the instant at which it begins, they are there at its beginning.
     pub(crate) fn arrived(&mut self, bytes: u64, now: Instant) {
         if now + self.period == self.ends {
-            self.owed = self.owed.saturating_add(bytes).min(self.owed_max);
+            self.waited = self.waited.saturating_add(bytes).min(self.waited_max);
         }
     }
 
@@ -173,7 +173,7 @@ mod tests {
         assert!(cycle.open());
         cycle.sent(1);
         assert!(!cycle.open(), "700 bytes of it are gone");
-        assert_eq!(cycle.begin(0, at(2_000)).owed, 300, "nor is more promised");
+        assert_eq!(cycle.begin(0, at(2_000)).waited, 300, "nor is more promised");
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
         cycle.completed(500, at(999));
         cycle.completed(600, at(1_002));
         let ended = cycle.begin(9_000, at(2_000));
-        assert_eq!(ended, Ended { owed: 700, done: 600 });
+        assert_eq!(ended, Ended { waited: 700, done: 600 });
         assert!(ended.missed());
-        assert_eq!(cycle.begin(0, at(3_000)), Ended { owed: 1_000, done: 0 }, "a grant at most");
+        assert_eq!(cycle.begin(0, at(3_000)), Ended { waited: 1_000, done: 0 }, "a grant at most");
     }
 }

@@ -46,7 +46,7 @@ pub enum Event {
         /// The stream whose rate it is.
         stream: StreamId,
         /// Bytes that waited when it began, up to what is granted.
-        owed: u64,
+        waited: u64,
         /// Bytes done in it.
         done: u64,
     },

@@ -255,12 +255,12 @@ impl Engine {
         let ended = cycle.begin(waiting, now);
         self.guarantees.follow_cycle(id, Some(cycle.ends));
         self.guarantees.end_turn(id);
-        if ended.owed > 0 && kept_rank {
+        if ended.waited > 0 && kept_rank {
             stream.counters.cycles += 1;
             if ended.missed() {
                 stream.counters.cycles_missed += 1;
-                let (owed, done) = (ended.owed, ended.done);
-                self.events.push(Event::CycleMissed { stream: id, owed, done });
+                let (waited, done) = (ended.waited, ended.done);
+                self.events.push(Event::CycleMissed { stream: id, waited, done });
                 self.missed_cycle(id);
             } else {
                 stream.misses = 0;

@@ -21,9 +21,7 @@ impl Shard {
 
     fn tell(&mut self, event: Event) {
         match event {
-            Event::CycleMissed { stream, owed: expected, done } => {
-                self.missed(stream, expected, done);
-            }
+            Event::CycleMissed { stream, waited, done } => self.missed(stream, waited, done),
             Event::PromiseBroken { stream, behind, bound, by } => {
                 add(&self.vdisks[stream.0 as usize].stats.promises_broken, 1);
                 self.seldom(stream, Cause::Behind, |vdisk, left_out| {
@@ -60,11 +58,11 @@ impl Shard {
         }
     }
 
-    fn missed(&mut self, stream: StreamId, expected: u64, done: u64) {
+    fn missed(&mut self, stream: StreamId, waited: u64, done: u64) {
         self.publish_cycles(stream);
         self.seldom(stream, Cause::Cycle, |vdisk, left_out| {
             let text = "a cycle of its rate was not kept (bytes)";
-            tracing::warn!(vdisk, expected, done, left_out, "{text}");
+            tracing::warn!(vdisk, waited, done, left_out, "{text}");
         });
     }
 
@@ -249,6 +247,17 @@ mod tests {
         for line in lines {
             assert!(line.contains("WARN") && line.contains("vdisk=\"db\""), "{line}");
         }
+    }
+
+    /// The line once gave the bytes that waited a name that the engine's event does not have.
+    #[test]
+    fn a_missed_cycle_is_logged_with_the_bytes_that_waited_and_were_done() {
+        let (mut shard, _) = shard();
+        let stream = StreamId(0);
+        let lines = logged(|| shard.tell(Event::CycleMissed { stream, waited: 7, done: 3 }));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("WARN") && lines[0].contains("vdisk=\"db\""), "{lines:?}");
+        assert!(lines[0].contains("waited=7 done=3"), "{lines:?}");
     }
 
     #[test]
