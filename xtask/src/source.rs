@@ -27,6 +27,8 @@ pub(crate) struct RustFile {
     pub(crate) text: String,
     pub(crate) tokens: Vec<Token>,
     pub(crate) functions: Vec<Function>,
+    /// The structs of its product code.
+    pub(crate) structs: Vec<Struct>,
     /// Attributes of the file itself, as `forbid(unsafe_code)`, without spaces.
     pub(crate) inner_attributes: Vec<String>,
     /// Names and paths in its product code.
@@ -60,6 +62,14 @@ pub(crate) struct Function {
     pub(crate) span: Range<LineColumn>,
 }
 
+/// A struct and the number of its fields.
+#[derive(Debug, Clone)]
+pub(crate) struct Struct {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) fields: usize,
+}
+
 impl RustFile {
     /// Parses `text`.
     ///
@@ -83,6 +93,7 @@ impl RustFile {
             text: text.to_owned(),
             tokens,
             functions: outline.functions,
+            structs: outline.structs,
             inner_attributes: syntax.attrs.iter().map(|it| spaceless(&it.meta)).collect(),
             scopes: paths::scopes(&syntax),
             modules: outline.modules,
@@ -145,6 +156,7 @@ fn brackets(delimiter: Delimiter) -> (char, char) {
 #[derive(Default)]
 struct Outline {
     functions: Vec<Function>,
+    structs: Vec<Struct>,
     modules: Vec<ModDecl>,
     test_spans: Vec<Range<LineColumn>>,
     /// Names of the inline modules around the place being visited.
@@ -186,6 +198,14 @@ impl<'ast> Visit<'ast> for Outline {
         self.inside.push(module.ident.to_string());
         visit::visit_item_mod(self, module);
         self.inside.pop();
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        let at = item.ident.span().start();
+        if !self.test_spans.iter().any(|span| span.contains(&at)) {
+            let (name, fields) = (item.ident.to_string(), item.fields.len());
+            self.structs.push(Struct { name, line: at.line, fields });
+        }
     }
 
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {

@@ -4,6 +4,7 @@
 mod architecture;
 mod arrows;
 mod cycles;
+mod fields;
 mod links;
 mod purity;
 mod reexports;
@@ -58,6 +59,11 @@ pub(crate) const GATES: &[Gate] = &[
         run: architecture::run,
     },
     Gate { name: "sizes", claim: "files and functions fit in a head", run: sizes::run },
+    Gate {
+        name: "fields",
+        claim: "a struct has at most 15 fields, or is listed and grows no more",
+        run: fields::run,
+    },
     Gate { name: "sleeps", claim: "only end-to-end tests sleep", run: sleeps::run },
 ];
 

@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use disktime_core::cost::Estimate;
-use disktime_core::{Contract, Engine, Instant, PieceId, Tier};
-use disktime_model::Op;
+use disktime_core::{Contract, Engine, Instant};
 use slab::Slab;
 
-use crate::backend::{BackEnd, DeviceError, Io, Job};
+use crate::backend::{BackEnd, DeviceError, Io};
 use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
@@ -30,6 +29,7 @@ mod changes;
 mod clients;
 mod copies;
 mod depths;
+mod device;
 mod events;
 mod flushes;
 mod handle;
@@ -37,15 +37,18 @@ mod idle;
 mod migration;
 mod own_time;
 mod pieces;
+mod turns;
 mod vdisks;
 
 use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
+use device::{AtDevice, Flight};
 pub use handle::ShardHandle;
 use idle::Idle;
 use migration::Migration;
 use own_time::OwnTime;
+use turns::Turns;
 use vdisks::Vdisks;
 pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskId};
 
@@ -126,20 +129,10 @@ struct Operation {
     begun: bool,
 }
 
-/// A piece at the device.
-struct Flight {
-    operation: u32,
-    piece: PieceId,
-    job: Job,
-    result: Option<Result<(), DeviceError>>,
-    /// The timing model says that it is done, if there is one.
-    timed: bool,
-    /// It ends with a flush, still to come.
-    flush: bool,
-    /// All of it is on this tier.
-    tier: Option<Tier>,
-    /// When its job began, by the medium's time.
-    began: flushes::Moment,
+/// Messages from other threads, each followed by a count on the wake-up.
+struct Inbox {
+    messages: Receiver<Message>,
+    wakeup: Arc<OwnedFd>,
 }
 
 /// One device's thread.
@@ -147,36 +140,20 @@ pub struct Shard {
     ring: Ring,
     pool: Pool,
     engine: Engine,
-    back_end: Box<dyn BackEnd>,
-    emulator: Option<Emulator>,
+    device: AtDevice,
     vdisks: Vdisks,
     stats: Arc<DeviceStats>,
-    messages: Receiver<Message>,
-    wakeup: Arc<OwnedFd>,
+    inbox: Inbox,
     clients: Slab<Connection>,
+    /// Clients that have something to send or to read, each once.
+    touched: VecDeque<u32>,
     operations: Slab<Operation>,
     /// The longest part of a request in bytes.
     part_max: u32,
-    own_time: OwnTime,
     copies: Copies,
-    idle: Idle,
-    /// When completions were last taken off the ring.
-    heard_at: Instant,
-    flights: Slab<Flight>,
     migration: Option<Migration>,
     depths: Option<Depths>,
-    flushes: flushes::Flushes,
-    /// Kept to save the allocation.
-    parts: Vec<(Tier, Op)>,
-    /// Flights with nothing left to wait for.
-    landed: VecDeque<u32>,
-    /// Clients that have something to send or to read, each once.
-    touched: VecDeque<u32>,
-    /// The last turn ended with work left.
-    unfinished: bool,
-    drain_until: Option<Instant>,
-    /// The last wait was awake.
-    spun: bool,
+    turns: Turns,
 }
 
 impl Shard {
@@ -196,7 +173,6 @@ impl Shard {
             let stream = vdisks.add(None, vdisk);
             Migration::new(stream, &mut operations)
         });
-        let own_time = OwnTime::new(count);
         let mut pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
         listen(&mut ring, &mut pool, &parts.wakeup);
@@ -206,29 +182,32 @@ impl Shard {
             ring,
             pool,
             engine: parts.engine,
-            back_end: parts.back_end,
-            emulator: parts.emulator,
+            device: AtDevice {
+                back_end: parts.back_end,
+                emulator: parts.emulator,
+                flights: Slab::new(),
+                flushes,
+                parts: Vec::new(),
+                landed: VecDeque::new(),
+            },
             part_max: vdisks.part_max(),
             vdisks,
             stats: parts.stats,
-            messages: parts.messages,
-            wakeup: parts.wakeup,
+            inbox: Inbox { messages: parts.messages, wakeup: parts.wakeup },
             clients: Slab::new(),
+            touched: VecDeque::new(),
             operations,
-            own_time,
             copies: Copies::default(),
-            idle: Idle::new(parts.idle_timeout),
-            heard_at: clock::now(),
-            flights: Slab::new(),
             migration,
             depths: parts.depths,
-            flushes,
-            parts: Vec::new(),
-            landed: VecDeque::new(),
-            touched: VecDeque::new(),
-            unfinished: false,
-            drain_until: None,
-            spun: false,
+            turns: Turns {
+                heard_at: clock::now(),
+                unfinished: false,
+                spun: false,
+                drain_until: None,
+                own_time: OwnTime::new(count),
+                idle: Idle::new(parts.idle_timeout),
+            },
         })
     }
 
@@ -249,7 +228,7 @@ impl Shard {
     fn go_round(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
         self.wait()?;
         self.ring.reap(finished);
-        self.heard_at = clock::now();
+        self.turns.heard_at = clock::now();
         for operation in finished.drain(..) {
             self.handle(operation);
         }
@@ -263,9 +242,9 @@ impl Shard {
             (Token::Receive(client), Keep::Buffer(buffer)) => self.received(client, buffer, result),
             (Token::Send(client), Keep::Message(message)) => {
                 let connection = &mut self.clients[client as usize];
-                connection.moved_at = self.heard_at;
+                connection.moved_at = self.turns.heard_at;
                 let bytes = usize::try_from(result).unwrap_or(0);
-                self.own_time.moved(connection.vdisk, bytes);
+                self.turns.own_time.moved(connection.vdisk, bytes);
                 if !connection.sent(message, result) {
                     self.lose(client);
                 }
@@ -274,7 +253,7 @@ impl Shard {
             (Token::Job { job, step }, keep) => self.job_finished(job, step, keep, result),
             (Token::BackEnd(what), keep) => {
                 let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-                self.back_end.heard(what, (keep, result), &mut io);
+                self.device.back_end.heard(what, (keep, result), &mut io);
                 self.go_on();
             }
             (token, _) => unreachable!("{token:?} comes back with the memory it went with"),
@@ -290,7 +269,7 @@ impl Shard {
         self.copy_on();
         let until = clock::now() + TURN;
         let clients_until = until + TURN;
-        self.unfinished = loop {
+        self.turns.unfinished = loop {
             self.collect_emulated();
             let pumped = self.pump(until);
             if pumped && self.touched.is_empty() && !self.migrate() {
@@ -309,11 +288,11 @@ impl Shard {
                 break true;
             }
         };
-        self.unfinished |= self.copies.waits();
+        self.turns.unfinished |= self.copies.waits();
         self.charge_own_time();
         self.let_idle_go();
         self.tell_events();
-        if self.drain_until.is_some_and(|until| until <= clock::now()) {
+        if self.turns.drain_until.is_some_and(|until| until <= clock::now()) {
             self.give_up();
         }
     }
@@ -332,8 +311,8 @@ impl Shard {
             }
             // Pieces that are done by now are charged up to now, not up to what the next turn
             // brings first.
-            let landed = !self.landed.is_empty();
-            while let Some(flight) = self.landed.pop_front() {
+            let landed = !self.device.landed.is_empty();
+            while let Some(flight) = self.device.landed.pop_front() {
                 self.land(flight);
             }
             if over || !landed {
@@ -346,20 +325,20 @@ impl Shard {
     /// model's next time. Waits awake for a near time of the model, but not twice in a row: others
     /// are heard in between.
     fn wait(&mut self) -> io::Result<()> {
-        if self.unfinished {
+        if self.turns.unfinished {
             return self.ring.wait(Some(Duration::ZERO));
         }
-        let emulated = self.emulator.as_ref().and_then(Emulator::next);
+        let emulated = self.device.emulator.as_ref().and_then(Emulator::next);
         let steer = self.depths.as_ref().and_then(Depths::next);
         let migration = self.migration_waits_until();
-        let idle = self.idle.next();
+        let idle = self.turns.idle.next();
         let removal = self.vdisks.removing.front().map(|(until, _)| *until);
         let engine = self.engine.poll_timeout();
-        let next = [engine, emulated, self.drain_until, steer, migration, idle, removal];
+        let next = [engine, emulated, self.turns.drain_until, steer, migration, idle, removal];
         let next = next.into_iter().flatten().min();
         let left = next.map(|next| next.since(clock::now()));
-        let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.spun);
-        self.spun = near.is_some();
+        let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.turns.spun);
+        self.turns.spun = near.is_some();
         let Some(until) = near else {
             // Up early for a time of the model, to be awake when it comes.
             let early = if emulated == next { SPIN } else { disktime_core::Duration::ZERO };
@@ -375,12 +354,12 @@ impl Shard {
 
     fn woken(&mut self, buffer: Buffer) {
         self.pool.give_back(buffer);
-        listen(&mut self.ring, &mut self.pool, &self.wakeup);
+        listen(&mut self.ring, &mut self.pool, &self.inbox.wakeup);
         self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         // Cycles end also while no request does.
         self.vdisks.rated().into_iter().for_each(|stream| self.publish_cycles(stream));
         self.publish_best_effort();
-        while let Ok(message) = self.messages.try_recv() {
+        while let Ok(message) = self.inbox.messages.try_recv() {
             match message {
                 Message::Client { client, vdisk } => self.welcome(client, vdisk),
                 Message::AddVdisk(new) => self.add_vdisk(*new),
@@ -400,7 +379,7 @@ impl Shard {
     }
 
     fn drain(&mut self) {
-        self.drain_until.get_or_insert(clock::now() + DRAIN);
+        self.turns.drain_until.get_or_insert(clock::now() + DRAIN);
         for key in self.client_keys() {
             self.clients[key as usize].close();
             self.touch(key);
@@ -415,12 +394,12 @@ impl Shard {
             self.lose(key);
             self.touch(key);
         }
-        self.drain_until = Some(Instant::MAX);
+        self.turns.drain_until = Some(Instant::MAX);
     }
 
     fn drained(&self) -> bool {
-        let over = self.clients.is_empty() && self.flights.is_empty();
-        self.drain_until.is_some_and(|until| over || until == Instant::MAX)
+        let over = self.clients.is_empty() && self.device.flights.is_empty();
+        self.turns.drain_until.is_some_and(|until| over || until == Instant::MAX)
     }
 
     fn client_keys(&self) -> Vec<u32> {

@@ -59,12 +59,10 @@ struct Seen {
     of_tiers_ns: i64,
     /// The part of it that is by the engine's count.
     counted_ns: i64,
-    /// Lowest of (reserved time - service) since it is backlogged, in ns.
-    lowest_lag: Option<i64>,
-    worst_lag_ns: i64,
-    /// Lowest of (service - limit·t) so far.
-    lowest_over: i64,
-    worst_over_ns: i64,
+    /// The rise of (reserved time - service) while it is backlogged, in ns.
+    lag: Rise,
+    /// The rise of (service - limit·t), in ns.
+    over: Rise,
     /// Without pauses.
     waits_since: Option<Instant>,
     longest_wait: Duration,
@@ -74,6 +72,25 @@ struct Seen {
     bound: Option<Duration>,
     /// Its contract has changed: bounds over windows across the change do not apply.
     changed: bool,
+}
+
+/// By how much a number was above what it had been before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rise {
+    /// The lowest since it counts; `None` while it does not.
+    lowest: Option<i64>,
+    most: i64,
+}
+
+impl Rise {
+    fn falls(&mut self, to: i64) {
+        self.lowest = self.lowest.map(|lowest| lowest.min(to));
+    }
+
+    fn rises(&mut self, to: i64) {
+        let above = self.lowest.map_or(0, |lowest| to - lowest);
+        self.most = self.most.max(above);
+    }
 }
 
 /// The bounds that hold in a run.
@@ -112,10 +129,8 @@ impl Checks {
             service_ns: 0,
             of_tiers_ns: 0,
             counted_ns: 0,
-            lowest_lag: None,
-            worst_lag_ns: 0,
-            lowest_over: 0,
-            worst_over_ns: 0,
+            lag: Rise::default(),
+            over: Rise { lowest: Some(0), most: 0 },
             waits_since: None,
             longest_wait: Duration::ZERO,
             cycles: Cycles::of(contract),
@@ -160,7 +175,7 @@ impl Checks {
         let worked = self.pauses.left_out(now);
         let seen = &mut self.seen[stream.0 as usize];
         if seen.backlog() == 0 {
-            seen.lowest_lag = Some(seen.lag_ns(worked));
+            seen.lag.lowest = Some(seen.lag_ns(worked));
             seen.waits_since = Some(worked);
         }
         seen.arrived += 1;
@@ -186,7 +201,7 @@ impl Checks {
         seen.waits_since = (seen.backlog() > 0).then_some(worked);
         if seen.backlog() == 0 {
             seen.measure_lag(worked);
-            seen.lowest_lag = None;
+            seen.lag.lowest = None;
         }
     }
 
@@ -208,8 +223,7 @@ impl Checks {
             cycles.completed(now, bytes);
         }
         seen.measure_lag(since);
-        let over = seen.over_ns(began);
-        seen.lowest_over = seen.lowest_over.min(over);
+        seen.over.falls(seen.over_ns(began));
         if let Some(relieved) = relieved {
             let its = |time: Duration| time.as_tokens() - relieved.as_tokens();
             seen.served(now, worked, (its(service), its(of_tier)));
@@ -225,8 +239,7 @@ impl Checks {
         if more > 0 {
             seen.counted_ns += more;
             seen.measure_lag(worked);
-            let over = seen.over_ns(now);
-            seen.lowest_over = seen.lowest_over.min(over);
+            seen.over.falls(seen.over_ns(now));
             seen.served(now, worked, (more, more));
         }
     }
@@ -303,7 +316,7 @@ impl Checks {
     fn over_limit(&self, seen: &Seen) -> Option<String> {
         let allowed =
             part(self.bounds.period.as_tokens(), seen.contract.limit.ppm()) + self.blocking_ns();
-        let over = seen.worst_over_ns;
+        let over = seen.over.most;
         (over > allowed && self.bounds.timed && !seen.changed)
             .then(|| format!("{over} ns above its limit, {allowed} allowed"))
     }
@@ -312,7 +325,7 @@ impl Checks {
         let bound = seen.bound.filter(|_| !seen.changed)?;
         let late = if self.bounds.depth > 1 { self.bounds.window } else { Duration::ZERO };
         let allowed = part(bound.as_tokens(), seen.contract.reserve.ppm()) + late.as_tokens();
-        let lag = seen.worst_lag_ns;
+        let lag = seen.lag.most;
         (lag > allowed).then(|| format!("{lag} ns behind its reservation, {allowed} allowed"))
     }
 
@@ -343,11 +356,8 @@ impl Seen {
     fn served(&mut self, now: Instant, worked: Instant, (service, of_tier): (i64, i64)) {
         self.service_ns += service;
         self.of_tiers_ns += of_tier;
-        self.worst_over_ns = self.worst_over_ns.max(self.over_ns(now) - self.lowest_over);
-        if let Some(lowest) = &mut self.lowest_lag {
-            let lag = reserved_ns(self.contract, worked) - self.of_tiers_ns;
-            *lowest = (*lowest).min(lag);
-        }
+        self.over.rises(self.over_ns(now));
+        self.lag.falls(self.lag_ns(worked));
     }
 
     fn end(&mut self, now: Instant, worked: Instant) {
@@ -381,9 +391,7 @@ impl Seen {
     }
 
     fn measure_lag(&mut self, now: Instant) {
-        if let Some(lowest) = self.lowest_lag {
-            self.worst_lag_ns = self.worst_lag_ns.max(self.lag_ns(now) - lowest);
-        }
+        self.lag.rises(self.lag_ns(now));
     }
 }
 

@@ -3,15 +3,17 @@
 //! At one instant, in this order: the device's completions, timeouts, changes, arrivals (by
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
+use std::collections::VecDeque;
+
 use disktime_config::{DEPTH_SPAN, Named, depth_law};
 use disktime_core::feedback::TokenRate;
 use disktime_core::policy::Currency;
 use disktime_core::{
     Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine,
-    Event, IndexedHeap, Instant, Kind, Limits, Outcome as End, PieceId, Request, RequestId,
-    StreamCounters, StreamId, StreamSpec, StreamView, cost, promise,
+    Event, IndexedHeap, Instant, Limits, Outcome as End, Request, StreamCounters, StreamId,
+    StreamSpec, StreamView, cost, promise,
 };
-use disktime_model::{Completion as Done, Device, Op};
+use disktime_model::{Completion as Done, Op};
 use disktime_workload::IoOp;
 
 use crate::checks::{Back, Bounds, Checks, Violation};
@@ -19,6 +21,11 @@ use crate::decisions::{Decision, candidates};
 use crate::fingerprint::Tap;
 use crate::metrics::{Finished, Metrics, Summary, Window};
 use crate::plan::{Plan, PlanError, StreamPlan};
+use asked::Asked;
+use flights::{Flight, Flights, Landed};
+
+mod asked;
+mod flights;
 
 /// Decisions recorded at most; later ones are dropped.
 const DECISIONS_MAX: usize = 1_000_000;
@@ -103,51 +110,35 @@ pub struct Moment {
 /// Rare enough to cost nothing, often enough for a person.
 const EVENTS_PER_LOOK: u64 = 4096;
 
-/// A piece on its way.
-#[derive(Clone, Copy)]
-struct Flight {
-    piece: PieceId,
-    stream: StreamId,
-    bytes: u64,
-    estimate: Duration,
-    /// It ends with a flush, still to come.
-    flush: bool,
-    released: Instant,
+/// The parts of an outcome beside metrics.
+#[derive(Default)]
+struct Record {
+    /// When each stream's player missed.
+    misses: Vec<Vec<Instant>>,
+    /// The span of which decisions are asked for.
+    log: Option<(Instant, Instant)>,
+    decisions: Vec<Decision>,
+    moves: Vec<(Instant, Event)>,
+    /// Requests completed.
+    finished: u64,
 }
 
 struct World {
     now: Instant,
     end: Instant,
     engine: Engine,
-    device: Box<dyn Device>,
+    flights: Flights,
+    /// For how long the device has waited for streams.
+    held: Duration,
     streams: Vec<StreamPlan>,
     /// When each stream's load has something to ask, in ns.
     asks: IndexedHeap,
-    changes: std::vec::IntoIter<(Instant, StreamId, Contract)>,
-    next_change: Option<(Instant, StreamId, Contract)>,
-    reports: std::vec::IntoIter<(Instant, StreamId)>,
-    next_report: Option<(Instant, StreamId)>,
-    free_ids: Vec<u32>,
-    ids: u32,
-    /// By request: as it was asked.
-    asked: Vec<Request>,
-    /// By piece: what is at the device.
-    flights: Vec<Option<Flight>>,
-    /// When each stream's player missed.
-    misses: Vec<Vec<Instant>>,
-    done: Vec<Done>,
-    last_completion: Instant,
-    /// For how long the device has waited for streams.
-    held: Duration,
-    /// The last completion on each tier.
-    on_tiers: [Instant; 2],
+    asked: Asked,
+    changes: VecDeque<(Instant, StreamId, Contract)>,
+    reports: VecDeque<(Instant, StreamId)>,
     metrics: Metrics,
-    /// Requests completed.
-    finished: u64,
     checks: Checks,
-    log: Option<(Instant, Instant)>,
-    decisions: Vec<Decision>,
-    moves: Vec<(Instant, Event)>,
+    record: Record,
     steering: Option<Steering>,
     tap: Option<Tap>,
 }
@@ -212,34 +203,21 @@ impl World {
         let window = Config::default().window;
         let bounds = Bounds { depth: plan.depth, period, piece, window, guarantee, timed };
         let steering = Steering::of(&plan);
-        let mut changes = plan.changes.into_iter();
-        let mut reports = plan.reports.into_iter();
+        let misses = vec![Vec::new(); plan.streams.len()];
         let mut world = Self {
             now: Instant::ZERO,
             end: Instant::ZERO + plan.duration,
             engine,
-            device: plan.device,
-            asks: IndexedHeap::default(),
-            next_change: changes.next(),
-            changes,
-            next_report: reports.next(),
-            reports,
-            free_ids: Vec::new(),
-            ids: 0,
-            asked: Vec::new(),
-            flights: Vec::new(),
-            misses: vec![Vec::new(); plan.streams.len()],
-            done: Vec::new(),
-            last_completion: Instant::ZERO,
+            flights: Flights::new(plan.device),
             held: Duration::ZERO,
-            on_tiers: [Instant::ZERO; 2],
-            finished: 0,
+            asks: IndexedHeap::default(),
+            asked: Asked::default(),
+            changes: plan.changes.into(),
+            reports: plan.reports.into(),
             metrics: Metrics::new(plan.window, plan.streams.len()),
             checks: Checks::new(bounds, &contracts),
             streams: plan.streams,
-            log: plan.decisions,
-            decisions: Vec::new(),
-            moves: Vec::new(),
+            record: Record { misses, log: plan.decisions, ..Record::default() },
             steering,
             tap: None,
         };
@@ -253,7 +231,7 @@ impl World {
         let end = self.tap.as_ref().map_or(self.end, |tap| tap.end_at(self.end));
         for event in 1_u64.. {
             if event % EVENTS_PER_LOOK == 0 {
-                watch(Moment { now: self.now, requests: self.finished });
+                watch(Moment { now: self.now, requests: self.record.finished });
             }
             self.arrive();
             self.dispatch();
@@ -297,12 +275,12 @@ impl World {
             window,
             costs,
             estimates,
-            moves: self.moves,
-            misses: self.misses,
+            moves: self.record.moves,
+            misses: self.record.misses,
             best_effort,
             violations,
             failures,
-            decisions: self.decisions,
+            decisions: self.record.decisions,
             requests,
         }
     }
@@ -324,7 +302,7 @@ impl World {
                 tap.told(ends, &event);
             }
             if matches!(event, Event::CostMoved { .. }) {
-                self.moves.push((ends, event));
+                self.record.moves.push((ends, event));
             }
         }
     }
@@ -335,13 +313,13 @@ impl World {
             .asks
             .peek()
             .map_or(Instant::MAX, |(at, _)| Instant::from_nanos(at.cast_unsigned()));
-        let done = self.device.next_completion().unwrap_or(Instant::MAX);
+        let done = self.flights.device().next_completion().unwrap_or(Instant::MAX);
         // A timeout that has come is a hint: it must not stop time.
         let soon = self.now + Duration::from_nanos(1);
         let timeout = self.engine.poll_timeout().map_or(Instant::MAX, |at| at.max(soon));
-        let change = self.next_change.map_or(Instant::MAX, |(at, _, _)| at);
+        let change = self.changes.front().map_or(Instant::MAX, |(at, _, _)| *at);
         let steer = self.steering.as_ref().map_or(Instant::MAX, |steering| steering.until);
-        let report = self.next_report.map_or(Instant::MAX, |(at, _)| at);
+        let report = self.reports.front().map_or(Instant::MAX, |(at, _)| *at);
         let next = ask.min(done).min(timeout).min(change).min(steer).min(report);
         next.min(self.metrics.ends())
     }
@@ -365,13 +343,9 @@ impl World {
                 return;
             }
             while let Some(io) = self.streams[stream as usize].traffic.poll(self.now) {
-                let id = self.free_ids.pop().unwrap_or_else(|| {
-                    self.ids += 1;
-                    self.ids - 1
-                });
                 let stream = StreamId(stream);
-                let request = Request {
-                    id: RequestId(id),
+                let request = self.asked.add(|id| Request {
+                    id,
                     stream,
                     kind: io.kind,
                     offset: self.streams[stream.0 as usize].base + io.offset,
@@ -379,11 +353,7 @@ impl World {
                     fua: false,
                     class: None,
                     deadline: None,
-                };
-                if id as usize >= self.asked.len() {
-                    self.asked.push(request);
-                }
-                self.asked[id as usize] = request;
+                });
                 self.checks.arrived(self.now, stream, io.bytes);
                 if let Some(tap) = &mut self.tap {
                     tap.arrived(&request);
@@ -400,7 +370,7 @@ impl World {
     fn report(&mut self, id: StreamId) {
         let load = &mut self.streams[id.0 as usize];
         while let Some(miss) = load.traffic.missed() {
-            self.misses[id.0 as usize].push(miss.at);
+            self.record.misses[id.0 as usize].push(miss.at);
             if load.contract.class == Class::SoftRealTime {
                 let reported = self.engine.handle_change(self.now, Change::MissedDeadline(id));
                 reported.expect("a stream of the plan exists");
@@ -427,20 +397,20 @@ impl World {
 
     fn dispatch(&mut self) {
         loop {
-            let logged = self.log.filter(|(from, to)| (*from..*to).contains(&self.now));
+            let logged = self.record.log.filter(|(from, to)| (*from..*to).contains(&self.now));
             let ready = logged.map(|_| candidates(&self.engine));
             let Some(dispatch) = self.engine.poll_dispatch(self.now) else { return };
             let flight = self.release(&dispatch);
-            if let Some(ready) = ready.filter(|_| self.decisions.len() < DECISIONS_MAX) {
+            if let Some(ready) = ready.filter(|_| self.record.decisions.len() < DECISIONS_MAX) {
                 let decision = Decision::new(self.now, flight.stream, dispatch.offset, ready);
-                self.decisions.push(decision);
+                self.record.decisions.push(decision);
             }
         }
     }
 
     /// Gives a piece to the device.
     fn release(&mut self, dispatch: &Dispatch) -> Flight {
-        let asked = self.asked[dispatch.request.0 as usize];
+        let asked = self.asked.get(dispatch.request);
         let flight = Flight {
             piece: dispatch.piece,
             stream: asked.stream,
@@ -449,11 +419,6 @@ impl World {
             flush: dispatch.flush,
             released: self.now,
         };
-        let slot = dispatch.piece.slot;
-        if slot as usize >= self.flights.len() {
-            self.flights.resize(slot as usize + 1, None);
-        }
-        self.flights[slot as usize] = Some(flight);
         let last = dispatch.offset + dispatch.bytes == asked.offset + asked.bytes;
         self.checks.dispatched(self.now, flight.stream, flight.bytes, last);
         if let Some(tap) = &mut self.tap {
@@ -461,32 +426,20 @@ impl World {
         }
         let op =
             Op { kind: asked.kind, offset: dispatch.offset, bytes: dispatch.bytes, fua: false };
-        self.submit(u64::from(slot), op);
+        self.flights.release(flight, op);
+        self.checks.paused(self.flights.device().pause());
         flight
-    }
-
-    fn submit(&mut self, tag: u64, op: Op) {
-        self.device.submit(self.now, tag, op);
-        self.checks.paused(self.device.pause());
     }
 
     /// Takes what the device has finished by now.
     fn collect(&mut self) {
-        self.device.advance(self.now, &mut self.done);
-        let mut done = std::mem::take(&mut self.done);
-        for Done { tag, at, tier } in done.drain(..) {
-            let slot = usize::try_from(tag).expect("tags are pieces' slots");
-            let mut flight = self.flights[slot].take().expect("a piece completes once");
-            if std::mem::take(&mut flight.flush) {
-                self.flights[slot] = Some(flight);
-                let op = Op { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
-                self.submit(tag, op);
+        let mut all = self.flights.finished(self.now);
+        for done in all.drain(..) {
+            let Some(landed) = self.flights.land(self.now, &done) else {
+                self.checks.paused(self.flights.device().pause());
                 continue;
-            }
-            let since =
-                |last: &mut Instant| at.since(std::mem::replace(last, at).max(flight.released));
-            let service = since(&mut self.last_completion);
-            let of_tier = tier.map_or(service, |tier| since(&mut self.on_tiers[tier as usize]));
+            };
+            let (Landed { flight, service, of_tier }, Done { at, tier, .. }) = (landed, done);
             let before = self.relieved(flight.stream);
             let over = self.engine.handle_completion_on(at, flight.piece, End::Done, tier);
             if let Some(tap) = &mut self.tap {
@@ -512,7 +465,7 @@ impl World {
                 self.finish(at, completion, &flight, service);
             }
         }
-        self.done = done;
+        self.flights.done = all;
     }
 
     /// Time of its pieces that others were charged.
@@ -531,12 +484,11 @@ impl World {
     }
 
     fn finish(&mut self, at: Instant, completion: Completion, flight: &Flight, truth: Duration) {
-        self.free_ids.push(completion.request.0);
-        let asked = self.asked[completion.request.0 as usize];
+        let asked = self.asked.remove(completion.request);
         let finished =
             Finished { at, completion, bytes: asked.bytes, estimate: flight.estimate, truth };
         self.metrics.finished(&finished);
-        self.finished += 1;
+        self.record.finished += 1;
         let stream = flight.stream.0 as usize;
         if let Some(steering) = &mut self.steering {
             steering.laws[stream].answered(completion.service_time);
@@ -548,14 +500,11 @@ impl World {
     }
 
     fn change(&mut self) {
-        while let Some((_, id)) = self.next_report.filter(|(at, _)| *at <= self.now) {
-            self.next_report = self.reports.next();
+        while let Some((_, id)) = self.reports.pop_front_if(|(at, _)| *at <= self.now) {
             let reported = self.engine.handle_change(self.now, Change::MissedDeadline(id));
             reported.expect("a stream of the plan exists");
         }
-        while let Some((_, stream, contract)) =
-            self.next_change.filter(|(at, _, _)| *at <= self.now)
-        {
+        while let Some((_, stream, contract)) = self.changes.pop_front_if(|it| it.0 <= self.now) {
             let change = Change::SetContracts(&[(stream, contract)]);
             let before = self.engine.stream(stream).map(|view| view.contract().weight);
             if self.engine.handle_change(self.now, change).is_ok() {
@@ -567,7 +516,6 @@ impl World {
                 let granted: Vec<_> = self.engine.streams().map(StreamView::contract).collect();
                 self.checks.changed(stream, &granted);
             }
-            self.next_change = self.changes.next();
         }
     }
 }

@@ -78,9 +78,24 @@ impl ChargeRate {
     }
 }
 
+/// The window that is not divided yet.
+#[derive(Default)]
+struct Window {
+    /// Up to here busy time is divided.
+    mark: Instant,
+    cut_at: Instant,
+    /// Eligible work has waited for room ever since the window opened.
+    saturated: bool,
+    /// Pieces that completed in it.
+    pieces: u32,
+    modelled: u64,
+    touched: Vec<StreamId>,
+}
+
 #[derive(Default)]
 pub(crate) struct Ledger {
-    window: Duration,
+    /// The length of windows.
+    span: Duration,
     /// Learns each piece's likely charge, so that one that takes far longer is recognized as a
     /// stall.
     sees_stalls: bool,
@@ -88,15 +103,8 @@ pub(crate) struct Ledger {
     busy_since: Option<Instant>,
     /// Busy periods that have ended.
     busy_ended: Duration,
-    /// Up to here busy time is divided.
-    mark: Instant,
-    cut_at: Instant,
     last_completion: Instant,
-    /// Eligible work has waited for room ever since the window opened.
-    saturated: bool,
-    pieces: u32,
-    modelled: u64,
-    touched: Vec<StreamId>,
+    window: Window,
     divided: Duration,
     spare: Duration,
     rate: ChargeRate,
@@ -105,8 +113,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(window: Duration, sees_stalls: bool) -> Self {
-        Self { window, sees_stalls, ..Self::default() }
+    pub(crate) fn new(span: Duration, sees_stalls: bool) -> Self {
+        Self { span, sees_stalls, ..Self::default() }
     }
 
     /// The charge that a piece of that modelled cost is likely to get when its window closes.
@@ -123,31 +131,31 @@ impl Ledger {
     }
 
     fn open(&mut self, mark: Instant) {
-        self.mark = mark;
-        self.cut_at = mark + self.window;
-        self.saturated = true;
+        self.window.mark = mark;
+        self.window.cut_at = mark + self.span;
+        self.window.saturated = true;
     }
 
     /// A piece came back; `first` if its stream had none in this window.
     pub(crate) fn completed(&mut self, now: Instant, stream: StreamId, modelled: u64, first: bool) {
         self.last_completion = now;
-        self.pieces += 1;
-        self.modelled += modelled;
+        self.window.pieces += 1;
+        self.window.modelled += modelled;
         if first {
-            self.touched.push(stream);
+            self.window.touched.push(stream);
         }
     }
 
     /// No eligible work waits for room any more, or never did.
     pub(crate) fn unsaturated(&mut self) {
-        self.saturated = false;
+        self.window.saturated = false;
     }
 
     /// The device has nothing to do, and no window is open: the busy period ended with the last completion.
     pub(crate) fn idle(&mut self) {
         let Some(since) = self.busy_since.take() else { return };
         self.busy_ended += self.last_completion.since(since);
-        debug_assert!(self.mark == self.last_completion, "time left undivided");
+        debug_assert!(self.window.mark == self.last_completion, "time left undivided");
     }
 
     /// Time charged to streams so far.
@@ -157,7 +165,7 @@ impl Ledger {
 
     /// Pieces that completed in the open window.
     pub(crate) fn pieces(&self) -> u32 {
-        self.pieces
+        self.window.pieces
     }
 
     /// When the device finished something last.
@@ -167,15 +175,15 @@ impl Ledger {
 
     /// When the open window is to be closed, if anything completed in it.
     pub(crate) fn cut_at(&self) -> Option<Instant> {
-        (self.busy_since.is_some() && self.pieces > 0).then_some(self.cut_at)
+        (self.busy_since.is_some() && self.window.pieces > 0).then_some(self.window.cut_at)
     }
 
     /// A piece came back that had the device to itself since the mark. Answers how long that is, to the last
     /// ns; a window begins.
     pub(crate) fn completed_alone(&mut self, now: Instant) -> Duration {
-        debug_assert!(self.pieces == 0, "a window that others completed in is divided");
+        debug_assert!(self.window.pieces == 0, "a window that others completed in is divided");
         self.last_completion = now;
-        let busy = now.since(self.mark);
+        let busy = now.since(self.window.mark);
         self.divided += busy;
         self.open(now);
         busy
@@ -203,39 +211,39 @@ impl Ledger {
     pub(crate) fn skip_stall(&mut self, now: Instant, likely: Duration) -> (Duration, Duration) {
         let stalled = self.silent(now).saturating_sub(likely);
         self.last_completion = now - likely;
-        let open = self.last_completion.since(self.mark).min(stalled);
-        self.mark = self.mark + open;
-        self.cut_at = self.cut_at + open;
+        let open = self.last_completion.since(self.window.mark).min(stalled);
+        self.window.mark = self.window.mark + open;
+        self.window.cut_at = self.window.cut_at + open;
         self.divided += open;
         (open, stalled)
     }
 
     /// Closes the window at `end`. The time for which the device stalled in it is not to be divided.
     pub(crate) fn close(&mut self, end: Instant) -> Span {
-        assert!(self.pieces > 0, "a window without completions carries over");
-        let (busy, modelled) = (end.since(self.mark), self.modelled);
+        assert!(self.window.pieces > 0, "a window without completions carries over");
+        let (busy, modelled) = (end.since(self.window.mark), self.window.modelled);
         self.divided += busy;
         let likely = self.rate.of(Duration::from_nanos(modelled));
         let most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
-        let most = if self.saturated { most } else { most.min(modelled) };
+        let most = if self.window.saturated { most } else { most.min(modelled) };
         let divide = busy.as_nanos().min(most);
         self.rate.note(divide, modelled);
-        (self.pieces, self.modelled) = (0, 0);
+        (self.window.pieces, self.window.modelled) = (0, 0);
         self.open(end);
-        Span { busy, divide, modelled, touched: core::mem::take(&mut self.touched) }
+        Span { busy, divide, modelled, touched: core::mem::take(&mut self.window.touched) }
     }
 
     /// Gives the list back for the next window, so that windows do not allocate.
     pub(crate) fn recycle(&mut self, mut touched: Vec<StreamId>) {
         touched.clear();
-        self.touched = touched;
+        self.window.touched = touched;
     }
 
     /// The sums; `now` must not be before the last event.
     pub(crate) fn device_time(&self, now: Instant, at_work: bool) -> DeviceTime {
         let end = if at_work { now } else { self.last_completion };
         let running = self.busy_since.map_or(Duration::ZERO, |since| end.since(since));
-        let open = self.busy_since.map_or(Duration::ZERO, |_| end.since(self.mark));
+        let open = self.busy_since.map_or(Duration::ZERO, |_| end.since(self.window.mark));
         DeviceTime {
             busy: self.busy_ended + running,
             spare: self.spare,

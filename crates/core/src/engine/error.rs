@@ -56,7 +56,7 @@ pub enum ChangeError<S = StreamId> {
     Stream {
         /// Which stream.
         stream: S,
-        /// What is wrong with it.
+        /// Why it can't.
         error: StreamError,
     },
     /// All reservations together would be more than the device has.
@@ -86,7 +86,7 @@ pub enum ChangeError<S = StreamId> {
     Profile(ProfileError),
 }
 
-/// What is wrong with a stream, or with what it is asked to be.
+/// Why a stream can't be what it is asked to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamError {
     /// No such stream.

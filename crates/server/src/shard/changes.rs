@@ -22,7 +22,7 @@ impl Shard {
 
     fn try_add(&mut self, new: NewVdisk) -> Result<(), VdiskError> {
         let NewVdisk { id, vdisk, bytes, mut spec, .. } = new;
-        if self.drain_until.is_some() {
+        if self.turns.drain_until.is_some() {
             return Err(VdiskError::Ends);
         }
         if self.vdisks.knows(id) {
@@ -32,14 +32,14 @@ impl Shard {
         let part_max = super::piece_max([contract].iter()).min(self.vdisks.part_max());
         spec.piece_bytes_max = spec.piece_bytes_max.min(part_max.into());
         let extent = vdisk.base..vdisk.base.saturating_add(bytes);
-        self.back_end.add_disk(stream.0, extent).map_err(VdiskError::BackEnd)?;
+        self.device.back_end.add_disk(stream.0, extent).map_err(VdiskError::BackEnd)?;
         let change = Change::AddStream(stream, spec);
         if let Err(refusal) = self.engine.handle_change(clock::now(), change) {
-            self.back_end.remove_disk(stream.0);
+            self.device.back_end.remove_disk(stream.0);
             return Err(self.vdisks.refused(refusal, Some(&vdisk.name)));
         }
-        self.flushes.add(stream.0, self.back_end.medium(stream.0));
-        self.own_time.add(stream.0);
+        self.device.flushes.add(stream.0, self.device.back_end.medium(stream.0));
+        self.turns.own_time.add(stream.0);
         if let Some(depths) = &mut self.depths {
             depths.add(stream, contract.weight);
         }
@@ -156,8 +156,8 @@ impl Shard {
             return;
         }
         self.tell_events();
-        self.back_end.remove_disk(stream.0);
-        self.flushes.remove(stream.0);
+        self.device.back_end.remove_disk(stream.0);
+        self.device.flushes.remove(stream.0);
         if let Some(depths) = &mut self.depths {
             depths.remove(stream);
         }

@@ -20,7 +20,7 @@ impl Shard {
             Ok(stream) => stream,
             Err(reason) => return tracing::warn!(%reason, "a client was refused"),
         };
-        if self.drain_until.is_some() {
+        if self.turns.drain_until.is_some() {
             self.refused(vdisk, Cause::Client, &"the daemon ends");
             return;
         }
@@ -133,10 +133,10 @@ impl Shard {
     pub(super) fn received(&mut self, client: u32, buffer: Buffer, result: i32) {
         let connection = &mut self.clients[client as usize];
         let came = connection.received(buffer, result);
-        connection.moved_at = self.heard_at;
+        connection.moved_at = self.turns.heard_at;
         let (writing, vdisk) = (connection.writing, connection.vdisk);
         self.touch(client);
-        self.own_time.moved(vdisk, came.map_or(0, |(bytes, _)| bytes));
+        self.turns.own_time.moved(vdisk, came.map_or(0, |(bytes, _)| bytes));
         match (came, writing) {
             (None, _) => self.lose(client),
             (Some((_, count)), Some((key, had))) => self.write_on(client, key, had + count),
@@ -173,7 +173,7 @@ impl Shard {
             unreachable!("internal work is nobody's to answer");
         };
         self.touch(client);
-        self.own_time.moved(vdisk, 0);
+        self.turns.own_time.moved(vdisk, 0);
         let reads = result.is_ok() && work.op == Op::Read;
         let data = buffer.filter(|_| reads).map(|buffer| (buffer, place));
         let connection = &mut self.clients[client as usize];

@@ -174,13 +174,13 @@ impl Flushes {
 impl Shard {
     /// A connection has come.
     pub(super) fn flushes_welcome(&mut self, client: u32) {
-        self.flushes.welcome(client, self.clients[client as usize].vdisk);
+        self.device.flushes.welcome(client, self.clients[client as usize].vdisk);
     }
 
     /// A flight's job begins at the back end.
     pub(super) fn flushes_begin(&mut self, key: u32) {
-        let flight = &mut self.flights[key as usize];
-        flight.began = self.flushes.begins(&flight.job);
+        let flight = &mut self.device.flights[key as usize];
+        flight.began = self.device.flushes.begins(&flight.job);
     }
 
     /// A flight's job is over at the back end; answers how it is to be taken.
@@ -189,11 +189,11 @@ impl Shard {
         key: u32,
         result: Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
-        let flight = &self.flights[key as usize];
+        let flight = &self.device.flights[key as usize];
         let disk = flight.job.disk as usize;
-        let Ended { result, loses } = self.flushes.ended(&flight.job, flight.began, result);
+        let Ended { result, loses } = self.device.flushes.ended(&flight.job, flight.began, result);
         if let (true, Err(error)) = (loses, result) {
-            let medium = self.flushes.disks[disk].medium;
+            let medium = self.device.flushes.disks[disk].medium;
             self.tell_loss(medium, &error);
         }
         result
@@ -201,14 +201,14 @@ impl Shard {
 
     /// Takes what the back end says of losses by itself.
     pub(super) fn flushes_lost(&mut self) {
-        while let Some(medium) = self.back_end.lost() {
+        while let Some(medium) = self.device.back_end.lost() {
             self.tell_loss(medium as usize, &"the back end lost what it held");
         }
     }
 
     /// Tells of a failure that puts data at stake. One that does not is told as any failed request.
     fn tell_loss(&mut self, medium: usize, error: &dyn std::fmt::Display) {
-        let concerned = self.flushes.lose(medium);
+        let concerned = self.device.flushes.lose(medium);
         let Some(first) = concerned.first().and_then(|at| u32::try_from(*at).ok()) else { return };
         let name = |at: usize| &*self.vdisks[at].name;
         let vdisks = concerned.into_iter().map(name).collect::<Vec<_>>().join(", ");
@@ -233,7 +233,7 @@ impl Shard {
         if kind != Kind::Flush || self.clients[client as usize].is_dead() {
             return result;
         }
-        let must_fail = self.flushes.must_fail(client, vdisk, result.is_err());
+        let must_fail = self.device.flushes.must_fail(client, vdisk, result.is_err());
         result.and(if must_fail { Err(BlockError::DataLost) } else { Ok(()) })
     }
 }

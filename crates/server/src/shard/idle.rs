@@ -34,10 +34,11 @@ impl Shard {
     /// Lets clients go of which no byte came or went for long, unless the device has work of theirs.
     pub(super) fn let_idle_go(&mut self) {
         let now = clock::now();
-        let Some(timeout) = self.idle.timeout.filter(|_| self.idle.next <= Some(now)) else {
+        let Some(timeout) = self.turns.idle.timeout.filter(|_| self.turns.idle.next <= Some(now))
+        else {
             return;
         };
-        self.idle.next = Some(now + pause(timeout));
+        self.turns.idle.next = Some(now + pause(timeout));
         let idle = self.clients.iter().filter(|(_, connection)| {
             connection.moved_at + timeout <= now && !connection.waits_for_device()
         });

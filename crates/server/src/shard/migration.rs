@@ -65,11 +65,11 @@ impl Migration {
 impl Shard {
     /// Asks the engine for time for the back end's next migration; whether there is one.
     pub(super) fn migrate(&mut self) -> bool {
-        let draining = self.drain_until.is_some();
+        let draining = self.turns.drain_until.is_some();
         let Some(migration) = self.migration.as_mut().filter(|it| !it.out && !draining) else {
             return false;
         };
-        let Some(extent) = self.back_end.migration() else { return false };
+        let Some(extent) = self.device.back_end.migration() else { return false };
         let operation = &mut self.operations[migration.operation as usize];
         operation.work.range = extent.clone();
         operation.error = None;
@@ -85,7 +85,7 @@ impl Shard {
 
     /// When a migration will have waited for long.
     pub(super) fn migration_waits_until(&self) -> Option<Instant> {
-        let migration = self.migration.as_ref().filter(|_| self.drain_until.is_none())?;
+        let migration = self.migration.as_ref().filter(|_| self.turns.drain_until.is_none())?;
         let waits = migration.out && !migration.hurries && !migration.left.is_empty();
         let stream = self.engine.stream(migration.stream);
         let at_device = stream.is_none_or(|view| view.in_flight() > 0);

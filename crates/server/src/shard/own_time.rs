@@ -71,12 +71,12 @@ impl OwnTime {
 impl Shard {
     /// Charges what the shard has worked for its clients while the device was idle.
     pub(super) fn charge_own_time(&mut self) {
-        if self.own_time.movers.is_empty() {
+        if self.turns.own_time.movers.is_empty() {
             return;
         }
         let (cpu_ns, busy) = (clock::thread_cpu_ns(), self.engine.device_time().busy);
         let now = clock::now();
-        for (vdisk, time) in self.own_time.divide(cpu_ns, busy) {
+        for (vdisk, time) in self.turns.own_time.divide(cpu_ns, busy) {
             if time > Duration::ZERO {
                 self.engine.handle_idled(now, StreamId(vdisk), time);
             }

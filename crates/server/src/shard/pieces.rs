@@ -32,13 +32,13 @@ impl Shard {
         if let Some(migration) = self.migration.as_mut().filter(|_| internal) {
             migration.sent(dispatch.offset + dispatch.bytes, clock::now());
         }
-        let key = name(self.flights.vacant_key());
-        let timed = self.emulator.is_none();
+        let key = name(self.device.flights.vacant_key());
+        let timed = self.device.emulator.is_none();
         let Dispatch { offset, bytes, .. } = *dispatch;
         let op = Op { kind: job.kind, offset, bytes, fua: job.fua };
         self.emulate(key, op);
-        let tier = Tier::of_all(self.parts.iter().map(|(tier, _)| *tier));
-        if matches!(op.kind, Kind::Read | Kind::Write) && !self.parts.is_empty() {
+        let tier = Tier::of_all(self.device.parts.iter().map(|(tier, _)| *tier));
+        if matches!(op.kind, Kind::Read | Kind::Write) && !self.device.parts.is_empty() {
             let stats = &self.vdisks[vdisk as usize].stats;
             let hit = tier == Some(Tier::Fast);
             add(if hit { &stats.fast } else { &stats.slow }, 1);
@@ -53,16 +53,16 @@ impl Shard {
             tier,
             began: Moment::default(),
         };
-        self.flights.insert(flight);
+        self.device.flights.insert(flight);
         self.begin(key);
     }
 
     /// The timing model, if there is one, begins an operation where its parts are now.
     fn emulate(&mut self, key: u32, op: Op) {
-        self.parts.clear();
-        self.back_end.parts(op, &mut self.parts);
-        if let Some(emulator) = &mut self.emulator {
-            emulator.start(clock::now(), key, op, &self.parts);
+        self.device.parts.clear();
+        self.device.back_end.parts(op, &mut self.device.parts);
+        if let Some(emulator) = &mut self.device.emulator {
+            emulator.start(clock::now(), key, op, &self.device.parts);
         }
     }
 
@@ -70,11 +70,11 @@ impl Shard {
     fn begin(&mut self, key: u32) {
         self.flushes_begin(key);
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-        let job = &mut self.flights[key as usize].job;
+        let job = &mut self.device.flights[key as usize].job;
         let step = if job.kind == Kind::Read && job.buffer.is_none() {
             Step::Done(Err(DeviceError(libc::ENOMEM)))
         } else {
-            self.back_end.start(key, job, &mut io)
+            self.device.back_end.start(key, job, &mut io)
         };
         self.stepped(key, step);
     }
@@ -82,8 +82,8 @@ impl Shard {
     /// One of a job's operations is over.
     pub(super) fn job_finished(&mut self, key: u32, step: u32, keep: Keep, result: i32) {
         let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-        let job = &mut self.flights[key as usize].job;
-        let step = self.back_end.finished(key, step, job, (keep, result), &mut io);
+        let job = &mut self.device.flights[key as usize].job;
+        let step = self.device.back_end.finished(key, step, job, (keep, result), &mut io);
         self.stepped(key, step);
     }
 
@@ -95,9 +95,13 @@ impl Shard {
 
     /// Goes on with the jobs that can.
     pub(super) fn go_on(&mut self) {
-        while let Some(next) = self.back_end.unblocked() {
+        while let Some(next) = self.device.back_end.unblocked() {
             let mut io = Io { ring: &mut self.ring, pool: &mut self.pool };
-            let step = self.back_end.resume(next, &mut self.flights[next as usize].job, &mut io);
+            let step = self.device.back_end.resume(
+                next,
+                &mut self.device.flights[next as usize].job,
+                &mut io,
+            );
             self.note(next, step);
         }
         // After all that was done before it.
@@ -107,18 +111,19 @@ impl Shard {
     fn note(&mut self, key: u32, step: Step) {
         let Step::Done(result) = step else { return };
         let result = self.flushes_end(key, result);
-        let flight = &mut self.flights[key as usize];
+        let flight = &mut self.device.flights[key as usize];
         flight.result = Some(result);
         if flight.timed {
-            self.landed.push_back(key);
+            self.device.landed.push_back(key);
         }
     }
 
     /// Notes what the timing model has done by now.
     pub(super) fn collect_emulated(&mut self) {
-        let Some(emulator) = &mut self.emulator else { return };
+        let Some(emulator) = &mut self.device.emulator else { return };
         let now = clock::now();
-        let (flights, landed, stats) = (&mut self.flights, &mut self.landed, &self.stats);
+        let (flights, landed, stats) =
+            (&mut self.device.flights, &mut self.device.landed, &self.stats);
         emulator.collect(now, |key, at| {
             stats.timing_error.record(now.since(at).as_nanos());
             let flight = &mut flights[key as usize];
@@ -132,11 +137,11 @@ impl Shard {
     /// A flight's write is done, and what the write cache holds of it is to be on the medium before
     /// it lands.
     fn flush(&mut self, key: u32) {
-        let flight = &mut self.flights[key as usize];
+        let flight = &mut self.device.flights[key as usize];
         flight.flush = false;
         flight.tier = None;
         flight.result = None;
-        flight.timed = self.emulator.is_none();
+        flight.timed = self.device.emulator.is_none();
         if let Some(buffer) = flight.job.buffer.take() {
             self.pool.give_back(buffer);
         }
@@ -148,11 +153,11 @@ impl Shard {
     /// A piece is done by the back end and by the model: the engine is told, and the client if
     /// that was all of its request.
     pub(super) fn land(&mut self, key: u32) {
-        let flight = &self.flights[key as usize];
+        let flight = &self.device.flights[key as usize];
         if flight.flush && flight.result == Some(Ok(())) {
             return self.flush(key);
         }
-        let flight = self.flights.remove(key as usize);
+        let flight = self.device.flights.remove(key as usize);
         let result = flight.result.expect("only finished jobs land");
         if let Err(error) = result {
             self.failed(StreamId(flight.job.disk), &flight.job, error);

@@ -14,7 +14,7 @@ use disktime_nbd::{BlockSizes, ExportInfo, Session, TransmissionFlags};
 
 use super::vdisks::VdiskError;
 use super::*;
-use crate::backend::{Abilities, MemoryBackEnd, Step};
+use crate::backend::{Abilities, Job, MemoryBackEnd, Step};
 use crate::memory::Budget;
 use crate::seats::Seat;
 use crate::stats::VdiskStats;
@@ -131,7 +131,7 @@ impl Rig {
     /// Sends a message and has the shard take it.
     fn tell(&mut self, message: Message) {
         self.handle.tell(message);
-        self.until(|shard| shard.messages.is_empty());
+        self.until(|shard| shard.inbox.messages.is_empty());
     }
 
     fn add(&mut self, id: u64, spec: StreamSpec) -> Outcome {
@@ -277,7 +277,7 @@ fn a_removal_refuses_what_is_queued_and_waits_for_the_device() {
     // Half of a write: its data will never come.
     let mut writer = rig.client(7, &[write(9, 1)[..100].to_vec()]);
     let mut neighbour = rig.client(8, &[flush(4)]);
-    rig.until(|shard| shard.flights.len() == 1 && shard.operations.len() == 6);
+    rig.until(|shard| shard.device.flights.len() == 1 && shard.operations.len() == 6);
 
     let removed = rig.remove(7);
     rig.until(|shard| shard.operations.len() == 3);
@@ -323,7 +323,7 @@ fn a_removal_waits_for_no_client_for_long() {
     let mut rig = rig(&[7]);
     rig.shut.set(true);
     let mut client = rig.client(7, &[flush(1)]);
-    rig.until(|shard| shard.flights.len() == 1);
+    rig.until(|shard| shard.device.flights.len() == 1);
     let removed = rig.remove(7);
     let (until, stream) = rig.shard.vdisks.removing[0];
     assert!(until > clock::now() && stream == StreamId(0));
@@ -344,7 +344,7 @@ fn a_virtual_disk_inherits_nothing_with_its_stream() {
     let writer = rig.client(7, &[write(1, 1)]);
     rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
     let job = Job::new(0, Kind::Flush, 0, 0);
-    rig.shard.flushes.fail(&job, DeviceError(libc::EIO));
+    rig.shard.device.flushes.fail(&job, DeviceError(libc::EIO));
     drop(writer);
     rig.until(|shard| shard.clients.is_empty());
     assert_eq!(rig.remove(7).try_recv(), Ok(Ok(())));

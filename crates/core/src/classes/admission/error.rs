@@ -24,7 +24,7 @@ pub enum AdmissionError<S = usize> {
     Stream {
         /// Which stream.
         stream: S,
-        /// What is wrong with it.
+        /// Why it is refused.
         error: DemandError,
     },
 }

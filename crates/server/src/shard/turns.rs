@@ -1,0 +1,18 @@
+//! The thread's turns: what one leaves for the next, and when they end.
+
+use disktime_core::Instant;
+
+use super::idle::Idle;
+use super::own_time::OwnTime;
+
+pub(super) struct Turns {
+    /// When completions were last taken off the ring.
+    pub(super) heard_at: Instant,
+    /// The last turn ended with work left.
+    pub(super) unfinished: bool,
+    /// The last wait was awake.
+    pub(super) spun: bool,
+    pub(super) drain_until: Option<Instant>,
+    pub(super) own_time: OwnTime,
+    pub(super) idle: Idle,
+}
