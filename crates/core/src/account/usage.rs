@@ -89,4 +89,26 @@ mod tests {
         let weights = (0..2_000u64).map(|i| clock.weight(Instant::from_nanos(i * 17_000_000)));
         assert!(weights.collect::<alloc::vec::Vec<_>>().is_sorted());
     }
+
+    /// Zygaria's "last few seconds": the time constant is that of a weight which doubles in 2.15 s.
+    #[test]
+    fn weights_double_every_two_seconds() {
+        let clock = UsageClock::default();
+        let weight = |nanos| clock.weight(Instant::from_nanos(nanos));
+        assert_eq!([weight(1 << 31), weight(1 << 33)], [2 * weight(0), 16 * weight(0)]);
+    }
+
+    #[test]
+    fn a_charge_of_eight_seconds_never_overflows_and_no_usage_is_negative() {
+        let mut clock = UsageClock::default();
+        for doublings in 0..100 {
+            let now = Instant::from_nanos((doublings << 31) + (1 << 31) - 1);
+            let _bits = clock.rescale(now);
+            let mut usage = Usage::default();
+            usage.add(1 << 33, clock.weight(now));
+            assert!(usage.key() < 1 << 61, "{doublings}");
+            usage.add(i64::MIN, clock.weight(now));
+            assert_eq!(usage.key(), 0);
+        }
+    }
 }

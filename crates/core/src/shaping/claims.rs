@@ -378,4 +378,118 @@ mod tests {
         let lag = player.hurries(5_300, 5_800, 20_000).lag;
         assert_eq!(lag, Some(Duration::from_millis(300)));
     }
+
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    fn reports(claim: &mut Claim, at: Instant, served: u64) -> Result<(), Ignored> {
+        claim.report(at, served, INTERVAL, (true, true))
+    }
+
+    #[test]
+    fn a_report_counts_a_quarter_of_a_second_after_a_pause_and_once_in_an_interval() {
+        let mut claim = Claim::new(at(0));
+        claim.turned(at(1_000), false, 0);
+        assert_eq!(reports(&mut claim, at(1_249), 0), Err(Ignored::NotBehind));
+        assert_eq!(claim.report(at(1_249), 0, INTERVAL, (false, false)), Ok(()), "without proof");
+        assert_eq!(reports(&mut claim, at(2_248), 0), Err(Ignored::TooSoon));
+        let mut claim = Claim::new(at(0));
+        claim.turned(at(1_000), false, 0);
+        assert_eq!(reports(&mut claim, at(1_250), 0), Ok(()));
+    }
+
+    #[test]
+    fn a_millisecond_without_a_request_is_a_pause() {
+        let mut claim = Claim::new(at(0));
+        claim.turned(at(1_000), false, 0);
+        claim.turned(at(2_000), true, 0);
+        let short = at(2_000) + Duration::from_micros(999);
+        assert_eq!(reports(&mut claim.clone(), short, 0), Ok(()));
+        assert_eq!(reports(&mut claim, at(2_001), 0), Err(Ignored::NotBehind));
+    }
+
+    #[test]
+    fn a_stream_has_paused_if_it_did_for_a_fiftieth_of_the_time() {
+        for (pause, behind) in [(9, true), (10, false)] {
+            let mut claim = Claim::new(at(0));
+            claim.turned(at(50), false, 0);
+            claim.look(at(100), 0);
+            claim.turned(at(200), true, 0);
+            claim.turned(at(200 + pause), false, 0);
+            assert_eq!(claim.look(at(600), 0).behind, behind, "{pause} of 500 ms");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_asks_for_nothing_for_ten_seconds_is_gone() {
+        let claim = Claim::new(at(0));
+        assert!(!claim.is_gone(at(9_999)));
+        assert!(claim.is_gone(at(10_000)));
+    }
+
+    /// A report at 2 s that brings a stream so many bytes within 10 s, without a pause.
+    fn lent(bytes: u64) -> (Claim, bool) {
+        let mut claim = Claim::new(at(0));
+        claim.turned(at(0), false, 0);
+        reports(&mut claim, at(2_000), 0).unwrap();
+        let early = claim.overdue(at(11_999), bytes);
+        assert!(claim.overdue(at(12_000), bytes));
+        (claim, early)
+    }
+
+    #[test]
+    fn a_stream_that_does_not_pause_within_ten_seconds_is_distrusted_for_two_minutes() {
+        let (mut claim, early) = lent(0);
+        assert!(!early, "it may pause yet");
+        assert_eq!(reports(&mut claim, at(131_999), 0), Err(Ignored::Distrusted));
+        assert_eq!(reports(&mut claim, at(132_000), 0), Ok(()));
+    }
+
+    /// It had nothing before: 64 KiB/s count, of which half is paid back until that is the gain and a quarter.
+    #[test]
+    fn a_gain_is_paid_back_with_interest_and_for_two_minutes_at_most() {
+        const MIB: u64 = 1 << 20;
+        let (mut claim, _) = lent(MIB);
+        let mut waits = |more| claim.waits_until(at(12_000), MIB + more);
+        assert_eq!(waits(32 << 10), Some(at(13_000)), "32 KiB/s are left");
+        assert_eq!(waits(MIB << 10), Some(at(52_000)), "1.25 MiB at 32 KiB/s");
+        let (mut claim, _) = lent(MIB << 10);
+        assert_eq!(claim.waits_until(at(12_000), u64::MAX >> 8), Some(at(132_000)));
+    }
+
+    /// A player that reads ahead of its rate by a little has no need of more.
+    #[test]
+    fn a_stream_may_be_two_seconds_ahead_of_its_rate() {
+        for (ahead, overdue) in [(2_000, false), (2_020, true)] {
+            let mut player = Player::new();
+            player.plays(0, 300);
+            player.claim.turned(at(300), false, player.served);
+            let (since, before) = player.claim.content.unwrap();
+            reports(&mut player.claim, at(600), player.served).unwrap();
+            let now = at(10_600);
+            let used = now.since(since).as_nanos() / 1_000_000 + ahead;
+            assert_eq!(player.claim.overdue(now, before + 100 * used), overdue, "{ahead} ms");
+        }
+    }
+
+    #[test]
+    fn a_pause_of_a_second_is_a_rest_and_a_shorter_one_is_playing() {
+        for (pause, counts) in [(999, true), (1_000, false)] {
+            let mut player = Player::new();
+            player.plays(0, 300);
+            let (before, _) = player.claim.used;
+            player.claim.turned(at(294 + pause), false, player.served);
+            assert_eq!(player.claim.used.0 > before, counts, "{pause} ms");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_that_of_a_tenth_to_sixteen_seconds() {
+        let mut player = Player::new();
+        player.plays(0, 150);
+        assert!(player.claim.played(at(150), player.served).is_some(), "120 ms are enough");
+        player.plays(150, 15_900);
+        assert!(player.claim.used.0 > 15_000_000_000);
+        player.plays(15_900, 20_000);
+        assert!(player.claim.used.0 <= 16_000_000_000, "old times count for less");
+    }
 }

@@ -196,4 +196,20 @@ mod tests {
             assert!(DepthLaw::new(wrong).is_err(), "{wrong:?}");
         }
     }
+
+    /// A device that answers late leaves a stream one piece, and one that answers at once does not make up for
+    /// that in one span.
+    #[test]
+    fn a_window_has_a_piece_at_least_and_grows_towards_its_most() {
+        let (threshold, half) = (Duration::from_millis(1), Share::from_percent(50).unwrap());
+        let terms = DepthTerms { threshold, gamma: half, part: 1, depth_max: 64 };
+        let mut law = DepthLaw::new(terms).unwrap();
+        let mut span = |response| {
+            law.answered(response);
+            law.span()
+        };
+        let least = (0..20).map(|_| span(Duration::from_secs(1_000))).min();
+        assert_eq!(least, Some(1));
+        assert_eq!(span(Duration::from_nanos(1)), 33, "half of the way to 64");
+    }
 }

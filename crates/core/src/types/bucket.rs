@@ -147,4 +147,15 @@ mod tests {
         assert_eq!(bucket(0).holds_at(1), i64::MAX);
         assert!(b.holds_at(i64::MAX) > 0);
     }
+
+    #[test]
+    fn parts_of_tokens_are_kept_until_the_level_is_capped() {
+        let mut b = bucket(500_000);
+        (1..=2).for_each(|now| b.advance(Instant::from_nanos(now)));
+        assert_eq!(b.level(), 1, "two halves");
+        b.advance(Instant::from_nanos(3));
+        b.cap(1);
+        b.advance(Instant::from_nanos(4));
+        assert_eq!(b.level(), 1, "the half was beyond the cap");
+    }
 }

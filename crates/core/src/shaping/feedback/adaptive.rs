@@ -367,4 +367,44 @@ mod tests {
         plant.look();
         assert_eq!(plant.rate, left, "it is tested once the others have caught up");
     }
+
+    /// A controller in a phase, which holds best effort to 40 tokens a second.
+    struct Held(Adaptive);
+
+    const HELD: TokenRate = TokenRate::per_second(40);
+
+    impl Held {
+        fn to(phase: Phase) -> Self {
+            Self(Adaptive { phase, ..Adaptive::default() })
+        }
+
+        /// The rate after a look at a stream that is so many ms behind.
+        fn look(&mut self, lag: u64) -> TokenRate {
+            let pipe = Pipe { rate: Some(HELD), observed: HELD, binding: true };
+            let standing = Standing { behind: lag > 0, lag: Some(Duration::from_millis(lag)) };
+            self.0.refilled(Instant::ZERO, pipe, standing).expect("it is held")
+        }
+    }
+
+    #[test]
+    fn a_stream_has_eight_looks_to_catch_up_to_60_ms() {
+        let next = TokenRate::per_second(50);
+        let recovers = || Held::to(Phase::Recover { looks: 0, next });
+        let mut held = recovers();
+        (0..8).for_each(|look| assert_eq!(held.look(200), HELD, "{look}"));
+        assert!(held.look(200) < HELD, "it has not");
+        assert_eq!([60, 61].map(|lag| recovers().look(lag)), [next, HELD]);
+    }
+
+    #[test]
+    fn a_rate_is_good_after_two_looks_with_pauses_or_six_without_and_bad_150_ms_later() {
+        let tests = || Held::to(Phase::Test { looks: 0, lag: Duration::from_millis(100) });
+        for (lag, looks) in [(0, 2), (100, 6)] {
+            let mut held = tests();
+            (1..looks).for_each(|look| assert_eq!(held.look(lag), HELD, "{look}"));
+            assert!(held.look(lag) > HELD, "{looks} looks");
+        }
+        assert_eq!(tests().look(249), HELD);
+        assert!(tests().look(250) < HELD);
+    }
 }
