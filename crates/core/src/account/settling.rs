@@ -58,7 +58,9 @@ mod tests {
         assert_eq!(settling.time(), Duration::from_micros(3600));
         settling.seen(at(4), Duration::from_millis(13));
         assert_eq!(settling.time(), Settling::MOST);
+        settling.seen(at(6_000), Duration::from_micros(80));
         settling.seen(at(10_002), Duration::from_micros(80));
+        settling.seen(at(11_500), Duration::from_micros(80));
         assert_eq!(settling.time(), Settling::MOST, "the span before counts");
         settling.seen(at(20_004), Duration::from_micros(80));
         assert_eq!(settling.time(), Duration::from_micros(320));

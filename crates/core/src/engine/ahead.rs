@@ -67,6 +67,8 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classes::stream::Stream;
+    use crate::types::contract::StreamSpec;
 
     const MS: u128 = 1_000_000;
 
@@ -103,5 +105,23 @@ mod tests {
             ahead.asked(Instant::ZERO, StreamId(0), Duration::from_millis(40));
             assert_eq!(ahead.is_enough(10 * MS, trust), enough);
         }
+    }
+
+    #[test]
+    fn a_stream_wants_to_run_while_it_has_work_and_for_a_second_after() {
+        let (bound, ms) = (Duration::from_millis(40), Duration::from_millis);
+        let mut streams = StreamTable::default();
+        streams.insert(Stream::new(StreamId(1), StreamSpec::default(), ms(1_000), Instant::ZERO));
+        let mut ahead = Ahead::default();
+        ahead.asked(Instant::ZERO, StreamId(1), bound);
+        let mut counts = |streams: &StreamTable, after| {
+            ahead.passed(Instant::ZERO + ms(after), streams);
+            ahead.is_enough(10 * MS, Trust::Learned)
+        };
+        assert!(counts(&streams, 999), "it had work");
+        streams[StreamId(1)].live = 1;
+        assert!(counts(&streams, 1_000), "it has");
+        streams[StreamId(1)].live = 0;
+        assert!(!counts(&streams, 2_000));
     }
 }
