@@ -16,6 +16,7 @@ mod devices;
 mod due;
 mod loads;
 mod numbers;
+mod random_page;
 mod random_row;
 mod runs;
 mod shares;
@@ -23,7 +24,9 @@ mod summary;
 
 pub use cells::{Cell, CellId, Costs, SEED_CELLS, draw};
 pub use devices::{DEVICES, Group};
+pub use due::{Alone, AloneStore, NoStore};
 pub use loads::Family;
+pub use random_page::files;
 pub use random_row::{Row, StreamRow};
-pub use runs::{Progress, run};
+pub use runs::{Progress, Settings, run};
 pub use summary::{Summary, Versus, summaries, versus, worst};

@@ -20,11 +20,13 @@ pub(super) struct Solo {
     pub(super) requests: u64,
 }
 
-/// Runs a stream without limits until the end of `measured`, which counts in times of `warm`.
-fn solo(cell: &Cell, stream: StreamPlan, warm: Duration, measured: Range<u64>) -> Solo {
+/// Runs a stream without limits until the end of `measured`, which counts in times to warm up. These
+/// are so many times as long, and so are the device's own times.
+fn solo(cell: &Cell, stream: StreamPlan, times: f64, measured: Range<u64>) -> Solo {
+    let warm = scale(cell.warm(), times);
     let after = |warms: u64| Duration::from_nanos(warm.as_nanos() * warms);
     let plan = Plan {
-        device: (cell.device.build)(cell.id.seed),
+        device: cell.device.make(cell.id.seed, times),
         profile: None,
         scheduling: Scheduling::new("fifo", cost::usual("fifo", cell.depth)),
         cost: CostParameters::default(),
@@ -55,14 +57,14 @@ const ENOUGH: u64 = 4000;
 /// longer.
 pub(super) fn busy(cell: &Cell, tenant: &Tenant, outstanding: u32) -> Solo {
     let mut part = match (cell.device.tempo, tenant.load.reads_permille) {
-        _ if tenant.load.hot => 1.0,
+        _ if tenant.load.hot || cell.device.has_faults() => 1.0,
         (Tempo::Slow, 1000) => 0.025,
         (_, 1000) => 0.05,
         _ => 0.25,
     };
     loop {
         let stream = tenant.busy(cell, outstanding);
-        let solo = solo(cell, stream, scale(cell.warm(), part), 1..Cell::WARMS);
+        let solo = solo(cell, stream, part, 1..Cell::WARMS);
         if solo.requests >= ENOUGH || part == 1.0 {
             return solo;
         }
@@ -75,5 +77,5 @@ pub(super) fn busy(cell: &Cell, tenant: &Tenant, outstanding: u32) -> Solo {
 /// fast motion, too.
 pub(super) fn own_disk(cell: &Cell, tenant: &Tenant, per_second: f64, share: f64) -> Solo {
     let stream = tenant.plan(cell, per_second, share);
-    solo(cell, stream, scale(cell.warm(), share), tenant.presence.measured())
+    solo(cell, stream, share, tenant.presence.measured())
 }

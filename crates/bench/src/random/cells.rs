@@ -8,7 +8,7 @@ use disktime_workload::{Phase, Phases};
 use disktime_sim::StreamPlan;
 
 use super::devices::{DEVICES, DeviceKind, Group};
-use super::loads::{Load, Rhythm, scale};
+use super::loads::{Family, Load, Rhythm, scale};
 use super::numbers::Numbers;
 use super::shares;
 
@@ -44,6 +44,7 @@ pub enum Costs {
 }
 
 /// A device and its streams.
+#[derive(Debug)]
 pub struct Cell {
     /// Its name.
     pub id: CellId,
@@ -74,6 +75,8 @@ pub(super) struct Tenant {
     pub(super) reserve_percent: u32,
     pub(super) weight: u32,
     pub(super) limit_percent: Option<u32>,
+    /// A latency bound, by p99 on a disk of its own.
+    pub(super) latency: Option<f64>,
     pub(super) presence: Presence,
     /// Where it is: first byte and length.
     pub(super) base: u64,
@@ -133,6 +136,8 @@ impl Placing {
         let weight = *numbers.choose(&[100, 100, 100, 50, 200, 400]);
         let limited = numbers.chance(10);
         let slack = numbers.within(0, 20);
+        let bounded = load.family() == Family::Light && numbers.chance(35);
+        let latency = bounded.then(|| *numbers.choose(&[0.5, 1.0, 2.0]));
         let presence = match numbers.within(1, 20) {
             1 | 2 => Presence::Joins,
             3 => Presence::Leaves,
@@ -144,6 +149,7 @@ impl Placing {
             reserve_percent,
             weight,
             limit_percent: limited.then(|| (reserve_percent + slack).clamp(2, 100)),
+            latency,
             presence,
             base,
             bytes,
@@ -243,6 +249,9 @@ impl Tenant {
             Presence::Joins => words += ", joins",
             Presence::Leaves => words += ", leaves",
         }
+        if let Some(factor) = self.latency {
+            words += &format!(", latency {factor} of its own disk's p99");
+        }
         if let Some(limit) = self.limit_percent {
             words += &format!(", limit {limit} %");
         }
@@ -254,7 +263,6 @@ impl Tenant {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::loads::Family;
     use super::*;
 
     fn cells(seeds: std::ops::RangeInclusive<u64>) -> impl Iterator<Item = Cell> {
@@ -263,8 +271,7 @@ mod tests {
     }
 
     fn words(cell: &Cell) -> String {
-        let Cell { id, device, depth, costs, tenants } = cell;
-        format!("{id:?} {} {depth} {costs:?} {tenants:?}", device.name)
+        format!("{cell:?}")
     }
 
     #[test]
@@ -287,6 +294,7 @@ mod tests {
             for (tenant, share) in cell.tenants.iter().zip(cell.shares()) {
                 families.insert(tenant.load.family());
                 seen.insert(format!("{:?}", tenant.presence));
+                seen.insert(format!("latency {}", tenant.latency.is_some()));
                 seen.insert(format!("limit {}", tenant.limit_percent.is_some()));
                 seen.insert(format!("flush {}", tenant.load.flush_after.is_some()));
                 let bars = [0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
@@ -298,7 +306,8 @@ mod tests {
         assert_eq!(families, Family::ALL.into_iter().collect());
         assert_eq!(bands, (0..6).map(Some).collect());
         let kinds = ["Always", "Joins", "Leaves", "Learned", "Stated", "many", "few"];
-        let kinds = kinds.into_iter().chain(["limit true", "limit false", "flush true"]);
+        let kinds =
+            kinds.into_iter().chain(["limit true", "limit false", "flush true", "latency true"]);
         for kind in kinds {
             assert!(seen.contains(kind), "{kind}");
         }

@@ -1,13 +1,18 @@
 //! The devices of random cells.
 
-use disktime_core::Duration;
+use std::fmt;
+
+use disktime_core::{Duration, Instant};
 use disktime_model::Device;
 use disktime_model::disk::{Disk, DiskSpec, Order, WriteBack};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
+use disktime_model::faulty::{Cleaning, Faults, Faulty, Outliers, Pauses, Step, age};
 use disktime_model::flash::{Flash, FlashSpec};
 use disktime_model::preset;
 use disktime_model::raid0::Raid0;
 use disktime_model::tiered::{Cached, Tiered};
+
+use super::loads::scale;
 
 /// Devices whose sharing is a problem of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -54,8 +59,45 @@ pub struct DeviceKind {
     pub(super) tempo: Tempo,
     /// Bytes of a cache that all streams share and that one stream's reads can lose to another's.
     pub cache_bytes: Option<u64>,
-    /// Makes one; the seed decides what the model leaves open.
-    pub build: fn(u64) -> Box<dyn Device>,
+    /// Its faults, if it has any, in its own time.
+    pub(super) faults: Faults,
+    /// Whether it was full and in use before.
+    pub(super) aged: bool,
+    /// Makes the device without its faults; the seed decides what the model leaves open.
+    pub(super) build: fn(u64) -> Box<dyn Device>,
+}
+
+/// Requests that age a device, in bytes, and how many follow those that fill it.
+const AGED: (u64, u64) = (32 << 10, 32 << 10);
+
+impl fmt::Debug for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl DeviceKind {
+    /// Whether its speed is another at another time.
+    pub(super) fn has_faults(&self) -> bool {
+        self.faults != Faults::default()
+    }
+
+    /// Makes one on which time runs as in its row, but all times of its own are so many times as
+    /// long: when it pauses, for how long, and when its speed changes. (How much longer a slow request
+    /// takes, and how long it cleans, is work like any other.)
+    pub(super) fn make(&self, seed: u64, times: f64) -> Box<dyn Device> {
+        let mut device = (self.build)(seed);
+        let age = if self.aged { age(&mut *device, AGED.0, AGED.1) } else { Instant::ZERO };
+        if !self.has_faults() && !self.aged {
+            return device;
+        }
+        let scaled = |time| scale(time, times);
+        let pauses = |it: Pauses| Pauses { every: scaled(it.every), length: scaled(it.length) };
+        let step = |it: Step| Step { after: scaled(it.after), ..it };
+        let Faults { outliers, cleaning, .. } = self.faults;
+        let (pauses, step) = (self.faults.pauses.map(pauses), self.faults.step.map(step));
+        Box::new(Faulty::new(device, age, Faults { pauses, step, outliers, cleaning }))
+    }
 }
 
 impl Group {
@@ -80,7 +122,30 @@ const fn kind(
     tempo: Tempo,
     build: fn(u64) -> Box<dyn Device>,
 ) -> DeviceKind {
-    DeviceKind { name, group, depths, tempo, cache_bytes: None, build }
+    DeviceKind { name, group, depths, tempo, cache_bytes: None, faults: NONE, aged: false, build }
+}
+
+const NONE: Faults = Faults { pauses: None, step: None, outliers: None, cleaning: None };
+
+/// Pauses of a tenth of the time, so many milliseconds each.
+const fn pauses(ms: u64) -> Faults {
+    let (every, length) = (Duration::from_millis(10 * ms), Duration::from_millis(ms));
+    Faults { pauses: Some(Pauses { every, length }), ..NONE }
+}
+
+/// A change of speed in the middle of what is measured.
+const fn step(tempo: Tempo, speed_permille: u32) -> Faults {
+    let after = Duration::from_millis(tempo.warm_ms() * 5 / 2);
+    Faults { step: Some(Step { after, speed_permille }), ..NONE }
+}
+
+const fn outliers(one_in: u64, ms: u64) -> Faults {
+    Faults { outliers: Some(Outliers { one_in, delay: Duration::from_millis(ms) }), ..NONE }
+}
+
+const fn cleaning(after_mib: u64, ms: u64) -> Faults {
+    let (after_bytes, takes) = (after_mib << 20, Duration::from_millis(ms));
+    Faults { cleaning: Some(Cleaning { after_bytes, takes }), ..NONE }
 }
 
 const ONE: &[u32] = &[1];
@@ -100,6 +165,18 @@ pub static DEVICES: &[DeviceKind] = &[
     kind("st318437lw", Group::Depth1, ONE, Tempo::Slow, |seed| named("st318437lw", seed)),
     kind("st330630a", Group::Depth1, ONE, Tempo::Slow, |seed| named("st330630a", seed)),
     kind("st340810a", Group::Depth1, ONE, Tempo::Slow, |seed| named("st340810a", seed)),
+    DeviceKind {
+        faults: pauses(500),
+        ..kind("deskstar-pauses", Group::Depth1, ONE, Tempo::Slow, |seed| {
+            named("deskstar-34gxp", seed)
+        })
+    },
+    DeviceKind {
+        faults: step(Tempo::Slow, 500),
+        ..kind("deskstar-slower", Group::Depth1, ONE, Tempo::Slow, |seed| {
+            named("deskstar-34gxp", seed)
+        })
+    },
     kind("nearline-7200", Group::Disks, QUEUE, Tempo::Slow, |seed| named("nearline-7200", seed)),
     kind("nearline-through", Group::Disks, QUEUE, Tempo::Slow, |seed| {
         disk(DiskSpec { write_back: WriteBack::OFF, ..preset::nearline_7200() }, seed)
@@ -123,6 +200,24 @@ pub static DEVICES: &[DeviceKind] = &[
     kind("raid5-nearline", Group::Disks, STRIPES, Tempo::Slow, |seed| {
         named("raid5-nearline", seed)
     }),
+    DeviceKind {
+        faults: cleaning(256, 3_000),
+        ..kind("nearline-cleaning", Group::Disks, QUEUE, Tempo::Slow, |seed| {
+            named("nearline-7200", seed)
+        })
+    },
+    DeviceKind {
+        faults: outliers(200, 300),
+        ..kind("nearline-outliers", Group::Disks, QUEUE, Tempo::Slow, |seed| {
+            named("nearline-7200", seed)
+        })
+    },
+    DeviceKind {
+        faults: step(Tempo::Slow, 2000),
+        ..kind("raid0-faster", Group::Disks, STRIPES, Tempo::Slow, |seed| {
+            named("raid0-nearline", seed)
+        })
+    },
     kind("cloud", Group::Flash, DEEP, Tempo::Fast, |seed| {
         let spec = ExponentialSpec {
             capacity_bytes: 16 << 30,
@@ -148,6 +243,26 @@ pub static DEVICES: &[DeviceKind] = &[
         Box::new(Exponential::new(spec, seed))
     }),
     kind("nvme-970pro", Group::Flash, DEEP, Tempo::Fast, |seed| named("nvme-970pro", seed)),
+    DeviceKind {
+        aged: true,
+        ..kind("flash-collecting", Group::Flash, DEEP, Tempo::Fast, |_| flash(small()))
+    },
+    DeviceKind {
+        faults: cleaning(256, 100),
+        ..kind("flash-folding", Group::Flash, DEEP, Tempo::Fast, |_| flash(dies(4, 2)))
+    },
+    DeviceKind {
+        faults: outliers(1000, 10),
+        ..kind("flash-outliers", Group::Flash, DEEP, Tempo::Fast, |_| flash(dies(4, 2)))
+    },
+    DeviceKind {
+        faults: pauses(50),
+        ..kind("flash-pauses", Group::Flash, DEEP, Tempo::Fast, |_| flash(dies(4, 2)))
+    },
+    DeviceKind {
+        faults: step(Tempo::Fast, 500),
+        ..kind("flash-slower", Group::Flash, DEEP, Tempo::Fast, |_| flash(dies(4, 2)))
+    },
     DeviceKind {
         cache_bytes: Some(CACHE_BYTES),
         ..kind("cached", Group::Flash, DEEP, Tempo::Middling, |seed| {
@@ -185,6 +300,11 @@ fn dies(channels: u32, dies_per_channel: u32) -> FlashSpec {
         capacity_bytes: 64_000_000_000 / 4096 * 4096,
         ..preset::flash_generic()
     }
+}
+
+/// A drive so small that seconds of writes go round it: it collects garbage all the time.
+fn small() -> FlashSpec {
+    FlashSpec { capacity_bytes: 1 << 30, pages_per_block: 32, ..dies(4, 2) }
 }
 
 fn servers(count: u64, spec: ExponentialSpec, seed: u64) -> Vec<Box<dyn Device>> {

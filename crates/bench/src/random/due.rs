@@ -1,12 +1,14 @@
 //! What is due to the streams of a cell, by what each does alone.
 
+use serde::{Deserialize, Serialize};
+
 use super::alone::{busy, own_disk};
 use super::cells::{Cell, Tenant};
 use super::loads::Rhythm;
 
 /// A stream's figures alone.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Alone {
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Alone {
     /// Requests per second alone: of a load that arrives by itself as a closed loop of the device's
     /// depth.
     pub(super) per_second: f64,
@@ -17,10 +19,50 @@ pub(super) struct Alone {
     /// The 99th percentile of its response times on a disk of its own, `share` times as fast, in
     /// milliseconds; none of a load that no such disk could serve.
     pub(super) p99_own_disk_ms: Option<f64>,
+    /// The bound on its response times that its contract states, in milliseconds.
+    pub(super) latency_ms: Option<f64>,
 }
 
-/// Every stream's of a cell.
-pub(super) fn alone(cell: &Cell) -> Vec<Alone> {
+/// A place for figures alone: runs of the same cells find them there.
+pub trait AloneStore: Sync {
+    /// What was kept under this key.
+    fn load(&self, key: &str) -> Option<Vec<Alone>>;
+    /// Keeps figures under this key, if it can.
+    fn save(&self, key: &str, alone: &[Alone]);
+}
+
+/// A store that keeps nothing.
+pub struct NoStore;
+
+impl AloneStore for NoStore {
+    fn load(&self, _: &str) -> Option<Vec<Alone>> {
+        None
+    }
+
+    fn save(&self, _: &str, _: &[Alone]) {}
+}
+
+/// Every stream's of a cell, from the store if it has them.
+pub(super) fn alone(cell: &Cell, store: &dyn AloneStore) -> Vec<Alone> {
+    let key = key(cell);
+    if let Some(kept) = store.load(&key).filter(|kept| kept.len() == cell.tenants.len()) {
+        return kept;
+    }
+    let measured = measure(cell);
+    store.save(&key, &measured);
+    measured
+}
+
+/// A name for all that figures alone depend on, but for the models themselves.
+fn key(cell: &Cell) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in format!("{} {:?} {cell:?}", Cell::WARMS, cell.warm()).bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{}-{}-{hash:016x}", cell.id.seed, cell.id.number)
+}
+
+pub(super) fn measure(cell: &Cell) -> Vec<Alone> {
     cell.tenants.iter().zip(cell.shares()).map(|(tenant, share)| of(cell, tenant, share)).collect()
 }
 
@@ -35,7 +77,10 @@ fn of(cell: &Cell, tenant: &Tenant, share: f64) -> Alone {
     let ms = |own: disktime_core::Duration| own.as_secs_f64() * 1e3 / share;
     let figures = |per_second, due, p99_own_disk_ms| {
         let saturated = saturated.map(|solo| solo.per_second);
-        Alone { per_second, saturated, due, p99_own_disk_ms }
+        let latency_ms = tenant.latency.zip(p99_own_disk_ms);
+        // No shorter than twice what its requests take alone: no order could keep that.
+        let latency_ms = latency_ms.map(|(factor, p99)| p99 * factor.max(2.0 * share));
+        Alone { per_second, saturated, due, p99_own_disk_ms, latency_ms }
     };
     match (load.rhythm, saturated) {
         (Rhythm::Poisson(part), Some(full)) if part >= 1.0 => {

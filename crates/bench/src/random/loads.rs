@@ -108,9 +108,13 @@ impl Family {
             Self::OnOff => "on-off",
         }
     }
+
+    /// Whether loads of that name arrive by themselves.
+    pub(super) fn is_open(name: &str) -> bool {
+        [Self::Light, Self::Above, Self::OnOff].iter().any(|family| family.name() == name)
+    }
 }
 
-/// What comes of it that a load has to itself.
 impl Load {
     /// A load for a device.
     pub(super) fn draw(device: &DeviceKind, numbers: &mut Numbers) -> Self {

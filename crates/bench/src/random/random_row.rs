@@ -27,6 +27,8 @@ pub struct Row {
     pub work_conservation: f64,
     /// How often a stream was behind for longer than its promise bound.
     pub promises_broken: u64,
+    /// Whether admission refused the latency bounds: the cell was run without them.
+    pub latency_refused: bool,
 }
 
 /// A stream of a cell under a policy.
@@ -48,6 +50,8 @@ pub struct StreamRow {
     pub alone: f64,
     /// What it got by what was due.
     pub insulation: f64,
+    /// What it got by its share of what it does alone, whatever was due.
+    pub of_alone: f64,
     /// Its part of the device's time, as charged.
     pub utilization: f64,
     /// The longest time without a completion, of a stream that always waits for one.
@@ -59,8 +63,8 @@ pub struct StreamRow {
     pub p99_own_disk_ms: Option<f64>,
     /// Whether it asks for 20 to 80 % of its share, at random times.
     pub light: bool,
-    /// Whether its contract has a latency bound.
-    pub latency: bool,
+    /// The latency bound of its contract.
+    pub latency_ms: Option<f64>,
     /// Whether it lives in a cache that others can empty: no policy can give it what it has alone.
     pub hot: bool,
     /// Whether so few requests are due to it that a ratio of them says little.

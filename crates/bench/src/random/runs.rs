@@ -8,10 +8,10 @@ use disktime_config::Scheduling;
 use disktime_core::cost::{self, CostParameters, Price};
 use disktime_core::policy::PolicyEntry;
 use disktime_core::{Duration, Instant};
-use disktime_sim::{Outcome, Plan, Window, simulate_timed};
+use disktime_sim::{Outcome, Plan, PlanError, Window, simulate_timed};
 
 use super::cells::{Cell, CellId, Costs, Tenant, draw};
-use super::due::{Alone, alone};
+use super::due::{Alone, AloneStore, alone};
 use super::loads::{Family, Rhythm};
 use super::random_row::{Row, StreamRow};
 
@@ -26,6 +26,17 @@ pub struct Progress {
     pub of: usize,
 }
 
+/// How to run.
+#[derive(Clone, Copy)]
+pub struct Settings<'a> {
+    /// How many cells run at once; results don't depend on it.
+    pub threads: NonZero<usize>,
+    /// Whether contracts have the latency bounds that were drawn.
+    pub latency: bool,
+    /// Where figures alone are kept.
+    pub store: &'a dyn AloneStore,
+}
+
 /// Runs every cell under every policy: rows by cell, then policy, in the order given; the rows of a
 /// cell together. `watch` is told of every cell that is done, on its thread.
 ///
@@ -34,13 +45,16 @@ pub struct Progress {
 pub fn run(
     policies: &[&'static PolicyEntry],
     cells: &[CellId],
-    threads: NonZero<usize>,
+    settings: Settings<'_>,
     watch: impl Fn(Progress) + Sync,
 ) -> Vec<Row> {
     let done = AtomicUsize::new(0);
-    let rows = disktime_sim::each(cells, threads, |id| {
+    let rows = disktime_sim::each(cells, settings.threads, |id| {
         let cell = draw(*id);
-        let alone = alone(&cell);
+        let mut alone = alone(&cell, settings.store);
+        if !settings.latency {
+            alone.iter_mut().for_each(|it| it.latency_ms = None);
+        }
         let rows: Vec<Row> =
             policies.iter().map(|policy| row(policy.name, &cell, &alone)).collect();
         watch(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, of: cells.len() });
@@ -49,11 +63,19 @@ pub fn run(
     rows.into_iter().flatten().collect()
 }
 
-fn row(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Row {
-    let outcome = simulate(policy, cell, alone);
+pub(super) fn row(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Row {
+    let (outcome, alone, latency_refused) = match simulate(policy, cell, alone) {
+        Ok(outcome) => (outcome, alone.to_vec(), false),
+        Err(_) => {
+            let unbounded: Vec<_> =
+                alone.iter().map(|it| Alone { latency_ms: None, ..*it }).collect();
+            let outcome = simulate(policy, cell, &unbounded);
+            (outcome.expect("the drawn plans can be run"), unbounded, true)
+        }
+    };
     let seconds = cell.warm().as_secs_f64() * Cell::WARMS as f64;
     let shares = cell.shares();
-    let each = cell.tenants.iter().zip(alone).zip(shares).enumerate();
+    let each = cell.tenants.iter().zip(&alone).zip(shares).enumerate();
     let streams: Vec<StreamRow> = each
         .map(|(place, ((tenant, alone), share))| {
             stream(cell, tenant, *alone, share, &Seen { outcome: &outcome, place })
@@ -74,6 +96,7 @@ fn row(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Row {
         work_conservation: streams.iter().map(|stream| stream.got / stream.alone).sum(),
         streams,
         promises_broken: outcome.promises_broken,
+        latency_refused,
     }
 }
 
@@ -110,18 +133,19 @@ fn stream(cell: &Cell, tenant: &Tenant, alone: Alone, share: f64, seen: &Seen<'_
         got,
         alone: alone.per_second,
         insulation: if alone.due > 0.0 { got / alone.due } else { 0.0 },
+        of_alone: got / (share * alone.per_second),
         utilization: charged / seconds,
         gap_ms_max: busy.then_some(gap.as_secs_f64() * 1e3),
         p99_ms: seen.outcome.streams[seen.place].response.quantile(0.99).as_secs_f64() * 1e3,
         p99_own_disk_ms: alone.p99_own_disk_ms,
         light: tenant.load.family() == Family::Light,
-        latency: false,
+        latency_ms: alone.latency_ms,
         hot: tenant.load.hot,
         few: alone.due * seconds < StreamRow::FEW,
     }
 }
 
-fn simulate(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Outcome {
+fn simulate(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Result<Outcome, PlanError> {
     let warm = cell.warm();
     let after = |warms: u64| Duration::from_nanos(warm.as_nanos() * warms);
     let mut cost = CostParameters::default();
@@ -134,14 +158,18 @@ fn simulate(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Outcome {
     let cost_model = if told { "priced" } else { cost::usual(policy, cell.depth) };
     let streams = cell.tenants.iter().zip(alone).zip(cell.shares());
     let plan = Plan {
-        device: (cell.device.build)(cell.id.seed),
+        device: cell.device.make(cell.id.seed, 1.0),
         profile: None,
         scheduling: Scheduling::new(policy, cost_model),
         cost,
         reports: Vec::new(),
         depth: cell.depth,
         streams: streams
-            .map(|((tenant, alone), share)| tenant.plan(cell, share * alone.per_second, 1.0))
+            .map(|((tenant, alone), share)| {
+                let mut stream = tenant.plan(cell, share * alone.per_second, 1.0);
+                stream.contract.latency = alone.latency_ms.map(|ms| seconds(ms / 1e3));
+                stream
+            })
             .collect(),
         changes: Vec::new(),
         duration: after(Cell::WARMS),
@@ -153,17 +181,20 @@ fn simulate(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Outcome {
         Instant::ZERO + after(start)..Instant::ZERO + after(end)
     };
     let spans = cell.tenants.iter().map(span).collect();
-    simulate_timed(plan, spans).expect("the drawn plans can be run")
+    simulate_timed(plan, spans)
 }
 
 /// The price of a stream's requests; large ones by length.
 fn stated(tenant: &Tenant, saturated: f64) -> Price {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole ns")]
-    let time = |seconds: f64| Duration::from_nanos((seconds * 1e9).round() as u64);
     match tenant.load.sizes[..] {
         [only] if only.bytes >= 64 << 10 => {
-            Price { each: Duration::ZERO, per_mib: time(MIB / only.bytes as f64 / saturated) }
+            Price { each: Duration::ZERO, per_mib: seconds(MIB / only.bytes as f64 / saturated) }
         }
-        _ => Price { each: time(1.0 / saturated), per_mib: Duration::ZERO },
+        _ => Price { each: seconds(1.0 / saturated), per_mib: Duration::ZERO },
     }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole ns")]
+    Duration::from_nanos((seconds * 1e9).round() as u64)
 }

@@ -4,6 +4,7 @@ use disktime_report::statistics::{mean, quantile};
 use serde::Serialize;
 
 use super::devices::Group;
+use super::loads::Family;
 use super::random_row::{Row, StreamRow};
 
 /// A policy in a group of devices. Streams that are not judged are counted, and left out.
@@ -29,6 +30,8 @@ pub struct Summary {
     pub below_0_9: f64,
     /// The part of the streams below .5.
     pub below_0_5: f64,
+    /// The same three by share × throughput alone, of closed loops only, think time or not.
+    pub of_alone: Option<[f64; 3]>,
     /// The median over cells of the worst stream's insulation.
     pub worst_median: f64,
     /// The mean over cells of throughput by throughput alone, summed over streams.
@@ -92,13 +95,17 @@ fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<S
         return None;
     }
     let insulation: Vec<f64> = streams.iter().map(|stream| stream.insulation).collect();
-    let below = |bar: f64| {
-        insulation.iter().filter(|it| **it < bar).count() as f64 / insulation.len() as f64
+    let below = |values: &[f64], bar: f64| {
+        values.iter().filter(|it| **it < bar).count() as f64 / values.len() as f64
     };
+    let closed = streams.iter().filter(|it| !Family::is_open(it.family));
+    let closed: Vec<f64> = closed.map(|stream| stream.of_alone).collect();
+    let of_alone = (!closed.is_empty())
+        .then(|| [quantile(&closed, 0.05), below(&closed, 0.9), below(&closed, 0.5)]);
     let worst: Vec<f64> = rows.iter().map(|row| row.worst()).filter(|it| it.is_finite()).collect();
     let work: Vec<f64> = rows.iter().map(|row| row.work_conservation).collect();
     let p99 = |latency: bool| {
-        let light = streams.iter().filter(|it| it.light && it.latency == latency);
+        let light = streams.iter().filter(|it| it.light && it.latency_ms.is_some() == latency);
         let ratios = light.filter_map(|it| Some(it.p99_ms / it.p99_own_disk_ms?));
         spread(&ratios.collect::<Vec<_>>(), 0.95)
     };
@@ -112,8 +119,9 @@ fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<S
         few: all().filter(|stream| stream.few && !stream.hot).count(),
         insulation_p05: quantile(&insulation, 0.05),
         insulation_median: quantile(&insulation, 0.5),
-        below_0_9: below(0.9),
-        below_0_5: below(0.5),
+        below_0_9: below(&insulation, 0.9),
+        below_0_5: below(&insulation, 0.5),
+        of_alone,
         worst_median: quantile(&worst, 0.5),
         work_mean: mean(&work),
         light_p99: p99(false),

@@ -1,15 +1,21 @@
 //! `disktime bench random`: does a share give what it would give alone, where nobody tuned for it?
 
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use disktime_bench::random::{self, CellId, Group, Progress, Row, SEED_CELLS, Summary};
+use disktime_bench::insulation::Origin;
+use disktime_bench::random::{
+    self, Alone, AloneStore, CellId, Group, NoStore, Progress, Row, SEED_CELLS, Settings, Summary,
+};
 use disktime_core::policy::PolicyEntry;
 
-use crate::{BadInput, table};
+use super::files::write;
+use crate::paper::machine;
+use crate::{BadInput, output, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,6 +55,16 @@ pub(super) struct Arguments {
     /// A policy; again for more
     #[arg(long = "policy", value_name = "NAME", default_value = "disktime")]
     policies: Vec<String>,
+    /// Leave latency bounds out of contracts
+    #[arg(long)]
+    no_latency: bool,
+    /// Keep what each stream does alone here, for later runs of the same cells; empty it when device
+    /// models or loads change
+    #[arg(long, value_name = "DIR")]
+    alone_cache: Option<PathBuf>,
+    /// Also write a page, its heat-map as SVG and the rows as JSON here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -82,6 +98,9 @@ fn group(text: &str) -> Result<Group, String> {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let policies = arguments.policies()?;
     let cells = arguments.cells();
+    let dirs = [("--out", &arguments.out), ("--alone-cache", &arguments.alone_cache)];
+    let dirs = dirs.map(|(option, dir)| dir.as_ref().map(|dir| output::directory(option, dir)));
+    let _go_if_empty = dirs.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
     if cells.is_empty() {
         let text = "--cells: no cell of that number is in the groups; 3 or more have one of each";
         return Err(BadInput(text.to_owned()).into());
@@ -89,8 +108,15 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     eprintln!("{} cells, {} policies, {threads} threads", cells.len(), policies.len());
     let ticker = Ticker::new();
-    let rows = random::run(&policies, &cells, threads, |progress| ticker.tell(progress));
+    let kept = arguments.alone_cache.as_ref().map(|dir| Kept { dir: dir.clone() });
+    let store = kept.as_ref().map_or(&NoStore as &dyn AloneStore, |kept| kept);
+    let settings = Settings { threads, latency: !arguments.no_latency, store };
+    let rows = random::run(&policies, &cells, settings, |progress| ticker.tell(progress));
     eprintln!("{} rows in {:.0} s", rows.len(), ticker.begun.elapsed().as_secs_f64());
+    if let Some(dir) = &arguments.out {
+        let origin = Origin { command: arguments.command(), machine: machine() };
+        write(dir, random::files(&rows, &origin), "random.json", &rows)?;
+    }
     if arguments.json {
         println!("{}", serde_json::to_string(&rows)?);
         return Ok(ExitCode::SUCCESS);
@@ -114,12 +140,49 @@ impl Arguments {
         self.policies.iter().map(find).collect()
     }
 
+    /// The command that makes the same rows again.
+    fn command(&self) -> String {
+        let mut command = "disktime bench random".to_owned();
+        command += &match self.seeds {
+            Some(Seeds { from, to }) => format!(" --seeds {from}-{to}"),
+            None => format!(" --seed {}", self.seed),
+        };
+        command += &match self.cell {
+            Some(cell) => format!(" --cell {cell}"),
+            None => format!(" --cells {}", self.cells),
+        };
+        self.groups.iter().for_each(|group| command += &format!(" --group {}", group.name()));
+        self.policies.iter().for_each(|name| command += &format!(" --policy {name}"));
+        command + if self.no_latency { " --no-latency" } else { "" }
+    }
+
     fn cells(&self) -> Vec<CellId> {
         let Seeds { from, to } = self.seeds.unwrap_or(Seeds { from: self.seed, to: self.seed });
         let numbers = self.cell.map_or(0..self.cells, |cell| cell..cell + 1);
         let of = |seed| numbers.clone().map(move |number| CellId { seed, number });
         let all = (from..=to).flat_map(of);
         all.filter(|id| self.groups.is_empty() || self.groups.contains(&id.group())).collect()
+    }
+}
+
+/// Figures alone as files of a directory.
+struct Kept {
+    dir: PathBuf,
+}
+
+impl AloneStore for Kept {
+    fn load(&self, key: &str) -> Option<Vec<Alone>> {
+        let text = std::fs::read_to_string(self.dir.join(key).with_extension("json")).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    fn save(&self, key: &str, alone: &[Alone]) {
+        let path = self.dir.join(key).with_extension("json");
+        let saved = serde_json::to_string(alone).map_err(anyhow::Error::from);
+        let saved = saved.and_then(|text| Ok(output::write(&path, &text)?));
+        if let Err(error) = saved {
+            eprintln!("--alone-cache: {}: {error}", path.display());
+        }
     }
 }
 
@@ -142,6 +205,14 @@ fn print_summaries(summaries: &[Summary]) {
         ]);
     }
     println!("{shares}\n");
+    let header = ["policy", "group", "p05", "< .9", "< .5"];
+    let mut plain = table::new(&header, 2..5);
+    for it in summaries {
+        let Some([p05, below_0_9, below_0_5]) = it.of_alone else { continue };
+        let figures = [format!("{p05:.3}"), percent(below_0_9), percent(below_0_5)];
+        plain.add_row([it.policy.to_owned(), it.group.to_owned()].into_iter().chain(figures));
+    }
+    println!("closed loops, by share × throughput alone:\n{plain}\n");
     let header = ["policy", "group", "light", "p95", "latency", "p95", "gap ms", "p95", "broken"];
     let mut waits = table::new(&header, 2..9);
     for it in summaries {
