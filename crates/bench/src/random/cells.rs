@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use disktime_core::{Contract, Duration, Instant, Share};
-use disktime_workload::{Phase, Phases};
+use disktime_workload::{Pattern, Phase, Phases};
 
 use disktime_sim::StreamPlan;
 
@@ -13,6 +13,9 @@ use super::numbers::Numbers;
 use super::shares;
 
 const MIB: u64 = 1 << 20;
+/// The smallest extent, if the device is large enough: more than what disks remember of what they
+/// read.
+const EXTENT_MIN: u64 = 1 << 30;
 
 /// Cells of a seed that make one of each group.
 pub const SEED_CELLS: u32 = 3;
@@ -125,9 +128,9 @@ impl Placing {
         let load = Load::draw(self.device, numbers);
         let part = *numbers.choose(&[1, 1, 4, 16]);
         let room = load.room().next_multiple_of(MIB);
-        let mut bytes = (self.region / part).max(room).max(64 * MIB).min(self.region / MIB * MIB);
+        let mut bytes = (self.region / part).max(room).max(EXTENT_MIN).min(self.region / MIB * MIB);
         let mut base = index as u64 * self.region / MIB * MIB;
-        let jumps = matches!(load.pattern, disktime_workload::Pattern::Random);
+        let jumps = matches!(load.pattern, Pattern::Random | Pattern::Skewed { .. });
         if let Some(cache) = self.device.cache_bytes.filter(|_| load.hot) {
             bytes = cache / 16 * u64::from(numbers.within(2, 10));
         } else if self.spread && jumps {
@@ -241,6 +244,13 @@ impl Tenant {
         }
     }
 
+    /// Whether it reads what fits into a cache that all streams share: alone it finds it there.
+    pub(super) fn lives_in_cache(&self, device: &DeviceKind) -> bool {
+        let skewed = matches!(self.load.pattern, Pattern::Skewed { .. });
+        let fits = |cache: u64| skewed || self.bytes <= 2 * cache;
+        self.load.reads_permille > 0 && device.cache_bytes.is_some_and(fits)
+    }
+
     /// What it is, in words.
     pub(super) fn words(&self) -> String {
         let mut words = self.load.words();
@@ -296,6 +306,7 @@ mod tests {
                 seen.insert(format!("{:?}", tenant.presence));
                 seen.insert(format!("latency {}", tenant.latency.is_some()));
                 seen.insert(format!("limit {}", tenant.limit_percent.is_some()));
+                seen.insert(format!("trims {}", tenant.load.trims_permille > 0));
                 seen.insert(format!("flush {}", tenant.load.flush_after.is_some()));
                 let bars = [0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
                 bands.insert(bars.iter().position(|bar| share <= *bar));
@@ -306,8 +317,13 @@ mod tests {
         assert_eq!(families, Family::ALL.into_iter().collect());
         assert_eq!(bands, (0..6).map(Some).collect());
         let kinds = ["Always", "Joins", "Leaves", "Learned", "Stated", "many", "few"];
-        let kinds =
-            kinds.into_iter().chain(["limit true", "limit false", "flush true", "latency true"]);
+        let kinds = kinds.into_iter().chain([
+            "limit true",
+            "limit false",
+            "flush true",
+            "trims true",
+            "latency true",
+        ]);
         for kind in kinds {
             assert!(seen.contains(kind), "{kind}");
         }

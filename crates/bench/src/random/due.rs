@@ -103,3 +103,141 @@ fn of(cell: &Cell, tenant: &Tenant, share: f64) -> Alone {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use disktime_core::Duration;
+    use disktime_workload::{Pattern, SizeWeight, Spans};
+
+    use super::super::cells::{CellId, Costs, Presence};
+    use super::super::devices::DEVICES;
+    use super::super::loads::Load;
+    use super::super::runs::row;
+    use super::*;
+
+    fn busy(outstanding: u32) -> Load {
+        Load {
+            pattern: Pattern::Random,
+            sizes: vec![SizeWeight { bytes: 4096, weight: 1 }],
+            reads_permille: 1000,
+            trims_permille: 0,
+            flush_after: None,
+            hot: false,
+            outstanding,
+            rhythm: Rhythm::Busy,
+        }
+    }
+
+    fn with(rhythm: Rhythm) -> Load {
+        Load { rhythm, ..busy(1) }
+    }
+
+    /// A cell of these loads with these reservations, side by side.
+    fn cell(device: &str, depth: u32, loads: Vec<(Load, u32)>) -> Cell {
+        let tenant = |(place, (load, reserve_percent))| Tenant {
+            name: format!("s{place}"),
+            load,
+            reserve_percent,
+            weight: 100,
+            limit_percent: None,
+            latency: None,
+            presence: Presence::Always,
+            base: (place as u64) << 30,
+            bytes: 1 << 30,
+        };
+        Cell {
+            id: CellId { seed: 1, number: 0 },
+            device: DEVICES.iter().find(|it| it.name == device).expect("a device's name"),
+            depth,
+            costs: Costs::Learned,
+            tenants: loads.into_iter().enumerate().map(tenant).collect(),
+        }
+    }
+
+    /// 20 µs for each read, one after another: 50,000 a second.
+    fn server(loads: Vec<(Load, u32)>) -> Cell {
+        cell("flash-one-server", 1, loads)
+    }
+
+    fn near(measured: f64, expected: f64, part: f64) -> bool {
+        (measured / expected - 1.0).abs() <= part
+    }
+
+    #[test]
+    fn two_equal_streams_get_what_is_due_if_each_is_served_half_of_the_time() {
+        let cell = cell("exp", 1, vec![(busy(4), 50), (busy(4), 50)]);
+        let alone = measure(&cell);
+        assert!(near(alone[0].due, 50.0, 0.05), "half of 100 a second: {alone:?}");
+        let row = row("zygaria", &cell, &alone);
+        for stream in &row.streams {
+            assert!(near(stream.insulation, 1.0, 0.05), "{stream:?}");
+            assert!(near(stream.utilization, 0.5, 0.05), "{stream:?}");
+        }
+        assert!(near(row.work_conservation, 1.0, 0.05), "{row:?}");
+    }
+
+    #[test]
+    fn a_stream_that_thinks_is_due_what_a_slower_disk_of_its_own_would_do() {
+        let think = Rhythm::Think(Duration::from_micros(60));
+        let alone = measure(&server(vec![(with(think), 25), (busy(1), 75)]));
+        assert!(near(alone[0].per_second, 12_500.0, 0.01), "20 + 60 µs each: {alone:?}");
+        assert!(near(alone[0].due, 1e6 / 140.0, 0.01), "80 + 60 µs each: {alone:?}");
+        assert!(near(alone[0].p99_own_disk_ms.unwrap_or(0.0), 0.080, 0.02), "{alone:?}");
+        assert!(near(alone[1].due, 37_500.0, 0.01), "{alone:?}");
+    }
+
+    #[test]
+    fn a_light_stream_is_due_what_it_offers_and_one_above_its_share_its_share() {
+        let loads = vec![(with(Rhythm::Poisson(0.5)), 40), (with(Rhythm::Poisson(2.0)), 60)];
+        let cell = server(loads);
+        let alone = measure(&cell);
+        assert!(near(alone[0].due, 0.5 * 0.4 * 50_000.0, 0.05), "{alone:?}");
+        assert!(near(alone[1].due, 0.6 * 50_000.0, 0.01), "{alone:?}");
+        assert_eq!(alone[1].p99_own_disk_ms, None, "its queue grows on any such disk");
+        let row = row("zygaria", &cell, &alone);
+        // The very same arrivals were counted on its own disk.
+        assert!(near(row.streams[0].insulation, 1.0, 0.001), "{:?}", row.streams[0]);
+        assert!(row.streams[0].light && !row.streams[1].light);
+    }
+
+    #[test]
+    fn an_on_off_stream_is_due_its_mean() {
+        let ms = Duration::from_millis;
+        let rhythm = Rhythm::OnOff(0.5, ms(20), ms(60), Spans::Fixed);
+        let alone = measure(&server(vec![(with(rhythm), 50), (busy(1), 50)]));
+        assert!(near(alone[0].due, 0.5 * 0.5 * 50_000.0, 0.02), "{alone:?}");
+    }
+
+    #[test]
+    fn a_limit_and_what_nobody_reserved_are_part_of_a_share() {
+        let mut cell = server(vec![(busy(1), 20), (busy(1), 20)]);
+        assert_eq!(cell.shares(), [0.5, 0.5], "each has half of what nobody reserved");
+        cell.tenants[1].limit_percent = Some(30);
+        let alone = measure(&cell);
+        assert!(near(alone[0].due, 25_000.0, 0.01), "{alone:?}");
+        assert!(near(alone[1].due, 15_000.0, 0.01), "{alone:?}");
+    }
+
+    #[test]
+    fn figures_of_a_cell_are_kept_and_found_again_and_not_for_another() {
+        use std::sync::Mutex;
+        #[derive(Default)]
+        struct Kept(Mutex<std::collections::BTreeMap<String, Vec<Alone>>>);
+        impl AloneStore for Kept {
+            fn load(&self, key: &str) -> Option<Vec<Alone>> {
+                self.0.lock().ok()?.get(key).cloned()
+            }
+            fn save(&self, key: &str, alone: &[Alone]) {
+                if let Ok(mut kept) = self.0.lock() {
+                    kept.insert(key.to_owned(), alone.to_vec());
+                }
+            }
+        }
+        let store = Kept::default();
+        let cell = server(vec![(busy(1), 50)]);
+        let first = alone(&cell, &store);
+        assert_eq!(alone(&cell, &store), first);
+        let other = server(vec![(busy(1), 51)]);
+        assert_ne!(key(&cell), key(&other));
+    }
+}

@@ -14,7 +14,7 @@ const MIB: u64 = 1 << 20;
 /// Loads that are shown together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
-    /// Anywhere, reads only, always busy; so are the next seven.
+    /// Anywhere, reads only, always busy; so are the next eight.
     RandomReads,
     /// Anywhere, reads and writes.
     RandomMixed,
@@ -28,6 +28,8 @@ pub enum Family {
     Runs,
     /// In order, with jumps between.
     SemiSequential,
+    /// Anywhere, the first places more often.
+    Skewed,
     /// Anywhere within a set that fits into the device's cache.
     HotSet,
     /// Waits between a completion and the next request.
@@ -64,6 +66,7 @@ pub(super) struct Load {
     pub(super) pattern: Pattern,
     pub(super) sizes: Vec<SizeWeight>,
     pub(super) reads_permille: u16,
+    pub(super) trims_permille: u16,
     pub(super) flush_after: Option<u32>,
     pub(super) hot: bool,
     /// Of a closed loop.
@@ -73,7 +76,7 @@ pub(super) struct Load {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::RandomReads,
         Self::RandomMixed,
         Self::RandomWrites,
@@ -81,6 +84,7 @@ impl Family {
         Self::SequentialWrites,
         Self::Runs,
         Self::SemiSequential,
+        Self::Skewed,
         Self::HotSet,
         Self::Think,
         Self::Bursts,
@@ -100,6 +104,7 @@ impl Family {
             Self::SequentialWrites => "sequential writes",
             Self::Runs => "runs",
             Self::SemiSequential => "semi-sequential",
+            Self::Skewed => "skewed",
             Self::HotSet => "hot set",
             Self::Think => "think",
             Self::Bursts => "bursts",
@@ -131,9 +136,19 @@ impl Load {
         let reads_permille = if hot { 1000 } else { reads_permille };
         let flush_after =
             (reads_permille < 1000 && numbers.chance(12)).then(|| numbers.within(2, 64));
+        let trims_permille = if reads_permille < 1000 && numbers.chance(10) { 200 } else { 0 };
         let outstanding = *numbers.choose(&[1, 1, 1, 2, 4, 4, 8, 16, 32, 64]);
         let rhythm = rhythm(device.tempo, numbers);
-        Self { pattern, sizes, reads_permille, flush_after, hot, outstanding, rhythm }
+        Self {
+            pattern,
+            sizes,
+            reads_permille,
+            trims_permille,
+            flush_after,
+            hot,
+            outstanding,
+            rhythm,
+        }
     }
 
     /// Where it is shown.
@@ -146,6 +161,7 @@ impl Load {
             Rhythm::OnOff(..) => Family::OnOff,
             Rhythm::Busy if self.hot => Family::HotSet,
             Rhythm::Busy => match (self.pattern, self.reads_permille) {
+                (Pattern::Skewed { .. }, _) => Family::Skewed,
                 (Pattern::Random, 1000) => Family::RandomReads,
                 (Pattern::Random, 0) => Family::RandomWrites,
                 (Pattern::Random, _) => Family::RandomMixed,
@@ -169,6 +185,7 @@ impl Load {
             extent: Extent { start: 0, end: bytes },
             sizes: self.sizes.clone(),
             reads_permille: self.reads_permille,
+            trims_permille: self.trims_permille,
             flush_after: self.flush_after,
         }
     }
@@ -209,6 +226,9 @@ impl Load {
         let mut words = match self.pattern {
             _ if self.hot => "hot set".to_owned(),
             Pattern::Random => "random".to_owned(),
+            Pattern::Skewed { operations_permille: often, part_permille: part } => {
+                format!("skewed {}:{}", often / 10, part / 10)
+            }
             Pattern::Sequential => "sequential".to_owned(),
             Pattern::Runs { length } => format!("runs of {length}"),
             Pattern::SemiSequential { random, sequential } => {
@@ -223,6 +243,9 @@ impl Load {
             permille => {
                 let _ = write!(words, " {} % reads", permille / 10);
             }
+        }
+        if self.trims_permille > 0 {
+            words += ", trims";
         }
         if let Some(writes) = self.flush_after {
             let _ = write!(words, ", flush after {writes}");
@@ -288,7 +311,7 @@ fn sizes(numbers: &mut Numbers) -> Vec<SizeWeight> {
 }
 
 fn pattern(largest: u64, numbers: &mut Numbers) -> Pattern {
-    match numbers.weighted(&[44, 30, 14, 12]) {
+    match numbers.weighted(&[38, 30, 14, 12, 6]) {
         0 => Pattern::Random,
         1 => Pattern::Sequential,
         2 => {
@@ -296,10 +319,15 @@ fn pattern(largest: u64, numbers: &mut Numbers) -> Pattern {
             let length = *numbers.choose(&[4, 16, 64, 256, 1024]);
             Pattern::Runs { length: length.min(most) }
         }
-        _ => Pattern::SemiSequential {
+        3 => Pattern::SemiSequential {
             random: numbers.within(1, 25),
             sequential: numbers.within(25, 475),
         },
+        _ => {
+            let (part_permille, operations_permille) =
+                *numbers.choose(&[(200, 800), (100, 900), (50, 700)]);
+            Pattern::Skewed { part_permille, operations_permille }
+        }
     }
 }
 

@@ -140,7 +140,7 @@ fn stream(cell: &Cell, tenant: &Tenant, alone: Alone, share: f64, seen: &Seen<'_
         p99_own_disk_ms: alone.p99_own_disk_ms,
         light: tenant.load.family() == Family::Light,
         latency_ms: alone.latency_ms,
-        hot: tenant.load.hot,
+        hot: tenant.lives_in_cache(cell.device),
         few: alone.due * seconds < StreamRow::FEW,
     }
 }

@@ -182,3 +182,87 @@ pub fn worst<'a>(rows: &'a [Row], policy: &str, count: usize) -> Vec<(&'a Row, &
     streams.truncate(count);
     streams
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(insulation: f64) -> StreamRow {
+        StreamRow {
+            name: "s0".to_owned(),
+            what: "random 4KiB reads, 1 at once".to_owned(),
+            family: Family::RandomReads.name(),
+            share: 0.5,
+            due: 10.0,
+            got: 10.0 * insulation,
+            alone: 20.0,
+            insulation,
+            of_alone: insulation,
+            utilization: 0.5,
+            gap_ms_max: Some(100.0 * insulation),
+            p99_ms: 10.0,
+            p99_own_disk_ms: Some(20.0),
+            light: false,
+            latency_ms: None,
+            hot: false,
+            few: false,
+        }
+    }
+
+    fn row(policy: &'static str, cell: u32, streams: Vec<StreamRow>, work: f64) -> Row {
+        Row {
+            policy,
+            seed: 1,
+            cell,
+            group: "disks",
+            device: "nearline-7200",
+            depth: 8,
+            costs: "learned",
+            seconds: 80.0,
+            streams,
+            work_conservation: work,
+            promises_broken: 1,
+            latency_refused: false,
+        }
+    }
+
+    #[test]
+    fn percentiles_are_of_judged_streams_and_worst_ones_of_cells() {
+        let streams =
+            |from: u32| (from..from + 50).map(|at| stream(f64::from(at) / 100.0)).collect();
+        let mut rows = vec![row("a", 0, streams(1), 1.0), row("a", 1, streams(51), 2.0)];
+        rows[0].streams.push(StreamRow { hot: true, ..stream(0.0) });
+        rows[0].streams.push(StreamRow { few: true, ..stream(0.0) });
+        rows[1].streams[0] = StreamRow { light: true, ..stream(0.51) };
+        rows[1].streams[1] =
+            StreamRow { light: true, latency_ms: Some(5.0), p99_ms: 40.0, ..stream(0.52) };
+        let [disks, all] = &summaries(&rows)[..] else { panic!("its group, and all") };
+        assert_eq!((disks.group, all.group), ("disks", "all"));
+        assert_eq!((disks.cells, disks.streams, disks.hot, disks.few), (2, 100, 1, 1));
+        assert_eq!((disks.insulation_p05, disks.insulation_median), (0.05, 0.5));
+        assert_eq!((disks.below_0_9, disks.below_0_5), (0.89, 0.49));
+        assert_eq!(disks.worst_median, 0.01, "of .01 and .51 the one that half of them reach");
+        assert_eq!(disks.work_mean, 1.5);
+        assert_eq!((disks.light_p99, disks.latency_p99), (Some((0.5, 0.5)), Some((2.0, 2.0))));
+        assert_eq!(disks.gap_ms, Some((50.0, 95.0)));
+        assert_eq!(disks.promises_broken, 2);
+        let worst: Vec<f64> = worst(&rows, "a", 3).iter().map(|it| it.1.insulation).collect();
+        assert_eq!(worst, [0.01, 0.02, 0.03]);
+    }
+
+    #[test]
+    fn policies_are_compared_cell_by_cell() {
+        let rows = [
+            row("a", 0, vec![stream(0.80), stream(1.2)], 2.0),
+            row("b", 0, vec![stream(0.86)], 1.0),
+            row("a", 1, vec![stream(0.80)], 1.0),
+            row("b", 1, vec![stream(0.84)], 4.0),
+        ];
+        let [a, b] = &versus(&rows)[..] else { panic!("two policies") };
+        assert_eq!(a.rival_worst_better, [("b", 0.5)], "by .05, in one of two cells");
+        assert_eq!(b.rival_worst_better, [("a", 0.0)]);
+        assert_eq!(a.work_by_best, Some((0.25, 0.25)));
+        assert_eq!(b.work_by_best, Some((0.5, 0.5)));
+        assert_eq!(versus(&rows[..1]), []);
+    }
+}

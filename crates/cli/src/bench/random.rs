@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use disktime_bench::insulation::Origin;
+use disktime_bench::insulation::{OWN, Origin};
 use disktime_bench::random::{
     self, Alone, AloneStore, CellId, Group, NoStore, Progress, Row, SEED_CELLS, Settings, Summary,
 };
@@ -46,7 +46,7 @@ pub(super) struct Arguments {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(CELLS_MAX)))]
     cells: u32,
     /// Only this cell of each seed
-    #[arg(long, value_name = "K", conflicts_with_all = ["cells", "group"],
+    #[arg(long, value_name = "K", conflicts_with_all = ["cells", "groups"],
           value_parser = clap::value_parser!(u32).range(0..i64::from(CELLS_MAX)))]
     cell: Option<u32>,
     /// Only cells of this group: depth1, disks or flash; again for more
@@ -226,10 +226,8 @@ fn print_summaries(summaries: &[Summary]) {
     let all = || summaries.iter().filter(|it| it.group == "all");
     let (hot, few): (usize, usize) = (all().map(|it| it.hot).sum(), all().map(|it| it.few).sum());
     if hot + few > 0 {
-        println!(
-            "\nleft out, over all policies: {hot} streams whose cache others can empty, {few} to \
-             which fewer than 20 requests are due"
-        );
+        println!("\nleft out, over all policies: {hot} streams whose cache others can empty,");
+        println!("{few} to which fewer than 20 requests are due");
     }
 }
 
@@ -244,34 +242,48 @@ fn pair(values: Option<(f64, f64)>, digits: usize) -> [String; 2] {
 
 fn print_versus(rows: &[Row]) {
     let versus = random::versus(rows);
-    if versus.is_empty() {
-        return;
-    }
-    let header = ["policy", "work by best rival", "p05", "a rival's worst stream is better in"];
-    let mut table = table::new(&header, 1..3);
-    for it in versus {
+    let Some(own) = versus.iter().find(|it| it.policy == OWN).or(versus.first()) else { return };
+    let mut work = table::new(&["policy", "work by the best rival's", "p05"], 1..3);
+    for it in &versus {
         let [median, p05] = pair(it.work_by_best, 3);
-        let better = it.rival_worst_better.iter();
-        let better: Vec<_> =
-            better.map(|(rival, part)| format!("{rival} {}", percent(*part))).collect();
-        table.add_row([it.policy.to_owned(), median, p05, better.join(", ")]);
+        work.add_row([it.policy.to_owned(), median, p05]);
     }
-    println!("\n{table}");
+    println!("\n{work}");
+    let header = format!("cells whose worst stream is better than with {}", own.policy);
+    let mut better = table::new(&["rival", &header], 1..2);
+    for (rival, part) in &own.rival_worst_better {
+        better.add_row([(*rival).to_owned(), percent(*part)]);
+    }
+    println!("\n{better}");
 }
 
 fn print_worst(rows: &[Row], policy: &str) {
     println!("\nworst streams of {policy}:");
     for (row, stream) in random::worst(rows, policy, 20) {
         let Row { device, depth, seed, cell, .. } = row;
-        println!(
-            "{:.3} of {:.1} %  {device} depth {depth}  {} {}\n       \
-             disktime bench random --seed {seed} --cell {cell} --policy {policy}",
-            stream.insulation,
-            stream.share * 100.0,
-            stream.name,
-            stream.what,
-        );
+        let (insulation, share) = (stream.insulation, percent(stream.share));
+        println!("{insulation:.3} at {share}, {} on {device}, depth {depth}", stream.name);
+        println!("{}", wrapped(&stream.what));
+        println!("  disktime bench random --seed {seed} --cell {cell} --policy {policy}");
     }
+}
+
+/// A list in lines of at most 80 columns, two of them free at the front.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 80;
+    for part in text.split(", ") {
+        if column + part.len() + 2 > 79 {
+            lines += if lines.is_empty() { "  " } else { ",\n  " };
+            column = 2;
+        } else {
+            lines += ", ";
+            column += 2;
+        }
+        lines += part;
+        column += part.len();
+    }
+    lines
 }
 
 fn print_streams(row: &Row) {
@@ -295,7 +307,9 @@ fn print_streams(row: &Row) {
         ]);
     }
     println!("{table}");
-    row.streams.iter().for_each(|it| println!("  {}: {}", it.name, it.what));
+    for it in &row.streams {
+        println!("{}", wrapped(&format!("{}: {}", it.name, it.what)));
+    }
     println!();
 }
 
