@@ -21,10 +21,11 @@ mod random_row;
 mod runs;
 mod shares;
 mod summary;
+mod times;
 
 pub use cells::{Cell, CellId, Costs, SEED_CELLS, draw};
 pub use devices::{DEVICES, Group};
-pub use due::{Alone, AloneStore, NoStore};
+pub use due::{AloneStore, NoStore};
 pub use loads::Family;
 pub use random_page::files;
 pub use random_row::{Row, StreamRow};

@@ -43,7 +43,8 @@ fn json_is_one_array_of_cells_with_their_streams() {
     let [zygaria, fifo] = [0, 1].map(|row| &rows[row]["streams"]);
     assert_eq!(zygaria[0]["due"], fifo[0]["due"], "the same figures alone");
     assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1, "kept");
-    assert_eq!(bench(&words).stdout, output.stdout, "one seed, one answer, from the cache as well");
+    let again = bench(&words).stdout == output.stdout;
+    assert!(again, "one seed, one answer, from the cache as well");
 }
 
 #[test]

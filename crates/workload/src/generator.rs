@@ -136,8 +136,8 @@ impl Generator {
         extent.start + self.positions.random_range(0..=places) * self.unit
     }
 
-    /// Of the places at which `bytes` may start: while chance says so their first part, in the end any
-    /// place beyond it.
+    /// A place at which `bytes` may start: while chance says so in the first part of the places, in
+    /// the end anywhere beyond that part.
     fn skewed_offset(&mut self, bytes: u64, part_permille: u16, operations_permille: u16) -> u64 {
         let extent = self.spec.extent;
         let mut places = (extent.end - extent.start - bytes) / self.unit + 1;

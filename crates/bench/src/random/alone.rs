@@ -7,11 +7,11 @@ use disktime_core::cost::{self, CostParameters};
 use disktime_core::{Contract, Duration, Instant};
 use disktime_sim::{Plan, StreamPlan, simulate_timed};
 
-use super::cells::{Cell, Tenant};
+use super::cells::{Cell, Presence, Tenant};
 use super::devices::Tempo;
-use super::loads::scale;
+use super::times::scale;
 
-/// What a load did alone.
+/// A load's figures alone.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Solo {
     pub(super) per_second: f64,
@@ -20,10 +20,10 @@ pub(super) struct Solo {
     pub(super) requests: u64,
 }
 
-/// Runs a stream without limits until the end of `measured`, which counts in times to warm up. These
-/// are so many times as long, and so are the device's own times.
-fn solo(cell: &Cell, stream: StreamPlan, times: f64, measured: Range<u64>) -> Solo {
-    let warm = scale(cell.warm(), times);
+/// Runs a stream without limits until the end of `measured`, which counts in times to warm up. The first
+/// number says how many times as long these are, the second the times of the device.
+fn run(cell: &Cell, stream: StreamPlan, [span, times]: [f64; 2], measured: Range<u64>) -> Solo {
+    let warm = scale(cell.warm(), span);
     let after = |warms: u64| Duration::from_nanos(warm.as_nanos() * warms);
     let plan = Plan {
         device: cell.device.make(cell.id.seed, times),
@@ -56,15 +56,16 @@ const ENOUGH: u64 = 4000;
 /// them, at most for as long as in its cell. Writes fill caches first, so they are watched for
 /// longer.
 pub(super) fn busy(cell: &Cell, tenant: &Tenant, outstanding: u32) -> Solo {
-    let mut part = match (cell.device.tempo, tenant.load.reads_permille) {
-        _ if tenant.load.hot || cell.device.has_faults() => 1.0,
+    let mut part: f64 = match (cell.device.tempo, tenant.load.reads_permille) {
+        _ if tenant.load.hot => 1.0,
         (Tempo::Slow, 1000) => 0.025,
         (_, 1000) => 0.05,
         _ => 0.25,
     };
+    part = part.max(cell.device.part_min());
     loop {
         let stream = tenant.busy(cell, outstanding);
-        let solo = solo(cell, stream, part, 1..Cell::WARMS);
+        let solo = run(cell, stream, [part, 1.0], 1..Cell::WARMS);
         if solo.requests >= ENOUGH || part == 1.0 {
             return solo;
         }
@@ -72,10 +73,19 @@ pub(super) fn busy(cell: &Cell, tenant: &Tenant, outstanding: u32) -> Solo {
     }
 }
 
+/// The stream with its own rhythm on the device as it is, there from the start.
+pub(super) fn rhythmic(cell: &Cell, tenant: &Tenant) -> Solo {
+    let part = cell.device.part_min().max(0.25);
+    let tenant = Tenant { presence: Presence::Always, ..tenant.clone() };
+    // Its own times and the device's are what they are; only the span is shorter.
+    let stream = tenant.plan(cell, 1.0, 1.0);
+    run(cell, stream, [part, 1.0], 1..Cell::WARMS)
+}
+
 /// The stream with its own rhythm on a disk of its own that is `share` times as fast: the device as
 /// it is, with all times of the stream `share` times as long, is that disk in fast motion. Answers in
 /// fast motion, too.
 pub(super) fn own_disk(cell: &Cell, tenant: &Tenant, per_second: f64, share: f64) -> Solo {
     let stream = tenant.plan(cell, per_second, share);
-    solo(cell, stream, share, tenant.presence.measured())
+    run(cell, stream, [share, share], tenant.presence.measured())
 }

@@ -8,9 +8,10 @@ use disktime_workload::{Pattern, Phase, Phases};
 use disktime_sim::StreamPlan;
 
 use super::devices::{DEVICES, DeviceKind, Group};
-use super::loads::{Family, Load, Rhythm, scale};
+use super::loads::{Family, Load, Rhythm};
 use super::numbers::Numbers;
 use super::shares;
+use super::times::scale;
 
 const MIB: u64 = 1 << 20;
 /// The smallest extent, if the device is large enough: more than what disks remember of what they
@@ -251,7 +252,7 @@ impl Tenant {
         self.load.reads_permille > 0 && device.cache_bytes.is_some_and(fits)
     }
 
-    /// What it is, in words.
+    /// The stream in words.
     pub(super) fn words(&self) -> String {
         let mut words = self.load.words();
         match self.presence {

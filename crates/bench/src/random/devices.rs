@@ -12,7 +12,7 @@ use disktime_model::preset;
 use disktime_model::raid0::Raid0;
 use disktime_model::tiered::{Cached, Tiered};
 
-use super::loads::scale;
+use super::times::scale;
 
 /// Devices whose sharing is a problem of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -77,9 +77,19 @@ impl fmt::Debug for DeviceKind {
 }
 
 impl DeviceKind {
-    /// Whether its speed is another at another time.
-    pub(super) fn has_faults(&self) -> bool {
+    /// Whether something happens now and then, or once.
+    fn has_faults(&self) -> bool {
         self.faults != Faults::default()
+    }
+
+    /// The smallest part of a run that is like all of it: all, if its speed changes once.
+    pub(super) fn part_min(&self) -> f64 {
+        match self.faults {
+            Faults { step: Some(_), .. } => 1.0,
+            // Three pauses.
+            _ if self.has_faults() || self.aged => 0.25,
+            _ => 0.0,
+        }
     }
 
     /// Makes one on which time runs as in its row, but all times of its own are so many times as

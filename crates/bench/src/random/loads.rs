@@ -7,6 +7,7 @@ use disktime_workload::{Arrivals, Extent, Pace, Pattern, SizeWeight, Spans, Spec
 
 use super::devices::{DeviceKind, Tempo};
 use super::numbers::Numbers;
+use super::times::{scale, seconds};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -69,7 +70,7 @@ pub(super) struct Load {
     pub(super) trims_permille: u16,
     pub(super) flush_after: Option<u32>,
     pub(super) hot: bool,
-    /// Of a closed loop.
+    /// Requests at once, in a closed loop.
     pub(super) outstanding: u32,
     pub(super) rhythm: Rhythm,
 }
@@ -221,7 +222,7 @@ impl Load {
         }
     }
 
-    /// What it is, in words.
+    /// The load in words.
     pub(super) fn words(&self) -> String {
         let mut words = match self.pattern {
             _ if self.hot => "hot set".to_owned(),
@@ -277,17 +278,10 @@ fn binary(bytes: u64) -> String {
     }
 }
 
-/// A time so many times as long.
-pub(super) fn scale(time: Duration, times: f64) -> Duration {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole ns")]
-    Duration::from_nanos((time.as_nanos() as f64 * times).round() as u64)
-}
-
 /// From one arrival to the next, in time that is so many times as long. No shorter than sources can
 /// do.
 fn interval(per_second: f64, times: f64) -> Duration {
-    let second = Duration::from_secs(1);
-    scale(second, times / per_second).max(Duration::from_micros(1))
+    seconds(times / per_second).max(Duration::from_micros(1))
 }
 
 fn sizes(numbers: &mut Numbers) -> Vec<SizeWeight> {

@@ -23,7 +23,7 @@ impl Numbers {
     /// `from` to `to`, both included, all equally likely.
     pub(super) fn within(&mut self, from: u32, to: u32) -> u32 {
         let span = u64::from(to - from) + 1;
-        from + u32::try_from((self.next() >> 32) * span >> 32).expect("below the span")
+        from + u32::try_from(((self.next() >> 32) * span) >> 32).expect("below the span")
     }
 
     /// 0 up to but not including 1.

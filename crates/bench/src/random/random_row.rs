@@ -48,9 +48,9 @@ pub struct StreamRow {
     pub got: f64,
     /// Requests per second alone.
     pub alone: f64,
-    /// What it got by what was due.
+    /// Its throughput by what was due.
     pub insulation: f64,
-    /// What it got by its share of what it does alone, whatever was due.
+    /// Its throughput by its share of what it does alone, whatever was due.
     pub of_alone: f64,
     /// Its part of the device's time, as charged.
     pub utilization: f64,

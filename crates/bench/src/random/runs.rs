@@ -14,6 +14,7 @@ use super::cells::{Cell, CellId, Costs, Tenant, draw};
 use super::due::{Alone, AloneStore, alone};
 use super::loads::{Family, Rhythm};
 use super::random_row::{Row, StreamRow};
+use super::times::seconds;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -192,9 +193,4 @@ fn stated(tenant: &Tenant, saturated: f64) -> Price {
         }
         _ => Price { each: seconds(1.0 / saturated), per_mib: Duration::ZERO },
     }
-}
-
-fn seconds(seconds: f64) -> Duration {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole ns")]
-    Duration::from_nanos((seconds * 1e9).round() as u64)
 }

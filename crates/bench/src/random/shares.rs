@@ -15,7 +15,7 @@ pub(super) fn draw(count: usize, total: u32, numbers: &mut Numbers) -> Vec<u32> 
         (part / sum * f64::from(total)).round().clamp(1.0, f64::from(SHARE_MAX)) as u32
     };
     let mut shares: Vec<u32> = parts.iter().map(rounded).collect();
-    // What rounding changed goes to or comes from the largest that can change.
+    // The difference that rounding makes goes to or comes from the largest that can change.
     loop {
         let now: u32 = shares.iter().sum();
         let largest = if now > total {

@@ -1,4 +1,4 @@
-//! What the rows of policies amount to.
+//! Rows of policies in sum.
 
 use disktime_report::statistics::{mean, quantile};
 use serde::Serialize;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use disktime_bench::insulation::{OWN, Origin};
 use disktime_bench::random::{
-    self, Alone, AloneStore, CellId, Group, NoStore, Progress, Row, SEED_CELLS, Settings, Summary,
+    self, AloneStore, CellId, Group, NoStore, Progress, Row, SEED_CELLS, Settings, Summary,
 };
 use disktime_core::policy::PolicyEntry;
 
@@ -171,16 +171,13 @@ struct Kept {
 }
 
 impl AloneStore for Kept {
-    fn load(&self, key: &str) -> Option<Vec<Alone>> {
-        let text = std::fs::read_to_string(self.dir.join(key).with_extension("json")).ok()?;
-        serde_json::from_str(&text).ok()
+    fn load(&self, key: &str) -> Option<String> {
+        std::fs::read_to_string(self.dir.join(key)).ok()
     }
 
-    fn save(&self, key: &str, alone: &[Alone]) {
-        let path = self.dir.join(key).with_extension("json");
-        let saved = serde_json::to_string(alone).map_err(anyhow::Error::from);
-        let saved = saved.and_then(|text| Ok(output::write(&path, &text)?));
-        if let Err(error) = saved {
+    fn save(&self, key: &str, text: &str) {
+        let path = self.dir.join(key);
+        if let Err(error) = output::write(&path, text) {
             eprintln!("--alone-cache: {}: {error}", path.display());
         }
     }
