@@ -5,6 +5,7 @@
 //! - [`live`]: the same of real servers, ours and others.
 //! - [`nbd`]: what a request costs the server, ours and others.
 //! - [`same`]: fingerprints of scenarios, to tell whether the product still does what it did.
+//! - [`random`]: the same in cells drawn from a seed, for which nobody tuned.
 //! - [`sched`]: how fast the engine decides.
 //! - [`server_process`]: servers' processes, and what the machine's CPU time goes to.
 //!
@@ -14,6 +15,7 @@
 pub mod insulation;
 pub mod live;
 pub mod nbd;
+pub mod random;
 pub mod same;
 pub mod sched;
 pub mod server_process;

@@ -10,6 +10,7 @@ mod insulation;
 mod insulation_live;
 mod machine;
 mod nbd;
+mod random;
 mod sched;
 
 /// The bench to run.
@@ -23,6 +24,8 @@ pub struct Arguments {
 enum Bench {
     /// Whether a share gives what it would give alone, policy by policy
     Insulation(insulation::Arguments),
+    /// The same in cells drawn from a seed: devices, contracts and loads at random
+    Random(random::Arguments),
     /// How fast the engine decides
     Sched(sched::Arguments),
     /// Cost of a request for the server, ours and each peer found
@@ -39,6 +42,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.bench {
         Bench::Insulation(arguments) => insulation::run(arguments),
+        Bench::Random(arguments) => random::run(arguments),
         Bench::Sched(arguments) => sched::run(arguments),
         Bench::Nbd(arguments) => nbd::run(arguments),
     }

@@ -26,6 +26,7 @@ fn mixed() -> LoadSpec {
                 SizeWeight { bytes: 65_536, weight: 1 },
             ],
             reads_permille: 600,
+            trims_permille: 0,
             flush_after: None,
         },
         pace: closed(16),

@@ -13,6 +13,7 @@
 //! - [`flash`]: a flash drive with channels, dies, a write buffer and garbage collection.
 //! - [`exponential`]: a FIFO server with exponential or constant service times.
 //! - [`elevator`]: an operating system's deadline elevator in front of any of them.
+//! - [`faulty`]: pauses, changes of speed, slow requests and cleaning, in front of any of them.
 //! - [`raid0`]: a stripe set over any of them; [`parity`]: one of RAID level 4 or 5; [`tiered`]: a fast and a slow one side by side.
 //! - [`preset`]: the devices one can ask for by name. A new model is registered there and has to
 //!   pass `tests/conformance.rs`, which runs over the whole registry.
@@ -21,6 +22,7 @@ mod device;
 pub mod disk;
 pub mod elevator;
 pub mod exponential;
+pub mod faulty;
 pub mod flash;
 mod members;
 pub mod parity;

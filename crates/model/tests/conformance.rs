@@ -1,7 +1,8 @@
 //! The contract of every device in the registry, whatever it models.
 
 use disktime_core::{Duration, Instant, Kind};
-use disktime_model::preset::{PRESETS, Preset};
+use disktime_model::faulty::{Cleaning, Faults, Faulty, Outliers, Pauses, Step};
+use disktime_model::preset::{PRESETS, Parameters, Preset, find};
 use disktime_model::{Completion, Device, Op};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -64,8 +65,47 @@ fn run(device: &mut dyn Device, arrivals: &[Arrival]) -> (Vec<Instant>, Vec<Comp
     (submitted, done)
 }
 
+/// Disks with every fault, one slower and one faster later, the second with a past.
+const FAULTY: [Preset; 2] = [
+    Preset {
+        name: "faulty and slower",
+        doc: "",
+        build: |seed| Box::new(Faulty::new(deskstar(seed), Instant::ZERO, faults(333))),
+        parameters: Parameters::Other,
+    },
+    Preset {
+        name: "faulty and faster",
+        doc: "",
+        build: |seed| {
+            let mut device = (find("flash-generic").expect("a preset").build)(seed);
+            let now = Instant::ZERO + Duration::from_secs(1);
+            device.advance(now, &mut Vec::new());
+            Box::new(Faulty::new(device, now, faults(1777)))
+        },
+        parameters: Parameters::Other,
+    },
+];
+
+fn deskstar(seed: u64) -> Box<dyn Device> {
+    (find("deskstar-34gxp").expect("a preset").build)(seed)
+}
+
+const fn faults(speed_permille: u32) -> Faults {
+    let (every, length) = (Duration::from_millis(300), Duration::from_millis(40));
+    Faults {
+        pauses: Some(Pauses { every, length }),
+        step: Some(Step { after: Duration::from_millis(1001), speed_permille }),
+        outliers: Some(Outliers { one_in: 7, delay: Duration::from_millis(25) }),
+        cleaning: Some(Cleaning { after_bytes: 3 << 20, takes: Duration::from_millis(50) }),
+    }
+}
+
+fn devices() -> impl Iterator<Item = &'static Preset> {
+    PRESETS.iter().chain(&FAULTY)
+}
+
 fn each(test: impl Fn(&Preset)) {
-    for preset in PRESETS {
+    for preset in devices() {
         eprintln!("preset {}", preset.name);
         test(preset);
     }
@@ -154,7 +194,7 @@ proptest! {
     /// Looking late changes nothing, as long as the same is submitted at the same times.
     #[test]
     fn a_late_look_changes_no_completion(seed in any::<u64>(), looks in prop::collection::vec(any::<bool>(), 1..20)) {
-        for preset in PRESETS {
+        for preset in devices() {
             let mut device = (preset.build)(seed);
             let depth = device.queue_depth() as usize;
             let arrivals = arrivals(seed, 300, device.capacity_bytes());

@@ -33,4 +33,4 @@ pub use parallel::each;
 pub use plan::{Plan, PlanError, StreamPlan};
 pub use scenario::{Scenario, ScenarioError};
 pub use simulated_profile::{measure, price};
-pub use world::{Moment, Outcome, simulate, simulate_steered, simulate_watched};
+pub use world::{Moment, Outcome, simulate, simulate_steered, simulate_timed, simulate_watched};

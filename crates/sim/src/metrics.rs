@@ -1,5 +1,7 @@
 //! Measurements: windows of each stream's figures, and histograms over the whole run.
 
+use std::ops::Range;
+
 use disktime_core::cost::Costs;
 use disktime_core::feedback::TokenRate;
 use disktime_core::{Completion, Duration, Engine, Instant, StreamCounters, StreamId, StreamView};
@@ -130,6 +132,8 @@ pub(crate) struct Metrics {
     running: Vec<Running>,
     /// Times of each stream: from arrival to dispatch, from there to completion, and together.
     times: Vec<[Times; 3]>,
+    /// By stream: of requests that complete in this span only; of all, if there is none.
+    pub(crate) timed: Vec<Range<Instant>>,
     pub(crate) windows: Vec<Window>,
     /// The policy's cost estimates at the end of each window.
     pub(crate) costs: Vec<Costs>,
@@ -154,6 +158,7 @@ impl Metrics {
             ends: Instant::ZERO + window,
             running: vec![Running::default(); streams],
             times: (0..streams).map(|_| [(); 3].map(|()| Times::new())).collect(),
+            timed: Vec::new(),
             windows: Vec::new(),
             costs: Vec::new(),
             best_effort: Vec::new(),
@@ -177,6 +182,9 @@ impl Metrics {
         running.truth_ns += truth.as_nanos();
         running.gap_ns_max = running.gap_ns_max.max(at.since(running.done_at).as_nanos());
         running.done_at = *at;
+        if self.timed.get(stream).is_some_and(|span| !span.contains(at)) {
+            return;
+        }
         let [queue, service, response] = &mut self.times[stream];
         queue.record(completion.queue_time);
         service.record(completion.service_time);

@@ -4,12 +4,13 @@
 //! stream), dispatches. Nothing depends on anything else, so two runs of one plan are the same.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use disktime_config::{DEPTH_SPAN, Named, depth_law};
 use disktime_core::feedback::TokenRate;
 use disktime_core::policy::Currency;
 use disktime_core::{
-    Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine,
+    BrokenBy, Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch, Duration, Engine,
     Event, IndexedHeap, Instant, Limits, Outcome as End, Request, StreamCounters, StreamId,
     StreamSpec, StreamView, cost, promise,
 };
@@ -46,6 +47,9 @@ pub struct Outcome {
     pub estimates: Vec<Vec<cost::Estimate>>,
     /// Costs that moved beyond chance, as the engine told of them, with the end of the window.
     pub moves: Vec<(Instant, Event)>,
+    /// How often the engine told that a stream was behind its reservation for longer than its promise
+    /// bound, and not because the device stood still.
+    pub promises_broken: u64,
     /// When each stream's player missed.
     pub misses: Vec<Vec<Instant>>,
     /// R for what reads at the end of each window, in tokens per second; `None` for no limit.
@@ -74,6 +78,21 @@ pub fn simulate(plan: Plan) -> Result<Outcome, PlanError> {
 /// As [`simulate`].
 pub fn simulate_watched(plan: Plan, watch: impl FnMut(Moment)) -> Result<Outcome, PlanError> {
     Ok(World::new(plan)?.run(watch, &mut Vec::new()))
+}
+
+/// As [`simulate`]; the histograms of each stream's times hold requests that complete in its span
+/// only, so that a run can warm up. Spans are by stream.
+///
+/// # Errors
+/// As [`simulate`].
+///
+/// # Panics
+/// If a stream has no span.
+pub fn simulate_timed(plan: Plan, spans: Vec<Range<Instant>>) -> Result<Outcome, PlanError> {
+    assert_eq!(spans.len(), plan.streams.len(), "a span for each stream");
+    let mut world = World::new(plan)?;
+    world.metrics.timed = spans;
+    Ok(world.run(|_| {}, &mut Vec::new()))
 }
 
 /// As [`simulate`], with each stream's depth steered by a law, by stream, at the end of each span.
@@ -119,6 +138,8 @@ struct Record {
     log: Option<(Instant, Instant)>,
     decisions: Vec<Decision>,
     moves: Vec<(Instant, Event)>,
+    /// Promises broken, unless the device had the time.
+    promises_broken: u64,
     /// Requests completed.
     finished: u64,
 }
@@ -276,6 +297,7 @@ impl World {
             costs,
             estimates,
             moves: self.record.moves,
+            promises_broken: self.record.promises_broken,
             misses: self.record.misses,
             best_effort,
             violations,
@@ -301,8 +323,12 @@ impl World {
             if let Some(tap) = &mut self.tap {
                 tap.told(ends, &event);
             }
-            if matches!(event, Event::CostMoved { .. }) {
-                self.record.moves.push((ends, event));
+            match event {
+                Event::CostMoved { .. } => self.record.moves.push((ends, event)),
+                Event::PromiseBroken { by: BrokenBy::Others, .. } => {
+                    self.record.promises_broken += 1;
+                }
+                _ => {}
             }
         }
     }

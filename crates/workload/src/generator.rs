@@ -87,6 +87,9 @@ impl Generator {
             Pattern::SemiSequential { random, sequential } => {
                 self.cycle_offset(bytes, random, sequential)
             }
+            Pattern::Skewed { part_permille, operations_permille } => {
+                self.skewed_offset(bytes, part_permille, operations_permille)
+            }
         };
         let extent = self.spec.extent;
         debug_assert!(offset >= extent.start && offset + bytes <= extent.end);
@@ -118,7 +121,12 @@ impl Generator {
             1000 => true,
             permille => self.kinds.random_range(0..1000_u16) < permille,
         };
-        if read { Kind::Read } else { Kind::Write }
+        match self.spec.trims_permille {
+            _ if read => Kind::Read,
+            0 => Kind::Write,
+            permille if self.kinds.random_range(0..1000_u16) < permille => Kind::Trim,
+            _ => Kind::Write,
+        }
     }
 
     /// A place from which `bytes` fit in the extent.
@@ -126,6 +134,28 @@ impl Generator {
         let extent = self.spec.extent;
         let places = (extent.end - extent.start - bytes) / self.unit;
         extent.start + self.positions.random_range(0..=places) * self.unit
+    }
+
+    /// A place at which `bytes` may start: while chance says so in the first part of the places, in
+    /// the end anywhere beyond that part.
+    fn skewed_offset(&mut self, bytes: u64, part_permille: u16, operations_permille: u16) -> u64 {
+        let extent = self.spec.extent;
+        let mut places = (extent.end - extent.start - bytes) / self.unit + 1;
+        let mut first = 0;
+        loop {
+            let part = u128::from(places) * u128::from(part_permille) / 1000;
+            let part = u64::try_from(part).expect("a part of 64 bits");
+            if part == 0 {
+                break;
+            }
+            if self.positions.random_range(0..1000_u16) >= operations_permille {
+                first = part;
+                places -= part;
+                break;
+            }
+            places = part;
+        }
+        extent.start + (first + self.positions.random_range(0..places)) * self.unit
     }
 
     fn sequential_offset(&mut self, bytes: u64) -> u64 {

@@ -52,6 +52,17 @@ pub enum Pattern {
         /// Operations in sequence between them.
         sequential: u32,
     },
+    /// Each to a place of its own, the first places more likely: this part of the operations goes to
+    /// that part of the extent, within which the same holds, and so on; the rest goes anywhere beyond
+    /// it. (Gray et al., SIGMOD 1994: 80 % of them to 20 %.)
+    Skewed {
+        /// The first part of the extent, in thousandths, 1 to 999; in files `part = "20%"`.
+        #[serde(rename = "part", deserialize_with = "quantity::permille")]
+        part_permille: u16,
+        /// Operations that go there, in thousandths, 1 to 999; in files `operations = "80%"`.
+        #[serde(rename = "operations", deserialize_with = "quantity::permille")]
+        operations_permille: u16,
+    },
 }
 
 /// A size, and how often it comes relative to the others.
@@ -119,6 +130,10 @@ pub struct Spec {
     /// out.
     #[serde(rename = "reads", default = "all", deserialize_with = "quantity::permille")]
     pub reads_permille: u16,
+    /// Trims among a thousand operations that do not read; none if left out. In files
+    /// `trims = "10%"`.
+    #[serde(rename = "trims", default, deserialize_with = "quantity::permille")]
+    pub trims_permille: u16,
     /// After so many writes, at least one, a flush; never if left out.
     #[serde(default)]
     pub flush_after: Option<u32>,
@@ -129,7 +144,7 @@ impl Spec {
     #[must_use]
     pub fn reads(pattern: Pattern, extent: Extent, bytes: u64) -> Self {
         let sizes = vec![SizeWeight { bytes, weight: 1 }];
-        Self { pattern, extent, sizes, reads_permille: 1000, flush_after: None }
+        Self { pattern, extent, sizes, reads_permille: 1000, trims_permille: 0, flush_after: None }
     }
 
     /// Says what is wrong, if anything.
@@ -149,6 +164,15 @@ impl Spec {
         }
         if self.reads_permille > 1000 {
             return Err(SpecError::ReadsAboveAll { permille: self.reads_permille });
+        }
+        if self.trims_permille > 1000 {
+            return Err(SpecError::TrimsAboveAll { permille: self.trims_permille });
+        }
+        if let Pattern::Skewed { part_permille, operations_permille } = self.pattern
+            && let Some(permille) =
+                [part_permille, operations_permille].into_iter().find(|it| !(1..1000).contains(it))
+        {
+            return Err(SpecError::Skew { permille });
         }
         if self.flush_after == Some(0) {
             return Err(SpecError::FlushAfterNothing);
@@ -178,7 +202,10 @@ impl Spec {
     fn room(&self) -> Option<u64> {
         let largest = self.largest();
         match self.pattern {
-            Pattern::Random | Pattern::Sequential | Pattern::SemiSequential { .. } => Some(largest),
+            Pattern::Random
+            | Pattern::Sequential
+            | Pattern::SemiSequential { .. }
+            | Pattern::Skewed { .. } => Some(largest),
             Pattern::Runs { length } => largest.checked_mul(u64::from(length)),
         }
     }
@@ -203,6 +230,16 @@ pub enum SpecError {
     /// More than 1000 reads among a thousand.
     ReadsAboveAll {
         /// As given.
+        permille: u16,
+    },
+    /// More than 1000 trims among a thousand.
+    TrimsAboveAll {
+        /// As given.
+        permille: u16,
+    },
+    /// A part of a skewed load that is nothing or everything.
+    Skew {
+        /// As given, in thousandths.
         permille: u16,
     },
     /// Flushes after no writes: there would be nothing else.
@@ -287,6 +324,12 @@ impl fmt::Display for SpecError {
             Self::ReadsAboveAll { permille } => {
                 write!(f, "reads: {permille} of a thousand; 0 to 1000 are possible")
             }
+            Self::TrimsAboveAll { permille } => {
+                write!(f, "trims: {permille} of a thousand; 0 to 1000 are possible")
+            }
+            Self::Skew { permille } => {
+                write!(f, "skewed: {permille} of a thousand; 1 to 999 are possible")
+            }
             Self::FlushAfterNothing => f.write_str("flush_after: 0 writes; at least 1 is needed"),
             Self::RunEmpty => f.write_str("run length: 0; at least 1 is needed"),
             Self::CycleEmpty => {
@@ -351,6 +394,7 @@ mod tests {
             extent: Extent { start: 0, end: 1 << 20 },
             sizes: sizes.iter().map(size).collect(),
             reads_permille: 500,
+            trims_permille: 0,
             flush_after: None,
         }
     }
@@ -376,6 +420,14 @@ mod tests {
         };
         let above = SpecError::ReadsAboveAll { permille: 1001 };
         assert_eq!(with(|spec| spec.reads_permille = 1001), Err(above));
+        let above = SpecError::TrimsAboveAll { permille: 1001 };
+        assert_eq!(with(|spec| spec.trims_permille = 1001), Err(above));
+        let skewed = |part_permille, operations_permille| {
+            spec_with_pattern(Pattern::Skewed { part_permille, operations_permille }).check()
+        };
+        assert_eq!(skewed(200, 800), Ok(()));
+        assert_eq!(skewed(0, 800), Err(SpecError::Skew { permille: 0 }));
+        assert_eq!(skewed(200, 1000), Err(SpecError::Skew { permille: 1000 }));
         let nothing = Err(SpecError::FlushAfterNothing);
         assert_eq!(with(|spec| spec.flush_after = Some(0)), nothing);
         assert_eq!(

@@ -18,6 +18,9 @@ fn patterns() -> impl Strategy<Value = Pattern> {
         (1_u32..40).prop_map(|length| Pattern::Runs { length }),
         (0_u32..5, 1_u32..40)
             .prop_map(|(random, sequential)| Pattern::SemiSequential { random, sequential }),
+        (1..1000_u16, 1..1000_u16).prop_map(|(part_permille, operations_permille)| {
+            Pattern::Skewed { part_permille, operations_permille }
+        }),
     ]
 }
 
@@ -31,7 +34,7 @@ fn specs() -> impl Strategy<Value = Spec> {
             sizes.extend(more.into_iter().map(size));
             // A last part of a unit is never used.
             let extent = Extent { start, end: start + units * unit + unit / 2 };
-            Spec { pattern, extent, sizes, reads_permille, flush_after: None }
+            Spec { pattern, extent, sizes, reads_permille, trims_permille: 0, flush_after: None }
         },
     )
 }
@@ -230,4 +233,35 @@ fn scenario_files_say_flushes() {
         "pattern = \"random\"\nextent = { end = \"1MiB\" }\nsizes = \"4KiB\"\nflush_after = 4";
     let spec: Spec = toml::from_str(text).expect("each key is right");
     assert_eq!(spec.flush_after, Some(4));
+}
+
+/// 80 % of the operations in the first fifth, and of these 80 % in its first fifth.
+#[test]
+fn a_skewed_load_goes_to_the_first_places_and_within_them_again() {
+    let pattern = Pattern::Skewed { part_permille: 200, operations_permille: 800 };
+    let spec = Spec::reads(pattern, Extent { start: 4096, end: 4096 + 1000 * 4096 }, 4096);
+    let mut generator = Generator::new(spec, 1, "load").unwrap();
+    let places: Vec<u64> = (0..10_000).map(|_| generator.next_op().offset / 4096 - 1).collect();
+    let within = |end: u64| places.iter().filter(|place| **place < end).count();
+    assert!((7_900..8_100).contains(&within(200)), "{}", within(200));
+    assert!((6_250..6_550).contains(&within(40)), "{}", within(40));
+    assert!(places.iter().any(|place| *place > 990) && within(1000) == 10_000);
+}
+
+#[test]
+fn trims_are_among_what_does_not_read() {
+    let extent = Extent { start: 0, end: 1 << 20 };
+    let reads = Spec::reads(Pattern::Random, extent, 4096);
+    let spec = Spec { reads_permille: 500, trims_permille: 200, ..reads };
+    let mut generator = Generator::new(spec, 1, "load").unwrap();
+    let kinds: Vec<Kind> = (0..10_000).map(|_| generator.next_op().kind).collect();
+    let count = |kind| kinds.iter().filter(|it| **it == kind).count();
+    assert!((4_850..5_150).contains(&count(Kind::Read)), "{}", count(Kind::Read));
+    assert!((900..1_100).contains(&count(Kind::Trim)), "{}", count(Kind::Trim));
+    let text = "pattern = { skewed = { part = \"20%\", operations = \"80%\" } }\n\
+                extent = { end = \"1MiB\" }\nsizes = \"4KiB\"\ntrims = \"10%\"";
+    let spec: Spec = toml::from_str(text).unwrap();
+    assert_eq!(spec.trims_permille, 100);
+    let skewed = Pattern::Skewed { part_permille: 200, operations_permille: 800 };
+    assert_eq!(spec.pattern, skewed);
 }

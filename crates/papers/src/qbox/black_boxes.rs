@@ -355,7 +355,7 @@ fn streams(set: &Set, capacity: u64, seed: u64) -> Vec<StreamPlan> {
     };
     let region = capacity / REGIONS / (64 << 10) * (64 << 10);
     let place = |index: u64, pattern: Pattern| match pattern {
-        Pattern::Random => (0, capacity - bytes),
+        Pattern::Random | Pattern::Skewed { .. } => (0, capacity - bytes),
         Pattern::SemiSequential { .. } => (index * region, (index + REGIONS / 2) * region),
         Pattern::Sequential | Pattern::Runs { .. } => (index * region, (index + 1) * region),
     };

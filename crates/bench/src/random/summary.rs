@@ -1,0 +1,268 @@
+//! Rows of policies in sum.
+
+use disktime_report::statistics::{mean, quantile};
+use serde::Serialize;
+
+use super::devices::Group;
+use super::loads::Family;
+use super::random_row::{Row, StreamRow};
+
+/// A policy in a group of devices. Streams that are not judged are counted, and left out.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// A policy by name.
+    pub policy: &'static str,
+    /// A group of devices.
+    pub group: &'static str,
+    /// Cells.
+    pub cells: usize,
+    /// Streams of these that are judged.
+    pub streams: usize,
+    /// Streams that live in a cache that others can empty: no policy can help them.
+    pub hot: usize,
+    /// Streams to which too few requests are due.
+    pub few: usize,
+    /// The insulation that 19 of 20 streams have at least.
+    pub insulation_p05: f64,
+    /// The median insulation.
+    pub insulation_median: f64,
+    /// The part of the streams below .9.
+    pub below_0_9: f64,
+    /// The part of the streams below .5.
+    pub below_0_5: f64,
+    /// The same three by share × throughput alone, of closed loops only, think time or not.
+    pub of_alone: Option<[f64; 3]>,
+    /// The median over cells of the worst stream's insulation.
+    pub worst_median: f64,
+    /// The mean over cells of throughput by throughput alone, summed over streams.
+    pub work_mean: f64,
+    /// p99 of light streams by that on a disk of their own: median and 95th percentile.
+    pub light_p99: Option<(f64, f64)>,
+    /// The same of light streams with a latency bound.
+    pub latency_p99: Option<(f64, f64)>,
+    /// The longest gap of streams that are always busy, in ms: median and 95th percentile.
+    pub gap_ms: Option<(f64, f64)>,
+    /// How often a stream was behind for longer than its promise bound.
+    pub promises_broken: u64,
+}
+
+/// A policy beside others in the same cells.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Versus {
+    /// A policy by name.
+    pub policy: &'static str,
+    /// The part of the cells in which a rival's worst stream is better by .05; by rival.
+    pub rival_worst_better: Vec<(&'static str, f64)>,
+    /// Work by that of the rival that does most in the cell: median and fifth percentile.
+    pub work_by_best: Option<(f64, f64)>,
+}
+
+/// By how much a worst stream has to be better.
+const BETTER: f64 = 0.05;
+
+/// Each policy's in each group, and in all; in the order in which rows name the policies.
+#[must_use]
+pub fn summaries(rows: &[Row]) -> Vec<Summary> {
+    let mut summaries = Vec::new();
+    for policy in policies(rows) {
+        let groups = Group::ALL.map(|group| Some(group.name())).into_iter().chain([None]);
+        for group in groups {
+            let within =
+                |row: &&Row| row.policy == policy && group.is_none_or(|it| row.group == it);
+            let own: Vec<&Row> = rows.iter().filter(within).collect();
+            summaries.extend(summary(policy, group.unwrap_or("all"), &own));
+        }
+    }
+    summaries
+}
+
+/// The policies of rows, in order.
+#[must_use]
+pub(super) fn policies(rows: &[Row]) -> Vec<&'static str> {
+    let mut policies: Vec<&'static str> = Vec::new();
+    for row in rows {
+        if !policies.contains(&row.policy) {
+            policies.push(row.policy);
+        }
+    }
+    policies
+}
+
+fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<Summary> {
+    let all = || rows.iter().flat_map(|row| &row.streams);
+    let streams: Vec<&StreamRow> = all().filter(|stream| stream.is_judged()).collect();
+    if streams.is_empty() {
+        return None;
+    }
+    let insulation: Vec<f64> = streams.iter().map(|stream| stream.insulation).collect();
+    let below = |values: &[f64], bar: f64| {
+        values.iter().filter(|it| **it < bar).count() as f64 / values.len() as f64
+    };
+    let closed = streams.iter().filter(|it| !Family::is_open(it.family));
+    let closed: Vec<f64> = closed.map(|stream| stream.of_alone).collect();
+    let of_alone = (!closed.is_empty())
+        .then(|| [quantile(&closed, 0.05), below(&closed, 0.9), below(&closed, 0.5)]);
+    let worst: Vec<f64> = rows.iter().map(|row| row.worst()).filter(|it| it.is_finite()).collect();
+    let work: Vec<f64> = rows.iter().map(|row| row.work_conservation).collect();
+    let p99 = |latency: bool| {
+        let light = streams.iter().filter(|it| it.light && it.latency_ms.is_some() == latency);
+        let ratios = light.filter_map(|it| Some(it.p99_ms / it.p99_own_disk_ms?));
+        spread(&ratios.collect::<Vec<_>>(), 0.95)
+    };
+    let gaps: Vec<f64> = streams.iter().filter_map(|stream| stream.gap_ms_max).collect();
+    Some(Summary {
+        policy,
+        group,
+        cells: rows.len(),
+        streams: streams.len(),
+        hot: all().filter(|stream| stream.hot).count(),
+        few: all().filter(|stream| stream.few && !stream.hot).count(),
+        insulation_p05: quantile(&insulation, 0.05),
+        insulation_median: quantile(&insulation, 0.5),
+        below_0_9: below(&insulation, 0.9),
+        below_0_5: below(&insulation, 0.5),
+        of_alone,
+        worst_median: quantile(&worst, 0.5),
+        work_mean: mean(&work),
+        light_p99: p99(false),
+        latency_p99: p99(true),
+        gap_ms: spread(&gaps, 0.95),
+        promises_broken: rows.iter().map(|row| row.promises_broken).sum(),
+    })
+}
+
+/// The median and another percentile, if there are values.
+fn spread(values: &[f64], fraction: f64) -> Option<(f64, f64)> {
+    (!values.is_empty()).then(|| (quantile(values, 0.5), quantile(values, fraction)))
+}
+
+/// Each policy beside the others in the same cells; nothing if there is only one.
+#[must_use]
+pub fn versus(rows: &[Row]) -> Vec<Versus> {
+    let policies = policies(rows);
+    if policies.len() < 2 {
+        return Vec::new();
+    }
+    let cell = |row: &Row| (row.seed, row.cell);
+    let of = |policy: &'static str| rows.iter().filter(move |row| row.policy == policy);
+    let each = policies.iter().map(|policy| {
+        let rivals: Vec<&'static str> =
+            policies.iter().copied().filter(|it| it != policy).collect();
+        let better = |rival: &'static str| {
+            let cells = of(policy).count();
+            let better = of(policy).filter(|own| {
+                let its = of(rival).find(|row| cell(row) == cell(own));
+                its.is_some_and(|its| its.worst() >= own.worst() + BETTER)
+            });
+            (rival, better.count() as f64 / cells.max(1) as f64)
+        };
+        let work = of(policy).filter_map(|own| {
+            let others = rows.iter().filter(|row| cell(row) == cell(own) && row.policy != *policy);
+            let best = others.map(|row| row.work_conservation).max_by(f64::total_cmp)?;
+            Some(own.work_conservation / best)
+        });
+        let work: Vec<f64> = work.collect();
+        Versus {
+            policy,
+            rival_worst_better: rivals.into_iter().map(better).collect(),
+            work_by_best: spread(&work, 0.05),
+        }
+    });
+    each.collect()
+}
+
+/// The streams that are worst off under a policy, worst first; at most so many, judged ones
+/// only.
+#[must_use]
+pub fn worst<'a>(rows: &'a [Row], policy: &str, count: usize) -> Vec<(&'a Row, &'a StreamRow)> {
+    let own = rows.iter().filter(|row| row.policy == policy);
+    let streams = own.flat_map(|row| row.streams.iter().map(move |stream| (row, stream)));
+    let mut streams: Vec<_> = streams.filter(|(_, stream)| stream.is_judged()).collect();
+    streams.sort_by(|a, b| a.1.insulation.total_cmp(&b.1.insulation));
+    streams.truncate(count);
+    streams
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(insulation: f64) -> StreamRow {
+        StreamRow {
+            name: "s0".to_owned(),
+            what: "random 4KiB reads, 1 at once".to_owned(),
+            family: Family::RandomReads.name(),
+            share: 0.5,
+            due: 10.0,
+            got: 10.0 * insulation,
+            alone: 20.0,
+            insulation,
+            of_alone: insulation,
+            utilization: 0.5,
+            gap_ms_max: Some(100.0 * insulation),
+            p99_ms: 10.0,
+            p99_own_disk_ms: Some(20.0),
+            light: false,
+            latency_ms: None,
+            hot: false,
+            few: false,
+        }
+    }
+
+    fn row(policy: &'static str, cell: u32, streams: Vec<StreamRow>, work: f64) -> Row {
+        Row {
+            policy,
+            seed: 1,
+            cell,
+            group: "disks",
+            device: "nearline-7200",
+            depth: 8,
+            costs: "learned",
+            seconds: 80.0,
+            streams,
+            work_conservation: work,
+            promises_broken: 1,
+            latency_refused: false,
+        }
+    }
+
+    #[test]
+    fn percentiles_are_of_judged_streams_and_worst_ones_of_cells() {
+        let streams =
+            |from: u32| (from..from + 50).map(|at| stream(f64::from(at) / 100.0)).collect();
+        let mut rows = vec![row("a", 0, streams(1), 1.0), row("a", 1, streams(51), 2.0)];
+        rows[0].streams.push(StreamRow { hot: true, ..stream(0.0) });
+        rows[0].streams.push(StreamRow { few: true, ..stream(0.0) });
+        rows[1].streams[0] = StreamRow { light: true, ..stream(0.51) };
+        rows[1].streams[1] =
+            StreamRow { light: true, latency_ms: Some(5.0), p99_ms: 40.0, ..stream(0.52) };
+        let [disks, all] = &summaries(&rows)[..] else { panic!("its group, and all") };
+        assert_eq!((disks.group, all.group), ("disks", "all"));
+        assert_eq!((disks.cells, disks.streams, disks.hot, disks.few), (2, 100, 1, 1));
+        assert_eq!((disks.insulation_p05, disks.insulation_median), (0.05, 0.5));
+        assert_eq!((disks.below_0_9, disks.below_0_5), (0.89, 0.49));
+        assert_eq!(disks.worst_median, 0.01, "of .01 and .51 the one that half of them reach");
+        assert_eq!(disks.work_mean, 1.5);
+        assert_eq!((disks.light_p99, disks.latency_p99), (Some((0.5, 0.5)), Some((2.0, 2.0))));
+        assert_eq!(disks.gap_ms, Some((50.0, 95.0)));
+        assert_eq!(disks.promises_broken, 2);
+        let worst: Vec<f64> = worst(&rows, "a", 3).iter().map(|it| it.1.insulation).collect();
+        assert_eq!(worst, [0.01, 0.02, 0.03]);
+    }
+
+    #[test]
+    fn policies_are_compared_cell_by_cell() {
+        let rows = [
+            row("a", 0, vec![stream(0.80), stream(1.2)], 2.0),
+            row("b", 0, vec![stream(0.86)], 1.0),
+            row("a", 1, vec![stream(0.80)], 1.0),
+            row("b", 1, vec![stream(0.84)], 4.0),
+        ];
+        let [a, b] = &versus(&rows)[..] else { panic!("two policies") };
+        assert_eq!(a.rival_worst_better, [("b", 0.5)], "by .05, in one of two cells");
+        assert_eq!(b.rival_worst_better, [("a", 0.0)]);
+        assert_eq!(a.work_by_best, Some((0.25, 0.25)));
+        assert_eq!(b.work_by_best, Some((0.5, 0.5)));
+        assert_eq!(versus(&rows[..1]), []);
+    }
+}
