@@ -332,8 +332,10 @@ fn allowed(name: &str, experimental: bool) -> Result<&'static PolicyEntry, Strin
     let list = |entries: &[PolicyEntry]| {
         entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
     };
-    let (own, rivals) = (list(policy::REGISTRY), list(disktime_rivals::REGISTRY));
-    Err(format!("known are {own}; with `experimental = true` also, to compare with, {rivals}"))
+    let [own, rivals, tried] =
+        [policy::REGISTRY, disktime_rivals::REGISTRY, policy::EXPERIMENTAL].map(list);
+    let also = format!("to try out, {tried}, and to compare with, {rivals}");
+    Err(format!("known are {own}; with `experimental = true` also, {also}"))
 }
 
 /// The policy that orders slack so.

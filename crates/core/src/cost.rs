@@ -51,6 +51,8 @@ pub trait Learner: CostModel {
     /// The disk time of a write in the long run, as fast as it reaches the medium and not its cache, if that
     /// is known.
     fn long_run(&self, piece: &PieceShape) -> Option<Duration>;
+    /// The disk time of such a piece by the device's price list, or by a guess: the same until the list changes.
+    fn listed(&self, piece: &PieceShape) -> Duration;
     /// The estimated costs of requests, of the streams seen.
     fn costs(&self) -> Costs;
     /// Whether what such a piece is taken to cost has moved beyond chance since that was told last:
@@ -305,7 +307,11 @@ pub(crate) const DEFAULT_POLICY: &str = "disktime";
 /// learns it where several are at the device at once; at depth 1 each is seen anyway.
 #[must_use]
 pub fn usual(policy: &str, depth: u32) -> &'static str {
-    if policy == DEFAULT_POLICY && depth > 1 { learned::ENTRY.name } else { fixed::ENTRY.name }
+    if [DEFAULT_POLICY, "slices"].contains(&policy) && depth > 1 {
+        learned::ENTRY.name
+    } else {
+        fixed::ENTRY.name
+    }
 }
 
 /// The entry of that name.

@@ -148,17 +148,18 @@ impl Engine {
         config.check().expect("the caller's bounds are in range");
         let trust = cost.trust();
         let between = policy.turns().is_some_and(|turns| turns.trusts(trust));
+        let guests = policy.turns().is_some_and(|turns| turns.has_guests());
         let (booked, headroom, period) = (Booked::default(), config.headroom, config.period);
         Self {
             policies: classes::policies(policy),
-            prices: PriceBook::new(cost),
+            prices: PriceBook::new(cost, guests),
             limits: config.limits,
             contracts: Contracts { booked, headroom, period },
             now: Instant::ZERO,
             streams: StreamTable::default(),
             requests: RequestTable::default(),
             device: AtDevice::default(),
-            books: Books::new(config.window, trust, between),
+            books: Books::new(config.window, trust, [between, guests]),
             gates: Gates::default(),
             guarantees: Guarantees::new(),
             shaping: Shaping::new(&config.feedback),
@@ -292,6 +293,12 @@ impl Engine {
             return None;
         }
         let mut chosen = self.choose();
+        if self.change_owner() {
+            // Charges of the window before may have opened or shut gates.
+            self.flush();
+            chosen = self.choose();
+            self.change_owner();
+        }
         if let (Some(id), Some(_)) = (self.picked(chosen.pick), self.device.hold) {
             self.release_hold();
             self.flush();
@@ -339,7 +346,7 @@ impl Engine {
     /// When to call [`handle_timeout`](Self::handle_timeout), if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let cut = self.books.ledger.cut_at().filter(|_| self.limits.depth > 1);
+        let cut = self.books.ledger.cut_at().filter(|_| !self.is_shallow());
         let hold = self.device.hold.map(|hold| hold.until);
         let shaped = self.shaping.as_ref().and_then(|shaping| shaping.next());
         let promise = self.promises.next().filter(|_| self.gates.any_ready());
@@ -414,8 +421,7 @@ impl Engine {
             self.shape();
             self.device.ahead.passed(self.now, &self.streams);
         }
-        let cut =
-            self.books.ledger.cut_at().filter(|_| self.limits.depth > 1 && self.in_flight() > 0);
+        let cut = self.books.ledger.cut_at().filter(|_| !self.is_shallow() && self.in_flight() > 0);
         if cut.is_some_and(|at| at <= self.now) {
             self.close_window(self.now);
             self.flush();
@@ -423,6 +429,17 @@ impl Engine {
         if later {
             self.watch_promises();
         }
+    }
+
+    /// The device may have another owner now: the window of the one before is closed. Answers whether one was.
+    fn change_owner(&mut self) -> bool {
+        let owner = self.policies[Rank::Best.at()].turns().and_then(|turns| turns.owner());
+        let changed = owner != self.books.owner && self.books.ledger.pieces() > 0;
+        if changed {
+            self.close_window(self.books.ledger.last_completion());
+        }
+        self.books.owner = owner;
+        changed
     }
 
     /// Sends the next piece of a ready stream.

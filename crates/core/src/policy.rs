@@ -17,7 +17,10 @@ use view::{StreamView, Streams};
 mod disktime;
 mod edf;
 mod scan_edf;
+mod slices;
+mod think;
 pub(crate) mod view;
+mod virtual_time;
 mod zygaria;
 
 pub use edf::Ranked;
@@ -67,6 +70,8 @@ pub struct PieceDone {
 pub struct Window<'a> {
     /// How long it was.
     pub busy: Duration,
+    /// The stream that owned the device.
+    pub owner: Option<StreamId>,
     /// The streams whose pieces completed.
     pub streams: &'a [StreamId],
     /// The disk time that a stream's pieces in it take by the cost model.
@@ -115,6 +120,20 @@ pub trait Turns: Policy {
     /// Whether the device is one stream's now: then each piece is charged the time since the previous
     /// completion.
     fn in_turn(&self) -> bool;
+    /// Whether others' pieces may come into a stream's slice, also where one piece at a time is at the device.
+    /// Windows are then divided by [`cost`](Self::cost). Asked once.
+    fn has_guests(&self) -> bool {
+        false
+    }
+    /// The stream that owns the device, if guests may come.
+    fn owner(&self) -> Option<StreamId> {
+        None
+    }
+    /// The weight of a stream's pieces, of that modelled cost together, in a window of that owner.
+    fn cost(&self, owner: Option<StreamId>, stream: StreamId, modelled: Duration) -> Duration {
+        let _ = (owner, stream);
+        modelled
+    }
     /// A window is over in which no stream had a turn.
     fn window(&mut self, now: Instant, window: &Window<'_>);
     /// A stream's price was seen, or seen anew.
@@ -171,6 +190,9 @@ impl Eq for PolicyEntry {}
 /// The product's policies. Others implement [`Policy`] elsewhere and have entries of their own.
 pub static REGISTRY: &[PolicyEntry] =
     &[disktime::ENTRY, zygaria::ENTRY, edf::ENTRY, scan_edf::ENTRY];
+
+/// Policies that are to become the product's, and do not hold all that it promises yet.
+pub static EXPERIMENTAL: &[PolicyEntry] = &[slices::ENTRY];
 
 /// The policy if none is named: `disktime`.
 pub static DEFAULT: &PolicyEntry = &disktime::ENTRY;

@@ -4,6 +4,7 @@
 use disktime_config::Scheduling;
 use disktime_core::cost::{self, CostParameters};
 use disktime_core::feedback::{self, FeedbackConfig};
+use disktime_core::policy;
 use disktime_core::{Class, Contract, Duration, Instant, Share, StreamId};
 use disktime_model::preset;
 use disktime_workload::{Arrivals, Extent, Pace, Pattern, Source, Spec};
@@ -87,7 +88,8 @@ pub fn plan(number: u64) -> Plan {
     let streams = 1 + random.index(6);
     let reserve_max = 100 / u32::try_from(streams).expect("six at most");
     let capacity = device.capacity_bytes();
-    let policies: Vec<_> = disktime_rivals::all().collect();
+    let rivals = disktime_rivals::REGISTRY;
+    let policies: Vec<_> = policy::REGISTRY.iter().chain(rivals).collect();
     let policy = policies[random.index(policies.len())].name;
     let depth = if device.queue_depth() > 1 { 1 << random.below(6) } else { 1 };
     let controllers = feedback::REGISTRY;

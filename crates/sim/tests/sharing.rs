@@ -96,3 +96,36 @@ fn positioning_is_saved_where_it_costs_no_stream_anything() {
         assert!(longest < 2.5, "{} waits for {longest} s", stream.name);
     }
 }
+
+/// Readers with one request each can't fill a flash drive. In slices of their own, drained one after the other,
+/// 64 of them do as much as one; as guests of each other they do many times that.
+#[test]
+fn many_readers_that_do_not_fill_the_device_are_guests_of_each_other() {
+    let readers = 64;
+    let streams = (0..readers).map(|at| {
+        let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 4 << 30 }, 4096);
+        let pace = Pace::Closed { outstanding: 1, think: Duration::ZERO };
+        let name = format!("reader {at}");
+        let traffic = Source::new(spec, pace, 1, &name, Instant::ZERO).unwrap().into();
+        let contract = Contract::reserving(Share::from_percent(1).unwrap());
+        StreamPlan { name, contract, base: 0, extent: None, traffic }
+    });
+    let plan = Plan {
+        device: (preset::find("flash-generic").unwrap().build)(1),
+        profile: None,
+        scheduling: Scheduling::new("slices", "learned"),
+        cost: CostParameters::default(),
+        reports: Vec::new(),
+        depth: 64,
+        streams: streams.collect(),
+        changes: Vec::new(),
+        duration: Duration::from_secs(2),
+        window: Duration::from_secs(1),
+        decisions: None,
+    };
+    let outcome = simulate(plan).unwrap();
+    assert_eq!(outcome.violations, []);
+    let (second, one) = (&outcome.windows[readers..], 11_000);
+    let done = second.iter().map(|row| row.requests).sum::<u64>();
+    assert!(done > 8 * one, "{done}");
+}

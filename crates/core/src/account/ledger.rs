@@ -218,19 +218,30 @@ impl Ledger {
         (open, stalled)
     }
 
-    /// Closes the window at `end`. The time for which the device stalled in it is not to be divided.
-    pub(crate) fn close(&mut self, end: Instant) -> Span {
+    /// Closes the window at `end`, in which pieces of that `cost` came back. The time for which the device stalled in it is not to be divided.
+    pub(crate) fn close(&mut self, end: Instant, cost: u64) -> Span {
         assert!(self.window.pieces > 0, "a window without completions carries over");
         let (busy, modelled) = (end.since(self.window.mark), self.window.modelled);
         self.divided += busy;
         let likely = self.rate.of(Duration::from_nanos(modelled));
         let most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
-        let most = if self.window.saturated { most } else { most.min(modelled) };
+        let most = if self.window.saturated { most } else { most.min(cost) };
         let divide = busy.as_nanos().min(most);
         self.rate.note(divide, modelled);
         (self.window.pieces, self.window.modelled) = (0, 0);
         self.open(end);
-        Span { busy, divide, modelled, touched: core::mem::take(&mut self.window.touched) }
+        Span { busy, divide }
+    }
+
+    /// The streams whose pieces came back in the open window; to be given back with
+    /// [`recycle`](Self::recycle).
+    pub(crate) fn touched(&mut self) -> Vec<StreamId> {
+        core::mem::take(&mut self.window.touched)
+    }
+
+    /// How long the open window would be if it ended then.
+    pub(crate) fn busy(&self, end: Instant) -> Duration {
+        end.since(self.window.mark)
     }
 
     /// Gives the list back for the next window, so that windows do not allocate.

@@ -76,10 +76,6 @@ pub(crate) struct Span {
     pub(crate) busy: Duration,
     /// The part of `busy` that is to be divided among the streams touched, in ns.
     pub(crate) divide: u64,
-    /// The modelled cost of all pieces that came back in it, in ns.
-    pub(crate) modelled: u64,
-    /// The streams whose pieces these were.
-    pub(crate) touched: Vec<StreamId>,
 }
 
 /// A stream's write-back debt that is paid from the time of another stream's piece.
@@ -115,23 +111,29 @@ pub(crate) fn piece(
     left
 }
 
+/// A stream's part of a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) stream: StreamId,
+    pub(crate) debited: Debited,
+    /// Its weight when the window is divided, in ns.
+    pub(crate) cost: u64,
+}
+
 /// A window is closed: what of it is to be divided goes to the streams whose pieces came back in it, in
-/// proportion to modelled cost.
-pub(crate) fn window(
-    span: &Span,
-    streams: impl Iterator<Item = (StreamId, Debited)>,
-    postings: &mut Vec<Posting>,
-) {
+/// proportion to cost.
+pub(crate) fn window(span: &Span, parts: &[Part], postings: &mut Vec<Posting>) {
     let spare = span.busy.saturating_sub(Duration::from_nanos(span.divide));
     if spare > Duration::ZERO {
         postings.push(Posting { payer: None, time: spare, why: Why::Spare });
     }
-    let (mut left, mut modelled) = (span.divide, span.modelled);
-    for (stream, debited) in streams {
-        let part = share(left, debited.modelled, modelled);
-        (left, modelled) = (left - part, modelled.saturating_sub(debited.modelled));
-        let (payer, time) = (Some(stream), Duration::from_nanos(part));
-        postings.push(Posting { payer, time, why: Why::Service(debited) });
+    let mut left = span.divide;
+    let mut costs = parts.iter().map(|part| part.cost).sum::<u64>();
+    for part in parts {
+        let time = share(left, part.cost, costs);
+        (left, costs) = (left - time, costs - part.cost);
+        let (payer, time) = (Some(part.stream), Duration::from_nanos(time));
+        postings.push(Posting { payer, time, why: Why::Service(part.debited) });
     }
     assert!(left == 0, "a window is divided to the last ns");
 }
@@ -186,19 +188,26 @@ mod tests {
         assert_eq!((left, &times[..]), (ms(0), &[ms(8), ms(2), ms(0)][..]));
     }
 
+    fn parts(costs: [u64; 3]) -> [Part; 3] {
+        core::array::from_fn(|at| Part {
+            stream: ID[at],
+            debited: debited(costs[at]),
+            cost: costs[at],
+        })
+    }
+
     #[test]
     fn a_window_is_divided_by_modelled_cost_to_the_last_nanosecond() {
         let mut postings = Vec::new();
         let (busy, divide) = (Duration::from_nanos(1000), 700);
-        let span = Span { busy, divide, modelled: 7, touched: Vec::new() };
-        let streams = ID.into_iter().zip([2, 2, 3].map(debited));
-        window(&span, streams, &mut postings);
+        let span = Span { busy, divide };
+        window(&span, &parts([2, 2, 3]), &mut postings);
         let times: Vec<_> = postings.iter().map(|posting| posting.time.as_nanos()).collect();
         assert_eq!(times, [300, 200, 200, 300]);
         assert_eq!(postings[0].why, Why::Spare);
         let mut postings = Vec::new();
-        let span = Span { divide: 701, modelled: 3, ..span };
-        window(&span, ID.into_iter().zip([1, 1, 1].map(debited)), &mut postings);
+        let span = Span { divide: 701, ..span };
+        window(&span, &parts([1, 1, 1]), &mut postings);
         assert_eq!(sum(&postings), 1000, "what rounding leaves goes to the last one");
     }
 }

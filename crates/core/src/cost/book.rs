@@ -76,6 +76,8 @@ pub(crate) struct Back {
 /// See the module.
 pub(crate) struct PriceBook {
     model: Box<dyn CostModel>,
+    /// Windows are divided by the list's prices, not by those learned: the policy corrects them by stream.
+    by_list: bool,
     streams: Vec<OfStream>,
     exclusive: Exclusive,
     /// When each tier finished a piece last.
@@ -83,9 +85,9 @@ pub(crate) struct PriceBook {
 }
 
 impl PriceBook {
-    pub(crate) fn new(model: Box<dyn CostModel>) -> Self {
+    pub(crate) fn new(model: Box<dyn CostModel>, by_list: bool) -> Self {
         let (streams, tiers) = (Vec::new(), [Instant::ZERO; Tier::COUNT]);
-        Self { model, streams, exclusive: Exclusive::default(), tiers }
+        Self { model, by_list, streams, exclusive: Exclusive::default(), tiers }
     }
 
     pub(crate) fn trust(&self) -> Trust {
@@ -100,14 +102,19 @@ impl PriceBook {
     /// The estimated cost of a piece if it goes out next. `in_turns`: pieces are charged the time that they
     /// take, in turns of their streams, at a device that holds several.
     pub(crate) fn quote(&mut self, shape: &PieceShape, deep: bool, in_turns: bool) -> Quote {
-        let least = Duration::from_nanos(1);
+        let (least, by_list) = (Duration::from_nanos(1), self.by_list);
         let price = self.model.estimate(shape).clamp(least, COST_MAX);
         let of_stream = self.of(shape.stream);
+        // Where guests may come, pieces are charged by windows at depth 1, too.
+        let deep = deep || by_list;
         let unpriced = deep && in_turns && of_stream.seen_at.is_none();
         let usual = of_stream.usual[PieceKind::of(shape).usual()].filter(|_| unpriced);
         let charge = usual.or((!deep || unpriced).then_some(price));
         // If tiers are told, the usual charge is a mean of unlike pieces, by which windows are not to be divided.
-        let modelled = usual.filter(|_| !self.tiers_are_told()).unwrap_or(price);
+        let usual = usual.filter(|_| !self.tiers_are_told());
+        // Paces are measured by the list: it does not move while the model learns.
+        let listed = self.model.learner().filter(|_| by_list).map(|it| it.listed(shape));
+        let modelled = listed.or(usual).unwrap_or(price);
         // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
         Quote { modelled: modelled.clamp(least, COST_MAX), charge }
     }
@@ -294,6 +301,10 @@ mod tests {
             Costs { sequential: Duration::ZERO, random: Duration::ZERO, observations: 0 }
         }
 
+        fn listed(&self, _piece: &PieceShape) -> Duration {
+            Duration::from_millis(1)
+        }
+
         fn moved(&mut self, _piece: &PieceShape) -> Option<Moved> {
             let before = Duration::from_millis(1);
             Some(Moved { before, now: before, listed: None })
@@ -305,7 +316,7 @@ mod tests {
     }
 
     fn book() -> PriceBook {
-        PriceBook::new(Box::new(Flat))
+        PriceBook::new(Box::new(Flat), false)
     }
 
     fn ms(count: u64) -> Duration {

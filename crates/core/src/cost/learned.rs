@@ -132,7 +132,7 @@ impl Learned {
     }
 
     /// By the list, in ns; rounded down.
-    fn listed(&self, shape: &PieceShape, kind: usize) -> i128 {
+    fn by_list(&self, shape: &PieceShape, kind: usize) -> i128 {
         let Price { each, per_mib } = self.list[kind];
         let by_length = i128::from(shape.bytes) * i128::from(per_mib.as_nanos()) / MIB;
         (by_length + i128::from(each.as_nanos())).max(1)
@@ -150,7 +150,7 @@ impl Learned {
 impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let kind = kind(piece);
-        let listed = self.listed(piece, kind);
+        let listed = self.by_list(piece, kind);
         let hits = self.reuse.hits_alone(piece.stream);
         let tiers = self.on_tiers(piece.stream);
         let by_tier = tiers.and_then(|tiers| tiers.cost(kind, listed, hits));
@@ -192,7 +192,7 @@ impl Learner for Learned {
             return false;
         }
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
-        let listed = self.listed(&seen.piece, kind);
+        let listed = self.by_list(&seen.piece, kind);
         if slot >= self.streams.len() {
             self.streams.resize(slot + 1, None);
         }
@@ -222,7 +222,7 @@ impl Learner for Learned {
 
     fn moved(&mut self, piece: &PieceShape) -> Option<Moved> {
         let kind = kind(piece);
-        let listed = self.listed(piece, kind);
+        let listed = self.by_list(piece, kind);
         let known = self.streams.get_mut(piece.stream.0 as usize)?.as_mut()?;
         if known.spans[kind] < TOLD {
             return None;
@@ -240,10 +240,14 @@ impl Learner for Learned {
         Some(Moved { before: cost(before), now: cost(now), listed })
     }
 
+    fn listed(&self, piece: &PieceShape) -> Duration {
+        nanos(self.by_list(piece, kind(piece)))
+    }
+
     /// As seen, or before that by the list if it was measured.
     fn long_run(&self, piece: &PieceShape) -> Option<Duration> {
         let kind = kind(piece);
-        let listed = self.listed(piece, kind);
+        let listed = self.by_list(piece, kind);
         let seen = self.known(piece.stream).filter(|known| known.spans[kind] > 0);
         let seen = seen.map(|known| listed * known.fit.factors[kind] / ONE);
         seen.or(self.anchored[kind].then_some(listed)).map(nanos)
@@ -251,7 +255,7 @@ impl Learner for Learned {
 
     fn seen_on_tier(&mut self, seen: &SeenOnTier) -> Option<Seen> {
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
-        let listed = self.listed(&seen.piece, kind);
+        let listed = self.by_list(&seen.piece, kind);
         if slot >= self.on_tiers.len() {
             self.on_tiers.resize(slot + 1, None);
         }

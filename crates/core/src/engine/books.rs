@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::shaping::Shaping;
 use crate::account::ledger::Ledger;
-use crate::account::posting::{self, Debited, Debt, Posting, Why};
+use crate::account::posting::{self, Debited, Debt, Part, Posting, Why};
 use crate::account::stream_accounts::StreamCounters;
 use crate::account::usage::UsageClock;
 use crate::account::write_back::WriteBack;
@@ -15,6 +15,7 @@ use crate::classes::promise::ROUND;
 use crate::classes::stream::Stream;
 use crate::classes::stream_table::StreamTable;
 use crate::cost::Trust;
+use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 use crate::types::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub(super) struct Books {
     pub(super) usage_clock: UsageClock,
     /// Deeper than 1, too, a piece is charged the time since the previous completion.
     pub(super) between: bool,
+    /// Streams have guests in their slices: at depth 1, too, pieces may be charged by windows.
+    pub(super) guests: bool,
     /// The unit that accounts count for each piece, if not its disk time.
     pub(super) unit: Option<Duration>,
     /// The time that each class was charged.
@@ -35,14 +38,17 @@ pub(super) struct Books {
     departed_passed: i128,
     /// The parts of the last completed piece's time that other streams pay as write-back debt.
     pub(super) debts: Vec<Debt>,
-    /// Lists of postings are made in this.
+    /// Lists of postings, and of parts of windows, are made in these.
     pub(super) postings: Vec<Posting>,
+    pub(super) parts: Vec<Part>,
+    /// The stream that owns the device, under a policy that gives slices.
+    pub(super) owner: Option<StreamId>,
 }
 
 impl Books {
-    pub(super) fn new(window: Duration, trust: Trust, between: bool) -> Self {
+    pub(super) fn new(window: Duration, trust: Trust, [between, guests]: [bool; 2]) -> Self {
         let ledger = Ledger::new(window, trust == Trust::Learned);
-        Self { ledger, between, ..Self::default() }
+        Self { ledger, between, guests, ..Self::default() }
     }
 
     /// The longest time by which slices may take a stream ahead of its reservation, which is no debt to

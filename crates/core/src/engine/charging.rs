@@ -17,10 +17,16 @@ impl Engine {
             && self.policies[Rank::Best.at()].turns().is_some_and(|turns| turns.in_turn())
     }
 
+    /// Whether one piece at a time is at the device, and is charged the time that it took.
+    pub(super) fn is_shallow(&self) -> bool {
+        self.limits.depth == 1 && !self.books.guests
+    }
+
     /// Whether a piece that comes back now is charged the time that it took. At depth 1 it is not
     /// while a window is open: the depth was lowered in it. Deeper, a turn closes the window first.
     pub(super) fn charges_alone(&mut self) -> bool {
-        let (shallow, in_turn) = (self.limits.depth == 1, self.in_turn());
+        let in_turn = self.in_turn();
+        let shallow = self.is_shallow();
         let window = shallow && self.books.ledger.pieces() > 0;
         !window && (in_turn || (shallow && self.in_flight() == 0))
     }

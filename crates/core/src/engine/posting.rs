@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::Engine;
 use super::pieces::Piece;
 use crate::account::ledger::longest;
-use crate::account::posting::{self, Posting, Why};
+use crate::account::posting::{self, Part, Posting, Why};
 use crate::cost::Trust;
 use crate::policy::Window;
 use crate::types::ids::StreamId;
@@ -39,11 +39,11 @@ impl Engine {
     /// most; else what was debited, until the window closes. Other streams pay their debts of it.
     pub(super) fn settle(&mut self, piece: &Piece, most: Duration) -> Duration {
         let in_turn = self.in_turn();
-        if in_turn && self.limits.depth > 1 && self.books.ledger.pieces() > 0 {
+        if in_turn && !self.is_shallow() && self.books.ledger.pieces() > 0 {
             // The window was of the streams that mixed before the turn.
             self.close_window(self.books.ledger.last_completion());
         }
-        let shallow = self.limits.depth == 1 && self.in_flight() == 0;
+        let shallow = self.is_shallow() && self.in_flight() == 0;
         if (shallow || in_turn) && self.books.ledger.pieces() == 0 {
             return self.charge_alone(piece, most);
         }
@@ -109,20 +109,32 @@ impl Engine {
     /// Closes the open window at `end`: its busy time is divided among the streams whose pieces came back in
     /// it.
     pub(super) fn close_window(&mut self, end: Instant) {
-        let mut span = self.books.ledger.close(end);
-        let touched = core::mem::take(&mut span.touched);
+        let touched = self.books.ledger.touched();
         let streams = &self.streams;
         let modelled = |id: StreamId| {
             Duration::from_nanos(streams.get(id).map_or(0, |stream| stream.in_window.modelled))
         };
-        let window = Window { busy: span.busy, streams: &touched, modelled: &modelled };
-        if let Some(turns) = self.policies[Rank::Best.at()].turns() {
+        let (owner, busy) = (self.books.owner, self.books.ledger.busy(end));
+        let window = Window { busy, owner, streams: &touched, modelled: &modelled };
+        let mut turns = self.policies[Rank::Best.at()].turns();
+        if let Some(turns) = &mut turns {
             turns.window(self.now, &window);
         }
+        let mut parts = core::mem::take(&mut self.books.parts);
+        for id in &touched {
+            let debited = core::mem::take(&mut self.streams[*id].in_window);
+            let modelled = Duration::from_nanos(debited.modelled);
+            let cost = turns.as_ref().map_or(modelled, |turns| turns.cost(owner, *id, modelled));
+            parts.push(Part { stream: *id, debited, cost: cost.as_nanos() });
+        }
+        // A device that takes one piece at a time is never busy with less than it could do.
+        let one = self.books.guests && self.limits.depth == 1;
+        let cost = if one { u64::MAX } else { parts.iter().map(|part| part.cost).sum() };
+        let span = self.books.ledger.close(end, cost);
         let mut postings = core::mem::take(&mut self.books.postings);
-        let pieces =
-            touched.iter().map(|id| (*id, core::mem::take(&mut self.streams[*id].in_window)));
-        posting::window(&span, pieces, &mut postings);
+        posting::window(&span, &parts, &mut postings);
+        parts.clear();
+        self.books.parts = parts;
         self.post_all(postings);
         self.books.ledger.recycle(touched);
     }

@@ -39,12 +39,12 @@ use crate::types::time::{Duration, Instant};
 mod account;
 mod party;
 mod returns;
-mod virtual_time;
 
-use account::{Account, Swings, Think};
+use super::think::Think;
+use super::virtual_time::{PARTS, VirtualTime, step};
+use account::{Account, Swings};
 use party::Party;
 use returns::Returns;
-use virtual_time::{PARTS, VirtualTime, step};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "disktime",
@@ -218,7 +218,7 @@ impl Disktime {
             self.swings.swap(0, swing);
             self.time.enter(share, tag);
         }
-        if tag <= time && (was_idle || think.is_longer_than(REST)) {
+        if tag <= time && (was_idle || think.mean() > REST.as_tokens()) {
             self.returned = Some(id);
         }
         self.list(id);
@@ -484,8 +484,8 @@ impl Disktime {
         }
         let looks = curious && self.costs == Trust::Learned;
         let cost = if looks { REST.as_tokens() } else { returns.cost() };
-        let patience = think.patience(cost)?;
-        let until = idle_since + Duration::from_nanos(patience.unsigned_abs());
+        let timeout = think.timeout(cost)?;
+        let until = idle_since + Duration::from_nanos(timeout.unsigned_abs());
         (until > now).then_some(Pick::Hold { stream: id, until })
     }
 

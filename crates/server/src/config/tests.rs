@@ -164,7 +164,7 @@ fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
         (
             "headroom = \"5%\"",
             "policy = \"fifo\"\nexperimental = false",
-            "also, to compare with, zygaria-reward, zygaria-iops, fifo, elevator",
+            "also, to try out, slices, and to compare with, zygaria-reward, zygaria-iops, fifo, elevator",
         ),
         (
             "headroom = \"5%\"",

@@ -3,9 +3,10 @@
 
 use super::party::Trial;
 use super::returns::Returns;
-use super::virtual_time::PARTS;
 use crate::cost::Trust;
 use crate::policy::PieceDone;
+use crate::policy::think::{Mean, Think};
+use crate::policy::virtual_time::PARTS;
 use crate::types::contract::Contract;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
@@ -49,7 +50,7 @@ pub(super) struct Account {
     /// Others' pieces may be at the device with its own.
     pub(super) mixes: bool,
     /// The time of its pieces among others'.
-    mixed: Mean,
+    mixed: Mean<32>,
     /// How it did among others, by its learned price.
     trial: Trial,
     /// It has turns of its own until then,
@@ -258,47 +259,6 @@ impl Account {
         let swing = i64::try_from(swing).unwrap_or(i64::MAX).min(horizon.as_tokens());
         let pieces = self.returns.usual().filter(|_| self.mixes && self.costs == Trust::None);
         self.swing = swing.min(pieces.map_or(i64::MAX, |usual| usual.saturating_mul(PIECES)));
-    }
-}
-
-/// A mean in which older values fade.
-#[derive(Clone, Copy, Default)]
-struct Mean {
-    value: i64,
-    count: i64,
-}
-
-impl Mean {
-    fn add(&mut self, value: i64) {
-        self.count = (self.count + 1).min(32);
-        self.value += (value - self.value) / self.count;
-    }
-}
-
-/// From a completion that leaves a stream without work to its next request.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Think(Mean);
-
-impl Think {
-    /// Until it was seen.
-    const UNSEEN: i64 = 1_000_000;
-
-    /// A long absence says no more than that.
-    pub(super) const LONG: Duration = Duration::from_millis(100);
-
-    pub(super) fn add(&mut self, think: Duration) {
-        self.0.add(think.min(Self::LONG).as_tokens());
-    }
-
-    pub(super) fn is_longer_than(self, rest: Duration) -> bool {
-        self.0.value > rest.as_tokens()
-    }
-
-    /// How long the device may wait for the next request, if that is worth it: most come within
-    /// four times their mean (all but e^-4 where they come at random).
-    pub(super) fn patience(self, cost: i64) -> Option<i64> {
-        let think = if self.0.count == 0 { Self::UNSEEN } else { self.0.value };
-        (think < cost).then(|| (4 * think + Self::UNSEEN / 10).min(cost))
     }
 }
 

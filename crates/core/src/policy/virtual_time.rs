@@ -5,12 +5,12 @@
 //! is the stream's lag.
 
 /// Shares are parts of this.
-pub(super) const PARTS: i64 = 1_000_000_000;
+pub(crate) const PARTS: i64 = 1_000_000_000;
 /// Tags are moved back before they come near the end of their range.
 const FAR: i64 = i64::MAX / 4;
 
 #[derive(Default)]
-pub(super) struct VirtualTime {
+pub(crate) struct VirtualTime {
     now: i64,
     /// Σφ of those who want to run.
     shares: i64,
@@ -21,14 +21,19 @@ pub(super) struct VirtualTime {
 }
 
 impl VirtualTime {
+    /// Σφ of those who want to run.
+    pub(crate) fn shares(&self) -> i64 {
+        self.shares
+    }
+
     /// V.
-    pub(super) fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.now
     }
 
     /// Where V would be if nobody who waits were ahead beyond its horizon: the mean that the others
     /// can reach. The excess of one stream is lacked by all others together for as long as it works that off.
-    pub(super) fn within_reach(&self) -> i64 {
+    pub(crate) fn within_reach(&self) -> i64 {
         let (shares, sum) = self.beyond;
         let others = i128::from(self.shares - shares);
         let excess = sum - i128::from(shares) * i128::from(self.now);
@@ -39,49 +44,49 @@ impl VirtualTime {
     }
 
     /// A stream that waits is ahead beyond its horizon, until V is that.
-    pub(super) fn count(&mut self, share: i64, until: i64) {
+    pub(crate) fn count(&mut self, share: i64, until: i64) {
         self.beyond.0 += share;
         self.beyond.1 += i128::from(share) * i128::from(until);
     }
 
     /// It is no more, or does not wait.
-    pub(super) fn uncount(&mut self, share: i64, until: i64) {
+    pub(crate) fn uncount(&mut self, share: i64, until: i64) {
         self.beyond.0 -= share;
         self.beyond.1 -= i128::from(share) * i128::from(until);
     }
 
     /// Whether a tag is not ahead of the mean of the tags, which may be behind V.
-    pub(super) fn is_paid(&self, tag: i64) -> bool {
+    pub(crate) fn is_paid(&self, tag: i64) -> bool {
         (i128::from(tag) - i128::from(self.now)) * i128::from(self.shares) <= self.ahead
     }
 
     /// A stream wants to run.
-    pub(super) fn enter(&mut self, share: i64, tag: i64) {
+    pub(crate) fn enter(&mut self, share: i64, tag: i64) {
         self.shares += share;
         self.ahead += self.lead_of(share, tag);
         self.follow();
     }
 
     /// It does no more.
-    pub(super) fn leave(&mut self, share: i64, tag: i64) {
+    pub(crate) fn leave(&mut self, share: i64, tag: i64) {
         self.shares -= share;
         self.ahead -= self.lead_of(share, tag);
         self.follow();
     }
 
     /// The tag of one who wants to run has moved.
-    pub(super) fn moved(&mut self, share: i64, step: i64) {
+    pub(crate) fn moved(&mut self, share: i64, step: i64) {
         self.ahead += i128::from(share) * i128::from(step);
         self.follow();
     }
 
     /// All shares are new: those who want to run enter again.
-    pub(super) fn forget_shares(&mut self) {
+    pub(crate) fn forget_shares(&mut self) {
         (self.shares, self.ahead, self.beyond) = (0, 0, (0, 0));
     }
 
     /// By how much all tags are to be moved back, now and then: V has been.
-    pub(super) fn rebase(&mut self) -> Option<i64> {
+    pub(crate) fn rebase(&mut self) -> Option<i64> {
         (self.now > FAR).then(|| {
             self.beyond = (0, 0);
             core::mem::take(&mut self.now)
@@ -103,7 +108,7 @@ impl VirtualTime {
 }
 
 /// The step of a tag for that much disk time.
-pub(super) fn step(used: i64, share: i64) -> i64 {
+pub(crate) fn step(used: i64, share: i64) -> i64 {
     let step = i128::from(used) * i128::from(PARTS) / i128::from(share);
     i64::try_from(step).unwrap_or(FAR)
 }

@@ -1,0 +1,678 @@
+//! Shares of disk time in slices that are long enough to be worth their switch cost, on devices that do one
+//! thing at a time or many. Experimental: it is to become policy `disktime` (docs/scheduling.md).
+//!
+//! Each stream has a share φ: its reservation, and by weight its part of what is not reserved. Its *tag* is
+//! the disk time that it has used, divided by φ; the *virtual time* V is the mean of the tags of the streams
+//! that want to run, weighted by φ, and never falls. A stream's lag is φ·(V - tag).
+//!
+//! 1. One stream owns the device, for a slice. The stream with the lowest tag is next; the device is
+//!    drained in between.
+//! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
+//!    a slice is φ·R, and longer for small shares.
+//! 3. A stream that comes back from idleness with a positive lag is a guest in the slice at once, and so is
+//!    any request of a stream with a latency bound and a positive lag.
+//! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
+//!    slices. One piece at a time the nearest request goes.
+//! 5. Guests pay for the time by which they make the owner's pieces longer: the owner's pieces are charged
+//!    what they take alone, which slices without guests show.
+//! 6. If the owner asks again sooner than a switch takes, the device is held for it, at its charge.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::think::Mean;
+use super::view::{StreamView, Streams};
+use super::virtual_time::{PARTS, VirtualTime, step};
+use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Turns, Window};
+use crate::classes::promise;
+use crate::cost::{Seen, Trust};
+use crate::types::heap::IndexedHeap;
+use crate::types::ids::StreamId;
+use crate::types::request::Request;
+use crate::types::time::{Duration, Instant};
+
+mod account;
+mod slice;
+
+use account::{Account, Pace};
+use slice::Slice;
+
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "slices",
+    doc: "shares of disk time, in slices that are long enough to be worth their switch",
+    source: "this project: docs/scheduling.md",
+    currency: Currency::Time,
+    keeps_reservations: true,
+    reorders: false,
+    holds: true,
+    build: || Box::new(Slices::default()),
+};
+
+/// A stream that asks again within this was not idle.
+const REST: Duration = Duration::from_millis(20);
+/// One part in this of a round is lost to switches.
+const LOSS: i64 = 40;
+/// The cost of a switch until one was seen.
+const UNSEEN: i64 = 1_000_000;
+/// Longest slice if none is configured.
+const HORIZON: Duration = promise::SLICE;
+/// The nearest of so many streams that are furthest behind goes. Ten random streams all over a disk do a
+/// third more by that than in their order, 64 not quite half as much again.
+const CHOICE: usize = 12;
+/// Every so many slices it is tried again whether guests pay.
+const EXPLORE: u32 = 32;
+/// One part in this of the time may go without guests for the sake of learning.
+const PROBES: u64 = 50;
+/// And one part in this as long as paces are unknown.
+const UNSEEN_PROBES: u64 = 2;
+/// Paces that were not seen for so long are to be seen again.
+const STALE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Slices {
+    accounts: Vec<Option<Account>>,
+    time: VirtualTime,
+    /// Ready streams by tag; none above what it is.
+    ready: IndexedHeap,
+    /// Ready streams that share the device with others.
+    sharers: IndexedHeap,
+    /// Ready streams that do not wait for slices, by deadline or tag.
+    urgent: IndexedHeap,
+    /// The streams that want to run, by when they no longer count if they stay idle; none later.
+    resting: IndexedHeap,
+    slice: Option<Slice>,
+    /// The sum of the switch costs of the streams that want to run, and their number.
+    round: (i64, i64),
+    /// The time that slices lose to switches, at their beginnings and at their ends.
+    switch: [Mean<16>; 2],
+    /// The pace of all streams together.
+    usual: Pace,
+    /// Contracts have changed: shares are to be worked out.
+    stale: bool,
+    /// The longest slice; zero stands for the usual one.
+    horizon: Duration,
+    depth: u32,
+    /// Where the last piece ended.
+    position: u64,
+    /// The time that went by without guests for the sake of learning.
+    probes: Duration,
+}
+
+fn slot(id: StreamId) -> usize {
+    id.0 as usize
+}
+
+fn nanos(at: Instant) -> i64 {
+    at.as_nanos().cast_signed()
+}
+
+impl Slices {
+    fn get(&self, id: StreamId) -> Option<&Account> {
+        self.accounts.get(slot(id))?.as_ref()
+    }
+
+    fn account(&mut self, id: StreamId) -> &mut Account {
+        self.accounts[slot(id)].as_mut().expect("streams are announced before they run")
+    }
+
+    /// Takes in what the view shows: contract, what was used, whether it is ready.
+    fn note(&mut self, now: Instant, view: StreamView<'_>) {
+        let id = view.id();
+        if slot(id) >= self.accounts.len() {
+            self.accounts.resize(slot(id) + 1, None);
+        }
+        let new = || Account::new(view.used());
+        let account = self.accounts[slot(id)].get_or_insert_with(new);
+        self.stale |= account.follow(view.contract());
+        let used = view.used() - account.used;
+        let was = core::mem::replace(&mut account.ready, view.ready());
+        let Account { ready, member, share, .. } = *account;
+        account.habits.peak = account.habits.peak.max(view.in_flight() + view.waiting());
+        if used != 0 {
+            account.used += used;
+            let step = step(used, share);
+            account.tag = account.tag.saturating_add(step);
+            if member {
+                self.time.moved(share, step);
+            }
+        }
+        match (was, ready) {
+            (false, true) => self.join(now, view),
+            (true, false) => {
+                self.unlist(id);
+                let account = self.account(id);
+                account.idle_since = now;
+                account.habits.blocked = view.waiting() > 0;
+                self.resting.lower(id.0, Some(nanos(now + REST)));
+            }
+            (true, true) if used < 0 => self.list(id),
+            _ => {}
+        }
+        if ready && (self.account(id).light || view.contract().latency.is_some()) {
+            let deadline = view.head().and_then(|head| head.deadline).map(nanos);
+            let tag = self.account(id).tag;
+            self.urgent.set(id.0, deadline.unwrap_or(tag));
+        }
+    }
+
+    /// A stream is ready that was not.
+    fn join(&mut self, now: Instant, view: StreamView<'_>) {
+        let (id, time, round) = (view.id(), self.time.now(), self.round_time());
+        let switch = self.switch_cost(id);
+        let account = self.account(id);
+        let idle = now.since(account.idle_since);
+        let rests = view.in_flight() == 0 && account.idle_since > Instant::ZERO;
+        if rests && !account.habits.blocked {
+            account.think.add(idle);
+        }
+        if !account.member {
+            account.tag = account.tag.max(time - round);
+            let (share, tag) = (account.share, account.tag);
+            account.member = true;
+            self.time.enter(share, tag);
+            self.count(id);
+        }
+        let account = self.account(id);
+        let thinks = rests && idle.as_tokens().max(account.think.mean()) >= switch;
+        account.light |= account.tag < time && thinks && !account.habits.blocked;
+        self.list(id);
+    }
+
+    /// A stream is no longer reckoned with.
+    fn leave(&mut self, id: StreamId) {
+        let account = self.account(id);
+        let Account { share, tag, counted, .. } = *account;
+        if core::mem::replace(&mut account.member, false) {
+            account.counted = 0;
+            self.round.0 -= counted;
+            self.round.1 -= 1;
+            self.time.leave(share, tag);
+        }
+    }
+
+    /// Counts a member's switch cost in the round.
+    fn count(&mut self, id: StreamId) {
+        let cost = self.switch_cost(id);
+        let account = self.account(id);
+        let before = core::mem::replace(&mut account.counted, cost);
+        self.round.0 += cost - before;
+        self.round.1 += i64::from(before == 0);
+    }
+
+    fn switch_cost(&self, id: StreamId) -> i64 {
+        let both = |of: &dyn Fn(usize) -> i64| of(0).max(0) + of(1).max(0);
+        let usual = |at: usize| match self.switch[at] {
+            Mean { count: 0, .. } => UNSEEN / 2,
+            mean => mean.value,
+        };
+        let Some(account) = self.get(id) else { return both(&usual) };
+        let seen = |at: usize| match account.switch[at] {
+            Mean { count, value } if count > 1 => value,
+            _ => usual(at),
+        };
+        both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
+    }
+
+    /// How long a round is.
+    fn round_time(&self) -> i64 {
+        self.round.0.saturating_mul(LOSS).min(promise::ROUND.as_tokens())
+    }
+
+    fn length(&self, id: StreamId) -> Duration {
+        let round = i128::from(self.round_time());
+        let share = i128::from(self.get(id).map_or(1, |account| account.share));
+        let shares = i128::from(self.time.shares().max(1));
+        let count = i128::from(self.round.1.max(1));
+        let even = (round * round / count * share / shares).isqrt();
+        let length = (round * share / shares).max(even).max(i128::from(self.switch_cost(id)));
+        let horizon = if self.horizon == Duration::ZERO { HORIZON } else { self.horizon };
+        Duration::from_nanos(u64::try_from(length).unwrap_or(u64::MAX)).min(horizon)
+    }
+
+    /// Among the streams that are ready.
+    fn list(&mut self, id: StreamId) {
+        let depth = self.depth;
+        let account = self.account(id);
+        let (tag, light, shares) = (account.tag, account.light, account.shares(depth));
+        if !light {
+            self.ready.set(id.0, tag);
+        }
+        if shares {
+            self.sharers.set(id.0, tag);
+        } else {
+            self.sharers.remove(id.0);
+        }
+    }
+
+    fn unlist(&mut self, id: StreamId) {
+        self.ready.remove(id.0);
+        self.sharers.remove(id.0);
+        self.urgent.remove(id.0);
+    }
+
+    /// Streams that were idle for long leave.
+    fn let_go(&mut self, now: Instant, streams: Streams<'_>) {
+        while let Some((_, id)) = self.resting.peek().filter(|(at, _)| *at <= nanos(now)) {
+            let id = StreamId(id);
+            let idle = self.get(id).filter(|account| account.member && !account.ready);
+            let Some(Account { idle_since, tag, .. }) = idle.copied() else {
+                self.resting.remove(id.0);
+                continue;
+            };
+            // A stream that is ahead stays until the others have caught up: they would lose what it took.
+            let works = streams.get(id).is_some_and(|view| view.in_flight() > 0);
+            let stays = works || !self.time.is_paid(tag);
+            let due = if stays { now } else { idle_since } + REST;
+            if due > now {
+                self.resting.set(id.0, nanos(due));
+            } else {
+                self.resting.remove(id.0);
+                self.leave(id);
+            }
+        }
+    }
+
+    /// Before a pick: what changed seldom.
+    fn catch_up(&mut self, now: Instant, streams: Streams<'_>) {
+        self.depth = streams.depth();
+        if self.stale {
+            self.work_out_shares();
+        }
+        self.let_go(now, streams);
+        let Some(back) = self.time.rebase() else { return };
+        for heap in [&mut self.ready, &mut self.sharers, &mut self.urgent] {
+            *heap = IndexedHeap::default();
+        }
+        for account in self.accounts.iter_mut().flatten() {
+            account.tag = account.tag.saturating_sub(back);
+        }
+        for id in (0..).map(StreamId).take(self.accounts.len()) {
+            if let Some(account) = self.accounts[slot(id)].as_mut().filter(|account| account.ready)
+            {
+                account.light = false;
+                self.list(id);
+            }
+        }
+    }
+
+    /// Shares from contracts: what is reserved, and by weight what is not.
+    fn work_out_shares(&mut self) {
+        self.stale = false;
+        let known = || self.accounts.iter().flatten();
+        let reserved = known().map(Account::reserved).sum::<i64>();
+        let weights = known().map(|account| i64::from(account.weight)).sum::<i64>().max(1);
+        let free = i128::from((PARTS - reserved).max(0));
+        self.time.forget_shares();
+        for account in self.accounts.iter_mut().flatten() {
+            let weight = i64::from(account.weight);
+            let part = i64::try_from(free * i128::from(weight) / i128::from(weights));
+            // Where all is reserved, those who reserved nothing get what is not used, by weight.
+            account.share = (account.reserved() + part.unwrap_or(PARTS)).max(weight).max(1);
+            if account.member {
+                self.time.enter(account.share, account.tag);
+            }
+        }
+    }
+
+    /// The stream that is not to wait, if its lag is still positive.
+    fn urgent(&mut self) -> Option<StreamId> {
+        while let Some((_, id)) = self.urgent.peek() {
+            let id = StreamId(id);
+            let time = self.time.now();
+            let account = self.account(id);
+            if account.ready && account.tag <= time {
+                return Some(id);
+            }
+            account.light = false;
+            let (ready, tag) = (account.ready, account.tag);
+            self.urgent.remove(id.0);
+            if ready {
+                self.ready.set(id.0, tag);
+            }
+        }
+        None
+    }
+
+    /// The stream with the lowest tag of those that wait for a slice.
+    fn lowest(&mut self) -> Option<StreamId> {
+        let accounts = &self.accounts;
+        let tag = |id: u32| accounts.get(id as usize)?.as_ref().map(|account| account.tag);
+        self.ready.first(tag, i64::MAX).map(StreamId)
+    }
+
+    /// The sharer with the lowest tag, if it is not ahead by more than a round.
+    fn sharer(&mut self) -> Option<StreamId> {
+        let most = self.time.now().saturating_add(self.round_time());
+        let accounts = &self.accounts;
+        let tag = |id: u32| accounts.get(id as usize)?.as_ref().map(|account| account.tag);
+        self.sharers.first(tag, most).map(StreamId)
+    }
+
+    /// The time that pieces of a stream of that modelled cost take alone.
+    fn alone(&self, stream: StreamId, modelled: Duration) -> i64 {
+        let tokens = modelled.as_tokens();
+        let own = self.get(stream).and_then(|account| account.pace.of(tokens));
+        own.or_else(|| self.usual.of(tokens)).unwrap_or(tokens)
+    }
+
+    /// Whether guests may come into the slice now that are not urgent.
+    fn is_open(&self, owner: StreamId) -> bool {
+        let Some(account) = self.get(owner) else { return false };
+        let tried = account.habits.slices.is_multiple_of(EXPLORE);
+        let jumps = self.depth > 1 || account.shares(1);
+        jumps && (account.guests.pay() || tried) && !self.is_quiet()
+    }
+
+    /// Whether the slice is to show its owner's pace.
+    fn is_quiet(&self) -> bool {
+        let Some(slice) = &self.slice else { return false };
+        slice.quiet && !self.has_shown(slice)
+    }
+
+    /// The next piece in the slice, if it goes on.
+    fn go_on(&mut self, now: Instant, streams: Streams<'_>) -> Option<Pick> {
+        let owner = self.slice.as_ref()?.owner;
+        let Account { ready, think, .. } = *self.get(owner)?;
+        let in_flight = streams.get(owner).map_or(0, StreamView::in_flight);
+        let slice = self.slice.as_ref()?;
+        if !slice.ends && self.is_over(slice) {
+            let next = self.lowest();
+            if next.is_some_and(|next| next != owner) {
+                self.slice.as_mut()?.end();
+            } else {
+                let length = self.length(owner);
+                let used = self.get(owner)?.used;
+                let slice = self.slice.as_mut()?;
+                (slice.used, slice.length) = (used, length);
+            }
+        }
+        if self.slice.as_ref()?.quiet && !self.is_quiet() {
+            let slice = self.slice.as_mut()?;
+            slice.quiet = false;
+            self.probes += now.since(slice.began);
+        }
+        let wait = Pick::Hold { stream: owner, until: now + REST };
+        if self.slice.as_ref()?.ends {
+            let next = self.lowest();
+            let overlaps = next.is_some_and(|next| self.joins(now, next));
+            return (streams.in_flight() > 0 && !overlaps).then_some(wait);
+        }
+        if let Some(id) = self.urgent().filter(|id| *id == owner || !self.is_quiet()) {
+            return Some(self.send(now, id));
+        }
+        let open = self.is_open(owner);
+        if ready {
+            let near = (open && self.depth == 1).then(|| self.nearest(owner, streams)).flatten();
+            return Some(self.send(now, near.unwrap_or(owner)));
+        }
+        if open && let Some(id) = self.sharer() {
+            return Some(self.send(now, id));
+        }
+        if in_flight > 0 {
+            return Some(wait);
+        }
+        if self.get(owner)?.habits.blocked {
+            self.slice.as_mut()?.end();
+            return (streams.in_flight() > 0).then_some(wait);
+        }
+        let timeout = think.timeout(self.switch_cost(owner))?;
+        let until = self.get(owner)?.idle_since + Duration::from_nanos(timeout.unsigned_abs());
+        if until > now {
+            return Some(Pick::Hold { stream: owner, until });
+        }
+        self.slice.as_mut()?.end();
+        (streams.in_flight() > 0).then_some(wait)
+    }
+
+    /// Whether a slice of that stream may begin while other streams' pieces are at the device.
+    fn joins(&self, now: Instant, id: StreamId) -> bool {
+        let Some(account) = self.get(id) else { return false };
+        let was = self
+            .slice
+            .as_ref()
+            .is_none_or(|slice| self.get(slice.owner).is_none_or(|owner| owner.shares(self.depth)));
+        was && account.shares(self.depth) && account.guests.pay() && !self.wants_quiet(now, id)
+    }
+
+    /// Whether the owner has had its time, and its pace is known.
+    fn is_over(&self, slice: &Slice) -> bool {
+        let Some(account) = self.get(slice.owner) else { return true };
+        let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
+        let length = slice.length.as_tokens();
+        let used = account.used - slice.used + slice.undivided.max(0);
+        used >= length && (shown || used >= 4 * length)
+    }
+
+    /// Whether the owner's pieces were seen alone for long enough.
+    fn has_shown(&self, slice: &Slice) -> bool {
+        let least = 4 * self.switch_cost(slice.owner);
+        slice.middle().is_some_and(|middle| middle.pieces >= 8 && middle.took >= least)
+    }
+
+    fn wants_quiet(&self, now: Instant, id: StreamId) -> bool {
+        let Some(account) = self.get(id) else { return false };
+        let part = match account.pace.seen_at {
+            None => UNSEEN_PROBES,
+            Some(at) if now.since(at) > STALE => PROBES,
+            Some(_) => return false,
+        };
+        self.probes < Duration::from_millis(20) + Duration::from_nanos(now.as_nanos() / part)
+    }
+
+    fn send(&mut self, now: Instant, id: StreamId) -> Pick {
+        if let Some(slice) = self.slice.as_mut().filter(|slice| slice.owner != id) {
+            let (owner, seen) = (slice.owner, slice.mix());
+            self.learn_pace(now, owner, seen);
+        }
+        Pick::Stream(id)
+    }
+
+    /// The pieces of a stream were seen while it had the device to itself.
+    fn learn_pace(&mut self, now: Instant, id: StreamId, seen: Option<slice::Sum>) {
+        let Some(seen) = seen else { return };
+        self.account(id).pace.add(now, seen.took, seen.modelled, seen.pieces);
+        self.usual.add(now, seen.took, seen.modelled, seen.pieces);
+    }
+
+    /// A slice begins.
+    fn begin(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
+        let urgent = self.urgent();
+        let Some(owner) = self.lowest() else {
+            // An urgent stream needs no slice.
+            return urgent.map_or(Pick::Nothing, Pick::Stream);
+        };
+        let others = streams.in_flight() > 0;
+        if others && !self.joins(now, owner) {
+            return Pick::Hold { stream: owner, until: now + REST };
+        }
+        let quiet = self.wants_quiet(now, owner);
+        let length = self.length(owner);
+        let account = self.account(owner);
+        let used = account.used;
+        account.habits.slices = account.habits.slices.wrapping_add(1);
+        account.habits.peak = 0;
+        let mut slice = Slice::new(owner, now, length, others);
+        (slice.quiet, slice.used) = (quiet, used);
+        self.slice = Some(slice);
+        if let Some(id) = self.urgent().filter(|_| !quiet) {
+            return self.send(now, id);
+        }
+        Pick::Stream(owner)
+    }
+
+    /// The slice is over.
+    fn end_slice(&mut self, now: Instant) {
+        let Some(mut slice) = self.slice.take() else { return };
+        if slice.quiet {
+            self.probes += now.since(slice.began);
+        }
+        let owner = slice.owner;
+        if self.get(owner).is_none() {
+            return;
+        }
+        slice.end();
+        self.learn_pace(now, owner, slice.middle());
+        let pace = self.get(owner).map(|account| account.pace).unwrap_or_default();
+        let loss =
+            |sum: slice::Sum| pace.piece().map(|piece| (sum.took - piece * sum.pieces).max(0));
+        let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
+        let depth = self.depth;
+        if let Some(loss) = began {
+            self.account(owner).switch[0].add(loss);
+            self.switch[0].add(loss);
+        }
+        if let Some(loss) = ended.filter(|_| depth > 1) {
+            self.account(owner).switch[1].add(loss);
+            self.switch[1].add(loss);
+        }
+        if self.account(owner).member {
+            self.count(owner);
+        }
+    }
+
+    /// One piece at a time: of those who share, whose next request is nearest to where the device is.
+    fn nearest(&self, owner: StreamId, streams: Streams<'_>) -> Option<StreamId> {
+        let most = self.time.now().saturating_add(self.round_time());
+        let distance = |id: &StreamId| {
+            let head = streams.get(*id).and_then(StreamView::head);
+            head.map_or(u64::MAX, |head| head.offset.abs_diff(self.position))
+        };
+        let near = self.sharers.some(CHOICE, most);
+        near.map(StreamId).chain([owner]).min_by_key(distance)
+    }
+}
+
+impl Policy for Slices {
+    fn arrived(&mut self, now: Instant, stream: StreamView<'_>, request: &Request) {
+        if stream.queued() == 1 {
+            self.note(now, stream);
+        }
+        if request.kind.writes() {
+            self.account(stream.id()).habits.writes = true;
+            self.sharers.remove(stream.id().0);
+        }
+    }
+
+    fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
+        self.catch_up(now, streams);
+        if self.slice.is_some() {
+            if let Some(pick) = self.go_on(now, streams) {
+                return pick;
+            }
+            self.end_slice(now);
+        }
+        self.begin(now, streams)
+    }
+
+    fn dispatched(&mut self, now: Instant, stream: StreamView<'_>) {
+        self.note(now, stream);
+        let Some((start, end)) = stream.last_piece() else { return };
+        self.position = end;
+        let account = self.account(stream.id());
+        account.habits.goes_on = account.habits.end == start;
+        account.habits.end = end;
+        if account.ready {
+            self.list(stream.id());
+        }
+    }
+
+    fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
+        let id = stream.id();
+        let account = self.account(id);
+        account.idle_since = now;
+        let alone = account.pace.of(piece.modelled.as_tokens()).unwrap_or(0);
+        match self.slice.as_mut().filter(|slice| slice.owner == id) {
+            Some(slice) if !slice.mixed => slice.piece(now, piece, stream.in_flight()),
+            mixed => {
+                if let Some(slice) = mixed {
+                    slice.undivided += alone - piece.estimate.as_tokens();
+                }
+                self.account(id).pace.respond(piece.response);
+            }
+        }
+        self.note(now, stream);
+    }
+
+    fn changed(&mut self, now: Instant, stream: StreamView<'_>) {
+        self.note(now, stream);
+    }
+
+    fn removed(&mut self, _now: Instant, stream: StreamId) {
+        if self.get(stream).is_none() {
+            return;
+        }
+        self.leave(stream);
+        self.unlist(stream);
+        self.accounts[slot(stream)] = None;
+        self.resting.remove(stream.0);
+        self.slice = self.slice.take().filter(|slice| slice.owner != stream);
+        self.stale = true;
+    }
+
+    fn turns(&mut self) -> Option<&mut dyn Turns> {
+        Some(self)
+    }
+}
+
+impl Turns for Slices {
+    fn trusts(&mut self, _costs: Trust) -> bool {
+        true
+    }
+
+    fn priced(&mut self, _now: Instant, _stream: StreamId, _seen: Seen) {}
+
+    fn in_turn(&self) -> bool {
+        self.slice.as_ref().is_some_and(|slice| !slice.mixed)
+    }
+
+    fn has_guests(&self) -> bool {
+        true
+    }
+
+    fn owner(&self) -> Option<StreamId> {
+        self.slice.as_ref().map(|slice| slice.owner)
+    }
+
+    fn cost(&self, owner: Option<StreamId>, stream: StreamId, modelled: Duration) -> Duration {
+        let host = owner.filter(|id| *id != stream).and_then(|id| self.get(id));
+        let alone = self.alone(stream, modelled);
+        let light = self.get(stream).is_some_and(|account| account.light);
+        let cost = host.map_or(alone, |host| {
+            let marginal = host.guests.cost(modelled.as_tokens()).filter(|_| light);
+            marginal.unwrap_or_else(|| host.guests.share(alone))
+        });
+        Duration::from_nanos(cost.unsigned_abs())
+    }
+
+    fn window(&mut self, now: Instant, window: &Window<'_>) {
+        if let Some(slice) = &mut self.slice {
+            slice.undivided = 0;
+        }
+        let Some(owner) = window.owner.filter(|id| self.get(*id).is_some()) else { return };
+        let cost = |id: &StreamId| self.alone(*id, (window.modelled)(*id));
+        let own = window.streams.iter().filter(|id| **id == owner).map(cost).sum::<i64>();
+        let guests = window.streams.iter().filter(|id| **id != owner).map(cost).sum::<i64>();
+        if own > 0 && guests > 0 {
+            let modelled = window.streams.iter().filter(|id| **id != owner);
+            let modelled = modelled.map(|id| (window.modelled)(*id).as_tokens()).sum::<i64>();
+            let took = window.busy.as_tokens() - own;
+            if self.account(owner).pace.seen_at.is_some() {
+                self.account(owner).guests.add(took, modelled, guests);
+            }
+        }
+        if own > window.busy.as_tokens() {
+            // Alone they would have taken no longer.
+            let modelled = (window.modelled)(owner).as_tokens();
+            self.account(owner).pace.correct(window.busy.as_tokens(), modelled);
+        }
+        if guests == 0
+            && let Some(slice) = self.slice.as_mut()
+        {
+            slice.clear(now);
+        }
+    }
+
+    fn set_horizon(&mut self, horizon: Duration) {
+        self.horizon = horizon;
+    }
+}

@@ -1,0 +1,124 @@
+//! A slice: the time for which a stream owns the device.
+
+use crate::policy::PieceDone;
+use crate::types::ids::StreamId;
+use crate::types::time::{Duration, Instant};
+
+/// Time and modelled time of pieces.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sum {
+    pub(super) took: i64,
+    pub(super) modelled: i64,
+    pub(super) pieces: i64,
+}
+
+impl Sum {
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            took: self.took - before.took,
+            modelled: self.modelled - before.modelled,
+            pieces: self.pieces - before.pieces,
+        }
+    }
+}
+
+pub(super) struct Slice {
+    pub(super) owner: StreamId,
+    pub(super) began: Instant,
+    pub(super) length: Duration,
+    /// The disk time that the owner had used before.
+    pub(super) used: i64,
+    /// The charges to come for the owner's pieces in the open window, beyond their debits.
+    pub(super) undivided: i64,
+    /// Others' pieces are at the device, or were in the open window.
+    pub(super) mixed: bool,
+    /// They were at some time.
+    pub(super) was_mixed: bool,
+    /// Guests wait until its owner's pace is seen.
+    pub(super) quiet: bool,
+    /// No pieces go out any more.
+    pub(super) ends: bool,
+    /// Since when the owner has the device to itself, and its pieces since then.
+    since: Instant,
+    clean: Sum,
+    /// The sum when the beginning of that was over, and when the slice's end began.
+    settled: Option<Sum>,
+    ended: Option<Sum>,
+    /// The pieces of the slice's beginning.
+    pub(super) beginning: Option<Sum>,
+}
+
+impl Slice {
+    pub(super) fn new(owner: StreamId, now: Instant, length: Duration, mixed: bool) -> Self {
+        Self {
+            owner,
+            began: now,
+            length,
+            used: 0,
+            undivided: 0,
+            mixed,
+            was_mixed: mixed,
+            quiet: false,
+            ends: false,
+            since: now,
+            clean: Sum::default(),
+            settled: None,
+            ended: None,
+            beginning: None,
+        }
+    }
+
+    /// One of the owner's pieces came back, while no other stream's was there.
+    pub(super) fn piece(&mut self, now: Instant, piece: &PieceDone, in_flight: u32) {
+        let half = Duration::from_nanos(self.length.as_nanos() / 2);
+        if self.settled.is_none()
+            && now.since(self.since) > piece.settling.min(half)
+            && self.clean.pieces > i64::from(in_flight)
+        {
+            self.settled = Some(self.clean);
+            if !self.was_mixed {
+                self.beginning = self.settled;
+            }
+        }
+        self.clean.took += piece.charge.as_tokens();
+        self.clean.modelled += piece.modelled.as_tokens();
+        self.clean.pieces += 1;
+    }
+
+    /// Another stream's piece goes out. Answers what was seen of the owner's pace before.
+    pub(super) fn mix(&mut self) -> Option<Sum> {
+        if self.mixed {
+            return None;
+        }
+        let middle = self.middle();
+        (self.mixed, self.was_mixed) = (true, true);
+        self.clean = Sum::default();
+        (self.settled, self.ended) = (None, None);
+        middle
+    }
+
+    /// The owner has the device to itself again.
+    pub(super) fn clear(&mut self, now: Instant) {
+        if core::mem::take(&mut self.mixed) {
+            self.since = now;
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ends = true;
+        self.ended.get_or_insert(self.clean);
+    }
+
+    /// The pieces since the end began, if no other stream's were there.
+    pub(super) fn drained(&self) -> Option<Sum> {
+        let before = self.ended.filter(|_| !self.mixed && self.settled.is_some())?;
+        Some(self.clean.since(before))
+    }
+
+    /// The owner's pieces while it had the device to itself, without beginning and end.
+    pub(super) fn middle(&self) -> Option<Sum> {
+        let settled = self.settled?;
+        let middle = self.ended.unwrap_or(self.clean).since(settled);
+        (middle.pieces > 0 && middle.modelled > 0).then_some(middle)
+    }
+}
