@@ -1,7 +1,7 @@
 //! A device with faults: pauses, a change of speed, single slow requests, cleaning after writes.
 //!
 //! The device inside has a time of its own, which stands still in a pause and runs slower or faster
-//! after a change of speed; [`Timeline`] maps the two onto each other. A slow request is handed back
+//! after a change of speed; its timeline maps the two onto each other. A slow request is handed back
 //! later than the device inside did it. Cleaning is a pause that begins when so many bytes have been
 //! written: what a drive does that shingles, or folds an SLC cache.
 //!
