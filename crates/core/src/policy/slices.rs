@@ -48,24 +48,25 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     build: || Box::new(Slices::default()),
 };
 
-/// A stream that asks again within this was not idle.
+/// A stream that asks again within this was not idle: that of `disktime`. Tried at this value only.
 const REST: Duration = Duration::from_millis(20);
-/// One part in this of a round is lost to switches.
+/// One part in this of a round is lost to switches: 2.5 %. With 5 %, in an earlier form of the policy,
+/// 15.6 % of the streams of 24 seeds had less than .9 of their due, not 12.6 %; gaps were a fifth shorter.
 const LOSS: i64 = 40;
-/// The cost of a switch until one was seen.
+/// The cost of a switch in ns until one was seen: low, as short slices soon show the true one.
 const UNSEEN: i64 = 1_000_000;
 /// Longest slice if none is configured.
 const HORIZON: Duration = promise::SLICE;
 /// The nearest of so many streams that are furthest behind goes. Ten random streams all over a disk do a
 /// third more by that than in their order, 64 not quite half as much again.
 const CHOICE: usize = 12;
-/// Every so many slices it is tried again whether guests pay.
+/// Every so many slices it is tried again whether guests pay: the part of `disktime`'s stays that explore.
 const EXPLORE: u32 = 32;
 /// One part in this of the time may go without guests for the sake of learning.
 const PROBES: u64 = 50;
 /// And one part in this as long as paces are unknown.
 const UNSEEN_PROBES: u64 = 2;
-/// Paces that were not seen for so long are to be seen again.
+/// Paces that were not seen for so long are to be seen again: the time over which they are summed.
 const STALE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
