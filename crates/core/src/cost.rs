@@ -307,7 +307,7 @@ pub(crate) const DEFAULT_POLICY: &str = "disktime";
 /// learns it where several are at the device at once; at depth 1 each is seen anyway.
 #[must_use]
 pub fn usual(policy: &str, depth: u32) -> &'static str {
-    if [DEFAULT_POLICY, "slices"].contains(&policy) && depth > 1 {
+    if policy == "slices" || (policy == DEFAULT_POLICY && depth > 1) {
         learned::ENTRY.name
     } else {
         fixed::ENTRY.name

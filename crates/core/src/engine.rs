@@ -50,7 +50,7 @@ use error::{ConfigError, Refusal};
 use event::{Event, Events};
 use flush::News;
 use gates::Gates;
-use guarantees::Guarantees;
+use guarantees::{BOUNDED_PIECE, Guarantees};
 use pieces::Piece;
 use promises::Promises;
 pub use shaping::BestEffort;
@@ -573,6 +573,11 @@ impl Engine {
     /// Works out a lane's next piece: the next of that request.
     fn set_head(&mut self, id: StreamId, rank: Rank, request: Option<RequestId>) {
         let piece_max = self.guarantees.piece_max(rank);
+        // Deeper a long piece keeps no other from the device, and the sum of all is bounded (`Ahead`).
+        let shallow = self.limits.depth == 1 && rank == Rank::Best;
+        let longest = self.device.ahead.longest_piece(self.prices.trust()).filter(|_| shallow);
+        let slices = self.books.guests && rank == Rank::Best;
+        let turns = slices.then(|| self.policies[Rank::Best.at()].turns()).flatten();
         let stream = &mut self.streams[id];
         let head = request.map(|request| {
             let live = self.requests.live(request);
@@ -581,10 +586,19 @@ impl Engine {
             let bytes = left.min(stream.spec.piece_bytes_max).min(piece_max);
             let near = stream.last_end.filter(|_| kind != Kind::Flush);
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
-            let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
-            let quote = self.prices.quote(&shape, self.limits.depth > 1, self.books.between);
-            let Quote { modelled, charge } = quote;
-            let timed = charge.unwrap_or_else(|| self.books.ledger.likely_charge(modelled));
+            let mut shape = PieceShape { stream: id, kind, bytes, distance_sectors };
+            let (modelled, timed) = loop {
+                let Quote { modelled, charge } =
+                    self.prices.quote(&shape, self.limits.depth > 1, self.books.between);
+                let pace = turns.as_ref().and_then(|turns| turns.pace(id, modelled));
+                let likely = || self.books.ledger.likely_charge(modelled);
+                let timed = pace.or(charge).unwrap_or_else(likely);
+                if shape.bytes <= BOUNDED_PIECE || longest.is_none_or(|longest| timed <= longest) {
+                    break (modelled, timed);
+                }
+                shape.bytes = (shape.bytes / 2).next_multiple_of(BOUNDED_PIECE);
+            };
+            let bytes = shape.bytes;
             let estimate = self.books.unit.unwrap_or(timed).min(COST_MAX);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             let first = live.bytes_sent == 0;

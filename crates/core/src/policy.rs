@@ -134,6 +134,14 @@ pub trait Turns: Policy {
         let _ = (owner, stream);
         modelled
     }
+    /// The device tells which of its tiers serves a piece: costs are learned among other streams' pieces, and
+    /// streams on different tiers take nothing from each other.
+    fn has_tiers(&mut self) {}
+    /// The time that pieces of a stream of that modelled cost take alone, if slices have shown it.
+    fn pace(&self, stream: StreamId, modelled: Duration) -> Option<Duration> {
+        let _ = (stream, modelled);
+        None
+    }
     /// A window is over in which no stream had a turn.
     fn window(&mut self, now: Instant, window: &Window<'_>);
     /// A stream's price was seen, or seen anew.

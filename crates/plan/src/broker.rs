@@ -13,8 +13,8 @@ pub const CONFIDENCE: Share = match Share::from_percent(95) {
     Some(share) => share,
     None => Share::FULL,
 };
-/// Others' pieces that may be at the device when a bounded request's turn has come: policy `disktime`
-/// keeps them so short beside a bound.
+/// Others' pieces that may be at the device when a bounded request's turn has come: at depth 1 they are cut to
+/// that beside a bound, and deeper their number counts for more than their length.
 const PIECE_BYTES: u64 = 32 << 10;
 
 /// A device as a broker knows it.

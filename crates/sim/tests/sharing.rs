@@ -28,6 +28,24 @@ fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
     run_all(policy, streams, seed, Duration::from_secs(85))
 }
 
+/// On flash, with so many pieces there at once, under policy `slices`.
+fn run_on_flash(name: &str, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
+    let plan = Plan {
+        device: (preset::find(name).unwrap().build)(1),
+        profile: None,
+        scheduling: Scheduling::new("slices", "learned"),
+        cost: CostParameters::default(),
+        reports: Vec::new(),
+        depth: 64,
+        streams,
+        changes: Vec::new(),
+        duration: Duration::from_secs(seconds),
+        window: Duration::from_secs(1),
+        decisions: None,
+    };
+    simulate(plan).unwrap()
+}
+
 fn run_all(policy: &str, streams: Vec<StreamPlan>, seed: u64, duration: Duration) -> Outcome {
     let device = (preset::find("deskstar-34gxp").unwrap().build)(seed);
     let plan = Plan {
@@ -110,22 +128,40 @@ fn many_readers_that_do_not_fill_the_device_are_guests_of_each_other() {
         let contract = Contract::reserving(Share::from_percent(1).unwrap());
         StreamPlan { name, contract, base: 0, extent: None, traffic }
     });
-    let plan = Plan {
-        device: (preset::find("flash-generic").unwrap().build)(1),
-        profile: None,
-        scheduling: Scheduling::new("slices", "learned"),
-        cost: CostParameters::default(),
-        reports: Vec::new(),
-        depth: 64,
-        streams: streams.collect(),
-        changes: Vec::new(),
-        duration: Duration::from_secs(2),
-        window: Duration::from_secs(1),
-        decisions: None,
-    };
-    let outcome = simulate(plan).unwrap();
+    let outcome = run_on_flash("flash-generic", streams.collect(), 2);
     assert_eq!(outcome.violations, []);
     let (second, one) = (&outcome.windows[readers..], 11_000);
     let done = second.iter().map(|row| row.requests).sum::<u64>();
     assert!(done > 8 * one, "{done}");
+}
+
+/// Three unlike streams on fast flash. A slice once was over when the debits of the pieces at the device were as
+/// long as it was: by a price list for disks these were the first few pieces, and a stream at 20 % had .21 of that.
+#[test]
+fn slices_on_fast_flash_last_as_long_as_they_are_to() {
+    let stream = |name: &str, percent, pattern, kib: u64, outstanding, reads_permille| {
+        let spec = Spec::reads(pattern, Extent { start: 0, end: 512 << 20 }, kib << 10);
+        let spec = Spec { reads_permille, ..spec };
+        let pace = Pace::Closed { outstanding, think: Duration::ZERO };
+        let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
+        let contract = Contract::reserving(Share::from_percent(percent).unwrap());
+        StreamPlan { name: name.to_owned(), contract, base: 0, extent: None, traffic }
+    };
+    let all = || {
+        [
+            stream("random", 20, Pattern::Random, 4, 32, 1000),
+            stream("sequential", 30, Pattern::Sequential, 128, 8, 1000),
+            stream("writes", 50, Pattern::Random, 64, 16, 0),
+        ]
+    };
+    let done = |outcome: &Outcome, stream: usize| {
+        let rows = outcome.windows.iter().filter(|row| row.index > 0);
+        rows.filter(|row| row.stream.0 as usize == stream).map(|row| row.requests).sum::<u64>()
+    };
+    let shared = run_on_flash("nvme-970pro", all().into(), 5);
+    for (at, (stream, share)) in all().into_iter().zip([0.2, 0.3, 0.5]).enumerate() {
+        let alone = run_on_flash("nvme-970pro", vec![stream], 5);
+        let kept = done(&shared, at) as f64 / (share * done(&alone, 0) as f64);
+        assert!(kept > 0.9, "stream {at} keeps {kept}");
+    }
 }

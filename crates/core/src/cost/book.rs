@@ -104,15 +104,17 @@ impl PriceBook {
     pub(crate) fn quote(&mut self, shape: &PieceShape, deep: bool, in_turns: bool) -> Quote {
         let (least, by_list) = (Duration::from_nanos(1), self.by_list);
         let price = self.model.estimate(shape).clamp(least, COST_MAX);
+        let tiers = self.tiers_are_told();
         let of_stream = self.of(shape.stream);
         // Where guests may come, pieces are charged by windows at depth 1, too.
         let deep = deep || by_list;
-        let unpriced = deep && in_turns && of_stream.seen_at.is_none();
+        let unpriced = deep && in_turns && !(by_list && tiers) && of_stream.seen_at.is_none();
         let usual = of_stream.usual[PieceKind::of(shape).usual()].filter(|_| unpriced);
         let charge = usual.or((!deep || unpriced).then_some(price));
         // If tiers are told, the usual charge is a mean of unlike pieces, by which windows are not to be divided.
         let usual = usual.filter(|_| !self.tiers_are_told());
         // Paces are measured by the list: it does not move while the model learns.
+        let by_list = by_list && !tiers;
         let listed = self.model.learner().filter(|_| by_list).map(|it| it.listed(shape));
         let modelled = listed.or(usual).unwrap_or(price);
         // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.

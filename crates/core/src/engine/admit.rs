@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Engine;
 use super::error::{ChangeError, StreamError};
-use super::guarantees::{BOUNDED_PIECE, Flushes};
+use super::guarantees::Flushes;
 use crate::classes::admission::{
     self, AdmissionError, Admitted, Demand, DemandError, Granted, Others, REQUEST, Slack,
 };
@@ -12,7 +12,6 @@ use crate::classes::cycle::Cycle;
 use crate::classes::profile::Profile;
 use crate::types::contract::{Admission, Class, Contract, Rate};
 use crate::types::ids::StreamId;
-use crate::types::rank::Rank;
 use crate::types::ratio::scaled;
 use crate::types::share::Share;
 use crate::types::time::Duration;
@@ -44,33 +43,28 @@ pub(super) struct Booked {
     reserved_ppm: u64,
     /// Streams of guaranteed latency and guaranteed rate.
     guaranteed: u32,
-    /// Streams of best effort that have a latency bound.
-    bounded: u32,
 }
 
 impl Booked {
     pub(super) fn add(&mut self, contract: &Contract) {
-        let [reserved, guaranteed, bounded] = asks(contract);
+        let [reserved, guaranteed] = asks(contract);
         self.reserved_ppm += u64::from(reserved);
         self.guaranteed += guaranteed;
-        self.bounded += bounded;
     }
 
     pub(super) fn remove(&mut self, contract: &Contract) {
-        let [reserved, guaranteed, bounded] = asks(contract);
+        let [reserved, guaranteed] = asks(contract);
         self.reserved_ppm -= u64::from(reserved);
         self.guaranteed -= guaranteed;
-        self.bounded -= bounded;
     }
 }
 
 /// The parts of [`Booked`] that one contract asks for.
-fn asks(contract: &Contract) -> [u32; 3] {
+fn asks(contract: &Contract) -> [u32; 2] {
     let rate = contract.class == Class::GuaranteedRate;
     let reserved = if rate { 0 } else { contract.reserve.ppm() };
     let guaranteed = rate || contract.class == Class::GuaranteedLatency;
-    let bounded = Rank::from(contract.class) == Rank::Best && contract.latency.is_some();
-    [reserved, u32::from(guaranteed), u32::from(bounded)]
+    [reserved, u32::from(guaranteed)]
 }
 
 /// A stream, what it wants, and where.
@@ -257,9 +251,7 @@ impl Engine {
         self.guarantees.ahead = sum(&ahead);
         self.guarantees.set_slack(plan.slack, now);
         self.guarantees.flushes = plan.flushes;
-        let bounded = self.contracts.booked.bounded > 0;
-        let beside = if bounded { BOUNDED_PIECE } else { u64::MAX };
-        if self.guarantees.set_piece_max(plan.piece_max.min(beside)) || !plan.granted.is_empty() {
+        if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
             self.renew_heads();
         }
         self.follow_device();

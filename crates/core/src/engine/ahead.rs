@@ -16,7 +16,7 @@ const AHEAD: Duration = Duration::from_millis(200);
 /// The part of the tightest latency bound, among the streams that want to run, for which work may be
 /// at the device: one in this many. The rest is for pieces that go out before a request's turn comes,
 /// for the request itself, and for a device that lets other requests go first.
-const PART: u128 = 4;
+const PART: u64 = 4;
 /// A stream that had work within this time wants to run: its next request must not find the device full.
 const WANTS: Duration = Duration::from_secs(1);
 
@@ -27,6 +27,8 @@ pub(super) struct Ahead {
     bounds: IndexedHeap,
     /// and by when to look whether they still do.
     looks: IndexedHeap,
+    /// The bounds of all streams of best effort that have one, in ns.
+    contracts: IndexedHeap,
 }
 
 impl Ahead {
@@ -36,6 +38,17 @@ impl Ahead {
         self.looks.set(id.0, (now + WANTS).as_nanos().cast_signed());
     }
 
+    /// A stream of best effort has that bound, if any. Answers whether the longest piece is another by that.
+    pub(super) fn follow(&mut self, id: StreamId, bound: Option<Duration>) -> bool {
+        let before = self.contracts.peek().map(|(bound, _)| bound);
+        match bound {
+            Some(bound) => self.contracts.set(id.0, bound.as_tokens()),
+            None => self.contracts.remove(id.0),
+        }
+        before != self.contracts.peek().map(|(bound, _)| bound)
+    }
+
+    /// It does not want to run.
     pub(super) fn forget(&mut self, id: StreamId) {
         self.bounds.remove(id.0);
         self.looks.remove(id.0);
@@ -55,9 +68,18 @@ impl Ahead {
         }
     }
 
+    /// The longest that a piece may take beside the streams with a bound, also those that do not want to run
+    /// now: their next request may come at any time. Costs that don't compare say nothing of time: pieces are
+    /// to be the smallest then.
+    pub(super) fn longest_piece(&self, trust: Trust) -> Option<Duration> {
+        let (bound, _) = self.contracts.peek()?;
+        let part = if trust == Trust::None { 0 } else { bound.unsigned_abs() / PART };
+        Some(Duration::from_nanos(part))
+    }
+
     /// Whether that much is enough, in ns. Costs that don't compare say nothing of time.
     pub(super) fn is_enough(&self, sent: u128, trust: Trust) -> bool {
-        let bound = self.bounds.peek().map(|(bound, _)| u128::from(bound.unsigned_abs()) / PART);
+        let bound = self.bounds.peek().map(|(bound, _)| u128::from(bound.unsigned_abs() / PART));
         let learned = (trust == Trust::Learned).then_some(u128::from(AHEAD.as_nanos()));
         let most = bound.filter(|_| trust != Trust::None).into_iter().chain(learned).min();
         most.is_some_and(|most| sent >= most)
@@ -94,6 +116,20 @@ mod tests {
             !ahead.is_enough(199 * MS, Trust::Learned),
             "who is gone for a second does not want to run"
         );
+    }
+
+    /// Beside a bound all requests once went out in pieces of 32 KiB, whatever the device did with those: where
+    /// a piece takes as long whatever its length, a stream of 1 MiB requests had a thirtieth of its share.
+    #[test]
+    fn a_piece_may_take_a_part_of_the_tightest_bound_there_is() {
+        let (ms, mut ahead) = (Duration::from_millis, Ahead::default());
+        assert_eq!(ahead.longest_piece(Trust::Learned), None);
+        assert!(ahead.follow(StreamId(1), Some(ms(40))), "the first bound");
+        assert!(!ahead.follow(StreamId(2), Some(ms(80))), "a wider one");
+        assert_eq!(ahead.longest_piece(Trust::Learned), Some(ms(10)));
+        assert_eq!(ahead.longest_piece(Trust::None), Some(Duration::ZERO), "of unknown length");
+        assert!(ahead.follow(StreamId(1), None), "it is no more");
+        assert_eq!(ahead.longest_piece(Trust::Stated), Some(ms(20)));
     }
 
     #[test]

@@ -124,6 +124,9 @@ impl Engine {
         self.guarantees.forget(id);
         self.device.stalls.forget(id);
         self.device.ahead.forget(id);
+        if self.device.ahead.follow(id, None) {
+            self.renew_heads();
+        }
         self.promises.forget(&gone);
         self.prices.forget(id);
         if let Some(shaping) = &mut self.shaping {

@@ -16,6 +16,12 @@ impl Engine {
     /// A piece came back: costs may be learned from it. Answers the time since the completion before it,
     /// or since the device was idle. Notes the part of it that another stream pays as write-back debt.
     pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) -> Duration {
+        if tier.is_some()
+            && !self.prices.tiers_are_told()
+            && let Some(turns) = self.policies[Rank::Best.at()].turns()
+        {
+            turns.has_tiers();
+        }
         let before = self.books.ledger.last_completion();
         let between = self.prices.between(self.now, before);
         if self.prices.trust() == Trust::Learned && self.charges_alone() {

@@ -153,8 +153,11 @@ impl Engine {
 
     /// A stream's contract or cycle may be another.
     pub(super) fn follow_promise(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(id) {
-            self.promises.follow(stream, self.now);
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        self.promises.follow(stream, self.now);
+        let bound = stream.spec.contract.latency.filter(|_| stream.home() == Rank::Best);
+        if self.device.ahead.follow(id, bound) {
+            self.renew_heads();
         }
     }
 

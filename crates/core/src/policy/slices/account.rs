@@ -45,6 +45,8 @@ pub(super) struct Habits {
     pub(super) slices: u32,
     /// It was not ready though it had work: for its limit, or its depth.
     pub(super) blocked: bool,
+    /// On a device that tells tiers: its price is known, and is no longer beside others than alone.
+    pub(super) mixes: bool,
 }
 
 impl Account {
