@@ -26,7 +26,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "hostile",
-        help: "a good client beside hostile ones; --rounds N --seconds N --only ATTACK --json",
+        help: "a good client beside hostile ones; --rounds N --seconds N --only ATTACK --policy NAME --json",
         run: hostile::run,
     },
     Bench {

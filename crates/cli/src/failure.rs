@@ -58,24 +58,13 @@ pub fn document(error: &str, exit: u8) -> Option<String> {
 pub fn tell(error: &anyhow::Error) -> ExitCode {
     let exit = code(error);
     // The first thing that fails because of a signal says something else.
-    let text = if exit == INTERRUPTED { "interrupted".to_owned() } else { causes(error) };
+    // An error's own text says its causes; what its context adds stands before it.
+    let text = if exit == INTERRUPTED { "interrupted".to_owned() } else { format!("{error:#}") };
     eprintln!("disktime: {text}");
     if let Some(document) = document(&text, exit) {
         print!("{document}");
     }
     ExitCode::from(exit)
-}
-
-/// An error's text with its causes, each once: some errors say their cause themselves.
-fn causes(error: &anyhow::Error) -> String {
-    let mut said = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !said.contains(&cause) {
-            said += if said.is_empty() { "" } else { ": " };
-            said += &cause;
-        }
-    }
-    said
 }
 
 fn code(error: &anyhow::Error) -> u8 {
@@ -85,5 +74,31 @@ fn code(error: &anyhow::Error) -> u8 {
         _ if interrupt::is_asked() || error.is::<Interrupted>() => INTERRUPTED,
         true => BAD_INPUT,
         false => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use anyhow::Context;
+    use disktime_server::Config;
+
+    use super::*;
+
+    /// Errors said their cause and named it as their source as well: it was said twice until the text
+    /// was searched for it, which also dropped a cause that another text happened to contain.
+    #[test]
+    fn a_cause_is_said_once() {
+        let missing = Config::read(Path::new("/no/such/place")).expect_err("there is no such file");
+        let syntax = Config::parse("server = 3").expect_err("`server` is a table");
+        let wanted = "expected struct";
+        for (error, cause) in [(missing, "No such file"), (syntax, wanted)] {
+            let failed = Err::<(), _>(StartError::from(error)).context("--config");
+            let error = failed.expect_err("it failed");
+            let text = format!("{error:#}");
+            assert!(text.starts_with("--config: "), "{text}");
+            assert_eq!(text.matches(cause).count(), 1, "{text}");
+        }
     }
 }

@@ -18,6 +18,7 @@ mod output;
 mod paper;
 mod plan;
 mod play;
+mod registries;
 mod serve;
 mod sim;
 mod table;

@@ -13,9 +13,9 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::BadInput;
 use crate::costs::{self, CostRow};
 use crate::interrupt::Interrupted;
+use crate::{BadInput, registries};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,7 +74,7 @@ pub const LOG: &str = "warn,disktime::serve=info";
 ///
 /// Prints each virtual disk's URI once clients can connect.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", registries::names()))]
 pub struct Arguments {
     /// The configuration, in TOML
     #[arg(long, value_name = "FILE")]

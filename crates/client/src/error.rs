@@ -61,7 +61,13 @@ pub enum ConnectionError {
     Socket(Errno),
     /// The server sent what no server may send.
     #[error("the server broke the protocol: {0}")]
-    Protocol(#[from] ProtocolError),
+    Protocol(ProtocolError),
+}
+
+impl From<ProtocolError> for ConnectionError {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
 }
 
 impl From<Errno> for ConnectionError {

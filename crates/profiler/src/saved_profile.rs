@@ -18,12 +18,12 @@ const BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileFileError {
     /// It can't be read.
-    #[error("profile = \"{}\": {source}", path.display())]
+    #[error("profile = \"{}\": {error}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// It is no profile.
     #[error("profile = \"{}\": {reason}: make it with `disktime device profile`", path.display())]
@@ -110,7 +110,7 @@ impl DeviceProfile {
     /// If it can't be read, is none, or is of a device of another size.
     pub fn load(path: &Path, size: Option<u64>) -> Result<Self, ProfileFileError> {
         let syntax = |reason| ProfileFileError::Syntax { path: path.to_owned(), reason };
-        let read = |source| ProfileFileError::Read { path: path.to_owned(), source };
+        let read = |error| ProfileFileError::Read { path: path.to_owned(), error };
         if std::fs::metadata(path).map_err(read)?.len() > BYTES_MAX {
             return Err(syntax(format!("it has more than {BYTES_MAX} bytes")));
         }

@@ -33,14 +33,14 @@ struct Seen {
 pub fn check(config: &Config) -> Vec<StartError> {
     let misses = config.misses.clone().map(Listen::Unix);
     let sockets = config.listen.iter().chain(&misses).filter_map(|listen| {
-        let source = listener::check(listen).err()?;
-        Some(StartError::Listen { listen: listen.clone(), source })
+        let error = listener::check(listen).err()?;
+        Some(StartError::Listen { listen: listen.clone(), error })
     });
     let devices = config.devices.iter();
     let devices = devices.filter_map(|device| examine(device, config.state.as_deref()).err());
     let traces = config.vdisks().filter_map(|(_, vdisk)| {
-        let source = is_directory(parent(vdisk.record.as_deref()?)).err()?;
-        Some(StartError::Trace { vdisk: vdisk.name.clone(), source })
+        let error = is_directory(parent(vdisk.record.as_deref()?)).err()?;
+        Some(StartError::Trace { vdisk: vdisk.name.clone(), error })
     });
     sockets.chain(devices).chain(traces).collect()
 }
@@ -60,7 +60,7 @@ fn examine(device: &DeviceConfig, state: Option<&Path>) -> Result<(), StartError
         in_place(device, &before).map_err(|error| misplaced(device, error))?;
     }
     let seen = see(&device.back_end);
-    let seen = seen.map_err(|source| StartError::BackEnd { device: name(), source })?;
+    let seen = seen.map_err(|error| StartError::BackEnd { device: name(), error })?;
     let recorded = match record(device, &seen, state).map_err(of)? {
         Some(record) => record.load().map_err(of)?,
         None => Recorded::default(),

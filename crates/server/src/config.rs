@@ -36,15 +36,15 @@ const IDLE_TIMEOUTS: RangeInclusive<Duration> =
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file can't be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong type.
-    #[error("{0}")]
+    #[error(transparent)]
     Syntax(#[from] toml::de::Error),
     /// A value that is not allowed.
     #[error(transparent)]
@@ -130,7 +130,7 @@ impl Config {
     /// At least one.
     pub fn read_all(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| vec![ConfigError::Read { path: path.to_owned(), source }])?;
+            .map_err(|error| vec![ConfigError::Read { path: path.to_owned(), error }])?;
         Self::parse_all(&text)
     }
 

@@ -48,7 +48,13 @@ pub enum BindError {
     Address,
     /// Something else.
     #[error("the system says: {0}")]
-    System(#[from] io::Error),
+    System(io::Error),
+}
+
+impl From<io::Error> for BindError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
 }
 
 impl BindError {

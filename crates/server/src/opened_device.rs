@@ -69,7 +69,7 @@ enum Storage {
 
 impl Opened {
     pub(crate) fn new(device: &DeviceConfig, state: Option<&Path>) -> Result<Self, StartError> {
-        let named = |source| StartError::BackEnd { device: device.name.clone(), source };
+        let named = |error| StartError::BackEnd { device: device.name.clone(), error };
         let mut opened = match &device.back_end {
             BackEndKind::Memory => {
                 let sizes: Vec<u64> = device.vdisks.iter().map(|vdisk| vdisk.size).collect();
@@ -129,7 +129,7 @@ impl Opened {
         path: &Path,
         state: Option<&Path>,
     ) -> Result<Self, StartError> {
-        let named = |source| StartError::BackEnd { device: device.name.clone(), source };
+        let named = |error| StartError::BackEnd { device: device.name.clone(), error };
         let failed = |error| misplaced(device, error);
         let record = Record::of(path, &device.name, state);
         let recorded = record.load().map_err(recorded_wrong(device))?;

@@ -57,15 +57,15 @@ pub enum PlaceError {
         path: PathBuf,
     },
     /// The system says no.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Io {
         /// Where.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// There is a pool, or one was to be made, and it can't be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Pool(#[from] PoolError),
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn find<P: Identified>(
             let wanted = "a directory, a regular file or a block device";
             return Err(PlaceError::Missing { path: path.to_owned(), wanted, before, remedy });
         }
-        Err(source) => return Err(PlaceError::Io { path: path.to_owned(), source }),
+        Err(error) => return Err(PlaceError::Io { path: path.to_owned(), error }),
     };
     if kind.is_file() || kind.is_block_device() {
         let was_pool = before.recorded.pool.is_some();
@@ -219,6 +219,6 @@ pub(crate) fn must_be_there(path: &Path, before: &Before<'_>) -> Result<(), Plac
             let wanted = "a regular file or a block device";
             Err(PlaceError::Missing { path: path.to_owned(), wanted, before, remedy })
         }
-        Err(source) => Err(PlaceError::Io { path: path.to_owned(), source }),
+        Err(error) => Err(PlaceError::Io { path: path.to_owned(), error }),
     }
 }

@@ -54,7 +54,7 @@ pub enum ProbeError {
         timeout: Duration,
     },
     /// It can't be priced so, or not so soon.
-    #[error("{0}")]
+    #[error(transparent)]
     Pricer(#[from] ProfilerError),
 }
 

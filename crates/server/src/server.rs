@@ -127,12 +127,12 @@ impl Server {
         raise_descriptors();
         let bind = |listen: &Listen| {
             Listener::bind(listen, &config.access)
-                .map_err(|source| StartError::Listen { listen: listen.clone(), source })
+                .map_err(|error| StartError::Listen { listen: listen.clone(), error })
         };
         let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let listen = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
         let misses = config.misses.as_deref().map(|path| {
-            let failed = |source| StartError::Listen { listen: Listen::Unix(path.into()), source };
+            let failed = |error| StartError::Listen { listen: Listen::Unix(path.into()), error };
             ReportSocket::bind(path).map_err(failed)
         });
         let misses = misses.transpose()?;
@@ -202,8 +202,8 @@ impl Server {
             let stats = Arc::new(VdiskStats::default());
             let start = |path| Recorder::start(path, &vdisk.name);
             let recorder = vdisk.record.as_deref().map(start).transpose();
-            let recorder = recorder
-                .map_err(|source| StartError::Trace { vdisk: vdisk.name.clone(), source })?;
+            let recorder =
+                recorder.map_err(|error| StartError::Trace { vdisk: vdisk.name.clone(), error })?;
             let (recorder, thread) = recorder.unzip();
             self.recorders.extend(thread);
             let (base, stats_here) = (*base, Arc::clone(&stats));

@@ -16,13 +16,13 @@ use crate::place::PlaceError;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unfit {
     /// No engine is made so.
-    #[error("{0}")]
+    #[error(transparent)]
     Engine(#[from] EngineError),
     /// The engine refuses a contract, or the profile.
-    #[error("{0}")]
+    #[error(transparent)]
     Change(#[from] ChangeError<Named>),
     /// A goal takes more than can be had.
-    #[error("{0}")]
+    #[error(transparent)]
     Goal(#[from] ValueError),
 }
 
@@ -30,20 +30,20 @@ pub enum Unfit {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listener can't be bound.
-    #[error("{listen}: {source}")]
+    #[error("{listen}: {error}")]
     Listen {
         /// Which.
         listen: Listen,
         /// Why.
-        source: BindError,
+        error: BindError,
     },
     /// A device's back end can't be opened.
-    #[error("device {device}: its back end can't be opened: {source}")]
+    #[error("device {device}: its back end can't be opened: {error}")]
     BackEnd {
         /// Which.
         device: String,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// A device's back end is not where it should be, or is not what it was.
     #[error("device {device}: {error}")]
@@ -70,7 +70,7 @@ pub enum StartError {
         other_path: PathBuf,
     },
     /// The configuration does not fit the opened device.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] ConfigError),
     /// A device's virtual disks can't be placed.
     #[error("device {device}: {error}")]
@@ -97,12 +97,12 @@ pub enum StartError {
         error: ProfileFileError,
     },
     /// A trace can't be written.
-    #[error("vdisk {vdisk}: record: {source}")]
+    #[error("vdisk {vdisk}: record: {error}")]
     Trace {
         /// The virtual disk that is traced.
         vdisk: String,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// The engine refuses the device's configuration.
     #[error("device {device}: {error}")]
@@ -114,7 +114,13 @@ pub enum StartError {
     },
     /// The system gives no thread, ring or event.
     #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]
-    System(#[from] io::Error),
+    System(io::Error),
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
 }
 
 impl StartError {
@@ -127,7 +133,7 @@ impl StartError {
     /// Whether another process has what it needs, which may be about to end.
     pub(crate) fn is_in_use(&self) -> bool {
         match self {
-            Self::BackEnd { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
+            Self::BackEnd { error, .. } => error.kind() == io::ErrorKind::ResourceBusy,
             Self::Place { error, .. } => error.is_in_use(),
             _ => false,
         }

@@ -88,6 +88,17 @@ fn upper_edge(bucket: usize) -> u64 {
     if octave < 2 { 2 << octave } else { (5 + quarter) << (octave - 2) }
 }
 
+/// How the promises to one virtual disk were kept since the start.
+#[derive(Debug, Default)]
+pub(crate) struct PromiseStats {
+    pub(crate) cycles: AtomicU64,
+    pub(crate) cycles_missed: AtomicU64,
+    pub(crate) promises_broken: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) cuts: AtomicU64,
+    pub(crate) misses: AtomicU64,
+}
+
 /// One virtual disk's figures since the start.
 #[derive(Debug, Default)]
 pub struct VdiskStats {
@@ -98,12 +109,7 @@ pub struct VdiskStats {
     pub(crate) fast: AtomicU64,
     pub(crate) slow: AtomicU64,
     pub(crate) connections: AtomicU64,
-    pub(crate) cycles: AtomicU64,
-    pub(crate) cycles_missed: AtomicU64,
-    pub(crate) promises_broken: AtomicU64,
-    pub(crate) late: AtomicU64,
-    pub(crate) cuts: AtomicU64,
-    pub(crate) misses: AtomicU64,
+    pub(crate) promises: PromiseStats,
     pub(crate) depth: AtomicU64,
     /// Bytes of memory that its clients hold beyond what each has for itself.
     pub(crate) memory: AtomicUsize,
@@ -148,32 +154,32 @@ impl VdiskStats {
 
     /// Cycles of a guaranteed rate that began with work waiting and are over.
     pub fn cycles(&self) -> u64 {
-        self.cycles.load(Ordering::Relaxed)
+        self.promises.cycles.load(Ordering::Relaxed)
     }
 
     /// Cycles that were not kept.
     pub fn cycles_missed(&self) -> u64 {
-        self.cycles_missed.load(Ordering::Relaxed)
+        self.promises.cycles_missed.load(Ordering::Relaxed)
     }
 
     /// How often it was further behind its reservation than is promised.
     pub fn promises_broken(&self) -> u64 {
-        self.promises_broken.load(Ordering::Relaxed)
+        self.promises.promises_broken.load(Ordering::Relaxed)
     }
 
     /// Requests that completed after the deadline that they stated.
     pub fn late(&self) -> u64 {
-        self.late.load(Ordering::Relaxed)
+        self.promises.late.load(Ordering::Relaxed)
     }
 
     /// How often its rate went last, because the device could not keep all.
     pub fn cuts(&self) -> u64 {
-        self.cuts.load(Ordering::Relaxed)
+        self.promises.cuts.load(Ordering::Relaxed)
     }
 
     /// Missed deadlines that its clients have reported, of several within 10 ms one.
     pub fn misses(&self) -> u64 {
-        self.misses.load(Ordering::Relaxed)
+        self.promises.misses.load(Ordering::Relaxed)
     }
 
     /// Clients connected now.

@@ -76,7 +76,7 @@ pub enum PlanError {
     Config(#[from] ConfigError),
     /// A profile with which admission can't reckon.
     #[error("the device's profile: {0}")]
-    Profile(#[from] ProfileError),
+    Profile(ProfileError),
     /// A contract that the engine refuses.
     #[error("{}{error}", .added.as_ref().map(|added| format!("{added}: ")).unwrap_or_default())]
     Contract {

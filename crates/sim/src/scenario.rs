@@ -35,20 +35,20 @@ const NAME_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file can't be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value that can't be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Syntax {
         /// Which file.
         path: PathBuf,
         /// Where and why.
-        source: Box<toml::de::Error>,
+        error: Box<toml::de::Error>,
     },
     /// A value that is not allowed.
     #[error("{}: {error}", path.display())]
@@ -328,7 +328,7 @@ impl Scenario {
     /// If it can't be read or used.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ScenarioError::Read { path: path.to_owned(), source })?;
+            .map_err(|error| ScenarioError::Read { path: path.to_owned(), error })?;
         Self::parse(path, &text)
     }
 
@@ -337,9 +337,9 @@ impl Scenario {
     /// # Errors
     /// If it can't be used.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
-        let file: File = toml::from_str(text).map_err(|source| ScenarioError::Syntax {
+        let file: File = toml::from_str(text).map_err(|error| ScenarioError::Syntax {
             path: path.to_owned(),
-            source: Box::new(source),
+            error: Box::new(error),
         })?;
         let wrong = |error| ScenarioError::Value { path: path.to_owned(), error: Box::new(error) };
         let model = file.model().map_err(|(within, error)| {

@@ -560,7 +560,7 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         told.expect("what was checked is taken while there are no streams");
     }
     if let Some(profile) = &plan.profile {
-        profile.check()?;
+        profile.check().map_err(PlanError::Profile)?;
         let set = engine.handle_change(Instant::ZERO, Change::SetProfile(profile));
         set.expect("a profile that is one is taken while nothing is promised");
     }

@@ -15,7 +15,7 @@ use super::cells::selected;
 use super::files::write;
 use super::insulation_live as live;
 use crate::paper::machine;
-use crate::{BadInput, output, table};
+use crate::{BadInput, output, registries, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ Exits with 1 if policy `disktime` misses a bar.";
 /// Insulation (throughput by share and by throughput alone) of victims beside antagonists, for every
 /// policy that shares a device, in virtual time.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", registries::policies()))]
 pub(super) struct Arguments {
     /// Sixteen cells and four policies only
     #[arg(long, conflicts_with = "live")]

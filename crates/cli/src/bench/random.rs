@@ -15,7 +15,7 @@ use disktime_core::policy::PolicyEntry;
 
 use super::files::write;
 use crate::paper::machine;
-use crate::{BadInput, output, table};
+use crate::{BadInput, output, registries, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +33,7 @@ const SEEDS_MAX: u64 = 10_000;
 /// Insulation (throughput by what is due) of streams in cells drawn at random, for any policy, in
 /// virtual time.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", registries::policies()))]
 pub(super) struct Arguments {
     /// Decides everything about the cells
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]

@@ -27,7 +27,7 @@ pub struct Record {
 pub enum RecordError {
     /// It can't be read or written.
     #[error(
-        "{}: {source}: what is on the device is recorded there; `state = \"PATH\"` in [server] names \
+        "{}: {error}: what is on the device is recorded there; `state = \"PATH\"` in [server] names \
          another directory for it",
         path.display()
     )]
@@ -35,7 +35,7 @@ pub enum RecordError {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// It is not what was written.
     #[error("{}: {reason}: mend it, or delete it to have everything placed anew", path.display())]
@@ -125,7 +125,7 @@ impl Record {
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Recorded::default()),
-            Err(source) => return Err(RecordError::Io { path: path(), source }),
+            Err(error) => return Err(RecordError::Io { path: path(), error }),
         };
         let Contents { path: of, pool, extent } = toml::from_str(&text)
             .map_err(|error| RecordError::Syntax { path: path(), reason: error.to_string() })?;
@@ -149,7 +149,7 @@ impl Record {
             reason: error.to_string(),
         })?;
         let written = self.replace(&format!("{HEADER}{text}"));
-        written.map_err(|source| RecordError::Io { path: self.path.clone(), source })
+        written.map_err(|error| RecordError::Io { path: self.path.clone(), error })
     }
 
     fn replace(&self, text: &str) -> io::Result<()> {

@@ -23,7 +23,7 @@ impl Shard {
         match event {
             Event::CycleMissed { stream, waited, done } => self.missed(stream, waited, done),
             Event::PromiseBroken { stream, behind, bound, by } => {
-                add(&self.vdisks[stream.0 as usize].stats.promises_broken, 1);
+                add(&self.vdisks[stream.0 as usize].stats.promises.promises_broken, 1);
                 self.seldom(stream, Cause::Behind, |vdisk, left_out| {
                     let text = match by {
                         BrokenBy::Device => "the device answers too slowly to keep its reservation",
@@ -33,13 +33,13 @@ impl Shard {
                 });
             }
             Event::Late { stream, late, .. } => {
-                add(&self.vdisks[stream.0 as usize].stats.late, 1);
+                add(&self.vdisks[stream.0 as usize].stats.promises.late, 1);
                 self.seldom(stream, Cause::Late, |vdisk, left_out| {
                     tracing::warn!(vdisk, ?late, left_out, "a request missed its deadline");
                 });
             }
             Event::Cut(stream) => {
-                add(&self.vdisks[stream.0 as usize].stats.cuts, 1);
+                add(&self.vdisks[stream.0 as usize].stats.promises.cuts, 1);
                 self.seldom(stream, Cause::Cut, |vdisk, left_out| {
                     let text = "the device can't keep all rates: this one goes last for now";
                     tracing::warn!(vdisk, left_out, "{text}");
@@ -130,7 +130,7 @@ impl Shard {
             Ok(stream) => stream,
             Err(reason) => return tracing::debug!(%reason, "a missed deadline is nobody's"),
         };
-        add(&self.vdisks[stream.0 as usize].stats.misses, 1);
+        add(&self.vdisks[stream.0 as usize].stats.promises.misses, 1);
         if let Err(error) = self.engine.handle_change(clock::now(), Change::MissedDeadline(stream))
         {
             tracing::error!(%error, "a virtual disk has no stream");
@@ -161,8 +161,8 @@ impl Shard {
     pub(super) fn publish_cycles(&mut self, stream: StreamId) {
         let Some(view) = self.engine.stream(stream) else { return };
         let (counters, stats) = (view.counters(), &self.vdisks[stream.0 as usize].stats);
-        stats.cycles.store(counters.cycles, Ordering::Relaxed);
-        stats.cycles_missed.store(counters.cycles_missed, Ordering::Relaxed);
+        stats.promises.cycles.store(counters.cycles, Ordering::Relaxed);
+        stats.promises.cycles_missed.store(counters.cycles_missed, Ordering::Relaxed);
     }
 }
 

@@ -66,12 +66,12 @@ pub struct PoolDisk {
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// The system says no.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Io {
         /// Which file or directory.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// Someone else uses it.
     #[error(
@@ -208,9 +208,9 @@ pub enum PoolError {
 
 fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PoolError {
     let path = path.to_owned();
-    |source| match source.kind() {
+    |error| match error.kind() {
         io::ErrorKind::ResourceBusy => PoolError::InUse { path },
-        _ => PoolError::Io { path, source },
+        _ => PoolError::Io { path, error },
     }
 }
 
@@ -447,13 +447,11 @@ pub fn make_image(path: &Path, size: u64) -> Result<(), PoolError> {
         return Err(PoolError::Size { size, allowed });
     }
     not_under_dev(path)?;
-    create(path, size).and_then(|()| sync_directory_of(path)).map_err(|source| {
-        match source.kind() {
-            io::ErrorKind::AlreadyExists => {
-                PoolError::Exists { path: path.to_owned(), what: "a file or a directory" }
-            }
-            _ => PoolError::Io { path: path.to_owned(), source },
+    create(path, size).and_then(|()| sync_directory_of(path)).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            PoolError::Exists { path: path.to_owned(), what: "a file or a directory" }
         }
+        _ => PoolError::Io { path: path.to_owned(), error },
     })
 }
 
@@ -466,7 +464,7 @@ pub fn nothing_was_at(path: &Path) -> Result<(), PoolError> {
     match record.try_exists() {
         Ok(false) => Ok(()),
         Ok(true) => Err(PoolError::Recorded { path: path.to_owned(), record }),
-        Err(source) => Err(PoolError::Io { path: record, source }),
+        Err(error) => Err(PoolError::Io { path: record, error }),
     }
 }
 

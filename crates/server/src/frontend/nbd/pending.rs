@@ -108,7 +108,7 @@ impl Connection {
     /// Whether work that is under way is the last of its request.
     #[must_use]
     pub fn is_last(&self, ticket: &Ticket, range: &Range<u64>) -> bool {
-        let Pending { asked, parts } = &self.pending[ticket.request as usize];
+        let Pending { asked, parts } = &self.requests.pending[ticket.request as usize];
         let last = |parts: &Parts| parts.over + length(range) == asked.checked.length;
         parts.as_deref().is_none_or(last)
     }
@@ -124,19 +124,19 @@ impl Connection {
         range: &Range<u64>,
         answer: Answer,
     ) -> bool {
-        self.requests -= 1;
-        let Pending { asked, parts } = &mut self.pending[request as usize];
+        self.requests.parts -= 1;
+        let Pending { asked, parts } = &mut self.requests.pending[request as usize];
         let asked = *asked;
         if let Some(mut parts) = parts.take() {
             self.part_over(&asked, &mut parts, (range, memory), answer);
             if parts.are_over(&asked) {
-                self.pending.remove(request as usize);
+                self.requests.pending.remove(request as usize);
                 return self.all_over(&asked, &mut parts);
             }
-            self.pending[request as usize].parts = Some(parts);
+            self.requests.pending[request as usize].parts = Some(parts);
             return false;
         }
-        self.pending.remove(request as usize);
+        self.requests.pending.remove(request as usize);
         if self.state == State::Dead {
             self.seat.account.give(memory);
         } else {
@@ -155,9 +155,9 @@ impl Connection {
             Ok(Some(data)) => {
                 let Checked { offset, length, .. } = asked.checked;
                 let header = reply::read_ok_header(style, cookie, offset, length);
-                self.replies.push(&header, Some(data));
+                self.outgoing.push(&header, Some(data));
             }
-            Ok(None) => self.replies.push(&reply::done(style, asked.command, cookie), None),
+            Ok(None) => self.outgoing.push(&reply::done(style, asked.command, cookie), None),
             Err(error) => self.refuse(asked, error),
         }
     }
@@ -199,13 +199,13 @@ impl Connection {
             self.discard(parts);
             return false;
         }
-        self.cut.take_if(|cut| cut.alone && cut.issued == cut.asked.checked.length);
+        self.requests.cut.take_if(|cut| cut.alone && cut.issued == cut.asked.checked.length);
         self.send_kept(asked, parts);
         match parts.error {
             None if parts.sent == asked.checked.length => {}
             None => {
                 let done = reply::done(self.session.style, asked.command, asked.checked.cookie);
-                self.replies.push(&done, None);
+                self.outgoing.push(&done, None);
             }
             Some(_) if parts.alone && parts.sent > 0 => {
                 tracing::debug!("a read failed after its simple reply had begun: hanging up");
@@ -219,14 +219,16 @@ impl Connection {
     /// A read that has the connection for itself and can't go on before some of its data are sent
     /// sends what is there.
     pub(super) fn make_room(&mut self) {
-        let alone = self.cut.filter(|cut| cut.alone && cut.issued < cut.asked.checked.length);
-        let Some(request) = alone.filter(|_| self.requests == 0).and_then(|cut| cut.request) else {
+        let alone =
+            self.requests.cut.filter(|cut| cut.alone && cut.issued < cut.asked.checked.length);
+        let Some(request) = alone.filter(|_| self.requests.parts == 0).and_then(|cut| cut.request)
+        else {
             return;
         };
-        let Pending { asked, parts } = &mut self.pending[request as usize];
+        let Pending { asked, parts } = &mut self.requests.pending[request as usize];
         let (asked, Some(mut parts)) = (*asked, parts.take()) else { return };
         self.send_kept(&asked, &mut parts);
-        self.pending[request as usize].parts = Some(parts);
+        self.requests.pending[request as usize].parts = Some(parts);
     }
 
     /// Sends what is there and next in order.
@@ -246,12 +248,12 @@ impl Connection {
         let bytes = u32::try_from(data.1.len()).expect("a part is at most 1 MiB");
         if self.session.style == ReplyStyle::Structured {
             let chunk = if last { Chunk::Last } else { Chunk::More };
-            self.replies.push(&reply::data_chunk_header(chunk, cookie, offset, bytes), Some(data));
+            self.outgoing.push(&reply::data_chunk_header(chunk, cookie, offset, bytes), Some(data));
         } else if first {
             let header = reply::read_ok_header(ReplyStyle::Simple, cookie, start, length);
-            self.replies.push(&header, Some(data));
+            self.outgoing.push(&header, Some(data));
         } else {
-            self.replies.push(&[], Some(data));
+            self.outgoing.push(&[], Some(data));
         }
     }
 
@@ -266,14 +268,14 @@ impl Connection {
     /// were issued are over. Answers as [`answer`](Self::answer).
     #[must_use]
     pub fn cut_short(&mut self, error: BlockError) -> bool {
-        let Some(cut) = self.cut.take() else { return false };
+        let Some(cut) = self.requests.cut.take() else { return false };
         let Some(request) = cut.request else {
             if self.state != State::Dead {
                 self.refuse(&cut.asked, error);
             }
             return false;
         };
-        let Pending { asked, parts } = &mut self.pending[request as usize];
+        let Pending { asked, parts } = &mut self.requests.pending[request as usize];
         let (asked, Some(mut parts)) = (*asked, parts.take()) else { return false };
         parts.cut_short = true;
         // A read that has the connection for itself stays until it is answered, all of it issued.
@@ -282,17 +284,17 @@ impl Connection {
             self.discard(&mut parts);
         }
         if parts.are_over(&asked) {
-            self.pending.remove(request as usize);
+            self.requests.pending.remove(request as usize);
             return self.all_over(&asked, &mut parts);
         }
-        self.pending[request as usize].parts = Some(parts);
+        self.requests.pending[request as usize].parts = Some(parts);
         false
     }
 
     fn refuse(&mut self, asked: &Asked, error: BlockError) {
         let (style, cookie) = (self.session.style, asked.checked.cookie);
         let reply = reply::error(style, cookie, code(error), &error.to_string());
-        self.replies.push(&reply, None);
+        self.outgoing.push(&reply, None);
     }
 }
 

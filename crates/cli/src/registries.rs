@@ -1,0 +1,60 @@
+//! Names that a configuration or an option may say, each with a line about it: from the registries
+//! themselves, so that help and configurations never differ.
+
+use std::fmt::Write;
+
+use disktime_core::cost::{self, CostEntry};
+use disktime_core::feedback::{self, FeedbackEntry};
+use disktime_core::policy::{self, PolicyEntry};
+
+/// A name, what it stands for, and where that comes from.
+type Row = [&'static str; 3];
+
+/// Every policy, those that need `experimental = true` apart.
+pub fn policies() -> String {
+    let rows = |entries: &'static [PolicyEntry]| {
+        entries.iter().map(|entry| [entry.name, entry.doc, entry.source])
+    };
+    let tried = rows(policy::EXPERIMENTAL).chain(rows(disktime_rivals::REGISTRY));
+    let (own, tried) = (rows(policy::REGISTRY), tried);
+    list("Policies", own) + "\n" + &list("Policies, in a daemon with experimental = true", tried)
+}
+
+/// Every name of a registry that a configuration may say.
+pub fn names() -> String {
+    let costs = cost::REGISTRY.iter();
+    let costs = costs.map(|CostEntry { name, doc, source, .. }| [*name, *doc, *source]);
+    let controllers = feedback::REGISTRY.iter();
+    let controllers =
+        controllers.map(|FeedbackEntry { name, doc, source, .. }| [*name, *doc, *source]);
+    let (costs, controllers) = (list("Cost models", costs), list("Feedback", controllers));
+    format!("{}\n{costs}\n{controllers}", policies())
+}
+
+fn list(title: &str, rows: impl Iterator<Item = Row>) -> String {
+    let mut text = format!("{title}:\n");
+    for [name, doc, source] in rows {
+        let source = if source == "-" { String::new() } else { format!(" ({source})") };
+        let _infallible = writeln!(text, "  {name:<15} {doc}{source}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each registry had a line and a source for every name, and nothing ever showed them.
+    #[test]
+    fn help_says_what_each_name_of_a_configuration_stands_for() {
+        let text = names();
+        for PolicyEntry { name, doc, source, .. } in disktime_rivals::all() {
+            let line = text.lines().find(|line| line.split(' ').nth(2) == Some(name));
+            let line = line.unwrap_or_else(|| panic!("{name} is not listed"));
+            assert!(line.contains(doc) && line.ends_with(&format!("({source})")), "{line}");
+        }
+        let others = cost::REGISTRY.iter().map(|entry| entry.doc);
+        let others = others.chain(feedback::REGISTRY.iter().map(|entry| entry.doc));
+        others.for_each(|doc| assert!(text.contains(doc), "{doc}"));
+    }
+}
