@@ -89,10 +89,16 @@ fn server_handshake_seeds() -> Seeds {
 }
 
 fn server_transmission_seeds() -> Seeds {
-    let request = |command, flags, offset, length| {
-        RequestHeader { flags, command, cookie: 0xfeed_0000_0000_0001, offset, length }
-            .to_bytes()
-            .to_vec()
+    let request = |command, flags, offset, length: u32| {
+        RequestHeader {
+            flags,
+            command,
+            cookie: 0xfeed_0000_0000_0001,
+            offset,
+            length: u64::from(length),
+        }
+        .to_bytes()
+        .to_vec()
     };
     let (none, fua) = (CommandFlags::EMPTY, CommandFlags::FUA);
     let on = |export: [u8; 3], requests: &[Vec<u8>]| [export.to_vec(), requests.concat()].concat();

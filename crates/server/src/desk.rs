@@ -38,7 +38,12 @@ pub(crate) struct Entry {
     pub(crate) shard: usize,
     pub(crate) vdisk: VdiskId,
     pub(crate) stats: Arc<VdiskStats>,
+    /// Its back end tells which of its bytes were never written.
+    pub(crate) surveyed: bool,
 }
+
+/// The metadata context of what was never written.
+const ALLOCATION: &str = "base:allocation";
 
 /// Every export there is, and the memory for their clients.
 pub(crate) struct Catalog {
@@ -84,6 +89,11 @@ impl Exports for Catalog {
 
     fn find(&self, name: &str) -> Option<ExportInfo> {
         self.entry(name).map(|entry| entry.info.clone())
+    }
+
+    fn contexts(&self, name: &str) -> Vec<String> {
+        let surveyed = self.entry(name).filter(|entry| entry.surveyed);
+        surveyed.into_iter().map(|_| ALLOCATION.to_owned()).collect()
     }
 
     /// There is a place now. This thread alone gives places away, so it is there right after, too.

@@ -212,7 +212,8 @@ impl Server {
             let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
             let (name, on) = (vdisk.name.clone(), device.name.clone());
             let info = export(device, &vdisk.name, vdisk.size, abilities);
-            catalog.add(Entry { info, shard: index, vdisk: id, stats: Arc::clone(&stats) });
+            let (stats_of, surveyed) = (Arc::clone(&stats), abilities.survey);
+            catalog.add(Entry { info, shard: index, vdisk: id, stats: stats_of, surveyed });
             self.vdisks.push(VdiskView { id, name, device: on, uris, stats });
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
@@ -406,6 +407,9 @@ fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) ->
         (can.trim, TransmissionFlags::TRIM),
         (can.zero, TransmissionFlags::WRITE_ZEROES),
         (!can.write, TransmissionFlags::READ_ONLY),
+        (can.cache, TransmissionFlags::CACHE),
+        // An emulated device zeroes no faster than it writes.
+        (can.fast_zero && device.emulate.is_none(), TransmissionFlags::FAST_ZERO),
     ] {
         flags = if can { flags.with(flag) } else { flags };
     }

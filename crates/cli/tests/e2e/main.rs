@@ -8,6 +8,7 @@ mod costs;
 mod crowds;
 mod device_profile;
 mod durability;
+mod holes;
 mod insulation;
 mod live_changes;
 mod misses;

@@ -25,10 +25,17 @@ impl Exports for Shelf {
         self.0.iter().find(|export| name.is_empty() || export.name == name).cloned()
     }
 
+    fn contexts(&self, _name: &str) -> Vec<String> {
+        CONTEXTS.map(str::to_owned).to_vec()
+    }
+
     fn admit(&self, name: &str) -> Result<(), String> {
         if name == CROWDED { Err("all places are taken".to_owned()) } else { Ok(()) }
     }
 }
+
+/// The metadata contexts of every export.
+pub(crate) const CONTEXTS: [&str; 2] = ["base:allocation", "qemu:dirty-bitmap:monday"];
 
 /// An export that takes no more clients, if it is there.
 pub(crate) const CROWDED: &str = "crowded";
@@ -125,14 +132,15 @@ const PAYLOAD_BYTES_MAX: u32 = 1 << 17;
 fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
     assert_eq!(RequestHeader::parse(&request.to_bytes()), Ok(*request));
     let RequestHeader { command, cookie, .. } = *request;
-    let pending = Pending { command, offset: request.offset, length: request.length };
+    let length = u32::try_from(request.length).expect("a compact header");
+    let pending = Pending { command, offset: request.offset, length };
     let (mut bytes, result) = match request.validate(export, PAYLOAD_BYTES_MAX) {
         Ok(checked) => {
             keeps_promises(request, &checked, export);
             match checked.operation {
                 Operation::Disconnect => return,
                 Operation::Read { .. } => {
-                    let length = checked.length;
+                    let length = u32::try_from(checked.length).expect("a read");
                     let header = reply::read_ok_header(style, cookie, checked.offset, length);
                     let mut bytes = header.to_vec();
                     bytes.resize(bytes.len() + length as usize, 0xa5);
@@ -143,11 +151,12 @@ fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
         }
         Err(Reject::Reply { error, message, payload_bytes }) => {
             assert!(payload_bytes <= WRITE_DRAIN_BYTES_MAX);
-            assert!(payload_bytes == if command == Command::Write { request.length } else { 0 });
+            let expected = if command == Command::Write { request.length } else { 0 };
+            assert_eq!(u64::from(payload_bytes), expected);
             (reply::error(style, cookie, error, message).to_vec(), Err(error))
         }
         Err(Reject::Close) => {
-            assert!(command == Command::Write && request.length > WRITE_DRAIN_BYTES_MAX);
+            assert!(command == Command::Write && request.length > WRITE_DRAIN_BYTES_MAX.into());
             return;
         }
     };
@@ -167,7 +176,7 @@ fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
             ReplyEvent::Data { offset, bytes, .. } => {
                 assert!(offset == request.offset && bytes.len() == request.length as usize);
             }
-            ReplyEvent::Hole { .. } => unreachable!("no hole was encoded"),
+            ReplyEvent::Hole { .. } | ReplyEvent::Extent { .. } => unreachable!("none was encoded"),
         }
     }
 }
@@ -179,12 +188,12 @@ fn keeps_promises(request: &RequestHeader, checked: &Checked, export: &ExportInf
         Operation::Write { .. } | Operation::Trim { .. } | Operation::WriteZeroes { .. }
     );
     assert!(!(writes && export.flags.contains(TransmissionFlags::READ_ONLY)));
-    let end = checked.offset.checked_add(checked.length.into()).expect("no overflow");
+    let end = checked.offset.checked_add(checked.length).expect("no overflow");
     assert!(end <= export.size_bytes);
     let min = u64::from(export.block_sizes.min());
-    assert!(checked.offset.is_multiple_of(min) && u64::from(checked.length).is_multiple_of(min));
+    assert!(checked.offset.is_multiple_of(min) && checked.length.is_multiple_of(min));
     if matches!(checked.operation, Operation::Read { .. } | Operation::Write { .. }) {
-        assert!((1..=PAYLOAD_BYTES_MAX).contains(&checked.length));
+        assert!((1..=u64::from(PAYLOAD_BYTES_MAX)).contains(&checked.length));
     }
     assert_eq!(checked.cookie, request.cookie);
 }
@@ -253,6 +262,7 @@ pub(crate) fn outstanding(cookie: u64) -> Option<Pending> {
 pub(crate) enum Event {
     Data(u64, u64, Vec<u8>),
     Hole(u64, u64, u32),
+    Extent(u64, u32, u32),
     Done(u64, Result<(), NbdError>),
 }
 
@@ -308,6 +318,11 @@ fn join(events: &mut Vec<Event>, event: ReplyEvent<'_>, pending: impl Fn(u64) ->
         ReplyEvent::Hole { cookie, offset, length } => {
             inside(cookie, offset, length.into());
             events.push(Event::Hole(cookie, offset, length));
+        }
+        ReplyEvent::Extent { cookie, length, state } => {
+            let asked = pending(cookie).expect("events are about outstanding requests");
+            assert!(asked.command == Command::BlockStatus && length > 0);
+            events.push(Event::Extent(cookie, length, state));
         }
         ReplyEvent::Done { cookie, result } => events.push(Event::Done(cookie, result)),
     }

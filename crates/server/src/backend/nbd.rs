@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use crossbeam_channel::{Sender, bounded};
 use disktime_client::Transmission;
 use disktime_nbd::{
     Command, CommandFlags, NbdError, Pending, ReplyEvent, RequestHeader, TransmissionFlags,
@@ -17,6 +18,7 @@ use disktime_nbd::{
 use slab::Slab;
 
 use super::blocks::{BLOCK, BlockBackEnd, Disk, Free, Medium, Name};
+use super::survey::{self, EXTENTS_MAX, Stretch, Survey};
 use super::{Abilities, Io};
 use crate::buffers::Buffer;
 use crate::clock;
@@ -42,6 +44,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Looks for silence in that time.
 const LOOKS_MAX: u32 = 6;
 
+/// The flag of `base:allocation` for bytes that read as zeroes.
+const STATE_ZERO: u32 = 2;
 const EIO: i32 = -libc::EIO;
 
 /// The purpose of an operation on the ring, beside a connection's place.
@@ -71,6 +75,8 @@ struct Ask {
     serial: u32,
     /// The last look at the time when it was sent.
     look: u64,
+    /// Of a block status: what the server has told so far, and where that goes.
+    told: Option<Box<(Vec<Stretch>, Sender<Vec<Stretch>>)>>,
 }
 
 /// An export.
@@ -134,18 +140,30 @@ impl Remote {
     fn ask(
         &mut self,
         name: Name,
-        (command, flags): (Command, CommandFlags),
-        (offset, length): (u64, u32),
+        what: (Command, CommandFlags),
+        range: (u64, u32),
         memory: Option<Payload>,
         io: &mut Io<'_>,
     ) {
+        self.enter(name, what, range, memory);
+        self.send_waiting(io);
+    }
+
+    /// Enters a request into the table of those that wait; answers its place.
+    fn enter(
+        &mut self,
+        name: Name,
+        (command, flags): (Command, CommandFlags),
+        (offset, length): (u64, u32),
+        memory: Option<Payload>,
+    ) -> usize {
         self.serial = self.serial.wrapping_add(1);
         let asked = Pending { command, offset, length };
         let (serial, look) = (self.serial, self.look);
-        let ask = Ask { name, flags, asked, memory, line: None, serial, look };
+        let ask = Ask { name, flags, asked, memory, line: None, serial, look, told: None };
         let key = self.asks.insert(ask);
         self.waiting.push_back(key);
-        self.send_waiting(io);
+        key
     }
 
     /// Sends what waits, as far as there is room; with no connection left it fails.
@@ -165,6 +183,7 @@ impl Remote {
             (ask.line, ask.look) = (Some(at), self.look);
             let Pending { command, offset, length } = ask.asked;
             let cookie = cookie(key, ask.serial);
+            let length = length.into();
             let header = RequestHeader { flags: ask.flags, command, cookie, offset, length };
             let data = ask.memory.clone().filter(|_| command == Command::Write);
             self.lines[at as usize].ask(token(at, SEND), header.to_bytes(), data, io);
@@ -225,8 +244,20 @@ impl Remote {
                         buffer.clear(&(place..place + length as usize));
                     }
                 }
+                ReplyEvent::Extent { cookie, length, state } => {
+                    let ask = find(&self.asks, at, cookie).map(|key| &mut self.asks[key]);
+                    if let Some((told, _)) = ask.and_then(|ask| ask.told.as_deref_mut()) {
+                        // Only what reads as zeroes may be left out when it is read.
+                        let hole = state & STATE_ZERO != 0;
+                        let next = Stretch { bytes: length.into(), hole };
+                        let _there_is_room = survey::push(told, EXTENTS_MAX, next);
+                    }
+                }
                 ReplyEvent::Done { cookie, result } => {
                     let Some(key) = find(&self.asks, at, cookie) else { continue };
+                    if let Some((told, to)) = self.asks[key].told.take().map(|told| *told) {
+                        let _nobody_waits_any_more = to.send(told);
+                    }
                     let Pending { command, length, .. } = self.asks[key].asked;
                     let moved = matches!(command, Command::Read | Command::Write);
                     let done = if moved { i32::try_from(length).unwrap_or(i32::MAX) } else { 0 };
@@ -353,6 +384,46 @@ impl Medium for Remote {
         }
         self.ask(Name { job, step: 0 }, (Command::Flush, CommandFlags::EMPTY), (0, 0), None, io);
         1
+    }
+
+    fn cache(&mut self, job: u32, _disk: u32, extent: Range<u64>, io: &mut Io<'_>) -> u32 {
+        if !self.can(TransmissionFlags::CACHE) {
+            return 0;
+        }
+        let min = u64::from(self.terms.min);
+        let start = extent.start / min * min;
+        let length = extent.end.next_multiple_of(min) - start;
+        let length = u32::try_from(length).expect("a piece is at most 4 GiB");
+        self.ask(
+            Name { job, step: 0 },
+            (Command::Cache, CommandFlags::EMPTY),
+            (start, length),
+            None,
+            io,
+        );
+        1
+    }
+
+    fn describe(
+        &mut self,
+        name: Name,
+        extent: Range<u64>,
+        survey: &mut Survey,
+        io: &mut Io<'_>,
+    ) -> bool {
+        let min = u64::from(self.terms.min);
+        // Blocks that begin with the extent: disks begin on blocks, and clients may begin anywhere.
+        let start = extent.start / min * min;
+        let most = u64::from(u32::MAX) / min * min;
+        let length = (extent.end.next_multiple_of(min) - start).min(most);
+        let length = u32::try_from(length).expect("at most so many");
+        let (to, answer) = bounded(1);
+        survey.comes_from(answer, extent.start - start);
+        let key =
+            self.enter(name, (Command::BlockStatus, CommandFlags::EMPTY), (start, length), None);
+        self.asks[key].told = Some(Box::new((Vec::new(), to)));
+        self.send_waiting(io);
+        true
     }
 
     fn durable(&self) -> bool {

@@ -183,7 +183,8 @@ impl Visitor {
             self.input.drain(..consumed);
             match handshake {
                 Handshake::NeedMore => {}
-                Handshake::Aborted => return Visit::Goes(None),
+                // Not offered here.
+                Handshake::StartTls | Handshake::Aborted => return Visit::Goes(None),
                 // The shard starts with nothing unsent, and the last answer is short: a client whose
                 // socket has no room for it is not reading, and is not waited for.
                 Handshake::Transmission(session) => {

@@ -16,9 +16,10 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use disktime_core::Instant;
-use disktime_nbd::reply::ReplyStyle;
+use disktime_nbd::reply::{ReplyStyle, ReplyTo};
 use disktime_nbd::{
-    Checked, Operation, ProtocolError, REQUEST_BYTES, Reject, RequestHeader, Session, reply,
+    Checked, EXTENDED_REQUEST_BYTES, Operation, ProtocolError, REQUEST_BYTES, Reject,
+    RequestHeader, Session,
 };
 use slab::Slab;
 
@@ -29,8 +30,10 @@ use crate::ring::{COPY_MAX, Message, Ring, Token};
 use crate::seats::Seat;
 
 mod pending;
+mod status;
 
 use pending::{Asked, Pending};
+pub use status::buffer as status_buffer;
 
 /// Parts of one connection's requests alive at once, and replies gathered for it: two cycles of
 /// 8 MB/s for 4 s in requests of 128 KiB, one that is served and one that waits. At most what one
@@ -38,6 +41,8 @@ use pending::{Asked, Pending};
 pub const REQUESTS_MAX: u32 = 512;
 /// The longest read or write in bytes; advertised, and what clients that don't ask assume.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+/// The longest part of a request without data: the engine's longest request is 4 GiB.
+const BARE_PART_MAX: u64 = 1 << 30;
 /// Input read at once while little comes, in bytes.
 const INPUT_FIRST: usize = ALIGN;
 
@@ -49,7 +54,7 @@ struct Cut {
     /// The request.
     asked: Asked,
     /// Bytes of it that were issued.
-    issued: u32,
+    issued: u64,
     /// Its key among those that are not answered, once a part of it was issued.
     request: Option<u32>,
     /// It has the connection for itself until it is answered.
@@ -71,14 +76,14 @@ struct Extent {
     /// First byte on the virtual disk.
     offset: u64,
     /// Length in bytes; 0 where there is no range.
-    bytes: u32,
+    bytes: u64,
     memory: usize,
 }
 
 impl Extent {
     /// Data, which have a buffer.
-    fn of(offset: u64, bytes: u32) -> Self {
-        let place = place(offset, bytes.into());
+    fn of(offset: u64, bytes: u64) -> Self {
+        let place = place(offset, bytes);
         Self { offset, bytes, memory: REQUEST + Pool::bytes_of(place.end) }
     }
 }
@@ -220,14 +225,15 @@ impl Connection {
         loop {
             let Some(header) = self.next_header() else { return Input::Nothing };
             let Ok(header) = header else { return Input::Violation };
-            match header.validate(&self.session.export, REQUEST_BYTES_MAX) {
+            match self.session.check(&header, REQUEST_BYTES_MAX) {
                 Ok(checked) => return self.accept(Asked { checked, command: header.command }),
                 Err(Reject::Close) => return Input::Violation,
                 Err(Reject::Reply { error, message, payload_bytes }) => {
-                    self.filled.start += REQUEST_BYTES;
+                    self.filled.start += self.header_bytes();
                     self.skip = payload_bytes as usize;
-                    let reply = reply::error(self.session.style, header.cookie, error, message);
-                    self.replies.push(&reply, None);
+                    let RequestHeader { cookie, offset, .. } = header;
+                    let to = ReplyTo { style: self.session.style, cookie, offset };
+                    self.replies.push(&to.error(error, message), None);
                 }
             }
         }
@@ -242,12 +248,25 @@ impl Connection {
         let skipped = self.skip.min(self.filled.len());
         self.skip -= skipped;
         self.filled.start += skipped;
-        if self.skip > 0 || self.filled.len() < REQUEST_BYTES || self.is_full() {
+        if self.skip > 0 || self.filled.len() < self.header_bytes() || self.is_full() {
             return None;
+        }
+        if self.session.style == ReplyStyle::Extended {
+            let mut bytes = [0; EXTENDED_REQUEST_BYTES];
+            input.get(self.filled.start, &mut bytes);
+            return Some(RequestHeader::parse_extended(&bytes));
         }
         let mut bytes = [0; REQUEST_BYTES];
         input.get(self.filled.start, &mut bytes);
         Some(RequestHeader::parse(&bytes))
+    }
+
+    /// Length of a request's header in this session.
+    fn header_bytes(&self) -> usize {
+        match self.session.style {
+            ReplyStyle::Extended => EXTENDED_REQUEST_BYTES,
+            ReplyStyle::Simple | ReplyStyle::Structured => REQUEST_BYTES,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -255,7 +274,7 @@ impl Connection {
     }
 
     fn accept(&mut self, asked: Asked) -> Input {
-        self.filled.start += REQUEST_BYTES;
+        self.filled.start += self.header_bytes();
         if asked.checked.operation == Operation::Disconnect {
             return Input::Disconnect;
         }
@@ -305,30 +324,35 @@ impl Connection {
         if all || self.is_full() || self.writing.is_some() {
             return None;
         }
-        if !asked.has_data() {
-            return self.hold(Extent { offset, bytes: length, memory: REQUEST });
+        if matches!(asked.checked.operation, Operation::BlockStatus { .. }) {
+            return self.hold(Extent { offset, bytes: length, memory: status::MEMORY });
         }
+        let (offset, rest) = (offset + issued, length - issued);
+        if !asked.has_data() {
+            let bytes = rest.min(BARE_PART_MAX);
+            return self.hold(Extent { offset, bytes, memory: REQUEST });
+        }
+        let part_max = u64::from(part_max);
         let several = length > part_max;
-        if several && asked.reads() && self.session.style == ReplyStyle::Simple && !alone {
+        if several && asked.reads_whole(self.session.style) && !alone {
             if !self.is_quiet() {
                 return None;
             }
             self.cut.as_mut()?.alone = true;
         }
-        let (offset, rest) = (offset + u64::from(issued), length - issued);
         let mut bytes = rest.min(part_max);
         loop {
             // Parts end on blocks, so that the next one begins on one.
             let cut = bytes < rest;
-            let over = u32::try_from((offset + u64::from(bytes)) % ALIGN as u64).expect("a block");
+            let over = (offset + bytes) % ALIGN as u64;
             let extent = Extent::of(offset, if cut { bytes - over } else { bytes });
             if let Some(extent) = self.hold(extent) {
                 return Some(extent);
             }
-            if bytes as usize <= PART_MIN {
+            if bytes <= PART_MIN as u64 {
                 return None;
             }
-            bytes = (bytes / 2).max(u32::try_from(PART_MIN).expect("a short part"));
+            bytes = (bytes / 2).max(PART_MIN as u64);
         }
     }
 
@@ -369,14 +393,14 @@ impl Connection {
 
     /// Reads more input, if there is room to act on it: at most so many bytes.
     pub fn receive(&mut self, key: u32, ring: &mut Ring, pool: &mut Pool) -> usize {
-        let wants = self.skip > 0 || self.filled.len() < REQUEST_BYTES;
+        let wants = self.skip > 0 || self.filled.len() < self.header_bytes();
         let busy = self.writing.is_some() || self.cut.is_some();
         if self.receiving || self.state != State::Open || busy || !wants {
             return 0;
         }
         let Some(mut input) = self.input.take() else { return 0 };
         let len = self.filled.len();
-        let mut rest = [0; REQUEST_BYTES];
+        let mut rest = [0; EXTENDED_REQUEST_BYTES];
         input.get(self.filled.start, &mut rest[..len]);
         if input.len() != self.input_bytes {
             input = pool.take(self.input_bytes);
@@ -448,6 +472,6 @@ impl Connection {
     }
 }
 
-fn span(offset: u64, bytes: u32) -> Range<u64> {
-    offset..offset + u64::from(bytes)
+fn span(offset: u64, bytes: u64) -> Range<u64> {
+    offset..offset + bytes
 }

@@ -27,6 +27,13 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Zeroes are not offered when one request can't do so many: a long one would be too many.
 const ZERO_MIN: u32 = 64 << 10;
 
+/// Every connection asks for what the server knows of its holes.
+const OPTIONS: Options = Options {
+    timeout: disktime_core::Duration::from_secs(10),
+    structured_replies: true,
+    allocation: true,
+};
+
 /// A server's export, with connections to it. Opening blocks; not to be done on a shard.
 pub struct Export {
     uri: Uri,
@@ -52,7 +59,7 @@ impl Export {
     /// # Errors
     /// If a connection can't be had, or the export can't be a device.
     pub fn open(uri: &Uri, connections: Option<u32>) -> io::Result<Self> {
-        Self::open_with(uri, connections, Options::default())
+        Self::open_with(uri, connections, OPTIONS)
     }
 
     fn open_with(uri: &Uri, connections: Option<u32>, options: Options) -> io::Result<Self> {
@@ -84,7 +91,7 @@ impl Export {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn again(&self, timeout: disktime_core::Duration) -> io::Result<Self> {
-        let options = Options { timeout, ..Options::default() };
+        let options = Options { timeout, ..OPTIONS };
         Self::open_with(&self.uri, u32::try_from(self.lines.len()).ok(), options)
     }
 
@@ -107,7 +114,11 @@ impl Export {
         let write = !flags.contains(TransmissionFlags::READ_ONLY);
         let trim = write && flags.contains(TransmissionFlags::TRIM);
         let zero = write && flags.contains(TransmissionFlags::WRITE_ZEROES);
-        Abilities { write, trim, zero: zero && sizes.min() == 1 && sizes.max() >= ZERO_MIN }
+        let zero = zero && sizes.min() == 1 && sizes.max() >= ZERO_MIN;
+        let cache = flags.contains(TransmissionFlags::CACHE);
+        // Each connection must know it: a question goes to any of them.
+        let survey = self.lines.iter().all(|line| line.allocation);
+        Abilities { write, trim, zero, fast_zero: false, cache, survey }
     }
 
     /// Whether the server makes what it has acknowledged durable when it is asked to.
@@ -164,7 +175,7 @@ fn connect_again(
         match next {
             Ok(line) => waiting.push_back(line),
             Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => match dial(uri, info, Options::default()) {
+            Err(RecvTimeoutError::Timeout) => match dial(uri, info, OPTIONS) {
                 Ok(connection) => {
                     let line = waiting.pop_front().expect("only those that wait time out");
                     if !give(line, connection) {
