@@ -36,6 +36,7 @@ pub mod standing;
 mod start_error;
 mod stats;
 mod threads;
+mod tls;
 mod vdisk_name;
 mod wakeup;
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, chmod, chownat, fchmod};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, chmod, chownat, fchmod};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
@@ -176,7 +176,16 @@ fn open_to(path: &Path, access: &SocketAccess) -> Result<(), BindError> {
             error => BindError::System(error.into()),
         })?;
     }
-    Ok(chmod(path, Mode::from_raw_mode(access.mode)).map_err(io::Error::from)?)
+    chmod(path, Mode::from_raw_mode(access.mode)).map_err(io::Error::from)?;
+    // Last: the daemon may not change what is another's.
+    let Some(owner) = access.owner else { return Ok(()) };
+    let changed = chownat(CWD, path, Some(Uid::from_raw(owner)), None, AtFlags::SYMLINK_NOFOLLOW);
+    changed.map_err(|error| match error {
+        rustix::io::Errno::PERM => refused(format!(
+            "give the socket to user {owner}: start it as root, or leave `owner` out"
+        )),
+        error => BindError::System(error.into()),
+    })
 }
 
 /// Whether a listener could be bound, as far as that shows without binding it: beside a running
@@ -257,7 +266,7 @@ mod tests {
         drop(bound);
         assert!(!path.exists());
         let own = rustix::process::getegid().as_raw();
-        let access = SocketAccess { mode: 0o660, group: Some(own) };
+        let access = SocketAccess { mode: 0o660, group: Some(own), owner: None };
         let _bound = Listener::bind(&listen, &access).unwrap();
         assert_eq!((mode(&path), std::fs::metadata(&path).unwrap().gid()), (0o660, own));
     }

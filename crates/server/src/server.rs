@@ -11,12 +11,13 @@ use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::pki_types::ServerName;
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{Abilities, BackEnd};
 use crate::claims::Claims;
-use crate::config::{Change, Config, DeviceConfig, Listen, changes};
-use crate::desk::{Catalog, Desk, Entry};
+use crate::config::{Change, Config, DeviceConfig, Door, Listen, TlsUse, VdiskConfig, changes};
+use crate::desk::{Catalog, Desk, Entry, OpenDoor};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::handover::patiently;
@@ -29,6 +30,7 @@ use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId};
 use crate::start_error::{StartError, Unfit};
 use crate::stats::{DeviceStats, VdiskStats};
 use crate::threads::{self, ThreadFailure, Threads};
+use crate::tls::{Tls, TlsError};
 use crate::wakeup::wake;
 
 /// The seed of emulated devices: where the platter stands at the start.
@@ -45,11 +47,15 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 pub type Wrap = Arc<dyn Fn(usize, Box<dyn BackEnd>) -> Box<dyn BackEnd> + Send + Sync>;
 
 /// Why contracts were not changed. None was.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Something else than contracts differs: what can't be changed while running.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Structure(Vec<Change>),
+    /// The certificates can't be read again: connections get those from before. Contracts were
+    /// changed.
+    #[error("tls: {0}: new connections get the certificates from before")]
+    Tls(TlsError),
     /// The contracts of a device can't all be kept.
     #[error("device {device}: {error}")]
     Refused {
@@ -78,6 +84,7 @@ pub struct VdiskView {
 pub struct Server {
     config: Config,
     listen: Vec<Listen>,
+    tls: Option<Arc<Tls>>,
     shards: Vec<ShardHandle>,
     grounds: Vec<Ground>,
     devices: Vec<Arc<DeviceStats>>,
@@ -125,12 +132,16 @@ impl Server {
     /// As [`start`](Self::start).
     pub fn start_wrapped(config: Config, wrap: &Wrap) -> Result<Self, StartError> {
         raise_descriptors();
-        let bind = |listen: &Listen| {
-            Listener::bind(listen, &config.access)
-                .map_err(|source| StartError::Listen { listen: listen.clone(), source })
+        let bind = |door: Door| {
+            let listener = Listener::bind(&door.listen, &door.access)
+                .map_err(|source| StartError::Listen { listen: door.listen.clone(), source })?;
+            let vdisks = door.vdisks.map(|names| names.into_iter().collect());
+            Ok(OpenDoor { listener, vdisks, tls: door.tls })
         };
-        let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let listen = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let doors = config.doors().into_iter().map(bind).collect::<Result<Vec<_>, StartError>>()?;
+        let listen = doors.iter().map(|door| door.listener.address());
+        let listen = listen.collect::<io::Result<Vec<_>>>()?;
+        let tls = config.tls_files.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let misses = config.misses.as_deref().map(|path| {
             let failed = |source| StartError::Listen { listen: Listen::Unix(path.into()), source };
             ReportSocket::bind(path).map_err(failed)
@@ -141,6 +152,7 @@ impl Server {
             config,
             budget,
             listen,
+            tls: tls.clone(),
             shards: Vec::new(),
             grounds: Vec::new(),
             devices: Vec::new(),
@@ -163,7 +175,8 @@ impl Server {
             server.threads.start("reports", "the socket for misses", move || desk.run())?;
         }
         let desk = Desk {
-            listeners,
+            doors,
+            tls,
             catalog,
             shards: server.shards.clone(),
             closing: Arc::clone(&server.closing),
@@ -209,11 +222,17 @@ impl Server {
             let (base, stats_here) = (*base, Arc::clone(&stats));
             let id = VdiskId(self.vdisks.len() as u64);
             vdisks.push((id, Vdisk::new(vdisk.name.clone(), base, stats_here, recorder)));
-            let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
+            let uris = self.uris(&vdisk.name);
             let (name, on) = (vdisk.name.clone(), device.name.clone());
-            let info = export(device, &vdisk.name, vdisk.size, abilities);
-            let (stats_of, surveyed) = (Arc::clone(&stats), abilities.survey);
-            catalog.add(Entry { info, shard: index, vdisk: id, stats: stats_of, surveyed });
+            catalog.add(Entry {
+                info: export(device, vdisk, abilities),
+                shard: index,
+                vdisk: id,
+                stats: Arc::clone(&stats),
+                surveyed: abilities.survey,
+                is_default: vdisk.export.is_default,
+                clients: names_of(vdisk),
+            });
             self.vdisks.push(VdiskView { id, name, device: on, uris, stats });
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
@@ -255,6 +274,21 @@ impl Server {
         self.threads.start(&format!("shard-{index}"), &what, run)?;
         start.recv().map_err(io::Error::other)??;
         Ok(())
+    }
+
+    /// Where a virtual disk is reached.
+    fn uris(&self, vdisk: &str) -> Vec<String> {
+        let reached = |door: &Door| match &door.vdisks {
+            Some(names) => names.iter().any(|name| name == vdisk),
+            None => true,
+        };
+        let doors = self.config.doors();
+        let doors = self.listen.iter().zip(&doors).filter(|(_, door)| reached(door));
+        let uri = |(listen, door): (&Listen, &Door)| match door.tls {
+            TlsUse::Require => listen.tls_uri(vdisk),
+            TlsUse::Off | TlsUse::Allow => listen.uri(vdisk),
+        };
+        doors.map(uri).collect()
     }
 
     /// Where clients connect.
@@ -349,6 +383,9 @@ impl Server {
             shard.tell(Message::Change(contracts, answer));
         }
         self.config = config;
+        if let Some(tls) = &self.tls {
+            tls.reload().map_err(ReloadError::Tls)?;
+        }
         Ok(live)
     }
 
@@ -400,7 +437,15 @@ fn ask_estimates(shard: &ShardHandle) -> Receiver<Vec<Vec<Estimate>>> {
     estimates
 }
 
-fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) -> ExportInfo {
+/// Names of certificates, one of which a client must show. The configuration was checked.
+fn names_of(vdisk: &VdiskConfig) -> Vec<ServerName<'static>> {
+    let names = vdisk.export.clients.iter();
+    names.filter_map(|name| ServerName::try_from(name.clone()).ok()).collect()
+}
+
+fn export(device: &DeviceConfig, vdisk: &VdiskConfig, can: Abilities) -> ExportInfo {
+    let reads = Abilities { write: false, trim: false, zero: false, fast_zero: false, ..can };
+    let can = if vdisk.export.read_only { reads } else { can };
     let mut flags =
         TransmissionFlags::FLUSH.with(TransmissionFlags::FUA).with(TransmissionFlags::MULTI_CONN);
     for (can, flag) in [
@@ -417,8 +462,9 @@ fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) ->
         flags = flags.with(TransmissionFlags::ROTATIONAL);
     }
     let block_sizes = BlockSizes::new(1, 4096, REQUEST_BYTES_MAX).expect("constants that fit");
-    let description = format!("a virtual disk of {}", device.name);
-    ExportInfo { name: name.to_owned(), description, size_bytes, flags, block_sizes }
+    let description = vdisk.export.description.clone();
+    let description = description.unwrap_or_else(|| format!("a virtual disk of {}", device.name));
+    ExportInfo { name: vdisk.name.clone(), description, size_bytes: vdisk.size, flags, block_sizes }
 }
 
 /// As many descriptors as the system allows: each virtual disk may have a file, each client has a socket.

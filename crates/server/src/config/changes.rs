@@ -61,7 +61,7 @@ const fn live<Of>(name: &'static str, value: fn(&Of) -> String) -> Key<Of> {
     Key { name, live: true, value }
 }
 
-const SERVER: [Key<Config>; 7] = [
+const SERVER: [Key<Config>; 10] = [
     fixed("nbd", |it| list(it.listen.iter().map(ToString::to_string))),
     fixed("mode", |it| format!("{:04o}", it.access.mode)),
     fixed("group", |it| maybe(it.access.group, |group| group.to_string())),
@@ -69,6 +69,10 @@ const SERVER: [Key<Config>; 7] = [
     fixed("state", |it| maybe(it.state.as_ref(), |path| path.display().to_string())),
     fixed("memory", |it| size_text(it.memory)),
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
+    fixed("tls", |it| format!("{:?}", it.tls).to_lowercase()),
+    // What the files hold is read again; where they are is not.
+    fixed("table tls", |it| maybe(it.tls_files.as_ref(), |files| format!("{files:?}"))),
+    fixed("tables listener", |it| list(it.listeners.iter().map(|door| format!("{door:?}")))),
 ];
 
 const DEVICE: [Key<DeviceConfig>; 23] = [
@@ -114,7 +118,7 @@ const DEVICE: [Key<DeviceConfig>; 23] = [
 /// A virtual disk with its device's name.
 type Placed = (String, VdiskConfig);
 
-const VDISK: [Key<Placed>; 17] = [
+const VDISK: [Key<Placed>; 21] = [
     fixed("device", |(device, _)| device.clone()),
     fixed("size", |(_, it)| size_text(it.size)),
     fixed("zone", |(_, it)| maybe(it.zone, |zone| zone.to_string())),
@@ -157,6 +161,10 @@ const VDISK: [Key<Placed>; 17] = [
     live("run", |(_, it)| maybe(it.goal, |goal| goal.goal.run.to_string())),
     live("latency", |(_, it)| maybe(it.contract.latency, span)),
     fixed("record", |(_, it)| maybe(it.record.as_ref(), |path| path.display().to_string())),
+    fixed("default", |(_, it)| it.export.is_default.to_string()),
+    fixed("read_only", |(_, it)| it.export.read_only.to_string()),
+    fixed("description", |(_, it)| it.export.description.clone().unwrap_or_default()),
+    fixed("clients", |(_, it)| list(it.export.clients.iter().cloned())),
 ];
 
 /// The differences of a second configuration from a first one: server, devices, virtual disks.
@@ -337,7 +345,8 @@ size = "1000B"
         assert_eq!(keys_of("[[device]]"), with(SchedulingKeys::NAMES, &device));
         let place = ["name", "device", "size", "zone", "record"];
         let goal = ["iops", "bandwidth", "request", "run"];
-        let vdisk = [&place[..], &goal].concat();
+        let export = ["default", "read_only", "description", "clients"];
+        let vdisk = [&place[..], &goal, &export].concat();
         assert_eq!(keys_of("[[vdisk]]"), with(ContractKeys::NAMES, &vdisk));
     }
 }

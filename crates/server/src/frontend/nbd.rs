@@ -28,12 +28,15 @@ use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::memory::{INPUT, PART_MIN, REQUEST};
 use crate::ring::{COPY_MAX, Message, Ring, Token};
 use crate::seats::Seat;
+use crate::tls::Channel;
 
 mod pending;
 mod status;
+mod tls;
 
 use pending::{Asked, Pending};
 pub use status::buffer as status_buffer;
+use tls::Secured;
 
 /// Parts of one connection's requests alive at once, and replies gathered for it: two cycles of
 /// 8 MB/s for 4 s in requests of 128 KiB, one that is served and one that waits. At most what one
@@ -96,8 +99,10 @@ pub struct Accepted {
     pub session: Session,
     /// Its place on the virtual disk.
     pub seat: Seat,
-    /// Bytes that it has sent since.
+    /// Bytes that it has sent since, out of TLS if it has that.
     pub unread: Vec<u8>,
+    /// Its TLS.
+    pub tls: Option<Box<Channel>>,
 }
 
 /// A client.
@@ -135,12 +140,13 @@ pub struct Connection {
     pub touched: bool,
     /// When bytes last came or went.
     pub moved_at: Instant,
+    tls: Option<Box<Secured>>,
 }
 
 impl Connection {
     /// A connection whose handshake is over, with the bytes that came after it.
     pub fn new(client: Accepted, vdisk: u32, pool: &mut Pool, now: Instant) -> Self {
-        let Accepted { socket, session, seat, unread } = client;
+        let Accepted { socket, session, seat, unread, tls } = client;
         let input = pool.take(INPUT_FIRST.max(unread.len()));
         input.put(0, &unread);
         Self {
@@ -164,6 +170,7 @@ impl Connection {
             requests: 0,
             touched: false,
             moved_at: now,
+            tls: tls.map(|channel| Secured::new(*channel)),
         }
     }
 
@@ -184,7 +191,9 @@ impl Connection {
     }
 
     fn is_sending(&self) -> bool {
-        self.sending || self.unsent.is_some()
+        self.sending
+            || self.unsent.is_some()
+            || self.tls.as_ref().is_some_and(|tls| tls.is_sealing())
     }
 
     /// Whether it can only wait: a part is at the device or queued for it, and neither a write's data
@@ -379,9 +388,12 @@ impl Connection {
         &mut self,
         key: u32,
         ring: &mut Ring,
-        to: &Buffer,
-        range: &Range<usize>,
+        pool: &mut Pool,
+        (to, range): (&Buffer, &Range<usize>),
     ) -> usize {
+        if self.tls.is_some() {
+            return self.receive_wire(key, ring, pool);
+        }
         if self.receiving || self.state != State::Open {
             return 0;
         }
@@ -397,6 +409,9 @@ impl Connection {
         let busy = self.writing.is_some() || self.cut.is_some();
         if self.receiving || self.state != State::Open || busy || !wants {
             return 0;
+        }
+        if self.tls.is_some() {
+            return self.receive_wire(key, ring, pool);
         }
         let Some(mut input) = self.input.take() else { return 0 };
         let len = self.filled.len();
@@ -417,6 +432,9 @@ impl Connection {
     /// many of them are a write's data; `None` if the client is gone.
     pub fn received(&mut self, buffer: Buffer, result: i32) -> Option<(usize, usize)> {
         self.receiving = false;
+        if self.tls.is_some() {
+            return self.received_wire(&buffer, result);
+        }
         let count = usize::try_from(result).ok().filter(|count| *count > 0);
         if self.input.is_some() {
             return count.map(|count| (count, count));
@@ -439,6 +457,9 @@ impl Connection {
             return 0;
         }
         let message = self.unsent.take().or_else(|| {
+            if self.tls.is_some() {
+                return self.next_sealed();
+            }
             let mut next = || self.spare.take().unwrap_or_default();
             (!self.replies.is_empty()).then(|| std::mem::replace(&mut self.replies, next()))
         });
@@ -453,6 +474,10 @@ impl Connection {
         if count.is_some_and(|count| !message.sent(count)) {
             self.unsent = Some(message);
             return true;
+        }
+        if self.tls.is_some() {
+            self.sent_sealed(message);
+            return count.is_some();
         }
         for (buffer, _) in message.clear() {
             self.seat.account.give(REQUEST + buffer.len());

@@ -176,7 +176,8 @@ impl Rig {
             contexts: Vec::new(),
         };
         let seat = Seat::take(&stats, &self.budget).unwrap();
-        let client = Accepted { socket: far.into(), session, seat, unread: unread.concat() };
+        let client =
+            Accepted { socket: far.into(), session, seat, unread: unread.concat(), tls: None };
         self.tell(Message::Client { client, vdisk: VdiskId(id) });
         near.set_nonblocking(true).unwrap();
         near

@@ -28,6 +28,9 @@ impl super::Connection {
     pub fn describe(&self, found: &[Stretch], bytes: u64, buffer: Buffer) -> Payload {
         let to = ReplyTo { style: self.session.style, cookie: 0, offset: 0 };
         let (mut at, mut left) = (0, bytes);
+        // Where nothing was told, everything is data: an answer without extents is none.
+        let unknown = [Stretch { bytes, hole: false }];
+        let found = if found.is_empty() { &unknown } else { found };
         for stretch in found {
             // Every length is within the request's, so it has no more bits than that.
             let length = stretch.bytes.min(left);
