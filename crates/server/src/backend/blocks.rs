@@ -232,7 +232,7 @@ impl<M: Medium> BlockBackEnd<M> {
             return Step::Pending;
         }
         let runs = medium.runs(&extent);
-        match self.surveyor.ask(name, runs, survey, io) {
+        match self.surveyor.ask(name.token(), runs, survey, io) {
             Ok(()) => Step::Pending,
             Err(error) => Step::Done(Err(DeviceError(error.raw_os_error().unwrap_or(libc::EIO)))),
         }

@@ -16,8 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{SeekFrom, seek};
 
 use super::Io;
-use super::blocks::Name;
-use crate::ring::Transfer;
+use crate::ring::{Token, Transfer};
 use crate::served_file::ServedFile;
 use crate::wakeup::wake;
 
@@ -145,10 +144,10 @@ struct Asked {
 pub(super) struct Surveyor(OnceLock<Sender<Asked>>);
 
 impl Surveyor {
-    /// Hands a question over; the ring tells under `name` when it is answered.
+    /// Hands a question over; the ring tells under `token` when it is answered.
     pub(super) fn ask(
         &self,
-        name: Name,
+        token: Token,
         runs: Vec<Run>,
         survey: &mut Survey,
         io: &mut Io<'_>,
@@ -159,7 +158,7 @@ impl Surveyor {
         let asked = Asked { runs, most: survey.most, answer, wakeup };
         self.thread()?.send(asked).map_err(io::Error::other)?;
         let (fd, buffer) = (heard.as_raw_fd(), io.pool.take(8));
-        io.ring.read(name.token(), Transfer { fd, offset: 0, buffer, range: 0..8 });
+        io.ring.read(token, Transfer { fd, offset: 0, buffer, range: 0..8 });
         survey.coming = Some(Coming { answer: coming, _wakeup: Some(heard), before: 0 });
         Ok(())
     }
