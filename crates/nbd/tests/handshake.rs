@@ -291,8 +291,8 @@ fn extended_headers_are_chunks_with_more_bits() {
     assert!(back.ends_with(&refused), "not back to fewer");
 }
 
-/// What a client agreed to in the clear could be an attacker's words; what follows `STARTTLS` in the
-/// clear is not read as options.
+/// Options in the clear could be an attacker's words; bytes that follow `STARTTLS` in the clear are not
+/// read as options.
 #[test]
 fn tls_forgets_what_was_said_in_the_clear() {
     let start = option(OptionCode::StartTls, &[]);

@@ -226,7 +226,7 @@ fn extended_headers_lie_as_the_protocol_says() {
     assert_eq!(*to.extent(1 << 40, 3), *b"\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\x03");
 }
 
-/// What our server says of extents, our client hears.
+/// Our client hears of the extents that our server tells.
 #[test]
 fn block_status_arrives() {
     let to = ReplyTo { style: ReplyStyle::Structured, cookie: 9, offset: 4096 };

@@ -56,7 +56,7 @@ pub struct Job {
     /// Where in the buffer the first byte is: at `offset`'s place in its aligned block, plus
     /// whole blocks.
     pub at: usize,
-    /// Of a [`Kind::Cache`]: the extent is not to be brought nearer, but to be described here.
+    /// A [`Kind::Cache`] that has one does not bring its extent nearer: it describes it here.
     pub survey: Option<Box<Survey>>,
     /// The back end's own state between steps.
     pub(crate) stage: blocks::Stage,

@@ -52,7 +52,7 @@ pub enum TlsError {
     },
 }
 
-/// What new connections are protected with. It can be read again while others use it.
+/// The protection of new connections. It can be read again while others use it.
 pub struct Tls {
     files: TlsFiles,
     now: Mutex<Arc<ServerConfig>>,
@@ -84,7 +84,7 @@ impl Tls {
     pub fn begin(&self) -> Result<Channel, rustls::Error> {
         let config = Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner));
         let mut session = ServerConnection::new(config)?;
-        // What is sealed is bounded by its caller.
+        // The caller bounds the bytes that it seals.
         session.set_buffer_limit(None);
         Ok(Channel(session))
     }

@@ -97,7 +97,7 @@ size = "8MiB"
         Server::start(Config::parse(&text).unwrap()).unwrap()
     }
 
-    /// What a client trusts and shows.
+    /// A client's trust, and the certificate that it shows.
     fn client(&self, shows: Option<&str>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.path().join("ca.pem")).unwrap()).unwrap();

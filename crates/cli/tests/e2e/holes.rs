@@ -1,5 +1,5 @@
-//! What other projects' tools see of the parts of a virtual disk that were never written, and how they
-//! zero and trim long ranges.
+//! Other projects' tools see which parts of a virtual disk were never written, and zero and trim long
+//! ranges.
 
 use crate::needs;
 use crate::support::{DISKS, Daemon, python, run, words};

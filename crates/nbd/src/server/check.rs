@@ -85,7 +85,7 @@ pub enum Reject {
     Close,
 }
 
-/// What a session has agreed to beside the export's flags.
+/// Terms that a session has agreed to beside the export's flags.
 #[derive(Clone, Copy)]
 struct Terms {
     payload_bytes_max: u32,

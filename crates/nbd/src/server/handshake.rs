@@ -296,7 +296,7 @@ impl ServerHandshake {
             }
             OptionCode::StartTls => {
                 self.reply(out, option, OptionReply::Ack, &[])?;
-                // What was agreed in the clear may be an attacker's.
+                // Words in the clear may be an attacker's.
                 (self.tls, self.style, self.contexts) = (Tls::On, ReplyStyle::Simple, None);
                 Ok(Verdict::StartTls)
             }

@@ -174,7 +174,7 @@ fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
                 return;
             }
             ReplyEvent::Data { offset, bytes, .. } => {
-                assert!(offset == request.offset && bytes.len() == request.length as usize);
+                assert!(offset == request.offset && bytes.len() as u64 == request.length);
             }
             ReplyEvent::Hole { .. } | ReplyEvent::Extent { .. } => unreachable!("none was encoded"),
         }

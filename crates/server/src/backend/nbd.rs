@@ -75,7 +75,7 @@ struct Ask {
     serial: u32,
     /// The last look at the time when it was sent.
     look: u64,
-    /// Of a block status: what the server has told so far, and where that goes.
+    /// A block status has one: the answer so far, and where that goes.
     told: Option<Box<(Vec<Stretch>, Sender<Vec<Stretch>>)>>,
 }
 

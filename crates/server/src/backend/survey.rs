@@ -49,7 +49,7 @@ pub struct Survey {
 /// An answer that is awaited.
 struct Coming {
     answer: Receiver<Vec<Stretch>>,
-    /// What wakes the shard for it, to be kept until then.
+    /// The eventfd that wakes the shard for it, to be kept until then.
     _wakeup: Option<OwnedFd>,
     /// Bytes that it describes ahead of the range.
     before: u64,
@@ -179,7 +179,7 @@ fn answer(Asked { runs, most, answer, wakeup }: Asked) {
     wake(&wakeup);
 }
 
-/// What files were found to have, each the last stretch that was asked for.
+/// Files with the last stretch of each that was asked for.
 type Seen = Vec<(Arc<ServedFile>, Range<u64>, bool)>;
 
 fn walk(runs: &[Run], most: usize) -> Vec<Stretch> {
@@ -220,7 +220,7 @@ fn look(seen: &mut Seen, file: &Arc<ServedFile>, at: u64) -> (u64, bool) {
     (until, hole)
 }
 
-/// As [`look`], asking the file system. What has no holes to tell of, a block device say, has data.
+/// As [`look`], asking the file system. A file without holes to tell of, a block device say, has data.
 fn ask(file: &ServedFile, at: u64) -> (u64, bool) {
     match seek(file.file(), SeekFrom::Data(at)) {
         Ok(data) if data > at => (data, true),

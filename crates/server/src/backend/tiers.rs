@@ -547,7 +547,7 @@ impl Medium for Tiers {
         1
     }
 
-    /// What is promoted is data; what is not is as the slow tier has it.
+    /// Promoted extents are data; the others are as the slow tier has them.
     fn runs(&self, extent: &Range<u64>) -> Vec<Run> {
         let (mut runs, mut at) = (Vec::new(), extent.start);
         for _ in 0..LOOK_AT_MAX {

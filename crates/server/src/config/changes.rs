@@ -70,7 +70,7 @@ const SERVER: [Key<Config>; 10] = [
     fixed("memory", |it| size_text(it.memory)),
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
     fixed("tls", |it| format!("{:?}", it.tls).to_lowercase()),
-    // What the files hold is read again; where they are is not.
+    // Only the contents of the files are read again.
     fixed("table tls", |it| maybe(it.tls_files.as_ref(), |files| format!("{files:?}"))),
     fixed("tables listener", |it| list(it.listeners.iter().map(|door| format!("{door:?}")))),
 ];

@@ -112,7 +112,7 @@ disktime_config::contract_table! {
     }
 }
 
-/// What is wrong with virtual disks beside each other: two defaults, or names of clients that can show
+/// Errors of virtual disks beside each other: two defaults, or names of clients that can show
 /// no certificate.
 pub(super) fn check_together(tables: &[VdiskTable], tls: Option<&TlsFiles>) -> Vec<ConfigError> {
     let mut wrong: Vec<ConfigError> = Vec::new();

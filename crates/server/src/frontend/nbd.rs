@@ -13,7 +13,7 @@
 //! reads too little waits for itself and for nobody else.
 
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use disktime_core::Instant;
 use disktime_nbd::reply::{ReplyStyle, ReplyTo};
@@ -25,15 +25,19 @@ use slab::Slab;
 
 use super::request::{BlockError, Input, Origin, State, Ticket, Work, place};
 use crate::buffers::{ALIGN, Buffer, Pool};
-use crate::memory::{INPUT, PART_MIN, REQUEST};
-use crate::ring::{COPY_MAX, Message, Ring, Token};
+use crate::memory::{PART_MIN, REQUEST};
+use crate::ring::{Message, Ring, Token};
 use crate::seats::Seat;
 use crate::tls::Channel;
 
+mod incoming;
+mod outgoing;
 mod pending;
 mod status;
 mod tls;
 
+use incoming::Incoming;
+use outgoing::Outgoing;
 use pending::{Asked, Pending};
 pub use status::buffer as status_buffer;
 use tls::Secured;
@@ -46,8 +50,6 @@ pub const REQUESTS_MAX: u32 = 512;
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// The longest part of a request without data: the engine's longest request is 4 GiB.
 const BARE_PART_MAX: u64 = 1 << 30;
-/// Input read at once while little comes, in bytes.
-const INPUT_FIRST: usize = ALIGN;
 
 const _: () = assert!(REQUESTS_MAX as usize <= crate::ring::PARTS_MAX);
 
@@ -105,6 +107,17 @@ pub struct Accepted {
     pub tls: Option<Box<Channel>>,
 }
 
+/// A client's requests between their headers and their replies.
+#[derive(Default)]
+struct Requests {
+    /// The request that is being issued; those behind it wait.
+    cut: Option<Cut>,
+    /// Requests of which parts were issued and that are not answered.
+    pending: Slab<Pending>,
+    /// Parts that have not been answered.
+    parts: u32,
+}
+
 /// A client.
 pub struct Connection {
     fd: OwnedFd,
@@ -114,28 +127,11 @@ pub struct Connection {
     seat: Seat,
     /// Whether it goes on.
     pub state: State,
-    /// The input buffer; `None` while the ring reads into it.
-    input: Option<Buffer>,
-    filled: Range<usize>,
-    /// Input to be read at once next time, in bytes.
-    input_bytes: usize,
-    receiving: bool,
-    /// Data of a refused write, still to be skipped.
-    skip: usize,
-    /// The request that is being issued; those behind it wait.
-    cut: Option<Cut>,
-    /// Requests of which parts were issued and that are not answered.
-    pending: Slab<Pending>,
+    incoming: Incoming,
+    requests: Requests,
     /// A write whose data are not complete: its operation and how many have come.
     pub writing: Option<(u32, usize)>,
-    replies: Box<Message>,
-    spare: Option<Box<Message>>,
-    /// Replies of which the ring has sent a part.
-    unsent: Option<Box<Message>>,
-    /// The ring has replies to send.
-    sending: bool,
-    /// Parts that have not been answered.
-    requests: u32,
+    outgoing: Outgoing,
     /// It is among those that are to be served.
     pub touched: bool,
     /// When bytes last came or went.
@@ -147,35 +143,24 @@ impl Connection {
     /// A connection whose handshake is over, with the bytes that came after it.
     pub fn new(client: Accepted, vdisk: u32, pool: &mut Pool, now: Instant) -> Self {
         let Accepted { socket, session, seat, unread, tls } = client;
-        let input = pool.take(INPUT_FIRST.max(unread.len()));
-        input.put(0, &unread);
+        let header_bytes = match session.style {
+            ReplyStyle::Extended => EXTENDED_REQUEST_BYTES,
+            ReplyStyle::Simple | ReplyStyle::Structured => REQUEST_BYTES,
+        };
         Self {
             fd: socket,
             vdisk,
             session,
             seat,
             state: State::Open,
-            input: Some(input),
-            filled: 0..unread.len(),
-            input_bytes: INPUT_FIRST,
-            receiving: false,
-            skip: 0,
-            cut: None,
-            pending: Slab::new(),
+            incoming: Incoming::new(header_bytes, &unread, pool),
+            requests: Requests::default(),
             writing: None,
-            replies: Box::default(),
-            spare: None,
-            unsent: None,
-            sending: false,
-            requests: 0,
+            outgoing: Outgoing::default(),
             touched: false,
             moved_at: now,
             tls: tls.map(|channel| Secured::new(*channel)),
         }
-    }
-
-    fn raw(&self) -> RawFd {
-        self.fd.as_raw_fd()
     }
 
     /// Whether it is closing and everything has been answered.
@@ -187,27 +172,25 @@ impl Connection {
     /// Whether nothing that it asked for is under way, and no reply.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        !self.is_sending() && self.requests == 0 && self.replies.is_empty()
+        !self.is_sending() && self.requests.parts == 0 && self.outgoing.is_empty()
     }
 
     fn is_sending(&self) -> bool {
-        self.sending
-            || self.unsent.is_some()
-            || self.tls.as_ref().is_some_and(|tls| tls.is_sealing())
+        self.outgoing.is_sending() || self.tls.as_ref().is_some_and(|tls| tls.is_sealing())
     }
 
     /// Whether it can only wait: a part is at the device or queued for it, and neither a write's data
     /// nor the client's reading is missing.
     #[must_use]
     pub fn waits_for_device(&self) -> bool {
-        self.requests > 0 && self.writing.is_none() && !self.is_sending()
+        self.requests.parts > 0 && self.writing.is_none() && !self.is_sending()
     }
 
     /// Whether nothing of it is left, neither here nor in the ring.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let quiet = !self.receiving && !self.sending && self.requests == 0;
-        quiet && self.state == State::Dead
+        let in_ring = self.incoming.is_in_ring() || self.outgoing.is_in_ring();
+        !in_ring && self.requests.parts == 0 && self.state == State::Dead
     }
 
     /// Whether the client is gone: nothing can be answered.
@@ -226,7 +209,7 @@ impl Connection {
     /// Whether the next request of the input may be taken: all of the last one was issued.
     #[must_use]
     pub fn is_issued(&self) -> bool {
-        self.cut.is_none() && self.writing.is_none()
+        self.requests.cut.is_none() && self.writing.is_none()
     }
 
     /// The next thing in the input. A request becomes the one that is being issued.
@@ -238,11 +221,11 @@ impl Connection {
                 Ok(checked) => return self.accept(Asked { checked, command: header.command }),
                 Err(Reject::Close) => return Input::Violation,
                 Err(Reject::Reply { error, message, payload_bytes }) => {
-                    self.filled.start += self.header_bytes();
-                    self.skip = payload_bytes as usize;
+                    self.incoming.header_taken();
+                    self.incoming.skip(payload_bytes as usize);
                     let RequestHeader { cookie, offset, .. } = header;
                     let to = ReplyTo { style: self.session.style, cookie, offset };
-                    self.replies.push(&to.error(error, message), None);
+                    self.outgoing.push(&to.error(error, message), None);
                 }
             }
         }
@@ -250,44 +233,29 @@ impl Connection {
 
     /// The header at the front of the input, if one is there and may be acted on.
     fn next_header(&mut self) -> Option<Result<RequestHeader, ProtocolError>> {
-        let input = self.input.as_ref()?;
-        if self.state != State::Open || self.cut.is_some() || self.writing.is_some() {
+        if self.state != State::Open || !self.is_issued() {
             return None;
         }
-        let skipped = self.skip.min(self.filled.len());
-        self.skip -= skipped;
-        self.filled.start += skipped;
-        if self.skip > 0 || self.filled.len() < self.header_bytes() || self.is_full() {
+        let bytes = self.incoming.header()?;
+        if self.is_full() {
             return None;
         }
         if self.session.style == ReplyStyle::Extended {
-            let mut bytes = [0; EXTENDED_REQUEST_BYTES];
-            input.get(self.filled.start, &mut bytes);
             return Some(RequestHeader::parse_extended(&bytes));
         }
-        let mut bytes = [0; REQUEST_BYTES];
-        input.get(self.filled.start, &mut bytes);
-        Some(RequestHeader::parse(&bytes))
-    }
-
-    /// Length of a request's header in this session.
-    fn header_bytes(&self) -> usize {
-        match self.session.style {
-            ReplyStyle::Extended => EXTENDED_REQUEST_BYTES,
-            ReplyStyle::Simple | ReplyStyle::Structured => REQUEST_BYTES,
-        }
+        bytes.first_chunk::<REQUEST_BYTES>().map(RequestHeader::parse)
     }
 
     fn is_full(&self) -> bool {
-        self.requests as usize + self.replies.len() >= REQUESTS_MAX as usize
+        self.requests.parts as usize + self.outgoing.len() >= REQUESTS_MAX as usize
     }
 
     fn accept(&mut self, asked: Asked) -> Input {
-        self.filled.start += self.header_bytes();
+        self.incoming.header_taken();
         if asked.checked.operation == Operation::Disconnect {
             return Input::Disconnect;
         }
-        self.cut = Some(Cut { asked, issued: 0, request: None, alone: false });
+        self.requests.cut = Some(Cut { asked, issued: 0, request: None, alone: false });
         Input::Request
     }
 
@@ -295,28 +263,29 @@ impl Connection {
     /// `part_max` bytes if the request has data, and as long as the connection's memory allows, which
     /// the part takes. `None` if it must wait, or if all [is issued](Self::is_issued).
     pub fn next_part(&mut self, client: u32, part_max: u32) -> Option<Part> {
-        let cut = self.cut?;
+        let cut = self.requests.cut?;
         let Some(extent) = self.next_extent(part_max) else {
             self.make_room();
             return None;
         };
         let Some((op, fua)) = cut.asked.work() else {
-            self.cut = None;
-            self.requests -= 1;
+            self.requests.cut = None;
+            self.requests.parts -= 1;
             self.reply(&cut.asked, extent.memory, Ok(None));
             return None;
         };
-        let cut = self.cut.as_mut().expect("a request that has a next part is being issued");
+        let cut =
+            self.requests.cut.as_mut().expect("a request that has a next part is being issued");
         let request = cut.request.unwrap_or_else(|| {
-            let request = self.pending.insert(Pending::new(cut, extent.bytes));
+            let request = self.requests.pending.insert(Pending::new(cut, extent.bytes));
             u32::try_from(request).expect("requests alive are few")
         });
-        self.pending[request as usize].issue(extent.bytes);
+        self.requests.pending[request as usize].issue(extent.bytes);
         let checked = cut.asked.checked;
         let first = cut.issued == 0;
         (cut.issued, cut.request) = (cut.issued + extent.bytes, Some(request));
         if cut.issued == checked.length && !cut.alone {
-            self.cut = None;
+            self.requests.cut = None;
         }
         let ticket = Ticket { request, memory: extent.memory };
         let (origin, range) =
@@ -327,7 +296,7 @@ impl Connection {
 
     /// Where the next part lies; `None` if it must wait, or if all is issued.
     fn next_extent(&mut self, part_max: u32) -> Option<Extent> {
-        let Cut { asked, issued, alone, .. } = self.cut?;
+        let Cut { asked, issued, alone, .. } = self.requests.cut?;
         let Checked { offset, length, .. } = asked.checked;
         let all = length > 0 && issued == length;
         if all || self.is_full() || self.writing.is_some() {
@@ -347,7 +316,7 @@ impl Connection {
             if !self.is_quiet() {
                 return None;
             }
-            self.cut.as_mut()?.alone = true;
+            self.requests.cut.as_mut()?.alone = true;
         }
         let mut bytes = rest.min(part_max);
         loop {
@@ -369,18 +338,14 @@ impl Connection {
     fn hold(&mut self, extent: Extent) -> Option<Extent> {
         let may = self.seat.account.take(extent.memory);
         may.then(|| {
-            self.requests += 1;
+            self.requests.parts += 1;
             extent
         })
     }
 
     /// Moves what has come of a write's data into its buffer at `at`; answers how much.
     pub fn take_payload(&mut self, to: &Buffer, at: usize, wanted: usize) -> usize {
-        let Some(input) = &self.input else { return 0 };
-        let count = wanted.min(self.filled.len());
-        to.put_from(at, input, &(self.filled.start..self.filled.start + count));
-        self.filled.start += count;
-        count
+        self.incoming.take(to, at, wanted)
     }
 
     /// Reads more of the rest of a write's data straight into its buffer: at most so many bytes.
@@ -391,99 +356,62 @@ impl Connection {
         pool: &mut Pool,
         (to, range): (&Buffer, &Range<usize>),
     ) -> usize {
-        if self.tls.is_some() {
-            return self.receive_wire(key, ring, pool);
-        }
-        if self.receiving || self.state != State::Open {
+        if self.state != State::Open {
             return 0;
         }
-        self.receiving = true;
-        let range = range.start..range.end.min(range.start + COPY_MAX);
-        ring.receive(Token::Receive(key), self.raw(), to.clone(), &range, true);
-        range.len()
+        if self.tls.is_some() {
+            return self.incoming.receive_wire(
+                Token::Receive(key),
+                ring,
+                self.fd.as_raw_fd(),
+                pool,
+            );
+        }
+        self.incoming.receive_into(Token::Receive(key), ring, self.fd.as_raw_fd(), to, range)
     }
 
     /// Reads more input, if there is room to act on it: at most so many bytes.
     pub fn receive(&mut self, key: u32, ring: &mut Ring, pool: &mut Pool) -> usize {
-        let wants = self.skip > 0 || self.filled.len() < self.header_bytes();
-        let busy = self.writing.is_some() || self.cut.is_some();
-        if self.receiving || self.state != State::Open || busy || !wants {
+        if self.state != State::Open || !self.is_issued() {
             return 0;
         }
-        if self.tls.is_some() {
-            return self.receive_wire(key, ring, pool);
+        let (token, fd) = (Token::Receive(key), self.fd.as_raw_fd());
+        match self.tls {
+            Some(_) if self.incoming.wants() => self.incoming.receive_wire(token, ring, fd, pool),
+            Some(_) => 0,
+            None => self.incoming.receive(token, ring, fd, pool),
         }
-        let Some(mut input) = self.input.take() else { return 0 };
-        let len = self.filled.len();
-        let mut rest = [0; EXTENDED_REQUEST_BYTES];
-        input.get(self.filled.start, &mut rest[..len]);
-        if input.len() != self.input_bytes {
-            input = pool.take(self.input_bytes);
-        }
-        input.put(0, &rest[..len]);
-        self.filled = 0..len;
-        self.receiving = true;
-        let range = len..input.len();
-        ring.receive(Token::Receive(key), self.raw(), input, &range, false);
-        range.len()
     }
 
     /// A receive is over: its buffer and how many bytes came. Answers how many bytes came, and how
     /// many of them are a write's data; `None` if the client is gone.
     pub fn received(&mut self, buffer: Buffer, result: i32) -> Option<(usize, usize)> {
-        self.receiving = false;
-        if self.tls.is_some() {
-            return self.received_wire(&buffer, result);
+        match &mut self.tls {
+            Some(tls) => self.incoming.received_wire(tls, &buffer, result),
+            None => self.incoming.received(buffer, result),
         }
-        let count = usize::try_from(result).ok().filter(|count| *count > 0);
-        if self.input.is_some() {
-            return count.map(|count| (count, count));
-        }
-        let room = buffer.len();
-        self.input = Some(buffer);
-        self.filled.end += count.unwrap_or(0);
-        // A client that fills a buffer gets a larger one, one that needs little of it a smaller.
-        if self.filled.end == room {
-            self.input_bytes = INPUT;
-        } else if self.filled.end < room / 8 {
-            self.input_bytes = INPUT_FIRST;
-        }
-        count.map(|count| (count, 0))
     }
 
     /// Sends more of the gathered replies, unless some are being sent: so many bytes.
     pub fn flush(&mut self, key: u32, ring: &mut Ring) -> usize {
-        if self.sending || self.state == State::Dead {
+        if self.state == State::Dead {
             return 0;
         }
-        let message = self.unsent.take().or_else(|| {
-            if self.tls.is_some() {
-                return self.next_sealed();
-            }
-            let mut next = || self.spare.take().unwrap_or_default();
-            (!self.replies.is_empty()).then(|| std::mem::replace(&mut self.replies, next()))
-        });
-        self.sending = message.is_some();
-        message.map_or(0, |message| ring.send(Token::Send(key), self.raw(), message))
+        let (token, fd) = (Token::Send(key), self.fd.as_raw_fd());
+        let Some(tls) = &mut self.tls else { return self.outgoing.flush(token, ring, fd) };
+        let (bytes, memory) = self.outgoing.flush_sealed(tls, token, ring, fd);
+        self.seat.account.give(memory);
+        bytes
     }
 
     /// A send is over. Answers whether the client is still there.
-    pub fn sent(&mut self, mut message: Box<Message>, result: i32) -> bool {
-        self.sending = false;
-        let count = usize::try_from(result).ok().filter(|count| *count > 0);
-        if count.is_some_and(|count| !message.sent(count)) {
-            self.unsent = Some(message);
-            return true;
-        }
-        if self.tls.is_some() {
-            self.sent_sealed(message);
-            return count.is_some();
-        }
-        for (buffer, _) in message.clear() {
-            self.seat.account.give(REQUEST + buffer.len());
-        }
-        self.spare = Some(message).filter(|message| message.is_small());
-        count.is_some()
+    pub fn sent(&mut self, message: Box<Message>, result: i32) -> bool {
+        let (memory, there) = match &mut self.tls {
+            Some(tls) => self.outgoing.sent_sealed(tls, message, result),
+            None => self.outgoing.sent(message, result),
+        };
+        self.seat.account.give(memory);
+        there
     }
 
     /// Ends both directions, so that what the ring has of the socket comes back.

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use disktime_nbd::reply::{Chunk, ReplyStyle, ReplyTo};
+use disktime_nbd::reply::{Chunk, HeaderBytes, ReplyStyle, ReplyTo};
 use disktime_nbd::{Checked, Command, NbdError, Operation};
 
-use super::{Connection, Cut, status};
+use super::{Connection, Cut};
 use crate::backend::DeviceError;
 use crate::frontend::request::{BlockError, Op, State, Ticket};
 use crate::memory::REQUEST;
@@ -57,6 +57,14 @@ impl Asked {
             Operation::Read { dont_fragment } => dont_fragment || style == ReplyStyle::Simple,
             _ => false,
         }
+    }
+
+    /// The header before extents that [`describe`](Connection::describe) wrote. Only one context is
+    /// offered, the first.
+    fn status_header(&self, style: ReplyStyle, extents: &Payload) -> HeaderBytes {
+        let each = if style == ReplyStyle::Extended { 16 } else { 8 };
+        let count = u32::try_from(extents.1.len() / each).expect("extents are few");
+        self.reply_to(style).status_header(Chunk::Last, 0, count)
     }
 
     /// Length of a read's data.
@@ -125,7 +133,7 @@ impl Connection {
     /// Whether work that is under way is the last of its request.
     #[must_use]
     pub fn is_last(&self, ticket: &Ticket, range: &Range<u64>) -> bool {
-        let Pending { asked, parts } = &self.pending[ticket.request as usize];
+        let Pending { asked, parts } = &self.requests.pending[ticket.request as usize];
         let last = |parts: &Parts| parts.over + length(range) == asked.checked.length;
         parts.as_deref().is_none_or(last)
     }
@@ -141,19 +149,19 @@ impl Connection {
         range: &Range<u64>,
         answer: Answer,
     ) -> bool {
-        self.requests -= 1;
-        let Pending { asked, parts } = &mut self.pending[request as usize];
+        self.requests.parts -= 1;
+        let Pending { asked, parts } = &mut self.requests.pending[request as usize];
         let asked = *asked;
         if let Some(mut parts) = parts.take() {
             self.part_over(&asked, &mut parts, (range, memory), answer);
             if parts.are_over(&asked) {
-                self.pending.remove(request as usize);
+                self.requests.pending.remove(request as usize);
                 return self.all_over(&asked, &mut parts);
             }
-            self.pending[request as usize].parts = Some(parts);
+            self.requests.pending[request as usize].parts = Some(parts);
             return false;
         }
-        self.pending.remove(request as usize);
+        self.requests.pending.remove(request as usize);
         if self.state == State::Dead {
             self.seat.account.give(memory);
         } else {
@@ -171,12 +179,12 @@ impl Connection {
         }
         match answer {
             Ok(Some(extents)) if asked.command == Command::BlockStatus => {
-                self.replies.push(&status::header(style, asked, &extents), Some(extents));
+                self.outgoing.push(&asked.status_header(style, &extents), Some(extents));
             }
             Ok(Some(data)) => {
-                self.replies.push(&to.read_ok_header(asked.data_bytes()), Some(data));
+                self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data));
             }
-            Ok(None) => self.replies.push(&to.done(asked.command), None),
+            Ok(None) => self.outgoing.push(&to.done(asked.command), None),
             Err(error) => self.refuse(asked, error),
         }
     }
@@ -217,13 +225,13 @@ impl Connection {
             self.discard(parts);
             return false;
         }
-        self.cut.take_if(|cut| cut.alone && cut.issued == cut.asked.checked.length);
+        self.requests.cut.take_if(|cut| cut.alone && cut.issued == cut.asked.checked.length);
         self.send_kept(asked, parts);
         match parts.error {
             None if parts.sent == asked.checked.length => {}
             None => {
                 let done = asked.reply_to(self.session.style).done(asked.command);
-                self.replies.push(&done, None);
+                self.outgoing.push(&done, None);
             }
             Some(_) if parts.alone && parts.sent > 0 => {
                 tracing::debug!("a read failed after its simple reply had begun: hanging up");
@@ -237,14 +245,16 @@ impl Connection {
     /// A read that has the connection for itself and can't go on before some of its data are sent
     /// sends what is there.
     pub(super) fn make_room(&mut self) {
-        let alone = self.cut.filter(|cut| cut.alone && cut.issued < cut.asked.checked.length);
-        let Some(request) = alone.filter(|_| self.requests == 0).and_then(|cut| cut.request) else {
+        let alone =
+            self.requests.cut.filter(|cut| cut.alone && cut.issued < cut.asked.checked.length);
+        let Some(request) = alone.filter(|_| self.requests.parts == 0).and_then(|cut| cut.request)
+        else {
             return;
         };
-        let Pending { asked, parts } = &mut self.pending[request as usize];
+        let Pending { asked, parts } = &mut self.requests.pending[request as usize];
         let (asked, Some(mut parts)) = (*asked, parts.take()) else { return };
         self.send_kept(&asked, &mut parts);
-        self.pending[request as usize].parts = Some(parts);
+        self.requests.pending[request as usize].parts = Some(parts);
     }
 
     /// Sends what is there and next in order.
@@ -264,11 +274,11 @@ impl Connection {
         let bytes = u32::try_from(data.1.len()).expect("a part is at most 1 MiB");
         if !asked.reads_whole(self.session.style) {
             let chunk = if last { Chunk::Last } else { Chunk::More };
-            self.replies.push(&to.data_chunk_header(chunk, offset, bytes), Some(data));
+            self.outgoing.push(&to.data_chunk_header(chunk, offset, bytes), Some(data));
         } else if first {
-            self.replies.push(&to.read_ok_header(asked.data_bytes()), Some(data));
+            self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data));
         } else {
-            self.replies.push(&[], Some(data));
+            self.outgoing.push(&[], Some(data));
         }
     }
 
@@ -283,14 +293,14 @@ impl Connection {
     /// were issued are over. Answers as [`answer`](Self::answer).
     #[must_use]
     pub fn cut_short(&mut self, error: BlockError) -> bool {
-        let Some(cut) = self.cut.take() else { return false };
+        let Some(cut) = self.requests.cut.take() else { return false };
         let Some(request) = cut.request else {
             if self.state != State::Dead {
                 self.refuse(&cut.asked, error);
             }
             return false;
         };
-        let Pending { asked, parts } = &mut self.pending[request as usize];
+        let Pending { asked, parts } = &mut self.requests.pending[request as usize];
         let (asked, Some(mut parts)) = (*asked, parts.take()) else { return false };
         parts.cut_short = true;
         // A read that has the connection for itself stays until it is answered, all of it issued.
@@ -299,17 +309,17 @@ impl Connection {
             self.discard(&mut parts);
         }
         if parts.are_over(&asked) {
-            self.pending.remove(request as usize);
+            self.requests.pending.remove(request as usize);
             return self.all_over(&asked, &mut parts);
         }
-        self.pending[request as usize].parts = Some(parts);
+        self.requests.pending[request as usize].parts = Some(parts);
         false
     }
 
     fn refuse(&mut self, asked: &Asked, error: BlockError) {
         let to = asked.reply_to(self.session.style);
         let reply = to.error(code(error), &error.to_string());
-        self.replies.push(&reply, None);
+        self.outgoing.push(&reply, None);
     }
 }
 

@@ -3,9 +3,8 @@
 //! The extents lie in a buffer of the pool, as a read's data do: so a client that asks for many and reads
 //! none waits for itself.
 
-use disktime_nbd::reply::{Chunk, HeaderBytes, ReplyStyle, ReplyTo};
+use disktime_nbd::reply::ReplyTo;
 
-use super::pending::Asked;
 use crate::backend::{EXTENTS_MAX, Stretch};
 use crate::buffers::{Buffer, Pool};
 use crate::memory::REQUEST;
@@ -43,13 +42,4 @@ impl super::Connection {
         }
         (buffer, 0..at)
     }
-}
-
-/// The header before extents that [`describe`](super::Connection::describe) wrote. Only one context is
-/// offered, the first.
-pub(super) fn header(style: ReplyStyle, asked: &Asked, extents: &Payload) -> HeaderBytes {
-    let to = asked.reply_to(style);
-    let each = if style == ReplyStyle::Extended { 16 } else { 8 };
-    let count = u32::try_from(extents.1.len() / each).expect("extents are few");
-    to.status_header(Chunk::Last, 0, count)
 }

@@ -1,27 +1,31 @@
 //! A connection under TLS: the same requests and replies, with the bytes of the wire apart.
 //!
-//! What comes is opened from a buffer of the wire into the connection's input, from which the data of
-//! writes are copied, too. Replies are sealed in pieces of at most [`COPY_MAX`] bytes: what a turn
-//! spends on one client stays bounded. A connection without TLS pays for one test of an option.
+//! Bytes of the wire are opened into the connection's input, from which the data of writes are copied,
+//! too. Replies are sealed in pieces of at most [`COPY_MAX`] bytes, so that a turn spends little on one
+//! client. A connection without TLS pays for one test of an option.
 
-use super::Connection;
+use std::os::fd::RawFd;
+
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
 use crate::buffers::{Buffer, Pool};
-use crate::frontend::request::State;
 use crate::memory::{INPUT, REQUEST};
 use crate::ring::{COPY_MAX, CopyPlace, Message, Ring, Token};
 use crate::tls::Channel;
 
-/// Bytes of the wire that are received at once. What they open to fits into the input beside a record
-/// that came in part (of 16 KiB at most) and a request's header.
+/// Bytes of the wire that are received at once. Opened, they fit into the input beside a record that
+/// came in part (of 16 KiB at most) and a request's header.
 const WIRE: usize = 32 << 10;
-const _: () = assert!(WIRE + (17 << 10) + 64 < INPUT);
+/// Bytes of the input that stay when more is received: less than a request's header.
+const REST: usize = 64;
+const _: () = assert!(WIRE + (17 << 10) + REST < INPUT);
 
-/// TLS and what is under way in it.
+/// TLS and its bytes under way.
 pub(super) struct Secured {
     channel: Channel,
     /// Replies of which a part is sealed.
     sealing: Option<(Box<Message>, CopyPlace)>,
-    /// Sealed bytes that were sent, to be filled again.
+    /// A message whose sealed bytes were sent, to be filled again.
     sealed: Option<Box<Message>>,
     /// Kept to save the allocations: bytes of the wire, and plain ones.
     wire: Vec<u8>,
@@ -38,84 +42,129 @@ impl Secured {
     pub(super) fn is_sealing(&self) -> bool {
         self.sealing.is_some()
     }
+
+    /// Seals bytes of the message that is being sealed, if any; answers the sealed ones with what TLS
+    /// itself has to say, and how many bytes of memory are held no longer.
+    fn seal(&mut self, spare: &mut Option<Box<Message>>) -> (Option<Box<Message>>, usize) {
+        let mut memory = 0;
+        self.plain.clear();
+        if let Some((mut message, mut place)) = self.sealing.take() {
+            if message.copy_out(&mut place, &mut self.plain, COPY_MAX) {
+                memory = message.clear().map(|(buffer, _)| REQUEST + buffer.len()).sum();
+                *spare = Some(message).filter(|message| message.is_small());
+            } else {
+                self.sealing = Some((message, place));
+            }
+        }
+        let mut sealed = self.sealed.take().unwrap_or_default();
+        let (channel, plain) = (&mut self.channel, &self.plain);
+        let outcome = sealed.refill(|wire| channel.seal(plain, wire));
+        // A client that reads much at once leaves no more than this behind: it is in no account.
+        self.plain.shrink_to(WIRE);
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "a reply can't be sealed");
+        }
+        ((!sealed.is_empty()).then_some(sealed), memory)
+    }
 }
 
-impl Connection {
-    /// Reads more of the wire, if nothing is read: at most so many bytes.
-    pub(super) fn receive_wire(&mut self, key: u32, ring: &mut Ring, pool: &mut Pool) -> usize {
-        if self.receiving || self.state != State::Open {
+impl Incoming {
+    /// Receives more of the wire, unless the ring is reading: at most so many bytes.
+    pub(super) fn receive_wire(
+        &mut self,
+        token: Token,
+        ring: &mut Ring,
+        fd: RawFd,
+        pool: &mut Pool,
+    ) -> usize {
+        if self.receiving {
             return 0;
         }
-        let Some(input) = &mut self.input else { return 0 };
-        // What is left of the input goes to its front: less than a header, or nothing.
-        let (mut rest, len) = ([0; 64], self.filled.len().min(64));
-        input.get(self.filled.start, &mut rest[..len]);
-        if input.len() < INPUT {
-            *input = pool.take(INPUT);
+        let Some(buffer) = &mut self.buffer else { return 0 };
+        let (mut rest, len) = ([0; REST], self.filled.len());
+        if len > REST {
+            return 0;
         }
-        input.put(0, &rest[..len]);
+        buffer.get(self.filled.start, &mut rest[..len]);
+        if buffer.len() < INPUT {
+            *buffer = pool.take(INPUT);
+        }
+        buffer.put(0, &rest[..len]);
         self.filled = 0..len;
         self.receiving = true;
-        ring.receive(Token::Receive(key), self.raw(), pool.take(WIRE), &(0..WIRE), false);
+        ring.receive(token, fd, pool.take(WIRE), &(0..WIRE), false);
         WIRE
     }
 
-    /// Bytes of the wire have come: as [`received`](Self::received), with none straight into a write's
-    /// buffer.
-    pub(super) fn received_wire(&mut self, buffer: &Buffer, result: i32) -> Option<(usize, usize)> {
+    /// Bytes of the wire have come. Answers as [`received`](Self::received); none go straight into a
+    /// buffer of somebody else.
+    pub(super) fn received_wire(
+        &mut self,
+        tls: &mut Secured,
+        wire: &Buffer,
+        result: i32,
+    ) -> Option<(usize, usize)> {
+        self.receiving = false;
         let count = usize::try_from(result).ok().filter(|count| *count > 0)?;
-        let (tls, input) = (self.tls.as_mut()?, self.input.as_mut()?);
+        let buffer = self.buffer.as_ref()?;
         tls.wire.resize(count, 0);
-        buffer.get(0, &mut tls.wire);
+        wire.get(0, &mut tls.wire);
         tls.plain.clear();
         if let Err(error) = tls.channel.open(&tls.wire, &mut tls.plain) {
             tracing::debug!(%error, "a connection's TLS is over");
             return None;
         }
-        if self.filled.end + tls.plain.len() > input.len() {
-            tracing::debug!("a connection's TLS opened to more than a record");
+        if self.filled.end + tls.plain.len() > buffer.len() {
+            tracing::debug!("a connection's TLS opened to more than came");
             return None;
         }
-        input.put(self.filled.end, &tls.plain);
+        buffer.put(self.filled.end, &tls.plain);
         self.filled.end += tls.plain.len();
         Some((count, 0))
     }
+}
 
-    /// Seals more of the gathered replies; `None` if there is nothing to send.
-    pub(super) fn next_sealed(&mut self) -> Option<Box<Message>> {
-        let tls = self.tls.as_mut()?;
-        if tls.sealing.is_none() && !self.replies.is_empty() {
-            let fresh = self.spare.take().unwrap_or_default();
-            let next = std::mem::replace(&mut self.replies, fresh);
-            tls.sealing = Some((next, CopyPlace::default()));
+impl Outgoing {
+    /// As [`flush`](Self::flush), sealed; answers also how many bytes of memory are held no longer.
+    pub(super) fn flush_sealed(
+        &mut self,
+        tls: &mut Secured,
+        token: Token,
+        ring: &mut Ring,
+        fd: RawFd,
+    ) -> (usize, usize) {
+        if self.sending {
+            return (0, 0);
         }
-        tls.plain.clear();
-        if let Some((mut message, mut place)) = tls.sealing.take() {
-            if message.copy_out(&mut place, &mut tls.plain, COPY_MAX) {
-                for (buffer, _) in message.clear() {
-                    self.seat.account.give(REQUEST + buffer.len());
+        let (message, memory) = match self.unsent.take() {
+            Some(unsent) => (Some(unsent), 0),
+            None => {
+                if tls.sealing.is_none() && !self.replies.is_empty() {
+                    let fresh = self.spare.take().unwrap_or_default();
+                    let next = std::mem::replace(&mut self.replies, fresh);
+                    tls.sealing = Some((next, CopyPlace::default()));
                 }
-                self.spare = Some(message).filter(|message| message.is_small());
-            } else {
-                tls.sealing = Some((message, place));
+                tls.seal(&mut self.spare)
             }
-        }
-        let mut sealed = tls.sealed.take().unwrap_or_default();
-        let (channel, plain) = (&mut tls.channel, &tls.plain);
-        let outcome = sealed.refill(|wire| channel.seal(plain, wire));
-        // Of a client that reads much at once nothing is kept: it is not in its account.
-        tls.plain.shrink_to(WIRE);
-        if let Err(error) = outcome {
-            tracing::debug!(%error, "a reply can't be sealed");
-            return None;
-        }
-        (!sealed.is_empty()).then_some(sealed)
+        };
+        self.sending = message.is_some();
+        (message.map_or(0, |message| ring.send(token, fd, message)), memory)
     }
 
-    /// Sealed bytes were sent.
-    pub(super) fn sent_sealed(&mut self, sealed: Box<Message>) {
-        if let Some(tls) = &mut self.tls {
-            tls.sealed = Some(sealed);
+    /// As [`sent`](Self::sent), of sealed bytes.
+    pub(super) fn sent_sealed(
+        &mut self,
+        tls: &mut Secured,
+        mut message: Box<Message>,
+        result: i32,
+    ) -> (usize, bool) {
+        self.sending = false;
+        let count = usize::try_from(result).ok().filter(|count| *count > 0);
+        if count.is_some_and(|count| !message.sent(count)) {
+            self.unsent = Some(message);
+            return (0, true);
         }
+        tls.sealed = Some(message);
+        (0, count.is_some())
     }
 }

@@ -1,0 +1,76 @@
+//! Replies on their way to a client: gathered into messages, each sent with one system call.
+//!
+//! At most one message is with the ring; replies that come meanwhile gather in the next one. Does not
+//! know: the form of a reply, requests.
+
+use std::os::fd::RawFd;
+
+use crate::memory::REQUEST;
+use crate::ring::{Message, Payload, Ring, Token};
+
+/// The sending side of a connection.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    /// Replies that gather.
+    pub(super) replies: Box<Message>,
+    /// An empty message for the next ones.
+    pub(super) spare: Option<Box<Message>>,
+    /// Replies of which the ring has sent a part.
+    pub(super) unsent: Option<Box<Message>>,
+    /// The ring has replies to send.
+    pub(super) sending: bool,
+}
+
+impl Outgoing {
+    /// Appends the head of a reply, and data after it.
+    pub(super) fn push(&mut self, head: &[u8], data: Option<Payload>) {
+        self.replies.push(head, data);
+    }
+
+    /// Replies that gather.
+    pub(super) fn len(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// Whether no replies gather.
+    pub(super) fn is_empty(&self) -> bool {
+        self.replies.is_empty()
+    }
+
+    /// Whether replies that gathered before are not sent yet.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending || self.unsent.is_some()
+    }
+
+    /// Whether the ring has memory of it.
+    pub(super) fn is_in_ring(&self) -> bool {
+        self.sending
+    }
+
+    /// Sends more of the replies, unless some are being sent: so many bytes.
+    pub(super) fn flush(&mut self, token: Token, ring: &mut Ring, fd: RawFd) -> usize {
+        if self.sending {
+            return 0;
+        }
+        let message = self.unsent.take().or_else(|| {
+            let mut next = || self.spare.take().unwrap_or_default();
+            (!self.replies.is_empty()).then(|| std::mem::replace(&mut self.replies, next()))
+        });
+        self.sending = message.is_some();
+        message.map_or(0, |message| ring.send(token, fd, message))
+    }
+
+    /// A send is over. Answers how many bytes of memory are held no longer, and whether the client is
+    /// still there.
+    pub(super) fn sent(&mut self, mut message: Box<Message>, result: i32) -> (usize, bool) {
+        self.sending = false;
+        let count = usize::try_from(result).ok().filter(|count| *count > 0);
+        if count.is_some_and(|count| !message.sent(count)) {
+            self.unsent = Some(message);
+            return (0, true);
+        }
+        let memory = message.clear().map(|(buffer, _)| REQUEST + buffer.len()).sum();
+        self.spare = Some(message).filter(|message| message.is_small());
+        (memory, count.is_some())
+    }
+}
