@@ -61,6 +61,21 @@ struct Terms {
     min: u32,
     max: u32,
     timeout: Duration,
+    /// How long requests wait for a connection while there is none; else they fail at once.
+    hold: Option<Duration>,
+}
+
+impl Terms {
+    /// From one look at the time to the next.
+    fn interval(&self) -> Duration {
+        self.hold.map_or(self.timeout, |hold| hold.min(self.timeout)) / LOOKS_MAX
+    }
+
+    /// Looks in a span, at least.
+    fn looks(&self, span: Duration) -> u64 {
+        let looks = span.as_nanos().div_ceil(self.interval().as_nanos().max(1));
+        u64::try_from(looks).unwrap_or(u64::MAX)
+    }
 }
 
 /// A request that has no reply yet.
@@ -76,8 +91,11 @@ struct Ask {
     /// The last look at the time when it was sent.
     look: u64,
     /// A block status has one: the answer so far, and where that goes.
-    told: Option<Box<(Vec<Stretch>, Sender<Vec<Stretch>>)>>,
+    told: Option<Box<Told>>,
 }
+
+/// The answer to a block status so far, and where it goes.
+type Told = (Vec<Stretch>, Sender<Vec<Stretch>>);
 
 /// An export.
 pub struct Remote {
@@ -171,6 +189,9 @@ impl Remote {
         while let Some(&key) = self.waiting.front() {
             let up = (0..).zip(&self.lines).filter(|(_, line)| line.is_up());
             let Some((at, line)) = up.min_by_key(|(_, line)| line.asked) else {
+                if self.terms.hold.is_some() {
+                    return self.look_again(io);
+                }
                 self.waiting.pop_front();
                 self.settle(key, EIO);
                 continue;
@@ -187,10 +208,15 @@ impl Remote {
             let header = RequestHeader { flags: ask.flags, command, cookie, offset, length };
             let data = ask.memory.clone().filter(|_| command == Command::Write);
             self.lines[at as usize].ask(token(at, SEND), header.to_bytes(), data, io);
-            if !self.timing {
-                self.timing = true;
-                io.ring.timer(token(0, TIME), self.terms.timeout / LOOKS_MAX);
-            }
+            self.look_again(io);
+        }
+    }
+
+    /// Looks at the time again in a while, if it is not going to already.
+    fn look_again(&mut self, io: &mut Io<'_>) {
+        if !self.timing {
+            self.timing = true;
+            io.ring.timer(token(0, TIME), self.terms.interval());
         }
     }
 
@@ -278,7 +304,17 @@ impl Remote {
             }
             let mine = |(key, ask): (usize, &Ask)| (ask.line == Some(at)).then_some(key);
             for key in self.asks.iter().filter_map(mine).collect::<Vec<_>>() {
-                self.settle(key, EIO);
+                if self.terms.hold.is_none() {
+                    self.settle(key, EIO);
+                    continue;
+                }
+                // Asked again, it does what it would have done: no client has heard of it yet.
+                let ask = &mut self.asks[key];
+                (ask.line, ask.look) = (None, self.look);
+                if let Some((told, _)) = ask.told.as_deref_mut() {
+                    told.clear();
+                }
+                self.waiting.push_back(key);
             }
             self.lost = true;
             self.send_waiting(io);
@@ -300,6 +336,7 @@ impl Remote {
             self.lines[at as usize] = Line::new(connection);
             self.lines[at as usize].receive(token(at, RECEIVE), None, io);
         }
+        self.send_waiting(io);
     }
 
     fn listen(&mut self, io: &mut Io<'_>) {
@@ -310,16 +347,33 @@ impl Remote {
     /// Time has passed: connections with a request that waits for too long are given up.
     fn looked(&mut self, io: &mut Io<'_>) {
         self.look += 1;
+        let patience = self.terms.looks(self.terms.timeout);
         for at in (0..).take(self.lines.len()) {
-            let late =
-                |ask: &Ask| ask.line == Some(at) && ask.look + u64::from(LOOKS_MAX) < self.look;
+            let late = |ask: &Ask| ask.line == Some(at) && ask.look + patience < self.look;
             if self.asks.iter().any(|(_, ask)| late(ask)) {
                 self.lose(at, &"a request was not answered in time", io);
             }
         }
-        self.timing = !self.asks.is_empty();
-        if self.timing {
-            io.ring.timer(token(0, TIME), self.terms.timeout / LOOKS_MAX);
+        self.give_up_waiting();
+        self.timing = false;
+        if !self.asks.is_empty() {
+            self.look_again(io);
+        }
+    }
+
+    /// Fails the requests that have waited for too long for a connection.
+    fn give_up_waiting(&mut self) {
+        let Some(hold) = self.terms.hold else { return };
+        if self.lines.iter().any(Line::is_up) {
+            return;
+        }
+        let patience = self.terms.looks(hold);
+        for key in std::mem::take(&mut self.waiting) {
+            if self.asks[key].look + patience < self.look {
+                self.settle(key, EIO);
+            } else {
+                self.waiting.push_back(key);
+            }
         }
     }
 

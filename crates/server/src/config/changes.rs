@@ -75,7 +75,7 @@ const SERVER: [Key<Config>; 10] = [
     fixed("tables listener", |it| list(it.listeners.iter().map(|door| format!("{door:?}")))),
 ];
 
-const DEVICE: [Key<DeviceConfig>; 23] = [
+const DEVICE: [Key<DeviceConfig>; 24] = [
     // First: others follow from it.
     fixed("queue_depth", |it| match it.scheduling.queue_depth {
         QueueDepth::Is(depth) => depth.to_string(),
@@ -89,6 +89,10 @@ const DEVICE: [Key<DeviceConfig>; 23] = [
     }),
     fixed("connections", |it| match &it.back_end {
         BackEndKind::Nbd { connections, .. } => maybe(*connections, |count| count.to_string()),
+        _ => String::new(),
+    }),
+    fixed("hold", |it| match &it.back_end {
+        BackEndKind::Nbd { hold, .. } => maybe(*hold, span),
         _ => String::new(),
     }),
     fixed("promotion", |it| it.promotion.to_string()),
@@ -340,7 +344,8 @@ size = "1000B"
         let with = |shared: &[&str], own: &[&str]| -> BTreeSet<String> {
             shared.iter().chain(own).map(|key| (*key).to_owned()).collect()
         };
-        let bytes = ["back_end", "create", "chunk", "connections", "promotion", "empty_fast"];
+        let bytes =
+            ["back_end", "create", "chunk", "connections", "hold", "promotion", "empty_fast"];
         let device = [&["name", "emulate"][..], &bytes].concat();
         assert_eq!(keys_of("[[device]]"), with(SchedulingKeys::NAMES, &device));
         let place = ["name", "device", "size", "zone", "record"];

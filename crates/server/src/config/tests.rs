@@ -380,7 +380,7 @@ fn back_ends_say_what_they_are() {
     assert_ne!(raid0(4096).identity(), raid0(64 << 10).identity());
     let nbd = kind("\"nbd+unix:///x?socket=/s\"\nconnections = 2");
     let uri = "nbd+unix:///x?socket=/s".parse().unwrap();
-    assert_eq!(nbd, BackEndKind::Nbd { uri, connections: Some(2) });
+    assert_eq!(nbd, BackEndKind::Nbd { uri, connections: Some(2), hold: None });
 }
 
 /// One virtual disk `v` with these lines, on a device with a profile.

@@ -41,6 +41,7 @@ pub struct Export {
     info: ExportInfo,
     connector: Connector,
     timeout: Duration,
+    hold: Option<Duration>,
 }
 
 /// Where new connections come from.
@@ -83,7 +84,7 @@ impl Export {
             lines.push(dial(uri, &info, options)?);
         }
         let connector = Connector::start(uri.clone(), info.clone())?;
-        Ok(Self { uri: uri.clone(), lines, info, connector, timeout: TIMEOUT })
+        Ok(Self { uri: uri.clone(), lines, info, connector, timeout: TIMEOUT, hold: None })
     }
 
     /// Connects once more, with as many connections, none of which may take longer than that.
@@ -99,6 +100,13 @@ impl Export {
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// While there is no connection, holds requests for so long before they fail; without, they fail
+    /// at once.
+    #[must_use]
+    pub fn with_hold(self, hold: Option<Duration>) -> Self {
+        Self { hold, ..self }
     }
 
     /// Its size in bytes.
@@ -133,7 +141,8 @@ impl Export {
     pub fn on_shard(self, extents: &[(u64, u64)]) -> NbdBackEnd {
         let abilities = self.abilities();
         let (flags, sizes) = (self.info.flags, self.info.block_sizes);
-        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), timeout: self.timeout };
+        let (timeout, hold) = (self.timeout, self.hold);
+        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), timeout, hold };
         let remote = Remote::new(self.uri.to_string(), terms, self.lines, self.connector);
         NbdBackEnd::on(remote, sizes.min() > 1, extents, abilities)
     }
