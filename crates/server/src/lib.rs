@@ -42,7 +42,7 @@ mod wakeup;
 
 pub use check::check;
 pub use config::{Change, Config, ConfigError};
-pub use listener::BindError;
+pub use listener::{BindError, Inherited};
 pub use place::PlaceError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, VdiskView, Wrap};

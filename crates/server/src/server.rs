@@ -21,7 +21,7 @@ use crate::desk::{Catalog, Desk, Entry, OpenDoor};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::handover::patiently;
-use crate::listener::Listener;
+use crate::listener::{Inherited, Listener};
 use crate::memory::Budget;
 use crate::opened_device::{Ground, Opened};
 use crate::record::Recorder;
@@ -131,14 +131,39 @@ impl Server {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_wrapped(config: Config, wrap: &Wrap) -> Result<Self, StartError> {
+        Self::start_inheriting(config, wrap, Inherited::default())
+    }
+
+    /// As [`start`](Self::start), on sockets that the service manager listens on already, where there
+    /// are some with the addresses of the configuration.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_on(config: Config, inherited: Inherited) -> Result<Self, StartError> {
+        let wrap: Wrap = Arc::new(|_, back_end| back_end);
+        Self::start_inheriting(config, &wrap, inherited)
+    }
+
+    fn start_inheriting(
+        config: Config,
+        wrap: &Wrap,
+        mut inherited: Inherited,
+    ) -> Result<Self, StartError> {
         raise_descriptors();
         let bind = |door: Door| {
-            let listener = Listener::bind(&door.listen, &door.access)
+            let bound = match inherited.find(&door.listen) {
+                Some(listener) => Ok(listener),
+                None => Listener::bind(&door.listen, &door.access),
+            };
+            let listener = bound
                 .map_err(|source| StartError::Listen { listen: door.listen.clone(), source })?;
             let vdisks = door.vdisks.map(|names| names.into_iter().collect());
             Ok(OpenDoor { listener, vdisks, tls: door.tls })
         };
         let doors = config.doors().into_iter().map(bind).collect::<Result<Vec<_>, StartError>>()?;
+        for socket in inherited.left() {
+            tracing::warn!(socket, "the service manager gave a socket that no listener names");
+        }
         let listen = doors.iter().map(|door| door.listener.address());
         let listen = listen.collect::<io::Result<Vec<_>>>()?;
         let tls = config.tls_files.as_ref().map(Tls::load).transpose()?.map(Arc::new);
@@ -333,6 +358,13 @@ impl Server {
             answer.recv_timeout(TIMEOUT).unwrap_or_else(|_| nothing())
         };
         answers.into_iter().zip(devices).flat_map(of_device).collect()
+    }
+
+    /// Whether every device's thread answers within a second each.
+    #[must_use]
+    pub fn is_responsive(&self) -> bool {
+        let answers: Vec<_> = self.shards.iter().map(ask_estimates).collect();
+        answers.into_iter().all(|answer| answer.recv_timeout(TIMEOUT).is_ok())
     }
 
     /// Counts of the socket for missed deadlines.

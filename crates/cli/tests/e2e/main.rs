@@ -18,5 +18,6 @@ mod plan;
 mod recording;
 mod replay;
 mod restarts;
+mod service;
 mod support;
 mod tools;
