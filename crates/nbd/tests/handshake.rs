@@ -180,9 +180,10 @@ fn options_are_refused_by_name() {
 /// The data of an option that asks for metadata contexts.
 fn queries(export: &str, queries: &[&str]) -> Vec<u8> {
     let counted = |text: &str| {
-        [&u32::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat()
+        let length = u32::try_from(text.len()).expect("a short text");
+        [&length.to_be_bytes()[..], text.as_bytes()].concat()
     };
-    let count = u32::try_from(queries.len()).unwrap().to_be_bytes();
+    let count = u32::try_from(queries.len()).expect("few queries").to_be_bytes();
     let queries: Vec<_> = queries.iter().map(|query| counted(query)).collect();
     [counted(export), count.to_vec(), queries.concat()].concat()
 }

@@ -5,12 +5,12 @@
 use core::fmt::Debug;
 
 use disktime_nbd::limits::{HANDSHAKE_REPLY_BYTES_MAX, WRITE_DRAIN_BYTES_MAX};
-use disktime_nbd::reply::{self, ReplyStyle};
+use disktime_nbd::reply::{self, ReplyStyle, ReplyTo};
 use disktime_nbd::{
-    BlockSizes, Checked, ClientError, ClientHandshake, ClientProgress, Command, ExportInfo,
-    Exports, Goal, Handshake, HandshakeError, NbdError, Operation, Pending, ProtocolError,
-    REQUEST_BYTES, Reject, ReplyEvent, ReplyParser, RequestHeader, ServerHandshake,
-    TransmissionFlags,
+    BlockSizes, Checked, ClientError, ClientHandshake, ClientProgress, Command, CommandFlags,
+    EXTENDED_REQUEST_BYTES, ExportInfo, Exports, Goal, Handshake, HandshakeError, NbdError,
+    Operation, Pending, ProtocolError, REQUEST_BYTES, Reject, ReplyEvent, ReplyParser,
+    RequestHeader, ServerHandshake, Session, Tls, TransmissionFlags,
 };
 
 /// The server that is attacked: a few exports, the first of which is the default.
@@ -122,6 +122,78 @@ pub(crate) fn server_transmission(data: &[u8]) {
                 let request = RequestHeader::parse(&bytes).expect("now the magic is right");
                 answer(&request, &export, style);
             }
+        }
+    }
+}
+
+/// A handshake with all that can be negotiated before an export is chosen: the first byte says whether
+/// TLS is required, the second the fragmentation.
+pub(crate) fn server_options(data: &[u8]) {
+    let &[choice, step, ref data @ ..] = data else { return };
+    let tls = if choice & 1 == 0 { Tls::Offered } else { Tls::Required };
+    let run = |step: usize| {
+        let (mut server, mut out, mut consumed) = (ServerHandshake::with_tls(tls), Vec::new(), 0);
+        let mut upgrades = 0;
+        while consumed < data.len() {
+            let piece = &data[consumed..data.len().min(consumed.saturating_add(step))];
+            let Ok((taken, state)) = server.handle_input(piece, &shelf(), &mut out) else {
+                return (None, out, 0);
+            };
+            consumed += taken;
+            match state {
+                Handshake::NeedMore => {}
+                Handshake::StartTls => {
+                    upgrades += 1;
+                    assert_eq!(upgrades, 1, "there is no TLS within TLS");
+                }
+                Handshake::Transmission(session) => {
+                    assert!(tls == Tls::Offered || upgrades == 1, "TLS was required");
+                    assert!(session.contexts.len() <= CONTEXTS.len());
+                    assert!(session.contexts.is_empty() || session.style != ReplyStyle::Simple);
+                    return (Some(session), out, consumed);
+                }
+                Handshake::Aborted => break,
+            }
+        }
+        assert!(out.len() <= HANDSHAKE_REPLY_BYTES_MAX);
+        (None, out, consumed)
+    };
+    agree(run, step.into());
+}
+
+/// Requests with 64-bit lengths in a session with metadata contexts: the first byte is the export's
+/// flags.
+pub(crate) fn server_session(data: &[u8]) {
+    let Some((&low, requests)) = data.split_first() else { return };
+    let flags = TransmissionFlags::KNOWN.without(TransmissionFlags::from_wire(low.into()));
+    let export = export("target", flags.advertised(true));
+    let session = Session {
+        export,
+        style: ReplyStyle::Extended,
+        client_knows_block_sizes: true,
+        contexts: vec![0],
+    };
+    for bytes in requests.chunks_exact(EXTENDED_REQUEST_BYTES) {
+        let mut bytes: [u8; EXTENDED_REQUEST_BYTES] = bytes.try_into().expect("an exact chunk");
+        bytes[..4].copy_from_slice(&disktime_nbd::magic::EXTENDED_REQUEST.to_be_bytes());
+        let request = RequestHeader::parse_extended(&bytes).expect("the magic is right");
+        let to = ReplyTo { style: session.style, cookie: request.cookie, offset: request.offset };
+        match session.check(&request, PAYLOAD_BYTES_MAX) {
+            Ok(checked) => {
+                keeps_promises(&request, &checked, &session.export);
+                if let Operation::BlockStatus { .. } = checked.operation {
+                    assert!(checked.length > 0);
+                    assert_eq!(to.extent(checked.length, 3).len(), 16);
+                }
+            }
+            Err(Reject::Reply { error, message, payload_bytes }) => {
+                assert!(payload_bytes <= WRITE_DRAIN_BYTES_MAX);
+                assert!(to.error(error, message).len() >= 38);
+                let announced = request.flags.contains(CommandFlags::PAYLOAD_LEN);
+                let comes = request.command == Command::Write || announced;
+                assert_eq!(u64::from(payload_bytes), if comes { request.length } else { 0 });
+            }
+            Err(Reject::Close) => assert!(request.length > WRITE_DRAIN_BYTES_MAX.into()),
         }
     }
 }
