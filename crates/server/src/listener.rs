@@ -64,8 +64,8 @@ impl BindError {
 pub struct Inherited(Vec<Listener>);
 
 impl Inherited {
-    /// Those that this process was given; from now on they are no other one's. To be called once, before
-    /// a thread starts.
+    /// Takes the sockets that this process was given; from now on they are no other one's. To be called
+    /// once, before a thread starts.
     ///
     /// # Errors
     /// If one is no stream socket.

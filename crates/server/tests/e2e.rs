@@ -212,7 +212,7 @@ fn a_flood_of_block_status_waits_for_itself() {
             socket.read_exact(&mut [0; GREETING]).unwrap();
             socket.write_all(&with_allocation()).unwrap();
             // Three acknowledgements, a context with its name, the export's size and its block sizes.
-            socket.read_exact(&mut vec![0; 3 * 20 + 39 + 32 + 34]).unwrap();
+            socket.read_exact(&mut [0; 3 * 20 + 39 + 32 + 34]).unwrap();
             let mut writer = socket.try_clone().unwrap();
             std::thread::scope(|scope| {
                 scope.spawn(move || {

@@ -347,9 +347,9 @@ impl Remote {
     /// Time has passed: connections with a request that waits for too long are given up.
     fn looked(&mut self, io: &mut Io<'_>) {
         self.look += 1;
-        let patience = self.terms.looks(self.terms.timeout);
+        let timeout = self.terms.looks(self.terms.timeout);
         for at in (0..).take(self.lines.len()) {
-            let late = |ask: &Ask| ask.line == Some(at) && ask.look + patience < self.look;
+            let late = |ask: &Ask| ask.line == Some(at) && ask.look + timeout < self.look;
             if self.asks.iter().any(|(_, ask)| late(ask)) {
                 self.lose(at, &"a request was not answered in time", io);
             }
@@ -367,9 +367,9 @@ impl Remote {
         if self.lines.iter().any(Line::is_up) {
             return;
         }
-        let patience = self.terms.looks(hold);
+        let timeout = self.terms.looks(hold);
         for key in std::mem::take(&mut self.waiting) {
-            if self.asks[key].look + patience < self.look {
+            if self.asks[key].look + timeout < self.look {
                 self.settle(key, EIO);
             } else {
                 self.waiting.push_back(key);
