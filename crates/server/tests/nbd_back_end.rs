@@ -243,6 +243,22 @@ fn requests_are_held_while_the_server_is_gone() {
     assert_eq!(rig.done[&name].1, Err(EIO));
 }
 
+/// A server that takes connections and never answers held its requests for ever.
+#[test]
+fn silence_ends_while_requests_are_held_too() {
+    let server = TestServer::start(Conduct::Silent, size(MIB));
+    let mut rig = Rig::new(|_| {
+        let export = Export::open(&server.uri, None).unwrap();
+        let export = export.with_timeout(Duration::from_millis(120));
+        let export = export.with_hold(Some(Duration::from_millis(120)));
+        (Box::new(export.on_shard(&[(0, MIB)])), None)
+    });
+    let read = rig.job(0, Kind::Read, 0, 512);
+    let name = rig.start(read);
+    rig.settle();
+    assert_eq!(rig.done[&name].1, Err(EIO));
+}
+
 fn daemon(directory: &Path) -> Server {
     let text = "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n[[device]]\nname = \"d\"\n\
                 back_end = \"file:DIRECTORY/disks\"\ncreate = true\nqueue_depth = 8\n\

@@ -92,6 +92,8 @@ struct Ask {
     look: u64,
     /// A block status has one: the answer so far, and where that goes.
     told: Option<Box<Told>>,
+    /// The last look at the time when its first connection was lost.
+    held: Option<u64>,
 }
 
 /// The answer to a block status so far, and where it goes.
@@ -178,7 +180,8 @@ impl Remote {
         self.serial = self.serial.wrapping_add(1);
         let asked = Pending { command, offset, length };
         let (serial, look) = (self.serial, self.look);
-        let ask = Ask { name, flags, asked, memory, line: None, serial, look, told: None };
+        let ask =
+            Ask { name, flags, asked, memory, line: None, serial, look, told: None, held: None };
         let key = self.asks.insert(ask);
         self.waiting.push_back(key);
         key
@@ -304,12 +307,16 @@ impl Remote {
             }
             let mine = |(key, ask): (usize, &Ask)| (ask.line == Some(at)).then_some(key);
             for key in self.asks.iter().filter_map(mine).collect::<Vec<_>>() {
-                if self.terms.hold.is_none() {
+                let ask = &mut self.asks[key];
+                let held = self.look - *ask.held.get_or_insert(self.look);
+                // A server that takes connections and answers nothing is given up, too.
+                let longest =
+                    self.terms.hold.map(|hold| self.terms.looks(hold + self.terms.timeout));
+                if longest.is_none_or(|longest| held > longest) {
                     self.settle(key, EIO);
                     continue;
                 }
                 // Asked again, it does what it would have done: no client has heard of it yet.
-                let ask = &mut self.asks[key];
                 (ask.line, ask.look) = (None, self.look);
                 if let Some((told, _)) = ask.told.as_deref_mut() {
                     told.clear();
