@@ -65,8 +65,8 @@ pub(crate) struct Catalog {
     entries: Vec<Entry>,
     by_name: BTreeMap<String, usize>,
     budget: Arc<Budget>,
-    /// Refusals are told by virtual disk and reason, once in a while.
-    told: RefCell<Quiet<(VdiskId, NoSeat)>>,
+    /// Refusals are told by virtual disk and reason, once in a while: no seat, or a name (`None`).
+    told: RefCell<Quiet<(VdiskId, Option<NoSeat>)>>,
 }
 
 impl Catalog {
@@ -149,18 +149,17 @@ impl Exports for View<'_> {
     /// There is a place now. This thread alone gives places away, so it is there right after, too.
     fn admit(&self, name: &str) -> Result<(), String> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
-        if let Some(reason) = self.refuses(entry) {
-            tracing::warn!(vdisk = entry.info.name, reason, "a client was refused");
-            return Err(reason);
+        let (cause, reason) = match (self.refuses(entry), self.catalog.seat(entry)) {
+            (Some(reason), _) => (None, reason),
+            (None, Err(none)) => (Some(none), none.to_string()),
+            (None, Ok(_)) => return Ok(()),
+        };
+        let cause = (entry.vdisk, cause);
+        if let Some(left_out) = self.catalog.told.borrow_mut().note(clock::now(), cause) {
+            let vdisk = entry.info.name.as_str();
+            tracing::warn!(vdisk, reason, left_out, "a client was refused");
         }
-        self.catalog.seat(entry).map(drop).map_err(|none| {
-            let cause = (entry.vdisk, none);
-            if let Some(left_out) = self.catalog.told.borrow_mut().note(clock::now(), cause) {
-                let vdisk = entry.info.name.as_str();
-                tracing::warn!(vdisk, reason = %none, left_out, "a client was refused");
-            }
-            none.to_string()
-        })
+        Err(reason)
     }
 }
 
