@@ -240,7 +240,7 @@ fn server_options_seeds() -> Seeds {
     let (extended, tls) =
         (option(OptionCode::ExtendedHeaders, &[]), option(OptionCode::StartTls, &[]));
     let query = |name: &[u8]| {
-        let length = u32::try_from(name.len()).unwrap().to_be_bytes();
+        let length = u32::try_from(name.len()).expect("a short name").to_be_bytes();
         [&length[..], name].concat()
     };
     let asks = |count: u8, queries: &[Vec<u8>]| {
