@@ -7,8 +7,9 @@ use std::sync::mpsc;
 
 use anyhow::{Context, bail};
 use disktime_server::{
-    Config, ConfigError, ReloadError, Server, StartError, ThreadFailure, VdiskView,
+    Config, ConfigError, Inherited, ReloadError, Server, StartError, ThreadFailure, VdiskView,
 };
+use sd_notify::NotifyState;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -37,6 +38,16 @@ A configuration:
   misses = \"unix:/tmp/misses.sock\"    # where programs report missed deadlines
   state = \"/var/lib/disktime\"         # where layouts of block devices and exports are recorded
 
+  [[listener]]                        # another one, with terms of its own
+  nbd = \"tcp:0.0.0.0:10809\"           # beyond loopback only with tls = \"require\"
+  vdisks = [\"db\"]                     # all, unless said; also for a unix: one: mode, owner, group
+  tls = \"require\"                     # or \"allow\"; in [server], too
+
+  [tls]
+  certificate = \"/etc/disktime/server.pem\"
+  key = \"/etc/disktime/server.key\"
+  client_ca = \"/etc/disktime/ca.pem\"  # clients must show a certificate; also: revoked
+
   [[device]]
   name = \"disk\"
   back_end = \"file:/srv/disktime\"     # a directory or image (`disktime device init` makes it; also:
@@ -45,7 +56,7 @@ A configuration:
                                       #   \"raid0:/dev/sdx,/dev/sdy\"   (also: chunk)
                                       #   \"tiered:/dev/nvme0n1,/dev/sdx\"   (fast, slow; also: promotion,
                                       #    empty_fast)
-                                      #   \"nbd://HOST:PORT/EXPORT\"   (also: connections)
+                                      #   \"nbd://HOST:PORT/EXPORT\"   (also: connections, hold)
                                       #   \"nbd+unix:///EXPORT?socket=PATH\"
   emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
   feedback = \"adaptive\"              # misses shape best effort; also: feedback_token, feedback_min,
@@ -58,6 +69,8 @@ A configuration:
   size = \"8GiB\"
   reserve = \"70%\"                     # also: limit, weight, zone, record; in its place a goal:
                                       #   iops or bandwidth, request, run (see `disktime plan`)
+  clients = [\"db.example.org\"]        # names of certificates; also: default, read_only,
+                                      #   description
 
   [[vdisk]]
   name = \"camera\"
@@ -114,6 +127,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return check(arguments);
     }
     let config = read(arguments)?;
+    let sockets = Inherited::take().map_err(|error| {
+        BadInput(format!("a socket of the service manager can't be used: {error}"))
+    })?;
     let (tell, heard) = mpsc::channel();
     // Before any thread starts: a signal must not end the process half-way.
     let mut signals =
@@ -123,7 +139,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })?;
     // A back end that does not answer may take long to open: signals are heard meanwhile.
     forward("start", &tell, move |tell| {
-        tell.send(Heard::Started(Box::new(Server::start(config))))
+        tell.send(Heard::Started(Box::new(Server::start_on(config, sockets))))
     })?;
     let mut server = match started(&heard)? {
         Some(server) => server,
@@ -134,23 +150,64 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         failures.iter().try_for_each(|failure| tell.send(Heard::Failed(failure)))
     })?;
     announce(&server, arguments.json)?;
-    let mut outcome = Ok(ExitCode::SUCCESS);
-    for heard in &heard {
-        match heard {
-            Heard::Signal(SIGUSR1) => show_costs(&server, arguments.json)?,
-            Heard::Signal(SIGHUP) => reload(arguments, &mut server),
-            Heard::Signal(_) => break,
-            Heard::Failed(failure) => {
-                tracing::error!("{failure}");
-                outcome = Err(failure.into());
-                break;
-            }
-            Heard::Started(_) => {}
-        }
-    }
+    notify(&[NotifyState::Ready]);
+    let outcome = serve(arguments, &mut server, &heard);
+    notify(&[NotifyState::Stopping]);
     tracing::info!("finishing the requests taken");
     let ended = server.shutdown();
     outcome.and_then(|code| ended.map(|()| code).map_err(Into::into))
+}
+
+/// Does as it is told until it is to end; answers how that is to be judged.
+fn serve(
+    arguments: &Arguments,
+    server: &mut Server,
+    heard: &mpsc::Receiver<Heard>,
+) -> anyhow::Result<ExitCode> {
+    // Twice in the span that the service manager waits, if it does.
+    let watch = sd_notify::watchdog_enabled().map(|span| span / 2);
+    loop {
+        let next = match watch {
+            None => heard.recv().ok(),
+            Some(span) => match heard.recv_timeout(span) {
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    // A thread that hangs lets the service manager start the daemon anew.
+                    if server.is_responsive() {
+                        notify(&[NotifyState::Watchdog]);
+                    }
+                    continue;
+                }
+                next => next.ok(),
+            },
+        };
+        match next {
+            Some(Heard::Signal(SIGUSR1)) => show_costs(server, arguments.json)?,
+            Some(Heard::Signal(SIGHUP)) => {
+                let now = NotifyState::monotonic_usec_now();
+                notify(
+                    &[Some(NotifyState::Reloading), now.ok()]
+                        .into_iter()
+                        .flatten()
+                        .collect::<Vec<_>>(),
+                );
+                reload(arguments, server);
+                notify(&[NotifyState::Ready]);
+            }
+            Some(Heard::Signal(_)) | None => return Ok(ExitCode::SUCCESS),
+            Some(Heard::Failed(failure)) => {
+                tracing::error!("{failure}");
+                return Err(failure.into());
+            }
+            Some(Heard::Started(_)) => {}
+        }
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager can't be told");
+    }
 }
 
 /// Says whether the configuration can be served.

@@ -79,7 +79,7 @@ impl Connection {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_with(uri: &Uri, options: Options) -> Result<Self, ConnectError> {
-        let Opened { socket, export, parser } = handshake::open(uri, options)?;
+        let Opened { socket, export, parser, .. } = handshake::open(uri, options)?;
         Ok(Self {
             socket,
             export,
@@ -182,7 +182,7 @@ impl Connection {
             .inflight
             .insert(Pending { command, offset, length }, Vec::new())
             .ok_or(RequestError::TooMany(outstanding))?;
-        let header = RequestHeader { flags, command, cookie, offset, length };
+        let header = RequestHeader { flags, command, cookie, offset, length: length.into() };
         let sent = self.transmit(&header.to_bytes(), payload);
         self.keep(sent)?;
         Ok(cookie)
@@ -270,6 +270,8 @@ impl Connection {
                 ReplyEvent::Hole { cookie, offset, length } => {
                     content(inflight, cookie, offset, length as usize).fill(0);
                 }
+                // It asks for no block status, and the parser takes none for anything else.
+                ReplyEvent::Extent { .. } => {}
                 ReplyEvent::Done { cookie, result } => {
                     let (_, data) = inflight.remove(cookie).expect(ASKED);
                     finished.push_back(Reply { cookie, result, data });

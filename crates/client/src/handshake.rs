@@ -20,12 +20,14 @@ pub struct Options {
     pub timeout: Duration,
     /// Ask for structured replies; the server may refuse them.
     pub structured_replies: bool,
+    /// Ask for the metadata context `base:allocation` beside them; the server may not have it.
+    pub allocation: bool,
 }
 
 impl Default for Options {
-    /// Ten seconds, structured replies.
+    /// Ten seconds, structured replies, no metadata context.
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), structured_replies: true }
+        Self { timeout: Duration::from_secs(10), structured_replies: true, allocation: false }
     }
 }
 
@@ -42,7 +44,7 @@ pub fn list(address: &Address) -> Result<Vec<ListedExport>, ConnectError> {
 /// # Errors
 /// As for [`list`].
 pub fn list_with(address: &Address, options: Options) -> Result<Vec<ListedExport>, ConnectError> {
-    let shaken = shake(address, Goal::List, options.timeout)?;
+    let shaken = shake(address, Goal::List, options)?;
     match shaken.end {
         ClientProgress::Listed(exports) => Ok(exports),
         end => unreachable!("a list doesn't end in {end:?}"),
@@ -55,6 +57,7 @@ pub(crate) struct Opened {
     pub(crate) socket: Socket,
     pub(crate) export: ExportInfo,
     pub(crate) parser: ReplyParser,
+    pub(crate) allocation: bool,
 }
 
 /// A connection in the transmission phase for a caller that moves its bytes, on a ring of its own
@@ -67,6 +70,8 @@ pub struct Transmission {
     pub export: ExportInfo,
     /// It has seen all bytes that came so far.
     pub parser: ReplyParser,
+    /// Block status describes `base:allocation`.
+    pub allocation: bool,
 }
 
 impl Transmission {
@@ -75,10 +80,10 @@ impl Transmission {
     /// # Errors
     /// Why there is no connection: no server, a refusal, a timeout, nonsense.
     pub fn open(uri: &Uri, options: Options) -> Result<Self, ConnectError> {
-        let Opened { socket, export, parser } = open(uri, options)?;
+        let Opened { socket, export, parser, allocation } = open(uri, options)?;
         let failed = |errno| ConnectError::Socket { address: uri.address.clone(), errno };
         let socket = socket.into_blocking().map_err(failed)?;
-        Ok(Self { socket, export, parser })
+        Ok(Self { socket, export, parser, allocation })
     }
 }
 
@@ -87,7 +92,7 @@ pub(crate) fn open(uri: &Uri, options: Options) -> Result<Opened, ConnectError> 
         export: uri.export.clone(),
         structured_replies: options.structured_replies,
     };
-    let Shaken { socket, end, unread } = shake(&uri.address, goal, options.timeout)?;
+    let Shaken { socket, end, unread, allocation } = shake(&uri.address, goal, options)?;
     let ClientProgress::Ready(export, style) = end else {
         unreachable!("a connection doesn't end in {end:?}")
     };
@@ -95,7 +100,7 @@ pub(crate) fn open(uri: &Uri, options: Options) -> Result<Opened, ConnectError> 
         address: uri.address.clone(),
         error: error.into(),
     })?;
-    Ok(Opened { socket, export, parser })
+    Ok(Opened { socket, export, parser, allocation })
 }
 
 /// A parser that has seen what came on the handshake's heels. Nothing was asked yet, so no whole
@@ -110,14 +115,18 @@ struct Shaken {
     socket: Socket,
     end: ClientProgress,
     unread: Vec<u8>,
+    allocation: bool,
 }
 
-fn shake(address: &Address, goal: Goal, timeout: Duration) -> Result<Shaken, ConnectError> {
+fn shake(address: &Address, goal: Goal, options: Options) -> Result<Shaken, ConnectError> {
     let handshake = |error| ConnectError::Handshake { address: address.clone(), error };
     let lost = |error| ConnectError::Lost { address: address.clone(), error };
 
     let mut state = ClientHandshake::new(goal).map_err(handshake)?;
-    let deadline = Deadline::after(timeout);
+    if options.allocation {
+        state = state.with_context("base:allocation");
+    }
+    let deadline = Deadline::after(options.timeout);
     let socket = Socket::connect(address, deadline.at)?;
     let mut input = [0; 4096];
     let mut output = Vec::new();
@@ -132,7 +141,8 @@ fn shake(address: &Address, goal: Goal, timeout: Duration) -> Result<Shaken, Con
         }
         // Only a farewell is left to send: that the server may not take it changes nothing.
         let _ = send(&socket, &output, deadline);
-        return Ok(Shaken { socket, end: progress, unread: input[consumed..bytes].to_vec() });
+        let (unread, allocation) = (input[consumed..bytes].to_vec(), state.has_context());
+        return Ok(Shaken { socket, end: progress, unread, allocation });
     }
 }
 

@@ -99,7 +99,7 @@ fn the_server_sees_what_the_report_says() {
     assert_eq!(report.counters.issued, seen.len() as u64 - 1);
     let bytes = |command| {
         let of_it = seen.iter().filter(|header| header.command == command);
-        of_it.map(|header| u64::from(header.length)).sum::<u64>()
+        of_it.map(|header| header.length).sum::<u64>()
     };
     assert_eq!(report.counters.bytes_read, bytes(Command::Read));
     assert_eq!(report.counters.bytes_written, bytes(Command::Write));

@@ -158,6 +158,8 @@ wire_codes! {
         OffsetHole = 2,
         /// Extents of a block status request.
         BlockStatus = 5,
+        /// The same with 64-bit lengths; only with extended headers.
+        BlockStatusExt = 6,
         /// The request failed.
         Error = 0x8001,
         /// The request failed at one offset.

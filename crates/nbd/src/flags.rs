@@ -141,6 +141,8 @@ wire_flags! {
         REQ_ONE = 3,
         /// Fail rather than zero as slowly as writing would.
         FAST_ZERO = 4,
+        /// The length is that of a payload behind the request; only with extended headers.
+        PAYLOAD_LEN = 5,
     }
 }
 

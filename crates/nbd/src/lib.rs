@@ -12,10 +12,11 @@
 //! | requests | [`RequestHeader::parse`], [`RequestHeader::validate`] | [`RequestHeader::to_bytes`] |
 //! | replies | [`server::reply`] | [`ReplyParser`] |
 //!
-//! Spoken: fixed newstyle with `LIST`, `INFO`, `GO`, `EXPORT_NAME`, `ABORT` and
-//! `STRUCTURED_REPLY`; the commands read, write, flush, trim, cache and write-zeroes. Not spoken:
-//! TLS, metadata contexts (so no block status), extended headers, resizing, oldstyle. A peer that
-//! asks for those gets the protocol's refusal.
+//! Spoken by both sides: fixed newstyle with `LIST`, `INFO`, `GO`, `EXPORT_NAME`, `ABORT` and
+//! `STRUCTURED_REPLY`; the commands read, write, flush, trim, cache and write-zeroes; metadata
+//! contexts and block status. Spoken by the server alone: extended headers, and `STARTTLS`, whose
+//! cryptography belongs to the caller. Not spoken: resizing, payloads of block status, oldstyle. A
+//! peer that asks for those gets the protocol's refusal.
 //!
 //! A peer is hostile until proved otherwise: no sequence of bytes makes this crate panic, and what
 //! it stores or writes is bounded by the constants in [`limits`].
@@ -44,10 +45,10 @@ pub use code::{ChunkType, Command, InfoType, OptionCode, OptionReply};
 pub use error::{NbdError, ProtocolError};
 pub use export::{BlockSizes, BlockSizesError, ExportInfo};
 pub use flags::{ClientFlags, CommandFlags, HandshakeFlags, ReplyFlags, TransmissionFlags};
-pub use request::{REQUEST_BYTES, RequestHeader};
+pub use request::{EXTENDED_REQUEST_BYTES, REQUEST_BYTES, RequestHeader};
 pub use server::reply::{self, ReplyStyle};
 pub use server::{
-    Checked, Exports, Handshake, HandshakeError, Operation, Reject, ServerHandshake, Session,
+    Checked, Exports, Handshake, HandshakeError, Operation, Reject, ServerHandshake, Session, Tls,
 };
 
 /// Magic numbers: what tells one kind of message from another.
@@ -66,4 +67,8 @@ pub mod magic {
     pub const SIMPLE_REPLY: u32 = 0x6744_6698;
     /// First word of a structured reply's chunk.
     pub const STRUCTURED_REPLY: u32 = 0x668e_33ef;
+    /// First word of a request with extended headers.
+    pub const EXTENDED_REQUEST: u32 = 0x21e4_1c71;
+    /// First word of a reply's chunk with extended headers.
+    pub const EXTENDED_REPLY: u32 = 0x6e8a_278c;
 }

@@ -1,4 +1,4 @@
-//! A request's header ("Request message"): the same 28 bytes for both sides.
+//! A request's header ("Request message"): 28 bytes, or 32 once extended headers were negotiated.
 
 use crate::code::Command;
 use crate::error::ProtocolError;
@@ -7,6 +7,8 @@ use crate::magic;
 
 /// Length of a request's header in bytes.
 pub const REQUEST_BYTES: usize = 28;
+/// Length of an extended request's header in bytes.
+pub const EXTENDED_REQUEST_BYTES: usize = 32;
 
 /// A request's header. A write's `length` bytes of payload follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +21,8 @@ pub struct RequestHeader {
     pub cookie: u64,
     /// First byte of the range.
     pub offset: u64,
-    /// Length of the range in bytes.
-    pub length: u32,
+    /// Length of the range in bytes; below 2^32 unless extended headers were negotiated.
+    pub length: u64,
 }
 
 impl RequestHeader {
@@ -40,11 +42,33 @@ impl RequestHeader {
             command: Command::from_wire(u16::from_be_bytes(field(bytes, 6))),
             cookie: u64::from_be_bytes(field(bytes, 8)),
             offset: u64::from_be_bytes(field(bytes, 16)),
-            length: u32::from_be_bytes(field(bytes, 24)),
+            length: u32::from_be_bytes(field(bytes, 24)).into(),
+        })
+    }
+
+    /// As [`parse`](Self::parse), for a header with a 64-bit length.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    #[inline]
+    pub fn parse_extended(bytes: &[u8; EXTENDED_REQUEST_BYTES]) -> Result<Self, ProtocolError> {
+        let magic = u32::from_be_bytes(field(bytes, 0));
+        if magic != magic::EXTENDED_REQUEST {
+            return Err(ProtocolError::RequestMagic(magic));
+        }
+        Ok(Self {
+            flags: CommandFlags::from_wire(u16::from_be_bytes(field(bytes, 4))),
+            command: Command::from_wire(u16::from_be_bytes(field(bytes, 6))),
+            cookie: u64::from_be_bytes(field(bytes, 8)),
+            offset: u64::from_be_bytes(field(bytes, 16)),
+            length: u64::from_be_bytes(field(bytes, 24)),
         })
     }
 
     /// The header as a client sends it.
+    ///
+    /// # Panics
+    /// If the length has more than 32 bits, which takes an extended header.
     #[inline]
     #[must_use]
     pub fn to_bytes(&self) -> [u8; REQUEST_BYTES] {
@@ -54,13 +78,14 @@ impl RequestHeader {
         bytes[6..8].copy_from_slice(&self.command.to_wire().to_be_bytes());
         bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
-        bytes[24..28].copy_from_slice(&self.length.to_be_bytes());
+        let length = u32::try_from(self.length).expect("a compact header's length has 32 bits");
+        bytes[24..28].copy_from_slice(&length.to_be_bytes());
         bytes
     }
 }
 
 /// The `N` bytes at `start`, which the callers above keep inside the header.
 #[inline]
-fn field<const N: usize>(bytes: &[u8; REQUEST_BYTES], start: usize) -> [u8; N] {
+fn field<const N: usize>(bytes: &[u8], start: usize) -> [u8; N] {
     core::array::from_fn(|i| bytes[start + i])
 }

@@ -17,16 +17,18 @@ use wire::{client_flags, greeting, info_data, option, option_reply};
 
 type Entry = fn(&[u8]);
 
-const TARGETS: [(&str, Entry); 4] = [
+const TARGETS: [(&str, Entry); 6] = [
     ("server_handshake", entries::server_handshake),
     ("server_transmission", entries::server_transmission),
     ("client_handshake", entries::client_handshake),
     ("client_replies", entries::client_replies),
+    ("server_options", entries::server_options),
+    ("server_session", entries::server_session),
 ];
 
 /// Mutants of each target that are kept as files.
 const MUTANTS_KEPT: usize = 6;
-/// Mutants of each target that a test run tries.
+/// Mutants of each target that a test run tries, unless the variable `NBD_MUTANTS` says how many.
 const MUTANTS_TRIED: usize = 5000;
 /// Longest mutant in bytes.
 const MUTANT_BYTES_MAX: usize = 4096;
@@ -39,6 +41,8 @@ fn seeds(target: &str) -> Seeds {
         "server_handshake" => server_handshake_seeds(),
         "server_transmission" => server_transmission_seeds(),
         "client_handshake" => client_handshake_seeds(),
+        "server_options" => server_options_seeds(),
+        "server_session" => server_session_seeds(),
         _ => client_replies_seeds(),
     }
 }
@@ -89,10 +93,16 @@ fn server_handshake_seeds() -> Seeds {
 }
 
 fn server_transmission_seeds() -> Seeds {
-    let request = |command, flags, offset, length| {
-        RequestHeader { flags, command, cookie: 0xfeed_0000_0000_0001, offset, length }
-            .to_bytes()
-            .to_vec()
+    let request = |command, flags, offset, length: u32| {
+        RequestHeader {
+            flags,
+            command,
+            cookie: 0xfeed_0000_0000_0001,
+            offset,
+            length: u64::from(length),
+        }
+        .to_bytes()
+        .to_vec()
     };
     let (none, fua) = (CommandFlags::EMPTY, CommandFlags::FUA);
     let on = |export: [u8; 3], requests: &[Vec<u8>]| [export.to_vec(), requests.concat()].concat();
@@ -219,6 +229,54 @@ fn client_handshake_seeds() -> Seeds {
         ("list-forbidden", with(0, 3, &[list(OptionReply::ErrPolicy, b"\xff not UTF-8")])),
         ("oldstyle", [&[2, 1][..], b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53\0\0"].concat()),
         ("not-nbd", b"\x02\x01SSH-2.0-OpenSSH_9.9\r\n".to_vec()),
+    ]
+}
+
+fn server_options_seeds() -> Seeds {
+    let with =
+        |choice, options: &[Vec<u8>]| [vec![choice, 9], client_flags(3), options.concat()].concat();
+    let go = option(OptionCode::Go, &info_data("alpha", &[3]));
+    let structured = option(OptionCode::StructuredReply, &[]);
+    let (extended, tls) =
+        (option(OptionCode::ExtendedHeaders, &[]), option(OptionCode::StartTls, &[]));
+    let query = |name: &[u8]| {
+        let length = u32::try_from(name.len()).expect("a short name").to_be_bytes();
+        [&length[..], name].concat()
+    };
+    let asks = |count: u8, queries: &[Vec<u8>]| {
+        [query(b"alpha"), vec![0, 0, 0, count], queries.concat()].concat()
+    };
+    let allocation = asks(1, &[query(b"base:allocation")]);
+    let set = option(OptionCode::SetMetaContext, &allocation);
+    let list = option(OptionCode::ListMetaContext, &asks(2, &[query(b"qemu:"), query(b"")]));
+    let lie = option(OptionCode::SetMetaContext, &asks(200, &[query(b"base:")]));
+    vec![
+        ("set", with(0, &[structured.clone(), set.clone(), go.clone()])),
+        ("list", with(0, &[structured.clone(), list, lie, go.clone()])),
+        ("extended", with(0, &[extended.clone(), structured.clone(), set.clone(), go.clone()])),
+        ("tls", with(1, &[tls.clone(), extended.clone(), set.clone(), go.clone()])),
+        ("tls-forgets", with(0, &[structured, set.clone(), tls.clone(), go.clone()])),
+        ("tls-twice", with(0, &[tls.clone(), tls, go.clone()])),
+        ("tls-required", with(1, &[extended, set, go])),
+    ]
+}
+
+fn server_session_seeds() -> Seeds {
+    let request = |command: Command, flags: u16, offset: u64, length: u64| {
+        let head = [&[0x21, 0xe4, 0x1c, 0x71][..], &flags.to_be_bytes()].concat();
+        let head = [&head[..], &command.to_wire().to_be_bytes(), &[7; 8]].concat();
+        [&head[..], &offset.to_be_bytes(), &length.to_be_bytes()].concat()
+    };
+    let on = |flags: u8, requests: &[Vec<u8>]| [vec![flags], requests.concat()].concat();
+    vec![
+        ("status", on(0, &[request(Command::BlockStatus, 8, 0, 1 << 20)])),
+        ("status-of-nothing", on(0, &[request(Command::BlockStatus, 0, 512, 0)])),
+        ("status-past-the-end", on(0, &[request(Command::BlockStatus, 0, 1 << 20, u64::MAX)])),
+        ("status-with-payload", on(0, &[request(Command::BlockStatus, 0x20, 0, 24)])),
+        ("write", on(0, &[request(Command::Write, 0x21, 512, 1 << 16)])),
+        ("write-far-too-long", on(0, &[request(Command::Write, 0x20, 0, 1 << 40)])),
+        ("zero-all", on(0, &[request(Command::WriteZeroes, 0x12, 0, 1 << 20)])),
+        ("trim-read-only", on(2, &[request(Command::Trim, 1, 0, 1 << 20)])),
     ]
 }
 
@@ -369,10 +427,11 @@ fn every_file_replays() {
 
 #[test]
 fn mutants_break_no_promise() {
+    let tried = std::env::var("NBD_MUTANTS").ok().and_then(|text| text.parse().ok());
     for (target, entry) in TARGETS {
         let pool: Vec<_> = generated(target).into_iter().map(|(_, bytes)| bytes).collect();
         let mut dice = Dice(0x5eed);
-        for _ in 0..MUTANTS_TRIED {
+        for _ in 0..tried.unwrap_or(MUTANTS_TRIED) {
             entry(&mutate(&mut dice, &pool));
         }
     }

@@ -12,9 +12,9 @@ use disktime_nbd::reply::ReplyStyle;
 use disktime_nbd::{
     BlockSizes, BlockSizesError, ClientError, ClientFlags, ClientHandshake, ClientProgress,
     ExportInfo, Goal, Handshake, HandshakeError, OptionCode, OptionReply, ServerHandshake, Session,
-    TransmissionFlags,
+    Tls, TransmissionFlags,
 };
-use entries::{CROWDED, Shelf, export, negotiate, serve, shelf};
+use entries::{CONTEXTS, CROWDED, Shelf, export, negotiate, serve, shelf};
 use proptest::prelude::*;
 use wire::{client_flags, greeting, info_data, option, option_reply};
 
@@ -85,7 +85,7 @@ proptest! {
             if structured_replies { ReplyStyle::Structured } else { ReplyStyle::Simple };
         prop_assert_eq!(progress, Ok(ClientProgress::Ready(told.clone(), style)));
         prop_assert_eq!(served, Handshake::Transmission(Session {
-            export: told, style, client_knows_block_sizes: true,
+            export: told, style, client_knows_block_sizes: true, contexts: Vec::new(),
         }));
     }
 
@@ -151,12 +151,12 @@ fn options_are_refused_by_name() {
     use OptionReply as Reply;
     let long_name = "n".repeat(STRING_BYTES_MAX + 1);
     let too_big = vec![0; OPTION_DATA_BYTES_MAX + 1];
-    let cases: [(Code, &[u8], Reply); 18] = [
+    let cases: [(Code, &[u8], Reply); 17] = [
         (Code::StartTls, &[], Reply::ErrUnsupported),
         (Code::PeekExport, &[], Reply::ErrUnsupported),
-        (Code::ListMetaContext, &[0; 8], Reply::ErrUnsupported),
-        (Code::SetMetaContext, &[0; 8], Reply::ErrUnsupported),
-        (Code::ExtendedHeaders, &[], Reply::ErrUnsupported),
+        // Contexts describe chunks.
+        (Code::ListMetaContext, &[0; 8], Reply::ErrInvalid),
+        (Code::SetMetaContext, &[0; 8], Reply::ErrInvalid),
         (Code::Unknown(0), &[9; 100], Reply::ErrUnsupported),
         (Code::Unknown(0xffff_ffff), &too_big, Reply::ErrUnsupported),
         (Code::List, b"x", Reply::ErrInvalid),
@@ -175,6 +175,168 @@ fn options_are_refused_by_name() {
         assert_eq!(refused_with(code, data), reply, "{code:?} with {} bytes", data.len());
     }
     assert_eq!(refused_with(Code::Go, &info_data("nobody", &[3])), Reply::ErrUnknown);
+}
+
+/// The data of an option that asks for metadata contexts.
+fn queries(export: &str, queries: &[&str]) -> Vec<u8> {
+    let counted = |text: &str| {
+        let length = u32::try_from(text.len()).expect("a short text");
+        [&length.to_be_bytes()[..], text.as_bytes()].concat()
+    };
+    let count = u32::try_from(queries.len()).expect("few queries").to_be_bytes();
+    let queries: Vec<_> = queries.iter().map(|query| counted(query)).collect();
+    [counted(export), count.to_vec(), queries.concat()].concat()
+}
+
+/// How a client that sends these options after it asked for structured replies is answered, and the
+/// session that it gets if it goes on to `alpha`.
+fn chooses(options: &[Vec<u8>]) -> (Vec<u8>, Session) {
+    let structured = option(OptionCode::StructuredReply, &[]);
+    let go = option(OptionCode::Go, &info_data("alpha", &[3]));
+    let before = ask(std::slice::from_ref(&structured)).1;
+    let options = [&[structured][..], options].concat();
+    let said = ask(&options).1;
+    let (end, _) = ask(&[&options[..], &[go]].concat());
+    let Ok(Handshake::Transmission(session)) = end else { panic!("{end:?}") };
+    (said[before.len()..].to_vec(), session)
+}
+
+#[test]
+fn contexts_are_chosen_for_one_export() {
+    use OptionCode::{ListMetaContext as List, SetMetaContext as Set};
+    let told = |code, ids: &[(u32, usize)]| {
+        let context = |(id, at): &(u32, usize)| {
+            let data = [&id.to_be_bytes()[..], CONTEXTS[*at].as_bytes()].concat();
+            option_reply(code, OptionReply::MetaContext, &data)
+        };
+        let contexts: Vec<_> = ids.iter().map(context).collect();
+        [contexts.concat(), option_reply(code, OptionReply::Ack, &[])].concat()
+    };
+    for (code, asked, ids, chosen) in [
+        (Set, vec!["base:allocation"], vec![(0, 0)], vec![0]),
+        (Set, vec!["x:y", CONTEXTS[1], CONTEXTS[1]], vec![(1, 1)], vec![1]),
+        (Set, vec!["base:"], vec![], vec![]),
+        (Set, vec![], vec![], vec![]),
+        (List, vec![], vec![(0, 0), (0, 1)], vec![]),
+        (List, vec!["qemu:"], vec![(0, 1)], vec![]),
+        (List, vec!["qemu:dirty-bitmap:", "base:allocation"], vec![(0, 0), (0, 1)], vec![]),
+        (List, vec!["base"], vec![], vec![]),
+    ] {
+        let (said, session) = chooses(&[option(code, &queries("alpha", &asked))]);
+        assert_eq!(said, told(code, &ids), "{code:?} {asked:?}");
+        assert_eq!(session.contexts, chosen);
+    }
+    let set = |export, asked: &[&str]| option(Set, &queries(export, asked));
+    let all = set("alpha", &CONTEXTS);
+    // The last choice counts, also if it fails, and only for its export.
+    assert_eq!(chooses(std::slice::from_ref(&all)).1.contexts, [0, 1]);
+    assert!(chooses(&[all.clone(), set("beta", &CONTEXTS)]).1.contexts.is_empty());
+    assert!(chooses(&[all.clone(), set("nobody", &CONTEXTS)]).1.contexts.is_empty());
+    assert!(chooses(&[all, option(Set, b"junk")]).1.contexts.is_empty());
+    assert_eq!(
+        chooses(&[set("", &CONTEXTS)]).1.contexts,
+        [0, 1],
+        "the default export's name is alpha"
+    );
+}
+
+#[test]
+fn contexts_by_the_thousand_are_one_answer() {
+    let asked = vec![CONTEXTS[0]; 800];
+    let data = queries("alpha", &asked);
+    let (said, session) = chooses(&[option(OptionCode::SetMetaContext, &data)]);
+    assert!(said.len() < 100 && session.contexts == [0]);
+    let many = queries("alpha", &["base:allocation"; 2000]);
+    let (said, session) = chooses(&[option(OptionCode::SetMetaContext, &many)]);
+    assert_eq!(said, option_reply(OptionCode::SetMetaContext, OptionReply::ErrTooBig, &[]));
+    assert!(session.contexts.is_empty());
+    // A count that the data don't have is no loop of so many turns.
+    let mut lie = queries("alpha", &[]);
+    let at = lie.len() - 4;
+    lie[at..].copy_from_slice(&u32::MAX.to_be_bytes());
+    let (said, _) = chooses(&[option(OptionCode::SetMetaContext, &lie)]);
+    assert_eq!(said, option_reply(OptionCode::SetMetaContext, OptionReply::ErrInvalid, &[]));
+}
+
+#[test]
+fn our_client_chooses_a_context() {
+    let mut client =
+        ClientHandshake::new(connect("alpha", true)).unwrap().with_context(CONTEXTS[0]);
+    let mut server = ServerHandshake::new();
+    let (mut to_client, mut to_server) = (server.greeting().to_vec(), Vec::new());
+    let session = loop {
+        let _progress = client.handle_input(&to_client, &mut to_server).unwrap();
+        to_client.clear();
+        let (_, served) = server.handle_input(&to_server, &shelf(), &mut to_client).unwrap();
+        to_server.clear();
+        if let Handshake::Transmission(session) = served {
+            break session;
+        }
+    };
+    let (_, progress) = client.handle_input(&to_client, &mut to_server).unwrap();
+    assert!(matches!(progress, ClientProgress::Ready(_, ReplyStyle::Structured)));
+    assert!(client.has_context() && session.contexts == [0]);
+}
+
+#[test]
+fn extended_headers_are_chunks_with_more_bits() {
+    let extended = option(OptionCode::ExtendedHeaders, &[]);
+    let go = option(OptionCode::Go, &info_data("alpha", &[3]));
+    let (end, _) = ask(&[extended.clone(), go]);
+    let Ok(Handshake::Transmission(session)) = end else { panic!("{end:?}") };
+    assert_eq!(session.style, ReplyStyle::Extended);
+    assert!(session.export.flags.contains(TransmissionFlags::DONT_FRAGMENT));
+    let back = ask(&[extended, option(OptionCode::StructuredReply, &[])]).1;
+    let refused =
+        option_reply(OptionCode::StructuredReply, OptionReply::ErrExtendedHeadersRequired, &[]);
+    assert!(back.ends_with(&refused), "not back to fewer");
+}
+
+/// Options in the clear could be an attacker's words; bytes that follow `STARTTLS` in the clear are not
+/// read as options.
+#[test]
+fn tls_forgets_what_was_said_in_the_clear() {
+    let start = option(OptionCode::StartTls, &[]);
+    let list = option(OptionCode::List, &[]);
+    for tls in [Tls::Offered, Tls::Required] {
+        let mut server = ServerHandshake::with_tls(tls);
+        let mut out = Vec::new();
+        let structured = option(OptionCode::StructuredReply, &[]);
+        let input = [client_flags(3), structured, start.clone(), list.clone()].concat();
+        let (taken, end) = server.handle_input(&input, &shelf(), &mut out).unwrap();
+        assert_eq!((taken, end), (input.len() - list.len(), Handshake::StartTls));
+        assert!(out.ends_with(&option_reply(OptionCode::StartTls, OptionReply::Ack, &[])));
+        out.clear();
+        let input = [start.clone(), option(OptionCode::Go, &info_data("alpha", &[]))].concat();
+        let (_, end) = server.handle_input(&input, &shelf(), &mut out).unwrap();
+        let once = option_reply(OptionCode::StartTls, OptionReply::ErrInvalid, &[]);
+        assert!(out.starts_with(&once), "TLS within TLS is refused");
+        let Handshake::Transmission(session) = end else { panic!("{end:?}") };
+        assert_eq!(session.style, ReplyStyle::Simple, "it was agreed to in the clear");
+    }
+}
+
+#[test]
+fn without_the_tls_that_is_required_nothing_is_told() {
+    for (code, data) in [
+        (OptionCode::List, vec![]),
+        (OptionCode::Info, info_data("alpha", &[])),
+        (OptionCode::Go, info_data("alpha", &[])),
+        (OptionCode::StructuredReply, vec![]),
+        (OptionCode::ExtendedHeaders, vec![]),
+        (OptionCode::SetMetaContext, queries("alpha", &[])),
+    ] {
+        let mut server = ServerHandshake::with_tls(Tls::Required);
+        let mut out = Vec::new();
+        let input = [client_flags(3), option(code, &data)].concat();
+        let (_, end) = server.handle_input(&input, &shelf(), &mut out).unwrap();
+        assert_eq!(end, Handshake::NeedMore);
+        assert_eq!(out, option_reply(code, OptionReply::ErrTlsRequired, &[]));
+    }
+    let mut server = ServerHandshake::with_tls(Tls::Required);
+    let input = [client_flags(3), option(OptionCode::ExportName, b"alpha")].concat();
+    let end = server.handle_input(&input, &shelf(), &mut Vec::new());
+    assert_eq!(end, Err(HandshakeError::TlsRequired));
 }
 
 /// The 17th client was told that it may begin, and was then hung up on without a word.

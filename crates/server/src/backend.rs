@@ -20,6 +20,7 @@ mod kind;
 mod memory;
 mod nbd;
 mod ranges;
+mod survey;
 mod tiers;
 pub mod traced;
 pub mod volatile;
@@ -33,6 +34,7 @@ pub use file::{FileBackEnd, OneFile};
 pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};
 pub use memory::MemoryBackEnd;
 pub use nbd::{Export, NbdBackEnd};
+pub use survey::{EXTENTS_MAX, Stretch, Survey};
 pub use tiers::{TieredBackEnd, TwoTiers};
 
 /// A piece at a back end.
@@ -54,6 +56,8 @@ pub struct Job {
     /// Where in the buffer the first byte is: at `offset`'s place in its aligned block, plus
     /// whole blocks.
     pub at: usize,
+    /// A [`Kind::Cache`] that has one does not bring its extent nearer: it describes it here.
+    pub survey: Option<Box<Survey>>,
     /// The back end's own state between steps.
     pub(crate) stage: blocks::Stage,
 }
@@ -71,6 +75,7 @@ impl Job {
             no_hole: false,
             buffer: None,
             at: 0,
+            survey: None,
             stage: blocks::Stage::default(),
         }
     }
@@ -129,13 +134,35 @@ pub struct Abilities {
     pub trim: bool,
     /// Zeroing them without data.
     pub zero: bool,
+    /// Zeroing is never as slow as writing zeroes.
+    pub fast_zero: bool,
+    /// Bringing extents nearer.
+    pub cache: bool,
+    /// Telling extents that were never written: [`Job::survey`].
+    pub survey: bool,
 }
 
 impl Abilities {
-    /// Everything, or everything but freeing and zeroing.
+    /// Reads and writes alone.
+    pub const PLAIN: Self = Self {
+        write: true,
+        trim: false,
+        zero: false,
+        fast_zero: false,
+        cache: false,
+        survey: false,
+    };
+
+    /// Everything that changes bytes, or everything but freeing and zeroing.
     #[must_use]
     pub const fn all(frees: bool) -> Self {
-        Self { write: true, trim: frees, zero: frees }
+        Self { trim: frees, zero: frees, ..Self::PLAIN }
+    }
+
+    /// The same for files: a hole is punched at once, and is told of.
+    #[must_use]
+    pub const fn of_files(frees: bool) -> Self {
+        Self { fast_zero: frees, survey: true, ..Self::all(frees) }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::listener;
 use crate::opened_device::{Ground, misplaced};
 use crate::place::{self, Before, Place, PlaceError};
 use crate::start_error::StartError;
+use crate::tls::Tls;
 
 /// How long a server may take to describe its export.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +33,9 @@ struct Seen {
 #[must_use]
 pub fn check(config: &Config) -> Vec<StartError> {
     let misses = config.misses.clone().map(Listen::Unix);
-    let sockets = config.listen.iter().chain(&misses).filter_map(|listen| {
+    let doors: Vec<Listen> = config.doors().into_iter().map(|door| door.listen).collect();
+    let tls = config.tls_files.as_ref().and_then(|files| Tls::load(files).err());
+    let sockets = doors.iter().chain(&misses).filter_map(|listen| {
         let error = listener::check(listen).err()?;
         Some(StartError::Listen { listen: listen.clone(), error })
     });
@@ -42,7 +45,7 @@ pub fn check(config: &Config) -> Vec<StartError> {
         let error = is_directory(parent(vdisk.record.as_deref()?)).err()?;
         Some(StartError::Trace { vdisk: vdisk.name.clone(), error })
     });
-    sockets.chain(devices).chain(traces).collect()
+    sockets.chain(tls.map(StartError::from)).chain(devices).chain(traces).collect()
 }
 
 /// A device's back end, layout, profile and contracts.

@@ -12,13 +12,16 @@ use disktime_core::{Duration, Share};
 use serde::Deserialize;
 
 use crate::layout::LayoutError;
+use crate::tls::TlsFiles;
 use crate::vdisk_name::{NAME_MAX, is_name};
 use device_table::DeviceTable;
+use listener_table::{ListenerTable, TlsTable, check_doors};
 use vdisk::VdiskTable;
 
 mod changes;
 mod device_table;
 mod listen;
+mod listener_table;
 mod memory;
 mod vdisk;
 
@@ -26,6 +29,7 @@ pub use changes::Change;
 pub(crate) use changes::changes;
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
+pub use listener_table::{Door, TlsUse};
 pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// How long clients may be idle at least and at most, where that is bounded.
@@ -91,6 +95,12 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// The devices, each with its virtual disks.
     pub devices: Vec<DeviceConfig>,
+    /// Whether clients of `listen` use TLS.
+    pub tls: TlsUse,
+    /// The files for TLS.
+    pub tls_files: Option<TlsFiles>,
+    /// Listeners beside `listen`, with terms of their own.
+    pub listeners: Vec<Door>,
 }
 
 #[derive(Deserialize)]
@@ -101,12 +111,17 @@ struct File {
     device: Vec<DeviceTable>,
     #[serde(default)]
     vdisk: Vec<VdiskTable>,
+    #[serde(default)]
+    listener: Vec<ListenerTable>,
+    tls: Option<TlsTable>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServerTable {
+    #[serde(default)]
     nbd: Vec<String>,
+    tls: Option<String>,
     mode: Option<String>,
     group: Option<String>,
     misses: Option<String>,
@@ -154,7 +169,7 @@ impl Config {
             wrong.note(listen)
         });
         let listen = listen.collect::<Vec<_>>();
-        if file.server.nbd.is_empty() {
+        if file.server.nbd.is_empty() && file.listener.is_empty() {
             let reason = "name at least one `unix:PATH` or `tcp:ADDRESS:PORT`";
             wrong.0.push(wrong_server("nbd", "[]", reason));
         }
@@ -185,6 +200,16 @@ impl Config {
         for device in &devices {
             wrong.note(device.check());
         }
+        let tls = Named::new("server", "").read("tls", file.server.tls.as_deref(), str::parse);
+        let tls: TlsUse = wrong.note(tls.map_err(Into::into)).flatten().unwrap_or_default();
+        let tls_files = file.tls.as_ref().map(TlsTable::check).transpose();
+        let tls_files = wrong.note(tls_files).flatten();
+        let listeners = file.listener.iter().filter_map(|table| wrong.note(table.check()));
+        let listeners: Vec<Door> = listeners.collect();
+        let vdisks: Vec<&str> = file.vdisk.iter().map(|vdisk| vdisk.name.as_str()).collect();
+        let doors = [&own_doors(&listen, access, tls)[..], &listeners].concat();
+        wrong.0.extend(check_doors(&doors, &vdisks, tls_files.as_ref()));
+        wrong.0.extend(vdisk::check_together(&file.vdisk, tls_files.as_ref()));
         let memory = file.server.memory.as_deref().map(memory::parse).transpose();
         let memory = wrong.note(memory).flatten().unwrap_or_else(memory::usual);
         let idle_timeout = file.server.idle_timeout.as_deref().map(idle_timeout).transpose();
@@ -193,9 +218,26 @@ impl Config {
             return Err(wrong.0);
         }
         let state = file.server.state;
-        let config = Self { listen, access, misses, memory, idle_timeout, state, devices };
+        let config = Self {
+            listen,
+            access,
+            misses,
+            memory,
+            idle_timeout,
+            state,
+            devices,
+            tls,
+            tls_files,
+            listeners,
+        };
         config.memory_for_clients().map_err(|error| vec![error])?;
         Ok(config)
+    }
+
+    /// Everywhere that clients connect: `listen`, where they find all virtual disks, then the others.
+    #[must_use]
+    pub fn doors(&self) -> Vec<Door> {
+        [&own_doors(&self.listen, self.access, self.tls)[..], &self.listeners].concat()
     }
 
     /// All virtual disks with their devices.
@@ -204,6 +246,11 @@ impl Config {
             .iter()
             .flat_map(|device| device.vdisks.iter().map(move |vdisk| (device, vdisk)))
     }
+}
+
+fn own_doors(listen: &[Listen], access: SocketAccess, tls: TlsUse) -> Vec<Door> {
+    let door = |listen: &Listen| Door { listen: listen.clone(), access, vdisks: None, tls };
+    listen.iter().map(door).collect()
 }
 
 /// Errors found so far.

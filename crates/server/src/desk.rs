@@ -5,7 +5,7 @@
 //! handshakes at once, each so long, with so many bytes of answers ([`visitors`]).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,8 +13,10 @@ use std::sync::Arc;
 use disktime_core::Duration;
 use disktime_nbd::{ExportInfo, Exports, Session};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustls::pki_types::ServerName;
 
 use crate::clock;
+use crate::config::TlsUse;
 use crate::frontend::nbd::Accepted;
 use crate::listener::Listener;
 use crate::memory::Budget;
@@ -22,10 +24,11 @@ use crate::quiet::Quiet;
 use crate::seats::{NoSeat, Seat};
 use crate::shard::{Message, ShardHandle, VdiskId};
 use crate::stats::VdiskStats;
+use crate::tls::{Channel, Tls};
 
 mod visitors;
 
-use visitors::{Visitor, Visitors};
+use visitors::{Doors, Visitor, Visitors};
 
 /// Clients accepted at once before those that were accepted earlier are looked at again.
 const BATCH: usize = 64;
@@ -38,15 +41,32 @@ pub(crate) struct Entry {
     pub(crate) shard: usize,
     pub(crate) vdisk: VdiskId,
     pub(crate) stats: Arc<VdiskStats>,
+    /// Its back end tells which of its bytes were never written.
+    pub(crate) surveyed: bool,
+    /// It is what a client gets that names no export.
+    pub(crate) is_default: bool,
+    /// Names of certificates, one of which a client must show, if there are any.
+    pub(crate) clients: Vec<ServerName<'static>>,
 }
+
+/// A place where clients connect, bound, with what they find there.
+pub(crate) struct OpenDoor {
+    pub(crate) listener: Listener,
+    /// The names of the virtual disks that are reached here; else all.
+    pub(crate) vdisks: Option<BTreeSet<String>>,
+    pub(crate) tls: TlsUse,
+}
+
+/// The metadata context of what was never written.
+const ALLOCATION: &str = "base:allocation";
 
 /// Every export there is, and the memory for their clients.
 pub(crate) struct Catalog {
     entries: Vec<Entry>,
     by_name: BTreeMap<String, usize>,
     budget: Arc<Budget>,
-    /// Refusals are told by virtual disk and reason, once in a while.
-    told: RefCell<Quiet<(VdiskId, NoSeat)>>,
+    /// Refusals are told by virtual disk and reason, once in a while: no seat, or a name (`None`).
+    told: RefCell<Quiet<(VdiskId, Option<NoSeat>)>>,
 }
 
 impl Catalog {
@@ -63,12 +83,9 @@ impl Catalog {
         &self.entries
     }
 
-    /// The export of that name; the empty name is the only export, if there is only one.
+    /// The export of that name.
     fn entry(&self, name: &str) -> Option<&Entry> {
-        match self.entries.as_slice() {
-            [only] if name.is_empty() => Some(only),
-            all => self.by_name.get(name).map(|at| &all[*at]),
-        }
+        self.by_name.get(name).map(|at| &self.entries[*at])
     }
 
     /// A place for a client of an export.
@@ -77,32 +94,85 @@ impl Catalog {
     }
 }
 
-impl Exports for Catalog {
+/// The exports as a client sees them that came through a door.
+pub(crate) struct View<'a> {
+    catalog: &'a Catalog,
+    door: &'a OpenDoor,
+    tls: Option<&'a Channel>,
+}
+
+impl<'a> View<'a> {
+    fn entries(&self) -> impl Iterator<Item = &'a Entry> {
+        let (catalog, door) = (self.catalog, self.door);
+        let reached = |entry: &&Entry| match &door.vdisks {
+            Some(names) => names.contains(&entry.info.name),
+            None => true,
+        };
+        catalog.entries.iter().filter(reached)
+    }
+
+    /// The export of that name; the empty name is the default's, or that of the only one here.
+    fn entry(&self, name: &str) -> Option<&'a Entry> {
+        if !name.is_empty() {
+            let reached = self.door.vdisks.as_ref().is_none_or(|names| names.contains(name));
+            return self.catalog.entry(name).filter(|_| reached);
+        }
+        let default = self.entries().find(|entry| entry.is_default);
+        default.or_else(|| {
+            let mut all = self.entries();
+            all.next().filter(|_| all.next().is_none())
+        })
+    }
+
+    /// Why the client may not have an export, as far as that is a matter of its name.
+    fn refuses(&self, entry: &Entry) -> Option<String> {
+        let shown = |channel: &Channel| channel.is_one_of(&entry.clients);
+        let may = entry.clients.is_empty() || self.tls.is_some_and(shown);
+        (!may).then(|| "it is for clients with certificates of other names".to_owned())
+    }
+}
+
+impl Exports for View<'_> {
     fn list(&self, each: &mut dyn FnMut(&ExportInfo)) {
-        self.entries.iter().for_each(|entry| each(&entry.info));
+        self.entries().for_each(|entry| each(&entry.info));
     }
 
     fn find(&self, name: &str) -> Option<ExportInfo> {
         self.entry(name).map(|entry| entry.info.clone())
     }
 
+    fn contexts(&self, name: &str) -> Vec<String> {
+        let surveyed = self.entry(name).filter(|entry| entry.surveyed);
+        surveyed.into_iter().map(|_| ALLOCATION.to_owned()).collect()
+    }
+
     /// There is a place now. This thread alone gives places away, so it is there right after, too.
     fn admit(&self, name: &str) -> Result<(), String> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
-        self.seat(entry).map(drop).map_err(|none| {
-            let cause = (entry.vdisk, none);
-            if let Some(left_out) = self.told.borrow_mut().note(clock::now(), cause) {
-                let vdisk = entry.info.name.as_str();
-                tracing::warn!(vdisk, reason = %none, left_out, "a client was refused");
-            }
-            none.to_string()
-        })
+        let (cause, reason) = match (self.refuses(entry), self.catalog.seat(entry)) {
+            (Some(reason), _) => (None, reason),
+            (None, Err(none)) => (Some(none), none.to_string()),
+            (None, Ok(_)) => return Ok(()),
+        };
+        let cause = (entry.vdisk, cause);
+        if let Some(left_out) = self.catalog.told.borrow_mut().note(clock::now(), cause) {
+            let vdisk = entry.info.name.as_str();
+            tracing::warn!(vdisk, reason, left_out, "a client was refused");
+        }
+        Err(reason)
+    }
+}
+
+impl Doors for Desk {
+    fn view<'a>(&'a self, door: usize, tls: Option<&'a Channel>) -> Box<dyn Exports + 'a> {
+        Box::new(View { catalog: &self.catalog, door: &self.doors[door], tls })
     }
 }
 
 /// The desk's state; lives on its own thread.
 pub(crate) struct Desk {
-    pub(crate) listeners: Vec<Listener>,
+    pub(crate) doors: Vec<OpenDoor>,
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) catalog: Catalog,
     pub(crate) shards: Vec<ShardHandle>,
     /// Readable when the desk is to close.
@@ -119,12 +189,12 @@ impl Desk {
             if closing {
                 return Ok(());
             }
-            let (listening, visiting) = ready.split_at(self.listeners.len());
-            for (visitor, session) in visitors.go_on(visiting, clock::now(), &self.catalog) {
+            let (listening, visiting) = ready.split_at(self.doors.len());
+            for (visitor, session) in visitors.go_on(visiting, clock::now(), &self) {
                 self.hand_over(visitor, session);
             }
-            for (listener, ready) in self.listeners.iter().zip(listening) {
-                let Some(error) = ready.then(|| admit(listener, &mut visitors)).flatten() else {
+            for (at, ready) in listening.iter().enumerate() {
+                let Some(error) = ready.then(|| self.admit(at, &mut visitors)).flatten() else {
                     continue;
                 };
                 resting = true;
@@ -140,7 +210,7 @@ impl Desk {
     fn wait(&self, visitors: &Visitors, resting: bool) -> io::Result<(bool, Vec<bool>)> {
         let mut polled = vec![PollFd::new(&*self.closing, PollFlags::IN)];
         let listens = if resting { PollFlags::empty() } else { PollFlags::IN };
-        polled.extend(self.listeners.iter().map(|listener| PollFd::new(listener, listens)));
+        polled.extend(self.doors.iter().map(|door| PollFd::new(&door.listener, listens)));
         polled.extend(visitors.iter().map(|visitor| PollFd::new(visitor, visitor.waits_for())));
         let until = visitors.next().into_iter().chain(resting.then(|| clock::now() + REST)).min();
         let left = until.map(|until| until.since(clock::now()));
@@ -157,34 +227,36 @@ impl Desk {
         Ok((closing, ready.collect()))
     }
 
+    /// Accepts some of the clients that wait at a door, or says why the system can't take anyone
+    /// now.
+    fn admit(&self, at: usize, visitors: &mut Visitors) -> Option<io::Error> {
+        let door = &self.doors[at];
+        let tls = self.tls.as_ref().filter(|_| door.tls != TlsUse::Off);
+        for _ in 0..BATCH {
+            match door.listener.accept() {
+                Ok(socket) => visitors.welcome_at(socket, at, door.tls, tls),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // The client went before it was accepted.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Out of descriptors, most likely: a visitor that has said nothing makes room.
+                Err(_) if visitors.show_one_out() => {}
+                Err(error) => return Some(error),
+            }
+        }
+        None
+    }
+
     fn hand_over(&self, visitor: Visitor, session: Session) {
         let Some(entry) = self.catalog.entry(&session.export.name) else { return };
         let Ok(seat) = self.catalog.seat(entry) else { return };
-        let (socket, unread) = match visitor.leave() {
+        let (socket, unread, tls) = match visitor.leave() {
             Ok(left) => left,
             Err(error) => {
                 tracing::debug!(%error, "a client went while it was handed over");
                 return;
             }
         };
-        let client = Accepted { socket, session, seat, unread };
+        let client = Accepted { socket, session, seat, unread, tls };
         self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
     }
-}
-
-/// Accepts some of the clients that wait at a listener, or says why the system can't take anyone
-/// now.
-fn admit(listener: &Listener, visitors: &mut Visitors) -> Option<io::Error> {
-    for _ in 0..BATCH {
-        match listener.accept() {
-            Ok(socket) => visitors.welcome(socket),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // The client went before it was accepted.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // Out of descriptors, most likely: a visitor that has said nothing makes room.
-            Err(_) if visitors.show_one_out() => {}
-            Err(error) => return Some(error),
-        }
-    }
-    None
 }

@@ -1,4 +1,5 @@
-//! Where virtual disks lie on a device: extents by first fit, which stay where they are.
+//! Where virtual disks lie on a device: extents by first fit, which stay where they are, and grow where
+//! the bytes behind them are free.
 //!
 //! A virtual disk in `zone = "inner"` is placed as far back as it fits, any other as far in front.
 //! Does not know: what stores the bytes, or where a layout is recorded (`layout/record.rs`).
@@ -96,10 +97,10 @@ pub enum LayoutError {
         /// Virtual disks that are gone from the configuration and keep their extents.
         idle: Vec<String>,
     },
-    /// A virtual disk's size is not its extent's.
+    /// A virtual disk is smaller than its extent, or larger than its extent can become.
     #[error(
-        "vdisk {name}: size = {size} bytes: its extent has {recorded}, and extents can't change \
-         yet: set that size"
+        "vdisk {name}: size = {size} bytes: its extent has {recorded} and may grow to {largest}, not \
+         shrink: set a size between them"
     )]
     Size {
         /// Which.
@@ -108,6 +109,8 @@ pub enum LayoutError {
         size: u64,
         /// The size that was recorded.
         recorded: u64,
+        /// The size up to the next extent, or to the end of the device.
+        largest: u64,
     },
     /// A virtual disk is asked to move.
     #[error(
@@ -150,8 +153,11 @@ pub fn lay_out(
 ) -> Result<Vec<Extent>, LayoutError> {
     let mut layout = checked(room, recorded)?;
     for want in wanted {
-        match layout.iter().find(|extent| extent.name == want.name) {
-            Some(extent) => same(extent, want)?,
+        match layout.iter().position(|extent| extent.name == want.name) {
+            Some(at) => {
+                let next = layout.get(at + 1).map_or(room, |next| next.start);
+                fit(&mut layout[at], next, want)?;
+            }
             None => place(room, &mut layout, want, wanted)?,
         }
     }
@@ -182,15 +188,19 @@ fn checked(room: u64, recorded: &[Extent]) -> Result<Vec<Extent>, LayoutError> {
     Ok(layout)
 }
 
-fn same(extent: &Extent, want: &Wanted<'_>) -> Result<(), LayoutError> {
+/// Makes an extent as large as is wanted, if that is no less than it is and ends before `next`.
+fn fit(extent: &mut Extent, next: u64, want: &Wanted<'_>) -> Result<(), LayoutError> {
     let name = extent.name.clone();
-    if extent.size != want.size {
-        return Err(LayoutError::Size { name, size: want.size, recorded: extent.size });
+    let largest = next / BLOCK * BLOCK - extent.start;
+    if !(extent.size..=largest.max(extent.size)).contains(&want.size) {
+        let (size, recorded) = (want.size, extent.size);
+        return Err(LayoutError::Size { name, size, recorded, largest });
     }
     if extent.zone != want.zone {
         let recorded = extent.zone.map_or("none".to_owned(), |zone| format!("\"{zone}\""));
         return Err(LayoutError::Zone { name, recorded });
     }
+    extent.size = want.size;
     Ok(())
 }
 

@@ -36,12 +36,13 @@ pub mod standing;
 mod start_error;
 mod stats;
 mod threads;
+mod tls;
 mod vdisk_name;
 mod wakeup;
 
 pub use check::check;
 pub use config::{Change, Config, ConfigError};
-pub use listener::BindError;
+pub use listener::{BindError, Inherited};
 pub use place::PlaceError;
 pub use reports::ReportStats;
 pub use server::{ReloadError, Server, VdiskView, Wrap};

@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, chmod, chownat, fchmod};
+use listenfd::ListenFd;
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, chmod, chownat, fchmod};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
@@ -64,10 +65,58 @@ impl BindError {
     }
 }
 
+/// Sockets that the service manager has bound and listens on (systemd's socket activation).
+#[derive(Default)]
+pub struct Inherited(Vec<Listener>);
+
+impl Inherited {
+    /// Takes the sockets that this process was given; from now on they are no other one's. To be called
+    /// once, before a thread starts.
+    ///
+    /// # Errors
+    /// If one is no stream socket.
+    pub fn take() -> io::Result<Self> {
+        let mut given = ListenFd::from_env();
+        let listeners = (0..given.len()).map(|at| {
+            if let Ok(Some(socket)) = given.take_unix_listener(at) {
+                socket.set_nonblocking(true)?;
+                let path = socket.local_addr()?.as_pathname().unwrap_or(Path::new("")).to_owned();
+                return Ok(Listener::Inherited(socket, path));
+            }
+            let socket = match given.take_tcp_listener(at) {
+                Ok(Some(socket)) => socket,
+                Ok(None) | Err(_) => {
+                    let (family, kind) = (libc::AF_INET6, libc::SOCK_STREAM);
+                    let socket =
+                        given.take_custom::<TcpListener>(at, family, kind, "TCP socket")?;
+                    socket.ok_or(io::ErrorKind::InvalidInput)?
+                }
+            };
+            socket.set_nonblocking(true)?;
+            Ok(Listener::Tcp(socket))
+        });
+        Ok(Self(listeners.collect::<io::Result<_>>()?))
+    }
+
+    /// The one with this address.
+    pub(crate) fn find(&mut self, to: &Listen) -> Option<Listener> {
+        let is_it = |listener: &Listener| listener.address().is_ok_and(|address| address == *to);
+        self.0.iter().position(is_it).map(|at| self.0.remove(at))
+    }
+
+    /// The addresses of those that nobody has asked for.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let address = |it: &Listener| it.address().map_or("?".to_owned(), |it| it.to_string());
+        self.0.iter().map(address).collect()
+    }
+}
+
 /// A bound listener.
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener),
+    /// A Unix socket that the service manager has bound, and keeps.
+    Inherited(UnixListener, PathBuf),
 }
 
 impl Listener {
@@ -98,14 +147,14 @@ impl Listener {
     /// The address clients use: the port is known now if it was left open.
     pub(crate) fn address(&self) -> io::Result<Listen> {
         Ok(match self {
-            Self::Unix(_, path) => Listen::Unix(path.clone()),
+            Self::Unix(_, path) | Self::Inherited(_, path) => Listen::Unix(path.clone()),
             Self::Tcp(listener) => Listen::Tcp(listener.local_addr()?),
         })
     }
 
     pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
         Ok(match self {
-            Self::Unix(listener, _) => listener.accept()?.0.into(),
+            Self::Unix(listener, _) | Self::Inherited(listener, _) => listener.accept()?.0.into(),
             Self::Tcp(listener) => {
                 let stream = listener.accept()?.0;
                 stream.set_nodelay(true)?;
@@ -118,7 +167,7 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         match self {
-            Self::Unix(listener, _) => listener.as_fd(),
+            Self::Unix(listener, _) | Self::Inherited(listener, _) => listener.as_fd(),
             Self::Tcp(listener) => listener.as_fd(),
         }
     }
@@ -182,7 +231,16 @@ fn open_to(path: &Path, access: &SocketAccess) -> Result<(), BindError> {
             error => BindError::System(error.into()),
         })?;
     }
-    Ok(chmod(path, Mode::from_raw_mode(access.mode)).map_err(io::Error::from)?)
+    chmod(path, Mode::from_raw_mode(access.mode)).map_err(io::Error::from)?;
+    // Last: the daemon may not change what is another's.
+    let Some(owner) = access.owner else { return Ok(()) };
+    let changed = chownat(CWD, path, Some(Uid::from_raw(owner)), None, AtFlags::SYMLINK_NOFOLLOW);
+    changed.map_err(|error| match error {
+        rustix::io::Errno::PERM => refused(format!(
+            "give the socket to user {owner}: start it as root, or leave `owner` out"
+        )),
+        error => BindError::System(error.into()),
+    })
 }
 
 /// Whether a listener could be bound, as far as that shows without binding it: beside a running
@@ -263,7 +321,7 @@ mod tests {
         drop(bound);
         assert!(!path.exists());
         let own = rustix::process::getegid().as_raw();
-        let access = SocketAccess { mode: 0o660, group: Some(own) };
+        let access = SocketAccess { mode: 0o660, group: Some(own), owner: None };
         let _bound = Listener::bind(&listen, &access).unwrap();
         assert_eq!((mode(&path), std::fs::metadata(&path).unwrap().gid()), (0o660, own));
     }

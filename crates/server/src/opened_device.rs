@@ -97,8 +97,9 @@ impl Opened {
                     Storage::Tiered(Box::new(tiers), extents.to_vec(), device.promotes())
                 })
             }
-            BackEndKind::Nbd { uri, connections } => {
-                let export = Export::open(uri, *connections).map_err(named)?;
+            BackEndKind::Nbd { uri, connections, hold } => {
+                let hold = hold.map(|hold| std::time::Duration::from_nanos(hold.as_nanos()));
+                let export = Export::open(uri, *connections).map_err(named)?.with_hold(hold);
                 if !export.can_flush() {
                     tracing::warn!(
                         device = device.name,

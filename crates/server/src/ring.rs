@@ -74,6 +74,16 @@ pub struct Finished {
 /// A range of a buffer.
 pub type Payload = (Buffer, Range<usize>);
 
+/// How far a message was copied out.
+#[derive(Clone, Copy, Default)]
+pub struct CopyPlace {
+    part: usize,
+    /// The first byte of the part's header among all headers.
+    header: usize,
+    /// Bytes of the part, header and payload.
+    within: usize,
+}
+
 /// Parts to be sent together, each with the buffer that holds it.
 #[derive(Default)]
 pub struct Message {
@@ -114,6 +124,45 @@ impl Message {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// Appends the next bytes from a place on, until there are `most`; whether that was the end.
+    pub fn copy_out(&self, from: &mut CopyPlace, to: &mut Vec<u8>, most: usize) -> bool {
+        while let Some((len, payload)) = self.parts.get(from.part) {
+            let room = most.saturating_sub(to.len());
+            if room == 0 {
+                return false;
+            }
+            let start = to.len();
+            let range = payload.as_ref().map_or(0..0, |(_, range)| range.clone());
+            if from.within < *len {
+                let rest = &self.headers[from.header + from.within..from.header + len];
+                to.extend_from_slice(&rest[..rest.len().min(room)]);
+            } else if let Some((buffer, _)) = payload {
+                let at = range.start + (from.within - len);
+                to.resize(start + (range.end - at).min(room), 0);
+                buffer.get(at, &mut to[start..]);
+            }
+            from.within += to.len() - start;
+            if from.within == len + range.len() {
+                *from = CopyPlace { part: from.part + 1, header: from.header + len, within: 0 };
+            }
+        }
+        true
+    }
+
+    /// Makes it a message of the bytes that `fill` appends, if any.
+    ///
+    /// # Errors
+    /// As `fill`: then the message is empty.
+    pub fn refill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        drop(self.clear());
+        let outcome = fill(&mut self.headers);
+        match (&outcome, self.headers.len()) {
+            (Ok(()), len @ 1..) => self.parts.push((len, None)),
+            _ => self.headers.clear(),
+        }
+        outcome
     }
 
     /// Takes the payloads out; the message is empty afterwards.

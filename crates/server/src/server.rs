@@ -11,16 +11,17 @@ use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::pki_types::ServerName;
 
 use crate::backend::faulty::{Fault, Faulty};
 use crate::backend::{Abilities, BackEnd};
 use crate::claims::Claims;
-use crate::config::{Change, Config, DeviceConfig, Listen, changes};
-use crate::desk::{Catalog, Desk, Entry};
+use crate::config::{Change, Config, DeviceConfig, Door, Listen, TlsUse, VdiskConfig, changes};
+use crate::desk::{Catalog, Desk, Entry, OpenDoor};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::handover::patiently;
-use crate::listener::Listener;
+use crate::listener::{Inherited, Listener};
 use crate::memory::Budget;
 use crate::opened_device::{Ground, Opened};
 use crate::record::Recorder;
@@ -29,6 +30,7 @@ use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId};
 use crate::start_error::{StartError, Unfit};
 use crate::stats::{DeviceStats, VdiskStats};
 use crate::threads::{self, ThreadFailure, Threads};
+use crate::tls::{Tls, TlsError};
 use crate::wakeup::wake;
 
 /// The seed of emulated devices: where the platter stands at the start.
@@ -45,11 +47,15 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 pub type Wrap = Arc<dyn Fn(usize, Box<dyn BackEnd>) -> Box<dyn BackEnd> + Send + Sync>;
 
 /// Why contracts were not changed. None was.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Something else than contracts differs: what can't be changed while running.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Structure(Vec<Change>),
+    /// The certificates can't be read again: connections get those from before. Contracts were
+    /// changed.
+    #[error("tls: {0}: new connections get the certificates from before")]
+    Tls(TlsError),
     /// The contracts of a device can't all be kept.
     #[error("device {device}: {error}")]
     Refused {
@@ -78,6 +84,7 @@ pub struct VdiskView {
 pub struct Server {
     config: Config,
     listen: Vec<Listen>,
+    tls: Option<Arc<Tls>>,
     shards: Vec<ShardHandle>,
     grounds: Vec<Ground>,
     devices: Vec<Arc<DeviceStats>>,
@@ -124,13 +131,42 @@ impl Server {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_wrapped(config: Config, wrap: &Wrap) -> Result<Self, StartError> {
+        Self::start_inheriting(config, wrap, Inherited::default())
+    }
+
+    /// As [`start`](Self::start), on sockets that the service manager listens on already, where there
+    /// are some with the addresses of the configuration.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_on(config: Config, inherited: Inherited) -> Result<Self, StartError> {
+        let wrap: Wrap = Arc::new(|_, back_end| back_end);
+        Self::start_inheriting(config, &wrap, inherited)
+    }
+
+    fn start_inheriting(
+        config: Config,
+        wrap: &Wrap,
+        mut inherited: Inherited,
+    ) -> Result<Self, StartError> {
         raise_descriptors();
-        let bind = |listen: &Listen| {
-            Listener::bind(listen, &config.access)
-                .map_err(|error| StartError::Listen { listen: listen.clone(), error })
+        let bind = |door: Door| {
+            let bound = match inherited.find(&door.listen) {
+                Some(listener) => Ok(listener),
+                None => Listener::bind(&door.listen, &door.access),
+            };
+            let listener = bound
+                .map_err(|error| StartError::Listen { listen: door.listen.clone(), error })?;
+            let vdisks = door.vdisks.map(|names| names.into_iter().collect());
+            Ok(OpenDoor { listener, vdisks, tls: door.tls })
         };
-        let listeners = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let listen = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
+        let doors = config.doors().into_iter().map(bind).collect::<Result<Vec<_>, StartError>>()?;
+        for socket in inherited.left() {
+            tracing::warn!(socket, "the service manager gave a socket that no listener names");
+        }
+        let listen = doors.iter().map(|door| door.listener.address());
+        let listen = listen.collect::<io::Result<Vec<_>>>()?;
+        let tls = config.tls_files.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let misses = config.misses.as_deref().map(|path| {
             let failed = |error| StartError::Listen { listen: Listen::Unix(path.into()), error };
             ReportSocket::bind(path).map_err(failed)
@@ -141,6 +177,7 @@ impl Server {
             config,
             budget,
             listen,
+            tls: tls.clone(),
             shards: Vec::new(),
             grounds: Vec::new(),
             devices: Vec::new(),
@@ -163,7 +200,8 @@ impl Server {
             server.threads.start("reports", "the socket for misses", move || desk.run())?;
         }
         let desk = Desk {
-            listeners,
+            doors,
+            tls,
             catalog,
             shards: server.shards.clone(),
             closing: Arc::clone(&server.closing),
@@ -209,10 +247,17 @@ impl Server {
             let (base, stats_here) = (*base, Arc::clone(&stats));
             let id = VdiskId(self.vdisks.len() as u64);
             vdisks.push((id, Vdisk::new(vdisk.name.clone(), base, stats_here, recorder)));
-            let uris = self.listen.iter().map(|listen| listen.uri(&vdisk.name)).collect();
+            let uris = self.uris(&vdisk.name);
             let (name, on) = (vdisk.name.clone(), device.name.clone());
-            let info = export(device, &vdisk.name, vdisk.size, abilities);
-            catalog.add(Entry { info, shard: index, vdisk: id, stats: Arc::clone(&stats) });
+            catalog.add(Entry {
+                info: export(device, vdisk, abilities),
+                shard: index,
+                vdisk: id,
+                stats: Arc::clone(&stats),
+                surveyed: abilities.survey,
+                is_default: vdisk.export.is_default,
+                clients: names_of(vdisk),
+            });
             self.vdisks.push(VdiskView { id, name, device: on, uris, stats });
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
@@ -254,6 +299,21 @@ impl Server {
         self.threads.start(&format!("shard-{index}"), &what, run)?;
         start.recv().map_err(io::Error::other)??;
         Ok(())
+    }
+
+    /// Where a virtual disk is reached.
+    fn uris(&self, vdisk: &str) -> Vec<String> {
+        let reached = |door: &Door| match &door.vdisks {
+            Some(names) => names.iter().any(|name| name == vdisk),
+            None => true,
+        };
+        let doors = self.config.doors();
+        let doors = self.listen.iter().zip(&doors).filter(|(_, door)| reached(door));
+        let uri = |(listen, door): (&Listen, &Door)| match door.tls {
+            TlsUse::Require => listen.tls_uri(vdisk),
+            TlsUse::Off | TlsUse::Allow => listen.uri(vdisk),
+        };
+        doors.map(uri).collect()
     }
 
     /// Where clients connect.
@@ -298,6 +358,13 @@ impl Server {
             answer.recv_timeout(TIMEOUT).unwrap_or_else(|_| nothing())
         };
         answers.into_iter().zip(devices).flat_map(of_device).collect()
+    }
+
+    /// Whether every device's thread answers within a second each.
+    #[must_use]
+    pub fn is_responsive(&self) -> bool {
+        let answers: Vec<_> = self.shards.iter().map(ask_estimates).collect();
+        answers.into_iter().all(|answer| answer.recv_timeout(TIMEOUT).is_ok())
     }
 
     /// Counts of the socket for missed deadlines.
@@ -348,6 +415,9 @@ impl Server {
             shard.tell(Message::Change(contracts, answer));
         }
         self.config = config;
+        if let Some(tls) = &self.tls {
+            tls.reload().map_err(ReloadError::Tls)?;
+        }
         Ok(live)
     }
 
@@ -399,13 +469,24 @@ fn ask_estimates(shard: &ShardHandle) -> Receiver<Vec<Vec<Estimate>>> {
     estimates
 }
 
-fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) -> ExportInfo {
+/// Names of certificates, one of which a client must show. The configuration was checked.
+fn names_of(vdisk: &VdiskConfig) -> Vec<ServerName<'static>> {
+    let names = vdisk.export.clients.iter();
+    names.filter_map(|name| ServerName::try_from(name.clone()).ok()).collect()
+}
+
+fn export(device: &DeviceConfig, vdisk: &VdiskConfig, can: Abilities) -> ExportInfo {
+    let reads = Abilities { write: false, trim: false, zero: false, fast_zero: false, ..can };
+    let can = if vdisk.export.read_only { reads } else { can };
     let mut flags =
         TransmissionFlags::FLUSH.with(TransmissionFlags::FUA).with(TransmissionFlags::MULTI_CONN);
     for (can, flag) in [
         (can.trim, TransmissionFlags::TRIM),
         (can.zero, TransmissionFlags::WRITE_ZEROES),
         (!can.write, TransmissionFlags::READ_ONLY),
+        (can.cache, TransmissionFlags::CACHE),
+        // An emulated device zeroes no faster than it writes.
+        (can.fast_zero && device.emulate.is_none(), TransmissionFlags::FAST_ZERO),
     ] {
         flags = if can { flags.with(flag) } else { flags };
     }
@@ -413,8 +494,9 @@ fn export(device: &DeviceConfig, name: &str, size_bytes: u64, can: Abilities) ->
         flags = flags.with(TransmissionFlags::ROTATIONAL);
     }
     let block_sizes = BlockSizes::new(1, 4096, REQUEST_BYTES_MAX).expect("constants that fit");
-    let description = format!("a virtual disk of {}", device.name);
-    ExportInfo { name: name.to_owned(), description, size_bytes, flags, block_sizes }
+    let description = vdisk.export.description.clone();
+    let description = description.unwrap_or_else(|| format!("a virtual disk of {}", device.name));
+    ExportInfo { name: vdisk.name.clone(), description, size_bytes: vdisk.size, flags, block_sizes }
 }
 
 /// As many descriptors as the system allows: each virtual disk may have a file, each client has a socket.

@@ -15,7 +15,7 @@ use disktime_core::cost::Estimate;
 use disktime_core::{Contract, Engine, Instant};
 use slab::Slab;
 
-use crate::backend::{BackEnd, DeviceError, Io};
+use crate::backend::{BackEnd, DeviceError, Io, Survey};
 use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
@@ -127,6 +127,8 @@ struct Operation {
     arrived: bool,
     /// The device has begun it.
     begun: bool,
+    /// The answer to a status.
+    survey: Option<Box<Survey>>,
 }
 
 /// Messages from other threads, each followed by a count on the wake-up.

@@ -11,6 +11,7 @@ use crate::config::{ConfigError, Listen};
 use crate::layout::{LayoutError, RecordError};
 use crate::listener::BindError;
 use crate::place::PlaceError;
+use crate::tls::TlsError;
 
 /// Why a device can't keep what its configuration promises.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum StartError {
         /// Why.
         error: BindError,
     },
+    /// TLS can't be offered.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
     /// A device's back end can't be opened.
     #[error("device {device}: its back end can't be opened: {error}")]
     BackEnd {

@@ -189,6 +189,70 @@ fn beside_a_good_client(fixture: &Fixture, hostile: impl FnOnce()) {
     fixture.wait_for_nobody();
 }
 
+/// The options of a client that asks for structured replies, `base:allocation` and the export `a`.
+fn with_allocation() -> Vec<u8> {
+    let option = |number: u32, data: &[u8]| {
+        let length = u32::try_from(data.len()).unwrap();
+        [b"IHAVEOPT", &number.to_be_bytes()[..], &length.to_be_bytes(), data].concat()
+    };
+    let name = [0, 0, 0, 1, b'a'];
+    let query = [&name[..], &[0, 0, 0, 1, 0, 0, 0, 15], b"base:allocation"].concat();
+    let go = [&name[..], &[0, 0]].concat();
+    [vec![0, 0, 0, 3], option(8, &[]), option(10, &query), option(7, &go)].concat()
+}
+
+/// A client that asks for the state of its disk again and again, past its end too, and reads nothing,
+/// waits for itself: its answers are in its account as a read's data are.
+#[test]
+fn a_flood_of_block_status_waits_for_itself() {
+    for device in [MEMORY, FILE, EXTENTS, STRIPES] {
+        let fixture = Fixture::new(device, &[]);
+        beside_a_good_client(&fixture, || {
+            let mut socket = fixture.raw();
+            socket.read_exact(&mut [0; GREETING]).unwrap();
+            socket.write_all(&with_allocation()).unwrap();
+            // Three acknowledgements, a context with its name, the export's size and its block sizes.
+            socket.read_exact(&mut [0; 3 * 20 + 39 + 32 + 34]).unwrap();
+            let mut writer = socket.try_clone().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    for cookie in 0..4000 {
+                        let (offset, length) = match cookie % 4 {
+                            0 => (0, 1 << 20),
+                            1 => (1, 1),
+                            2 => (1 << 20, 1),
+                            _ => (u64::MAX, u32::MAX),
+                        };
+                        writer.write_all(&request(7, cookie, offset, length)).unwrap();
+                    }
+                });
+                nap();
+                let mut seen = std::collections::BTreeSet::new();
+                for _ in 0..4000 {
+                    let mut header = [0; 20];
+                    socket.read_exact(&mut header).unwrap();
+                    let cookie = u64::from_be_bytes(header[8..16].try_into().unwrap());
+                    let length = u32::from_be_bytes(header[16..].try_into().unwrap());
+                    let mut data = vec![0; length as usize];
+                    socket.read_exact(&mut data).unwrap();
+                    let is_error = header[6] == 0x80;
+                    assert_eq!(is_error, cookie % 4 > 1, "{header:?}");
+                    if is_error {
+                        assert_eq!(data[..4], 22_u32.to_be_bytes(), "EINVAL");
+                    } else {
+                        assert_eq!((header[7], (length - 4) % 8), (5, 0));
+                        let lengths = data[4..].chunks(8);
+                        let lengths =
+                            lengths.map(|it| u32::from_be_bytes(it[..4].try_into().unwrap()));
+                        assert!(lengths.sum::<u32>() <= 1 << 20);
+                    }
+                    assert!(seen.insert(cookie), "each is answered once");
+                }
+            });
+        });
+    }
+}
+
 #[test]
 fn garbage_and_truncation_in_any_state_harm_nobody() {
     for device in [MEMORY, FILE, EXTENTS, STRIPES] {

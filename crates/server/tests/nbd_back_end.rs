@@ -63,10 +63,12 @@ fn block_sizes_are_kept_to() {
     }
     assert!(server.memory.lock().unwrap()[..model.len()] == model);
     let asked: Vec<_> = server.taken.try_iter().collect();
-    assert!(asked.iter().any(|request| u64::from(request.length) < 2 * BLOCK));
-    assert!(asked.iter().all(|request| {
-        request.command == Command::Trim || u64::from(request.length) <= 2 * BLOCK
-    }));
+    assert!(asked.iter().any(|request| request.length < 2 * BLOCK));
+    assert!(
+        asked
+            .iter()
+            .all(|request| { request.command == Command::Trim || request.length <= 2 * BLOCK })
+    );
 }
 
 #[test]
@@ -199,6 +201,62 @@ fn silence_ends_too() {
     }
     rig.settle();
     assert!(rig.done.values().all(|(_, result)| *result == Err(EIO)));
+}
+
+/// A server that was restarted failed the requests of its restart, where its clients could have waited.
+#[test]
+fn requests_are_held_while_the_server_is_gone() {
+    let hold = Duration::from_millis(600);
+    let mut rig = Rig::new(|directory| {
+        let server = daemon(directory);
+        let export = Export::open(&server.vdisks()[0].uris[0].parse().unwrap(), None).unwrap();
+        let export = export.with_hold(Some(Duration::from_secs(60)));
+        (Box::new(export.on_shard(&[(0, MIB / 2), (MIB / 2, MIB / 2)])), Some(server))
+    });
+    rig.write(0, 0, b"before").unwrap();
+    rig.server.take().unwrap().shutdown().unwrap();
+    let (read, write) = (rig.job(0, Kind::Read, 0, 6), rig.writing(1, 0, b"meanwhile"));
+    let names = [rig.start(read), rig.start(write)];
+    for _ in 0..5 {
+        rig.turn(Duration::from_millis(20));
+    }
+    assert!(names.iter().all(|name| !rig.done.contains_key(name)), "they wait");
+    rig.server = Some(daemon(rig.directory.path()));
+    rig.settle();
+    assert!(names.iter().all(|name| rig.done[name].1.is_ok()));
+    assert_eq!(rig::got(&rig.done[&names[0]].0), b"before");
+    assert_eq!(rig.read(1, 0, 9).unwrap(), b"meanwhile");
+    assert_eq!(rig.back_end.lost(), Some(0), "what was not flushed may be gone all the same");
+
+    // A server that stays away fails them in the end.
+    let mut rig = Rig::new(|directory| {
+        let server = daemon(directory);
+        let export = Export::open(&server.vdisks()[0].uris[0].parse().unwrap(), None).unwrap();
+        (Box::new(export.with_hold(Some(hold)).on_shard(&[(0, MIB)])), Some(server))
+    });
+    rig.server.take().unwrap().shutdown().unwrap();
+    let read = rig.job(0, Kind::Read, 0, 6);
+    let name = rig.start(read);
+    rig.turn(Duration::from_millis(20));
+    assert!(!rig.done.contains_key(&name));
+    rig.settle();
+    assert_eq!(rig.done[&name].1, Err(EIO));
+}
+
+/// A server that takes connections and never answers held its requests for ever.
+#[test]
+fn silence_ends_while_requests_are_held_too() {
+    let server = TestServer::start(Conduct::Silent, size(MIB));
+    let mut rig = Rig::new(|_| {
+        let export = Export::open(&server.uri, None).unwrap();
+        let export = export.with_timeout(Duration::from_millis(120));
+        let export = export.with_hold(Some(Duration::from_millis(120)));
+        (Box::new(export.on_shard(&[(0, MIB)])), None)
+    });
+    let read = rig.job(0, Kind::Read, 0, 512);
+    let name = rig.start(read);
+    rig.settle();
+    assert_eq!(rig.done[&name].1, Err(EIO));
 }
 
 fn daemon(directory: &Path) -> Server {

@@ -35,7 +35,8 @@ macro_rules! needs {
 
 fn runs(program: &str) -> bool {
     let mut command = if program == "nbdsh" { python("import nbd") } else { Command::new(program) };
-    let command = if program == "nbdsh" { &mut command } else { command.arg("--version") };
+    let asks = if program == "openssl" { "version" } else { "--version" };
+    let command = if program == "nbdsh" { &mut command } else { command.arg(asks) };
     command
         .stdout(Stdio::null())
         .stderr(Stdio::null())

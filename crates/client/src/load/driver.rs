@@ -166,7 +166,9 @@ impl Driver {
                 None => return Ok(()),
                 Some(ReplyEvent::Done { cookie, result }) => self.done(cookie, result, now),
                 // The bytes that were read are of no interest.
-                Some(ReplyEvent::Data { .. } | ReplyEvent::Hole { .. }) => {}
+                Some(
+                    ReplyEvent::Data { .. } | ReplyEvent::Hole { .. } | ReplyEvent::Extent { .. },
+                ) => {}
             }
         }
     }
@@ -191,7 +193,7 @@ enum Wake {
 }
 
 fn header(cookie: u64, command: Command, offset: u64, length: u32) -> RequestHeader {
-    RequestHeader { flags: CommandFlags::EMPTY, command, cookie, offset, length }
+    RequestHeader { flags: CommandFlags::EMPTY, command, cookie, offset, length: length.into() }
 }
 
 fn command(kind: Kind) -> Command {

@@ -113,7 +113,7 @@ mod tests {
 
     fn header(cookie: u64, length: u32) -> RequestHeader {
         let (command, flags) = (Command::Write, CommandFlags::EMPTY);
-        RequestHeader { flags, command, cookie, offset: 0, length }
+        RequestHeader { flags, command, cookie, offset: 0, length: length.into() }
     }
 
     /// However the system cuts what it takes, the bytes are those of the messages in order.

@@ -201,7 +201,7 @@ impl Peer {
             output.clear();
             match state {
                 Handshake::Transmission(session) => return Ok(Some((session, input))),
-                Handshake::Aborted => return Ok(None),
+                Handshake::StartTls | Handshake::Aborted => return Ok(None),
                 Handshake::NeedMore => {}
             }
             if !more(&mut self.socket, &mut input)? {
@@ -241,13 +241,14 @@ impl Peer {
     ) -> Vec<u8> {
         let start = usize::try_from(checked.offset).unwrap();
         let mut memory = self.memory.lock().unwrap();
-        let range = &mut memory[start..start + checked.length as usize];
+        let range = &mut memory[start..start + usize::try_from(checked.length).unwrap()];
         match checked.operation {
             Operation::Read { .. } if self.conduct == Conduct::Pieces => {
                 return pieces(checked, range);
             }
             Operation::Read { .. } => {
                 let Checked { cookie, offset, length, .. } = *checked;
+                let length = u32::try_from(length).unwrap();
                 let header = reply::read_ok_header(style, cookie, offset, length);
                 return [&header[..], range].concat();
             }
@@ -299,7 +300,7 @@ fn take_request(input: &mut Vec<u8>) -> Option<(RequestHeader, Vec<u8>)> {
     let header = input.first_chunk::<REQUEST_BYTES>()?;
     let request = RequestHeader::parse(header).expect("the client sends requests");
     let is_write = request.command == disktime_nbd::Command::Write;
-    let end = REQUEST_BYTES + if is_write { request.length as usize } else { 0 };
+    let end = REQUEST_BYTES + if is_write { usize::try_from(request.length).unwrap() } else { 0 };
     if input.len() < end {
         return None;
     }

@@ -85,6 +85,8 @@ pub struct ClientHandshake {
     export_known: bool,
     listed: Vec<ListedExport>,
     listed_bytes: usize,
+    /// The metadata context that is wanted, and its identifier once the server has it.
+    context: Option<(String, Option<u32>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +135,20 @@ impl ClientHandshake {
             export_known: false,
             listed: Vec::new(),
             listed_bytes: 0,
+            context: None,
         })
+    }
+
+    /// The same, asking for a metadata context beside structured replies; a server may not have it.
+    #[must_use]
+    pub fn with_context(self, name: &str) -> Self {
+        Self { context: Some((name.to_string(), None)), ..self }
+    }
+
+    /// Whether the server has the metadata context that was asked for; known at the end.
+    #[must_use]
+    pub fn has_context(&self) -> bool {
+        self.context.as_ref().is_some_and(|(_, id)| id.is_some())
     }
 
     /// Takes input and appends what to send to `out`. Returns how many bytes of `input` were
@@ -249,6 +264,16 @@ impl ClientHandshake {
                     data.extend_from_slice(&kind.to_wire().to_be_bytes());
                 }
             }
+            OptionCode::SetMetaContext => {
+                data.extend_from_slice(&length_field(name.len()));
+                data.extend_from_slice(name);
+                let wanted = self.context.as_ref().map(|(context, _)| context.as_bytes());
+                data.extend_from_slice(&u32::from(wanted.is_some()).to_be_bytes());
+                if let Some(context) = wanted {
+                    data.extend_from_slice(&length_field(context.len()));
+                    data.extend_from_slice(context);
+                }
+            }
             _ => {}
         }
         out.extend_from_slice(&magic::OPTION.to_be_bytes());
@@ -301,6 +326,12 @@ impl ClientHandshake {
         match (option, reply) {
             (OptionCode::StructuredReply, OptionReply::Ack) => {
                 self.style = ReplyStyle::Structured;
+                let wants = self.context.is_some();
+                self.send(if wants { OptionCode::SetMetaContext } else { OptionCode::Go }, out);
+            }
+            (OptionCode::SetMetaContext, OptionReply::MetaContext) => self.chosen(data)?,
+            // Without it, then.
+            (OptionCode::SetMetaContext, _) if reply == OptionReply::Ack || reply.is_error() => {
                 self.send(OptionCode::Go, out);
             }
             // Without them, then; if the server refuses more than that, `GO` will say why.
@@ -328,6 +359,18 @@ impl ClientHandshake {
             _ => return Err(ClientError::UnexpectedReply { option, reply }),
         }
         Ok(None)
+    }
+
+    /// Takes the identifier of a context; one that wasn't asked for is ignored.
+    fn chosen(&mut self, data: &[u8]) -> Result<(), ClientError> {
+        let mut fields = Cursor(data);
+        let id = fields.u32().ok_or(ClientError::MalformedReply(OptionReply::MetaContext))?;
+        if let Some((name, known)) = &mut self.context
+            && name.as_bytes() == fields.0
+        {
+            *known = Some(id);
+        }
+        Ok(())
     }
 
     fn acknowledged(

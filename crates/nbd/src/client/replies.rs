@@ -47,6 +47,17 @@ pub enum ReplyEvent<'a> {
         /// How many, in bytes; not 0.
         length: u32,
     },
+    /// An extent of a block status, behind the one before it; the first begins at the request's
+    /// offset, and the last may end behind the request's range. As many may come as a server likes:
+    /// a caller keeps what it wants.
+    Extent {
+        /// The block status.
+        cookie: u64,
+        /// The extent's length in bytes; not 0.
+        length: u32,
+        /// Its state, in the terms of the metadata context.
+        state: u32,
+    },
     /// The reply is complete; its cookie is free again. A read that succeeded got all its bytes.
     Done {
         /// The request.
@@ -74,6 +85,9 @@ pub struct ReplyParser {
 /// The longest run of bytes that is looked at as a whole: a chunk's header after its magic.
 const MESSAGE_BYTES_MAX: usize = CHUNK_HEADER_BYTES - MAGIC_BYTES;
 const MAGIC_BYTES: usize = 4;
+/// An extent of a block status.
+const EXTENT_BYTES: usize = 8;
+const EXTENT_BYTES_U32: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -87,6 +101,8 @@ enum State {
     ChunkFields(ChunkHeader, usize),
     /// Data of a read, on its way to the caller.
     Data { cookie: u64, offset: u64, bytes_left: u32, last: bool },
+    /// Extents of a block status.
+    Extents { cookie: u64, bytes_left: u32, last: bool },
     /// The rest of an error chunk: text and fields that nobody here reads.
     Skip { cookie: u64, bytes_left: u32, last: bool },
     /// The stream makes no sense any more.
@@ -184,6 +200,7 @@ impl ReplyParser {
                     }
                 }
                 State::Data { bytes_left: 0, cookie, last, .. }
+                | State::Extents { bytes_left: 0, cookie, last }
                 | State::Skip { bytes_left: 0, cookie, last } => {
                     self.state = State::Magic;
                     if last {
@@ -200,6 +217,12 @@ impl ReplyParser {
                         (offset.wrapping_add(length.into()), bytes_left - length);
                     self.state = State::Data { cookie, offset: next, bytes_left, last };
                     return Ok(Some(ReplyEvent::Data { cookie, offset, bytes }));
+                }
+                State::Extents { cookie, bytes_left, last } => {
+                    let Some(bytes) = self.message::<EXTENT_BYTES>(input) else { return Ok(None) };
+                    let left = bytes_left.saturating_sub(EXTENT_BYTES_U32);
+                    self.state = State::Extents { cookie, bytes_left: left, last };
+                    return extent(cookie, &bytes).map(Some);
                 }
                 State::Skip { cookie, bytes_left, last } => {
                     let (_, length) = split(input, bytes_left);
@@ -260,6 +283,10 @@ impl ReplyParser {
             ChunkType::None => (0, payload_bytes == 0 && last),
             ChunkType::OffsetData if is_read => (8, payload_bytes > 8),
             ChunkType::OffsetHole if is_read => (12, payload_bytes == 12),
+            ChunkType::BlockStatus if asked.command == Command::BlockStatus => {
+                let extents = payload_bytes.saturating_sub(4);
+                (4, extents > 0 && extents.is_multiple_of(EXTENT_BYTES_U32))
+            }
             _ if chunk.is_error() => (6, (6..=ERROR_PAYLOAD_BYTES_MAX).contains(&payload_bytes)),
             _ => return Err(ProtocolError::UnexpectedChunk { cookie, chunk }),
         };
@@ -295,6 +322,12 @@ impl ReplyParser {
                 let length = fields.u32().filter(|length| *length > 0).ok_or(malformed)?;
                 self.claim(cookie, asked, offset, length)?;
                 Ok(Some(ReplyEvent::Hole { cookie, offset, length }))
+            }
+            // One context is chosen, so its identifier says nothing.
+            ChunkType::BlockStatus => {
+                let bytes_left = payload_bytes.checked_sub(4).ok_or(malformed)?;
+                self.state = State::Extents { cookie, bytes_left, last };
+                Ok(None)
             }
             _ => {
                 let error = fields.u32().and_then(NbdError::from_wire).ok_or(malformed)?;
@@ -376,6 +409,17 @@ impl ReplyParser {
         self.partial_length = end;
         *input = tail;
         head.len() == missing
+    }
+}
+
+fn extent(cookie: u64, bytes: &[u8; EXTENT_BYTES]) -> Result<ReplyEvent<'static>, ProtocolError> {
+    let mut fields = Cursor(bytes);
+    let chunk = ChunkType::BlockStatus;
+    match (fields.u32(), fields.u32()) {
+        (Some(length), Some(state)) if length > 0 => {
+            Ok(ReplyEvent::Extent { cookie, length, state })
+        }
+        _ => Err(ProtocolError::MalformedChunk { cookie, chunk }),
     }
 }
 

@@ -33,6 +33,8 @@ pub enum HandshakeError {
     UnknownExport,
     /// `EXPORT_NAME`, which can't be answered with an error, of an export that takes no more clients.
     NotAdmitted,
+    /// `EXPORT_NAME`, which can't be answered with an error, before TLS where that is required.
+    TlsRequired,
     /// Input after the end: the caller's mistake.
     Over,
 }
@@ -57,6 +59,7 @@ impl fmt::Display for HandshakeError {
             Self::ExportName => f.write_str("an export's name isn't UTF-8 without NUL"),
             Self::UnknownExport => f.write_str("no such export"),
             Self::NotAdmitted => f.write_str("the export takes no more clients"),
+            Self::TlsRequired => f.write_str("an export was chosen before TLS, which is required"),
             Self::Over => f.write_str("input after the end of the handshake"),
         }
     }

@@ -13,6 +13,7 @@ use crate::limits::{
 };
 use crate::magic;
 use crate::server::GREETING_BYTES;
+use crate::server::contexts::ContextQuery;
 use crate::server::error::HandshakeError;
 use crate::server::reply::ReplyStyle;
 
@@ -40,6 +41,26 @@ pub trait Exports {
     fn admit(&self, _name: &str) -> Result<(), String> {
         Ok(())
     }
+
+    /// The names of an export's metadata contexts, as `namespace:leaf`. A session names those that
+    /// its client chose by their places in this list.
+    fn contexts(&self, _name: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Whether a client may, or must, go on under TLS before it chooses an export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// Not offered.
+    #[default]
+    Off,
+    /// Offered; a client may do without.
+    Offered,
+    /// Every option but `STARTTLS` and `ABORT` is refused before it.
+    Required,
+    /// The connection is under TLS.
+    On,
 }
 
 /// Where the handshake stands.
@@ -49,6 +70,10 @@ pub enum Handshake {
     NeedMore,
     /// Send what was written, then serve requests; bytes not consumed are the first of them.
     Transmission(Session),
+    /// Send what was written, then do the TLS handshake, of which bytes not consumed are the first
+    /// (so nothing that came in the clear is taken for an option); then go on with what TLS
+    /// protected.
+    StartTls,
     /// The client leaves: send what was written, then close.
     Aborted,
 }
@@ -63,6 +88,9 @@ pub struct Session {
     /// Whether the client asked for the block sizes and so must keep to them. If not, it may send
     /// requests of any alignment, and they are refused unless the minimum is 1.
     pub client_knows_block_sizes: bool,
+    /// The metadata contexts that the client chose, by their places in [`Exports::contexts`]: also
+    /// their identifiers on the wire. Block status describes each of them.
+    pub contexts: Vec<u32>,
 }
 
 /// One client's handshake.
@@ -76,7 +104,10 @@ pub struct ServerHandshake {
     state: State,
     input: Gather,
     flags: ClientFlags,
-    structured_replies: bool,
+    style: ReplyStyle,
+    tls: Tls,
+    /// The export whose metadata contexts were chosen, and which.
+    contexts: Option<(String, Vec<u32>)>,
     options_seen: u32,
     reply_bytes: usize,
 }
@@ -104,6 +135,7 @@ enum State {
 enum Verdict {
     Answered,
     Begin(Session),
+    StartTls,
 }
 
 impl ServerHandshake {
@@ -111,6 +143,12 @@ impl ServerHandshake {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A handshake that has yet to begin, with TLS or without.
+    #[must_use]
+    pub fn with_tls(tls: Tls) -> Self {
+        Self { tls, ..Self::default() }
     }
 
     /// The first bytes that the server sends.
@@ -140,7 +178,7 @@ impl ServerHandshake {
     ) -> Result<(usize, Handshake), HandshakeError> {
         let mut rest = input;
         let result = self.advance(&mut rest, exports, out);
-        if !matches!(result, Ok(Handshake::NeedMore)) {
+        if !matches!(result, Ok(Handshake::NeedMore | Handshake::StartTls)) {
             self.state = State::Over;
         }
         result.map(|handshake| (input.len() - rest.len(), handshake))
@@ -175,6 +213,7 @@ impl ServerHandshake {
                     match self.option(option, &data, exports, out)? {
                         Verdict::Answered => {}
                         Verdict::Begin(session) => return Ok(Handshake::Transmission(session)),
+                        Verdict::StartTls => return Ok(Handshake::StartTls),
                     }
                 }
                 State::Drain { option, bytes_left, reply } => {
@@ -221,7 +260,10 @@ impl ServerHandshake {
         if option != OptionCode::ExportName && !self.flags.contains(ClientFlags::FIXED_NEWSTYLE) {
             return Err(HandshakeError::NotFixedNewstyle(option));
         }
-        self.state = match refusal(option, length) {
+        if self.tls == Tls::Required && option == OptionCode::ExportName {
+            return Err(HandshakeError::TlsRequired);
+        }
+        self.state = match self.refusal(option, length) {
             Some(_) if option == OptionCode::ExportName || length > OPTION_DRAIN_BYTES_MAX => {
                 return Err(HandshakeError::OptionTooLong { option, length_bytes: length });
             }
@@ -243,9 +285,23 @@ impl ServerHandshake {
             OptionCode::ExportName => self.export_name(data, exports, out),
             OptionCode::List => self.list(exports, out),
             OptionCode::StructuredReply => {
-                self.structured_replies = true;
+                self.style = ReplyStyle::Structured;
                 self.reply(out, option, OptionReply::Ack, &[])?;
                 Ok(Verdict::Answered)
+            }
+            OptionCode::ExtendedHeaders => {
+                self.style = ReplyStyle::Extended;
+                self.reply(out, option, OptionReply::Ack, &[])?;
+                Ok(Verdict::Answered)
+            }
+            OptionCode::StartTls => {
+                self.reply(out, option, OptionReply::Ack, &[])?;
+                // Words in the clear may be an attacker's.
+                (self.tls, self.style, self.contexts) = (Tls::On, ReplyStyle::Simple, None);
+                Ok(Verdict::StartTls)
+            }
+            OptionCode::ListMetaContext | OptionCode::SetMetaContext => {
+                self.meta_contexts(option, data, exports, out)
             }
             _ => self.info(option, data, exports, out),
         }
@@ -293,6 +349,47 @@ impl ServerHandshake {
         } else {
             self.write(out, &[&listed])?;
             self.reply(out, OptionCode::List, OptionReply::Ack, &[])?;
+        }
+        Ok(Verdict::Answered)
+    }
+
+    /// Names the contexts of an export that the client's queries ask for, and chooses them if the
+    /// client wants that; what it chose before is forgotten.
+    fn meta_contexts(
+        &mut self,
+        option: OptionCode,
+        data: &[u8],
+        exports: &dyn Exports,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, HandshakeError> {
+        let sets = option == OptionCode::SetMetaContext;
+        if sets {
+            self.contexts = None;
+        }
+        let found = match ContextQuery::parse(data) {
+            Ok(query) => match exports.find(query.export) {
+                Some(export) => Ok((query, export)),
+                None => Err(OptionReply::ErrUnknown),
+            },
+            Err(reply) => Err(reply),
+        };
+        let (query, export) = match found {
+            Ok(found) => found,
+            Err(reply) => {
+                self.reply(out, option, reply, &[])?;
+                return Ok(Verdict::Answered);
+            }
+        };
+        let offered = exports.contexts(&export.name);
+        let named = query.names(option, &offered);
+        for at in &named {
+            let id = if sets { *at } else { 0 };
+            let name = offered[*at as usize].as_bytes();
+            self.reply(out, option, OptionReply::MetaContext, &[&id.to_be_bytes(), name])?;
+        }
+        self.reply(out, option, OptionReply::Ack, &[])?;
+        if sets {
+            self.contexts = Some((export.name, named));
         }
         Ok(Verdict::Answered)
     }
@@ -361,12 +458,42 @@ impl ServerHandshake {
     }
 
     fn session(&self, mut export: ExportInfo, client_knows_block_sizes: bool) -> Session {
-        export.flags = export.flags.advertised(self.structured_replies);
-        let style = match self.structured_replies {
-            true => ReplyStyle::Structured,
-            false => ReplyStyle::Simple,
+        export.flags = export.flags.advertised(self.style != ReplyStyle::Simple);
+        let chosen = self.contexts.as_ref().filter(|(name, _)| *name == export.name);
+        let contexts = chosen.map_or_else(Vec::new, |(_, contexts)| contexts.clone());
+        Session { export, style: self.style, client_knows_block_sizes, contexts }
+    }
+
+    /// How an option is answered without a look at its data; `None` if its data matters.
+    fn refusal(&self, option: OptionCode, length: u32) -> Option<OptionReply> {
+        use OptionCode::{
+            Abort, ExportName, ExtendedHeaders, Go, Info, List, ListMetaContext, SetMetaContext,
+            StartTls, StructuredReply,
         };
-        Session { export, style, client_knows_block_sizes }
+        let length = length as usize;
+        match option {
+            // Data with an abort is ignored.
+            Abort => Some(OptionReply::Ack),
+            StartTls if self.tls == Tls::Off => Some(OptionReply::ErrUnsupported),
+            StartTls if self.tls == Tls::On => Some(OptionReply::ErrInvalid),
+            StartTls if length > 0 => Some(OptionReply::ErrInvalid),
+            StartTls => None,
+            _ if self.tls == Tls::Required => Some(OptionReply::ErrTlsRequired),
+            List | StructuredReply | ExtendedHeaders if length > 0 => Some(OptionReply::ErrInvalid),
+            StructuredReply if self.style == ReplyStyle::Extended => {
+                Some(OptionReply::ErrExtendedHeadersRequired)
+            }
+            List | StructuredReply | ExtendedHeaders => None,
+            ExportName if length > STRING_BYTES_MAX => Some(OptionReply::ErrTooBig),
+            ListMetaContext | SetMetaContext if self.style == ReplyStyle::Simple => {
+                Some(OptionReply::ErrInvalid)
+            }
+            Info | Go | ListMetaContext | SetMetaContext if length > OPTION_DATA_BYTES_MAX => {
+                Some(OptionReply::ErrTooBig)
+            }
+            ExportName | Info | Go | ListMetaContext | SetMetaContext => None,
+            _ => Some(OptionReply::ErrUnsupported),
+        }
     }
 
     fn reply(
@@ -397,25 +524,6 @@ impl ServerHandshake {
             return Err(HandshakeError::TooManyReplies);
         }
         Ok(())
-    }
-}
-
-/// How an option is answered without a look at its data; `None` if its data matters.
-fn refusal(option: OptionCode, length: u32) -> Option<OptionReply> {
-    let length = length as usize;
-    match option {
-        // Data with an abort is ignored.
-        OptionCode::Abort => Some(OptionReply::Ack),
-        OptionCode::List | OptionCode::StructuredReply if length > 0 => {
-            Some(OptionReply::ErrInvalid)
-        }
-        OptionCode::List | OptionCode::StructuredReply => None,
-        OptionCode::ExportName if length > STRING_BYTES_MAX => Some(OptionReply::ErrTooBig),
-        OptionCode::Info | OptionCode::Go if length > OPTION_DATA_BYTES_MAX => {
-            Some(OptionReply::ErrTooBig)
-        }
-        OptionCode::ExportName | OptionCode::Info | OptionCode::Go => None,
-        _ => Some(OptionReply::ErrUnsupported),
     }
 }
 

@@ -5,12 +5,12 @@
 use core::fmt::Debug;
 
 use disktime_nbd::limits::{HANDSHAKE_REPLY_BYTES_MAX, WRITE_DRAIN_BYTES_MAX};
-use disktime_nbd::reply::{self, ReplyStyle};
+use disktime_nbd::reply::{self, ReplyStyle, ReplyTo};
 use disktime_nbd::{
-    BlockSizes, Checked, ClientError, ClientHandshake, ClientProgress, Command, ExportInfo,
-    Exports, Goal, Handshake, HandshakeError, NbdError, Operation, Pending, ProtocolError,
-    REQUEST_BYTES, Reject, ReplyEvent, ReplyParser, RequestHeader, ServerHandshake,
-    TransmissionFlags,
+    BlockSizes, Checked, ClientError, ClientHandshake, ClientProgress, Command, CommandFlags,
+    EXTENDED_REQUEST_BYTES, ExportInfo, Exports, Goal, Handshake, HandshakeError, NbdError,
+    Operation, Pending, ProtocolError, REQUEST_BYTES, Reject, ReplyEvent, ReplyParser,
+    RequestHeader, ServerHandshake, Session, Tls, TransmissionFlags,
 };
 
 /// The server that is attacked: a few exports, the first of which is the default.
@@ -25,10 +25,17 @@ impl Exports for Shelf {
         self.0.iter().find(|export| name.is_empty() || export.name == name).cloned()
     }
 
+    fn contexts(&self, _name: &str) -> Vec<String> {
+        CONTEXTS.map(str::to_owned).to_vec()
+    }
+
     fn admit(&self, name: &str) -> Result<(), String> {
         if name == CROWDED { Err("all places are taken".to_owned()) } else { Ok(()) }
     }
 }
+
+/// The metadata contexts of every export.
+pub(crate) const CONTEXTS: [&str; 2] = ["base:allocation", "qemu:dirty-bitmap:monday"];
 
 /// An export that takes no more clients, if it is there.
 pub(crate) const CROWDED: &str = "crowded";
@@ -119,20 +126,93 @@ pub(crate) fn server_transmission(data: &[u8]) {
     }
 }
 
+/// A handshake with all that can be negotiated before an export is chosen: the first byte says whether
+/// TLS is required, the second the fragmentation.
+pub(crate) fn server_options(data: &[u8]) {
+    let &[choice, step, ref data @ ..] = data else { return };
+    let tls = if choice & 1 == 0 { Tls::Offered } else { Tls::Required };
+    let run = |step: usize| {
+        let (mut server, mut out, mut consumed) = (ServerHandshake::with_tls(tls), Vec::new(), 0);
+        let mut upgrades = 0;
+        while consumed < data.len() {
+            let piece = &data[consumed..data.len().min(consumed.saturating_add(step))];
+            let Ok((taken, state)) = server.handle_input(piece, &shelf(), &mut out) else {
+                return (None, out, 0);
+            };
+            consumed += taken;
+            match state {
+                Handshake::NeedMore => {}
+                Handshake::StartTls => {
+                    upgrades += 1;
+                    assert_eq!(upgrades, 1, "there is no TLS within TLS");
+                }
+                Handshake::Transmission(session) => {
+                    assert!(tls == Tls::Offered || upgrades == 1, "TLS was required");
+                    assert!(session.contexts.len() <= CONTEXTS.len());
+                    assert!(session.contexts.is_empty() || session.style != ReplyStyle::Simple);
+                    return (Some(session), out, consumed);
+                }
+                Handshake::Aborted => break,
+            }
+        }
+        assert!(out.len() <= HANDSHAKE_REPLY_BYTES_MAX);
+        (None, out, consumed)
+    };
+    agree(run, step.into());
+}
+
+/// Requests with 64-bit lengths in a session with metadata contexts: the first byte is the export's
+/// flags.
+pub(crate) fn server_session(data: &[u8]) {
+    let Some((&low, requests)) = data.split_first() else { return };
+    let flags = TransmissionFlags::KNOWN.without(TransmissionFlags::from_wire(low.into()));
+    let export = export("target", flags.advertised(true));
+    let session = Session {
+        export,
+        style: ReplyStyle::Extended,
+        client_knows_block_sizes: true,
+        contexts: vec![0],
+    };
+    for bytes in requests.chunks_exact(EXTENDED_REQUEST_BYTES) {
+        let mut bytes: [u8; EXTENDED_REQUEST_BYTES] = bytes.try_into().expect("an exact chunk");
+        bytes[..4].copy_from_slice(&disktime_nbd::magic::EXTENDED_REQUEST.to_be_bytes());
+        let request = RequestHeader::parse_extended(&bytes).expect("the magic is right");
+        let to = ReplyTo { style: session.style, cookie: request.cookie, offset: request.offset };
+        match session.check(&request, PAYLOAD_BYTES_MAX) {
+            Ok(checked) => {
+                keeps_promises(&request, &checked, &session.export);
+                if let Operation::BlockStatus { .. } = checked.operation {
+                    assert!(checked.length > 0);
+                    assert_eq!(to.extent(checked.length, 3).len(), 16);
+                }
+            }
+            Err(Reject::Reply { error, message, payload_bytes }) => {
+                assert!(payload_bytes <= WRITE_DRAIN_BYTES_MAX);
+                assert!(to.error(error, message).len() >= 38);
+                let announced = request.flags.contains(CommandFlags::PAYLOAD_LEN);
+                let comes = request.command == Command::Write || announced;
+                assert_eq!(u64::from(payload_bytes), if comes { request.length } else { 0 });
+            }
+            Err(Reject::Close) => assert!(request.length > WRITE_DRAIN_BYTES_MAX.into()),
+        }
+    }
+}
+
 const PAYLOAD_BYTES_MAX: u32 = 1 << 17;
 
 /// Checks a request, encodes its reply, and has the client's parser read it.
 fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
     assert_eq!(RequestHeader::parse(&request.to_bytes()), Ok(*request));
     let RequestHeader { command, cookie, .. } = *request;
-    let pending = Pending { command, offset: request.offset, length: request.length };
+    let length = u32::try_from(request.length).expect("a compact header");
+    let pending = Pending { command, offset: request.offset, length };
     let (mut bytes, result) = match request.validate(export, PAYLOAD_BYTES_MAX) {
         Ok(checked) => {
             keeps_promises(request, &checked, export);
             match checked.operation {
                 Operation::Disconnect => return,
                 Operation::Read { .. } => {
-                    let length = checked.length;
+                    let length = u32::try_from(checked.length).expect("a read");
                     let header = reply::read_ok_header(style, cookie, checked.offset, length);
                     let mut bytes = header.to_vec();
                     bytes.resize(bytes.len() + length as usize, 0xa5);
@@ -143,11 +223,12 @@ fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
         }
         Err(Reject::Reply { error, message, payload_bytes }) => {
             assert!(payload_bytes <= WRITE_DRAIN_BYTES_MAX);
-            assert!(payload_bytes == if command == Command::Write { request.length } else { 0 });
+            let expected = if command == Command::Write { request.length } else { 0 };
+            assert_eq!(u64::from(payload_bytes), expected);
             (reply::error(style, cookie, error, message).to_vec(), Err(error))
         }
         Err(Reject::Close) => {
-            assert!(command == Command::Write && request.length > WRITE_DRAIN_BYTES_MAX);
+            assert!(command == Command::Write && request.length > WRITE_DRAIN_BYTES_MAX.into());
             return;
         }
     };
@@ -165,9 +246,9 @@ fn answer(request: &RequestHeader, export: &ExportInfo, style: ReplyStyle) {
                 return;
             }
             ReplyEvent::Data { offset, bytes, .. } => {
-                assert!(offset == request.offset && bytes.len() == request.length as usize);
+                assert!(offset == request.offset && bytes.len() as u64 == request.length);
             }
-            ReplyEvent::Hole { .. } => unreachable!("no hole was encoded"),
+            ReplyEvent::Hole { .. } | ReplyEvent::Extent { .. } => unreachable!("none was encoded"),
         }
     }
 }
@@ -179,12 +260,12 @@ fn keeps_promises(request: &RequestHeader, checked: &Checked, export: &ExportInf
         Operation::Write { .. } | Operation::Trim { .. } | Operation::WriteZeroes { .. }
     );
     assert!(!(writes && export.flags.contains(TransmissionFlags::READ_ONLY)));
-    let end = checked.offset.checked_add(checked.length.into()).expect("no overflow");
+    let end = checked.offset.checked_add(checked.length).expect("no overflow");
     assert!(end <= export.size_bytes);
     let min = u64::from(export.block_sizes.min());
-    assert!(checked.offset.is_multiple_of(min) && u64::from(checked.length).is_multiple_of(min));
+    assert!(checked.offset.is_multiple_of(min) && checked.length.is_multiple_of(min));
     if matches!(checked.operation, Operation::Read { .. } | Operation::Write { .. }) {
-        assert!((1..=PAYLOAD_BYTES_MAX).contains(&checked.length));
+        assert!((1..=u64::from(PAYLOAD_BYTES_MAX)).contains(&checked.length));
     }
     assert_eq!(checked.cookie, request.cookie);
 }
@@ -253,6 +334,7 @@ pub(crate) fn outstanding(cookie: u64) -> Option<Pending> {
 pub(crate) enum Event {
     Data(u64, u64, Vec<u8>),
     Hole(u64, u64, u32),
+    Extent(u64, u32, u32),
     Done(u64, Result<(), NbdError>),
 }
 
@@ -308,6 +390,11 @@ fn join(events: &mut Vec<Event>, event: ReplyEvent<'_>, pending: impl Fn(u64) ->
         ReplyEvent::Hole { cookie, offset, length } => {
             inside(cookie, offset, length.into());
             events.push(Event::Hole(cookie, offset, length));
+        }
+        ReplyEvent::Extent { cookie, length, state } => {
+            let asked = pending(cookie).expect("events are about outstanding requests");
+            assert!(asked.command == Command::BlockStatus && length > 0);
+            events.push(Event::Extent(cookie, length, state));
         }
         ReplyEvent::Done { cookie, result } => events.push(Event::Done(cookie, result)),
     }

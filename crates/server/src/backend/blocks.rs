@@ -12,6 +12,7 @@ use std::ops::Range;
 use disktime_core::{Kind, Tier};
 use disktime_model::Op;
 
+use super::survey::{Run, Survey, Surveyor};
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, blocks};
 use crate::buffers::{ALIGN, Buffer};
 use crate::ring::{Keep, Payload, Token};
@@ -41,6 +42,15 @@ pub trait Medium {
     /// Brings an extent nearer, for the disk at this place. Answers as [`free`](Self::free).
     fn cache(&mut self, _job: u32, _disk: u32, _extent: Range<u64>, _io: &mut Io<'_>) -> u32 {
         0
+    }
+    /// Where the bytes of an extent, or of its start, are, to be asked for holes.
+    fn runs(&self, extent: &Range<u64>) -> Vec<Run> {
+        vec![Run::data(extent.end - extent.start)]
+    }
+    /// Asks for an extent's holes itself, in one operation of that name; false if [`runs`](Self::runs)
+    /// is the way.
+    fn describe(&mut self, _: Name, _: Range<u64>, _: &mut Survey, _: &mut Io<'_>) -> bool {
+        false
     }
     /// Whether writes can be durable by themselves.
     fn durable(&self) -> bool;
@@ -163,12 +173,14 @@ pub struct BlockBackEnd<M> {
     later: Option<bool>,
     granted: VecDeque<u32>,
     next: Option<Ready>,
+    surveyor: Surveyor,
 }
 
 impl<M: Medium> BlockBackEnd<M> {
     /// Disks on their media, none over another.
     pub(super) fn new(media: Vec<M>, disks: Vec<Disk>, abilities: Abilities) -> Self {
-        Self { media, disks, abilities, later: None, granted: VecDeque::new(), next: None }
+        let (granted, surveyor) = (VecDeque::new(), Surveyor::default());
+        Self { media, disks, abilities, later: None, granted, next: None, surveyor }
     }
 
     /// With more disks to come as extents of the only medium, direct or not.
@@ -204,7 +216,25 @@ impl<M: Medium> BlockBackEnd<M> {
             Kind::Zeroes if job.no_hole => self.free(id, job, io, Phase::Body, Free::ZeroInPlace),
             Kind::Zeroes => self.free(id, job, io, Phase::Body, Free::Zero),
             Kind::Flush => self.sync(id, job, io),
+            Kind::Cache if job.survey.is_some() => self.survey(id, job, io),
             Kind::Cache => self.cache(id, job, io),
+        }
+    }
+
+    /// Finds out what an extent has, where files or another server have to be asked.
+    fn survey(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        let Some(survey) = &mut job.survey else { return Step::Done(Ok(())) };
+        let disk = &self.disks[job.disk as usize];
+        let extent = disk.base + survey.extent.start..disk.base + survey.extent.end;
+        let (name, medium) = (Name { job: id, step: 0 }, &mut self.media[disk.medium]);
+        (job.stage.phase, job.stage.pending) = (Phase::Body, 1);
+        if medium.describe(name, extent.clone(), survey, io) {
+            return Step::Pending;
+        }
+        let runs = medium.runs(&extent);
+        match self.surveyor.ask(name.token(), runs, survey, io) {
+            Ok(()) => Step::Pending,
+            Err(error) => Step::Done(Err(DeviceError(error.raw_os_error().unwrap_or(libc::EIO)))),
         }
     }
 
@@ -339,6 +369,9 @@ impl<M: Medium> BlockBackEnd<M> {
     ) -> Step {
         if let Some(scratch) = job.stage.scratch.take() {
             io.pool.give_back(scratch);
+        }
+        if let Some(survey) = &mut job.survey {
+            survey.collect();
         }
         if std::mem::take(&mut job.stage.locked) {
             self.disks[job.disk as usize].ranges.release(id, &mut self.granted);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::blocks::{BLOCK, Disk, Free, Medium, Name};
+use super::survey::{RUNS_MAX, Run};
 use super::{Abilities, BlockBackEnd, Io};
 use crate::ring::{Payload, Transfer};
 use crate::served_file::ServedFile;
@@ -55,7 +56,8 @@ impl BlockBackEnd<Files> {
         // A block device frees whole sectors only and has no end to try it at: not offered yet.
         let frees = !file.block_device && file.files.can_free();
         let disks = extents.iter().map(disk).collect();
-        Self::new(vec![file.files.clone()], disks, Abilities::all(frees)).open_ended(file.direct)
+        Self::new(vec![file.files.clone()], disks, Abilities::of_files(frees))
+            .open_ended(file.direct)
     }
 }
 
@@ -284,6 +286,18 @@ impl Medium for Files {
             }
         }
         step
+    }
+
+    fn runs(&self, extent: &Range<u64>) -> Vec<Run> {
+        let (mut runs, mut at) = (Vec::new(), extent.start);
+        while at < extent.end && runs.len() < RUNS_MAX {
+            let (member, offset, reach) = self.stripes.place(at);
+            let bytes = reach.min(extent.end - at);
+            Run { bytes, place: Some((Arc::clone(&self.members[member]), offset)) }
+                .append(&mut runs);
+            at += bytes;
+        }
+        runs
     }
 
     fn durable(&self) -> bool {

@@ -44,6 +44,8 @@ pub enum BackEndKind {
         /// Connections to it; else four if the server says that several see one device, and one
         /// if not.
         connections: Option<u32>,
+        /// How long requests are held while the server is gone; else they fail at once.
+        hold: Option<disktime_core::Duration>,
     },
 }
 
@@ -95,7 +97,7 @@ impl std::str::FromStr for BackEndKind {
             }
             Some(("nbd" | "nbd+unix", _)) => {
                 let uri = text.parse::<Uri>().map_err(|error| error.to_string())?;
-                Ok(Self::Nbd { uri, connections: None })
+                Ok(Self::Nbd { uri, connections: None, hold: None })
             }
             _ => Err(format!("`{text}` is no back end: {KNOWN}")),
         }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
+use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, Survey};
 use crate::ring::Keep;
 use disktime_core::Kind;
 
 /// Bytes in a chunk: what trimming gives back.
 const CHUNK: u64 = 64 << 10;
+/// Chunks that are looked at for one description: some 50 us.
+const CHUNKS_MAX: usize = 4096;
 
 type Chunk = Box<[u8]>;
 
@@ -48,7 +50,7 @@ impl MemoryBackEnd {
         }
     }
 
-    fn run(&mut self, job: &Job) -> Result<(), DeviceError> {
+    fn run(&mut self, job: &mut Job) -> Result<(), DeviceError> {
         let chunks = &mut self.disks[job.disk as usize].chunks;
         let mut full = false;
         match job.kind {
@@ -79,9 +81,30 @@ impl MemoryBackEnd {
                     chunk[range].fill(0);
                 }
             }),
-            Kind::Flush | Kind::Cache => {}
+            Kind::Cache => {
+                if let Some(survey) = &mut job.survey {
+                    describe(chunks, survey);
+                }
+            }
+            Kind::Flush => {}
         }
         if full { Err(DeviceError(libc::ENOMEM)) } else { Ok(()) }
+    }
+}
+
+/// Describes an extent: so many chunks of it at once.
+fn describe(chunks: &BTreeMap<u64, Chunk>, survey: &mut Survey) {
+    let (mut at, end) = (survey.extent.start, survey.extent.end);
+    for (place, _) in chunks.range(at / CHUNK..end.div_ceil(CHUNK)).take(CHUNKS_MAX) {
+        let (start, stop) = ((place * CHUNK).max(at), ((place + 1) * CHUNK).min(end));
+        if !survey.push(start - at, true) || !survey.push(stop - start, false) {
+            return;
+        }
+        at = stop;
+    }
+    // The rest is a hole, unless there are chunks that were not looked at.
+    if chunks.range(at.div_ceil(CHUNK)..end.div_ceil(CHUNK)).next().is_none() {
+        survey.push(end - at, true);
     }
 }
 
@@ -126,7 +149,7 @@ impl BackEnd for MemoryBackEnd {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities::all(true)
+        Abilities::of_files(true)
     }
 }
 

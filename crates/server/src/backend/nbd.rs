@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use crossbeam_channel::{Sender, bounded};
 use disktime_client::Transmission;
 use disktime_nbd::{
     Command, CommandFlags, NbdError, Pending, ReplyEvent, RequestHeader, TransmissionFlags,
@@ -17,6 +18,7 @@ use disktime_nbd::{
 use slab::Slab;
 
 use super::blocks::{BLOCK, BlockBackEnd, Disk, Free, Medium, Name};
+use super::survey::{self, EXTENTS_MAX, Stretch, Survey};
 use super::{Abilities, Io};
 use crate::buffers::Buffer;
 use crate::clock;
@@ -42,6 +44,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Looks for silence in that time.
 const LOOKS_MAX: u32 = 6;
 
+/// The flag of `base:allocation` for bytes that read as zeroes.
+const STATE_ZERO: u32 = 2;
 const EIO: i32 = -libc::EIO;
 
 /// The purpose of an operation on the ring, beside a connection's place.
@@ -57,6 +61,21 @@ struct Terms {
     min: u32,
     max: u32,
     timeout: Duration,
+    /// How long requests wait for a connection while there is none; else they fail at once.
+    hold: Option<Duration>,
+}
+
+impl Terms {
+    /// From one look at the time to the next.
+    fn interval(&self) -> Duration {
+        self.hold.map_or(self.timeout, |hold| hold.min(self.timeout)) / LOOKS_MAX
+    }
+
+    /// Looks in a span, at least.
+    fn looks(&self, span: Duration) -> u64 {
+        let looks = span.as_nanos().div_ceil(self.interval().as_nanos().max(1));
+        u64::try_from(looks).unwrap_or(u64::MAX)
+    }
 }
 
 /// A request that has no reply yet.
@@ -71,7 +90,14 @@ struct Ask {
     serial: u32,
     /// The last look at the time when it was sent.
     look: u64,
+    /// A block status has one: the answer so far, and where that goes.
+    told: Option<Box<Told>>,
+    /// The last look at the time when its first connection was lost.
+    held: Option<u64>,
 }
+
+/// The answer to a block status so far, and where it goes.
+type Told = (Vec<Stretch>, Sender<Vec<Stretch>>);
 
 /// An export.
 pub struct Remote {
@@ -134,18 +160,31 @@ impl Remote {
     fn ask(
         &mut self,
         name: Name,
-        (command, flags): (Command, CommandFlags),
-        (offset, length): (u64, u32),
+        what: (Command, CommandFlags),
+        range: (u64, u32),
         memory: Option<Payload>,
         io: &mut Io<'_>,
     ) {
+        self.enter(name, what, range, memory);
+        self.send_waiting(io);
+    }
+
+    /// Enters a request into the table of those that wait; answers its place.
+    fn enter(
+        &mut self,
+        name: Name,
+        (command, flags): (Command, CommandFlags),
+        (offset, length): (u64, u32),
+        memory: Option<Payload>,
+    ) -> usize {
         self.serial = self.serial.wrapping_add(1);
         let asked = Pending { command, offset, length };
         let (serial, look) = (self.serial, self.look);
-        let ask = Ask { name, flags, asked, memory, line: None, serial, look };
+        let ask =
+            Ask { name, flags, asked, memory, line: None, serial, look, told: None, held: None };
         let key = self.asks.insert(ask);
         self.waiting.push_back(key);
-        self.send_waiting(io);
+        key
     }
 
     /// Sends what waits, as far as there is room; with no connection left it fails.
@@ -153,6 +192,9 @@ impl Remote {
         while let Some(&key) = self.waiting.front() {
             let up = (0..).zip(&self.lines).filter(|(_, line)| line.is_up());
             let Some((at, line)) = up.min_by_key(|(_, line)| line.asked) else {
+                if self.terms.hold.is_some() {
+                    return self.look_again(io);
+                }
                 self.waiting.pop_front();
                 self.settle(key, EIO);
                 continue;
@@ -165,13 +207,19 @@ impl Remote {
             (ask.line, ask.look) = (Some(at), self.look);
             let Pending { command, offset, length } = ask.asked;
             let cookie = cookie(key, ask.serial);
+            let length = length.into();
             let header = RequestHeader { flags: ask.flags, command, cookie, offset, length };
             let data = ask.memory.clone().filter(|_| command == Command::Write);
             self.lines[at as usize].ask(token(at, SEND), header.to_bytes(), data, io);
-            if !self.timing {
-                self.timing = true;
-                io.ring.timer(token(0, TIME), self.terms.timeout / LOOKS_MAX);
-            }
+            self.look_again(io);
+        }
+    }
+
+    /// Looks at the time again in a while, if it is not going to already.
+    fn look_again(&mut self, io: &mut Io<'_>) {
+        if !self.timing {
+            self.timing = true;
+            io.ring.timer(token(0, TIME), self.terms.interval());
         }
     }
 
@@ -225,8 +273,20 @@ impl Remote {
                         buffer.clear(&(place..place + length as usize));
                     }
                 }
+                ReplyEvent::Extent { cookie, length, state } => {
+                    let ask = find(&self.asks, at, cookie).map(|key| &mut self.asks[key]);
+                    if let Some((told, _)) = ask.and_then(|ask| ask.told.as_deref_mut()) {
+                        // Only what reads as zeroes may be left out when it is read.
+                        let hole = state & STATE_ZERO != 0;
+                        let next = Stretch { bytes: length.into(), hole };
+                        let _there_is_room = survey::push(told, EXTENTS_MAX, next);
+                    }
+                }
                 ReplyEvent::Done { cookie, result } => {
                     let Some(key) = find(&self.asks, at, cookie) else { continue };
+                    if let Some((told, to)) = self.asks[key].told.take().map(|told| *told) {
+                        let _nobody_waits_any_more = to.send(told);
+                    }
                     let Pending { command, length, .. } = self.asks[key].asked;
                     let moved = matches!(command, Command::Read | Command::Write);
                     let done = if moved { i32::try_from(length).unwrap_or(i32::MAX) } else { 0 };
@@ -247,7 +307,21 @@ impl Remote {
             }
             let mine = |(key, ask): (usize, &Ask)| (ask.line == Some(at)).then_some(key);
             for key in self.asks.iter().filter_map(mine).collect::<Vec<_>>() {
-                self.settle(key, EIO);
+                let ask = &mut self.asks[key];
+                let held = self.look - *ask.held.get_or_insert(self.look);
+                // A server that takes connections and answers nothing is given up, too.
+                let longest =
+                    self.terms.hold.map(|hold| self.terms.looks(hold + self.terms.timeout));
+                if longest.is_none_or(|longest| held > longest) {
+                    self.settle(key, EIO);
+                    continue;
+                }
+                // Asked again, it does what it would have done: no client has heard of it yet.
+                (ask.line, ask.look) = (None, self.look);
+                if let Some((told, _)) = ask.told.as_deref_mut() {
+                    told.clear();
+                }
+                self.waiting.push_back(key);
             }
             self.lost = true;
             self.send_waiting(io);
@@ -269,6 +343,7 @@ impl Remote {
             self.lines[at as usize] = Line::new(connection);
             self.lines[at as usize].receive(token(at, RECEIVE), None, io);
         }
+        self.send_waiting(io);
     }
 
     fn listen(&mut self, io: &mut Io<'_>) {
@@ -279,16 +354,33 @@ impl Remote {
     /// Time has passed: connections with a request that waits for too long are given up.
     fn looked(&mut self, io: &mut Io<'_>) {
         self.look += 1;
+        let timeout = self.terms.looks(self.terms.timeout);
         for at in (0..).take(self.lines.len()) {
-            let late =
-                |ask: &Ask| ask.line == Some(at) && ask.look + u64::from(LOOKS_MAX) < self.look;
+            let late = |ask: &Ask| ask.line == Some(at) && ask.look + timeout < self.look;
             if self.asks.iter().any(|(_, ask)| late(ask)) {
                 self.lose(at, &"a request was not answered in time", io);
             }
         }
-        self.timing = !self.asks.is_empty();
-        if self.timing {
-            io.ring.timer(token(0, TIME), self.terms.timeout / LOOKS_MAX);
+        self.give_up_waiting();
+        self.timing = false;
+        if !self.asks.is_empty() {
+            self.look_again(io);
+        }
+    }
+
+    /// Fails the requests that have waited for too long for a connection.
+    fn give_up_waiting(&mut self) {
+        let Some(hold) = self.terms.hold else { return };
+        if self.lines.iter().any(Line::is_up) {
+            return;
+        }
+        let timeout = self.terms.looks(hold);
+        for key in std::mem::take(&mut self.waiting) {
+            if self.asks[key].look + timeout < self.look {
+                self.settle(key, EIO);
+            } else {
+                self.waiting.push_back(key);
+            }
         }
     }
 
@@ -353,6 +445,46 @@ impl Medium for Remote {
         }
         self.ask(Name { job, step: 0 }, (Command::Flush, CommandFlags::EMPTY), (0, 0), None, io);
         1
+    }
+
+    fn cache(&mut self, job: u32, _disk: u32, extent: Range<u64>, io: &mut Io<'_>) -> u32 {
+        if !self.can(TransmissionFlags::CACHE) {
+            return 0;
+        }
+        let min = u64::from(self.terms.min);
+        let start = extent.start / min * min;
+        let length = extent.end.next_multiple_of(min) - start;
+        let length = u32::try_from(length).expect("a piece is at most 4 GiB");
+        self.ask(
+            Name { job, step: 0 },
+            (Command::Cache, CommandFlags::EMPTY),
+            (start, length),
+            None,
+            io,
+        );
+        1
+    }
+
+    fn describe(
+        &mut self,
+        name: Name,
+        extent: Range<u64>,
+        survey: &mut Survey,
+        io: &mut Io<'_>,
+    ) -> bool {
+        let min = u64::from(self.terms.min);
+        // Blocks that begin with the extent: disks begin on blocks, and clients may begin anywhere.
+        let start = extent.start / min * min;
+        let most = u64::from(u32::MAX) / min * min;
+        let length = (extent.end.next_multiple_of(min) - start).min(most);
+        let length = u32::try_from(length).expect("at most so many");
+        let (to, answer) = bounded(1);
+        survey.comes_from(answer, extent.start - start);
+        let key =
+            self.enter(name, (Command::BlockStatus, CommandFlags::EMPTY), (start, length), None);
+        self.asks[key].told = Some(Box::new((Vec::new(), to)));
+        self.send_waiting(io);
+        true
     }
 
     fn durable(&self) -> bool {

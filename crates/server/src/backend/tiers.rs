@@ -29,6 +29,7 @@ use slab::Slab;
 use super::Io;
 use super::blocks::{BLOCK, BlockBackEnd, Free, Medium, Name};
 use super::file::honours_dsync;
+use super::survey::{RUNS_MAX, Run};
 use crate::buffers::ALIGN;
 use crate::ring::{Keep, Payload, Token, Transfer};
 use crate::served_file::ServedFile;
@@ -52,6 +53,8 @@ const HOT: u32 = 4;
 /// Slots that are looked at for the coldest at once.
 const LOOK: u32 = 64;
 const EIO: i32 = -libc::EIO;
+/// Extents that are looked at for one description: 64 GiB, some 200 us.
+const LOOK_AT_MAX: usize = 1 << 16;
 /// Half of the first pause after a write of the map that failed, and the longest.
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 /// After so many failures, about a second, writes wait no longer.
@@ -542,6 +545,22 @@ impl Medium for Tiers {
         migration.begin_piece(job, &extent);
         self.advance(io);
         1
+    }
+
+    /// Promoted extents are data; the others are as the slow tier has them.
+    fn runs(&self, extent: &Range<u64>) -> Vec<Run> {
+        let (mut runs, mut at) = (Vec::new(), extent.start);
+        for _ in 0..LOOK_AT_MAX {
+            let bytes = (EXTENT - at % EXTENT).min(extent.end - at);
+            let promoted = self.map.slot(extent_of(at)).is_some();
+            let place = (!promoted).then(|| (Arc::clone(&self.slow), at));
+            Run { bytes, place }.append(&mut runs);
+            at += bytes;
+            if at == extent.end || runs.len() == RUNS_MAX {
+                break;
+            }
+        }
+        runs
     }
 
     fn durable(&self) -> bool {

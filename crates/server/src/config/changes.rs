@@ -61,7 +61,7 @@ const fn live<Of>(name: &'static str, value: fn(&Of) -> String) -> Key<Of> {
     Key { name, live: true, value }
 }
 
-const SERVER: [Key<Config>; 7] = [
+const SERVER: [Key<Config>; 10] = [
     fixed("nbd", |it| list(it.listen.iter().map(ToString::to_string))),
     fixed("mode", |it| format!("{:04o}", it.access.mode)),
     fixed("group", |it| maybe(it.access.group, |group| group.to_string())),
@@ -69,9 +69,13 @@ const SERVER: [Key<Config>; 7] = [
     fixed("state", |it| maybe(it.state.as_ref(), |path| path.display().to_string())),
     fixed("memory", |it| size_text(it.memory)),
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
+    fixed("tls", |it| format!("{:?}", it.tls).to_lowercase()),
+    // Only the contents of the files are read again.
+    fixed("table tls", |it| maybe(it.tls_files.as_ref(), |files| format!("{files:?}"))),
+    fixed("tables listener", |it| list(it.listeners.iter().map(|door| format!("{door:?}")))),
 ];
 
-const DEVICE: [Key<DeviceConfig>; 23] = [
+const DEVICE: [Key<DeviceConfig>; 24] = [
     // First: others follow from it.
     fixed("queue_depth", |it| match it.scheduling.queue_depth {
         QueueDepth::Is(depth) => depth.to_string(),
@@ -85,6 +89,10 @@ const DEVICE: [Key<DeviceConfig>; 23] = [
     }),
     fixed("connections", |it| match &it.back_end {
         BackEndKind::Nbd { connections, .. } => maybe(*connections, |count| count.to_string()),
+        _ => String::new(),
+    }),
+    fixed("hold", |it| match &it.back_end {
+        BackEndKind::Nbd { hold, .. } => maybe(*hold, span),
         _ => String::new(),
     }),
     fixed("promotion", |it| it.promotion.to_string()),
@@ -114,7 +122,7 @@ const DEVICE: [Key<DeviceConfig>; 23] = [
 /// A virtual disk with its device's name.
 type Placed = (String, VdiskConfig);
 
-const VDISK: [Key<Placed>; 17] = [
+const VDISK: [Key<Placed>; 21] = [
     fixed("device", |(device, _)| device.clone()),
     fixed("size", |(_, it)| size_text(it.size)),
     fixed("zone", |(_, it)| maybe(it.zone, |zone| zone.to_string())),
@@ -157,6 +165,10 @@ const VDISK: [Key<Placed>; 17] = [
     live("run", |(_, it)| maybe(it.goal, |goal| goal.goal.run.to_string())),
     live("latency", |(_, it)| maybe(it.contract.latency, span)),
     fixed("record", |(_, it)| maybe(it.record.as_ref(), |path| path.display().to_string())),
+    fixed("default", |(_, it)| it.export.is_default.to_string()),
+    fixed("read_only", |(_, it)| it.export.read_only.to_string()),
+    fixed("description", |(_, it)| it.export.description.clone().unwrap_or_default()),
+    fixed("clients", |(_, it)| list(it.export.clients.iter().cloned())),
 ];
 
 /// The differences of a second configuration from a first one: server, devices, virtual disks.
@@ -332,12 +344,14 @@ size = "1000B"
         let with = |shared: &[&str], own: &[&str]| -> BTreeSet<String> {
             shared.iter().chain(own).map(|key| (*key).to_owned()).collect()
         };
-        let bytes = ["back_end", "create", "chunk", "connections", "promotion", "empty_fast"];
+        let bytes =
+            ["back_end", "create", "chunk", "connections", "hold", "promotion", "empty_fast"];
         let device = [&["name", "emulate"][..], &bytes].concat();
         assert_eq!(keys_of("[[device]]"), with(SchedulingKeys::NAMES, &device));
         let place = ["name", "device", "size", "zone", "record"];
         let goal = ["iops", "bandwidth", "request", "run"];
-        let vdisk = [&place[..], &goal].concat();
+        let export = ["default", "read_only", "description", "clients"];
+        let vdisk = [&place[..], &goal, &export].concat();
         assert_eq!(keys_of("[[vdisk]]"), with(ContractKeys::NAMES, &vdisk));
     }
 }

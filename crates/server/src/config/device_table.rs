@@ -1,8 +1,10 @@
 //! A device's table, and what only shows with all its virtual disks at hand.
 
-use disktime_config::quantity::{parse_share, parse_size};
+use std::ops::RangeInclusive;
+
+use disktime_config::quantity::{parse_duration, parse_share, parse_size};
 use disktime_config::{DEPTH_MAX, DeviceFacts, Named, Scheduling};
-use disktime_core::Share;
+use disktime_core::{Duration, Share};
 use disktime_model::preset;
 
 use super::{ConfigError, VdiskConfig, check_name};
@@ -132,6 +134,9 @@ impl DeviceConfig {
     }
 }
 
+/// How long requests may be held while a server is gone.
+const HOLDS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+
 disktime_config::scheduling_table! {
     /// The table `[[device]]`.
     pub(super) struct DeviceTable {
@@ -140,6 +145,7 @@ disktime_config::scheduling_table! {
         create: Option<bool>,
         chunk: Option<String>,
         connections: Option<u32>,
+        hold: Option<String>,
         promotion: Option<String>,
         empty_fast: Option<bool>,
         emulate: Option<String>,
@@ -210,6 +216,17 @@ impl DeviceTable {
                 return Err(of.wrong("connections", count, why).into());
             }
             *connections = Some(count);
+        }
+        if let Some(text) = &self.hold {
+            let BackEndKind::Nbd { hold, .. } = &mut back_end else {
+                let why = "only an `nbd:` or `nbd+unix:` back end can be gone: leave it out";
+                return Err(of.wrong("hold", text, why).into());
+            };
+            let allowed = || "100 ms to 1 h; leave it out to fail requests at once".to_owned();
+            let span = parse_duration(text).and_then(|span| {
+                Some(span).filter(|span| HOLDS.contains(span)).ok_or_else(allowed)
+            });
+            *hold = Some(span.map_err(|why| of.wrong("hold", text, why))?);
         }
         Ok(back_end)
     }

@@ -15,12 +15,14 @@ pub struct SocketAccess {
     pub mode: u32,
     /// Its group, by number; else the daemon's own.
     pub group: Option<u32>,
+    /// Its owner, by number; else the daemon's user.
+    pub owner: Option<u32>,
 }
 
 impl Default for SocketAccess {
     /// The daemon's user alone.
     fn default() -> Self {
-        Self { mode: 0o600, group: None }
+        Self { mode: 0o600, group: None, owner: None }
     }
 }
 
@@ -33,31 +35,44 @@ impl SocketAccess {
         let group = group.map(group_number).transpose().map_err(|why| ("group", why))?;
         // A group that may not connect would be of no use.
         let usual = if group.is_some() { 0o660 } else { 0o600 };
-        let Some(text) = mode else { return Ok(Self { mode: usual, group }) };
+        let Some(text) = mode else {
+            return Ok(Self { mode: usual, group, owner: None });
+        };
         let digits = text.len() <= 4 && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
         let mode = u32::from_str_radix(text, 8).ok().filter(|_| digits);
         let mode = mode.filter(|mode| mode & !0o777 == 0 && mode & 0o600 == 0o600);
         let why = "an octal mode from `0600` to `0777` that lets the daemon's user read and write, \
                    like `0660`";
-        mode.map(|mode| Self { mode, group }).ok_or_else(|| ("mode", why.to_owned()))
+        mode.map(|mode| Self { mode, group, owner: None }).ok_or_else(|| ("mode", why.to_owned()))
     }
 }
 
 /// A group of this machine, by its name or number.
 fn group_number(text: &str) -> Result<u32, String> {
+    number_in(GROUPS, "group", text)
+}
+
+/// A user of this machine, by its name or number.
+pub(super) fn user_number(text: &str) -> Result<u32, String> {
+    number_in(USERS, "user", text)
+}
+
+/// The number of a name in one of the system's lists.
+fn number_in(list: &str, what: &str, text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);
     }
-    let groups = std::fs::read_to_string(GROUPS).unwrap_or_default();
-    let number = groups.lines().find_map(|line| {
+    let lines = std::fs::read_to_string(list).unwrap_or_default();
+    let number = lines.lines().find_map(|line| {
         let mut fields = line.split(':');
         (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok()).flatten()
     });
-    number.ok_or_else(|| format!("no group of that name in {GROUPS}: name one, or say its number"))
+    number.ok_or_else(|| format!("no {what} of that name in {list}: name one, or say its number"))
 }
 
-/// Where the system's groups are listed.
+/// Where the system's groups and users are listed.
 const GROUPS: &str = "/etc/group";
+const USERS: &str = "/etc/passwd";
 
 /// A listener's address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +84,12 @@ pub enum Listen {
 }
 
 impl Listen {
+    /// The URI under which an export is reached here with TLS.
+    #[must_use]
+    pub fn tls_uri(&self, export: &str) -> String {
+        self.uri(export).replacen("nbd", "nbds", 1)
+    }
+
     /// The URI under which an export is reached here.
     #[must_use]
     pub fn uri(&self, export: &str) -> String {
@@ -82,7 +103,7 @@ impl Listen {
 impl FromStr for Listen {
     type Err = String;
 
-    /// Only addresses of this machine: the protocol runs in the clear.
+    /// Any address: whether it may be one beyond this machine depends on its TLS.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("unix", path)) if path.len() > PATH_MAX => Err(format!(
@@ -91,11 +112,7 @@ impl FromStr for Listen {
             )),
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tcp", address)) => match address.parse::<SocketAddr>() {
-                Ok(address) if address.ip().is_loopback() => Ok(Self::Tcp(address)),
-                Ok(_) => {
-                    Err("only loopback addresses (127.0.0.1, [::1]): there is no TLS yet"
-                        .to_owned())
-                }
+                Ok(address) => Ok(Self::Tcp(address)),
                 Err(_) => {
                     Err("an address is like `tcp:127.0.0.1:10809` or `tcp:[::1]:10809`".to_owned())
                 }
@@ -121,8 +138,8 @@ mod tests {
     #[test]
     fn modes_and_groups() {
         let parse = |mode, group| SocketAccess::parse(mode, group);
-        assert_eq!(parse(None, None), Ok(SocketAccess { mode: 0o600, group: None }));
-        let group = |mode| Ok(SocketAccess { mode, group: Some(0) });
+        assert_eq!(parse(None, None), Ok(SocketAccess::default()));
+        let group = |mode| Ok(SocketAccess { mode, group: Some(0), owner: None });
         assert_eq!(parse(None, Some("root")), group(0o660));
         assert_eq!(parse(Some("600"), Some("0")), group(0o600));
         assert_eq!(parse(Some("0666"), None).map(|it| it.mode), Ok(0o666));

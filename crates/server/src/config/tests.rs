@@ -79,7 +79,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("300", "0", "weight = \"0\": a weight is 1 to 10000"),
         ("\"background\"", "\"fast\"", "no such class; there are: guaranteed-latency"),
         ("\"1GiB\"", "\"1\"", "size = \"1\": a size is a whole number and a unit"),
-        ("\"1GiB\"", "\"1000B\"", "a multiple of 512"),
+        ("\"1GiB\"", "\"511B\"", "a size is 512 to"),
         ("\"1GiB\"", "\"100GiB\"", "the largest free extent has 20525137920: make it smaller"),
         ("reserve = \"70%\"", "reserves = \"70%\"", "unknown field `reserves`"),
         ("headroom", "head_room", "unknown field `head_room`"),
@@ -140,7 +140,7 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("name = \"b\"", "name = \"a\"", "vdisk.name = \"a\": the name of another one too"),
         ("name = \"b\"", "name = \"../b\"", "letters, digits"),
         ("device = \"disk\"", "device = \"dusk\"", "no such device; there are: disk"),
-        ("127.0.0.1", "0.0.0.0", "only loopback addresses"),
+        ("127.0.0.1", "0.0.0.0", "beyond loopback addresses"),
         ("unix:/run/disktime.sock", "/run/disktime.sock", "a listener is `unix:PATH`"),
     ]);
     let none = Config::parse("[server]\nnbd = []").expect_err("no listener").to_string();
@@ -380,7 +380,7 @@ fn back_ends_say_what_they_are() {
     assert_ne!(raid0(4096).identity(), raid0(64 << 10).identity());
     let nbd = kind("\"nbd+unix:///x?socket=/s\"\nconnections = 2");
     let uri = "nbd+unix:///x?socket=/s".parse().unwrap();
-    assert_eq!(nbd, BackEndKind::Nbd { uri, connections: Some(2) });
+    assert_eq!(nbd, BackEndKind::Nbd { uri, connections: Some(2), hold: None });
 }
 
 /// One virtual disk `v` with these lines, on a device with a profile.

@@ -6,12 +6,19 @@ use disktime_config::quantity::{parse_rate, parse_size};
 use disktime_config::{Named, ValueError, access};
 use disktime_core::{Access, Admission, Class, Contract, Rate};
 use disktime_plan::goal::{Demand, Goal, GoalError};
+use rustls::pki_types::ServerName;
 
 use super::{ConfigError, check_name};
 use crate::layout::Side;
+use crate::tls::TlsFiles;
 
 /// The largest virtual disk in bytes.
 const SIZE_MAX: u64 = 1 << 50;
+/// The smallest one. One that is no multiple of 512 has bytes at its end that clients which count in
+/// sectors (the kernel's, say) don't see.
+const SIZE_MIN: u64 = 512;
+/// The longest description in bytes.
+const DESCRIPTION_MAX: usize = 1000;
 /// Bytes of a request, where only a rate is said: of requests, and of bytes.
 pub const REQUEST_IOPS: u64 = 4096;
 /// See [`REQUEST_IOPS`].
@@ -33,6 +40,21 @@ pub struct VdiskConfig {
     /// The goal that its reservation follows from once its device's profile is at hand. Until then the
     /// contract reserves nothing.
     pub goal: Option<VdiskGoal>,
+    /// How clients see it.
+    pub export: ExportConfig,
+}
+
+/// How clients see a virtual disk.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ExportConfig {
+    /// It is what a client gets that names no export.
+    pub is_default: bool,
+    /// Clients can't change it.
+    pub read_only: bool,
+    /// Text for a person; else its device's name.
+    pub description: Option<String>,
+    /// Names of certificates, one of which a client must show; else any client may come.
+    pub clients: Vec<String>,
 }
 
 /// The load that a virtual disk's reservation shall be enough for.
@@ -83,7 +105,29 @@ disktime_config::contract_table! {
         request: Option<String>,
         run: Option<u64>,
         record: Option<PathBuf>,
+        default: Option<bool>,
+        read_only: Option<bool>,
+        description: Option<String>,
+        clients: Option<Vec<String>>,
     }
+}
+
+/// Errors of virtual disks beside each other: two defaults, or names of clients that can show
+/// no certificate.
+pub(super) fn check_together(tables: &[VdiskTable], tls: Option<&TlsFiles>) -> Vec<ConfigError> {
+    let mut wrong: Vec<ConfigError> = Vec::new();
+    let mut defaults = tables.iter().filter(|table| table.default == Some(true));
+    if let (Some(first), Some(second)) = (defaults.next(), defaults.next()) {
+        let reason = format!("vdisk {} is the default already: there is one at most", first.name);
+        wrong.push(Named::new("vdisk", &second.name).wrong("default", "true", reason).into());
+    }
+    let shows = tls.is_some_and(|tls| tls.client_ca.is_some());
+    if let Some(table) = tables.iter().find(|table| table.clients.is_some() && !shows) {
+        let names = table.clients.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+        let reason = "clients show certificates only if `[tls]` names their authority, `client_ca`";
+        wrong.push(Named::new("vdisk", &table.name).wrong("clients", &names, reason).into());
+    }
+    wrong
 }
 
 impl VdiskTable {
@@ -96,15 +140,37 @@ impl VdiskTable {
         check_name("vdisk", &self.name)?;
         let of = Named::new("vdisk", &self.name);
         let size = parse_size(&self.size).map_err(|why| of.wrong("size", &self.size, why))?;
-        if !(512..=SIZE_MAX).contains(&size) || !size.is_multiple_of(512) {
-            let reason = format!("a size is a multiple of 512 bytes, up to {SIZE_MAX}");
+        if !(SIZE_MIN..=SIZE_MAX).contains(&size) {
+            let reason = format!("a size is {SIZE_MIN} to {SIZE_MAX} bytes");
             return Err(of.wrong("size", &self.size, reason).into());
         }
         let zone = of.read("zone", self.zone.as_deref(), str::parse)?;
         let (name, record) = (self.name.clone(), self.record.clone());
         let goal = self.goal(&of)?;
         let contract = self.contract().check(&of, goal.is_some())?;
-        Ok(VdiskConfig { name, size, contract, zone, record, goal })
+        let export = self.export(&of)?;
+        Ok(VdiskConfig { name, size, contract, zone, record, goal, export })
+    }
+
+    fn export(&self, of: &Named) -> Result<ExportConfig, ValueError> {
+        if let Some(text) = &self.description
+            && (text.len() > DESCRIPTION_MAX || text.contains('\0'))
+        {
+            let reason = format!("a description has at most {DESCRIPTION_MAX} bytes and no NUL");
+            return Err(of.wrong("description", text, reason));
+        }
+        let clients = self.clients.clone().unwrap_or_default();
+        if clients.is_empty() && self.clients.is_some() {
+            let reason = "name at least one, or leave it out to let any client come";
+            return Err(of.wrong("clients", "[]", reason));
+        }
+        let no_name = |name: &&String| ServerName::try_from(name.as_str()).is_err();
+        if let Some(name) = clients.iter().find(no_name) {
+            let reason = "a name of a certificate is like `backup.example.org`";
+            return Err(of.wrong("clients", name, reason));
+        }
+        let (is_default, read_only) = (self.default == Some(true), self.read_only == Some(true));
+        Ok(ExportConfig { is_default, read_only, description: self.description.clone(), clients })
     }
 
     /// The load that the reservation is to be enough for, if keys state one.

@@ -9,12 +9,15 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use disktime_core::{Duration, Instant};
-use disktime_nbd::{Exports, Handshake, ServerHandshake, Session};
+use disktime_nbd::{self as nbd, Exports, Handshake, ServerHandshake, Session};
 use rustix::event::PollFlags;
 
 use crate::clock;
+use crate::config::TlsUse;
+use crate::tls::{Channel, Tls};
 
 /// Handshakes at once.
 const VISITORS_MAX: usize = 1024;
@@ -45,6 +48,12 @@ impl Source {
     }
 }
 
+/// Where visitors come through.
+pub(super) trait Doors {
+    /// The exports that are seen through a door, with this TLS.
+    fn view<'a>(&'a self, door: usize, tls: Option<&'a Channel>) -> Box<dyn Exports + 'a>;
+}
+
 /// A client in its handshake.
 pub(super) struct Visitor {
     socket: UnixStream,
@@ -57,6 +66,11 @@ pub(super) struct Visitor {
     /// It has said something.
     spoke: bool,
     until: Instant,
+    /// The door that it came through.
+    door: usize,
+    /// Where its TLS would come from, and its TLS.
+    offered: Option<Arc<Tls>>,
+    tls: Option<Box<Channel>>,
 }
 
 /// Where a visitor stands.
@@ -87,12 +101,18 @@ impl Visitors {
         self.here.front().map(|visitor| visitor.until)
     }
 
-    /// Takes a client in, and shows one out if there is no room.
-    pub(super) fn welcome(&mut self, socket: OwnedFd) {
+    /// Takes a client in that came through a door, and shows one out if there is no room.
+    pub(super) fn welcome_at(
+        &mut self,
+        socket: OwnedFd,
+        door: usize,
+        usage: TlsUse,
+        tls: Option<&Arc<Tls>>,
+    ) {
         if self.here.len() == VISITORS_MAX {
             self.show_one_out();
         }
-        self.here.extend(Visitor::new(socket));
+        self.here.extend(Visitor::new(socket, door, usage, tls));
     }
 
     /// Has one make room; false if nobody is here.
@@ -112,14 +132,14 @@ impl Visitors {
         &mut self,
         ready: &[bool],
         now: Instant,
-        exports: &dyn Exports,
+        doors: &impl Doors,
     ) -> Vec<(Visitor, Session)> {
         let mut done = Vec::new();
         let mut unsent = 0;
         let mut ready = ready.iter();
         for mut visitor in std::mem::take(&mut self.here) {
             let woken = ready.next().is_some_and(|ready| *ready);
-            let visit = if woken { visitor.go_on(exports) } else { Visit::Stays };
+            let visit = if woken { visitor.go_on(doors) } else { Visit::Stays };
             let own = visitor.output.len();
             match visit {
                 Visit::Stays if visitor.until > now && (own == 0 || unsent + own <= UNSENT_MAX) => {
@@ -135,16 +155,21 @@ impl Visitors {
 }
 
 impl Visitor {
-    fn new(socket: OwnedFd) -> Option<Self> {
+    fn new(socket: OwnedFd, door: usize, usage: TlsUse, tls: Option<&Arc<Tls>>) -> Option<Self> {
         let source = Source::of(&socket);
         // Reading and writing are the same for every kind of stream socket.
         let socket = UnixStream::from(socket);
         socket.set_nonblocking(true).ok()?;
-        let handshake = ServerHandshake::new();
+        let handshake = ServerHandshake::with_tls(match usage {
+            TlsUse::Off => nbd::Tls::Off,
+            TlsUse::Allow => nbd::Tls::Offered,
+            TlsUse::Require => nbd::Tls::Required,
+        });
         let output = handshake.greeting().to_vec();
         let until = clock::now() + TIMEOUT;
-        let (input, spoke) = (Vec::new(), false);
-        let mut visitor = Self { socket, source, handshake, input, output, spoke, until };
+        let (input, spoke, offered, tls) = (Vec::new(), false, tls.cloned(), None);
+        let mut visitor =
+            Self { socket, source, handshake, input, output, spoke, until, door, offered, tls };
         visitor.send().then_some(visitor)
     }
 
@@ -153,14 +178,31 @@ impl Visitor {
         if self.output.is_empty() { PollFlags::IN } else { PollFlags::OUT }
     }
 
-    /// Its socket, and what it has sent since its handshake ended.
-    pub(super) fn leave(self) -> io::Result<(OwnedFd, Vec<u8>)> {
+    /// Its socket, what it has sent since its handshake ended, and its TLS.
+    pub(super) fn leave(self) -> io::Result<(OwnedFd, Vec<u8>, Option<Box<Channel>>)> {
         self.socket.set_nonblocking(false)?;
-        Ok((self.socket.into(), self.input))
+        Ok((self.socket.into(), self.input, self.tls))
+    }
+
+    /// TLS begins: what was not read as the client's words in the clear are its first bytes.
+    fn start_tls(&mut self) -> io::Result<()> {
+        let offered = self.offered.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        self.tls = Some(Box::new(offered.begin().map_err(io::Error::other)?));
+        let wire = std::mem::take(&mut self.input);
+        self.unseal(&wire)
+    }
+
+    /// Takes bytes of the wire under TLS.
+    fn unseal(&mut self, wire: &[u8]) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        let opened = tls.open(wire, &mut self.input);
+        // Also the reason why it failed, for the client.
+        tls.answer(&mut self.output)?;
+        opened
     }
 
     /// Sends, reads and answers as far as that goes now.
-    fn go_on(&mut self, exports: &dyn Exports) -> Visit {
+    fn go_on(&mut self, doors: &impl Doors) -> Visit {
         if !self.send() {
             return Visit::Goes(None);
         }
@@ -169,9 +211,18 @@ impl Visitor {
         }
         while self.output.is_empty() && !self.input.is_empty() {
             let sip = self.input.len().min(SIP);
-            let outcome =
-                self.handshake.handle_input(&self.input[..sip], exports, &mut self.output);
-            let sent = self.send();
+            let mut said = Vec::new();
+            let view = doors.view(self.door, self.tls.as_deref());
+            let outcome = self.handshake.handle_input(&self.input[..sip], &*view, &mut said);
+            drop(view);
+            let sealed = match &mut self.tls {
+                Some(tls) => tls.seal(&said, &mut self.output).is_ok(),
+                None => {
+                    self.output.append(&mut said);
+                    true
+                }
+            };
+            let sent = self.send() && sealed;
             let (consumed, handshake) = match outcome {
                 Ok(outcome) if sent => outcome,
                 Ok(_) => return Visit::Goes(None),
@@ -183,6 +234,16 @@ impl Visitor {
             self.input.drain(..consumed);
             match handshake {
                 Handshake::NeedMore => {}
+                Handshake::StartTls => {
+                    if let Err(error) = self.start_tls() {
+                        tracing::debug!(%error, "a TLS handshake failed");
+                        let _why = self.send();
+                        return Visit::Goes(None);
+                    }
+                    if !self.send() {
+                        return Visit::Goes(None);
+                    }
+                }
                 Handshake::Aborted => return Visit::Goes(None),
                 // The shard starts with nothing unsent, and the last answer is short: a client whose
                 // socket has no room for it is not reading, and is not waited for.
@@ -201,8 +262,15 @@ impl Visitor {
             Ok(0) => false,
             Ok(count) => {
                 self.spoke = true;
-                self.input.extend_from_slice(&bytes[..count]);
-                true
+                if self.tls.is_none() {
+                    self.input.extend_from_slice(&bytes[..count]);
+                    return true;
+                }
+                let opened = self.unseal(&bytes[..count]);
+                if let Err(error) = &opened {
+                    tracing::debug!(%error, "a TLS handshake failed");
+                }
+                self.send() && opened.is_ok()
             }
             Err(error) => {
                 matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
@@ -229,7 +297,7 @@ mod tests {
 
     fn visitor(source: Source, spoke: bool) -> (Visitor, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut visitor = Visitor::new(ours.into()).unwrap();
+        let mut visitor = Visitor::new(ours.into(), 0, TlsUse::Off, None).unwrap();
         (visitor.source, visitor.spoke) = (source, spoke);
         (visitor, theirs)
     }
@@ -270,6 +338,12 @@ mod tests {
 
     struct Many;
 
+    impl Doors for Many {
+        fn view<'a>(&'a self, _: usize, _: Option<&'a Channel>) -> Box<dyn Exports + 'a> {
+            Box::new(Many)
+        }
+    }
+
     impl Exports for Many {
         fn list(&self, each: &mut dyn FnMut(&disktime_nbd::ExportInfo)) {
             let mut info = self.find("x").unwrap();
@@ -298,7 +372,7 @@ mod tests {
         let list = [b"IHAVEOPT".as_slice(), &[0, 0, 0, 3, 0, 0, 0, 0]].concat();
         for _ in 0..100 {
             let (ours, mut their) = UnixStream::pair().unwrap();
-            visitors.welcome(ours.into());
+            visitors.welcome_at(ours.into(), 0, TlsUse::Off, None);
             their.write_all(&[&[0, 0, 0, 3][..], &list.repeat(60)].concat()).unwrap();
             theirs.push(their);
         }

@@ -16,8 +16,11 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use disktime_core::Instant;
-use disktime_nbd::reply::ReplyStyle;
-use disktime_nbd::{Checked, Operation, ProtocolError, Reject, RequestHeader, Session, reply};
+use disktime_nbd::reply::{ReplyStyle, ReplyTo};
+use disktime_nbd::{
+    Checked, EXTENDED_REQUEST_BYTES, Operation, ProtocolError, REQUEST_BYTES, Reject,
+    RequestHeader, Session,
+};
 use slab::Slab;
 
 use super::request::{BlockError, Input, Origin, State, Ticket, Work, place};
@@ -25,14 +28,19 @@ use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::memory::{PART_MIN, REQUEST};
 use crate::ring::{Message, Ring, Token};
 use crate::seats::Seat;
+use crate::tls::Channel;
 
 mod incoming;
 mod outgoing;
 mod pending;
+mod status;
+mod tls;
 
 use incoming::Incoming;
 use outgoing::Outgoing;
 use pending::{Asked, Pending};
+pub use status::buffer as status_buffer;
+use tls::Secured;
 
 /// Parts of one connection's requests alive at once, and replies gathered for it: two cycles of
 /// 8 MB/s for 4 s in requests of 128 KiB, one that is served and one that waits. At most what one
@@ -40,6 +48,8 @@ use pending::{Asked, Pending};
 pub const REQUESTS_MAX: u32 = 512;
 /// The longest read or write in bytes; advertised, and what clients that don't ask assume.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+/// The longest part of a request without data: the engine's longest request is 4 GiB.
+const BARE_PART_MAX: u64 = 1 << 30;
 
 const _: () = assert!(REQUESTS_MAX as usize <= crate::ring::PARTS_MAX);
 
@@ -49,7 +59,7 @@ struct Cut {
     /// The request.
     asked: Asked,
     /// Bytes of it that were issued.
-    issued: u32,
+    issued: u64,
     /// Its key among those that are not answered, once a part of it was issued.
     request: Option<u32>,
     /// It has the connection for itself until it is answered.
@@ -71,14 +81,14 @@ struct Extent {
     /// First byte on the virtual disk.
     offset: u64,
     /// Length in bytes; 0 where there is no range.
-    bytes: u32,
+    bytes: u64,
     memory: usize,
 }
 
 impl Extent {
     /// Data, which have a buffer.
-    fn of(offset: u64, bytes: u32) -> Self {
-        let place = place(offset, bytes.into());
+    fn of(offset: u64, bytes: u64) -> Self {
+        let place = place(offset, bytes);
         Self { offset, bytes, memory: REQUEST + Pool::bytes_of(place.end) }
     }
 }
@@ -91,8 +101,10 @@ pub struct Accepted {
     pub session: Session,
     /// Its place on the virtual disk.
     pub seat: Seat,
-    /// Bytes that it has sent since.
+    /// Bytes that it has sent since, out of TLS if it has that.
     pub unread: Vec<u8>,
+    /// Its TLS.
+    pub tls: Option<Box<Channel>>,
 }
 
 /// A client's requests between their headers and their replies.
@@ -124,24 +136,30 @@ pub struct Connection {
     pub touched: bool,
     /// When bytes last came or went.
     pub moved_at: Instant,
+    tls: Option<Box<Secured>>,
 }
 
 impl Connection {
     /// A connection whose handshake is over, with the bytes that came after it.
     pub fn new(client: Accepted, vdisk: u32, pool: &mut Pool, now: Instant) -> Self {
-        let Accepted { socket, session, seat, unread } = client;
+        let Accepted { socket, session, seat, unread, tls } = client;
+        let header_bytes = match session.style {
+            ReplyStyle::Extended => EXTENDED_REQUEST_BYTES,
+            ReplyStyle::Simple | ReplyStyle::Structured => REQUEST_BYTES,
+        };
         Self {
             fd: socket,
             vdisk,
             session,
             seat,
             state: State::Open,
-            incoming: Incoming::new(&unread, pool),
+            incoming: Incoming::new(header_bytes, &unread, pool),
             requests: Requests::default(),
             writing: None,
             outgoing: Outgoing::default(),
             touched: false,
             moved_at: now,
+            tls: tls.map(|channel| Secured::new(*channel)),
         }
     }
 
@@ -154,14 +172,18 @@ impl Connection {
     /// Whether nothing that it asked for is under way, and no reply.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        !self.outgoing.is_sending() && self.requests.parts == 0 && self.outgoing.is_empty()
+        !self.is_sending() && self.requests.parts == 0 && self.outgoing.is_empty()
+    }
+
+    fn is_sending(&self) -> bool {
+        self.outgoing.is_sending() || self.tls.as_ref().is_some_and(|tls| tls.is_sealing())
     }
 
     /// Whether it can only wait: a part is at the device or queued for it, and neither a write's data
     /// nor the client's reading is missing.
     #[must_use]
     pub fn waits_for_device(&self) -> bool {
-        self.requests.parts > 0 && self.writing.is_none() && !self.outgoing.is_sending()
+        self.requests.parts > 0 && self.writing.is_none() && !self.is_sending()
     }
 
     /// Whether nothing of it is left, neither here nor in the ring.
@@ -195,14 +217,15 @@ impl Connection {
         loop {
             let Some(header) = self.next_header() else { return Input::Nothing };
             let Ok(header) = header else { return Input::Violation };
-            match header.validate(&self.session.export, REQUEST_BYTES_MAX) {
+            match self.session.check(&header, REQUEST_BYTES_MAX) {
                 Ok(checked) => return self.accept(Asked { checked, command: header.command }),
                 Err(Reject::Close) => return Input::Violation,
                 Err(Reject::Reply { error, message, payload_bytes }) => {
                     self.incoming.header_taken();
                     self.incoming.skip(payload_bytes as usize);
-                    let reply = reply::error(self.session.style, header.cookie, error, message);
-                    self.outgoing.push(&reply, None);
+                    let RequestHeader { cookie, offset, .. } = header;
+                    let to = ReplyTo { style: self.session.style, cookie, offset };
+                    self.outgoing.push(&to.error(error, message), None);
                 }
             }
         }
@@ -214,7 +237,13 @@ impl Connection {
             return None;
         }
         let bytes = self.incoming.header()?;
-        (!self.is_full()).then(|| RequestHeader::parse(&bytes))
+        if self.is_full() {
+            return None;
+        }
+        if self.session.style == ReplyStyle::Extended {
+            return Some(RequestHeader::parse_extended(&bytes));
+        }
+        bytes.first_chunk::<REQUEST_BYTES>().map(RequestHeader::parse)
     }
 
     fn is_full(&self) -> bool {
@@ -273,30 +302,35 @@ impl Connection {
         if all || self.is_full() || self.writing.is_some() {
             return None;
         }
-        if !asked.has_data() {
-            return self.hold(Extent { offset, bytes: length, memory: REQUEST });
+        if matches!(asked.checked.operation, Operation::BlockStatus { .. }) {
+            return self.hold(Extent { offset, bytes: length, memory: status::MEMORY });
         }
+        let (offset, rest) = (offset + issued, length - issued);
+        if !asked.has_data() {
+            let bytes = rest.min(BARE_PART_MAX);
+            return self.hold(Extent { offset, bytes, memory: REQUEST });
+        }
+        let part_max = u64::from(part_max);
         let several = length > part_max;
-        if several && asked.reads() && self.session.style == ReplyStyle::Simple && !alone {
+        if several && asked.reads_whole(self.session.style) && !alone {
             if !self.is_quiet() {
                 return None;
             }
             self.requests.cut.as_mut()?.alone = true;
         }
-        let (offset, rest) = (offset + u64::from(issued), length - issued);
         let mut bytes = rest.min(part_max);
         loop {
             // Parts end on blocks, so that the next one begins on one.
             let cut = bytes < rest;
-            let over = u32::try_from((offset + u64::from(bytes)) % ALIGN as u64).expect("a block");
+            let over = (offset + bytes) % ALIGN as u64;
             let extent = Extent::of(offset, if cut { bytes - over } else { bytes });
             if let Some(extent) = self.hold(extent) {
                 return Some(extent);
             }
-            if bytes as usize <= PART_MIN {
+            if bytes <= PART_MIN as u64 {
                 return None;
             }
-            bytes = (bytes / 2).max(u32::try_from(PART_MIN).expect("a short part"));
+            bytes = (bytes / 2).max(PART_MIN as u64);
         }
     }
 
@@ -319,11 +353,19 @@ impl Connection {
         &mut self,
         key: u32,
         ring: &mut Ring,
-        to: &Buffer,
-        range: &Range<usize>,
+        pool: &mut Pool,
+        (to, range): (&Buffer, &Range<usize>),
     ) -> usize {
         if self.state != State::Open {
             return 0;
+        }
+        if self.tls.is_some() {
+            return self.incoming.receive_wire(
+                Token::Receive(key),
+                ring,
+                self.fd.as_raw_fd(),
+                pool,
+            );
         }
         self.incoming.receive_into(Token::Receive(key), ring, self.fd.as_raw_fd(), to, range)
     }
@@ -333,13 +375,21 @@ impl Connection {
         if self.state != State::Open || !self.is_issued() {
             return 0;
         }
-        self.incoming.receive(Token::Receive(key), ring, self.fd.as_raw_fd(), pool)
+        let (token, fd) = (Token::Receive(key), self.fd.as_raw_fd());
+        match self.tls {
+            Some(_) if self.incoming.wants() => self.incoming.receive_wire(token, ring, fd, pool),
+            Some(_) => 0,
+            None => self.incoming.receive(token, ring, fd, pool),
+        }
     }
 
     /// A receive is over: its buffer and how many bytes came. Answers how many bytes came, and how
     /// many of them are a write's data; `None` if the client is gone.
     pub fn received(&mut self, buffer: Buffer, result: i32) -> Option<(usize, usize)> {
-        self.incoming.received(buffer, result)
+        match &mut self.tls {
+            Some(tls) => self.incoming.received_wire(tls, &buffer, result),
+            None => self.incoming.received(buffer, result),
+        }
     }
 
     /// Sends more of the gathered replies, unless some are being sent: so many bytes.
@@ -347,12 +397,19 @@ impl Connection {
         if self.state == State::Dead {
             return 0;
         }
-        self.outgoing.flush(Token::Send(key), ring, self.fd.as_raw_fd())
+        let (token, fd) = (Token::Send(key), self.fd.as_raw_fd());
+        let Some(tls) = &mut self.tls else { return self.outgoing.flush(token, ring, fd) };
+        let (bytes, memory) = self.outgoing.flush_sealed(tls, token, ring, fd);
+        self.seat.account.give(memory);
+        bytes
     }
 
     /// A send is over. Answers whether the client is still there.
     pub fn sent(&mut self, message: Box<Message>, result: i32) -> bool {
-        let (memory, there) = self.outgoing.sent(message, result);
+        let (memory, there) = match &mut self.tls {
+            Some(tls) => self.outgoing.sent_sealed(tls, message, result),
+            None => self.outgoing.sent(message, result),
+        };
         self.seat.account.give(memory);
         there
     }
@@ -368,6 +425,6 @@ impl Connection {
     }
 }
 
-fn span(offset: u64, bytes: u32) -> Range<u64> {
-    offset..offset + u64::from(bytes)
+fn span(offset: u64, bytes: u64) -> Range<u64> {
+    offset..offset + bytes
 }

@@ -64,19 +64,25 @@ pub enum Op {
         /// The range must stay allocated.
         no_hole: bool,
     },
+    /// Tell which bytes of the range were never written; of its start alone, if there is much to tell.
+    Status {
+        /// The first stretch is all that is wanted.
+        one: bool,
+    },
     /// Bring the range nearer; for internal work: move the range between tiers.
     Cache,
 }
 
 impl Op {
-    /// The kind of request that the engine and the back end take it for.
+    /// The kind of request that the engine and the back end take it for. A status moves no data, and
+    /// takes about as long as freeing: the engine has no kind of its own for it.
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
             Self::Read => Kind::Read,
             Self::Write => Kind::Write,
             Self::Flush => Kind::Flush,
-            Self::Trim => Kind::Trim,
+            Self::Trim | Self::Status { .. } => Kind::Trim,
             Self::Zeroes { .. } => Kind::Zeroes,
             Self::Cache => Kind::Cache,
         }

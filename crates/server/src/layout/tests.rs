@@ -32,6 +32,19 @@ fn outer_ones_go_in_front_and_inner_ones_to_the_back() {
     assert_eq!(starts(&layout), [("a", 0), ("c", 1), ("e", 2), ("b", 8), ("d", 10)]);
 }
 
+/// An extent could not become larger, whatever was free behind it.
+#[test]
+fn an_extent_grows_into_the_gap_behind_it() {
+    let recorded = [extent("a", 0, MIB), extent("b", 4 * MIB, MIB)];
+    let wanted = [want("a", 4 * MIB, None), want("b", 4 * MIB, None)];
+    let layout = lay_out(8 * MIB, &recorded, &wanted).unwrap();
+    assert_eq!(layout, [extent("a", 0, 4 * MIB), extent("b", 4 * MIB, 4 * MIB)]);
+    // A new one is placed behind what has grown before it.
+    let wanted = [want("a", 2 * MIB, None), want("c", MIB, None), want("b", MIB, None)];
+    let layout = lay_out(8 * MIB, &recorded, &wanted).unwrap();
+    assert_eq!(layout[1], extent("c", 2 * MIB, MIB));
+}
+
 #[test]
 fn errors_say_what_would_fit_and_what_is_recorded() {
     let says = |recorded: &[Extent], wanted: Wanted<'_>| {
@@ -42,8 +55,11 @@ fn errors_say_what_would_fit_and_what_is_recorded() {
     assert!(text.contains("vdisk new needs 6291456 bytes in one piece"), "{text}");
     assert!(text.contains("the largest free extent has 5242880"), "{text}");
     assert!(text.contains("virtual disks that are gone (old, gone)"), "{text}");
-    let text = says(&old, want("old", 2 * MIB, None));
-    assert!(text.contains("vdisk old: size = 2097152 bytes: its extent has 1048576"), "{text}");
+    for size in [7 * MIB, 6 * MIB + 1, MIB - 512] {
+        let text = says(&old, want("old", size, None));
+        let range = "its extent has 1048576 and may grow to 6291456, not shrink";
+        assert!(text.contains(&format!("vdisk old: size = {size} bytes: {range}")), "{text}");
+    }
     let text = says(&old, want("old", MIB, Some(Side::Inner)));
     assert!(text.contains("its zone has changed"), "{text}");
     for (wrong, reason) in [

@@ -7,7 +7,7 @@ use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
 use super::{Cause, Operation, Shard, VdiskId, name};
 use crate::buffers::Buffer;
 use crate::clock;
-use crate::frontend::nbd::{Accepted, Connection};
+use crate::frontend::nbd::{self, Accepted, Connection};
 use crate::frontend::request::{BlockError, Input, Op, Origin, State, Work};
 use crate::record::Record;
 
@@ -88,7 +88,7 @@ impl Shard {
             };
             let (op, place) = (part.work.op, part.work.place());
             let key = name(self.operations.insert(Operation::new(part.work, vdisk)));
-            if let Some(range) = part.begins {
+            if let Some(range) = part.begins.filter(|_| !matches!(op, Op::Status { .. })) {
                 self.record(vdisk, op.kind(), &range);
             }
             if op != Op::Write {
@@ -154,7 +154,8 @@ impl Shard {
             stream: StreamId(vdisk),
             kind: work.op.kind(),
             offset: self.vdisks[vdisk as usize].base + work.range.start,
-            bytes: work.bytes(),
+            // A status asks about bytes and moves none; requests with a range have at least one.
+            bytes: if matches!(work.op, Op::Status { .. }) { 1 } else { work.bytes() },
             fua: work.fua,
             class: None,
             deadline: None,
@@ -167,7 +168,7 @@ impl Shard {
 
     /// Work of a client is over: its front end answers.
     pub(super) fn answer(&mut self, key: u32, result: Result<(), BlockError>) {
-        let Operation { work, vdisk, buffer, .. } = self.operations.remove(key as usize);
+        let Operation { work, vdisk, buffer, survey, .. } = self.operations.remove(key as usize);
         let (place, range) = (work.place(), work.range);
         let Origin::Client { client, ticket } = work.origin else {
             unreachable!("internal work is nobody's to answer");
@@ -175,7 +176,15 @@ impl Shard {
         self.touch(client);
         self.turns.own_time.moved(vdisk, 0);
         let reads = result.is_ok() && work.op == Op::Read;
-        let data = buffer.filter(|_| reads).map(|buffer| (buffer, place));
+        let mut data = buffer.filter(|_| reads).map(|buffer| (buffer, place));
+        if let (Some(survey), true) = (survey, result.is_ok()) {
+            let Some(buffer) = nbd::status_buffer(&mut self.pool) else {
+                tracing::error!("the system has no memory: a client is let go");
+                return self.lose(client);
+            };
+            let connection = &self.clients[client as usize];
+            data = Some(connection.describe(&survey.found, range.end - range.start, buffer));
+        }
         let connection = &mut self.clients[client as usize];
         if connection.answer(ticket, &range, result.map(|()| data)) {
             self.lose(client);
@@ -207,7 +216,8 @@ impl Shard {
 impl Operation {
     /// Work that the engine has not seen yet, on a virtual disk.
     pub(super) fn new(work: Work, vdisk: u32) -> Self {
-        Self { work, vdisk, buffer: None, error: None, arrived: false, begun: false }
+        let (buffer, error, survey) = (None, None, None);
+        Self { work, vdisk, buffer, error, arrived: false, begun: false, survey }
     }
 
     /// Where its data are in its buffer.

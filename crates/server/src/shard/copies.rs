@@ -78,7 +78,8 @@ impl Shard {
             let (place, buffer) =
                 (work.place(), work.buffer.as_ref().expect("a write has a buffer"));
             let rest = place.start + had..place.end;
-            bytes += connection.receive_payload(client, &mut self.ring, buffer, &rest);
+            let into = (buffer, &rest);
+            bytes += connection.receive_payload(client, &mut self.ring, &mut self.pool, into);
         } else {
             bytes += connection.receive(client, &mut self.ring, &mut self.pool);
         }

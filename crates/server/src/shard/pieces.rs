@@ -5,7 +5,7 @@ use disktime_model::Op;
 
 use super::flushes::Moment;
 use super::{Flight, Shard, name};
-use crate::backend::{DeviceError, Io, Job, Step};
+use crate::backend::{DeviceError, Io, Job, Step, Survey};
 use crate::clock;
 use crate::frontend::request::{BlockError, Op as WorkOp, Origin};
 use crate::ring::Keep;
@@ -25,6 +25,10 @@ impl Shard {
         }
         let within = usize::try_from(offset - work.range.start.min(offset));
         let mut job = Job::new(vdisk, work.op.kind(), offset, dispatch.bytes);
+        if let WorkOp::Status { one } = work.op {
+            job.kind = Kind::Cache;
+            job.survey = Some(Box::new(Survey::new(work.range.clone(), one)));
+        }
         job.at = place.start + within.expect("a part is within a request");
         (job.fua, job.no_hole) = (work.fua, work.op == WorkOp::Zeroes { no_hole: true });
         job.buffer = operation.buffer.clone();
@@ -33,10 +37,14 @@ impl Shard {
             migration.sent(dispatch.offset + dispatch.bytes, clock::now());
         }
         let key = name(self.device.flights.vacant_key());
-        let timed = self.device.emulator.is_none();
+        // The records that a status is answered from are not on the emulated device.
+        let timed = self.device.emulator.is_none() || job.survey.is_some();
         let Dispatch { offset, bytes, .. } = *dispatch;
         let op = Op { kind: job.kind, offset, bytes, fua: job.fua };
-        self.emulate(key, op);
+        self.device.parts.clear();
+        if job.survey.is_none() {
+            self.emulate(key, op);
+        }
         let tier = Tier::of_all(self.device.parts.iter().map(|(tier, _)| *tier));
         if matches!(op.kind, Kind::Read | Kind::Write) && !self.device.parts.is_empty() {
             let stats = &self.vdisks[vdisk as usize].stats;
@@ -166,6 +174,7 @@ impl Shard {
             self.pool.give_back(buffer);
         }
         let work = &mut self.operations[flight.operation as usize];
+        work.survey = flight.job.survey;
         work.error = work.error.or(result.err());
         let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
         let (now, piece) = (clock::now(), flight.piece);

@@ -169,10 +169,15 @@ impl Rig {
             flags: TransmissionFlags::FLUSH,
             block_sizes: BlockSizes::new(1, 4096, 32 << 20).unwrap(),
         };
-        let session =
-            Session { export, style: ReplyStyle::Simple, client_knows_block_sizes: false };
+        let session = Session {
+            export,
+            style: ReplyStyle::Simple,
+            client_knows_block_sizes: false,
+            contexts: Vec::new(),
+        };
         let seat = Seat::take(&stats, &self.budget).unwrap();
-        let client = Accepted { socket: far.into(), session, seat, unread: unread.concat() };
+        let client =
+            Accepted { socket: far.into(), session, seat, unread: unread.concat(), tls: None };
         self.tell(Message::Client { client, vdisk: VdiskId(id) });
         near.set_nonblocking(true).unwrap();
         near

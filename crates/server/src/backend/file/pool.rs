@@ -325,7 +325,7 @@ impl PoolDirectory {
             media.push(Files::of_pool(file, Arc::clone(&lock)));
         }
         let frees = media.iter().all(Files::can_free);
-        Ok(FileBackEnd::new(media, all, Abilities::all(frees)))
+        Ok(FileBackEnd::new(media, all, Abilities::of_files(frees)))
     }
 
     /// Makes a virtual disk's file shorter: what is beyond is lost.

@@ -27,6 +27,13 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Zeroes are not offered when one request can't do so many: a long one would be too many.
 const ZERO_MIN: u32 = 64 << 10;
 
+/// Every connection asks for what the server knows of its holes.
+const OPTIONS: Options = Options {
+    timeout: disktime_core::Duration::from_secs(10),
+    structured_replies: true,
+    allocation: true,
+};
+
 /// A server's export, with connections to it. Opening blocks; not to be done on a shard.
 pub struct Export {
     uri: Uri,
@@ -34,6 +41,7 @@ pub struct Export {
     info: ExportInfo,
     connector: Connector,
     timeout: Duration,
+    hold: Option<Duration>,
 }
 
 /// Where new connections come from.
@@ -52,7 +60,7 @@ impl Export {
     /// # Errors
     /// If a connection can't be had, or the export can't be a device.
     pub fn open(uri: &Uri, connections: Option<u32>) -> io::Result<Self> {
-        Self::open_with(uri, connections, Options::default())
+        Self::open_with(uri, connections, OPTIONS)
     }
 
     fn open_with(uri: &Uri, connections: Option<u32>, options: Options) -> io::Result<Self> {
@@ -76,7 +84,7 @@ impl Export {
             lines.push(dial(uri, &info, options)?);
         }
         let connector = Connector::start(uri.clone(), info.clone())?;
-        Ok(Self { uri: uri.clone(), lines, info, connector, timeout: TIMEOUT })
+        Ok(Self { uri: uri.clone(), lines, info, connector, timeout: TIMEOUT, hold: None })
     }
 
     /// Connects once more, with as many connections, none of which may take longer than that.
@@ -84,7 +92,7 @@ impl Export {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn again(&self, timeout: disktime_core::Duration) -> io::Result<Self> {
-        let options = Options { timeout, ..Options::default() };
+        let options = Options { timeout, ..OPTIONS };
         Self::open_with(&self.uri, u32::try_from(self.lines.len()).ok(), options)
     }
 
@@ -92,6 +100,13 @@ impl Export {
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// While there is no connection, holds requests for so long before they fail; without, they fail
+    /// at once.
+    #[must_use]
+    pub fn with_hold(self, hold: Option<Duration>) -> Self {
+        Self { hold, ..self }
     }
 
     /// Its size in bytes.
@@ -107,7 +122,11 @@ impl Export {
         let write = !flags.contains(TransmissionFlags::READ_ONLY);
         let trim = write && flags.contains(TransmissionFlags::TRIM);
         let zero = write && flags.contains(TransmissionFlags::WRITE_ZEROES);
-        Abilities { write, trim, zero: zero && sizes.min() == 1 && sizes.max() >= ZERO_MIN }
+        let zero = zero && sizes.min() == 1 && sizes.max() >= ZERO_MIN;
+        let cache = flags.contains(TransmissionFlags::CACHE);
+        // Each connection must know it: a question goes to any of them.
+        let survey = self.lines.iter().all(|line| line.allocation);
+        Abilities { write, trim, zero, fast_zero: false, cache, survey }
     }
 
     /// Whether the server makes what it has acknowledged durable when it is asked to.
@@ -122,7 +141,8 @@ impl Export {
     pub fn on_shard(self, extents: &[(u64, u64)]) -> NbdBackEnd {
         let abilities = self.abilities();
         let (flags, sizes) = (self.info.flags, self.info.block_sizes);
-        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), timeout: self.timeout };
+        let (timeout, hold) = (self.timeout, self.hold);
+        let terms = Terms { flags, min: sizes.min(), max: sizes.max(), timeout, hold };
         let remote = Remote::new(self.uri.to_string(), terms, self.lines, self.connector);
         NbdBackEnd::on(remote, sizes.min() > 1, extents, abilities)
     }
@@ -164,7 +184,7 @@ fn connect_again(
         match next {
             Ok(line) => waiting.push_back(line),
             Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => match dial(uri, info, Options::default()) {
+            Err(RecvTimeoutError::Timeout) => match dial(uri, info, OPTIONS) {
                 Ok(connection) => {
                     let line = waiting.pop_front().expect("only those that wait time out");
                     if !give(line, connection) {

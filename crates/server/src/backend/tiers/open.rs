@@ -84,7 +84,7 @@ impl TwoTiers {
     }
 
     pub(crate) fn abilities(&self) -> Abilities {
-        Abilities::all(self.frees)
+        Abilities::of_files(self.frees)
     }
 
     /// Virtual disks at these extents of it, each a first byte on a block and a size, none over

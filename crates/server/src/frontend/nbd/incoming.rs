@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::os::fd::RawFd;
 
-use disktime_nbd::REQUEST_BYTES;
+use disktime_nbd::EXTENDED_REQUEST_BYTES;
 
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::memory::INPUT;
@@ -18,24 +18,27 @@ const INPUT_FIRST: usize = ALIGN;
 
 /// The receiving side of a connection.
 pub(super) struct Incoming {
+    /// Length of a request's header.
+    header_bytes: usize,
     /// The input buffer; `None` while the ring reads into it.
-    buffer: Option<Buffer>,
+    pub(super) buffer: Option<Buffer>,
     /// Bytes of it that are not acted on yet.
-    filled: Range<usize>,
+    pub(super) filled: Range<usize>,
     /// Input to be read at once next time, in bytes.
     read_bytes: usize,
     /// The ring is reading, into the input buffer or into that of a write.
-    receiving: bool,
+    pub(super) receiving: bool,
     /// Data of a refused write, still to be skipped.
     skip: usize,
 }
 
 impl Incoming {
     /// The bytes that came after a handshake.
-    pub(super) fn new(unread: &[u8], pool: &mut Pool) -> Self {
+    pub(super) fn new(header_bytes: usize, unread: &[u8], pool: &mut Pool) -> Self {
         let buffer = pool.take(INPUT_FIRST.max(unread.len()));
         buffer.put(0, unread);
         Self {
+            header_bytes,
             buffer: Some(buffer),
             filled: 0..unread.len(),
             read_bytes: INPUT_FIRST,
@@ -49,23 +52,23 @@ impl Incoming {
         self.receiving
     }
 
-    /// The bytes of the header at the front, once all of them have come.
-    pub(super) fn header(&mut self) -> Option<[u8; REQUEST_BYTES]> {
+    /// The bytes of the header at the front, once all of them have come; zeroes follow a short one.
+    pub(super) fn header(&mut self) -> Option<[u8; EXTENDED_REQUEST_BYTES]> {
         let buffer = self.buffer.as_ref()?;
         let skipped = self.skip.min(self.filled.len());
         self.skip -= skipped;
         self.filled.start += skipped;
-        if self.skip > 0 || self.filled.len() < REQUEST_BYTES {
+        if self.skip > 0 || self.filled.len() < self.header_bytes {
             return None;
         }
-        let mut bytes = [0; REQUEST_BYTES];
-        buffer.get(self.filled.start, &mut bytes);
+        let mut bytes = [0; EXTENDED_REQUEST_BYTES];
+        buffer.get(self.filled.start, &mut bytes[..self.header_bytes]);
         Some(bytes)
     }
 
     /// The header at the front was acted on.
     pub(super) fn header_taken(&mut self) {
-        self.filled.start += REQUEST_BYTES;
+        self.filled.start += self.header_bytes;
     }
 
     /// The next bytes are data that nobody wants.
@@ -101,6 +104,11 @@ impl Incoming {
         range.len()
     }
 
+    /// Whether more input must come before anything is acted on.
+    pub(super) fn wants(&self) -> bool {
+        self.skip > 0 || self.filled.len() < self.header_bytes
+    }
+
     /// Receives more input, unless the ring is reading or a header is there: at most so many bytes.
     pub(super) fn receive(
         &mut self,
@@ -109,13 +117,12 @@ impl Incoming {
         fd: RawFd,
         pool: &mut Pool,
     ) -> usize {
-        let wants = self.skip > 0 || self.filled.len() < REQUEST_BYTES;
-        if self.receiving || !wants {
+        if self.receiving || !self.wants() {
             return 0;
         }
         let Some(mut buffer) = self.buffer.take() else { return 0 };
         let len = self.filled.len();
-        let mut rest = [0; REQUEST_BYTES];
+        let mut rest = [0; EXTENDED_REQUEST_BYTES];
         buffer.get(self.filled.start, &mut rest[..len]);
         if buffer.len() != self.read_bytes {
             buffer = pool.take(self.read_bytes);

@@ -12,13 +12,13 @@ use crate::ring::{Message, Payload, Ring, Token};
 #[derive(Default)]
 pub(super) struct Outgoing {
     /// Replies that gather.
-    replies: Box<Message>,
+    pub(super) replies: Box<Message>,
     /// An empty message for the next ones.
-    spare: Option<Box<Message>>,
+    pub(super) spare: Option<Box<Message>>,
     /// Replies of which the ring has sent a part.
-    unsent: Option<Box<Message>>,
+    pub(super) unsent: Option<Box<Message>>,
     /// The ring has replies to send.
-    sending: bool,
+    pub(super) sending: bool,
 }
 
 impl Outgoing {

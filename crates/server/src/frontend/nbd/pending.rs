@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use disktime_nbd::reply::{Chunk, ReplyStyle};
-use disktime_nbd::{Checked, Command, NbdError, Operation, reply};
+use disktime_nbd::reply::{Chunk, HeaderBytes, ReplyStyle, ReplyTo};
+use disktime_nbd::{Checked, Command, NbdError, Operation};
 
 use super::{Connection, Cut};
 use crate::backend::DeviceError;
@@ -39,6 +39,7 @@ impl Asked {
             Operation::Trim { fua } => (Op::Trim, fua),
             Operation::Cache => (Op::Cache, false),
             Operation::WriteZeroes { fua, no_hole, .. } => (Op::Zeroes { no_hole }, fua),
+            Operation::BlockStatus { one } => (Op::Status { one }, false),
             Operation::Flush => (Op::Flush, false),
             Operation::Nothing | Operation::Disconnect => return None,
         })
@@ -49,8 +50,32 @@ impl Asked {
         self.work().is_some_and(|(op, _)| op.has_data())
     }
 
-    pub(super) fn reads(&self) -> bool {
-        matches!(self.checked.operation, Operation::Read { .. })
+    /// Whether it is a read whose data must follow one header: with simple replies, or if the client
+    /// forbids chunks.
+    pub(super) fn reads_whole(&self, style: ReplyStyle) -> bool {
+        match self.checked.operation {
+            Operation::Read { dont_fragment } => dont_fragment || style == ReplyStyle::Simple,
+            _ => false,
+        }
+    }
+
+    /// The header before extents that [`describe`](Connection::describe) wrote. Only one context is
+    /// offered, the first.
+    fn status_header(&self, style: ReplyStyle, extents: &Payload) -> HeaderBytes {
+        let each = if style == ReplyStyle::Extended { 16 } else { 8 };
+        let count = u32::try_from(extents.1.len() / each).expect("extents are few");
+        self.reply_to(style).status_header(Chunk::Last, 0, count)
+    }
+
+    /// Length of a read's data.
+    fn data_bytes(&self) -> u32 {
+        u32::try_from(self.checked.length).expect("reads are checked to be at most 32 MiB")
+    }
+
+    /// As its reply names it.
+    pub(super) fn reply_to(&self, style: ReplyStyle) -> ReplyTo {
+        let Checked { cookie, offset, .. } = self.checked;
+        ReplyTo { style, cookie, offset }
     }
 }
 
@@ -65,8 +90,8 @@ pub(super) struct Pending {
 #[derive(Default)]
 struct Parts {
     /// Bytes that were issued, and those of parts that are over.
-    issued: u32,
-    over: u32,
+    issued: u64,
+    over: u64,
     /// Its client is gone: no more is issued.
     cut_short: bool,
     /// The first error of a part.
@@ -74,14 +99,14 @@ struct Parts {
     /// Its data leave in their order.
     alone: bool,
     /// Bytes of data that were sent.
-    sent: u32,
+    sent: u64,
     /// Data that wait for those before them, by their place in the request.
-    kept: BTreeMap<u32, Payload>,
+    kept: BTreeMap<u64, Payload>,
 }
 
 impl Pending {
     /// A request of which a first part of so many bytes is about to be issued.
-    pub(super) fn new(cut: &Cut, bytes: u32) -> Self {
+    pub(super) fn new(cut: &Cut, bytes: u64) -> Self {
         let Cut { asked, alone, .. } = *cut;
         let several = bytes != asked.checked.length;
         let parts = several.then(|| Box::new(Parts { alone, ..Parts::default() }));
@@ -89,7 +114,7 @@ impl Pending {
     }
 
     /// A part of so many bytes is under way.
-    pub(super) fn issue(&mut self, bytes: u32) {
+    pub(super) fn issue(&mut self, bytes: u64) {
         if let Some(parts) = &mut self.parts {
             parts.issued += bytes;
         }
@@ -147,17 +172,19 @@ impl Connection {
 
     /// The reply to a request of one part, which held so much memory.
     pub(super) fn reply(&mut self, asked: &Asked, memory: usize, answer: Answer) {
-        let (style, cookie) = (self.session.style, asked.checked.cookie);
+        let style = self.session.style;
+        let to = asked.reply_to(style);
         if !matches!(answer, Ok(Some(_))) {
             self.seat.account.give(memory);
         }
         match answer {
-            Ok(Some(data)) => {
-                let Checked { offset, length, .. } = asked.checked;
-                let header = reply::read_ok_header(style, cookie, offset, length);
-                self.outgoing.push(&header, Some(data));
+            Ok(Some(extents)) if asked.command == Command::BlockStatus => {
+                self.outgoing.push(&asked.status_header(style, &extents), Some(extents));
             }
-            Ok(None) => self.outgoing.push(&reply::done(style, asked.command, cookie), None),
+            Ok(Some(data)) => {
+                self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data));
+            }
+            Ok(None) => self.outgoing.push(&to.done(asked.command), None),
             Err(error) => self.refuse(asked, error),
         }
     }
@@ -174,8 +201,7 @@ impl Connection {
         let wanted = self.state != State::Dead && parts.error.is_none();
         match answer {
             Ok(Some(data)) if wanted && parts.alone => {
-                let at = range.start - asked.checked.offset;
-                parts.kept.insert(u32::try_from(at).expect("within a request"), data);
+                parts.kept.insert(range.start - asked.checked.offset, data);
             }
             Ok(Some(data)) if wanted => {
                 let last = parts.are_over(asked);
@@ -204,7 +230,7 @@ impl Connection {
         match parts.error {
             None if parts.sent == asked.checked.length => {}
             None => {
-                let done = reply::done(self.session.style, asked.command, asked.checked.cookie);
+                let done = asked.reply_to(self.session.style).done(asked.command);
                 self.outgoing.push(&done, None);
             }
             Some(_) if parts.alone && parts.sent > 0 => {
@@ -235,8 +261,8 @@ impl Connection {
     fn send_kept(&mut self, asked: &Asked, parts: &mut Parts) {
         while let Some(data) = parts.kept.remove(&parts.sent) {
             let first = parts.sent == 0;
-            let offset = asked.checked.offset + u64::from(parts.sent);
-            parts.sent += u32::try_from(data.1.len()).expect("within a request");
+            let offset = asked.checked.offset + parts.sent;
+            parts.sent += data.1.len() as u64;
             self.data(asked, offset, data, [first, false]);
         }
     }
@@ -244,14 +270,13 @@ impl Connection {
     /// The data of a part of a read, as a chunk, or the next of a simple reply: with its header if
     /// they are the first.
     fn data(&mut self, asked: &Asked, offset: u64, data: Payload, [first, last]: [bool; 2]) {
-        let Checked { cookie, offset: start, length, .. } = asked.checked;
+        let to = asked.reply_to(self.session.style);
         let bytes = u32::try_from(data.1.len()).expect("a part is at most 1 MiB");
-        if self.session.style == ReplyStyle::Structured {
+        if !asked.reads_whole(self.session.style) {
             let chunk = if last { Chunk::Last } else { Chunk::More };
-            self.outgoing.push(&reply::data_chunk_header(chunk, cookie, offset, bytes), Some(data));
+            self.outgoing.push(&to.data_chunk_header(chunk, offset, bytes), Some(data));
         } else if first {
-            let header = reply::read_ok_header(ReplyStyle::Simple, cookie, start, length);
-            self.outgoing.push(&header, Some(data));
+            self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data));
         } else {
             self.outgoing.push(&[], Some(data));
         }
@@ -292,15 +317,15 @@ impl Connection {
     }
 
     fn refuse(&mut self, asked: &Asked, error: BlockError) {
-        let (style, cookie) = (self.session.style, asked.checked.cookie);
-        let reply = reply::error(style, cookie, code(error), &error.to_string());
+        let to = asked.reply_to(self.session.style);
+        let reply = to.error(code(error), &error.to_string());
         self.outgoing.push(&reply, None);
     }
 }
 
 /// A part's length in bytes.
-fn length(range: &Range<u64>) -> u32 {
-    u32::try_from(range.end - range.start).expect("a part is within a request")
+fn length(range: &Range<u64>) -> u64 {
+    range.end - range.start
 }
 
 /// The protocol's error for each of ours.
