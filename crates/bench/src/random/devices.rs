@@ -192,8 +192,12 @@ pub static DEVICES: &[DeviceKind] = &[
         disk(DiskSpec { write_back: WriteBack::OFF, ..preset::nearline_7200() }, seed)
     }),
     kind("nearline-256mib", Group::Disks, QUEUE, Tempo::Slow, |seed| {
-        let write_back = WriteBack { dirty_bytes: 256 << 20, extents: 1024, read_hits: true };
-        disk(DiskSpec { write_back, ..preset::nearline_7200() }, seed)
+        let large = WriteBack {
+            dirty_bytes: 256 << 20,
+            extents: 1024,
+            ..preset::nearline_7200().write_back
+        };
+        disk(DiskSpec { write_back: large, ..preset::nearline_7200() }, seed)
     }),
     kind("nearline-c-scan", Group::Disks, QUEUE, Tempo::Slow, |seed| {
         disk(DiskSpec { order: Order::CScan, ..preset::nearline_7200() }, seed)

@@ -12,8 +12,8 @@
 //! table itself.
 
 use crate::disk::{
-    BusStart, DiskSpec, Geometry, Layout, Order, Overhead, ReadAhead, SeekCurve, Turn, WriteBack,
-    Zone,
+    BusStart, Destage, DiskSpec, Geometry, Layout, Order, Overhead, Prefetch, ReadAhead, SeekCurve,
+    Turn, WriteBack, Zone,
 };
 use disktime_core::Duration;
 
@@ -90,8 +90,13 @@ pub fn ibm18es() -> DiskSpec {
         },
         bus_bytes_per_second: 4_995_000,
         bus_start: BusStart::FirstSector,
-        read_ahead: ReadAhead { segments: 6, segment_bytes: 511 * 512 },
-        write_back: WriteBack { dirty_bytes: 511 * 512, extents: 64, read_hits: false },
+        read_ahead: ReadAhead { segments: 6, segment_bytes: 511 * 512, prefetch: Prefetch::Always },
+        write_back: WriteBack {
+            dirty_bytes: 511 * 512,
+            extents: 64,
+            read_hits: false,
+            destage: Destage::Nearest,
+        },
         queue_depth: 1,
         order: Order::Fcfs,
     }
@@ -146,8 +151,13 @@ pub fn cheetah9lp() -> DiskSpec {
         },
         bus_bytes_per_second: 4_876_000,
         bus_start: BusStart::FirstSector,
-        read_ahead: ReadAhead { segments: 3, segment_bytes: 561 * 512 },
-        write_back: WriteBack { dirty_bytes: 561 * 512, extents: 64, read_hits: true },
+        read_ahead: ReadAhead { segments: 3, segment_bytes: 561 * 512, prefetch: Prefetch::Always },
+        write_back: WriteBack {
+            dirty_bytes: 561 * 512,
+            extents: 64,
+            read_hits: true,
+            destage: Destage::Nearest,
+        },
         queue_depth: 1,
         order: Order::Fcfs,
     }
@@ -199,7 +209,7 @@ pub fn hp_c3323a() -> DiskSpec {
         },
         bus_bytes_per_second: 3_519_000,
         bus_start: BusStart::LastSector,
-        read_ahead: ReadAhead { segments: 1, segment_bytes: 256 * 512 },
+        read_ahead: ReadAhead { segments: 1, segment_bytes: 256 * 512, prefetch: Prefetch::Always },
         write_back: WriteBack::OFF,
         queue_depth: 1,
         order: Order::Fcfs,

@@ -2,6 +2,7 @@
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_model::Op;
+use disktime_model::disk::{BusStart, Destage, Prefetch, ReadAhead, WriteBack};
 use disktime_model::preset::{PRESETS, Parameters};
 use proptest::prelude::*;
 
@@ -19,10 +20,11 @@ capacity = "8MB"
 seek = { table = [[1, "1ms"], [50, "3ms"], [199, "8ms"]] }
 head_switch = "1ms"
 write_settle = "500us"
-overhead = { media = "500us", hit = "70us" }
+overhead = { media = "500us", hit = "70us", accept = "90us" }
 bus = "100MB/s"
-read_ahead = { segments = { count = 4, size = "64KiB" } }
-write_back = { buffer = { size = "128KiB", extents = 8, read_hits = false } }
+bus_start = "last-sector"
+read_ahead = { segments = { count = 4, size = "64KiB", prefetch = "after-sequence" } }
+write_back = { buffer = { size = "128KiB", extents = 8, read_hits = false, destage = "oldest" } }
 queue_depth = 4
 order = { satf = { aging = "6%" } }
 "#;
@@ -155,6 +157,30 @@ fn numbers_reach_the_device() {
     assert_eq!((disk.read_ahead.segments, disk.write_back.dirty_bytes), (4, 128 << 10));
 }
 
+/// A scenario could state neither a measured seek table with an outlier nor the times of a drive
+/// after a write, so measured drives could not be described.
+#[test]
+fn a_measured_drive_can_be_described() {
+    let known = preset::cheetah9lp();
+    let told = "kind = \"disk\"\nbased_on = \"ibm18es\"\n\
+        overhead = { media = \"284us\", media_after_write = \"87us\", hit = \"66us\", \
+        hit_after_write = \"250us\", write_media = \"907us\", write_media_after_write = \"896us\", \
+        accept = \"700us\", accept_continuing = \"458us\" }\n\
+        bus_start = \"last-sector\"\n\
+        read_ahead = { segments = { count = 3, size = \"280.5KiB\", prefetch = \"never\" } }\n\
+        write_back = { buffer = { size = \"280.5KiB\", extents = 1, destage = \"oldest\" } }\n\
+        seek = { table = [[1, \"1062us\"], [9, \"1749us\"], [10, \"1020us\"], [12, \"1823us\"]] }";
+    let told = told.replace("280.5KiB", "287232B");
+    let Ok(Model::Disk(disk)) = spec(&told).check() else { panic!("a disk") };
+    assert_eq!(disk.overhead, known.overhead);
+    assert_eq!(disk.bus_start, BusStart::LastSector);
+    let prefetch = Prefetch::Never;
+    assert_eq!(disk.read_ahead, ReadAhead { prefetch, ..known.read_ahead });
+    let destage = Destage::Oldest;
+    assert_eq!(disk.write_back, WriteBack { extents: 1, destage, ..known.write_back });
+    assert_eq!(disk.seek.time(10), Duration::from_micros(1020));
+}
+
 #[test]
 fn each_error_names_field_value_and_what_is_allowed() {
     let cases = [
@@ -167,8 +193,9 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (DISK, "track_skew = 5", "track_skew = 50", "zones[0].track_skew: 50; 0 to 49 is needed"),
         (DISK, "\"8MB\"", "\"1GB\"", "capacity: 1000000000B; at most the 9216000B that the zones"),
         (DISK, "[50, \"3ms\"]", "[1, \"3ms\"]", "seek.table[1]: 1; 2 to 1000000000 is needed"),
-        (DISK, "[50, \"3ms\"]", "[50, \"9us\"]", "seek.table[1]: `9us`; 1000000 ns to 1h"),
+        (DISK, "[50, \"3ms\"]", "[50, \"0us\"]", "seek.table[1]: `0us`; 1 ns to 1h"),
         (DISK, "hit = \"70us\"", "hit = \"0us\"", "overhead.hit: `0us`; 1 ns to 1h is needed"),
+        (DISK, "\"90us\"", "\"0us\"", "overhead.accept: `0us`; 1 ns to 1h is needed"),
         (DISK, "100MB/s", "0MB/s", "bus: `0MB/s`; 1kB/s to 1TB/s is needed"),
         (DISK, "count = 4", "count = 0", "read_ahead.segments.count: 0; 1 to 4096 is needed"),
         (DISK, "64KiB", "100B", "read_ahead.segments.size: `100B`; a multiple of 512B from 512B"),
