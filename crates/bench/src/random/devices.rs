@@ -7,7 +7,7 @@ use disktime_model::Device;
 use disktime_model::disk::{Disk, DiskSpec, Order, WriteBack};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_model::faulty::{Cleaning, Faults, Faulty, Outliers, Pauses, Step, age};
-use disktime_model::flash::{Flash, FlashSpec};
+use disktime_model::flash::{Flash, FlashSpec, Page, Suspend};
 use disktime_model::preset;
 use disktime_model::raid0::Raid0;
 use disktime_model::tiered::{Cached, Tiered};
@@ -246,7 +246,7 @@ pub static DEVICES: &[DeviceKind] = &[
     kind("flash-8", Group::Flash, DEEP, Tempo::Fast, |_| flash(dies(4, 2))),
     kind("flash-generic", Group::Flash, DEEP, Tempo::Fast, |_| flash(preset::flash_generic())),
     kind("flash-no-suspend", Group::Flash, DEEP, Tempo::Fast, |_| {
-        flash(FlashSpec { suspend: None, ..dies(4, 4) })
+        flash(FlashSpec { suspend: Suspend::NEVER, ..dies(4, 4) })
     }),
     kind("flash-one-server", Group::Flash, DEEP, Tempo::Fast, |seed| {
         let spec = ExponentialSpec {
@@ -318,7 +318,8 @@ fn dies(channels: u32, dies_per_channel: u32) -> FlashSpec {
 
 /// A drive so small that seconds of writes go round it: it collects garbage all the time.
 fn small() -> FlashSpec {
-    FlashSpec { capacity_bytes: 1 << 30, pages_per_block: 32, ..dies(4, 2) }
+    let spec = dies(4, 2);
+    FlashSpec { capacity_bytes: 1 << 30, page: Page { per_block: 32, ..spec.page }, ..spec }
 }
 
 fn servers(count: u64, spec: ExponentialSpec, seed: u64) -> Vec<Box<dyn Device>> {

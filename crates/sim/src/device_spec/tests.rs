@@ -35,9 +35,9 @@ capacity = "16MiB"
 spare = "25%"
 channels = 2
 dies_per_channel = 2
-page = "16KiB"
+page = { size = "16KiB", unit = "8KiB" }
 pages_per_block = 4
-suspend = "never"
+suspend = { each = { erase = "700us" } }
 firmware = { read = "10us", write = "5us" }
 write_buffer = "64KiB"
 later = { after = "5ms", program = "2ms" }
@@ -60,6 +60,19 @@ kind = "tiered"
 fast = { kind = "exponential", mean = "100us", service = "constant", queue_depth = 8 }
 slow = "deskstar-34gxp"
 hits = { lru = { size = "1GiB", line = "64KiB" } }
+"#;
+
+const CLOUD: &str = r#"
+kind = "cloud"
+capacity = "1GiB"
+queue_depth = 16
+operation = "64KiB"
+iops = { base = 300, burst = 3000, credit = 5400 }
+bandwidth = { base = "100MB/s", burst = "200MB/s", credit = "1GB" }
+read = "500us"
+write = "700us"
+jitter = "50%"
+day = { length = "24h", swing = "25%" }
 "#;
 
 fn spec(text: &str) -> DeviceSpec {
@@ -133,6 +146,8 @@ fn compositions_of_presets_are_the_presets_composed_of_them() {
     let tiered = "kind = \"tiered\"\nfast = \"flash-generic\"\nslow = \"nearline-7200\"\n\
                   hits = { ratio = \"50%\" }";
     same(tiered, preset::find("tiered").expect("a preset"));
+    let cloud = "kind = \"cloud\"\nbased_on = \"cloud-gp3\"";
+    same(cloud, preset::find("cloud-gp3").expect("a preset"));
     let exponential = "kind = \"exponential\"\nmean = \"10ms\"";
     same(exponential, preset::find("exp").expect("a preset"));
 }
@@ -204,7 +219,10 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (DISK, "6%", "106%", "order.satf.aging: `106%`; a ratio is 0% to 100%"),
         (FLASH, "25%", "0%", "spare: `0%`; 0.1% to 100% is needed"),
         (FLASH, "channels = 2", "channels = 0", "channels: 0; 1 to 1024 is needed"),
-        (FLASH, "16KiB", "5KiB", "page: `5KiB`; a multiple of 4096B"),
+        (FLASH, "16KiB", "5KiB", "page.size: `5KiB`; a multiple of 8192B"),
+        (FLASH, "\"8KiB\"", "\"5KiB\"", "page.unit: `5KiB`; a multiple of 4096B"),
+        (FLASH, "16MiB", "16388KiB", "capacity: 16781312B; a multiple of the map's 8192B"),
+        (FLASH, "700us", "99h", "suspend.each.erase: `99h`; 0 ns to 1h is needed"),
         (FLASH, "\"64KiB\"", "\"8KiB\"", "write_buffer: 8192B; at least a page of 16384B"),
         (FLASH, "16MiB", "900TB", "capacity: 1125000000000000B with the spare; at most"),
         (FLASH, "\"10us\"", "\"10\"", "firmware.read: `10`; a time is a whole number and a unit"),
@@ -218,6 +236,16 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (PARITY, "64KiB", "100B", "chunk: `100B`; a multiple of 512B from 512B"),
         (PARITY, "5ms", "0ms", "members[2].mean: `0ms`; 1 ns to 1h is needed"),
         (TIERED, "100us", "0us", "fast.mean: `0us`; 1 ns to 1h is needed"),
+        (CLOUD, "base = 300", "base = 0", "iops.base: 0; 1 to 1000000000 is needed"),
+        (CLOUD, "burst = 3000", "burst = 299", "iops.burst: 299; 300 to 1000000000 is needed"),
+        (
+            CLOUD,
+            "200MB/s",
+            "99MB/s",
+            "bandwidth.burst: `99MB/s`; at least the base of 100000000B/s",
+        ),
+        (CLOUD, "24h", "200h", "day.length: `200h`; 1s to 168h is needed"),
+        (CLOUD, "64KiB", "1B", "operation: `1B`; a multiple of 512B"),
         (TIERED, "64KiB", "100B", "hits.lru.line: `100B`; a multiple of 512B"),
         (TIERED, "1GiB", "1KiB", "hits.lru.size: `1KiB`; a multiple of 65536B"),
     ];
@@ -297,7 +325,7 @@ fn any_value() -> impl Strategy<Value = String> {
 fn any_description() -> impl Strategy<Value = String> {
     let change = (any::<prop::sample::Index>(), any_value(), 0..8_u32);
     let changes = proptest::collection::vec(change, 0..4);
-    (proptest::sample::select(vec![DISK, FLASH, RAID, PARITY, TIERED]), changes).prop_map(
+    (proptest::sample::select(vec![DISK, FLASH, RAID, PARITY, TIERED, CLOUD]), changes).prop_map(
         |(text, changes)| {
             let mut text = text.to_owned();
             for (index, value, how) in changes {
