@@ -14,6 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "The law is PARDA's, for each workload at one array instead of for each host. Its part for each \
            is one slot, the span a second. B meets the disk's queue, and holds back; A never does. \
            B's requests that may not wait at the array wait before it.",
+    open: &[],
     measure,
 };
 
