@@ -42,7 +42,7 @@ pub struct CloudSpec {
     /// The length of a day; the run begins at its mean latency, which rises first.
     pub day: Duration,
     /// How far latencies rise above their mean and fall below it by the time of day, in thousandths.
-    pub swing_permille: u32,
+    pub amplitude_permille: u32,
 }
 
 /// A rate with credit for bursts, in units per second. All are more than zero.
@@ -129,7 +129,7 @@ impl Cloud {
     pub fn new(spec: CloudSpec, seed: u64) -> Self {
         assert!(spec.queue_depth > 0 && spec.capacity_bytes > 0, "{spec:?}");
         assert!(spec.operation_bytes > 0 && spec.day > Duration::ZERO, "{spec:?}");
-        assert!(spec.jitter_permille <= 1000 && spec.swing_permille <= 1000, "{spec:?}");
+        assert!(spec.jitter_permille <= 1000 && spec.amplitude_permille <= 1000, "{spec:?}");
         for Cap { base, burst, credit } in [spec.operations, spec.bytes] {
             assert!(base > 0 && burst >= base && credit > 0, "{spec:?}");
         }
@@ -161,7 +161,7 @@ impl Cloud {
         let part_of_day = start.as_nanos() % self.spec.day.as_nanos();
         #[expect(clippy::cast_precision_loss, reason = "a part of a day is known well enough")]
         let angle = part_of_day as f64 / self.spec.day.as_nanos() as f64 * std::f64::consts::TAU;
-        let swing = 1.0 + f64::from(self.spec.swing_permille) / 1e3 * angle.sin();
+        let amplitude = 1.0 + f64::from(self.spec.amplitude_permille) / 1e3 * angle.sin();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -169,7 +169,7 @@ impl Cloud {
             reason = "a latency is positive and far below 2^53 ns; `as` saturates otherwise"
         )]
         let nanos =
-            (mean.as_nanos() as f64 * (1.0 - jitter + jitter * drawn) * swing).round() as u64;
+            (mean.as_nanos() as f64 * (1.0 - jitter + jitter * drawn) * amplitude).round() as u64;
         Duration::from_nanos(nanos.max(1))
     }
 }
@@ -231,7 +231,7 @@ mod tests {
             write: Duration::from_millis(1),
             jitter_permille: 0,
             day: Duration::from_secs(100),
-            swing_permille: 0,
+            amplitude_permille: 0,
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn latency_rises_and_falls_by_the_time_of_day() {
-        let spec = CloudSpec { swing_permille: 250, ..spec() };
+        let spec = CloudSpec { amplitude_permille: 250, ..spec() };
         let at = |second: u64| {
             let mut cloud = Cloud::new(spec, 1);
             let now = Instant::ZERO + Duration::from_secs(second);

@@ -50,7 +50,7 @@ pub struct FlashSpec {
     pub program: Duration,
     /// Erasing a block.
     pub erase: Duration,
-    /// What reads wait for.
+    /// How long reads wait for programs and erases.
     pub suspend: Suspend,
     /// Rate of a channel, bytes per second.
     pub channel_bytes_per_second: u64,

@@ -4,7 +4,10 @@ use disktime_report::chart::Panel;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
+use crate::claims::mean;
 use crate::open::{Band, Open};
+
+pub use crate::claims::{Check, Sample};
 
 /// A figure or table of a paper.
 pub struct Experiment {
@@ -18,32 +21,6 @@ pub struct Experiment {
     pub open: &'static [Open],
     /// Runs it under a seed.
     pub measure: fn(seed: u64) -> Sample,
-}
-
-/// The measurements of an experiment under one seed. All seeds have the same panels, x and checks.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Sample {
-    /// Simulated seconds.
-    pub seconds: f64,
-    /// The figure.
-    pub panels: Vec<Panel>,
-    /// The claims.
-    pub checks: Vec<Check>,
-}
-
-/// A published claim and what we measure.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Check {
-    /// The measured quantity, with its unit.
-    pub name: String,
-    /// The value that the paper states, or the bound that its words amount to.
-    pub published: f64,
-    /// The value that we measure; in a report the mean over the seeds.
-    pub measured: f64,
-    /// The least that passes; -∞ (`null` in JSON) if there is none.
-    pub low: f64,
-    /// The most that passes; ∞ (`null` in JSON) if there is none.
-    pub high: f64,
 }
 
 /// The result of an experiment over all seeds.
@@ -78,43 +55,6 @@ pub struct SeedMiss {
     pub seed: u64,
     /// The quantity that it measures.
     pub measured: f64,
-}
-
-impl Check {
-    /// `published ± by`.
-    pub(crate) fn near(name: impl Into<String>, published: f64, measured: f64, by: f64) -> Self {
-        Self { name: name.into(), published, measured, low: published - by, high: published + by }
-    }
-
-    /// A distance from what was published, 0, of at most `high`.
-    pub(crate) fn deviation(name: impl Into<String>, measured: f64, high: f64) -> Self {
-        Self { name: name.into(), published: 0.0, measured, low: 0.0, high }
-    }
-
-    pub(crate) fn at_least(name: impl Into<String>, measured: f64, low: f64) -> Self {
-        Self { name: name.into(), published: low, measured, low, high: f64::INFINITY }
-    }
-
-    pub(crate) fn at_most(name: impl Into<String>, measured: f64, high: f64) -> Self {
-        Self { name: name.into(), published: high, measured, low: f64::NEG_INFINITY, high }
-    }
-
-    /// A row that is shown and not judged: it has no bounds.
-    pub(crate) fn reported(name: impl Into<String>, published: f64, measured: f64) -> Self {
-        let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
-        Self { name: name.into(), published, measured, low, high }
-    }
-
-    /// Whether something could be measured that does not pass.
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.low.is_finite() || self.high.is_finite()
-    }
-
-    /// Whether what we measure is within the bounds.
-    #[must_use]
-    pub fn pass(&self) -> bool {
-        (self.low..=self.high).contains(&self.measured)
-    }
 }
 
 impl Report {
@@ -188,11 +128,6 @@ impl Report {
     pub fn pass(&self) -> bool {
         self.missed().next().is_none()
     }
-}
-
-pub(crate) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let count = values.len() as f64;
-    values.sum::<f64>() / count
 }
 
 /// A check as JSON has it.

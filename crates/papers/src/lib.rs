@@ -13,6 +13,7 @@
 //! Does not know: clocks, files, terminals.
 
 mod blackbox;
+mod claims;
 mod experiment;
 pub mod live_figures;
 mod mdn;

@@ -5,7 +5,7 @@
 //!
 //! Does not know: how a figure is drawn or written.
 
-use crate::experiment::{Check, Sample, mean};
+use crate::claims::{Check, Sample, mean};
 use serde::Serialize;
 
 /// A number that a paper leaves open and that a figure needs.
@@ -47,7 +47,7 @@ pub struct Band {
     pub stated: bool,
     /// The source of the range.
     pub why: &'static str,
-    /// What each check measures at each value, and whether it holds there.
+    /// Each check: its measured value at each value of the number, and whether it holds there.
     pub checks: Vec<Course>,
 }
 

@@ -89,7 +89,7 @@ fn section(report: &Report) -> Section {
     let checks = judged.chain(report.reported.iter().map(shown_row)).collect();
     let mut parts = vec![Part::Drawings(drawings), Part::Table(Table::new(&head, checks))];
     if !report.bands.is_empty() {
-        parts.push(Part::note("What the paper leaves open:"));
+        parts.push(Part::note("Numbers that the paper leaves open:"));
         let head = ["number", "range", "shown", "where the checks hold", "source of the range"];
         let rows = report.bands.iter().map(open_row).collect();
         parts.push(Part::Table(Table::new(&head, rows)));

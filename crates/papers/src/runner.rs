@@ -2,7 +2,8 @@
 
 use std::num::NonZero;
 
-use crate::experiment::{Experiment, Report, Sample, mean};
+use crate::claims::{Sample, mean};
+use crate::experiment::{Experiment, Report};
 use crate::open::{Band, Open, Values};
 
 /// The seeds and values of a run of experiments.

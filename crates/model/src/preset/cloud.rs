@@ -24,7 +24,7 @@ pub fn cloud_gp2() -> CloudSpec {
         write: Duration::from_millis(1),
         jitter_permille: 500,
         day: DAY,
-        swing_permille: 250,
+        amplitude_permille: 250,
     }
 }
 

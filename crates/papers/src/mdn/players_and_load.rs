@@ -35,7 +35,7 @@ pub(super) const WINDOWS_PER_SECOND: u64 = 2;
 /// The lost parameters, once for all figures; the rest as [`FeedbackConfig::default`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knobs {
-    /// What the bucket holds, in seconds of tokens.
+    /// The size of the bucket, in seconds of tokens.
     pub(super) bucket: f64,
     /// β, per cent.
     pub(super) cut: f64,

@@ -33,7 +33,7 @@ const DEPTHS: [u32; 2] = [1, 31];
 /// Share of A in per cent; B has the rest of half the device.
 const STEPS: [u32; 6] = [50, 40, 30, 20, 10, 0];
 const SECONDS: u64 = 40;
-/// Of figure 16.
+/// The length of a run of figure 16.
 const SECONDS_RANDOM: u64 = 80;
 const FROM: u64 = 15;
 const PUBLISHED_IOPS: [f64; 2] = [3600.0, 5060.0];

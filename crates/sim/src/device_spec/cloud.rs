@@ -44,7 +44,7 @@ struct BandwidthTable {
 #[serde(deny_unknown_fields)]
 struct DayTable {
     length: String,
-    swing: String,
+    amplitude: String,
 }
 
 /// The longest day.
@@ -86,10 +86,10 @@ impl CloudTable {
         if let Some(text) = &self.jitter {
             spec.jitter_permille = place.permille("jitter", text)?;
         }
-        if let Some(DayTable { length, swing }) = &self.day {
+        if let Some(DayTable { length, amplitude }) = &self.day {
             let place = place.table("day");
             spec.day = day(&place, length)?;
-            spec.swing_permille = place.permille("swing", swing)?;
+            spec.amplitude_permille = place.permille("amplitude", amplitude)?;
         }
         Ok(spec)
     }

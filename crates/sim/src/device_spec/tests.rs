@@ -72,7 +72,7 @@ bandwidth = { base = "100MB/s", burst = "200MB/s", credit = "1GB" }
 read = "500us"
 write = "700us"
 jitter = "50%"
-day = { length = "24h", swing = "25%" }
+day = { length = "24h", amplitude = "25%" }
 "#;
 
 fn spec(text: &str) -> DeviceSpec {
