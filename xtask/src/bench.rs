@@ -2,6 +2,7 @@
 //! built for release.
 
 mod crash;
+mod figures;
 mod hostile;
 mod live;
 pub(crate) mod same;
@@ -23,6 +24,11 @@ const BENCHES: &[Bench] = &[
         name: "crash",
         help: "kills and power losses on all back ends; --rounds N --seed N --only ROW --json",
         run: crash::run,
+    },
+    Bench {
+        name: "figures",
+        help: "every figure over five seeds and its bands; ID… --seeds N --first-seed N --out DIR",
+        run: figures::run,
     },
     Bench {
         name: "hostile",

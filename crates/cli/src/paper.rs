@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Subcommand;
 use disktime_papers::paper_page::{self, Provenance};
-use disktime_papers::{Experiment, PAPERS, Paper, Report, SeedMiss};
+use disktime_papers::{Experiment, PAPERS, Paper, Report, Runs, SeedMiss};
 use disktime_report::page::{self, File};
 use serde::Serialize;
 
@@ -22,6 +22,7 @@ Examples:
   disktime paper run zygaria-4 zygaria-5
   disktime paper all --out reports
   disktime paper run zygaria-1 --seeds 1 --json | jq '.[].checks'
+  disktime paper run reward-t2 --seeds 5 --first-seed 11 --no-bands
   disktime paper run reward-t1 reward-2 --live --out reports
 
 Exits with 1 if a check misses.";
@@ -62,9 +63,15 @@ enum Action {
 
 #[derive(clap::Args)]
 struct Options {
-    /// Runs of each figure, with seeds from 1 on
+    /// Runs of each figure, with as many seeds
     #[arg(long, value_name = "N", default_value = "3", value_parser = seeds)]
     seeds: NonZero<u32>,
+    /// The least seed; the others follow it
+    #[arg(long, value_name = "N", default_value = "1", value_parser = first_seed)]
+    first_seed: u64,
+    /// Leave out the other values of the numbers that a paper leaves open
+    #[arg(long)]
+    no_bands: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -79,6 +86,13 @@ fn seeds(text: &str) -> Result<NonZero<u32>, String> {
     seeds.ok_or_else(|| format!("1 to {SEEDS_MAX} runs are possible"))
 }
 
+fn first_seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse::<u64>().ok().filter(|seed| (1..=FIRST_SEED_MAX).contains(seed));
+    seed.ok_or_else(|| format!("1 to {FIRST_SEED_MAX} is possible"))
+}
+
+/// The greatest first seed: all that follow are exact in JSON.
+const FIRST_SEED_MAX: u64 = 1_000_000_000;
 /// The most runs of a figure.
 const SEEDS_MAX: u32 = 1000;
 
@@ -127,16 +141,20 @@ fn find(id: &str) -> Result<&'static Experiment, BadInput> {
 }
 
 fn run_all(
-    experiments: &[&Experiment],
+    experiments: &[&'static Experiment],
     what: &str,
     live: Option<&daemon_runs::Wanted>,
     options: &Options,
 ) -> anyhow::Result<ExitCode> {
-    let Options { seeds, json, out } = options;
+    let Options { seeds, first_seed, no_bands, json, out } = options;
     let _goes_if_empty = out.as_deref().map(|dir| output::directory("--out", dir)).transpose()?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let begun = now();
-    let mut reports = disktime_papers::run(experiments, *seeds, threads, |experiment, seed| {
+    let runs = match no_bands {
+        true => Runs { first_seed: *first_seed, ..Runs::of_seeds(*seeds) },
+        false => Runs::whole(*first_seed, *seeds),
+    };
+    let mut reports = disktime_papers::run(experiments, runs, threads, |experiment, seed| {
         eprintln!("running {} with seed {seed}", experiment.id);
     });
     let simulated: f64 = reports.iter().map(|report| report.seconds).sum();
@@ -146,8 +164,16 @@ fn run_all(
         live.add_to(&mut reports)?;
     }
     if let Some(dir) = out {
-        let command = format!("disktime paper {what} --seeds {seeds}");
-        write(dir, &reports, &Provenance { command, seeds: seeds.get(), machine: machine() })?;
+        let mut command = format!("disktime paper {what} --seeds {seeds}");
+        if *first_seed > 1 {
+            command += &format!(" --first-seed {first_seed}");
+        }
+        if *no_bands {
+            command += " --no-bands";
+        }
+        let last_seed = first_seed + u64::from(seeds.get()) - 1;
+        let seeds = (*first_seed, last_seed);
+        write(dir, &reports, &Provenance { command, seeds, machine: machine() })?;
     }
     if *json {
         println!("{}", serde_json::to_string(&reports)?);
@@ -163,11 +189,22 @@ fn print(report: &Report) {
     let mut table = table::new(&["  check", "published", "measured", "passes", ""], 1..4);
     for check in &report.checks {
         let [published, measured] = [check.published, check.measured].map(page::number);
-        let verdict = if check.pass() { "holds" } else { "MISSED" };
+        let verdict = if report.passes(check) { "holds" } else { "MISSED" };
         let name = format!("  {}", check.name);
         table.add_row([name, published, measured, paper_page::bounds(check), verdict.to_owned()]);
     }
+    for row in &report.reported {
+        let [published, measured] = [row.published, row.measured].map(page::number);
+        let shown = ["shown", ""].map(str::to_owned);
+        let [passes, verdict] = shown;
+        table.add_row([format!("  {}", row.name), published, measured, passes, verdict]);
+    }
     println!("{table}");
+    for band in &report.bands {
+        for (course, places) in band.partly() {
+            println!("  {} ({}): {} holds {places}", band.name, band.range(), course.check);
+        }
+    }
     for SeedMiss { check, seed, measured } in &report.missed_by_seed {
         println!("  seed {seed} alone misses: {check}: {}", page::number(*measured));
     }
@@ -188,6 +225,8 @@ fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Res
             files.extend(paper_page::figures(&of_paper));
         }
     }
+    files.push(paper_page::index(reports, provenance));
+    files.push(paper_page::table(reports, provenance));
     for File { name, text } in files {
         let path = dir.join(name);
         output::write(&path, &text).with_context(|| format!("writing {}", path.display()))?;

@@ -1,13 +1,13 @@
 //! A hard disk: service = overhead + seek + rotational wait + transfer + the switches crossed.
 //!
-//! One operation is served at a time, out of a queue inside the disk. After a read the head goes on
-//! reading ahead until a segment is full; a read that continues there is served from the buffer or
-//! waits for the head, with no new seek and no lost revolution. Electronics, arm and spindle are on
-//! one timeline; the spindle's angle is a function of time.
+//! One operation is served at a time, out of a queue inside the disk. After a read, or only after a
+//! sequence of two, the head goes on reading ahead until a segment is full; a read that continues
+//! there is served from the buffer or waits for the head, with no new seek and no lost revolution.
+//! Electronics, arm and spindle are on one timeline; the spindle's angle is a function of time.
 //!
 //! Writes: with a write cache they are taken into the buffer at bus speed, whatever the arm does,
 //! while they fit under the dirty limit. The disk destages them when nothing else is inside and the
-//! reading ahead has come to its limit, the shortest positioning first, at most a track at a time. A
+//! reading ahead has come to its limit, the nearest or the oldest first, at most a track at a time. A
 //! write that finds no room waits for destaging to make it; a flush waits for all of it; FUA, and
 //! what is larger than the limit, goes through to the medium.
 //!
@@ -36,7 +36,7 @@ mod write;
 pub use geometry::{Geometry, Layout, SECTOR_BYTES, SkewPermille, Taper, Zone};
 pub use queue::Order;
 pub use seek::{PublishedSeek, SeekCurve, SeekTable, SeekTableError};
-pub use spec::{BusStart, DiskSpec, Overhead, ReadAhead, Turn, WriteBack};
+pub use spec::{BusStart, Destage, DiskSpec, Overhead, Prefetch, ReadAhead, Turn, WriteBack};
 
 use crate::device::{Completion, Device, Op};
 use cache::Segments;
@@ -90,6 +90,7 @@ struct Ahead {
 struct Written {
     dirty: Dirty,
     read_hits: bool,
+    destage: Destage,
     /// The extent that the arm is writing out of the buffer, and until when.
     destaging: Option<(Extent, Instant)>,
     /// Since when nothing has been inside, if nothing is.
@@ -156,15 +157,13 @@ impl Disk {
         assert!(spec.queue_depth > 0 && spec.bus_bytes_per_second > 0, "{spec:?}");
         assert!(spec.overhead.is_positive(), "{:?}", spec.overhead);
         let phase_ns = Pcg64::seed_from_u64(seed).random_range(0..spec.geometry.revolution_ns());
-        let WriteBack { dirty_bytes, extents, read_hits } = spec.write_back;
+        let WriteBack { dirty_bytes, extents, read_hits, destage } = spec.write_back;
         Self {
-            segments: Segments::new(
-                spec.read_ahead.segments as usize,
-                spec.read_ahead.segment_bytes / SECTOR_BYTES,
-            ),
+            segments: Segments::new(spec.read_ahead),
             written: Written {
                 dirty: Dirty::new(dirty_bytes / SECTOR_BYTES, extents as usize),
                 read_hits,
+                destage,
                 destaging: None,
                 idle_since: Instant::ZERO,
                 bus_until: Instant::ZERO,
@@ -246,6 +245,7 @@ impl Disk {
         let at = match waiting.kind {
             Kind::Read | Kind::Cache => {
                 let at = self.read(picked, waiting);
+                self.segments.last_read_end = waiting.extent.end;
                 self.written.last_was_write = false;
                 at
             }
@@ -343,7 +343,8 @@ impl Disk {
         read_at
     }
 
-    /// Moves the arm to read from the medium, and starts reading ahead behind the extent.
+    /// Moves the arm to read from the medium, and starts reading ahead behind the extent if this
+    /// disk does so.
     fn read_media(&mut self, begin: Instant, extent: Extent) -> Instant {
         self.stop_reading_ahead(begin);
         if self.segments.holds(extent) {
@@ -360,8 +361,12 @@ impl Disk {
         if !self.segments.is_absent() {
             self.segments.make_room();
             let segment = self.segments.kept(Extent { end: held.end.max(extent.end), ..held });
-            let limit = self.ahead_limit(segment.end);
-            self.ahead = Some(Ahead { segment, limit, track: Some(passed.track) });
+            if self.segments.goes_on_behind(extent) {
+                let limit = self.ahead_limit(segment.end);
+                self.ahead = Some(Ahead { segment, limit, track: Some(passed.track) });
+            } else {
+                self.segments.put(segment);
+            }
         }
         match self.bus_start {
             BusStart::FirstSector => self.head.at.max(passed.first_done + self.bus_time(rest)),

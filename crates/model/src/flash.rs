@@ -4,7 +4,8 @@
 //!   `channel = x + bytes/rate`; done after the host link, which all share.
 //! - A write is done when the firmware and the link have had it and the buffer has room. Full pages
 //!   leave the buffer for the dies in turn: the channel, then tPROG; their room is back after it.
-//! - Mapping is by page of the map (4 KiB); a block of every die together makes a line, written from
+//! - Mapping is by unit of the map, 4 KiB or more; a write of a part of one reads the rest of it
+//!   first, and writes it whole (read-modify-write). A block of every die makes a line, written from
 //!   front to back. With few free lines left, every page that the host programs pays its part of
 //!   collecting the line with the fewest valid pages: a read and a program for each that is valid,
 //!   an erase at the end. These are page steps, so that reads slip in between.
@@ -12,7 +13,9 @@
 //! Sources: Kim, Lim et al., "NVMeVirt: a versatile software-defined virtual NVMe device", FAST
 //! 2023; Hu et al., "Write amplification analysis in flash-based solid state drives", SYSTOR 2009.
 //!
-//! Does not know: wear, read disturb, SLC caches, power states, reads served from the write buffer. A
+//! Does not know: wear, read disturb, SLC caches, power states, reads served from the write buffer.
+//! Channels and the link serve in the order in which operations came: one that waits for its die holds
+//! up those behind it there. A
 //! page that was never written is read as if it lay on a die in order of its number.
 
 mod map;
@@ -22,13 +25,16 @@ mod tests;
 use crate::device::{Completion, Device, Op};
 use crate::pending::Pending;
 use disktime_core::{Duration, Instant, Kind};
-use map::{Map, UNIT_BYTES};
+use map::Map;
 use std::collections::VecDeque;
+
+/// The smallest unit of a map, and what firmware counts writes in.
+const MAP_UNIT_MIN: u64 = 4096;
 
 /// Properties in which one flash drive differs from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlashSpec {
-    /// The capacity that the host sees, in bytes: a multiple of 4096.
+    /// The capacity that the host sees, in bytes: a multiple of the map's unit.
     pub capacity_bytes: u64,
     /// Flash beyond the capacity, in thousandths of it.
     pub spare_permille: u32,
@@ -36,18 +42,16 @@ pub struct FlashSpec {
     pub channels: u32,
     /// Dies on each channel.
     pub dies_per_channel: u32,
-    /// Bytes that a die reads or programs at once: a multiple of 4096.
-    pub page_bytes: u64,
-    /// Pages that are erased together.
-    pub pages_per_block: u32,
+    /// Pages and how they are mapped.
+    pub page: Page,
     /// Reading a page into the die's register.
     pub read: Duration,
     /// Programming a page.
     pub program: Duration,
     /// Erasing a block.
     pub erase: Duration,
-    /// How long a read waits at most for a program or an erase to be suspended; `None`: to its end.
-    pub suspend: Option<Duration>,
+    /// How long reads wait for programs and erases.
+    pub suspend: Suspend,
     /// Rate of a channel, bytes per second.
     pub channel_bytes_per_second: u64,
     /// Rate of the link to the host, bytes per second.
@@ -60,6 +64,37 @@ pub struct FlashSpec {
     pub queue_depth: u32,
     /// Its further work, if there is any.
     pub later: Option<Later>,
+}
+
+/// Pages of flash, and how they are mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Bytes that a die reads or programs at once: a multiple of `unit_bytes`.
+    pub bytes: u64,
+    /// Pages that are erased together.
+    pub per_block: u32,
+    /// Bytes of a unit of the map, the least that is written: a multiple of 4096.
+    pub unit_bytes: u64,
+}
+
+/// How long a read waits at most for what its die does to be suspended; `None`: to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Suspend {
+    /// For a program.
+    pub program: Option<Duration>,
+    /// For an erase.
+    pub erase: Option<Duration>,
+}
+
+impl Suspend {
+    /// The same for both.
+    #[must_use]
+    pub const fn within(time: Duration) -> Self {
+        Self { program: Some(time), erase: Some(time) }
+    }
+
+    /// Neither is ever suspended.
+    pub const NEVER: Self = Self { program: None, erase: None };
 }
 
 /// A drive that changes: worn, or throttled.
@@ -98,11 +133,13 @@ pub struct Flash {
     now: Instant,
 }
 
-/// Until when a die is busy: with reads, and with everything.
+/// Until when a die is busy: with reads, with everything, with an erase.
 #[derive(Clone, Copy, Debug)]
 struct Die {
     read_until: Instant,
     until: Instant,
+    /// Until when the latest erase lasts, if nothing delays it.
+    erasing_until: Instant,
 }
 
 /// The write buffer.
@@ -115,6 +152,8 @@ struct Buffer {
     programming_bytes: u64,
     /// When the last program ends.
     until: Instant,
+    /// When what the page being filled takes over from flash has been read.
+    merged_at: Instant,
 }
 
 impl Flash {
@@ -127,13 +166,16 @@ impl Flash {
     #[must_use]
     pub fn new(spec: FlashSpec) -> Self {
         assert!(spec.channels > 0 && spec.dies_per_channel > 0 && spec.queue_depth > 0, "{spec:?}");
-        assert!(spec.page_bytes > 0 && spec.page_bytes.is_multiple_of(UNIT_BYTES), "{spec:?}");
+        let Page { bytes, unit_bytes, .. } = spec.page;
+        assert!(unit_bytes > 0 && unit_bytes.is_multiple_of(MAP_UNIT_MIN), "{spec:?}");
+        assert!(bytes > 0 && bytes.is_multiple_of(unit_bytes), "{spec:?}");
         assert!(spec.channel_bytes_per_second > 0 && spec.link_bytes_per_second > 0, "{spec:?}");
         assert!(spec.firmware.read > Duration::ZERO, "{spec:?}");
         assert!(spec.firmware.write > Duration::ZERO, "{spec:?}");
-        assert!(spec.write_buffer_bytes >= spec.page_bytes && spec.spare_permille > 0, "{spec:?}");
+        assert!(spec.write_buffer_bytes >= bytes && spec.spare_permille > 0, "{spec:?}");
         let dies = spec.channels as usize * spec.dies_per_channel as usize;
-        let idle = Die { read_until: Instant::ZERO, until: Instant::ZERO };
+        let zero = Instant::ZERO;
+        let idle = Die { read_until: zero, until: zero, erasing_until: zero };
         Self {
             map: Map::new(&spec),
             dies: vec![idle; dies],
@@ -144,6 +186,7 @@ impl Flash {
                 programming: VecDeque::new(),
                 programming_bytes: 0,
                 until: Instant::ZERO,
+                merged_at: Instant::ZERO,
             },
             copies_left_permille: 0,
             pending: Pending::default(),
@@ -162,8 +205,9 @@ impl Flash {
     fn read(&mut self, now: Instant, op: Op) -> Instant {
         let begin = now + self.spec.firmware.read;
         let mut done = begin;
-        let mut unit = op.offset / UNIT_BYTES;
-        let end = (op.offset + op.bytes).div_ceil(UNIT_BYTES);
+        let unit_bytes = self.spec.page.unit_bytes;
+        let mut unit = op.offset / unit_bytes;
+        let end = (op.offset + op.bytes).div_ceil(unit_bytes);
         while unit < end {
             // Neighbours on one page are read at once.
             let page = self.map.page_of(unit);
@@ -171,8 +215,8 @@ impl Flash {
             while unit < end && self.map.page_of(unit) == page {
                 unit += 1;
             }
-            let from = op.offset.max(first * UNIT_BYTES);
-            let bytes = (op.offset + op.bytes).min(unit * UNIT_BYTES) - from;
+            let from = op.offset.max(first * unit_bytes);
+            let bytes = (op.offset + op.bytes).min(unit * unit_bytes) - from;
             let sensed = self.sense(begin, self.map.die_of(page));
             let moved = self.move_on_channel(sensed, self.map.die_of(page), bytes);
             done = done.max(self.move_on_link(moved, bytes));
@@ -182,14 +226,19 @@ impl Flash {
 
     /// Reads a page into the register of a die.
     fn sense(&mut self, from: Instant, die: usize) -> Instant {
-        let Die { read_until, until } = &mut self.dies[die];
-        let free = match self.spec.suspend {
+        let Die { read_until, until, erasing_until } = &mut self.dies[die];
+        let Suspend { program, erase } = self.spec.suspend;
+        let suspend = if from < *erasing_until { erase } else { program };
+        let free = match suspend {
             Some(suspend) => (*until).min(from.max(*read_until) + suspend),
             None => *until,
         };
         let sensed = from.max(*read_until).max(free) + self.spec.read;
         // The suspended operation takes up again behind the read.
         *until = if free < *until { *until + self.spec.read } else { sensed };
+        if from < *erasing_until && free < *erasing_until {
+            *erasing_until = *erasing_until + self.spec.read;
+        }
         *read_until = sensed;
         sensed
     }
@@ -209,19 +258,35 @@ impl Flash {
 
     fn write(&mut self, now: Instant, op: Op) -> Instant {
         let Firmware { write, write_each, .. } = self.spec.firmware;
-        let units = op.offset / UNIT_BYTES..(op.offset + op.bytes).div_ceil(UNIT_BYTES);
-        let each = write_each.as_nanos().saturating_mul(units.end - units.start);
+        let unit_bytes = self.spec.page.unit_bytes;
+        let end = op.offset + op.bytes;
+        let units = op.offset / unit_bytes..end.div_ceil(unit_bytes);
+        let each = end.div_ceil(MAP_UNIT_MIN) - op.offset / MAP_UNIT_MIN;
+        let each = write_each.as_nanos().saturating_mul(each);
         let ready = now + write + Duration::from_nanos(each);
         let mut done = self.move_on_link(ready, op.bytes);
         for unit in units {
             done = self.buffer_room(done);
+            if unit * unit_bytes < op.offset || end < (unit + 1) * unit_bytes {
+                self.merge(done, unit);
+            }
             self.map.write(unit);
-            self.buffer.filling_bytes += UNIT_BYTES;
-            if self.buffer.filling_bytes == self.spec.page_bytes {
+            self.buffer.filling_bytes += unit_bytes;
+            if self.buffer.filling_bytes == self.spec.page.bytes {
                 self.program(done);
             }
         }
         if op.fua { self.flush(done) } else { done }
+    }
+
+    /// Reads what a unit holds that is written in part, if it holds anything: the page that it goes to
+    /// is programmed behind that.
+    fn merge(&mut self, from: Instant, unit: u64) {
+        let Some(page) = self.map.written_page_of(unit) else { return };
+        let die = self.map.die_of(page);
+        let sensed = self.sense(from, die);
+        let moved = self.move_on_channel(sensed, die, self.spec.page.unit_bytes);
+        self.buffer.merged_at = self.buffer.merged_at.max(moved);
     }
 
     /// When a unit may come into the buffer that is ready at `from`.
@@ -233,7 +298,7 @@ impl Flash {
                 buffer.programming_bytes -= bytes;
             }
             let used = buffer.programming_bytes + buffer.filling_bytes;
-            if used + UNIT_BYTES <= self.spec.write_buffer_bytes {
+            if used + self.spec.page.unit_bytes <= self.spec.write_buffer_bytes {
                 return from;
             }
             // The page being filled is programmed once full, so something is under way here.
@@ -245,7 +310,7 @@ impl Flash {
     /// Programs the page being filled.
     fn program(&mut self, from: Instant) {
         let bytes = std::mem::take(&mut self.buffer.filling_bytes);
-        let until = self.program_page(from);
+        let until = self.program_page(from.max(self.buffer.merged_at));
         let buffer = &mut self.buffer;
         // Dies differ in load: keep the order of time.
         let index = buffer.programming.partition_point(|it| it.0 <= until);
@@ -259,7 +324,7 @@ impl Flash {
     fn program_page(&mut self, from: Instant) -> Instant {
         let page = self.map.finish_page();
         let die = self.map.die_of(page);
-        let moved = self.move_on_channel(from, die, self.spec.page_bytes);
+        let moved = self.move_on_channel(from, die, self.spec.page.bytes);
         let begin = moved.max(self.dies[die].until);
         let until = begin + self.programming(begin);
         self.dies[die].until = until;
@@ -294,7 +359,7 @@ impl Flash {
     fn copy_page(&mut self, now: Instant) {
         let mut copied = Instant::ZERO;
         let mut last = None;
-        let units = self.spec.page_bytes / UNIT_BYTES;
+        let units = self.spec.page.bytes / self.spec.page.unit_bytes;
         for _ in 0..units {
             let Some(page) = self.map.copy_unit() else { break };
             if last.replace(page) != Some(page) {
@@ -312,6 +377,7 @@ impl Flash {
         if self.map.reclaim() {
             for die in &mut self.dies {
                 die.until = now.max(die.until) + self.spec.erase;
+                die.erasing_until = die.until;
             }
         }
     }
@@ -326,7 +392,8 @@ impl Flash {
 
     /// Forgets whole units.
     fn trim(&mut self, op: Op) {
-        let units = op.offset.div_ceil(UNIT_BYTES)..(op.offset + op.bytes) / UNIT_BYTES;
+        let unit_bytes = self.spec.page.unit_bytes;
+        let units = op.offset.div_ceil(unit_bytes)..(op.offset + op.bytes) / unit_bytes;
         for unit in units {
             self.map.trim(unit);
         }

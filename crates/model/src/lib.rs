@@ -12,12 +12,14 @@
 //!   a queue.
 //! - [`flash`]: a flash drive with channels, dies, a write buffer and garbage collection.
 //! - [`exponential`]: a FIFO server with exponential or constant service times.
+//! - [`cloud`]: a volume with caps on operations and bytes, credit for bursts, and a time of day.
 //! - [`elevator`]: an operating system's deadline elevator in front of any of them.
 //! - [`faulty`]: pauses, changes of speed, slow requests and cleaning, in front of any of them.
 //! - [`raid0`]: a stripe set over any of them; [`parity`]: one of RAID level 4 or 5; [`tiered`]: a fast and a slow one side by side.
 //! - [`preset`]: the devices one can ask for by name. A new model is registered there and has to
 //!   pass `tests/conformance.rs`, which runs over the whole registry.
 
+pub mod cloud;
 mod device;
 pub mod disk;
 pub mod elevator;

@@ -4,16 +4,20 @@
 //! `tests/conformance.rs` runs over them all, `tests/calibration.rs` holds what each promises.
 //!
 //! Where a number comes from: **`[S]`** a public source (data sheet, published fit), **`[P]`** the
-//! paper that used the device, **`[E]`** an estimate, chosen so that the calibration comes out.
+//! paper that used the device, **`[E]`** an estimate, chosen so that the calibration comes out, **`[F]`**
+//! fitted to the measured responses that the drive's demerit is taken against.
 
+mod cloud;
 mod flash;
 mod measured;
 mod papers;
 
-pub use flash::{flash_generic, nvme_970pro};
+pub use cloud::{cloud_gp2, cloud_gp3};
+pub use flash::{flash_generic, flash_mqsim, nvme_970pro};
 pub use measured::{cheetah9lp, hp_c3323a, ibm18es, with_seek_table};
 pub use papers::{deskstar_34gxp, nearline_7200, st318437lw, st330630a, st340810a};
 
+use crate::cloud::Cloud;
 use crate::device::Device;
 use crate::disk::{Disk, DiskSpec};
 use crate::exponential::{Exponential, ExponentialSpec, Service};
@@ -56,6 +60,18 @@ pub const PRESETS: &[Preset] = &[
         parameters: Parameters::Disk(cheetah9lp),
     },
     Preset {
+        name: "cloud-gp2",
+        doc: "a cloud volume of 100 GiB: 300 IOPS, 3,000 while its credit lasts, 128 MiB/s",
+        build: |seed| Box::new(Cloud::new(cloud_gp2(), seed)),
+        parameters: Parameters::Other,
+    },
+    Preset {
+        name: "cloud-gp3",
+        doc: "a cloud volume of 100 GiB: 3,000 IOPS, 125 MiB/s, no bursts",
+        build: |seed| Box::new(Cloud::new(cloud_gp3(), seed)),
+        parameters: Parameters::Other,
+    },
+    Preset {
         name: "deskstar-34gxp",
         doc: "IBM Deskstar 34GXP, 20.5 GB, 7200 rpm, 1999: 68 random 4 KiB reads/s (paper zygaria)",
         build: |seed| Box::new(Disk::new(deskstar_34gxp(), seed)),
@@ -78,6 +94,12 @@ pub const PRESETS: &[Preset] = &[
         doc: "a flash drive of 32 dies: 85 µs at depth 1, up to 533,000 random 4 KiB reads/s",
         build: |_| Box::new(Flash::new(flash_generic())),
         parameters: Parameters::Flash(flash_generic),
+    },
+    Preset {
+        name: "flash-mqsim",
+        doc: "MLC flash as MQSim models it: programs of 750 µs in the way of reads, mapped by 8 KiB",
+        build: |_| Box::new(Flash::new(flash_mqsim())),
+        parameters: Parameters::Flash(flash_mqsim),
     },
     Preset {
         name: "hp-c3323a",

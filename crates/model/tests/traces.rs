@@ -2,8 +2,10 @@
 //! was measured for each.
 //!
 //! The figure is the demerit of Ruemmler & Wilkes: the root mean square of the horizontal distance
-//! between the two distributions of response times. Asked for were .6, .6 and 1 ms; DiskSim has
-//! .14, .11 and .31 ms. The asserted bounds are what the models reach, with a little room.
+//! between the two distributions of response times, in the median over five angles of the spindle at
+//! the start. Asked for is .4 ms; DiskSim has .14, .11 and .31 ms. The asserted bounds are what the
+//! models reach, with a little room. Each drive's hit and accept times are fitted to its responses,
+//! as its preset says; seeks, zones, skews and other overheads are published.
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_model::disk::{Disk, DiskSpec, SeekCurve};
@@ -17,15 +19,6 @@ struct Request {
     op: Op,
     measured_ms: f64,
     gap: Duration,
-}
-
-/// The event that a trace's gap runs from.
-#[derive(Clone, Copy, Debug)]
-enum GapFrom {
-    /// From arrival to arrival.
-    Arrival,
-    /// From completion to arrival.
-    Completion,
 }
 
 fn folder() -> PathBuf {
@@ -43,7 +36,7 @@ fn skip(test: &str, reason: &str) {
 }
 
 /// A trace and its drive's seek table, or `None` aloud.
-fn measured(test: &str, trace: &str, table: &str) -> Option<(Vec<Request>, SeekCurve)> {
+fn measured(test: &str, trace: &str) -> Option<(Vec<Request>, SeekCurve)> {
     let read = |name: String| match std::fs::read(folder().join(&name)) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
@@ -52,7 +45,7 @@ fn measured(test: &str, trace: &str, table: &str) -> Option<(Vec<Request>, SeekC
         }
     };
     let packed = read(format!("disk_measured_{trace}.csv.gz"))?;
-    let table = read(format!("{table}.seek.csv"))?;
+    let table = read(format!("{trace}.seek.csv"))?;
     let mut text = String::new();
     flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).expect("a gzip text");
     let requests = text.lines().skip(1).map(parse).collect();
@@ -80,22 +73,20 @@ fn parse(line: &str) -> Request {
     }
 }
 
-/// The response time of each request in milliseconds; the host gives the disk one at a time.
-fn replay(spec: &DiskSpec, requests: &[Request], gap_from: GapFrom) -> Vec<f64> {
-    let mut disk = Disk::new(spec.clone(), 1);
+/// The response time of each request in milliseconds. The host gives the disk one at a time, each
+/// its gap after the completion of the one before, as the traces were recorded. The seed decides
+/// where the spindle is at the start.
+fn replay(spec: &DiskSpec, requests: &[Request], seed: u64) -> Vec<f64> {
+    let mut disk = Disk::new(spec.clone(), seed);
     let mut done: Vec<Completion> = Vec::new();
     let mut responses = Vec::with_capacity(requests.len());
-    let (mut arrival, mut free) = (Instant::ZERO, Instant::ZERO);
+    let mut arrival = Instant::ZERO;
     for request in requests {
-        let submitted = arrival.max(free);
-        disk.submit(submitted, 0, request.op);
-        free = disk.next_completion().expect("one is inside");
-        disk.advance(free, &mut done);
-        responses.push(free.since(arrival).as_secs_f64() * 1e3);
-        arrival = match gap_from {
-            GapFrom::Arrival => arrival,
-            GapFrom::Completion => free,
-        } + request.gap;
+        disk.submit(arrival, 0, request.op);
+        let completed = disk.next_completion().expect("one is inside");
+        disk.advance(completed, &mut done);
+        responses.push(completed.since(arrival).as_secs_f64() * 1e3);
+        arrival = completed + request.gap;
     }
     responses
 }
@@ -115,29 +106,27 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The demerits with the measured seek table and with the preset's own fit.
-fn demerits(
-    name: &str,
-    spec: &DiskSpec,
-    (requests, table): &(Vec<Request>, SeekCurve),
-    gap_from: GapFrom,
-) -> [f64; 2] {
+/// The part of the values whose request is of that kind.
+fn of_kind(requests: &[Request], kind: Kind, values: &[f64]) -> Vec<f64> {
+    let both = requests.iter().zip(values);
+    both.filter(|(request, _)| request.op.kind == kind).map(|(_, &value)| value).collect()
+}
+
+/// The median over five angles of the spindle at the start of the demerit with one seek curve. Since
+/// each request follows the completion of the one before, the angle is the same after the first
+/// read, whatever it was: the five differ by less than a microsecond.
+fn median_demerit(name: &str, curve: &str, spec: &DiskSpec, requests: &[Request]) -> f64 {
     let measured: Vec<f64> = requests.iter().map(|request| request.measured_ms).collect();
-    let with_table = preset::with_seek_table(spec.clone(), table.clone());
-    [("table", &with_table), ("fit", spec)].map(|(curve, spec)| {
-        let modelled = replay(spec, requests, gap_from);
+    let demerit_of = |seed| {
+        let modelled = replay(spec, requests, seed);
         let all = demerit(&modelled, &measured);
         eprintln!(
-            "{name}, seek {curve}: demerit {all:.3} ms; mean {:.3} ms, measured {:.3} ms",
+            "{name}, seek {curve}, phase {seed}: demerit {all:.3} ms; mean {:.3} ms, measured {:.3} ms",
             mean(&modelled),
             mean(&measured)
         );
         for (label, kind) in [("reads", Kind::Read), ("writes", Kind::Write)] {
-            let of = |values: &[f64]| -> Vec<f64> {
-                let both = requests.iter().zip(values);
-                both.filter(|(request, _)| request.op.kind == kind).map(|(_, &v)| v).collect()
-            };
-            let (modelled, measured) = (of(&modelled), of(&measured));
+            let [modelled, measured] = [&modelled, &measured].map(|it| of_kind(requests, kind, it));
             eprintln!(
                 "  {label}: demerit {:.3} ms; mean {:.3} ms, measured {:.3} ms",
                 demerit(&modelled, &measured),
@@ -146,39 +135,38 @@ fn demerits(
             );
         }
         all
-    })
+    };
+    let mut demerits: Vec<f64> = (1..=5).map(demerit_of).collect();
+    demerits.sort_by(f64::total_cmp);
+    eprintln!("{name}, seek {curve}: median demerit {:.3} ms of {demerits:.3?}", demerits[2]);
+    demerits[2]
 }
 
-fn below(name: &str, demerits: [f64; 2], limits_ms: [f64; 2]) {
-    for (demerit, limit) in demerits.into_iter().zip(limits_ms) {
-        assert!(demerit < limit, "{name}: demerit {demerit:.3} ms, {limit} ms allowed");
+/// Both with the measured seek table and with the preset's own fit; `limit_ms` for each.
+fn below(test: &str, trace: &str, spec: &DiskSpec, limits_ms: [f64; 2]) {
+    let Some((requests, table)) = measured(test, trace) else { return };
+    let with_table = preset::with_seek_table(spec.clone(), table);
+    let curves = [("table", &with_table), ("fit", spec)];
+    for ((curve, spec), limit) in curves.into_iter().zip(limits_ms) {
+        let demerit = median_demerit(trace, curve, spec, &requests);
+        assert!(
+            demerit < limit,
+            "{trace}, seek {curve}: demerit {demerit:.3} ms, {limit} ms allowed"
+        );
     }
 }
 
 #[test]
 fn ibm18es_against_its_trace() {
-    let Some(trace) = measured("ibm18es_against_its_trace", "ibm18es", "ibm18es") else { return };
-    let found = demerits("ibm18es", &preset::ibm18es(), &trace, GapFrom::Arrival);
-    below("ibm18es", found, [0.2, 0.2]);
+    below("ibm18es_against_its_trace", "ibm18es", &preset::ibm18es(), [0.15, 0.12]);
 }
 
 #[test]
 fn cheetah9lp_against_its_trace() {
-    let trace = measured("cheetah9lp_against_its_trace", "cheetah9LP", "cheetah9LP");
-    let Some(trace) = trace else { return };
-    let found = demerits("cheetah9lp", &preset::cheetah9lp(), &trace, GapFrom::Arrival);
-    below("cheetah9lp", found, [0.35, 0.35]);
+    below("cheetah9lp_against_its_trace", "cheetah9LP", &preset::cheetah9lp(), [0.2, 0.2]);
 }
 
-/// Its gaps run from completion to arrival: read as from arrival to arrival they offer the drive
-/// more work than it can do (a mean gap below the mean response), and a sixth of the measured
-/// responses would have overtaken one another.
 #[test]
 fn hp_c3323a_against_its_trace() {
-    let trace = measured("hp_c3323a_against_its_trace", "hp_c3323a", "hp_c3323a");
-    let Some(trace) = trace else { return };
-    let otherwise = replay(&preset::hp_c3323a(), &trace.0, GapFrom::Arrival);
-    eprintln!("hp-c3323a with gaps from arrival: mean {:.0} ms", mean(&otherwise));
-    let found = demerits("hp-c3323a", &preset::hp_c3323a(), &trace, GapFrom::Completion);
-    below("hp-c3323a", found, [0.35, 0.35]);
+    below("hp_c3323a_against_its_trace", "hp_c3323a", &preset::hp_c3323a(), [0.27, 0.27]);
 }

@@ -29,6 +29,7 @@ const FLASH: Experiment = Experiment {
     title: "Flash: reads, large reads and writes at 20/30/50",
     note: "Bars of issue 6: mean 0.95, first percentile over 10 s 0.9, shares within 3 points. Where streams lose among each \
            other they have turns; where they don't they mix, and all gain.",
+    open: &[],
     measure: measure_flash,
 };
 
@@ -36,6 +37,7 @@ const RAID: Experiment = Experiment {
     id: "blackbox-raid",
     title: "RAID 0 of two and four disks, queues of 1 and 31: a sequential and a random stream at 30/70",
     note: "Bars: mean 0.94, first percentile over 30 s 0.9.",
+    open: &[],
     measure: measure_raid,
 };
 
@@ -237,8 +239,7 @@ fn at_least(name: String, measured: f64, bar: f64) -> Check {
     if bar > REPORTED {
         return Check::at_least(name, measured, bar);
     }
-    let (low, high) = (REPORTED, f64::INFINITY);
-    Check { name: format!("{name} (reported)"), published: 1.0, measured, low, high }
+    Check::reported(name, 1.0, measured)
 }
 
 impl Case<'_> {

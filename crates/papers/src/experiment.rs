@@ -4,6 +4,11 @@ use disktime_report::chart::Panel;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
+use crate::claims::mean;
+use crate::open::{Band, Open};
+
+pub use crate::claims::{Check, Sample};
+
 /// A figure or table of a paper.
 pub struct Experiment {
     /// Paper and number.
@@ -12,34 +17,10 @@ pub struct Experiment {
     pub title: &'static str,
     /// A note for the report's reader: how a check reads the paper, why one is missed.
     pub note: &'static str,
+    /// The numbers that it needs and its paper leaves open.
+    pub open: &'static [Open],
     /// Runs it under a seed.
     pub measure: fn(seed: u64) -> Sample,
-}
-
-/// The measurements of an experiment under one seed. All seeds have the same panels, x and checks.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Sample {
-    /// Simulated seconds.
-    pub seconds: f64,
-    /// The figure.
-    pub panels: Vec<Panel>,
-    /// The claims.
-    pub checks: Vec<Check>,
-}
-
-/// A published claim and what we measure.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Check {
-    /// The measured quantity, with its unit.
-    pub name: String,
-    /// The value that the paper states, or the bound that its words amount to.
-    pub published: f64,
-    /// The value that we measure; in a report the mean over the seeds.
-    pub measured: f64,
-    /// The least that passes; -∞ (`null` in JSON) if there is none.
-    pub low: f64,
-    /// The most that passes; ∞ (`null` in JSON) if there is none.
-    pub high: f64,
 }
 
 /// The result of an experiment over all seeds.
@@ -57,6 +38,10 @@ pub struct Report {
     pub panels: Vec<Panel>,
     /// The claims, measured as the mean over the seeds.
     pub checks: Vec<Check>,
+    /// Rows without a bound, which are shown and not judged, as the mean over the seeds.
+    pub reported: Vec<Check>,
+    /// The figure over the range of each number that the paper leaves open.
+    pub bands: Vec<Band>,
     /// The checks that single seeds of several miss, whatever the mean does.
     pub missed_by_seed: Vec<SeedMiss>,
 }
@@ -72,38 +57,17 @@ pub struct SeedMiss {
     pub measured: f64,
 }
 
-impl Check {
-    /// `published ± by`.
-    pub(crate) fn near(name: impl Into<String>, published: f64, measured: f64, by: f64) -> Self {
-        Self { name: name.into(), published, measured, low: published - by, high: published + by }
-    }
-
-    /// A distance from what was published, 0, of at most `high`.
-    pub(crate) fn deviation(name: impl Into<String>, measured: f64, high: f64) -> Self {
-        Self { name: name.into(), published: 0.0, measured, low: 0.0, high }
-    }
-
-    pub(crate) fn at_least(name: impl Into<String>, measured: f64, low: f64) -> Self {
-        Self { name: name.into(), published: low, measured, low, high: f64::INFINITY }
-    }
-
-    pub(crate) fn at_most(name: impl Into<String>, measured: f64, high: f64) -> Self {
-        Self { name: name.into(), published: high, measured, low: f64::NEG_INFINITY, high }
-    }
-
-    /// Whether what we measure is within the bounds.
-    #[must_use]
-    pub fn pass(&self) -> bool {
-        (self.low..=self.high).contains(&self.measured)
-    }
-}
-
 impl Report {
-    /// The means of one sample per seed, in order of seed.
+    /// The means of one sample per seed, in order of seed from `first_seed` on.
     ///
     /// # Panics
     /// Without a sample, or if samples differ in more than what was measured.
-    pub(crate) fn new(experiment: &Experiment, samples: &[Sample]) -> Self {
+    pub(crate) fn new(
+        experiment: &Experiment,
+        first_seed: u64,
+        samples: &[Sample],
+        bands: Vec<Band>,
+    ) -> Self {
         let first = samples.first().expect("at least one seed");
         let mut panels = first.panels.clone();
         for (p, panel) in panels.iter_mut().enumerate() {
@@ -122,7 +86,7 @@ impl Report {
             check.measured = mean(samples.iter().map(|sample| sample.checks[c].measured));
         }
         let missed = |(seed, sample): (u64, &Sample)| {
-            let missed = sample.checks.iter().filter(|check| !check.pass());
+            let missed = sample.checks.iter().filter(|check| check.is_bounded() && !check.pass());
             let miss = |check: &Check| SeedMiss {
                 check: check.name.clone(),
                 seed,
@@ -131,35 +95,58 @@ impl Report {
             missed.map(miss).collect::<Vec<_>>()
         };
         let several = samples.len() > 1;
-        let missed_by_seed = (1..).zip(samples).filter(|_| several).flat_map(missed).collect();
+        let missed_by_seed =
+            (first_seed..).zip(samples).filter(|_| several).flat_map(missed).collect();
         let seconds = samples.iter().map(|sample| sample.seconds).sum();
         let Experiment { id, title, note, .. } = *experiment;
-        Self { id, title, note, seconds, panels, checks, missed_by_seed }
+        let (checks, reported) = checks.into_iter().partition(Check::is_bounded);
+        Self { id, title, note, seconds, panels, checks, reported, bands, missed_by_seed }
+    }
+
+    /// Whether a check of the report passes: within its bounds at the values shown, and over the
+    /// middle half of the range of each number that the paper leaves open.
+    #[must_use]
+    pub fn passes(&self, check: &Check) -> bool {
+        check.pass() && self.missed_over(check).next().is_none()
+    }
+
+    /// The bands in whose middle half a check is missed.
+    pub fn missed_over<'a>(&'a self, check: &'a Check) -> impl Iterator<Item = &'a Band> {
+        let misses = |band: &&Band| {
+            band.checks.iter().any(|course| course.missed && course.check == check.name)
+        };
+        self.bands.iter().filter(misses)
+    }
+
+    /// The checks that don't pass.
+    pub fn missed(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| !self.passes(check))
     }
 
     /// Whether every check passes.
     #[must_use]
     pub fn pass(&self) -> bool {
-        self.checks.iter().all(Check::pass)
+        self.missed().next().is_none()
     }
 }
 
-fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let count = values.len() as f64;
-    values.sum::<f64>() / count
+/// A check as JSON has it.
+#[derive(Serialize)]
+struct Judged<'a> {
+    name: &'a str,
+    published: f64,
+    measured: f64,
+    low: f64,
+    high: f64,
+    pass: bool,
 }
 
-impl Serialize for Check {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Check", 6)?;
-        object.serialize_field("name", &self.name)?;
-        object.serialize_field("published", &self.published)?;
-        object.serialize_field("measured", &self.measured)?;
-        object.serialize_field("low", &self.low)?;
-        object.serialize_field("high", &self.high)?;
-        object.serialize_field("pass", &self.pass())?;
-        object.end()
-    }
+/// A row without bounds as JSON has it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    published: f64,
+    measured: f64,
 }
 
 impl Serialize for Report {
@@ -185,12 +172,29 @@ impl Serialize for Report {
                 })
             })
             .collect();
-        let mut object = serializer.serialize_struct("Report", 7)?;
+        let judged = self.checks.iter().map(|check| Judged {
+            name: &check.name,
+            published: check.published,
+            measured: check.measured,
+            low: check.low,
+            high: check.high,
+            pass: self.passes(check),
+        });
+        let judged: Vec<Judged<'_>> = judged.collect();
+        let reported = self.reported.iter().map(|row| Shown {
+            name: &row.name,
+            published: row.published,
+            measured: row.measured,
+        });
+        let reported: Vec<Shown<'_>> = reported.collect();
+        let mut object = serializer.serialize_struct("Report", 9)?;
         object.serialize_field("id", self.id)?;
         object.serialize_field("title", self.title)?;
         object.serialize_field("seconds", &self.seconds)?;
         object.serialize_field("series", &series)?;
-        object.serialize_field("checks", &self.checks)?;
+        object.serialize_field("checks", &judged)?;
+        object.serialize_field("reported", &reported)?;
+        object.serialize_field("bands", &self.bands)?;
         object.serialize_field("missed_by_seed", &self.missed_by_seed)?;
         object.serialize_field("note", self.note)?;
         object.end()
@@ -211,8 +215,8 @@ mod tests {
             ],
         };
         let samples: Vec<Sample> = (1..=seeds).map(measure).collect();
-        let experiment = Experiment { id: "x", title: "", note: "", measure };
-        Report::new(&experiment, &samples)
+        let experiment = Experiment { id: "x", title: "", note: "", open: &[], measure };
+        Report::new(&experiment, 1, &samples, Vec::new())
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! The figures of the papers as experiments: what was published, what we measure, whether it holds.
 //!
 //! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
-//! - [`run`]: runs experiments, each once per seed; a [`Report`] has the means.
+//! - [`run`]: runs experiments, each once per seed and per value of a number that its paper leaves
+//!   open ([`Open`]); a [`Report`] has the means and the bands.
 //! - [`live_figures`]: figures that are run against a daemon as well, and what is compared then.
 //! - [`paper_page`]: a paper's reports as one page, and each figure as a drawing.
 //!
@@ -12,9 +13,11 @@
 //! Does not know: clocks, files, terminals.
 
 mod blackbox;
+mod claims;
 mod experiment;
 pub mod live_figures;
 mod mdn;
+mod open;
 pub mod paper_page;
 mod qbox;
 mod reward;
@@ -23,7 +26,8 @@ mod ucsb;
 mod zygaria;
 
 pub use experiment::{Check, Experiment, Report, Sample, SeedMiss};
-pub use runner::run;
+pub use open::{Band, Course, Open, Values};
+pub use runner::{Runs, run};
 pub use ucsb::sets;
 
 /// A paper that is reproduced.

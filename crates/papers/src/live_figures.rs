@@ -8,7 +8,7 @@
 
 use disktime_workload::Extent;
 
-use crate::experiment::{Report, Sample};
+use crate::experiment::{Check, Report, Sample};
 use crate::reward;
 
 /// A figure's live runs. Two virtual disks of [`Live::DISK_BYTES`] each, one after the other on a
@@ -69,6 +69,9 @@ impl Report {
     pub fn add_live(&mut self, live: Sample) {
         self.seconds += live.seconds;
         self.panels.extend(live.panels);
-        self.checks.extend(live.checks);
+        let (checks, reported): (Vec<_>, Vec<_>) =
+            live.checks.into_iter().partition(Check::is_bounded);
+        self.checks.extend(checks);
+        self.reported.extend(reported);
     }
 }

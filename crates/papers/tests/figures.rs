@@ -1,28 +1,42 @@
 //! Every figure at full length, all but a few with one seed, and what holds for all of them.
 
-use disktime_papers::{Check, Report, find, run};
+use disktime_papers::{Check, Report, Runs, Values, find, run};
 use std::num::NonZero;
 
-/// Bounds are for the mean over three seeds. One is enough for most, but not where streams have turns
-/// of half a second and are judged by 20 s (a share varies by two points for it), nor where a price is
-/// the mean of a thousand disk accesses and the worst of 20 is judged.
-const THREE_SEEDS: &[&str] = &["qbox-13", "qbox-16", "reward-learned"];
+/// Bounds are for the mean over three seeds, and published figures have three here. Not in a paper
+/// and minutes long: these have one, and five in `cargo xtask bench figures`.
+const ONE_SEED: &[&str] = &[
+    "blackbox-flash",
+    "blackbox-raid",
+    "blackbox-drift",
+    "blackbox-parity",
+    "blackbox-cached",
+    "reward-loop",
+    "reward-shares",
+    "reward-insulated-disk",
+];
+/// Published, and minutes long over the numbers that their papers leave open: the check has them at
+/// the values shown, `cargo xtask bench figures` over their ranges.
+const SHOWN_ALONE: &[&str] = &["qbox-14", "qbox-16", "reward-t2"];
 
-fn report_over(id: &str, seeds: u32, threads: usize) -> Report {
+fn report_over(id: &str, runs: Runs, threads: usize) -> Report {
     let experiment = find(id).expect("a registered id");
-    let seeds = NonZero::new(seeds).expect("some seeds");
     let threads = NonZero::new(threads).expect("some threads");
-    run(&[experiment], seeds, threads, |_, _| {}).remove(0)
+    run(&[experiment], runs, threads, |_, _| {}).remove(0)
 }
 
 fn report(id: &str, threads: usize) -> Report {
-    report_over(id, 1, threads)
+    report_over(id, Runs::of_seeds(NonZero::<u32>::MIN), threads)
 }
 
+/// Over three seeds, and with the first at the ends of the middle half of what is left open.
 fn holds(id: &str) {
-    let report = report_over(id, if THREE_SEEDS.contains(&id) { 3 } else { 1 }, 1);
-    let missed: Vec<&Check> = report.checks.iter().filter(|check| !check.pass()).collect();
-    assert!(missed.is_empty(), "{id}: {missed:#?}");
+    let seeds = NonZero::new(if ONE_SEED.contains(&id) { 1 } else { 3 }).expect("some seeds");
+    let bands = Some((Values::MiddleEnds, NonZero::<u32>::MIN));
+    let bands = bands.filter(|_| !SHOWN_ALONE.contains(&id));
+    let report = report_over(id, Runs { bands, ..Runs::of_seeds(seeds) }, 1);
+    let missed: Vec<&Check> = report.missed().collect();
+    assert!(missed.is_empty(), "{id}: {missed:#?} {:#?}", report.bands);
 }
 
 macro_rules! figures {
@@ -165,7 +179,8 @@ fn one_seed_gives_one_report_on_any_number_of_threads() {
     let experiments = ["zygaria-1", "zygaria-10", "zygaria-11"].map(|id| find(id).unwrap());
     let json = |threads| {
         let (seeds, threads) = (NonZero::new(2).unwrap(), NonZero::new(threads).unwrap());
-        serde_json::to_string(&run(&experiments, seeds, threads, |_, _| {})).unwrap()
+        let runs = Runs { first_seed: 11, ..Runs::of_seeds(seeds) };
+        serde_json::to_string(&run(&experiments, runs, threads, |_, _| {})).unwrap()
     };
     let once = json(1);
     assert_eq!(once, json(1));

@@ -55,6 +55,8 @@ pub struct Series {
     pub name: String,
     /// x and y.
     pub points: Vec<(f64, f64)>,
+    /// The least and the greatest y of each point over what is not known; empty if all is.
+    pub band: Vec<(f64, f64)>,
 }
 
 /// A level across a panel.
@@ -84,6 +86,7 @@ impl Series {
     /// A series.
     #[must_use]
     pub fn new(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Self { name: name.to_owned(), points: points.into_iter().collect() }
+        let points = points.into_iter().collect();
+        Self { name: name.to_owned(), points, band: Vec::new() }
     }
 }

@@ -3,7 +3,7 @@
 //! Logarithmic axes are drawn in the powers themselves, so that every panel has one kind of
 //! coordinates. Text is the viewer's: nothing here knows the width of a letter.
 
-use crate::chart::{Axis, Marks, Panel, Scale};
+use crate::chart::{Axis, Marks, Panel, Scale, Series};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
@@ -89,6 +89,7 @@ fn lines(panel: &Panel, chart: &mut Chart<'_, '_>) -> Drawn {
     // The first is broader: it can be seen where another lies on it.
     let widths = std::iter::once(4).chain(std::iter::repeat(2));
     for ((series, colour), width) in panel.series.iter().zip(COLOURS.iter().cycle()).zip(widths) {
+        band(panel, series, *colour, chart)?;
         // A point that has no place on a logarithmic axis interrupts the line.
         let visible = |(x, y): &(f64, f64)| shown(*x, panel.x.scale) && shown(*y, panel.y.scale);
         for run in series.points.split(|point| !visible(point)) {
@@ -99,6 +100,21 @@ fn lines(panel: &Panel, chart: &mut Chart<'_, '_>) -> Drawn {
                 chart.draw_series(places.map(|at| Circle::new(at, 3, colour.filled())))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// The area that a line may lie in, lightly.
+fn band(panel: &Panel, series: &Series, colour: RGBColor, chart: &mut Chart<'_, '_>) -> Drawn {
+    let ends = series.points.iter().zip(&series.band);
+    let visible =
+        ends.filter(|((x, _), (low, _))| shown(*x, panel.x.scale) && shown(*low, panel.y.scale));
+    let at = |x: &f64, y: &f64| (place(*x, panel.x.scale), place(*y, panel.y.scale));
+    let below: Vec<_> = visible.clone().map(|((x, _), (low, _))| at(x, low)).collect();
+    let above: Vec<_> = visible.map(|((x, _), (_, high))| at(x, high)).collect();
+    if below.len() > 1 {
+        let outline: Vec<_> = below.into_iter().chain(above.into_iter().rev()).collect();
+        chart.draw_series([Polygon::new(outline, colour.mix(0.18).filled())])?;
     }
     Ok(())
 }
@@ -236,7 +252,9 @@ fn x_ticks(panel: &Panel) -> Ticks {
 fn y_ticks(panel: &Panel) -> Ticks {
     let level = panel.level.iter().map(|level| level.at);
     let values = panel.series.iter().flat_map(|series| &series.points).map(|point| point.1);
-    let values = values.chain(level).filter(|y| shown(*y, panel.y.scale));
+    let bands = panel.series.iter().flat_map(|series| &series.band);
+    let bands = bands.flat_map(|(low, high)| [*low, *high]).filter(|_| panel.marks == Marks::Lines);
+    let values = values.chain(level).chain(bands).filter(|y| shown(*y, panel.y.scale));
     let (low, high) = extremes(values);
     if panel.y.scale == Scale::Log {
         return Ticks::new(panel.y, low, 10_f64.powf(high.log10().ceil()));

@@ -160,6 +160,13 @@ pub enum Cell {
     Number(String),
     /// Whether a check holds.
     Verdict(bool),
+    /// Words that lead to another page, or to a section of it.
+    Link {
+        /// The page's file name, and the section's name behind a `#`.
+        to: String,
+        /// The words.
+        text: String,
+    },
 }
 
 /// A value with up to three digits after the point.
@@ -195,8 +202,8 @@ mod tests {
         assert_eq!(
             rendered(parts),
             "<p class=\"note\">1 &#60; 2</p>\n<p>by <code>a&#60;b</code></p>\n<svg/>\n\
-             <details><summary>2 &#62; 1</summary>\n<table><tr><th>a&#38;b</th></tr>\n\
-             <tr><td>&#60;x&#62;</td></tr>\n</table>\n</details>\n"
+             <details><summary>2 &#62; 1</summary>\n<div class=\"wide\"><table><tr><th>a&#38;b</th></tr>\n\
+             <tr><td>&#60;x&#62;</td></tr>\n</table></div>\n</details>\n"
         );
     }
 
@@ -205,13 +212,24 @@ mod tests {
         let row = ["a", "b", "1"].map(str::to_owned).to_vec();
         assert_eq!(
             rendered(vec![Part::Table(Table::of_figures(&[], vec![row]))]),
-            "<table><tr><td>a</td><td>b</td><td class=\"number\">1</td></tr>\n</table>\n"
+            "<div class=\"wide\"><table><tr><td>a</td><td>b</td><td class=\"number\">1</td></tr>\n\
+             </table></div>\n"
         );
         let row = vec![Cell::Heading("a".to_owned()), Cell::Verdict(true), Cell::Verdict(false)];
         assert_eq!(
             rendered(vec![Part::Table(Table::new(&[], vec![row]))]),
-            "<table><tr><th>a</th><td class=\"holds\">holds</td><td class=\"missed\">missed</td>\
-             </tr>\n</table>\n"
+            "<div class=\"wide\"><table><tr><th>a</th><td class=\"holds\">holds</td>\
+             <td class=\"missed\">missed</td></tr>\n</table></div>\n"
+        );
+    }
+
+    #[test]
+    fn a_link_leads_to_another_page() {
+        let link = Cell::Link { to: "a.html#b".to_owned(), text: "c<d".to_owned() };
+        assert_eq!(
+            rendered(vec![Part::Table(Table::new(&[], vec![vec![link]]))]),
+            "<div class=\"wide\"><table><tr><td><a href=\"a.html#b\">c&#60;d</a></td></tr>\n\
+             </table></div>\n"
         );
     }
 

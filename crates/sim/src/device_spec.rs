@@ -5,6 +5,7 @@
 //!
 //! Does not know: how a device behaves.
 
+mod cloud;
 mod disk;
 mod flash;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 mod values;
 
 use disktime_model::Device;
+use disktime_model::cloud::{Cloud, CloudSpec};
 use disktime_model::disk::{Disk, DiskSpec};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_model::flash::{Flash, FlashSpec};
@@ -23,6 +25,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
+use cloud::CloudTable;
 use disk::DiskTable;
 use flash::FlashTable;
 use values::{Place, QUEUE, SIZE_MAX, SOME};
@@ -46,6 +49,8 @@ pub enum DeviceSpec {
     Tiered(Box<TieredTable>),
     /// A server with drawn or constant service times.
     Exponential(ExponentialTable),
+    /// A cloud volume.
+    Cloud(Box<CloudTable>),
 }
 
 /// One of the presets.
@@ -121,6 +126,7 @@ pub(crate) enum Model {
     Parity { level: Level, members: Vec<Model>, chunk_bytes: u64 },
     Tiered { fast: Box<Model>, slow: Box<Model>, rule: Rule },
     Exponential(ExponentialSpec),
+    Cloud(CloudSpec),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +167,7 @@ impl DeviceSpec {
             }
             Self::Tiered(table) => table.check(place),
             Self::Exponential(table) => table.check(place).map(Model::Exponential),
+            Self::Cloud(table) => table.check(place).map(Model::Cloud),
         }
     }
 }
@@ -266,6 +273,7 @@ impl Model {
                 Box::new(Tiered::new(fast.build(!seed), slow.build(seed), placement))
             }
             Self::Exponential(spec) => Box::new(Exponential::new(*spec, seed)),
+            Self::Cloud(spec) => Box::new(Cloud::new(*spec, seed)),
         }
     }
 
@@ -302,13 +310,15 @@ impl DeviceSpec {
                 StripesTable::deserialize(table).map(|it| Self::Parity(Level::Five, it))
             }
             Some("tiered") => TieredTable::deserialize(table).map(|it| Self::Tiered(Box::new(it))),
+            Some("cloud") => CloudTable::deserialize(table).map(|it| Self::Cloud(Box::new(it))),
             Some("exponential") => ExponentialTable::deserialize(table).map(Self::Exponential),
             _ => Err(toml::de::Error::custom(format!("kind: {kind} is not known; {KINDS}"))),
         }
     }
 }
 
-const KINDS: &str = "there are: preset, disk, flash, raid0, raid4, raid5, tiered, exponential";
+const KINDS: &str =
+    "there are: preset, disk, flash, raid0, raid4, raid5, tiered, exponential, cloud";
 
 impl<'de> Deserialize<'de> for Member {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

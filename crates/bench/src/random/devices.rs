@@ -7,7 +7,7 @@ use disktime_model::Device;
 use disktime_model::disk::{Disk, DiskSpec, Order, WriteBack};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_model::faulty::{Cleaning, Faults, Faulty, Outliers, Pauses, Step, age};
-use disktime_model::flash::{Flash, FlashSpec};
+use disktime_model::flash::{Flash, FlashSpec, Page, Suspend};
 use disktime_model::preset;
 use disktime_model::raid0::Raid0;
 use disktime_model::tiered::{Cached, Tiered};
@@ -192,8 +192,12 @@ pub static DEVICES: &[DeviceKind] = &[
         disk(DiskSpec { write_back: WriteBack::OFF, ..preset::nearline_7200() }, seed)
     }),
     kind("nearline-256mib", Group::Disks, QUEUE, Tempo::Slow, |seed| {
-        let write_back = WriteBack { dirty_bytes: 256 << 20, extents: 1024, read_hits: true };
-        disk(DiskSpec { write_back, ..preset::nearline_7200() }, seed)
+        let large = WriteBack {
+            dirty_bytes: 256 << 20,
+            extents: 1024,
+            ..preset::nearline_7200().write_back
+        };
+        disk(DiskSpec { write_back: large, ..preset::nearline_7200() }, seed)
     }),
     kind("nearline-c-scan", Group::Disks, QUEUE, Tempo::Slow, |seed| {
         disk(DiskSpec { order: Order::CScan, ..preset::nearline_7200() }, seed)
@@ -242,7 +246,7 @@ pub static DEVICES: &[DeviceKind] = &[
     kind("flash-8", Group::Flash, DEEP, Tempo::Fast, |_| flash(dies(4, 2))),
     kind("flash-generic", Group::Flash, DEEP, Tempo::Fast, |_| flash(preset::flash_generic())),
     kind("flash-no-suspend", Group::Flash, DEEP, Tempo::Fast, |_| {
-        flash(FlashSpec { suspend: None, ..dies(4, 4) })
+        flash(FlashSpec { suspend: Suspend::NEVER, ..dies(4, 4) })
     }),
     kind("flash-one-server", Group::Flash, DEEP, Tempo::Fast, |seed| {
         let spec = ExponentialSpec {
@@ -314,7 +318,8 @@ fn dies(channels: u32, dies_per_channel: u32) -> FlashSpec {
 
 /// A drive so small that seconds of writes go round it: it collects garbage all the time.
 fn small() -> FlashSpec {
-    FlashSpec { capacity_bytes: 1 << 30, pages_per_block: 32, ..dies(4, 2) }
+    let spec = dies(4, 2);
+    FlashSpec { capacity_bytes: 1 << 30, page: Page { per_block: 32, ..spec.page }, ..spec }
 }
 
 fn servers(count: u64, spec: ExponentialSpec, seed: u64) -> Vec<Box<dyn Device>> {

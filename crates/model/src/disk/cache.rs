@@ -2,20 +2,40 @@
 //!
 //! Does not know: data, or the segment that the head is filling right now (the disk has it).
 
-use super::geometry::Extent;
+use super::geometry::{Extent, SECTOR_BYTES};
+use super::spec::{Prefetch, ReadAhead};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(crate) struct Segments {
     limit: usize,
     segment_sectors: u64,
+    prefetch: Prefetch,
+    /// Where the latest read ended; behind all sectors before the first one.
+    pub(crate) last_read_end: u64,
     /// Most recently used first; never more than `limit`.
     held: VecDeque<Extent>,
 }
 
 impl Segments {
-    pub(crate) fn new(limit: usize, segment_sectors: u64) -> Self {
-        Self { limit, segment_sectors, held: VecDeque::with_capacity(limit + 1) }
+    pub(crate) fn new(spec: ReadAhead) -> Self {
+        let limit = spec.segments as usize;
+        Self {
+            limit,
+            segment_sectors: spec.segment_bytes / SECTOR_BYTES,
+            prefetch: spec.prefetch,
+            last_read_end: u64::MAX,
+            held: VecDeque::with_capacity(limit + 1),
+        }
+    }
+
+    /// Whether the head reads ahead behind an extent that is read from the medium now.
+    pub(crate) fn goes_on_behind(&self, extent: Extent) -> bool {
+        match self.prefetch {
+            Prefetch::Never => false,
+            Prefetch::Always => true,
+            Prefetch::AfterSequence => extent.first == self.last_read_end,
+        }
     }
 
     pub(crate) fn is_absent(&self) -> bool {
@@ -78,9 +98,14 @@ mod tests {
         Extent { first, end }
     }
 
+    fn segments(segments: u32, sectors: u64) -> Segments {
+        let segment_bytes = sectors * SECTOR_BYTES;
+        Segments::new(ReadAhead { segments, segment_bytes, prefetch: Prefetch::Always })
+    }
+
     #[test]
     fn the_least_recently_used_segment_goes() {
-        let mut segments = Segments::new(2, 100);
+        let mut segments = segments(2, 100);
         segments.put(extent(0, 10));
         segments.put(extent(20, 30));
         segments.touch(extent(3, 5));
@@ -93,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_found_by_what_it_holds_or_continues_with() {
-        let mut segments = Segments::new(4, 100);
+        let mut segments = segments(4, 100);
         segments.put(extent(10, 20));
         assert!(!segments.holds(extent(19, 21)));
         assert_eq!(segments.take(21), None);
@@ -103,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_write_makes_what_it_touches_stale() {
-        let mut segments = Segments::new(4, 100);
+        let mut segments = segments(4, 100);
         segments.put(extent(10, 20));
         segments.forget(extent(20, 30));
         segments.forget(extent(0, 10));
@@ -114,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_ring_keeps_its_newest_part() {
-        let segments = Segments::new(1, 8);
+        let segments = segments(1, 8);
         assert_eq!(segments.kept(extent(0, 20)), extent(12, 20));
         assert_eq!(segments.kept(extent(0, 5)), extent(0, 5));
     }

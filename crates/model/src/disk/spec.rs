@@ -104,6 +104,24 @@ pub struct ReadAhead {
     pub segments: u32,
     /// Bytes of each, and how far ahead of the host the head reads.
     pub segment_bytes: u64,
+    /// When the head reads ahead.
+    pub prefetch: Prefetch,
+}
+
+/// When the head goes on behind what was read. Segments keep what was asked for in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prefetch {
+    /// Never: each read that no segment holds has an overhead, a seek and a rotational wait.
+    Never,
+    /// After every read from the medium.
+    Always,
+    /// After a read from the medium that begins where the read before it ended.
+    AfterSequence,
+}
+
+impl ReadAhead {
+    /// No buffer for reads.
+    pub const OFF: Self = Self { segments: 0, segment_bytes: 0, prefetch: Prefetch::Never };
 }
 
 /// The buffer for writes. Zero bytes: every write goes through to the medium.
@@ -115,9 +133,21 @@ pub struct WriteBack {
     pub extents: u32,
     /// Whether reads are served from it.
     pub read_hits: bool,
+    /// Which run of sectors goes to the medium next.
+    pub destage: Destage,
+}
+
+/// Which run of sectors in the buffer for writes goes to the medium next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destage {
+    /// The run that the head reaches first.
+    Nearest,
+    /// The run that has been in the buffer for longest.
+    Oldest,
 }
 
 impl WriteBack {
     /// No write cache.
-    pub const OFF: Self = Self { dirty_bytes: 0, extents: 0, read_hits: false };
+    pub const OFF: Self =
+        Self { dirty_bytes: 0, extents: 0, read_hits: false, destage: Destage::Nearest };
 }

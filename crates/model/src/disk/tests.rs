@@ -26,7 +26,11 @@ fn spec() -> DiskSpec {
         overhead: Overhead::plain(micros(50), micros(10)),
         bus_bytes_per_second: 51_200_000,
         bus_start: BusStart::FirstSector,
-        read_ahead: ReadAhead { segments: 3, segment_bytes: 40 * SECTOR_BYTES },
+        read_ahead: ReadAhead {
+            segments: 3,
+            segment_bytes: 40 * SECTOR_BYTES,
+            prefetch: Prefetch::Always,
+        },
         write_back: WriteBack::OFF,
         queue_depth: 4,
         order: Order::Fcfs,
@@ -105,6 +109,62 @@ fn reading_ahead_stops_when_the_segment_is_full_and_takes_up_again() {
 /// So many microseconds after time zero.
 fn at_micros(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
+}
+
+fn prefetching(prefetch: Prefetch) -> Client {
+    let spec = spec();
+    Client::new(DiskSpec { read_ahead: ReadAhead { prefetch, ..spec.read_ahead }, ..spec })
+}
+
+/// A drive of 1995 that prefetches only after a sequence had a demerit of 1.10 ms, as every disk of
+/// this model read ahead after every read.
+#[test]
+fn a_disk_reads_ahead_always_after_a_sequence_or_never() {
+    // The head is over sector 14 when 10 to 13 are read: the next two come by at once if it goes on,
+    // and a revolution less the time since then later if the overhead of 50 us lets them pass.
+    for (prefetch, second, third) in [
+        (Prefetch::Always, 200, 200),
+        (Prefetch::AfterSequence, 10_200, 200),
+        (Prefetch::Never, 10_200, 10_200),
+    ] {
+        let mut client = prefetching(prefetch);
+        assert_eq!(client.run(READ, 10, 4), micros(1400), "{prefetch:?}");
+        assert_eq!(client.run(READ, 14, 2), micros(second), "{prefetch:?}");
+        assert_eq!(client.run(READ, 16, 2), micros(third), "{prefetch:?}");
+        // A segment keeps what was asked for in any case.
+        assert_eq!(client.run(READ, 10, 2), micros(10 + 2 * 10), "{prefetch:?}");
+    }
+}
+
+/// The sequence is broken by a read elsewhere, and has to be seen again.
+#[test]
+fn a_sequence_is_two_reads_without_another_between_them() {
+    let mut client = prefetching(Prefetch::AfterSequence);
+    client.run(READ, 10, 4);
+    client.run(READ, 500, 2);
+    client.run(READ, 14, 2);
+    client.think(micros(30_000));
+    // Nothing was read behind sector 15.
+    assert!(client.run(READ, 16, 1) > micros(100));
+    client.think(micros(30_000));
+    assert_eq!(client.run(READ, 17, 1), micros(10 + 10));
+}
+
+/// The first run goes to the medium at once; behind it the next to go is on the same track, or the
+/// one that was written before it.
+#[test]
+fn the_buffer_for_writes_is_written_out_nearest_or_oldest_first() {
+    let oldest_waits = |destage| {
+        let write_back = WriteBack { dirty_bytes: 1 << 16, extents: 3, read_hits: false, destage };
+        let mut client = Client::new(DiskSpec { write_back, ..spec() });
+        // The last one has to wait until a run of the three before it has gone.
+        for first in [9_000, 200, 9_010, 4_000, 6_000] {
+            client.run(Kind::Write, first, 1);
+        }
+        client.disk.written.dirty.held().iter().any(|it| it.extent.first == 200)
+    };
+    assert!(oldest_waits(Destage::Nearest));
+    assert!(!oldest_waits(Destage::Oldest));
 }
 
 #[test]
@@ -223,7 +283,15 @@ fn following_on_the_track_agrees_with_following() {
 /// With a buffer of 20 sectors for writes, in at most 3 runs.
 fn write_back() -> DiskSpec {
     let dirty_bytes = 20 * SECTOR_BYTES;
-    DiskSpec { write_back: WriteBack { dirty_bytes, extents: 3, read_hits: true }, ..spec() }
+    DiskSpec {
+        write_back: WriteBack {
+            dirty_bytes,
+            extents: 3,
+            read_hits: true,
+            destage: Destage::Nearest,
+        },
+        ..spec()
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::geometry::Extent;
 use super::mechanics::{Head, Intent};
 use super::queue::Waiting;
+use super::spec::Destage;
 use super::{Disk, Written};
 use disktime_core::{Instant, Kind};
 
@@ -117,8 +118,8 @@ impl Disk {
         until
     }
 
-    /// Begins to destage, at `begin` or once something is in the buffer, what the head reaches
-    /// first: the rest of one track at most.
+    /// Begins to destage, at `begin` or once something is in the buffer, the run that is next by
+    /// the disk's order: the rest of one track at most.
     fn destage(&mut self, begin: Instant) {
         let begin = begin.max(self.written.dirty.since().unwrap_or(begin));
         self.settle(begin);
@@ -137,8 +138,11 @@ impl Disk {
             mechanics.arrive(head, &mechanics.geometry.locate(extent.first), intent(extent))
         };
         let ready = written.dirty.held().iter().enumerate().filter(|(_, it)| it.since <= begin);
-        let nearest = ready.min_by_key(|(_, it)| arrival(it.extent)).map(|(index, _)| index);
-        let Some(index) = nearest else { return };
+        let next = match written.destage {
+            Destage::Nearest => ready.min_by_key(|(_, it)| arrival(it.extent)),
+            Destage::Oldest => ready.min_by_key(|(_, it)| it.since),
+        };
+        let Some((index, _)) = next else { return };
         let first = written.dirty.held()[index].extent.first;
         let left_on_track = mechanics.geometry.locate(first).left_on_track;
         let extent = written.dirty.take(index, left_on_track);

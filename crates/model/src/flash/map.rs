@@ -5,11 +5,8 @@
 //!
 //! Does not know: time.
 
-use super::FlashSpec;
+use super::{FlashSpec, Page};
 use std::collections::VecDeque;
-
-/// The unit of the map: 4 KiB.
-pub(super) const UNIT_BYTES: u64 = 4096;
 
 /// A place in the maps that nothing is at. Entries are one more than what they mean, so that fresh
 /// memory, which the system gives zeroed and only once touched, means nothing.
@@ -59,10 +56,11 @@ impl Map {
     /// At least the spare that the spec asks for, and the lines that the map itself needs open.
     pub(super) fn new(spec: &FlashSpec) -> Self {
         let dies = u64::from(spec.channels) * u64::from(spec.dies_per_channel);
-        let units = spec.capacity_bytes / UNIT_BYTES;
-        assert!(units > 0 && spec.capacity_bytes.is_multiple_of(UNIT_BYTES), "{spec:?}");
-        let units_per_page = spec.page_bytes / UNIT_BYTES;
-        let units_per_line = units_per_page * u64::from(spec.pages_per_block) * dies;
+        let Page { bytes, per_block, unit_bytes } = spec.page;
+        let units = spec.capacity_bytes / unit_bytes;
+        assert!(units > 0 && spec.capacity_bytes.is_multiple_of(unit_bytes), "{spec:?}");
+        let units_per_page = bytes / unit_bytes;
+        let units_per_line = units_per_page * u64::from(per_block) * dies;
         let with_spare = units + units * u64::from(spec.spare_permille) / 1000;
         // Beside the spare: the two open lines, and what the collection keeps free.
         let lines = with_spare.div_ceil(units_per_line) + 2 + FREE_LOW as u64;
@@ -101,6 +99,13 @@ impl Map {
             place => u64::from(place - 1),
         };
         place / u64::from(self.units_per_page)
+    }
+
+    /// The page that a unit is on, if it was ever written.
+    pub(super) fn written_page_of(&self, unit: u64) -> Option<u64> {
+        let index = usize::try_from(unit).expect("units are below 2^32");
+        let place = self.place_of[index].checked_sub(1)?;
+        Some(u64::from(place / self.units_per_page))
     }
 
     pub(super) fn die_of(&self, page: u64) -> usize {

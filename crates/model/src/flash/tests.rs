@@ -4,18 +4,19 @@ use super::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
+const UNIT_BYTES: u64 = 4096;
+
 fn spec() -> FlashSpec {
     FlashSpec {
         capacity_bytes: 64 << 20,
         spare_permille: 250,
         channels: 2,
         dies_per_channel: 2,
-        page_bytes: 16 << 10,
-        pages_per_block: 16,
+        page: Page { bytes: 16 << 10, per_block: 16, unit_bytes: UNIT_BYTES },
         read: Duration::from_micros(60),
         program: Duration::from_micros(600),
         erase: Duration::from_micros(3000),
-        suspend: None,
+        suspend: Suspend::NEVER,
         channel_bytes_per_second: 800_000_000,
         link_bytes_per_second: 3_200_000_000,
         firmware: Firmware {
@@ -107,8 +108,8 @@ fn a_drive_that_is_worn_from_a_time_on_programs_more_slowly_from_then() {
 
 #[test]
 fn a_suspended_program_lets_a_read_in_and_ends_later() {
-    let suspend = Duration::from_micros(100);
-    for (suspend, wait) in [(None, 600.0 - 10.0), (Some(suspend), 100.0)] {
+    let within = Suspend::within(Duration::from_micros(100));
+    for (suspend, wait) in [(Suspend::NEVER, 600.0 - 10.0), (within, 100.0)] {
         let mut client = Client::new(FlashSpec { suspend, ..spec() });
         client.run(Kind::Write, 0, 16 << 10);
         client.now = client.now + micros(20.48);
@@ -170,4 +171,72 @@ fn collection_keeps_ahead_of_any_mix() {
         }
         eprintln!("{spare_permille} ‰: {} ‰", client.flash.amplification_permille());
     }
+}
+
+/// A unit of 8 KiB, as MQSim's page is mapped.
+fn coarse() -> FlashSpec {
+    let page = Page { unit_bytes: 8 << 10, ..spec().page };
+    FlashSpec { page, ..spec() }
+}
+
+/// Sub-page writes cost as much as whole ones: a drive that maps by 8 KiB took two writes of 4 KiB
+/// where it had to write 16.
+#[test]
+fn a_write_of_part_of_a_unit_reads_the_rest_and_writes_all_of_it() {
+    let mut client = Client::new(coarse());
+    // Nothing was written: nothing is read, and 4 KiB fill a unit of the buffer.
+    client.run(Kind::Write, 0, 4096);
+    assert_eq!(client.flash.buffer.filling_bytes, 8 << 10);
+    assert_eq!(client.flash.buffer.merged_at, Instant::ZERO);
+    client.run(Kind::Flush, 0, 0);
+    let flushed = client.now;
+    client.run(Kind::Write, 4096, 4096);
+    // 5 of firmware, 1 for 4 KiB, the link; then the page is read, and 8 KiB take the channel.
+    let merged = flushed + micros(5.0 + 1.0 + 1.28 + 60.0 + 10.24);
+    assert_eq!(client.flash.buffer.merged_at, merged);
+    assert_eq!(
+        client.run(Kind::Flush, 0, 0),
+        (merged + micros(20.48 + 600.0)).since(flushed + micros(7.28))
+    );
+    // A whole unit takes nothing over.
+    client.run(Kind::Write, 0, 8 << 10);
+    assert_eq!(client.flash.buffer.merged_at, merged);
+}
+
+#[test]
+fn writes_of_half_a_unit_have_half_the_bytes_a_second() {
+    let rate = |bytes: u64| {
+        let mut client = Client::new(coarse());
+        for index in 0..64 {
+            client.run(Kind::Write, index << 20, 1 << 20);
+        }
+        let (begin, mut random) = (client.now, Pcg64::seed_from_u64(1));
+        let count = 20_000_u64;
+        for _ in 0..count {
+            client.run(Kind::Write, random.random_range(0..8192_u64) * 8192, bytes);
+        }
+        (count * bytes) as f64 / client.now.since(begin).as_secs_f64()
+    };
+    let part = rate(4096) / rate(8192);
+    // Each page of two units waits for two reads on top of its program.
+    let expected = 0.5 * 600.0 / (600.0 + 2.0 * 60.0);
+    assert!((part / expected - 1.0).abs() < 0.1, "{part}, expected about {expected}");
+}
+
+/// An erase of 3.8 ms can be suspended within .7 ms and a program not at all, as MQSim has it.
+#[test]
+fn a_read_waits_for_a_whole_program_and_for_the_suspending_of_an_erase() {
+    let suspend = Suspend { program: None, erase: Some(Duration::from_micros(700)) };
+    let mut flash = Flash::new(FlashSpec { suspend, ..spec() });
+    let read = |flash: &mut Flash, from: u64| {
+        let at = Instant::ZERO + Duration::from_micros(from);
+        flash.sense(at, 0).since(at)
+    };
+    let until = |us: u64| Instant::ZERO + Duration::from_micros(us);
+    flash.dies[0].until = until(600);
+    assert_eq!(read(&mut flash, 100), Duration::from_micros(500 + 60));
+    (flash.dies[0].until, flash.dies[0].erasing_until) = (until(13_000), until(13_000));
+    assert_eq!(read(&mut flash, 10_000), Duration::from_micros(700 + 60));
+    // The erase takes up again behind the read.
+    assert_eq!(flash.dies[0].until, until(13_060));
 }

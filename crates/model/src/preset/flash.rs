@@ -1,6 +1,6 @@
 //! Flash drives.
 
-use crate::flash::{Firmware, FlashSpec};
+use crate::flash::{Firmware, FlashSpec, Page, Suspend};
 use disktime_core::Duration;
 
 /// A flash drive of no particular make.
@@ -18,12 +18,11 @@ pub fn flash_generic() -> FlashSpec {
         spare_permille: 70,
         channels: 8,
         dies_per_channel: 4,
-        page_bytes: 16 << 10,
-        pages_per_block: 256,
+        page: Page { bytes: 16 << 10, per_block: 256, unit_bytes: 4096 },
         read: Duration::from_micros(60),
         program: Duration::from_micros(600),
         erase: Duration::from_micros(3000),
-        suspend: Some(Duration::from_micros(100)),
+        suspend: Suspend::within(Duration::from_micros(100)),
         channel_bytes_per_second: 800_000_000,
         link_bytes_per_second: 3_200_000_000,
         firmware: Firmware {
@@ -50,12 +49,11 @@ pub fn nvme_970pro() -> FlashSpec {
         spare_permille: 70,
         channels: 8,
         dies_per_channel: 2,
-        page_bytes: 32 << 10,
-        pages_per_block: 256,
+        page: Page { bytes: 32 << 10, per_block: 256, unit_bytes: 4096 },
         read: Duration::from_micros(36),
         program: Duration::from_micros(185),
         erase: Duration::ZERO,
-        suspend: None,
+        suspend: Suspend::NEVER,
         channel_bytes_per_second: 800_000_000,
         link_bytes_per_second: 3_360_000_000,
         firmware: Firmware {
@@ -64,6 +62,40 @@ pub fn nvme_970pro() -> FlashSpec {
             write_each: Duration::from_nanos(460),
         },
         write_buffer_bytes: 1 << 20,
+        queue_depth: 1024,
+        later: None,
+    }
+}
+
+/// An NVMe drive of MLC flash as MQSim models it, whose results its authors compare with four real
+/// drives (Tavakkol et al., "MQSim", FAST 2018, and the configuration that comes with it).
+///
+/// - 8 channels at 333 MB/s of 4 chips of 2 dies, each of 2 planes with pages of 8 KiB mapped by page,
+///   256 pages a block, 75/750/3800 us to read, program and erase, 7 % spare, 256 MiB of cache that
+///   acknowledges writes, four lanes of PCIe at 1 GB/s `[S]`.
+/// - Erases are suspended for reads within 700 us, programs are not `[S]`.
+/// - Both planes of a die read and program together; 8 us of firmware for a read and 6 us for a
+///   write; 128 GB of the 512 `[E]`, so that a simulation can fill it.
+#[must_use]
+pub fn flash_mqsim() -> FlashSpec {
+    FlashSpec {
+        capacity_bytes: 128_000_000_000 / 8192 * 8192,
+        spare_permille: 70,
+        channels: 8,
+        dies_per_channel: 8,
+        page: Page { bytes: 16 << 10, per_block: 256, unit_bytes: 8 << 10 },
+        read: Duration::from_micros(75),
+        program: Duration::from_micros(750),
+        erase: Duration::from_micros(3800),
+        suspend: Suspend { program: None, erase: Some(Duration::from_micros(700)) },
+        channel_bytes_per_second: 333_000_000,
+        link_bytes_per_second: 4_000_000_000,
+        firmware: Firmware {
+            read: Duration::from_micros(8),
+            write: Duration::from_micros(6),
+            write_each: Duration::ZERO,
+        },
+        write_buffer_bytes: 256 << 20,
         queue_depth: 1024,
         later: None,
     }

@@ -1,8 +1,8 @@
 //! The disks of the papers, and one of today.
 
 use crate::disk::{
-    BusStart, DiskSpec, Geometry, Layout, Order, Overhead, PublishedSeek, ReadAhead, SeekCurve,
-    SkewPermille, Taper, WriteBack,
+    BusStart, Destage, DiskSpec, Geometry, Layout, Order, Overhead, Prefetch, PublishedSeek,
+    ReadAhead, SeekCurve, SkewPermille, Taper, WriteBack,
 };
 use disktime_core::Duration;
 
@@ -42,7 +42,11 @@ pub fn deskstar_34gxp() -> DiskSpec {
         overhead: Overhead::plain(Duration::from_micros(1275), Duration::from_micros(70)),
         bus_bytes_per_second: 66_600_000,
         bus_start: BusStart::FirstSector,
-        read_ahead: ReadAhead { segments: 10, segment_bytes: 196 * 1024 },
+        read_ahead: ReadAhead {
+            segments: 10,
+            segment_bytes: 196 * 1024,
+            prefetch: Prefetch::Always,
+        },
         write_back: WriteBack::OFF,
         queue_depth: 1,
         order: Order::Fcfs,
@@ -83,8 +87,13 @@ pub fn nearline_7200() -> DiskSpec {
         overhead: Overhead::plain(Duration::from_micros(500), Duration::from_micros(15)),
         bus_bytes_per_second: 550_000_000,
         bus_start: BusStart::FirstSector,
-        read_ahead: ReadAhead { segments: 32, segment_bytes: 4 << 20 },
-        write_back: WriteBack { dirty_bytes: 64 << 20, extents: 64, read_hits: true },
+        read_ahead: ReadAhead { segments: 32, segment_bytes: 4 << 20, prefetch: Prefetch::Always },
+        write_back: WriteBack {
+            dirty_bytes: 64 << 20,
+            extents: 64,
+            read_hits: true,
+            destage: Destage::Nearest,
+        },
         queue_depth: 32,
         order: Order::Satf { aging_permille: 60 },
     }
@@ -120,8 +129,13 @@ fn seagate(disk: &Seagate) -> DiskSpec {
         overhead: Overhead::plain(Duration::from_micros(500), Duration::from_micros(70)),
         bus_bytes_per_second: disk.bus_bytes_per_second,
         bus_start: BusStart::FirstSector,
-        read_ahead: ReadAhead { segments: 4, segment_bytes: 256 << 10 },
-        write_back: WriteBack { dirty_bytes: 1 << 20, extents: 64, read_hits: true },
+        read_ahead: ReadAhead { segments: 4, segment_bytes: 256 << 10, prefetch: Prefetch::Always },
+        write_back: WriteBack {
+            dirty_bytes: 1 << 20,
+            extents: 64,
+            read_hits: true,
+            destage: Destage::Nearest,
+        },
         queue_depth: 1,
         order: Order::Fcfs,
     }

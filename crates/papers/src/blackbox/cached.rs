@@ -16,6 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            data, and next to nothing of the others'; writes go through. A stream of which the cache \
            holds some, and less if others use it, can't be as fast as alone. The device does not \
            tell hits from misses.",
+    open: &[],
     measure,
 };
 

@@ -22,6 +22,7 @@ pub(super) const DRIFT: Experiment = Experiment {
     note: "The bar of issue 6: 30 s after the change every stream is within 7 points of the \
            insulation that an oracle gives it, with streams that are always backlogged and with \
            streams that are on and off.",
+    open: &[],
     measure,
 };
 

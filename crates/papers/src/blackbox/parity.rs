@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "RAID 5 and 4 of four disks: a sequential and a random stream, small reads and small writes",
     note: "Reported, without bars. A small write reads and writes data and parity; on level 4 every \
            write waits for the one parity disk.",
+    open: &[],
     measure,
 };
 

@@ -1,6 +1,6 @@
 //! Figure 3: four streams, of which one is soft real-time and reports misses.
 
-use super::players_and_load::{self, FOUR, Shaped};
+use super::players_and_load::{self, At, FOUR, Knobs, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 
@@ -11,45 +11,51 @@ pub(super) const OPTIMISTIC: Experiment = Experiment {
     id: "mdn-3a",
     title: "Four streams of 8 MB/s, one soft real-time, optimistic",
     note: "A saw-tooth is R that rises and is cut again: cuts are counted over 2 minutes.",
-    measure: |seed| {
-        let (outcome, other) = (run("optimistic", seed), run("pessimistic", seed));
-        let more = (total(&outcome) / total(&other) - 1.0) * 100.0;
-        let more = Check {
-            name: "more than pessimistic, %".into(),
-            published: 8.6,
-            measured: more,
-            low: 3.0,
-            high: 12.0,
-        };
-        let checks = vec![
-            players_and_load::within("all four together, MB/s", 15.85, total(&outcome), 7.0),
-            more,
-            Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
-            Check::at_least("times that R is cut", cuts(&outcome), 5.0),
-            players_and_load::kept(&[&outcome]),
-        ];
-        sample(&outcome, "(a) Optimistic", checks)
-    },
+    open: players_and_load::open!(optimistic),
+    measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, optimistic),
 };
 
 pub(super) const PESSIMISTIC: Experiment = Experiment {
     id: "mdn-3b",
     title: "Four streams of 8 MB/s, one soft real-time, pessimistic",
     note: "",
-    measure: |seed| {
-        let outcome = run("pessimistic", seed);
-        let checks = vec![
-            players_and_load::within("all four together, MB/s", 14.48, total(&outcome), 7.0),
-            Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
-            Check::at_most("misses", players_and_load::misses(&outcome, 0, 0, SECONDS), 5.0),
-            players_and_load::kept(&[&outcome]),
-        ];
-        sample(&outcome, "(b) Pessimistic", checks)
-    },
+    open: players_and_load::open!(pessimistic),
+    measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, pessimistic),
 };
 
-fn run(controller: &'static str, seed: u64) -> Outcome {
-    players_and_load::run(Shaped::By(controller), &FOUR, SECONDS, seed)
+fn optimistic(at: At) -> Sample {
+    let (outcome, other) = (run("optimistic", at), run("pessimistic", at));
+    let more = (total(&outcome) / total(&other) - 1.0) * 100.0;
+    let more = Check {
+        name: "more than pessimistic, %".into(),
+        published: 8.6,
+        measured: more,
+        low: 3.0,
+        high: 12.0,
+    };
+    let checks = vec![
+        players_and_load::within("all four together, MB/s", 15.85, total(&outcome), 7.0),
+        more,
+        Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
+        Check::at_least("times that R is cut", cuts(&outcome), 5.0),
+        players_and_load::kept(&[&outcome]),
+    ];
+    sample(&outcome, "(a) Optimistic", checks)
+}
+
+fn pessimistic(at: At) -> Sample {
+    let outcome = run("pessimistic", at);
+    let checks = vec![
+        players_and_load::within("all four together, MB/s", 14.48, total(&outcome), 7.0),
+        Check::at_least("soft real-time, MB/s", soft(&outcome), 7.8),
+        Check::at_most("misses", players_and_load::misses(&outcome, 0, 0, SECONDS), 5.0),
+        players_and_load::kept(&[&outcome]),
+    ];
+    sample(&outcome, "(b) Pessimistic", checks)
+}
+
+fn run(controller: &'static str, at: At) -> Outcome {
+    players_and_load::run(Shaped::By(controller), &FOUR, SECONDS, at)
 }
 
 fn total(outcome: &Outcome) -> f64 {

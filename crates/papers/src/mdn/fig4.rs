@@ -1,6 +1,6 @@
 //! Figures 4 and 5: a soft real-time stream joins two of best effort that fill the disk.
 
-use super::players_and_load::{self, JOIN, JOINED, Shaped};
+use super::players_and_load::{self, At, JOIN, JOINED, Knobs, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::Outcome;
@@ -11,64 +11,68 @@ pub(super) const STREAMS: Experiment = Experiment {
     id: "mdn-4",
     title: "Two streams of 10 MB/s, joined by a third at 60 s: not boosted, optimistic, pessimistic",
     note: "\"Get their 20\" is read as 99 %, from 5 s on: by then buffers are full.",
-    measure: |seed| {
-        let outcomes = run(seed);
-        let [none, optimistic, pessimistic] = &outcomes;
-        let two = |outcome| players_and_load::mean_mb(outcome, [0, 1], 5, JOINED);
-        let third = |outcome| players_and_load::mean_mb(outcome, [2], JOINED, SECONDS);
-        let rates: Vec<f64> =
-            (0..3).map(|it| players_and_load::mean_mb(none, [it], JOINED + 5, SECONDS)).collect();
-        let mean = rates.iter().sum::<f64>() / 3.0;
-        let off = rates.iter().map(|rate| (rate / mean - 1.0).abs() * 100.0).fold(0.0, f64::max);
-        let checks = vec![
-            Check::at_least("two streams before, MB/s", two(none), 19.8),
-            Check::deviation("not boosted: farthest from the three's mean, %", off, 10.0),
-            Check::at_least("optimistic: soft real-time, MB/s", third(optimistic), 9.5),
-            Check::at_least("pessimistic: soft real-time, MB/s", third(pessimistic), 9.5),
-            players_and_load::kept(&[none, optimistic, pessimistic]),
-        ];
-        let titles = ["(a) Not boosted", "(b) Optimistic", "(c) Pessimistic"];
-        let panels =
-            outcomes.iter().zip(titles).map(|(it, title)| players_and_load::lines(it, title));
-        Sample { seconds: 3.0 * SECONDS as f64, panels: panels.collect(), checks }
-    },
+    open: players_and_load::open!(streams),
+    measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, streams),
 };
 
 pub(super) const TOTAL: Experiment = Experiment {
     id: "mdn-5",
     title: "Total throughput of figure 4's streams",
     note: "From the third stream's start on, as the paper says.",
-    measure: |seed| {
-        let outcomes = run(seed);
-        let totals =
-            outcomes.each_ref().map(|it| players_and_load::mean_mb(it, 0..3, JOINED, SECONDS));
-        let [none, optimistic, pessimistic] = totals;
-        let checks = vec![
-            players_and_load::within("not boosted, MB/s", 17.37, none, 7.0),
-            players_and_load::within("optimistic, MB/s", 16.63, optimistic, 7.0),
-            players_and_load::within("pessimistic, MB/s", 15.48, pessimistic, 7.0),
-            Check::at_least("not boosted above optimistic, MB/s", none - optimistic, 0.0),
-            Check::at_least("optimistic above pessimistic, MB/s", optimistic - pessimistic, 0.0),
-        ];
-        let names = ["not boosted", "optimistic", "pessimistic"];
-        let total = |outcome: &Outcome| {
-            let second = |at| (at as f64, players_and_load::mean_mb(outcome, 0..3, at, at + 1));
-            (0..SECONDS).map(second).collect::<Vec<_>>()
-        };
-        let series = outcomes.iter().zip(names).map(|(it, name)| Series::new(name, total(it)));
-        let panel = Panel {
-            title: "Total throughput".to_owned(),
-            marks: Marks::Lines,
-            x: Axis::linear("time (s)"),
-            y: Axis::linear("throughput (MB/s)"),
-            series: series.collect::<Vec<_>>(),
-            level: None,
-        };
-        Sample { seconds: 3.0 * SECONDS as f64, panels: vec![panel], checks }
-    },
+    open: players_and_load::open!(total),
+    measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, total),
 };
 
-fn run(seed: u64) -> [Outcome; 3] {
+fn streams(at: At) -> Sample {
+    let outcomes = run(at);
+    let [none, optimistic, pessimistic] = &outcomes;
+    let two = |outcome| players_and_load::mean_mb(outcome, [0, 1], 5, JOINED);
+    let third = |outcome| players_and_load::mean_mb(outcome, [2], JOINED, SECONDS);
+    let rates: Vec<f64> =
+        (0..3).map(|it| players_and_load::mean_mb(none, [it], JOINED + 5, SECONDS)).collect();
+    let mean = rates.iter().sum::<f64>() / 3.0;
+    let off = rates.iter().map(|rate| (rate / mean - 1.0).abs() * 100.0).fold(0.0, f64::max);
+    let checks = vec![
+        Check::at_least("two streams before, MB/s", two(none), 19.8),
+        Check::deviation("not boosted: farthest from the three's mean, %", off, 10.0),
+        Check::at_least("optimistic: soft real-time, MB/s", third(optimistic), 9.5),
+        Check::at_least("pessimistic: soft real-time, MB/s", third(pessimistic), 9.5),
+        players_and_load::kept(&[none, optimistic, pessimistic]),
+    ];
+    let titles = ["(a) Not boosted", "(b) Optimistic", "(c) Pessimistic"];
+    let panels = outcomes.iter().zip(titles).map(|(it, title)| players_and_load::lines(it, title));
+    Sample { seconds: 3.0 * SECONDS as f64, panels: panels.collect(), checks }
+}
+
+fn total(at: At) -> Sample {
+    let outcomes = run(at);
+    let totals = outcomes.each_ref().map(|it| players_and_load::mean_mb(it, 0..3, JOINED, SECONDS));
+    let [none, optimistic, pessimistic] = totals;
+    let checks = vec![
+        players_and_load::within("not boosted, MB/s", 17.37, none, 7.0),
+        players_and_load::within("optimistic, MB/s", 16.63, optimistic, 7.0),
+        players_and_load::within("pessimistic, MB/s", 15.48, pessimistic, 7.0),
+        Check::at_least("not boosted above optimistic, MB/s", none - optimistic, 0.0),
+        Check::at_least("optimistic above pessimistic, MB/s", optimistic - pessimistic, 0.0),
+    ];
+    let names = ["not boosted", "optimistic", "pessimistic"];
+    let total = |outcome: &Outcome| {
+        let second = |at| (at as f64, players_and_load::mean_mb(outcome, 0..3, at, at + 1));
+        (0..SECONDS).map(second).collect::<Vec<_>>()
+    };
+    let series = outcomes.iter().zip(names).map(|(it, name)| Series::new(name, total(it)));
+    let panel = Panel {
+        title: "Total throughput".to_owned(),
+        marks: Marks::Lines,
+        x: Axis::linear("time (s)"),
+        y: Axis::linear("throughput (MB/s)"),
+        series: series.collect::<Vec<_>>(),
+        level: None,
+    };
+    Sample { seconds: 3.0 * SECONDS as f64, panels: vec![panel], checks }
+}
+
+fn run(at: At) -> [Outcome; 3] {
     ["none", "optimistic", "pessimistic"]
-        .map(|controller| players_and_load::run(Shaped::By(controller), &JOIN, SECONDS, seed))
+        .map(|controller| players_and_load::run(Shaped::By(controller), &JOIN, SECONDS, at))
 }

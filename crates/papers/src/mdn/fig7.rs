@@ -1,6 +1,6 @@
 //! Figure 7: a soft real-time stream comes and goes beside one of best effort, pessimistic.
 
-use super::players_and_load::{self, INNER_GB, Load, Shaped};
+use super::players_and_load::{self, At, Knobs, Load, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 
 const SECONDS: u64 = 180;
@@ -12,38 +12,40 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "11 MB/s of best effort beside 9 MB/s of soft real-time from 40 to 140 s, pessimistic",
     note: "11 + 9 MB/s are too much here where 10 + 10 fit in figure 4: the files lie further in. Rates \
            are from 5 s after a change on, \"after some small transient spikes\".",
-    measure: |seed| {
-        let loads = [Load::best_effort(11), Load::soft(9).from(FROM).until(TO)];
-        let outcome =
-            players_and_load::run_in(&INNER_GB, Shaped::By("pessimistic"), &loads, SECONDS, seed);
-        let best = players_and_load::mean_mb(&outcome, [0], FROM + 5, TO);
-        let best = Check {
-            name: "best effort beside it, MB/s".into(),
-            published: 4.2,
-            measured: best,
-            low: 3.5,
-            high: 7.0,
-        };
-        let checks = vec![
-            Check::at_least(
-                "best effort alone, MB/s",
-                players_and_load::mean_mb(&outcome, [0], 5, FROM),
-                10.9,
-            ),
-            best,
-            Check::at_least(
-                "soft real-time, MB/s",
-                players_and_load::mean_mb(&outcome, [1], FROM + 5, TO),
-                8.8,
-            ),
-            Check::at_most(
-                "best effort is back after, s",
-                players_and_load::back_after(&outcome, &[0], 11.0, TO),
-                2.0,
-            ),
-            players_and_load::kept(&[&outcome]),
-        ];
-        let panels = vec![players_and_load::lines(&outcome, "Throughput")];
-        Sample { seconds: SECONDS as f64, panels, checks }
-    },
+    open: players_and_load::open!(figure),
+    measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, figure),
 };
+
+fn figure(at: At) -> Sample {
+    let loads = [Load::best_effort(11), Load::soft(9).from(FROM).until(TO)];
+    let outcome = players_and_load::run_inside(Shaped::By("pessimistic"), &loads, SECONDS, at);
+    let best = players_and_load::mean_mb(&outcome, [0], FROM + 5, TO);
+    let best = Check {
+        name: "best effort beside it, MB/s".into(),
+        published: 4.2,
+        measured: best,
+        low: 3.5,
+        high: 7.0,
+    };
+    let checks = vec![
+        Check::at_least(
+            "best effort alone, MB/s",
+            players_and_load::mean_mb(&outcome, [0], 5, FROM),
+            10.9,
+        ),
+        best,
+        Check::at_least(
+            "soft real-time, MB/s",
+            players_and_load::mean_mb(&outcome, [1], FROM + 5, TO),
+            8.8,
+        ),
+        Check::at_most(
+            "best effort is back after, s",
+            players_and_load::back_after(&outcome, &[0], 11.0, TO),
+            2.0,
+        ),
+        players_and_load::kept(&[&outcome]),
+    ];
+    let panels = vec![players_and_load::lines(&outcome, "Throughput")];
+    Sample { seconds: SECONDS as f64, panels, checks }
+}

@@ -1,10 +1,10 @@
 //! The paper's experiments (§6), once, with every parameter that the figures share.
 
-use crate::experiment::Check;
+use crate::experiment::{Check, Sample};
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::feedback::{FeedbackConfig, Token};
-use disktime_core::{Class, Contract, Duration, Instant};
+use disktime_core::{Class, Contract, Duration, Instant, Share};
 use disktime_model::preset;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
@@ -14,36 +14,169 @@ use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Playback, Spec};
 const DISK: &str = "st340810a";
 /// The length of each request, and so of each token.
 const REQUEST_BYTES: u64 = 128 << 10;
-/// Where the streams' files begin, in GB, lost: spread over the disk, as the file system spreads
-/// directories. Chosen so that two streams have their 20 MB/s, three about 17.4 and four about 16.8.
-pub(super) const FILES_GB: [u64; 5] = [10, 2, 32, 36, 20];
-/// Figure 7's two: closer to the spindle, since its 11 + 9 MB/s are too much where 10 + 10 fit.
-pub(super) const INNER_GB: [u64; 5] = [28, 38, 0, 0, 0];
 const FILE_BYTES: u64 = 1_900_000_000 / REQUEST_BYTES * REQUEST_BYTES;
+/// How many such files fit on the disk, one behind the other.
+const PLACES: u64 = 21;
+/// From which place on figure 7's two files lie: the inner third of the disk, since its 11 + 9 MB/s
+/// are too much where figure 4's 10 + 10 fit.
+const INNER: u64 = 14;
+/// Draws of places and start times for each seed: a figure's numbers are means over them.
+const PLACEMENTS: u64 = 8;
+/// The rate that the bucket of a controller is sized for, tokens/s: the R of figure 2 (c), near
+/// which both published controllers hold four streams of 8 MB/s.
+const RATE_USUAL: u32 = 50;
 /// The client's buffer (§6): a second at the rate.
 const BUFFER: Duration = Duration::from_secs(1);
-/// Clients start within a request's time of one another, drawn from the seed.
-const STAGGER_MS: u64 = 16;
+/// Clients start within their buffer's time of one another.
+const STAGGER_MS: u64 = 1000;
 const WINDOW: Duration = Duration::from_millis(500);
 pub(super) const WINDOWS_PER_SECOND: u64 = 2;
 
 /// The lost parameters, once for all figures; the rest as [`FeedbackConfig::default`].
-fn feedback(controller: &'static str) -> FeedbackConfig<'static> {
-    FeedbackConfig { controller, token: Token::Request, ..FeedbackConfig::default() }
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Knobs {
+    /// The size of the bucket, in seconds of tokens.
+    pub(super) bucket: f64,
+    /// β, per cent.
+    pub(super) cut: f64,
+    /// δ, tokens per second each refill.
+    pub(super) creep: f64,
+}
+
+impl Knobs {
+    pub(super) const SHOWN: Self = Self { bucket: 0.15, cut: 24.0, creep: 1.0 };
+}
+
+/// The numbers above as those that the paper leaves open, for a figure that is shown by `$of`.
+macro_rules! open {
+    ($of:path) => {
+        &[
+            $crate::open::Open {
+                name: "the bucket holds, s of tokens",
+                values: &[0.05, 0.1, 0.15, 0.2, 0.3],
+                shown: 0.15,
+                stated: true,
+                why: "0.15 s as the kernel's token bucket filter is set up by default",
+                measure: |seed, bucket| {
+                    let knobs =
+                        players_and_load::Knobs { bucket, ..players_and_load::Knobs::SHOWN };
+                    players_and_load::placed(seed, knobs, $of)
+                },
+            },
+            $crate::open::Open {
+                name: "beta, %",
+                values: &[20.0, 24.0, 30.0, 35.0, 40.0],
+                shown: 24.0,
+                stated: false,
+                why: "lost; between a fifth and two fifths",
+                measure: |seed, cut| {
+                    let knobs = players_and_load::Knobs { cut, ..players_and_load::Knobs::SHOWN };
+                    players_and_load::placed(seed, knobs, $of)
+                },
+            },
+            $crate::open::Open {
+                name: "delta, tokens/s each 0.5 s",
+                values: &[0.5, 0.75, 1.0, 1.5, 2.0],
+                shown: 1.0,
+                stated: false,
+                why: "lost; about 1, by the slope of the published saw-tooth",
+                measure: |seed, creep| {
+                    let knobs = players_and_load::Knobs { creep, ..players_and_load::Knobs::SHOWN };
+                    players_and_load::placed(seed, knobs, $of)
+                },
+            },
+        ]
+    };
+}
+pub(super) use open;
+
+/// One of a seed's draws of places and start times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    drawn: u64,
+    knobs: Knobs,
+}
+
+impl At {
+    /// A number of its own for each purpose: a finalizer of SplitMix64.
+    fn draw(self, purpose: u64) -> u64 {
+        let mut drawn = (self.drawn << 8 | purpose).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        drawn >> 40
+    }
+
+    /// Where a stream's file begins: no two streams' are in one place.
+    fn file(self, stream: u64, places: std::ops::Range<u64>) -> u64 {
+        let mut place = places.start;
+        let mut free: Vec<u64> = places.collect();
+        for earlier in 0..=stream {
+            let left = free.len() as u64;
+            let index = usize::try_from(self.draw(128 + earlier) % left).expect("a few places");
+            place = free.remove(index);
+        }
+        place * FILE_BYTES
+    }
+
+    fn feedback(self, controller: &'static str, rate: u32) -> FeedbackConfig<'static> {
+        let burst = whole(self.knobs.bucket * f64::from(rate)).max(1);
+        FeedbackConfig {
+            controller,
+            token: Token::Request,
+            burst,
+            cut: Share::from_percent(whole(self.knobs.cut)).expect("at most 40"),
+            creep_milli: whole(self.knobs.creep * 1e3),
+            ..FeedbackConfig::default()
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "ranges hold small numbers above zero"
+)]
+fn whole(value: f64) -> u32 {
+    value.round() as u32
+}
+
+/// The means over a seed's placements; drawn are the lines of the first.
+pub(super) fn placed(seed: u64, knobs: Knobs, measure: fn(At) -> Sample) -> Sample {
+    let at = |placement| At { drawn: seed * PLACEMENTS + placement, knobs };
+    let samples: Vec<Sample> = (0..PLACEMENTS).map(|placement| measure(at(placement))).collect();
+    let mut mean = samples[0].clone();
+    for (index, check) in mean.checks.iter_mut().enumerate() {
+        let sum: f64 = samples.iter().map(|sample| sample.checks[index].measured).sum();
+        check.measured = sum / PLACEMENTS as f64;
+    }
+    mean.seconds *= PLACEMENTS as f64;
+    mean
 }
 
 /// For the page.
 pub(super) fn parameters() -> Vec<(&'static str, String)> {
-    let it = feedback("none");
+    let at = At { drawn: 0, knobs: Knobs::SHOWN };
+    let it = at.feedback("none", RATE_USUAL);
     vec![
         ("disk", format!("{DISK}, one request at a time, policy elevator")),
         ("requests", format!("{REQUEST_BYTES} bytes, reads, one outstanding; a token each")),
         ("clients", "constant rate, a buffer of 1 s; a miss is reported if soft real-time".into()),
-        ("files", format!("at {FILES_GB:?} GB, calibrated; figure 7's at {:?} GB", &INNER_GB[..2])),
+        (
+            "files and starts",
+            format!(
+                "{PLACEMENTS} draws for each seed: each file of 1.9 GB in one of {PLACES} places, \
+                 figure 7's from place {INNER} on; starts within {STAGGER_MS} ms"
+            ),
+        ),
         ("R", format!("{} to {} tokens/s", it.rate_min, it.rate_max)),
         ("beta", format!("{}", it.cut)),
         ("delta", format!("{} token/s each {:?}", it.creep_milli / 1000, it.refill)),
-        ("bucket", format!("{} tokens to a stream at once, holds twice as many", it.burst)),
+        (
+            "bucket",
+            format!(
+                "{} s of tokens, at the R that is fixed or at {RATE_USUAL} tokens/s, to a stream at once",
+                at.knobs.bucket
+            ),
+        ),
         ("reports", format!("one per stream and {:?}, with proof", it.report_interval)),
     ]
 }
@@ -77,8 +210,8 @@ impl Load {
         Self { stop: Some(stop), ..self }
     }
 
-    fn plan(&self, index: usize, gb: u64, seed: u64) -> StreamPlan {
-        let start = gb * 1_000_000_000 / REQUEST_BYTES * REQUEST_BYTES;
+    fn plan(&self, index: usize, places: std::ops::Range<u64>, at: At) -> StreamPlan {
+        let start = at.file(index as u64, places);
         let extent = Extent { start, end: start + FILE_BYTES };
         let bytes_per_second = self.mb * 1_000_000;
         let pace = match self.mb {
@@ -90,10 +223,7 @@ impl Load {
                 vbr_permille: 0,
             }),
         };
-        // A finalizer of SplitMix64: a start is its seed, its place and this.
-        let mut drawn = (seed << 8 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let stagger = Duration::from_micros((drawn >> 40) % (STAGGER_MS * 1000));
+        let stagger = Duration::from_micros(at.draw(index as u64) % (STAGGER_MS * 1000));
         let phase = Phase {
             start: Duration::from_secs(self.start) + stagger,
             stop: self.stop.map(Duration::from_secs),
@@ -102,7 +232,7 @@ impl Load {
         };
         let name = format!("{} {}", if self.soft { "soft" } else { "best" }, index + 1);
         let class = if self.soft { Class::SoftRealTime } else { Class::BestEffort };
-        let phases = Phases::new(vec![phase], seed, &name, Instant::ZERO);
+        let phases = Phases::new(vec![phase], at.drawn, &name, Instant::ZERO);
         StreamPlan {
             name,
             contract: Contract { class, ..Contract::default() },
@@ -137,42 +267,41 @@ pub(super) enum Shaped {
 }
 
 /// Runs streams side by side.
-pub(super) fn run(shaped: Shaped, loads: &[Load], seconds: u64, seed: u64) -> Outcome {
-    run_in(&FILES_GB, shaped, loads, seconds, seed)
+pub(super) fn run(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Outcome {
+    simulate(plan(shaped, loads, seconds, at)).expect("the paper's plans can be run")
 }
 
-/// As [`run`], with files elsewhere.
-pub(super) fn run_in(
-    files_gb: &[u64; 5],
+/// As [`run`], with files in the inner third of the disk.
+pub(super) fn run_inside(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Outcome {
+    let plan = plan_in(INNER..PLACES, shaped, loads, seconds, at);
+    simulate(plan).expect("the paper's plans can be run")
+}
+
+/// The plan that [`run`] runs.
+pub(super) fn plan(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Plan {
+    plan_in(0..PLACES, shaped, loads, seconds, at)
+}
+
+fn plan_in(
+    places: std::ops::Range<u64>,
     shaped: Shaped,
     loads: &[Load],
     seconds: u64,
-    seed: u64,
-) -> Outcome {
-    simulate(plan(files_gb, shaped, loads, seconds, seed)).expect("the paper's plans can be run")
-}
-
-/// The plan that [`run_in`] runs.
-pub(super) fn plan(
-    files_gb: &[u64; 5],
-    shaped: Shaped,
-    loads: &[Load],
-    seconds: u64,
-    seed: u64,
+    at: At,
 ) -> Plan {
     let feedback = match shaped {
-        Shaped::By(name) => feedback(name),
-        Shaped::At(rate_start) => FeedbackConfig { rate_start, ..feedback("fixed") },
+        Shaped::By(name) => at.feedback(name, RATE_USUAL),
+        Shaped::At(rate_start) => FeedbackConfig { rate_start, ..at.feedback("fixed", rate_start) },
     };
-    let streams = loads.iter().zip(files_gb).enumerate();
+    let streams = loads.iter().enumerate();
     Plan {
-        device: (preset::find(DISK).expect("the paper's disk is a preset").build)(seed),
+        device: (preset::find(DISK).expect("the paper's disk is a preset").build)(at.drawn),
         profile: None,
         scheduling: Scheduling { feedback, ..Scheduling::new("elevator", "fixed") },
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,
-        streams: streams.map(|(index, (load, gb))| load.plan(index, *gb, seed)).collect(),
+        streams: streams.map(|(index, load)| load.plan(index, places.clone(), at)).collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),
         window: WINDOW,

@@ -7,6 +7,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-10",
     title: "Two disks: two semi-sequential streams, a sequential and a random one",
     note: "A: 25 random per 475 sequential, B: 7 per 693. Targets of the second set are lost.",
+    open: &[],
     measure,
 };
 
@@ -15,6 +16,7 @@ pub(super) const COSTS: Experiment = Experiment {
     title: "Two disks, semi-sequential streams: the moving estimate of a random request's cost",
     note: "The truth counts as random what QBox does: the first of a sequential group after 25 random \
            requests, too.",
+    open: &[],
     measure: measure_costs,
 };
 

@@ -8,6 +8,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Two disks, with idle time in the workload",
     note: "Targets are lost but for one of 45 %: it is the random stream's here, and the sequential \
            ones have 15, 20 and 20 %. Shares are of the time that the disks were busy.",
+    open: &[],
     measure,
 };
 

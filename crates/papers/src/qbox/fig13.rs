@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            disks' service times, though `learned` divides the time that a stream has them for: the \
            semi-sequential ones keep four disks busy for 94 to 95 % of it alone, and have one to two \
            points less than their targets here.",
+    open: &[],
     measure,
 };
 

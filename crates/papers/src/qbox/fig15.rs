@@ -9,7 +9,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-15",
     title: "Two disks: a semi-sequential and a random stream at disk queue 1 and 31",
     note: "Targets are lost; each stream has to be faster at every one.",
-    measure,
+    open: black_boxes::open!(measure_with),
+    measure: |seed| measure_with(seed, |set| set),
 };
 
 const STEPS: [u32; 5] = [10, 30, 50, 70, 90];
@@ -18,14 +19,14 @@ const SECONDS: u64 = 40;
 const FROM: u64 = 15;
 const NAMES: [&str; 2] = ["A, 25 per 475", "B, random"];
 
-fn measure(seed: u64) -> Sample {
+fn measure_with(seed: u64, with: impl Fn(Set) -> Set) -> Sample {
     let (mut checks, mut panels) = (Vec::new(), Vec::new());
     let (mut seconds, mut violations) = (0.0, 0);
     for column in Column::ALL {
         let run = |depth: u32, percent: u32| {
             let loads = [Load::semi(NAMES[0], percent, A), Load::random(NAMES[1], 100 - percent)];
             let set = Set { disk_depth: depth, seconds: SECONDS, ..Set::striped(2, &loads) };
-            black_boxes::run(&set, Under::Column(column), seed)
+            black_boxes::run(&with(set), Under::Column(column), seed)
         };
         let runs = DEPTHS.map(|depth| STEPS.map(|percent| run(depth, percent)));
         for (stream, name) in NAMES.into_iter().enumerate() {

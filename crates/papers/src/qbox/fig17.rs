@@ -8,6 +8,7 @@ pub(super) const PLAIN: Experiment = Experiment {
     id: "qbox-17",
     title: "RAID 0: two days of a file server and a random stream under QBox",
     note: NOTE,
+    open: &[],
     measure: |seed| measure_ours(false, seed),
 };
 
@@ -15,6 +16,7 @@ pub(super) const PLAIN_FOIL: Experiment = Experiment {
     id: "qbox-18",
     title: "RAID 0: two days of a file server and a random stream under shares of throughput",
     note: NOTE,
+    open: &[],
     measure: |seed| measure_foil(false, seed),
 };
 
@@ -22,6 +24,7 @@ pub(super) const CACHED: Experiment = Experiment {
     id: "qbox-19",
     title: "RAID 0 behind a cache: two days of a file server and a random stream under QBox",
     note: NOTE,
+    open: &[],
     measure: |seed| measure_ours(true, seed),
 };
 
@@ -29,6 +32,7 @@ pub(super) const CACHED_FOIL: Experiment = Experiment {
     id: "qbox-20",
     title: "RAID 0 behind a cache: two days of a file server, a random stream, shares of throughput",
     note: NOTE,
+    open: &[],
     measure: |seed| measure_foil(true, seed),
 };
 

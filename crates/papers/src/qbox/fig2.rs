@@ -10,6 +10,7 @@ pub(super) const THROUGHPUT: Experiment = Experiment {
     note: "Rates are lost: 40 % for each sequential stream, 20 % for the random one, which joins \
            half-way. \"Loses only its share\" is read as: what the sequential streams had alone, less \
            20 %, within 15 % of it for the published estimator and 5 % for the learned one.",
+    open: &[],
     measure: |seed| measure(Under::Throughput, "throughput-based", seed),
 };
 
@@ -17,6 +18,7 @@ pub(super) const FIFO: Experiment = Experiment {
     id: "qbox-4",
     title: "A random stream joins: QBox, and requests in the order they came",
     note: "As qbox-2, with order of arrival in place of shares of throughput.",
+    open: &[],
     measure: |seed| measure(Under::Fifo, "order of arrival", seed),
 };
 

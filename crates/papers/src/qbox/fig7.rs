@@ -8,6 +8,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "One disk, sequential and random streams: the shares are reached quickly",
     note: "Targets and mix are lost: two sequential streams with 30 and 20 %, two random ones with 30 \
            and 20 %.",
+    open: &[],
     measure,
 };
 

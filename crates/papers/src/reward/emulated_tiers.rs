@@ -18,7 +18,7 @@ pub(crate) const LIVE: &[Live] = &[
         id: "reward-t1",
         // Not the disk of the simulated figure: so few bytes would fit into its cache.
         tiers: ["exp-ssd", "exp"],
-        depth: table1::DEPTH,
+        depth: super::cached_servers::DEPTH,
         cells: table1_cells,
         judge: table1_judged,
     },

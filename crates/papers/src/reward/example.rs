@@ -13,6 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "The example counts one server: \"6 IOs every 40 ms\" are 4 accesses to the disk. So 10 ms and \
            50 us are served by one, one at a time; it is told a hit as a read, a miss as a write. The \
            paper rounds: with 50 us a hit, reward gives 148 and 50.",
+    open: &[],
     measure,
 };
 

@@ -13,6 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "Insulation is what a tenant gets by its reservation of what it gets alone. Each hit ratio is \
            a run of its own, as prices are stated for a run; reward-learned has the same over learned \
            costs.",
+    open: &[],
     measure,
 };
 

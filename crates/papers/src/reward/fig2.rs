@@ -14,7 +14,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "The foil is start-time fair queueing by count: CFQ is not modelled. Each workload has half of \
            the array's slots, so half of the disk's accesses: 1 / (1 - 0.6) becomes 1 / (1 - 0.9), \
            4 times as much.",
-    measure,
+    open: &[cached_servers::depth(measure_at)],
+    measure: |seed| measure_at(seed, f64::from(cached_servers::DEPTH)),
 };
 
 const SECONDS: u64 = 600;
@@ -23,12 +24,14 @@ const MORE: [u64; 2] = [200, 400];
 /// Until a change has gone through the array.
 const SETTLES: u64 = 5;
 
-fn measure(seed: u64) -> Sample {
+fn measure_at(seed: u64, depth: f64) -> Sample {
     let policies = ["reward", "proportional"];
     let loads = ["workload 1", "workload 2"].map(|name| Load::reads(name, 50));
     let outcomes = policies.map(|policy| {
         let array = cached_servers::tiers(placement(seed), seed);
-        cached_servers::run(Scheduler::plain(policy), array, &loads, SECONDS, seed)
+        let depth = cached_servers::whole(depth);
+        let scheduler = Scheduler { depth, ..Scheduler::plain(policy) };
+        cached_servers::run(scheduler, array, &loads, SECONDS, seed)
     });
     let [reward, proportional] = outcomes.each_ref().map(Spans::new);
     let by = |spans: &Spans, stream: usize| spans.more[stream] / spans.few[stream];

@@ -16,6 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Goals of 100 and 60 IOPS by measured hit ratios, beside tenants that always and never hit",
     note: "Each goal's hit ratio is measured while its tenant runs alone; what the busier tier takes for \
            such a request, times the goal, is reserved. Slack goes in reward's order (zygaria-reward).",
+    open: &[],
     measure,
 };
 

@@ -13,6 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Tenants of hit ratios 1, 0.9, 0.5 and 0.1 reserve 10, 20, 30 and 40 %: disktime over learned costs",
     note: "Bars of issue 6: mean 0.95, first percentile over 10 s 0.9, shares within 3 points. Tiers work \
            side by side, so all get more than their part.",
+    open: &[],
     measure: |seed| measure(&PAPERS, seed),
 };
 
@@ -22,6 +23,7 @@ pub(super) const DISK: Experiment = Experiment {
     note: "A tenant that always hits has a few requests on flash among others, each of which takes \
            ten times as long as of 64: it costs what it does alone, and loses nothing. Three \
            tenants' regions make the disk seek farther than one's, and that is what they pay.",
+    open: &[],
     measure: |seed| measure(&FLASH_AND_DISK, seed),
 };
 
@@ -70,7 +72,10 @@ impl Array {
             let (name, _, percent) = TENANTS[*at];
             let reserve = Share::from_percent(percent).expect("a part of the whole");
             let load = Load { reserve, bytes: self.region, ..Load::reads(name, 100) };
-            StreamPlan { base: *at as u64 * self.region, ..load.plan(0, seed) }
+            StreamPlan {
+                base: *at as u64 * self.region,
+                ..load.plan(0, cached_servers::DEPTH, seed)
+            }
         };
         let mut plan = cached_servers::plan(scheduler, self.device(seed), &[], seconds, seed);
         plan.streams = tenants.iter().map(stream).collect();

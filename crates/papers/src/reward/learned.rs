@@ -13,6 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "The array tells which tier served a request, so a workload's costs are what each tier takes \
            for it, seen among the others'. One disk access takes 10 ms give or take as much: a price \
            is a mean over many seconds.",
+    open: &[],
     measure,
 };
 
@@ -22,6 +23,7 @@ pub(super) const LOOP: Experiment = Experiment {
     note: "Costs by the hits of today would loop, as reward does: a stream with its lines in the cache \
            pays for hits, and so gets fifty requests for one of the other's, which keeps its lines \
            there. Each stream's hits alone are learned by when blocks were asked for before: both fit.",
+    open: &[],
     measure: measure_loop,
 };
 

@@ -19,6 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            learning there is no loop: proportional, and time shares over one price, end the same \
            from both starts (ours is asked after ten minutes), at a small part of the throughput; \
            that is what the loop wins.",
+    open: &[],
     measure,
 };
 

@@ -13,6 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            on the busier tier. Under start-time fair queueing equal shares of time over these prices \
            are reward's rates: reward falls out. reward-service learns its costs \
            instead, and disktime gives each its share of time as the prices say.",
+    open: &[],
     measure,
 };
 

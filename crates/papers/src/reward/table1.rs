@@ -16,14 +16,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "The prototype: A always hits, B hits with 0.2, 0.5, 0.75, 1",
     note: "The prototype's devices are a \"1TB SCSI hard disk and 80GB SSD\". Here: the disk model \
            nearline-7200, first come, first served, and an SSD of 4,000 IOPS, as table 1's rows at hit \
-           ratio 1 have it, 16 requests in both: the prototype's depth is lost. Compared is the order of the ratios, not the rates.",
-    measure,
+           ratio 1 have it. Compared is the order of the ratios, not the rates.",
+    open: &[cached_servers::depth(measure_at)],
+    measure: |seed| measure_at(seed, f64::from(cached_servers::DEPTH)),
 };
 
 const SECONDS: u64 = 60;
-/// The prototype's depth is lost: this one is ours. Deeper, both devices are always busy and
-/// weights show less than printed.
-pub(super) const DEPTH: u32 = 16;
 /// 4,033, 4,040 and 4,036 IOPS together where all is hits.
 const SSD: Duration = Duration::from_micros(250);
 /// IOPS of A by those of B, as printed; rows as in table 2.
@@ -37,9 +35,10 @@ fn array(row: &Row, seed: u64) -> Box<dyn Device> {
     Box::new(Tiered::new(fast, slow, Box::new(row.placement(seed))))
 }
 
-fn measure(seed: u64) -> Sample {
+fn measure_at(seed: u64, depth: f64) -> Sample {
     let run = |row: &Row| {
-        let scheduler = Scheduler { depth: DEPTH, ..Scheduler::plain("reward") };
+        let depth = cached_servers::whole(depth);
+        let scheduler = Scheduler { depth, ..Scheduler::plain("reward") };
         cached_servers::run(scheduler, array(row, seed), &row.loads(), SECONDS, seed)
     };
     let outcomes = ROWS.each_ref().map(run);

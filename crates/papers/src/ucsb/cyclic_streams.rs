@@ -1,6 +1,7 @@
 //! The paper's experiments (§IV), once, with every parameter that the figures share.
 
-use crate::experiment::Check;
+use crate::experiment::{Check, Sample};
+use crate::open::Open;
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::{Access, Admission, Class, Contract, Duration, Instant, Profile, Rate, Share};
@@ -15,6 +16,22 @@ const DISK: &str = "st318437lw";
 const REQUEST_BYTES: u64 = 128 << 10;
 /// "Each stream was accessing a different sequentially-placed 700 MB file" (§IV).
 const FILE_BYTES: u64 = 700_000_000 / REQUEST_BYTES * REQUEST_BYTES;
+/// From one file's start to the next, in files' lengths: next to each other.
+const APART: f64 = 1.0;
+
+/// The number above as one that the paper leaves open: a figure's checks for each.
+pub(super) const fn apart(measure: fn(u64, f64) -> Sample) -> Open {
+    Open {
+        name: "from one file's start to the next, in files' lengths",
+        values: &[1.0, 1.5, 2.0, 2.5, 3.0],
+        shown: APART,
+        stated: false,
+        why: "the paper says that each file is in one piece, not where; at 3 the eight of figure 7 \
+              fill nearly all of the disk",
+        measure,
+    }
+}
+
 /// Requests that fit the gaps before files, where they are drawn: more than twenty tracks.
 const GAPS: u64 = 64;
 /// The cycle of the high-priority stream (§IV).
@@ -93,8 +110,8 @@ impl Load {
         Self { contract: Contract::default(), pace, start }
     }
 
-    fn plan(&self, index: usize, gap: u64, seed: u64) -> StreamPlan {
-        let start = index as u64 * FILE_BYTES + gap;
+    fn plan(&self, index: usize, places: Places, gap: u64, seed: u64) -> StreamPlan {
+        let start = index as u64 * places.stride() + gap;
         let extent = Extent { start, end: start + FILE_BYTES };
         let phase = Phase {
             start: Duration::from_secs(self.start),
@@ -119,6 +136,25 @@ fn name(index: usize) -> String {
     if index == 0 { "high".to_owned() } else { format!("best {index}") }
 }
 
+/// Where files lie: each begins so many files' lengths behind the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places(pub(super) f64);
+
+impl Places {
+    /// One after the other from the disk's outer edge.
+    pub(super) const NEXT: Self = Self(APART);
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a few files' lengths are far below 2^52 requests"
+    )]
+    fn stride(self) -> u64 {
+        let requests = (FILE_BYTES / REQUEST_BYTES) as f64 * self.0;
+        requests as u64 * REQUEST_BYTES
+    }
+}
+
 fn disk(seed: u64) -> Box<dyn Device> {
     (preset::find(DISK).expect("the paper's disk is a preset").build)(seed)
 }
@@ -129,13 +165,14 @@ pub(super) fn profile(seed: u64) -> Profile {
 }
 
 /// Runs loads side by side. Without a profile nothing is admitted: a priority is all that counts.
-pub(super) fn run(loads: &[Load], profile: Option<Profile>, seed: u64) -> Outcome {
-    run_placed(loads, profile, seed, |_| 0)
+pub(super) fn run(loads: &[Load], places: Places, profile: Option<Profile>, seed: u64) -> Outcome {
+    run_placed(loads, places, profile, seed, |_| 0)
 }
 
 /// As [`run`]; each file lies so many bytes further in than behind the one before.
 fn run_placed(
     loads: &[Load],
+    places: Places,
     profile: Option<Profile>,
     seed: u64,
     gap: impl Fn(usize) -> u64,
@@ -150,7 +187,7 @@ fn run_placed(
         streams: loads
             .iter()
             .enumerate()
-            .map(|(index, load)| load.plan(index, gap(index), seed))
+            .map(|(index, load)| load.plan(index, places, gap(index), seed))
             .collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(SECONDS),
@@ -161,16 +198,17 @@ fn run_placed(
 }
 
 /// The high-priority stream of figures 5 and 6 beside best-effort streams.
-pub(super) fn joined(best_effort: impl Fn(u64) -> Load, seed: u64) -> Outcome {
+pub(super) fn joined(best_effort: impl Fn(u64) -> Load, places: Places, seed: u64) -> Outcome {
     let high = Load::guaranteed(8 * MB, Admission::Deterministic);
     let loads: Vec<_> = std::iter::once(high).chain(JOINS.map(best_effort)).collect();
-    run(&loads, Some(profile(seed)), seed)
+    run(&loads, places, Some(profile(seed)), seed)
 }
 
 /// As [`joined`], once for each of so many placements: before each file there is a gap of up to 8 MiB,
 /// drawn from the seed and the placement.
 pub(super) fn joined_in_places(
     best_effort: impl Fn(u64) -> Load,
+    places: Places,
     seed: u64,
     placements: u64,
 ) -> Vec<Outcome> {
@@ -185,7 +223,7 @@ pub(super) fn joined_in_places(
     };
     let run = |placement| {
         let gap = |index| gap(seed * placements + placement, index);
-        run_placed(&loads, Some(profile.clone()), seed, gap)
+        run_placed(&loads, places, Some(profile.clone()), seed, gap)
     };
     (0..placements).map(run).collect()
 }

@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "The engine's admission beside T = N L R / (r R - N B), with L = 13 ms, R = 30 MB/s, B = \
            1 MB/s, r = 0.8. It counts whole sectors, so its cycles are up to one sector's time at \
            1 MB/s longer, 0.5 ms.",
+    open: &[],
     measure,
 };
 

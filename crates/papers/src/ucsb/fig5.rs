@@ -1,17 +1,18 @@
 //! Figure 5: a high-priority stream beside best-effort streams of constant rate.
 
-use super::cyclic_streams::{self, JOINS, Load, MB, SECONDS};
+use super::cyclic_streams::{self, JOINS, Load, MB, Places, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-5",
     title: "8 MB/s of high priority, joined by five best-effort streams of 5 MB/s",
     note: "\"Roughly equal\" is read as within 20 % of their mean, once all five are there.",
-    measure,
+    open: &[cyclic_streams::apart(measure_at)],
+    measure: |seed| measure_at(seed, Places::NEXT.0),
 };
 
-fn measure(seed: u64) -> Sample {
-    let outcome = cyclic_streams::joined(|start| Load::player(5 * MB, start), seed);
+fn measure_at(seed: u64, apart: f64) -> Sample {
+    let outcome = cyclic_streams::joined(|start| Load::player(5 * MB, start), Places(apart), seed);
     // The last buffers are full or never will be.
     let from = JOINS[JOINS.len() - 1] + 3;
     let rates: Vec<f64> = (1..=JOINS.len())

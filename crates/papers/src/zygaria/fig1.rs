@@ -10,13 +10,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Progress of a sequential stream with 70 % and a random one with 30 % of the disk",
     note: "Deviations are the worst of a run: of every half-second sample from 2 s on, and of every \
            window of 2 s.",
-    measure,
+    open: &[reservation_splits::outstanding(measure_keeping)],
+    measure: |seed| measure_keeping(seed, 32.0),
 };
 
 const RESERVED: [u32; 2] = [70, 30];
 
-fn measure(seed: u64) -> Sample {
+fn measure_keeping(seed: u64, outstanding: f64) -> Sample {
     let loads = [Load::sequential(RESERVED[0]), Load::random(RESERVED[1])];
+    let loads = loads.map(|load| load.keeping(outstanding));
     let outcome = reservation_splits::run(Version::utilization(), &loads, SECONDS, seed);
     let progress: Vec<Series> = loads
         .iter()

@@ -9,11 +9,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Utilization version: each stream gets the disk time it reserves",
     note: "The shares are the claim. The sequential rate follows its share only above a half: with less, \
            each of its requests comes between two random ones and pays for the seek back.",
-    measure,
+    open: &[reservation_splits::outstanding(measure_keeping)],
+    measure: |seed| measure_keeping(seed, 32.0),
 };
 
-fn measure(seed: u64) -> Sample {
-    let sweep = Sweep::new(Version::utilization(), seed);
+fn measure_keeping(seed: u64, outstanding: f64) -> Sample {
+    let sweep = Sweep::keeping(outstanding, Version::utilization(), seed);
     let off = sweep.part(0.0..=90.0).largest(|split| {
         let alone = RANDOM_IOPS * (1.0 - split.reserved / 100.0);
         (split.random.iops / alone - 1.0).abs() * 100.0

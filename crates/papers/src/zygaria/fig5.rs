@@ -10,11 +10,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "Requests are the currency: slack goes to whoever had fewer requests lately, so both \
            streams end up with about as many. At the driver nothing but sequential requests is \
            reordered, which the paper's 68 random IOPS with 20 outstanding imply.",
-    measure,
+    open: &[reservation_splits::outstanding(measure_keeping)],
+    measure: |seed| measure_keeping(seed, 32.0),
 };
 
-fn measure(seed: u64) -> Sample {
-    let sweep = Sweep::new(Version::throughput(), seed);
+fn measure_keeping(seed: u64, outstanding: f64) -> Sample {
+    let sweep = Sweep::keeping(outstanding, Version::throughput(), seed);
     let nominal = f64::from(NOMINAL_IOPS);
     let of_reserved = |split: &Split| {
         let reserved = nominal * split.reserved / 100.0;

@@ -8,12 +8,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-6",
     title: "Throughput under the utilization version and under the throughput version",
     note: "\"By time\" is the utilization version, \"by I/Os\" the throughput version.",
-    measure,
+    open: &[reservation_splits::outstanding(measure_keeping)],
+    measure: |seed| measure_keeping(seed, 32.0),
 };
 
-fn measure(seed: u64) -> Sample {
-    let utilization = Sweep::new(Version::utilization(), seed);
-    let throughput = Sweep::new(Version::throughput(), seed);
+fn measure_keeping(seed: u64, outstanding: f64) -> Sample {
+    let utilization = Sweep::keeping(outstanding, Version::utilization(), seed);
+    let throughput = Sweep::keeping(outstanding, Version::throughput(), seed);
     let sequential = |sweep: &Sweep| sweep.part(90.0..=90.0).largest(|split| split.sequential.iops);
     let ratio = sequential(&utilization) / sequential(&throughput);
     let panel = Panel {

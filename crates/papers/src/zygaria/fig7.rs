@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Utilization version with a random estimate of 20 ms, 5 ms, 300 us",
     note: "Even an estimate as low as the sequential one does no harm here: one request at a time is \
            charged what it took before the next is chosen.",
+    open: &[],
     measure,
 };
 

@@ -1,7 +1,8 @@
 //! The paper's experiment (§4.1), once, with every parameter that the figures share.
 
 use super::elevator::{Elevator, Order};
-use crate::experiment::Check;
+use crate::experiment::{Check, Sample};
+use crate::open::Open;
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share};
@@ -19,6 +20,18 @@ const RUN_LENGTH: u32 = 1024;
 /// "A fixed number of outstanding requests" (§4.1), lost; enough that no queue gets empty with 20 at
 /// the driver.
 const OUTSTANDING: u32 = 32;
+
+/// The number above as one that the paper leaves open: a figure's checks for each.
+pub(super) const fn outstanding(measure: fn(u64, f64) -> Sample) -> Open {
+    Open {
+        name: "requests outstanding of each stream",
+        values: &[24.0, 32.0, 48.0, 64.0, 128.0],
+        shown: 32.0,
+        stated: false,
+        why: "more than the 20 at the driver, so that no queue is empty; a load generator's usual limits",
+        measure,
+    }
+}
 /// Seconds of a run (§4.2).
 pub(super) const SECONDS: u64 = 85;
 /// Requests at the driver, throughput version (§3).
@@ -97,12 +110,14 @@ pub(super) struct Load {
     pub(super) pattern: Pattern,
     /// Seconds at which it starts and stops; never, if that is `None`.
     pub(super) active: (u64, Option<u64>),
+    /// Requests that it keeps outstanding.
+    pub(super) outstanding: u32,
 }
 
 impl Load {
     pub(super) fn random(reserve_percent: u32) -> Self {
         let (name, pattern) = ("random", Pattern::Random);
-        Self { name, reserve_percent, pattern, active: (0, None) }
+        Self { name, reserve_percent, pattern, active: (0, None), outstanding: OUTSTANDING }
     }
 
     pub(super) fn sequential(reserve_percent: u32) -> Self {
@@ -111,7 +126,12 @@ impl Load {
 
     pub(super) fn runs(reserve_percent: u32, length: u32) -> Self {
         let (name, pattern) = ("sequential", Pattern::Runs { length });
-        Self { name, reserve_percent, pattern, active: (0, None) }
+        Self { name, reserve_percent, pattern, active: (0, None), outstanding: OUTSTANDING }
+    }
+
+    /// The same with so many requests outstanding.
+    pub(super) fn keeping(self, outstanding: f64) -> Self {
+        Self { outstanding: whole(outstanding), ..self }
     }
 
     fn plan(&self, capacity_bytes: u64, seed: u64) -> StreamPlan {
@@ -124,7 +144,7 @@ impl Load {
                 Extent { start: 0, end: capacity_bytes },
                 REQUEST_BYTES,
             ),
-            pace: Pace::Closed { outstanding: OUTSTANDING, think: Duration::ZERO },
+            pace: Pace::Closed { outstanding: self.outstanding, think: Duration::ZERO },
         };
         let phases = Phases::new(vec![phase], seed, self.name, Instant::ZERO);
         let share = Share::from_percent(self.reserve_percent).expect("at most 100 %");
@@ -206,8 +226,9 @@ pub(super) struct Split {
     violations: usize,
 }
 
-pub(super) fn split(version: Version, percent: u32, seed: u64) -> Split {
+fn split(version: Version, percent: u32, outstanding: f64, seed: u64) -> Split {
     let loads = [Load::sequential(percent), Load::random(100 - percent)];
+    let loads = loads.map(|load| load.keeping(outstanding));
     let outcome = run(version, &loads, SECONDS, seed);
     Split {
         reserved: f64::from(percent),
@@ -222,7 +243,12 @@ pub(super) struct Sweep(pub(super) Vec<Split>);
 
 impl Sweep {
     pub(super) fn new(version: Version, seed: u64) -> Self {
-        Self(SPLITS.map(|percent| split(version, percent, seed)).to_vec())
+        Self::keeping(f64::from(OUTSTANDING), version, seed)
+    }
+
+    /// As [`Self::new`], with so many requests outstanding of each stream.
+    pub(super) fn keeping(outstanding: f64, version: Version, seed: u64) -> Self {
+        Self(SPLITS.map(|percent| split(version, percent, outstanding, seed)).to_vec())
     }
 
     pub(super) fn seconds(&self) -> f64 {
@@ -267,6 +293,16 @@ impl Sweep {
     pub(super) fn violations(&self) -> usize {
         self.0.iter().map(|split| split.violations).sum()
     }
+}
+
+/// A count that a range states.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "ranges of counts hold small whole numbers"
+)]
+pub(super) fn whole(value: f64) -> u32 {
+    value as u32
 }
 
 /// The least growth from one value to the next, in per cent of it; above 0 they rise throughout.

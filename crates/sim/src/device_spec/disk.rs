@@ -2,8 +2,8 @@
 
 use disktime_core::Duration;
 use disktime_model::disk::{
-    BusStart, DiskSpec, Geometry, Layout, Order, Overhead, PublishedSeek, ReadAhead, SECTOR_BYTES,
-    SeekCurve, WriteBack, Zone,
+    BusStart, Destage, DiskSpec, Geometry, Layout, Order, Overhead, Prefetch, PublishedSeek,
+    ReadAhead, SECTOR_BYTES, SeekCurve, Turn, WriteBack, Zone,
 };
 use disktime_model::preset::Parameters;
 use serde::Deserialize;
@@ -26,6 +26,7 @@ pub struct DiskTable {
     write_settle: Option<String>,
     overhead: Option<OverheadTable>,
     bus: Option<String>,
+    bus_start: Option<BusStartName>,
     read_ahead: Option<ReadAheadTable>,
     write_back: Option<WriteBackTable>,
     queue_depth: Option<i64>,
@@ -55,15 +56,47 @@ enum SeekTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverheadTable {
+    /// Before the arm starts for a read.
     media: String,
+    /// For what the buffer serves or takes.
     hit: String,
+    /// The two after a write.
+    media_after_write: Option<String>,
+    hit_after_write: Option<String>,
+    /// Before the arm starts for a write, and the same after a write.
+    write_media: Option<String>,
+    write_media_after_write: Option<String>,
+    /// For a write taken into the buffer, and for one that continues the write before.
+    accept: Option<String>,
+    accept_continuing: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum BusStartName {
+    FirstSector,
+    LastSector,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum ReadAheadTable {
     Off,
-    Segments { count: i64, size: String },
+    Segments {
+        count: i64,
+        size: String,
+        #[serde(default)]
+        prefetch: PrefetchName,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PrefetchName {
+    Never,
+    #[default]
+    Always,
+    AfterSequence,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -76,7 +109,17 @@ enum WriteBackTable {
         extents: i64,
         #[serde(default = "yes")]
         read_hits: bool,
+        #[serde(default)]
+        destage: DestageName,
     },
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DestageName {
+    #[default]
+    Nearest,
+    Oldest,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -115,13 +158,17 @@ impl DiskTable {
         if let Some(text) = &self.write_settle {
             spec.write_settle = place.time("write_settle", text, Duration::ZERO)?;
         }
-        if let Some(OverheadTable { media, hit }) = &self.overhead {
-            let place = place.table("overhead");
-            spec.overhead =
-                Overhead::plain(place.time("media", media, SOME)?, place.time("hit", hit, SOME)?);
+        if let Some(table) = &self.overhead {
+            spec.overhead = table.check(place)?;
         }
         if let Some(text) = &self.bus {
             spec.bus_bytes_per_second = place.rate("bus", text)?;
+        }
+        if let Some(name) = self.bus_start {
+            spec.bus_start = match name {
+                BusStartName::FirstSector => BusStart::FirstSector,
+                BusStartName::LastSector => BusStart::LastSector,
+            };
         }
         if let Some(table) = &self.read_ahead {
             spec.read_ahead = table.check(place)?;
@@ -204,7 +251,7 @@ fn plain(layout: &Layout) -> DiskSpec {
         overhead: Overhead::plain(Duration::from_micros(500), Duration::from_micros(70)),
         bus_bytes_per_second: 100_000_000,
         bus_start: BusStart::FirstSector,
-        read_ahead: ReadAhead { segments: 0, segment_bytes: 0 },
+        read_ahead: ReadAhead::OFF,
         write_back: WriteBack::OFF,
         queue_depth: 1,
         order: Order::Fcfs,
@@ -273,11 +320,12 @@ impl SeekTable {
 
 fn check_table(place: &Place, points: &[(i64, String)]) -> Result<SeekCurve, DeviceError> {
     let mut text = format!("Seek distances measured: {}\n", points.len());
-    let mut last = (0, Duration::ZERO);
+    let mut last = 0;
     for (index, (distance, time)) in points.iter().enumerate() {
         let key = format!("table[{index}]");
-        let distance = place.number(&key, *distance, last.0 + 1..=1_000_000_000)?;
-        let time = place.time(&key, time, last.1.max(SOME))?;
+        let distance = place.number(&key, *distance, last + 1..=1_000_000_000)?;
+        // Measured tables have outliers: a time may be below the one before it.
+        let time = place.time(&key, time, SOME)?;
         if time >= Duration::from_secs(60) {
             return Err(place.error(
                 &key,
@@ -286,33 +334,75 @@ fn check_table(place: &Place, points: &[(i64, String)]) -> Result<SeekCurve, Dev
             ));
         }
         text += &format!("{distance}, {}\n", time.as_secs_f64() * 1e3);
-        last = (distance, time);
+        last = distance;
     }
     SeekCurve::parse_table(&text)
         .map_err(|error| place.error("table", points.len(), error.to_string()))
 }
 
+impl OverheadTable {
+    /// A time that is left out is that of the nearest case that is stated.
+    fn check(&self, place: &Place) -> Result<Overhead, DeviceError> {
+        let place = place.table("overhead");
+        let time = |key, text: &Option<String>, usual| match text {
+            Some(text) => place.time(key, text, SOME),
+            None => Ok(usual),
+        };
+        let media = place.time("media", &self.media, SOME)?;
+        let hit = place.time("hit", &self.hit, SOME)?;
+        let write = time("write_media", &self.write_media, media)?;
+        let accept = time("accept", &self.accept, hit)?;
+        Ok(Overhead {
+            read_media: Turn {
+                after_read: media,
+                after_write: time("media_after_write", &self.media_after_write, media)?,
+            },
+            read_hit: Turn {
+                after_read: hit,
+                after_write: time("hit_after_write", &self.hit_after_write, hit)?,
+            },
+            write_media: Turn {
+                after_read: write,
+                after_write: time("write_media_after_write", &self.write_media_after_write, write)?,
+            },
+            accept,
+            accept_continuing: time("accept_continuing", &self.accept_continuing, accept)?,
+        })
+    }
+}
+
 impl ReadAheadTable {
     fn check(&self, place: &Place) -> Result<ReadAhead, DeviceError> {
-        let Self::Segments { count, size } = self else {
-            return Ok(ReadAhead { segments: 0, segment_bytes: 0 });
+        let Self::Segments { count, size, prefetch } = self else {
+            return Ok(ReadAhead::OFF);
         };
         let place = place.table("read_ahead").table("segments");
         Ok(ReadAhead {
             segments: place.number("count", *count, 1..=4096)?,
             segment_bytes: place.size("size", size, SECTOR_BYTES)?,
+            prefetch: match prefetch {
+                PrefetchName::Never => Prefetch::Never,
+                PrefetchName::Always => Prefetch::Always,
+                PrefetchName::AfterSequence => Prefetch::AfterSequence,
+            },
         })
     }
 }
 
 impl WriteBackTable {
     fn check(&self, place: &Place) -> Result<WriteBack, DeviceError> {
-        let Self::Buffer { size, extents, read_hits } = self else { return Ok(WriteBack::OFF) };
+        let Self::Buffer { size, extents, read_hits, destage } = self else {
+            return Ok(WriteBack::OFF);
+        };
         let place = place.table("write_back").table("buffer");
         Ok(WriteBack {
             dirty_bytes: place.size("size", size, SECTOR_BYTES)?,
             extents: place.number("extents", *extents, 1..=65_536)?,
             read_hits: *read_hits,
+            destage: match destage {
+                DestageName::Nearest => Destage::Nearest,
+                DestageName::Oldest => Destage::Oldest,
+            },
         })
     }
 }

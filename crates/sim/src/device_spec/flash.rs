@@ -1,13 +1,13 @@
 //! A flash drive as a file describes it.
 
 use disktime_core::Duration;
-use disktime_model::flash::{Firmware, FlashSpec, Later};
+use disktime_model::flash::{Firmware, FlashSpec, Later, Suspend};
 use disktime_model::preset::Parameters;
 use serde::Deserialize;
 
 use super::values::{DeviceError, Place, QUEUE, SOME};
 
-/// The unit of a flash drive's map.
+/// The smallest unit of a flash drive's map.
 const UNIT_BYTES: u64 = 4096;
 /// With its spare. Each TiB takes up to 2 GiB of the simulator's memory.
 const FLASH_BYTES_MAX: u64 = 4 << 40;
@@ -21,7 +21,7 @@ pub struct FlashTable {
     spare: Option<String>,
     channels: Option<i64>,
     dies_per_channel: Option<i64>,
-    page: Option<String>,
+    page: Option<PageTable>,
     pages_per_block: Option<i64>,
     read: Option<String>,
     program: Option<String>,
@@ -49,6 +49,26 @@ struct LaterTable {
 enum SuspendTable {
     Never,
     Within(String),
+    /// For each a time, or its end if that is left out.
+    Each {
+        program: Option<String>,
+        erase: Option<String>,
+    },
+}
+
+/// A page that is mapped by 4 KiB, or by another unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum PageTable {
+    Size(String),
+    Mapped(MappedTable),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MappedTable {
+    size: String,
+    unit: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -86,11 +106,24 @@ impl FlashTable {
         if let Some(count) = self.dies_per_channel {
             spec.dies_per_channel = place.number("dies_per_channel", count, 1..=1024)?;
         }
-        if let Some(text) = &self.page {
-            spec.page_bytes = place.size("page", text, UNIT_BYTES)?;
+        match &self.page {
+            Some(PageTable::Size(text)) => {
+                spec.page.bytes = place.size("page", text, spec.page.unit_bytes)?;
+            }
+            Some(PageTable::Mapped(MappedTable { size, unit })) => {
+                let place = place.table("page");
+                spec.page.unit_bytes = place.size("unit", unit, UNIT_BYTES)?;
+                spec.page.bytes = place.size("size", size, spec.page.unit_bytes)?;
+            }
+            None => {}
+        }
+        if !spec.capacity_bytes.is_multiple_of(spec.page.unit_bytes) {
+            let allowed = format!("a multiple of the map's {}B is needed", spec.page.unit_bytes);
+            let value = format_args!("{}B", spec.capacity_bytes).to_string();
+            return Err(place.error("capacity", value, allowed));
         }
         if let Some(count) = self.pages_per_block {
-            spec.pages_per_block = place.number("pages_per_block", count, 1..=65_536)?;
+            spec.page.per_block = place.number("pages_per_block", count, 1..=65_536)?;
         }
         if let Some(text) = &self.write_buffer {
             spec.write_buffer_bytes = place.size("write_buffer", text, UNIT_BYTES)?;
@@ -122,9 +155,17 @@ impl FlashTable {
         }
         if let Some(suspend) = &self.suspend {
             spec.suspend = match suspend {
-                SuspendTable::Never => None,
+                SuspendTable::Never => Suspend::NEVER,
                 SuspendTable::Within(text) => {
-                    Some(place.table("suspend").time("within", text, Duration::ZERO)?)
+                    let place = place.table("suspend");
+                    Suspend::within(place.time("within", text, Duration::ZERO)?)
+                }
+                SuspendTable::Each { program, erase } => {
+                    let place = place.table("suspend").table("each");
+                    let time = |key, text: &Option<String>| {
+                        text.as_ref().map(|text| place.time(key, text, Duration::ZERO)).transpose()
+                    };
+                    Suspend { program: time("program", program)?, erase: time("erase", erase)? }
                 }
             };
         }
@@ -159,8 +200,8 @@ fn base(place: &Place, name: &str) -> Result<FlashSpec, DeviceError> {
 
 /// Checks the rules that concern several numbers.
 fn fits(place: &Place, spec: &FlashSpec) -> Result<(), DeviceError> {
-    if spec.write_buffer_bytes < spec.page_bytes {
-        let allowed = format!("at least a page of {}B is needed", spec.page_bytes);
+    if spec.write_buffer_bytes < spec.page.bytes {
+        let allowed = format!("at least a page of {}B is needed", spec.page.bytes);
         return Err(place.error(
             "write_buffer",
             format_args!("{}B", spec.write_buffer_bytes),
@@ -168,8 +209,8 @@ fn fits(place: &Place, spec: &FlashSpec) -> Result<(), DeviceError> {
         ));
     }
     let dies = u64::from(spec.channels) * u64::from(spec.dies_per_channel);
-    let blocks = dies * u64::from(spec.pages_per_block);
-    let line = blocks.saturating_mul(spec.page_bytes);
+    let blocks = dies * u64::from(spec.page.per_block);
+    let line = blocks.saturating_mul(spec.page.bytes);
     if line > FLASH_BYTES_MAX / 16 {
         let value = format_args!("{blocks} in a block of every die, {line}B").to_string();
         return Err(place.error("pages_per_block", value, "at most 256GiB of them are needed"));

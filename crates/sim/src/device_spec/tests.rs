@@ -2,6 +2,7 @@
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_model::Op;
+use disktime_model::disk::{BusStart, Destage, Prefetch, ReadAhead, WriteBack};
 use disktime_model::preset::{PRESETS, Parameters};
 use proptest::prelude::*;
 
@@ -19,10 +20,11 @@ capacity = "8MB"
 seek = { table = [[1, "1ms"], [50, "3ms"], [199, "8ms"]] }
 head_switch = "1ms"
 write_settle = "500us"
-overhead = { media = "500us", hit = "70us" }
+overhead = { media = "500us", hit = "70us", accept = "90us" }
 bus = "100MB/s"
-read_ahead = { segments = { count = 4, size = "64KiB" } }
-write_back = { buffer = { size = "128KiB", extents = 8, read_hits = false } }
+bus_start = "last-sector"
+read_ahead = { segments = { count = 4, size = "64KiB", prefetch = "after-sequence" } }
+write_back = { buffer = { size = "128KiB", extents = 8, read_hits = false, destage = "oldest" } }
 queue_depth = 4
 order = { satf = { aging = "6%" } }
 "#;
@@ -33,9 +35,9 @@ capacity = "16MiB"
 spare = "25%"
 channels = 2
 dies_per_channel = 2
-page = "16KiB"
+page = { size = "16KiB", unit = "8KiB" }
 pages_per_block = 4
-suspend = "never"
+suspend = { each = { erase = "700us" } }
 firmware = { read = "10us", write = "5us" }
 write_buffer = "64KiB"
 later = { after = "5ms", program = "2ms" }
@@ -58,6 +60,19 @@ kind = "tiered"
 fast = { kind = "exponential", mean = "100us", service = "constant", queue_depth = 8 }
 slow = "deskstar-34gxp"
 hits = { lru = { size = "1GiB", line = "64KiB" } }
+"#;
+
+const CLOUD: &str = r#"
+kind = "cloud"
+capacity = "1GiB"
+queue_depth = 16
+operation = "64KiB"
+iops = { base = 300, burst = 3000, credit = 5400 }
+bandwidth = { base = "100MB/s", burst = "200MB/s", credit = "1GB" }
+read = "500us"
+write = "700us"
+jitter = "50%"
+day = { length = "24h", amplitude = "25%" }
 "#;
 
 fn spec(text: &str) -> DeviceSpec {
@@ -131,6 +146,8 @@ fn compositions_of_presets_are_the_presets_composed_of_them() {
     let tiered = "kind = \"tiered\"\nfast = \"flash-generic\"\nslow = \"nearline-7200\"\n\
                   hits = { ratio = \"50%\" }";
     same(tiered, preset::find("tiered").expect("a preset"));
+    let cloud = "kind = \"cloud\"\nbased_on = \"cloud-gp3\"";
+    same(cloud, preset::find("cloud-gp3").expect("a preset"));
     let exponential = "kind = \"exponential\"\nmean = \"10ms\"";
     same(exponential, preset::find("exp").expect("a preset"));
 }
@@ -155,6 +172,30 @@ fn numbers_reach_the_device() {
     assert_eq!((disk.read_ahead.segments, disk.write_back.dirty_bytes), (4, 128 << 10));
 }
 
+/// A scenario could state neither a measured seek table with an outlier nor the times of a drive
+/// after a write, so measured drives could not be described.
+#[test]
+fn a_measured_drive_can_be_described() {
+    let known = preset::cheetah9lp();
+    let told = "kind = \"disk\"\nbased_on = \"ibm18es\"\n\
+        overhead = { media = \"284us\", media_after_write = \"87us\", hit = \"66us\", \
+        hit_after_write = \"250us\", write_media = \"907us\", write_media_after_write = \"896us\", \
+        accept = \"700us\", accept_continuing = \"458us\" }\n\
+        bus_start = \"last-sector\"\n\
+        read_ahead = { segments = { count = 3, size = \"280.5KiB\", prefetch = \"never\" } }\n\
+        write_back = { buffer = { size = \"280.5KiB\", extents = 1, destage = \"oldest\" } }\n\
+        seek = { table = [[1, \"1062us\"], [9, \"1749us\"], [10, \"1020us\"], [12, \"1823us\"]] }";
+    let told = told.replace("280.5KiB", "287232B");
+    let Ok(Model::Disk(disk)) = spec(&told).check() else { panic!("a disk") };
+    assert_eq!(disk.overhead, known.overhead);
+    assert_eq!(disk.bus_start, BusStart::LastSector);
+    let prefetch = Prefetch::Never;
+    assert_eq!(disk.read_ahead, ReadAhead { prefetch, ..known.read_ahead });
+    let destage = Destage::Oldest;
+    assert_eq!(disk.write_back, WriteBack { extents: 1, destage, ..known.write_back });
+    assert_eq!(disk.seek.time(10), Duration::from_micros(1020));
+}
+
 #[test]
 fn each_error_names_field_value_and_what_is_allowed() {
     let cases = [
@@ -167,8 +208,9 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (DISK, "track_skew = 5", "track_skew = 50", "zones[0].track_skew: 50; 0 to 49 is needed"),
         (DISK, "\"8MB\"", "\"1GB\"", "capacity: 1000000000B; at most the 9216000B that the zones"),
         (DISK, "[50, \"3ms\"]", "[1, \"3ms\"]", "seek.table[1]: 1; 2 to 1000000000 is needed"),
-        (DISK, "[50, \"3ms\"]", "[50, \"9us\"]", "seek.table[1]: `9us`; 1000000 ns to 1h"),
+        (DISK, "[50, \"3ms\"]", "[50, \"0us\"]", "seek.table[1]: `0us`; 1 ns to 1h"),
         (DISK, "hit = \"70us\"", "hit = \"0us\"", "overhead.hit: `0us`; 1 ns to 1h is needed"),
+        (DISK, "\"90us\"", "\"0us\"", "overhead.accept: `0us`; 1 ns to 1h is needed"),
         (DISK, "100MB/s", "0MB/s", "bus: `0MB/s`; 1kB/s to 1TB/s is needed"),
         (DISK, "count = 4", "count = 0", "read_ahead.segments.count: 0; 1 to 4096 is needed"),
         (DISK, "64KiB", "100B", "read_ahead.segments.size: `100B`; a multiple of 512B from 512B"),
@@ -177,7 +219,10 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (DISK, "6%", "106%", "order.satf.aging: `106%`; a ratio is 0% to 100%"),
         (FLASH, "25%", "0%", "spare: `0%`; 0.1% to 100% is needed"),
         (FLASH, "channels = 2", "channels = 0", "channels: 0; 1 to 1024 is needed"),
-        (FLASH, "16KiB", "5KiB", "page: `5KiB`; a multiple of 4096B"),
+        (FLASH, "16KiB", "5KiB", "page.size: `5KiB`; a multiple of 8192B"),
+        (FLASH, "\"8KiB\"", "\"5KiB\"", "page.unit: `5KiB`; a multiple of 4096B"),
+        (FLASH, "16MiB", "16388KiB", "capacity: 16781312B; a multiple of the map's 8192B"),
+        (FLASH, "700us", "99h", "suspend.each.erase: `99h`; 0 ns to 1h is needed"),
         (FLASH, "\"64KiB\"", "\"8KiB\"", "write_buffer: 8192B; at least a page of 16384B"),
         (FLASH, "16MiB", "900TB", "capacity: 1125000000000000B with the spare; at most"),
         (FLASH, "\"10us\"", "\"10\"", "firmware.read: `10`; a time is a whole number and a unit"),
@@ -191,6 +236,16 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (PARITY, "64KiB", "100B", "chunk: `100B`; a multiple of 512B from 512B"),
         (PARITY, "5ms", "0ms", "members[2].mean: `0ms`; 1 ns to 1h is needed"),
         (TIERED, "100us", "0us", "fast.mean: `0us`; 1 ns to 1h is needed"),
+        (CLOUD, "base = 300", "base = 0", "iops.base: 0; 1 to 1000000000 is needed"),
+        (CLOUD, "burst = 3000", "burst = 299", "iops.burst: 299; 300 to 1000000000 is needed"),
+        (
+            CLOUD,
+            "200MB/s",
+            "99MB/s",
+            "bandwidth.burst: `99MB/s`; at least the base of 100000000B/s",
+        ),
+        (CLOUD, "24h", "200h", "day.length: `200h`; 1s to 168h is needed"),
+        (CLOUD, "64KiB", "1B", "operation: `1B`; a multiple of 512B"),
         (TIERED, "64KiB", "100B", "hits.lru.line: `100B`; a multiple of 512B"),
         (TIERED, "1GiB", "1KiB", "hits.lru.size: `1KiB`; a multiple of 65536B"),
     ];
@@ -270,7 +325,7 @@ fn any_value() -> impl Strategy<Value = String> {
 fn any_description() -> impl Strategy<Value = String> {
     let change = (any::<prop::sample::Index>(), any_value(), 0..8_u32);
     let changes = proptest::collection::vec(change, 0..4);
-    (proptest::sample::select(vec![DISK, FLASH, RAID, PARITY, TIERED]), changes).prop_map(
+    (proptest::sample::select(vec![DISK, FLASH, RAID, PARITY, TIERED, CLOUD]), changes).prop_map(
         |(text, changes)| {
             let mut text = text.to_owned();
             for (index, value, how) in changes {
