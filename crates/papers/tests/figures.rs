@@ -151,7 +151,8 @@ fn reward_insulated_disk_misses_nothing_but_insulation_on_the_disk() {
     for check in report("reward-insulated-disk", 1).checks.iter().filter(|check| !check.pass()) {
         let on_disk = ["hits 0.9: insulation", "hits 0.5: insulation"];
         let on_disk = on_disk.iter().any(|name| check.name.starts_with(name));
-        assert!(on_disk && check.measured > 0.84, "{check:?}");
+        // At a depth of 32, as the paper has it; .84 at 64.
+        assert!(on_disk && check.measured > 0.8, "{check:?}");
     }
 }
 

@@ -155,8 +155,8 @@ impl Server {
                 Some(listener) => Ok(listener),
                 None => Listener::bind(&door.listen, &door.access),
             };
-            let listener = bound
-                .map_err(|error| StartError::Listen { listen: door.listen.clone(), error })?;
+            let listener =
+                bound.map_err(|error| StartError::Listen { listen: door.listen.clone(), error })?;
             let vdisks = door.vdisks.map(|names| names.into_iter().collect());
             Ok(OpenDoor { listener, vdisks, tls: door.tls })
         };

@@ -318,7 +318,7 @@ fn every_example_of_the_documentation_runs() {
     .unwrap();
     let blocks = include_str!("../../../docs/simulator.md").split("```toml\n").skip(1);
     let blocks: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 8);
+    assert_eq!(blocks.len(), 9);
     for block in blocks {
         let whole = block.contains("[scenario]");
         let text = if whole { block.to_owned() } else { REST.to_owned() + block };
