@@ -37,7 +37,7 @@ fn raid() -> Box<dyn Device> {
     Box::new(preset::raid0("nearline-7200", 4, 64 << 10, 1))
 }
 
-/// Of a length to which no device cuts them beside a bound: whole requests of 128 KiB leave nothing to keep.
+/// Large reads are 32 KiB here, the length of pieces at depth 1: reads of 128 KiB leave the bound nothing to keep.
 const READS: Load = Load { bytes: 32 << 10, outstanding: 512, think: Duration::ZERO, reads: 1000 };
 const LIGHT: Load =
     Load { bytes: 4096, outstanding: 1, think: Duration::from_millis(1), reads: 1000 };
