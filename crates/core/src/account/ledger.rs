@@ -218,7 +218,8 @@ impl Ledger {
         (open, stalled)
     }
 
-    /// Closes the window at `end`, in which pieces of that `cost` came back. The time for which the device stalled in it is not to be divided.
+    /// Closes the window at `end`, in which pieces of that `cost` came back. The time for which the device
+    /// stalled in it is not to be divided.
     pub(crate) fn close(&mut self, end: Instant, cost: u64) -> Span {
         assert!(self.window.pieces > 0, "a window without completions carries over");
         let (busy, modelled) = (end.since(self.window.mark), self.window.modelled);
