@@ -5,8 +5,9 @@
 
 mod rig;
 
+use disktime_core::cost::{CostParameters, Price};
 use disktime_core::policy::{self, PolicyEntry};
-use disktime_core::{Contract, Dispatch, Duration, Instant, StreamId};
+use disktime_core::{Config, Contract, Dispatch, Duration, Engine, Instant, Limits, StreamId};
 use rig::{MS, Rig, SECOND, percent, read};
 
 const PIECE: u64 = MS;
@@ -211,6 +212,31 @@ fn a_latency_bound_goes_first_and_cuts_what_others_ask() {
         assert!(rig.done(now + 5 * MS, piece.piece).is_none());
         assert_eq!(rig.go_one(now + 5 * MS).request.0, 901, "owed time, it goes at once");
     });
+}
+
+/// Costs say how long a piece may be beside a bound, and only where one at a time is at the device. All were once
+/// 32 KiB, on any device.
+#[test]
+fn a_request_beside_a_bound_is_cut_by_its_cost_where_one_goes_at_a_time() {
+    const MIB: u64 = 1 << 20;
+    let first = |depth, ms_per_mib, bounded: bool| {
+        let mut cost = CostParameters::default();
+        let per_mib = Duration::from_millis(ms_per_mib);
+        cost.prices = [Price { each: Duration::from_micros(1), per_mib }; CostParameters::PRICES];
+        let limits = Limits { depth, ..Limits::default() };
+        let config = Config { cost_model: "priced", cost, limits, ..Config::default() };
+        let mut rig = Rig { engine: Engine::new(&config).unwrap() };
+        let latency = bounded.then(|| Duration::from_millis(40));
+        rig.add(0, Contract { latency, ..Contract::reserving(percent(30)) });
+        rig.add(1, Contract::reserving(percent(70)));
+        rig.request(0, read(1, 1, MIB));
+        rig.go_one(0).bytes
+    };
+    assert_eq!(first(1, 9, true), MIB, "a quarter of 40 ms is enough for all of it");
+    assert_eq!(first(1, 19, true), MIB / 2);
+    assert_eq!(first(1, 4_000, true), 32 << 10, "no less");
+    assert_eq!(first(1, 4_000, false), MIB, "there is no bound");
+    assert_eq!(first(4, 4_000, true), MIB, "it keeps no other from the device");
 }
 
 #[test]
