@@ -3,6 +3,8 @@
 
 mod crash;
 mod figures;
+mod fuzz;
+mod guest;
 mod hostile;
 mod live;
 pub(crate) mod same;
@@ -29,6 +31,16 @@ const BENCHES: &[Bench] = &[
         name: "figures",
         help: "every figure over five seeds and its bands; ID… --seeds N --first-seed N --out DIR",
         run: figures::run,
+    },
+    Bench {
+        name: "fuzz",
+        help: "mutated bytes for the NBD codec, each target a minute; --seconds N --seed N --only TARGET",
+        run: fuzz::run,
+    },
+    Bench {
+        name: "guest",
+        help: "a guest's kernel attaches an export, discards, zeroes, makes a file system; --kernel DIR",
+        run: guest::run,
     },
     Bench {
         name: "hostile",

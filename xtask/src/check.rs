@@ -24,8 +24,9 @@ use skips::Skips;
 use slowest::Slowest;
 use verdict::{Row, Verdict};
 
-/// The longest run where nobody watches: one minute less than the service allows.
-const CI_TIME_MAX: Duration = Duration::from_secs(24 * 60);
+/// The longest run where nobody watches. It is to take less than 25 minutes on two cores; a slower machine
+/// is no reason to call the tests failed.
+const CI_TIME_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// With this flag the system's packages are looked for and left alone.
 pub(crate) const NO_INSTALL: &str = "--no-install";

@@ -22,6 +22,7 @@ mod registries;
 mod serve;
 mod sim;
 mod table;
+mod vdisk;
 
 use failure::BadInput;
 
@@ -47,6 +48,8 @@ enum Command {
     Paper(paper::Arguments),
     /// Run a scenario in virtual time
     Sim(sim::Arguments),
+    /// Backups of a virtual disk that a daemon serves
+    Vdisk(vdisk::Arguments),
     /// Find out what a device does, or make a place for virtual disks
     Device(device::Arguments),
     /// Work out what share of a device's time a goal takes, and whether it fits
@@ -79,6 +82,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Miss(arguments) => miss::run(arguments),
         Command::Paper(arguments) => paper::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
+        Command::Vdisk(arguments) => vdisk::run(arguments),
         Command::Device(arguments) => device::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),

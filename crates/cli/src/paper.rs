@@ -8,8 +8,10 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Subcommand;
 use disktime_papers::paper_page::{self, Provenance};
-use disktime_papers::{Experiment, PAPERS, Paper, Report, Runs, SeedMiss};
+use disktime_papers::{Experiment, PAPERS, Paper, RECORDED, Report, Runs, SeedMiss};
 use disktime_report::page::{self, File};
+use disktime_workload::OpenTrace;
+use disktime_workload::trace::TraceReader;
 use serde::Serialize;
 
 use crate::{BadInput, output, table};
@@ -24,6 +26,7 @@ Examples:
   disktime paper run zygaria-1 --seeds 1 --json | jq '.[].checks'
   disktime paper run reward-t2 --seeds 5 --first-seed 11 --no-bands
   disktime paper run reward-t1 reward-2 --live --out reports
+  disktime paper run qbox-17 --trace reads.csv.gz
 
 Exits with 1 if a check misses.";
 
@@ -72,6 +75,10 @@ struct Options {
     /// Leave out the other values of the numbers that a paper leaves open
     #[arg(long)]
     no_bands: bool,
+    /// Also run the figures that a recorded trace can join (qbox-17 to qbox-20) with its reads: a file
+    /// as `replay` of a scenario reads it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -146,7 +153,10 @@ fn run_all(
     live: Option<&daemon_runs::Wanted>,
     options: &Options,
 ) -> anyhow::Result<ExitCode> {
-    let Options { seeds, first_seed, no_bands, json, out } = options;
+    let Options { seeds, first_seed, no_bands, trace, json, out } = options;
+    if let Some(trace) = trace {
+        recorded(experiments, trace)?;
+    }
     let _goes_if_empty = out.as_deref().map(|dir| output::directory("--out", dir)).transpose()?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let begun = now();
@@ -157,6 +167,9 @@ fn run_all(
     let mut reports = disktime_papers::run(experiments, runs, threads, |experiment, seed| {
         eprintln!("running {} with seed {seed}", experiment.id);
     });
+    if let Some(trace) = trace {
+        join(&mut reports, trace, runs, threads)?;
+    }
     let simulated: f64 = reports.iter().map(|report| report.seconds).sum();
     let wall = now().duration_since(begun).as_secs_f64();
     eprintln!("{simulated:.0} simulated seconds in {wall:.1} s on {threads} threads");
@@ -171,6 +184,9 @@ fn run_all(
         if *no_bands {
             command += " --no-bands";
         }
+        if trace.is_some() {
+            command += " --trace FILE";
+        }
         let last_seed = first_seed + u64::from(seeds.get()) - 1;
         let seeds = (*first_seed, last_seed);
         write(dir, &reports, &Provenance { command, seeds, machine: machine() })?;
@@ -182,6 +198,33 @@ fn run_all(
     }
     let pass = reports.iter().all(Report::pass);
     Ok(if pass { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Checks that the trace can be opened, and that a figure has a use for it.
+fn recorded(experiments: &[&'static Experiment], trace: &Path) -> Result<(), BadInput> {
+    let joins = |id: &str| RECORDED.iter().any(|it| it.id == id);
+    if !experiments.iter().any(|experiment| joins(experiment.id)) {
+        let known: Vec<_> = RECORDED.iter().map(|it| it.id).collect();
+        let known = known.join(", ");
+        return Err(BadInput(format!("--trace: it can join none of these figures, but {known}")));
+    }
+    TraceReader::open(trace, None).map_err(|error| BadInput(format!("--trace: {error}")))?;
+    Ok(())
+}
+
+fn join(
+    reports: &mut [Report],
+    trace: &Path,
+    runs: Runs,
+    threads: NonZero<usize>,
+) -> anyhow::Result<()> {
+    let open = || -> OpenTrace {
+        let trace = trace.to_owned();
+        Box::new(move || TraceReader::open(&trace, None))
+    };
+    eprintln!("running with the recorded trace {}", trace.display());
+    disktime_papers::recorded::join(reports, &open, runs, threads)?;
+    Ok(())
 }
 
 fn print(report: &Report) {

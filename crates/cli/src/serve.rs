@@ -7,7 +7,8 @@ use std::sync::mpsc;
 
 use anyhow::{Context, bail};
 use disktime_server::{
-    Config, ConfigError, Inherited, ReloadError, Server, StartError, ThreadFailure, VdiskView,
+    AskError, Config, ConfigError, Inherited, Predecessor, ReloadError, Server, StartError,
+    Successor, ThreadFailure, VdiskView,
 };
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   disktime serve --config disktime.toml
   disktime serve --config disktime.toml --check      # would it serve? beside a running daemon, too
+  disktime serve --config disktime.toml --take-over  # in place of a running one; its clients pause
   kill -HUP PID      read the configuration again, change contracts live, log what changed
   kill -USR1 PID     show on stderr what pieces are learned to cost (one document with --json)
   kill -TERM PID     finish the requests taken, then end: within 5 s
@@ -71,6 +73,7 @@ A configuration:
                                       #   iops or bandwidth, request, run (see `disktime plan`)
   clients = [\"db.example.org\"]        # names of certificates; also: default, read_only,
                                       #   description
+  bitmaps = [\"daily\"]                # for `disktime vdisk bitmap`; also: bitmap_granularity
 
   [[vdisk]]
   name = \"camera\"
@@ -95,6 +98,9 @@ pub struct Arguments {
     /// Find out whether all of it can be served, without serving; says every error that it finds
     #[arg(long)]
     check: bool,
+    /// Take the place of the daemon that runs with this `state`: its clients see a pause
+    #[arg(long, conflicts_with = "check")]
+    take_over: bool,
     /// Print the URIs as one JSON document
     #[arg(long)]
     json: bool,
@@ -119,6 +125,14 @@ enum Heard {
     Signal(i32),
     Failed(ThreadFailure),
     Started(Box<Result<Server, StartError>>),
+    Successor(Successor),
+}
+
+/// How serving ends.
+enum Ending {
+    Exit(ExitCode),
+    /// A successor goes on.
+    HandOver(Successor),
 }
 
 /// Runs the command.
@@ -130,6 +144,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let sockets = Inherited::take().map_err(|error| {
         BadInput(format!("a socket of the service manager can't be used: {error}"))
     })?;
+    let predecessor = predecessor(arguments, &config)?;
     let (tell, heard) = mpsc::channel();
     // Before any thread starts: a signal must not end the process half-way.
     let mut signals =
@@ -139,7 +154,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })?;
     // A back end that does not answer may take long to open: signals are heard meanwhile.
     forward("start", &tell, move |tell| {
-        tell.send(Heard::Started(Box::new(Server::start_on(config, sockets))))
+        let server = match predecessor {
+            Some(predecessor) => Server::take_over(config, sockets, predecessor),
+            None => Server::start_on(config, sockets),
+        };
+        tell.send(Heard::Started(Box::new(server)))
     })?;
     let mut server = match started(&heard)? {
         Some(server) => server,
@@ -149,13 +168,53 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     forward("failures", &tell, move |tell| {
         failures.iter().try_for_each(|failure| tell.send(Heard::Failed(failure)))
     })?;
+    let successors = server.successors();
+    forward("successors", &tell, move |tell| {
+        successors.iter().try_for_each(|successor| tell.send(Heard::Successor(successor)))
+    })?;
     announce(&server, arguments.json)?;
     notify(&[NotifyState::Ready]);
     let outcome = serve(arguments, &mut server, &heard);
     notify(&[NotifyState::Stopping]);
     tracing::info!("finishing the requests taken");
-    let ended = server.shutdown();
-    outcome.and_then(|code| ended.map(|()| code).map_err(Into::into))
+    match outcome {
+        Ok(Ending::HandOver(successor)) => {
+            server.hand_over(&successor)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(Ending::Exit(code)) => server.shutdown().map(|()| code).map_err(Into::into),
+        Err(error) => {
+            // The first error is the one to tell.
+            let _ended = server.shutdown();
+            Err(error)
+        }
+    }
+}
+
+/// The daemon that is to be taken over, if that is asked for and there is one.
+fn predecessor(arguments: &Arguments, config: &Config) -> anyhow::Result<Option<Predecessor>> {
+    if !arguments.take_over {
+        return Ok(None);
+    }
+    let file = arguments.config.display();
+    let Some(state) = &config.state else {
+        let why =
+            "--take-over finds the running daemon in the directory that `state` in [server] names";
+        bail!(BadInput(format!("{file}: {why}: name one")));
+    };
+    // All that can be found wrong is found while the other one still serves.
+    if let Some(error) = disktime_server::check(config).first() {
+        bail!(BadInput(format!("{file}: {error}")));
+    }
+    match Predecessor::find(state) {
+        Ok(predecessor) => Ok(Some(predecessor)),
+        Err(AskError::NoDaemon(_)) => {
+            tracing::info!("no daemon is there to be taken over: starting as usual");
+            Ok(None)
+        }
+        Err(error @ AskError::Refused(_)) => bail!("the running daemon stays: {error}"),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Does as it is told until it is to end; answers how that is to be judged.
@@ -163,7 +222,7 @@ fn serve(
     arguments: &Arguments,
     server: &mut Server,
     heard: &mpsc::Receiver<Heard>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Ending> {
     // Twice in the span that the service manager waits, if it does.
     let watch = sd_notify::watchdog_enabled().map(|span| span / 2);
     loop {
@@ -193,7 +252,11 @@ fn serve(
                 reload(arguments, server);
                 notify(&[NotifyState::Ready]);
             }
-            Some(Heard::Signal(_)) | None => return Ok(ExitCode::SUCCESS),
+            Some(Heard::Signal(_)) | None => return Ok(Ending::Exit(ExitCode::SUCCESS)),
+            Some(Heard::Successor(successor)) => match server.offer(&successor) {
+                Ok(()) => return Ok(Ending::HandOver(successor)),
+                Err(error) => tracing::warn!(%error, "a successor did not start: nothing changed"),
+            },
             Some(Heard::Failed(failure)) => {
                 tracing::error!("{failure}");
                 return Err(failure.into());

@@ -92,3 +92,31 @@ fn a_figure_that_cannot_run_live_is_bad_input() {
         assert!(error.contains(says), "{error}");
     }
 }
+
+/// The recorded traces at hand joined no figure, though their readers were there.
+#[test]
+fn a_recorded_trace_joins_the_figures_that_it_can() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace.csv");
+    let trace = trace.to_str().unwrap();
+    let wrong = |words: &[&str], says: &str| {
+        let output = paper(words);
+        assert_eq!(output.status.code(), Some(2));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(says), "{error}");
+    };
+    wrong(&["run", "zygaria-1", "--trace", trace], "none of these figures, but qbox-17, qbox-18");
+    wrong(&["run", "qbox-18", "--trace", trace], "--trace: ");
+    let reads: String = (0..100).map(|at| format!("0.{at:02},R,{},8\n", at * 8)).collect();
+    std::fs::write(trace, "time_s,op,lbn,sectors\n".to_owned() + &reads).unwrap();
+    let output =
+        paper(&["run", "qbox-18", "--seeds", "1", "--no-bands", "--trace", trace, "--json"]);
+    let reports: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = reports[0]["checks"].as_array().unwrap();
+    let joined = |check: &&Value| {
+        check["name"].as_str().unwrap().starts_with("with a recorded trace: recorded")
+    };
+    // Its share of all requests, and its throughput by that under `qbox`.
+    assert_eq!(checks.iter().filter(joined).count(), 2, "{checks:#?}");
+    assert_eq!(reports[0]["seconds"], 240.0);
+}

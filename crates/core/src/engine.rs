@@ -186,7 +186,9 @@ impl Engine {
         }
         let rank = stream.lane_of(request.class);
         let idle = stream.queued == 0;
-        if let Some(bound) = stream.spec.contract.latency {
+        // A stream with a bound goes at once where streams have guests; others would lose by less work there.
+        let bound = stream.spec.contract.latency.filter(|_| !self.books.guests);
+        if let Some(bound) = bound {
             self.device.ahead.asked(self.now, request.stream, bound);
         }
         stream.live += 1;
@@ -423,7 +425,9 @@ impl Engine {
         }
         let cut = self.books.ledger.cut_at().filter(|_| !self.is_shallow() && self.in_flight() > 0);
         if cut.is_some_and(|at| at <= self.now) {
-            self.close_window(self.now);
+            // Where slices are measured, the time since the last completion is of pieces that are not back.
+            let last = self.books.ledger.last_completion();
+            self.close_window(if self.books.guests { last } else { self.now });
             self.flush();
         }
         if later {
@@ -578,6 +582,7 @@ impl Engine {
         let longest = self.device.ahead.longest_piece(self.prices.trust()).filter(|_| shallow);
         let slices = self.books.guests && rank == Rank::Best;
         let turns = slices.then(|| self.policies[Rank::Best.at()].turns()).flatten();
+        let in_turns = turns.as_ref().map_or(self.books.between, |turns| turns.in_turn());
         let stream = &mut self.streams[id];
         let head = request.map(|request| {
             let live = self.requests.live(request);
@@ -589,7 +594,7 @@ impl Engine {
             let mut shape = PieceShape { stream: id, kind, bytes, distance_sectors };
             let (modelled, timed) = loop {
                 let Quote { modelled, charge } =
-                    self.prices.quote(&shape, self.limits.depth > 1, self.books.between);
+                    self.prices.quote(&shape, self.limits.depth > 1, in_turns);
                 let pace = turns.as_ref().and_then(|turns| turns.pace(id, modelled));
                 let likely = || self.books.ledger.likely_charge(modelled);
                 let timed = pace.or(charge).unwrap_or_else(likely);

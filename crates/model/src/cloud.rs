@@ -8,16 +8,17 @@
 //! - From its start it takes a latency: a fixed part and an exponential one, both longer or shorter by
 //!   the time of day. Operations don't wait for one another's latency.
 //!
-//! Sources: Amazon EC2 User Guide, "Amazon EBS volume types" (I/O credits and burst performance of
-//! gp2). Measurements of such volumes agree that latency moves without their own load; by how much is
+//! Sources: Amazon EC2 User Guide, "Amazon EBS volume types" (I/O credits, burst performance and
+//! throughput of gp2). Measurements of such volumes agree that latency moves without their own load; by how much is
 //! an estimate of each preset.
 //!
 //! Does not know: the network, snapshots that are loaded lazily, an instance's own caps.
 
 use crate::device::{Completion, Device, Op};
+use crate::drawn;
 use crate::pending::Pending;
 use disktime_core::{Duration, Instant, Kind};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
 /// Properties in which one cloud volume differs from another.
@@ -72,7 +73,6 @@ pub struct Cloud {
     operations: Bucket,
     bytes: Bucket,
     pending: Pending,
-    now: Instant,
 }
 
 /// Nanoseconds in a second: a unit of credit is as many grains, so that a rate of one unit a second
@@ -127,7 +127,6 @@ impl Cloud {
     /// If the spec has no queue, capacity or day, or a cap is zero or bursts below its base.
     #[must_use]
     pub fn new(spec: CloudSpec, seed: u64) -> Self {
-        assert!(spec.queue_depth > 0 && spec.capacity_bytes > 0, "{spec:?}");
         assert!(spec.operation_bytes > 0 && spec.day > Duration::ZERO, "{spec:?}");
         assert!(spec.jitter_permille <= 1000 && spec.amplitude_permille <= 1000, "{spec:?}");
         for Cap { base, burst, credit } in [spec.operations, spec.bytes] {
@@ -137,8 +136,7 @@ impl Cloud {
             random: Pcg64::seed_from_u64(seed),
             operations: Bucket::new(spec.operations),
             bytes: Bucket::new(spec.bytes),
-            pending: Pending::default(),
-            now: Instant::ZERO,
+            pending: Pending::new(spec.capacity_bytes, spec.queue_depth),
             spec,
         }
     }
@@ -149,57 +147,36 @@ impl Cloud {
         self.bytes.take(start, op.bytes)
     }
 
-    /// At least a nanosecond: nothing completes when it is submitted.
     fn latency(&mut self, kind: Kind, start: Instant) -> Duration {
         let mean = match kind {
             Kind::Write | Kind::Zeroes => self.spec.write,
             Kind::Read | Kind::Cache | Kind::Flush | Kind::Trim => self.spec.read,
         };
         let jitter = f64::from(self.spec.jitter_permille) / 1e3;
-        // 1 - u is above zero, so its logarithm is finite.
-        let drawn = -(1.0 - self.random.random::<f64>()).ln();
+        let drawn = drawn::exponential(&mut self.random);
         let part_of_day = start.as_nanos() % self.spec.day.as_nanos();
         #[expect(clippy::cast_precision_loss, reason = "a part of a day is known well enough")]
         let angle = part_of_day as f64 / self.spec.day.as_nanos() as f64 * std::f64::consts::TAU;
         let amplitude = 1.0 + f64::from(self.spec.amplitude_permille) / 1e3 * angle.sin();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a latency is positive and far below 2^53 ns; `as` saturates otherwise"
-        )]
-        let nanos =
-            (mean.as_nanos() as f64 * (1.0 - jitter + jitter * drawn) * amplitude).round() as u64;
-        Duration::from_nanos(nanos.max(1))
+        drawn::times(mean, (1.0 - jitter + jitter * drawn) * amplitude)
     }
 }
 
 impl Device for Cloud {
     fn capacity_bytes(&self) -> u64 {
-        self.spec.capacity_bytes / 512 * 512
+        self.pending.capacity_bytes()
     }
 
     fn queue_depth(&self) -> u32 {
-        self.spec.queue_depth
+        self.pending.queue_depth()
     }
 
     fn submit(&mut self, now: Instant, tag: u64, op: Op) {
-        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
-        self.now = now;
-        assert!(
-            self.pending.len() < self.spec.queue_depth as usize,
-            "{op:?} above the queue depth"
-        );
+        self.pending.enter(now, &op);
         let start = match op.kind {
             Kind::Flush | Kind::Trim => now,
-            Kind::Read | Kind::Cache | Kind::Write | Kind::Zeroes => {
-                assert!(op.bytes > 0, "{op:?} is empty");
-                self.start(now, op)
-            }
+            Kind::Read | Kind::Cache | Kind::Write | Kind::Zeroes => self.start(now, op),
         };
-        let end = op.offset.checked_add(op.bytes);
-        let inside = end.is_some_and(|end| end <= self.spec.capacity_bytes);
-        assert!(inside || op.kind == Kind::Flush, "{op:?} is past the end");
         let at = start + self.latency(op.kind, start);
         self.pending.push(at, tag);
     }
@@ -209,9 +186,7 @@ impl Device for Cloud {
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
-        self.now = now;
-        self.pending.drain(now, done);
+        self.pending.advance(now, done);
     }
 }
 

@@ -12,16 +12,17 @@
 //! what is larger than the limit, goes through to the medium.
 //!
 //! Data that comes off the medium faster than the bus takes it waits for the bus: a read from the
-//! medium ends no earlier than its first sector's passing plus its time on the bus.
+//! medium ends no earlier than its first sector's passing plus its time on the bus. The arm does not
+//! wait: it goes to the next operation of the queue once the read before has left the bus (`bus`).
 //!
 //! Sources: Ruemmler & Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994;
 //! Worthington, Ganger, Patt & Wilkes, "On-line extraction of SCSI disk drive parameters",
 //! SIGMETRICS 1995.
 //!
-//! Does not know: defects, recalibration, or contention on the bus beyond that of accepted writes
-//! among themselves. A read that shares only part of its sectors with unwritten ones goes to the
+//! Does not know: defects, recalibration, or contention on the bus between reads and writes. A read that shares only part of its sectors with unwritten ones goes to the
 //! medium as if they were there.
 
+mod bus;
 mod cache;
 mod dirty;
 mod geometry;
@@ -39,6 +40,7 @@ pub use seek::{PublishedSeek, SeekCurve, SeekTable, SeekTableError};
 pub use spec::{BusStart, Destage, DiskSpec, Overhead, Prefetch, ReadAhead, Turn, WriteBack};
 
 use crate::device::{Completion, Device, Op};
+use bus::{Bus, Served};
 use cache::Segments;
 use dirty::Dirty;
 use disktime_core::{Duration, Instant, Kind};
@@ -54,8 +56,7 @@ use std::collections::VecDeque;
 pub struct Disk {
     mechanics: Mechanics,
     overhead: Overhead,
-    bus_bytes_per_second: u64,
-    bus_start: BusStart,
+    bus: Bus,
     queue_depth: u32,
     order: Order,
     sweep: Sweep,
@@ -66,7 +67,8 @@ pub struct Disk {
     written: Written,
     /// In order of arrival.
     queue: Vec<Waiting>,
-    serving: Option<Completion>,
+    /// The operation that the arm works for.
+    serving: Option<Served>,
     /// Writes on their way into the buffer, in order of time.
     accepted: VecDeque<Completion>,
     /// Done and not yet collected.
@@ -114,7 +116,8 @@ impl Device for Disk {
     fn submit(&mut self, now: Instant, tag: u64, op: Op) {
         self.run_until(now);
         let served = self.queue.len() + usize::from(self.serving.is_some());
-        let inside = served + self.accepted.len() + self.done.len();
+        let leaving = self.bus.leaving.len();
+        let inside = served + leaving + self.accepted.len() + self.done.len();
         assert!(inside < self.queue_depth as usize, "{op:?} above the queue depth");
         let extent = self.extent_of(op);
         let waiting = Waiting { tag, kind: op.kind, fua: op.fua, extent, arrived: now };
@@ -133,12 +136,14 @@ impl Device for Disk {
         if let Some(completion) = self.done.first() {
             return Some(completion.at);
         }
-        let accepted = self.accepted.front().map(|completion| completion.at);
-        let served = self.serving.as_ref().map(|completion| completion.at);
-        match (accepted, served) {
-            (Some(accepted), Some(served)) => Some(accepted.min(served)),
-            (at, None) | (None, at) => at,
-        }
+        // The next of the queue may end before what is on the bus: then the disk is looked at as
+        // soon as the arm is free.
+        let served = self.serving.as_ref().map(|served| match self.queue.is_empty() {
+            true => served.at,
+            false => served.free,
+        });
+        let others = [&self.accepted, &self.bus.leaving].map(|it| it.front().map(|it| it.at));
+        others.into_iter().chain([served]).flatten().min()
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
@@ -178,8 +183,7 @@ impl Disk {
                 phase_ns,
             },
             overhead: spec.overhead,
-            bus_bytes_per_second: spec.bus_bytes_per_second,
-            bus_start: spec.bus_start,
+            bus: Bus::new(spec.bus_bytes_per_second, spec.bus_start),
             queue_depth: spec.queue_depth,
             order: spec.order,
             sweep: Sweep::default(),
@@ -209,11 +213,14 @@ impl Disk {
         assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
         loop {
-            let accepted = self.accepted.front().map_or(Instant::MAX, |completion| completion.at);
-            let due = |serving: &mut Completion| serving.at <= now && serving.at <= accepted;
-            if let Some(completion) = self.serving.take_if(due) {
+            let accepted = self.accepted.front().map_or(Instant::MAX, |it| it.at);
+            let free = self.serving.as_ref().map_or(Instant::MAX, |it| it.free);
+            let others = now.min(accepted).min(free);
+            if let Some(completion) = self.bus.leaving.pop_front_if(|it| it.at <= others) {
                 self.done.push(completion);
-                self.serve_next(completion.at);
+            } else if let Some(served) = self.serving.take_if(|it| it.free <= now.min(accepted)) {
+                self.take_served(served);
+                self.serve_next(served.free);
             } else if let Some(completion) = self.accepted.pop_front_if(|it| it.at <= now) {
                 self.done.push(completion);
             } else {
@@ -223,7 +230,14 @@ impl Disk {
         self.destage_until(now);
     }
 
-    /// Chooses an operation at `picked`, when the disk has got free.
+    /// The arm is free: what it worked for is done, or goes on over the bus alone.
+    fn take_served(&mut self, served: Served) {
+        let Served { tag, free, at } = served;
+        let completion = Completion::new(tag, at);
+        if at > free { self.bus.leaving.push_back(completion) } else { self.done.push(completion) }
+    }
+
+    /// Chooses an operation at `picked`, when the arm has got free.
     fn serve_next(&mut self, picked: Instant) {
         if self.queue.len() > 1 && self.order.looks_at_the_head() {
             self.read_ahead_until(picked);
@@ -233,7 +247,7 @@ impl Disk {
         let index = self.order.pick(&mut sweep, picked, &self.queue, &view);
         self.sweep = sweep;
         let Some(index) = index else {
-            self.written.idle_since = picked;
+            self.written.idle_since = picked.max(self.bus.until);
             return;
         };
         let waiting = self.queue.remove(index);
@@ -242,40 +256,51 @@ impl Disk {
 
     fn serve(&mut self, picked: Instant, waiting: &Waiting) {
         let hit = picked + self.overhead.read_hit.after_read;
-        let at = match waiting.kind {
+        let tag = waiting.tag;
+        let whole = |at| Served { tag, free: at, at };
+        let served = match waiting.kind {
             Kind::Read | Kind::Cache => {
-                let at = self.read(picked, waiting);
+                let served = self.read(picked, waiting);
                 self.segments.last_read_end = waiting.extent.end;
                 self.written.last_was_write = false;
-                at
+                served
             }
-            Kind::Write | Kind::Zeroes => self.write(picked, waiting),
-            Kind::Flush => self.flush(picked).max(hit),
-            Kind::Trim => hit,
+            Kind::Write | Kind::Zeroes => whole(self.write(picked, waiting)),
+            Kind::Flush => whole(self.flush(picked).max(hit)),
+            Kind::Trim => whole(hit),
         };
-        self.serving = Some(Completion::new(waiting.tag, at));
+        self.serving = Some(served);
     }
 
-    fn read(&mut self, picked: Instant, waiting: &Waiting) -> Instant {
+    fn read(&mut self, picked: Instant, waiting: &Waiting) -> Served {
         let extent = waiting.extent;
         let hit = picked + self.overhead.read_hit.after(self.written.last_was_write);
+        match self.read_hit(hit, extent) {
+            Some(at) => Served { tag: waiting.tag, free: at, at },
+            None => {
+                let overhead = self.overhead.read_media.after(self.written.last_was_write);
+                self.read_media(picked.max(waiting.arrived + overhead), waiting)
+            }
+        }
+    }
+
+    /// A read that the buffer serves, or that the head is about to pass: when it has gone over the
+    /// bus. `hit` is when the electronics are ready for it.
+    fn read_hit(&mut self, hit: Instant, extent: Extent) -> Option<Instant> {
+        let over_bus = hit.max(self.bus.until) + self.bus.time(extent);
         if let Some(from_media) = self.follow_on_track(hit, extent) {
-            return from_media.max(hit + self.bus_time(extent));
+            return Some(from_media.max(over_bus));
         }
         if self.ahead.is_some_and(|ahead| extent.first <= ahead.limit) {
             self.read_ahead_until(hit);
         }
         if self.continues(extent) {
-            let from_media = self.follow(hit, extent.end);
-            from_media.max(hit + self.bus_time(extent))
+            Some(self.follow(hit, extent.end).max(over_bus))
         } else if self.segments.holds(extent) {
             self.segments.touch(extent);
-            hit + self.bus_time(extent)
-        } else if self.written.read_hits && self.written.holds(extent) {
-            hit + self.bus_time(extent)
+            Some(over_bus)
         } else {
-            let overhead = self.overhead.read_media.after(self.written.last_was_write);
-            self.read_media(picked.max(waiting.arrived + overhead), extent)
+            (self.written.read_hits && self.written.holds(extent)).then_some(over_bus)
         }
     }
 
@@ -345,12 +370,14 @@ impl Disk {
 
     /// Moves the arm to read from the medium, and starts reading ahead behind the extent if this
     /// disk does so.
-    fn read_media(&mut self, begin: Instant, extent: Extent) -> Instant {
+    fn read_media(&mut self, begin: Instant, waiting: &Waiting) -> Served {
+        let Waiting { tag, extent, .. } = *waiting;
         self.stop_reading_ahead(begin);
         if self.segments.holds(extent) {
             // The reading ahead got there while the electronics prepared for the medium.
             self.segments.touch(extent);
-            return begin + self.bus_time(extent);
+            let at = begin.max(self.bus.until) + self.bus.time(extent);
+            return Served { tag, free: at, at };
         }
         // The buffer may hold the beginning: only the rest is read.
         let empty = Extent { first: extent.first, end: extent.first };
@@ -368,10 +395,7 @@ impl Disk {
                 self.segments.put(segment);
             }
         }
-        match self.bus_start {
-            BusStart::FirstSector => self.head.at.max(passed.first_done + self.bus_time(rest)),
-            BusStart::LastSector => self.head.at + self.bus_time(extent),
-        }
+        self.bus.take(tag, passed.first_done, self.head.at, [rest, extent])
     }
 
     /// Brings the reading ahead up to what it has read by `until`.
@@ -397,20 +421,6 @@ impl Disk {
     /// Where to stop reading ahead when the host has had everything up to `end`.
     fn ahead_limit(&self, end: u64) -> u64 {
         (end + self.segments.segment_sectors()).min(self.mechanics.geometry.sectors())
-    }
-
-    /// Time on the bus, rounded down.
-    fn bus_time(&self, extent: Extent) -> Duration {
-        let bytes = extent.bytes();
-        let nanos = match bytes.checked_mul(1_000_000_000) {
-            Some(product) => product / self.bus_bytes_per_second,
-            None => {
-                let product = u128::from(bytes) * 1_000_000_000;
-                let nanos = product / u128::from(self.bus_bytes_per_second);
-                u64::try_from(nanos).unwrap_or(u64::MAX)
-            }
-        };
-        Duration::from_nanos(nanos)
     }
 }
 

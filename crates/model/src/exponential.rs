@@ -5,9 +5,10 @@
 //! Does not know: where a request is or how large.
 
 use crate::device::{Completion, Device, Op};
+use crate::drawn;
 use crate::pending::Pending;
 use disktime_core::{Duration, Instant, Kind};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
 /// How service times are distributed about their mean.
@@ -41,7 +42,6 @@ pub struct Exponential {
     random: Pcg64,
     free_at: Instant,
     pending: Pending,
-    now: Instant,
 }
 
 impl Exponential {
@@ -51,17 +51,14 @@ impl Exponential {
     /// If the spec has no queue or no capacity.
     #[must_use]
     pub fn new(spec: ExponentialSpec, seed: u64) -> Self {
-        assert!(spec.queue_depth > 0 && spec.capacity_bytes > 0, "{spec:?}");
         Self {
             spec,
             random: Pcg64::seed_from_u64(seed),
             free_at: Instant::ZERO,
-            pending: Pending::default(),
-            now: Instant::ZERO,
+            pending: Pending::new(spec.capacity_bytes, spec.queue_depth),
         }
     }
 
-    /// At least a nanosecond: nothing completes when it is submitted.
     fn service(&mut self, kind: Kind) -> Duration {
         let mean = match kind {
             Kind::Write | Kind::Zeroes => self.spec.write_mean,
@@ -69,40 +66,23 @@ impl Exponential {
         };
         let factor = match self.spec.service {
             Service::Constant => 1.0,
-            // 1 - u is above zero, so its logarithm is finite.
-            Service::Exponential => -(1.0 - self.random.random::<f64>()).ln(),
+            Service::Exponential => drawn::exponential(&mut self.random),
         };
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a service time is positive and far below 2^53 ns; `as` saturates otherwise"
-        )]
-        let nanos = (mean.as_nanos() as f64 * factor).round() as u64;
-        Duration::from_nanos(nanos.max(1))
+        drawn::times(mean, factor)
     }
 }
 
 impl Device for Exponential {
     fn capacity_bytes(&self) -> u64 {
-        self.spec.capacity_bytes / 512 * 512
+        self.pending.capacity_bytes()
     }
 
     fn queue_depth(&self) -> u32 {
-        self.spec.queue_depth
+        self.pending.queue_depth()
     }
 
     fn submit(&mut self, now: Instant, tag: u64, op: Op) {
-        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
-        self.now = now;
-        assert!(
-            self.pending.len() < self.spec.queue_depth as usize,
-            "{op:?} above the queue depth"
-        );
-        assert!(op.bytes > 0 || op.kind == Kind::Flush, "{op:?} is empty");
-        let end = op.offset.checked_add(op.bytes);
-        let inside = end.is_some_and(|end| end <= self.spec.capacity_bytes);
-        assert!(inside || op.kind == Kind::Flush, "{op:?} is past the end");
+        self.pending.enter(now, &op);
         self.free_at = self.free_at.max(now) + self.service(op.kind);
         self.pending.push(self.free_at, tag);
     }
@@ -112,8 +92,6 @@ impl Device for Exponential {
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
-        self.now = now;
-        self.pending.drain(now, done);
+        self.pending.advance(now, done);
     }
 }

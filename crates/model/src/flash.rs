@@ -1,7 +1,8 @@
 //! A flash drive: channels, dies, a write buffer and garbage collection.
 //!
 //! - A read of a page: `s = max(t + firmware, die)`; `die = s + tR`; `x = max(die, channel)`;
-//!   `channel = x + bytes/rate`; done after the host link, which all share.
+//!   `channel = x + bytes/rate`; done after the host link. A channel and a direction of the link move
+//!   one operation's bytes at a time, in the order in which they are ready.
 //! - A write is done when the firmware and the link have had it and the buffer has room. Full pages
 //!   leave the buffer for the dies in turn: the channel, then tPROG; their room is back after it.
 //! - Mapping is by unit of the map, 4 KiB or more; a write of a part of one reads the rest of it
@@ -13,11 +14,10 @@
 //! Sources: Kim, Lim et al., "NVMeVirt: a versatile software-defined virtual NVMe device", FAST
 //! 2023; Hu et al., "Write amplification analysis in flash-based solid state drives", SYSTOR 2009.
 //!
-//! Does not know: wear, read disturb, SLC caches, power states, reads served from the write buffer.
-//! Channels and the link serve in the order in which operations came: one that waits for its die holds
-//! up those behind it there. A
+//! Does not know: wear, read disturb, SLC caches, power states, reads served from the write buffer. A
 //! page that was never written is read as if it lay on a die in order of its number.
 
+mod lane;
 mod map;
 #[cfg(test)]
 mod tests;
@@ -25,6 +25,7 @@ mod tests;
 use crate::device::{Completion, Device, Op};
 use crate::pending::Pending;
 use disktime_core::{Duration, Instant, Kind};
+use lane::Lane;
 use map::Map;
 use std::collections::VecDeque;
 
@@ -54,8 +55,8 @@ pub struct FlashSpec {
     pub suspend: Suspend,
     /// Rate of a channel, bytes per second.
     pub channel_bytes_per_second: u64,
-    /// Rate of the link to the host, bytes per second.
-    pub link_bytes_per_second: u64,
+    /// The link to the host.
+    pub link: Link,
     /// Time in the firmware.
     pub firmware: Firmware,
     /// Bytes of writes that may be waiting for their programs to end.
@@ -77,24 +78,53 @@ pub struct Page {
     pub unit_bytes: u64,
 }
 
-/// How long a read waits at most for what its die does to be suspended; `None`: to its end.
+/// The link to the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Rate of each direction, bytes per second.
+    pub bytes_per_second: u64,
+    /// Whether both directions move bytes at once.
+    pub duplex: Duplex,
+}
+
+/// Whether the data of reads and of writes pass each other on the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Duplex {
+    /// One direction at a time, as on SATA: data frames go one way, and the other way only primitives.
+    Half,
+    /// Each direction by itself, as on PCI Express.
+    Full,
+}
+
+/// How long a read waits at most for what its die does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suspend {
-    /// For a program.
-    pub program: Option<Duration>,
+    /// For programs.
+    pub program: Wait,
     /// For an erase.
-    pub erase: Option<Duration>,
+    pub erase: Wait,
+}
+
+/// How long a read waits for one kind of work of its die.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Until its die has done all that it was given before.
+    ForAll,
+    /// Until what is under way ends: reads go before what has not begun.
+    ForUnderWay,
+    /// So long at most, until what is under way is suspended.
+    Within(Duration),
 }
 
 impl Suspend {
     /// The same for both.
     #[must_use]
     pub const fn within(time: Duration) -> Self {
-        Self { program: Some(time), erase: Some(time) }
+        Self { program: Wait::Within(time), erase: Wait::Within(time) }
     }
 
-    /// Neither is ever suspended.
-    pub const NEVER: Self = Self { program: None, erase: None };
+    /// Neither is ever suspended, and reads take their turn.
+    pub const NEVER: Self = Self { program: Wait::ForAll, erase: Wait::ForAll };
 }
 
 /// A drive that changes: worn, or throttled.
@@ -123,14 +153,22 @@ pub struct Flash {
     spec: FlashSpec,
     map: Map,
     dies: Vec<Die>,
-    /// Until when each channel is busy.
-    channels: Vec<Instant>,
-    link_until: Instant,
+    channels: Vec<Lane>,
+    /// To the host and from it; the first alone if one direction is used at a time.
+    link: [Lane; 2],
     buffer: Buffer,
     /// Copies that garbage collection still has to make, in thousandths of a page.
     copies_left_permille: u64,
     pending: Pending,
-    now: Instant,
+}
+
+/// A direction of the link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To the host.
+    Out,
+    /// From the host.
+    In,
 }
 
 /// Until when a die is busy: with reads, with everything, with an erase.
@@ -169,7 +207,7 @@ impl Flash {
         let Page { bytes, unit_bytes, .. } = spec.page;
         assert!(unit_bytes > 0 && unit_bytes.is_multiple_of(MAP_UNIT_MIN), "{spec:?}");
         assert!(bytes > 0 && bytes.is_multiple_of(unit_bytes), "{spec:?}");
-        assert!(spec.channel_bytes_per_second > 0 && spec.link_bytes_per_second > 0, "{spec:?}");
+        assert!(spec.channel_bytes_per_second > 0 && spec.link.bytes_per_second > 0, "{spec:?}");
         assert!(spec.firmware.read > Duration::ZERO, "{spec:?}");
         assert!(spec.firmware.write > Duration::ZERO, "{spec:?}");
         assert!(spec.write_buffer_bytes >= bytes && spec.spare_permille > 0, "{spec:?}");
@@ -179,8 +217,8 @@ impl Flash {
         Self {
             map: Map::new(&spec),
             dies: vec![idle; dies],
-            channels: vec![Instant::ZERO; spec.channels as usize],
-            link_until: Instant::ZERO,
+            channels: (0..spec.channels).map(|_| Lane::default()).collect(),
+            link: Default::default(),
             buffer: Buffer {
                 filling_bytes: 0,
                 programming: VecDeque::new(),
@@ -189,8 +227,7 @@ impl Flash {
                 merged_at: Instant::ZERO,
             },
             copies_left_permille: 0,
-            pending: Pending::default(),
-            now: Instant::ZERO,
+            pending: Pending::new(spec.capacity_bytes, spec.queue_depth),
             spec,
         }
     }
@@ -219,21 +256,29 @@ impl Flash {
             let bytes = (op.offset + op.bytes).min(unit * unit_bytes) - from;
             let sensed = self.sense(begin, self.map.die_of(page));
             let moved = self.move_on_channel(sensed, self.map.die_of(page), bytes);
-            done = done.max(self.move_on_link(moved, bytes));
+            done = done.max(self.move_on_link(moved, bytes, Way::Out));
         }
         done
     }
 
     /// Reads a page into the register of a die.
     fn sense(&mut self, from: Instant, die: usize) -> Instant {
-        let Die { read_until, until, erasing_until } = &mut self.dies[die];
         let Suspend { program, erase } = self.spec.suspend;
-        let suspend = if from < *erasing_until { erase } else { program };
-        let free = match suspend {
-            Some(suspend) => (*until).min(from.max(*read_until) + suspend),
-            None => *until,
+        let one = self.programming(from);
+        let Die { read_until, until, erasing_until } = &mut self.dies[die];
+        let ready = from.max(*read_until);
+        let erasing = from < *erasing_until;
+        let free = match if erasing { erase } else { program } {
+            Wait::ForAll => *until,
+            Wait::ForUnderWay if erasing => *erasing_until,
+            // Programs follow one another until the last ends.
+            Wait::ForUnderWay => {
+                let left = until.since(ready).as_nanos() % one.as_nanos();
+                ready + Duration::from_nanos(left)
+            }
+            Wait::Within(time) => (*until).min(ready + time),
         };
-        let sensed = from.max(*read_until).max(free) + self.spec.read;
+        let sensed = ready.max(free) + self.spec.read;
         // The suspended operation takes up again behind the read.
         *until = if free < *until { *until + self.spec.read } else { sensed };
         if from < *erasing_until && free < *erasing_until {
@@ -245,15 +290,14 @@ impl Flash {
 
     fn move_on_channel(&mut self, from: Instant, die: usize, bytes: u64) -> Instant {
         let count = self.channels.len();
-        let channel = &mut self.channels[die % count];
-        *channel = from.max(*channel) + time_of(bytes, self.spec.channel_bytes_per_second);
-        *channel
+        let time = time_of(bytes, self.spec.channel_bytes_per_second);
+        self.channels[die % count].take(self.pending.now(), from, time)
     }
 
-    fn move_on_link(&mut self, from: Instant, bytes: u64) -> Instant {
-        let time = time_of(bytes, self.spec.link_bytes_per_second);
-        self.link_until = from.max(self.link_until) + time;
-        self.link_until
+    fn move_on_link(&mut self, from: Instant, bytes: u64, way: Way) -> Instant {
+        let Link { bytes_per_second, duplex } = self.spec.link;
+        let lane = usize::from(duplex == Duplex::Full && way == Way::In);
+        self.link[lane].take(self.pending.now(), from, time_of(bytes, bytes_per_second))
     }
 
     fn write(&mut self, now: Instant, op: Op) -> Instant {
@@ -264,7 +308,7 @@ impl Flash {
         let each = end.div_ceil(MAP_UNIT_MIN) - op.offset / MAP_UNIT_MIN;
         let each = write_each.as_nanos().saturating_mul(each);
         let ready = now + write + Duration::from_nanos(each);
-        let mut done = self.move_on_link(ready, op.bytes);
+        let mut done = self.move_on_link(ready, op.bytes, Way::In);
         for unit in units {
             done = self.buffer_room(done);
             if unit * unit_bytes < op.offset || end < (unit + 1) * unit_bytes {
@@ -402,26 +446,15 @@ impl Flash {
 
 impl Device for Flash {
     fn capacity_bytes(&self) -> u64 {
-        self.spec.capacity_bytes
+        self.pending.capacity_bytes()
     }
 
     fn queue_depth(&self) -> u32 {
-        self.spec.queue_depth
+        self.pending.queue_depth()
     }
 
     fn submit(&mut self, now: Instant, tag: u64, op: Op) {
-        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
-        self.now = now;
-        assert!(
-            self.pending.len() < self.spec.queue_depth as usize,
-            "{op:?} above the queue depth"
-        );
-        if op.kind != Kind::Flush {
-            assert!(op.bytes > 0, "{op:?} is empty");
-            let end = op.offset.checked_add(op.bytes);
-            let inside = end.is_some_and(|end| end <= self.spec.capacity_bytes);
-            assert!(inside, "{op:?} is past the end");
-        }
+        self.pending.enter(now, &op);
         let at = match op.kind {
             Kind::Read | Kind::Cache => self.read(now, op),
             Kind::Write | Kind::Zeroes => self.write(now, op),
@@ -439,9 +472,7 @@ impl Device for Flash {
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
-        self.now = now;
-        self.pending.drain(now, done);
+        self.pending.advance(now, done);
     }
 }
 

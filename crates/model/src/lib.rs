@@ -15,6 +15,7 @@
 //! - [`cloud`]: a volume with caps on operations and bytes, credit for bursts, and a time of day.
 //! - [`elevator`]: an operating system's deadline elevator in front of any of them.
 //! - [`faulty`]: pauses, changes of speed, slow requests and cleaning, in front of any of them.
+//! - [`shingled`]: a disk whose tracks overlap, with a persistent cache and cleaning.
 //! - [`raid0`]: a stripe set over any of them; [`parity`]: one of RAID level 4 or 5; [`tiered`]: a fast and a slow one side by side.
 //! - [`preset`]: the devices one can ask for by name. A new model is registered there and has to
 //!   pass `tests/conformance.rs`, which runs over the whole registry.
@@ -22,6 +23,7 @@
 pub mod cloud;
 mod device;
 pub mod disk;
+mod drawn;
 pub mod elevator;
 pub mod exponential;
 pub mod faulty;
@@ -31,6 +33,7 @@ pub mod parity;
 mod pending;
 pub mod preset;
 pub mod raid0;
+pub mod shingled;
 pub mod tiered;
 
 pub use device::{Completion, Device, Op};

@@ -17,13 +17,14 @@ pub use flash::{flash_generic, flash_mqsim, nvme_970pro};
 pub use measured::{cheetah9lp, hp_c3323a, ibm18es, with_seek_table};
 pub use papers::{deskstar_34gxp, nearline_7200, st318437lw, st330630a, st340810a};
 
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, CloudSpec};
 use crate::device::Device;
 use crate::disk::{Disk, DiskSpec};
 use crate::exponential::{Exponential, ExponentialSpec, Service};
 use crate::flash::{Flash, FlashSpec};
 use crate::parity::{Level, Parity};
 use crate::raid0::Raid0;
+use crate::shingled::{Shingled, ShingledSpec};
 use crate::tiered::{HitRatio, Tiered};
 use disktime_core::Duration;
 
@@ -47,6 +48,8 @@ pub enum Parameters {
     Disk(fn() -> DiskSpec),
     /// A flash drive.
     Flash(fn() -> FlashSpec),
+    /// A volume of a cloud.
+    Cloud(fn() -> CloudSpec),
     /// Other devices, or no numbers of its own.
     Other,
 }
@@ -62,14 +65,20 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "cloud-gp2",
         doc: "a cloud volume of 100 GiB: 300 IOPS, 3,000 while its credit lasts, 128 MiB/s",
-        build: |seed| Box::new(Cloud::new(cloud_gp2(), seed)),
-        parameters: Parameters::Other,
+        build: |seed| Box::new(Cloud::new(cloud_gp2(100), seed)),
+        parameters: Parameters::Cloud(|| cloud_gp2(100)),
+    },
+    Preset {
+        name: "cloud-gp2-1tib",
+        doc: "a cloud volume of 1 TiB: 3,072 IOPS, 250 MiB/s, no bursts above that",
+        build: |seed| Box::new(Cloud::new(cloud_gp2(1024), seed)),
+        parameters: Parameters::Cloud(|| cloud_gp2(1024)),
     },
     Preset {
         name: "cloud-gp3",
         doc: "a cloud volume of 100 GiB: 3,000 IOPS, 125 MiB/s, no bursts",
         build: |seed| Box::new(Cloud::new(cloud_gp3(), seed)),
-        parameters: Parameters::Other,
+        parameters: Parameters::Cloud(cloud_gp3),
     },
     Preset {
         name: "deskstar-34gxp",
@@ -138,6 +147,12 @@ pub const PRESETS: &[Preset] = &[
         parameters: Parameters::Other,
     },
     Preset {
+        name: "shingled-nearline",
+        doc: "a nearline disk that shingles: bands of 30 MiB, a cache of 25 GiB, cleans when idle",
+        build: |seed| Box::new(Shingled::new(shingled(), seed)),
+        parameters: Parameters::Other,
+    },
+    Preset {
         name: "st318437lw",
         doc: "Seagate ST318437LW, 18 GB, 7200 rpm: 40 MB/s outer (paper ucsb)",
         build: |seed| Box::new(Disk::new(st318437lw(), seed)),
@@ -179,6 +194,22 @@ pub fn exponential(mean: Duration) -> ExponentialSpec {
         read_mean: mean,
         write_mean: mean,
         service: Service::Exponential,
+    }
+}
+
+/// A drive-managed shingled disk over the nearline one.
+///
+/// - Bands of 30 MiB in place, a persistent cache of 25 GiB at the outer edge, the band with the oldest
+///   write cleaned first and only when idle: near what Skylight finds of a drive of 5 TB `[S]`.
+/// - It cleans after a second of rest, a MiB at a time `[E]`.
+#[must_use]
+pub fn shingled() -> ShingledSpec {
+    ShingledSpec {
+        disk: nearline_7200(),
+        band_bytes: 30 << 20,
+        cache_bytes: 25_590 << 20,
+        clean_after: Duration::from_secs(1),
+        piece_bytes: 1 << 20,
     }
 }
 

@@ -48,7 +48,8 @@ pub use flags::{ClientFlags, CommandFlags, HandshakeFlags, ReplyFlags, Transmiss
 pub use request::{EXTENDED_REQUEST_BYTES, REQUEST_BYTES, RequestHeader};
 pub use server::reply::{self, ReplyStyle};
 pub use server::{
-    Checked, Exports, Handshake, HandshakeError, Operation, Reject, ServerHandshake, Session, Tls,
+    Checked, Context, Exports, Handshake, HandshakeError, Operation, Reject, ServerHandshake,
+    Session, Tls,
 };
 
 /// Magic numbers: what tells one kind of message from another.

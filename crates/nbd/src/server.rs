@@ -7,6 +7,7 @@ mod handshake;
 pub mod reply;
 
 pub use check::{Checked, Operation, Reject};
+pub use contexts::Context;
 pub use error::HandshakeError;
 pub use handshake::{Exports, Handshake, ServerHandshake, Session, Tls};
 

@@ -4,6 +4,7 @@
 //! nor is the device.
 
 use crate::Paper;
+use crate::claims;
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
@@ -27,7 +28,7 @@ pub(crate) const PAPER: Paper = Paper {
 const FLASH: Experiment = Experiment {
     id: "blackbox-flash",
     title: "Flash: reads, large reads and writes at 20/30/50",
-    note: "Bars of issue 6: mean 0.95, first percentile over 10 s 0.9, shares within 3 points. Where streams lose among each \
+    note: "Bars of issue 6: mean 0.95, first percentile over 5 s 0.9, shares within 3 points. Where streams lose among each \
            other they have turns; where they don't they mix, and all gain.",
     open: &[],
     measure: measure_flash,
@@ -43,8 +44,9 @@ const RAID: Experiment = Experiment {
 
 /// Before this prices are still being found.
 const SETTLED: usize = 10;
-/// For throughput alone.
+/// For throughput alone, on disks and on flash.
 const ALONE: u64 = 20;
+const ALONE_FLASH: u64 = 5;
 const SECOND: Duration = Duration::from_secs(1);
 /// A stream's place on its device.
 const REGION: u64 = 512 << 20;
@@ -52,7 +54,10 @@ const REGION: u64 = 512 << 20;
 fn parameters() -> Vec<(&'static str, String)> {
     vec![
         ("policy", "disktime over learned costs, no profile".to_owned()),
-        ("counted", format!("from second {SETTLED} on; alone for {ALONE} s")),
+        (
+            "counted",
+            format!("from second {SETTLED} on; alone for {ALONE} s, on flash {ALONE_FLASH} s"),
+        ),
     ]
 }
 
@@ -87,6 +92,8 @@ struct Case<'a> {
     depth: u32,
     loads: &'a [Load],
     seconds: u64,
+    /// For throughput alone, in seconds.
+    alone: u64,
     /// The length of windows, in seconds.
     window: usize,
     /// Bars; below all numbers where it is only reported.
@@ -119,15 +126,16 @@ fn measure_flash(seed: u64) -> Sample {
         device: &generic,
         depth: 64,
         loads: &mixed,
-        seconds: 50,
-        window: 10,
+        seconds: 30,
+        alone: ALONE_FLASH,
+        window: 5,
         mean: 0.95,
         p01: 0.9,
         points: Some(3.0),
     };
     judged(
         &[
-            Case { name: "one at a time", loads: &shallow, depth: 32, seconds: 30, ..case },
+            Case { name: "one at a time", loads: &shallow, depth: 32, ..case },
             Case { name: "970 PRO", device: &pro, loads: &other, ..case },
             case,
         ],
@@ -155,6 +163,7 @@ fn measure_raid(seed: u64) -> Sample {
         depth,
         loads,
         seconds,
+        alone: ALONE,
         window,
         mean,
         p01,
@@ -184,8 +193,8 @@ fn judged(cases: &[Case<'_>], seed: u64) -> Sample {
         seconds += case.seconds;
         let (mut series, charged) = (Vec::new(), charged(&shared));
         for (stream, load) in case.loads.iter().enumerate() {
-            let alone = case.run(&[stream], ALONE, seed);
-            seconds += ALONE;
+            let alone = case.run(&[stream], case.alone, seed);
+            seconds += case.alone;
             let due = mean(&rates(&alone, 0, 2)) * f64::from(load.percent) / 100.0;
             let done = rates(&shared, stream, SETTLED);
             let mut windows: Vec<f64> =
@@ -215,13 +224,7 @@ fn judged(cases: &[Case<'_>], seed: u64) -> Sample {
             level: Some(Line { name: "its share".to_owned(), at: 1.0 }),
         });
     }
-    let broken = "promises broken, as the simulator counts them";
-    checks.push(Check::near(
-        broken,
-        0.0,
-        f64::from(u32::try_from(violations).unwrap_or(u32::MAX)),
-        0.0,
-    ));
+    checks.push(claims::kept(violations));
     Sample { seconds: seconds as f64, panels, checks }
 }
 

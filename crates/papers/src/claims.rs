@@ -65,6 +65,24 @@ impl Check {
     }
 }
 
+/// The name of the simulator's own checkers: no claim of a paper.
+pub(crate) const KEPT: &str = "promises broken, as the simulator counts them";
+
+/// The simulator's own checkers: conservation, starvation, limits.
+pub(crate) fn kept(violations: usize) -> Check {
+    Check::near(KEPT, 0.0, violations as f64, 0.0)
+}
+
+/// The means over several draws of one seed; drawn are the lines of the first.
+pub(crate) fn mean_of(samples: &[Sample]) -> Sample {
+    let mut all = samples[0].clone();
+    for (index, check) in all.checks.iter_mut().enumerate() {
+        check.measured = mean(samples.iter().map(|sample| sample.checks[index].measured));
+    }
+    all.seconds = samples.iter().map(|sample| sample.seconds).sum();
+    all
+}
+
 pub(crate) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = values.len() as f64;
     values.sum::<f64>() / count

@@ -103,6 +103,16 @@ impl Report {
         Self { id, title, note, seconds, panels, checks, reported, bands, missed_by_seed }
     }
 
+    /// Adds what the same figure measures in another way.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.seconds += other.seconds;
+        self.panels.extend(other.panels);
+        self.checks.extend(other.checks);
+        self.reported.extend(other.reported);
+        self.bands.extend(other.bands);
+        self.missed_by_seed.extend(other.missed_by_seed);
+    }
+
     /// Whether a check of the report passes: within its bounds at the values shown, and over the
     /// middle half of the range of each number that the paper leaves open.
     #[must_use]

@@ -5,6 +5,7 @@
 //! - [`run`]: runs experiments, each once per seed and per value of a number that its paper leaves
 //!   open ([`Open`]); a [`Report`] has the means and the bands.
 //! - [`live_figures`]: figures that are run against a daemon as well, and what is compared then.
+//! - [`recorded`]: figures that a recorded trace joins.
 //! - [`paper_page`]: a paper's reports as one page, and each figure as a drawing.
 //!
 //! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
@@ -14,12 +15,14 @@
 
 mod blackbox;
 mod claims;
+mod drawn;
 mod experiment;
 pub mod live_figures;
 mod mdn;
 mod open;
 pub mod paper_page;
 mod qbox;
+pub mod recorded;
 mod reward;
 mod runner;
 mod ucsb;
@@ -45,6 +48,9 @@ pub struct Paper {
 /// Every paper.
 pub static PAPERS: &[Paper] =
     &[zygaria::PAPER, mdn::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER, blackbox::PAPER];
+
+/// Every figure that a recorded trace can join.
+pub static RECORDED: &[recorded::Recorded] = qbox::RECORDED;
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

@@ -8,7 +8,7 @@
 
 use disktime_workload::Extent;
 
-use crate::experiment::{Check, Report, Sample};
+use crate::experiment::{Report, Sample};
 use crate::reward;
 
 /// A figure's live runs. Two virtual disks of [`Live::DISK_BYTES`] each, one after the other on a
@@ -67,11 +67,7 @@ pub fn find(id: &str) -> Option<&'static Live> {
 impl Report {
     /// Puts what was run live beside what was simulated.
     pub fn add_live(&mut self, live: Sample) {
-        self.seconds += live.seconds;
-        self.panels.extend(live.panels);
-        let (checks, reported): (Vec<_>, Vec<_>) =
-            live.checks.into_iter().partition(Check::is_bounded);
-        self.checks.extend(checks);
-        self.reported.extend(reported);
+        let experiment = crate::find(self.id).expect("a report is of an experiment");
+        self.absorb(Self::new(experiment, 1, &[live], Vec::new()));
     }
 }

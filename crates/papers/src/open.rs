@@ -65,6 +65,29 @@ pub struct Course {
     pub missed: bool,
 }
 
+/// Numbers that all figures of a paper share and each figure varies: fields of a struct of floats,
+/// `$knobs`. `$run` runs a figure under a seed and with a change of that struct.
+macro_rules! varied {
+    (|$seed:ident, $with:ident| $run:expr, $knobs:ident, [$({
+        $field:ident: $name:literal, $values:expr,
+        shown $shown:literal, stated $stated:literal,
+        $why:literal,
+    },)+]) => {
+        &[$($crate::open::Open {
+            name: $name,
+            values: &$values,
+            shown: $shown,
+            stated: $stated,
+            why: $why,
+            measure: |$seed, value| {
+                let $with = |knobs: $knobs| $knobs { $field: value, ..knobs };
+                $run
+            },
+        }),+]
+    };
+}
+pub(crate) use varied;
+
 impl Open {
     /// The values to run, without the one that is shown.
     pub(crate) fn others(&self, values: Values) -> Vec<f64> {

@@ -3,6 +3,7 @@
 //!
 //! Does not know: HTML, directories. It answers names and contents; the caller writes them.
 
+use crate::claims;
 use crate::experiment::{Check, Report, SeedMiss};
 use crate::open::Band;
 use crate::{PAPERS, Paper};
@@ -180,9 +181,14 @@ pub fn table(reports: &[Report], provenance: &Provenance) -> File {
     );
     for report in reports {
         // The simulator's own checkers are no claim of a paper.
-        let claims =
-            report.checks.iter().filter(|check| !check.name.starts_with("promises broken"));
-        for (index, check) in claims.enumerate() {
+        let claims = report.checks.iter().filter(|check| check.name != claims::KEPT);
+        let claims: Vec<&Check> = claims.collect();
+        if claims.is_empty() {
+            let (id, note) = (report.id, report.note);
+            text +=
+                &format!("| {id} | {} |  |  |  |  | not judged here | {note} |\n", report.title);
+        }
+        for (index, check) in claims.into_iter().enumerate() {
             let figure = if index == 0 { report.id } else { "" };
             let open = if index == 0 { left_open(report) } else { String::new() };
             let verdict = if report.passes(check) { "holds" } else { "**missed**" };
@@ -254,5 +260,29 @@ pub fn bounds(check: &Check) -> String {
         (true, false) => format!("at least {}", number(check.low)),
         (false, true) => format!("at most {}", number(check.high)),
         (false, false) => "anything".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find;
+
+    /// Figure `qbox-4.7`, which has no clock to judge its claim, was in no row of the table.
+    #[test]
+    fn a_figure_without_a_claim_has_a_row_that_says_why() {
+        let experiment = find("qbox-4.7").expect("a registered id");
+        let sample = crate::Sample {
+            seconds: 1.0,
+            panels: Vec::new(),
+            checks: vec![Check::reported("intersections", 10.0, 7.0), claims::kept(0)],
+        };
+        let reports = [Report::new(experiment, 1, &[sample], Vec::new())];
+        let provenance =
+            Provenance { command: "x".to_owned(), seeds: (1, 1), machine: String::new() };
+        let text = table(&reports, &provenance).text;
+        let row = text.lines().find(|line| line.starts_with("| qbox-4.7 |"));
+        let row = row.expect("the figure is in the table");
+        assert!(row.contains("not judged here") && row.contains("--only window"), "{row}");
     }
 }

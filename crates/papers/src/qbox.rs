@@ -6,6 +6,7 @@
 //! [`black_boxes::Column`].
 
 use crate::Paper;
+use crate::recorded::Recorded;
 
 mod black_boxes;
 mod fig10;
@@ -45,3 +46,11 @@ pub(crate) const PAPER: Paper = Paper {
         overhead::EXPERIMENT,
     ],
 };
+
+/// The figures of days of a file server, with a recorded trace in place of one day.
+pub(crate) const RECORDED: &[Recorded] = &[
+    Recorded { id: "qbox-17", measure: |trace, seed| fig17::recorded_ours(false, trace, seed) },
+    Recorded { id: "qbox-18", measure: |trace, seed| fig17::recorded_foil(false, trace, seed) },
+    Recorded { id: "qbox-19", measure: |trace, seed| fig17::recorded_ours(true, trace, seed) },
+    Recorded { id: "qbox-20", measure: |trace, seed| fig17::recorded_foil(true, trace, seed) },
+];

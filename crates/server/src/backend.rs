@@ -28,12 +28,13 @@ pub mod volatile;
 pub use blocks::BlockBackEnd;
 pub(crate) use file::at;
 pub use file::pool::{
-    IDENTITY, PoolDirectory, PoolDisk, PoolError, SeenPool, make_image, nothing_was_at,
+    GrowingPool, IDENTITY, PoolDirectory, PoolDisk, PoolError, SeenPool, make_image, nothing_was_at,
 };
 pub use file::{FileBackEnd, OneFile};
 pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};
 pub use memory::MemoryBackEnd;
 pub use nbd::{Export, NbdBackEnd};
+pub(crate) use survey::push as push_stretch;
 pub use survey::{EXTENTS_MAX, Stretch, Survey};
 pub use tiers::{TieredBackEnd, TwoTiers};
 
@@ -198,6 +199,14 @@ pub trait BackEnd {
     /// # Errors
     /// If the back end takes none in while it runs: then nothing has changed.
     fn add_disk(&mut self, _disk: u32, _extent: Range<u64>) -> Result<(), DeviceError> {
+        Err(DeviceError(libc::EOPNOTSUPP))
+    }
+    /// A virtual disk has so many bytes from now on, no fewer than before; what lies behind it is no
+    /// other disk's. The caller sees to it that the device is as large.
+    ///
+    /// # Errors
+    /// If the back end can't while it runs: then nothing has changed.
+    fn grow_disk(&mut self, _disk: u32, _bytes: u64) -> Result<(), DeviceError> {
         Err(DeviceError(libc::EOPNOTSUPP))
     }
     /// A virtual disk goes, of which no job is under way. Its number may be another one's from now on.

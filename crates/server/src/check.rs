@@ -14,8 +14,9 @@ use crate::backend::{BackEndKind, OneFile, SeenPool};
 use crate::config::{Config, DeviceConfig, Listen};
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
-use crate::opened_device::{Ground, misplaced};
+use crate::opened_device::Ground;
 use crate::place::{self, Before, Place, PlaceError};
+use crate::room::misplaced;
 use crate::start_error::StartError;
 use crate::tls::Tls;
 

@@ -30,7 +30,7 @@ pub(crate) use changes::changes;
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
 pub use listener_table::{Door, TlsUse};
-pub use vdisk::{REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
+pub use vdisk::{BitmapsConfig, REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// How long clients may be idle at least and at most, where that is bounded.
 const IDLE_TIMEOUTS: RangeInclusive<Duration> =
@@ -209,7 +209,11 @@ impl Config {
         let vdisks: Vec<&str> = file.vdisk.iter().map(|vdisk| vdisk.name.as_str()).collect();
         let doors = [&own_doors(&listen, access, tls)[..], &listeners].concat();
         wrong.0.extend(check_doors(&doors, &vdisks, tls_files.as_ref()));
-        wrong.0.extend(vdisk::check_together(&file.vdisk, tls_files.as_ref()));
+        wrong.0.extend(vdisk::check_together(
+            &file.vdisk,
+            tls_files.as_ref(),
+            file.server.state.as_deref(),
+        ));
         let memory = file.server.memory.as_deref().map(memory::parse).transpose();
         let memory = wrong.note(memory).flatten().unwrap_or_else(memory::usual);
         let idle_timeout = file.server.idle_timeout.as_deref().map(idle_timeout).transpose();

@@ -9,12 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use disktime_core::Duration;
-use disktime_nbd::{ExportInfo, Exports, Session};
+use crossbeam_channel::Sender;
+use disktime_core::{Duration, Instant};
+use disktime_nbd::{Context, ExportInfo, Exports, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::pki_types::ServerName;
 
+use crate::bitmap::{BitmapSpec, Offered};
 use crate::clock;
 use crate::config::TlsUse;
 use crate::frontend::nbd::Accepted;
@@ -32,6 +35,9 @@ use visitors::{Doors, Visitor, Visitors};
 
 /// Clients accepted at once before those that were accepted earlier are looked at again.
 const BATCH: usize = 64;
+/// How long clients in their handshakes may take when the daemon is taken over: until then the others are
+/// served.
+pub(crate) const GRACE: Duration = Duration::from_millis(200);
 /// How long the listeners are left alone when the system can't accept.
 const REST: Duration = Duration::from_millis(100);
 
@@ -47,6 +53,8 @@ pub(crate) struct Entry {
     pub(crate) is_default: bool,
     /// Names of certificates, one of which a client must show, if there are any.
     pub(crate) clients: Vec<ServerName<'static>>,
+    /// Its bitmaps, each of which is a metadata context.
+    pub(crate) bitmaps: Offered,
 }
 
 /// A place where clients connect, bound, with what they find there.
@@ -59,6 +67,8 @@ pub(crate) struct OpenDoor {
 
 /// The metadata context of what was never written.
 const ALLOCATION: &str = "base:allocation";
+/// The beginning of the names of bitmaps' contexts, as QEMU has them.
+const DIRTY_BITMAP: &str = "qemu:dirty-bitmap:";
 
 /// Every export there is, and the memory for their clients.
 pub(crate) struct Catalog {
@@ -84,12 +94,12 @@ impl Catalog {
     }
 
     /// The export of that name.
-    fn entry(&self, name: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
         self.by_name.get(name).map(|at| &self.entries[*at])
     }
 
     /// A place for a client of an export.
-    fn seat(&self, entry: &Entry) -> Result<Seat, NoSeat> {
+    pub(crate) fn seat(&self, entry: &Entry) -> Result<Seat, NoSeat> {
         Seat::take(&entry.stats, &self.budget)
     }
 }
@@ -138,12 +148,20 @@ impl Exports for View<'_> {
     }
 
     fn find(&self, name: &str) -> Option<ExportInfo> {
-        self.entry(name).map(|entry| entry.info.clone())
+        let info =
+            |entry: &Entry| ExportInfo { size_bytes: entry.stats.size(), ..entry.info.clone() };
+        self.entry(name).map(info)
     }
 
-    fn contexts(&self, name: &str) -> Vec<String> {
-        let surveyed = self.entry(name).filter(|entry| entry.surveyed);
-        surveyed.into_iter().map(|_| ALLOCATION.to_owned()).collect()
+    fn contexts(&self, name: &str) -> Vec<Context> {
+        let Some(entry) = self.entry(name) else { return Vec::new() };
+        let allocation = Context { id: 0, name: ALLOCATION.to_owned() };
+        let bitmap = |spec: BitmapSpec| Context {
+            id: spec.id,
+            name: format!("{DIRTY_BITMAP}{}", spec.name),
+        };
+        let bitmaps = entry.bitmaps.now().into_iter().map(bitmap);
+        entry.surveyed.then_some(allocation).into_iter().chain(bitmaps).collect()
     }
 
     /// There is a place now. This thread alone gives places away, so it is there right after, too.
@@ -171,12 +189,16 @@ impl Doors for Desk {
 
 /// The desk's state; lives on its own thread.
 pub(crate) struct Desk {
-    pub(crate) doors: Vec<OpenDoor>,
+    pub(crate) doors: Arc<Vec<OpenDoor>>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) catalog: Catalog,
     pub(crate) shards: Vec<ShardHandle>,
     /// Readable when the desk is to close.
     pub(crate) closing: Arc<OwnedFd>,
+    /// Clients in their handshakes are to end them before the desk closes.
+    pub(crate) leaving: Arc<AtomicBool>,
+    /// Gone when the desk is.
+    pub(crate) _is_here: Sender<()>,
 }
 
 impl Desk {
@@ -184,16 +206,22 @@ impl Desk {
     pub(crate) fn run(self) -> io::Result<()> {
         let mut visitors = Visitors::default();
         let (mut resting, mut quiet) = (false, Quiet::default());
+        let mut closes_at = None;
         loop {
-            let (closing, ready) = self.wait(&visitors, std::mem::take(&mut resting))?;
+            let (closing, ready) = self.wait(&visitors, std::mem::take(&mut resting), closes_at)?;
             if closing {
+                let grace = self.leaving.load(Ordering::Relaxed).then_some(GRACE);
+                closes_at = Some(clock::now() + grace.unwrap_or(Duration::ZERO));
+            }
+            let nobody = visitors.iter().next().is_none();
+            if closes_at.is_some_and(|at| nobody || at <= clock::now()) {
                 return Ok(());
             }
             let (listening, visiting) = ready.split_at(self.doors.len());
             for (visitor, session) in visitors.go_on(visiting, clock::now(), &self) {
                 self.hand_over(visitor, session);
             }
-            for (at, ready) in listening.iter().enumerate() {
+            for (at, ready) in listening.iter().enumerate().filter(|_| closes_at.is_none()) {
                 let Some(error) = ready.then(|| self.admit(at, &mut visitors)).flatten() else {
                     continue;
                 };
@@ -205,14 +233,21 @@ impl Desk {
         }
     }
 
-    /// Waits for anything to happen, at the listeners too unless `resting`; answers whether to
-    /// close, and which of the listeners and visitors are ready.
-    fn wait(&self, visitors: &Visitors, resting: bool) -> io::Result<(bool, Vec<bool>)> {
-        let mut polled = vec![PollFd::new(&*self.closing, PollFlags::IN)];
-        let listens = if resting { PollFlags::empty() } else { PollFlags::IN };
+    /// Waits for anything to happen, at the listeners too unless `resting` or about to close; answers
+    /// whether to close, and which of the listeners and visitors are ready.
+    fn wait(
+        &self,
+        visitors: &Visitors,
+        resting: bool,
+        closes_at: Option<Instant>,
+    ) -> io::Result<(bool, Vec<bool>)> {
+        let unless = |not: bool| if not { PollFlags::empty() } else { PollFlags::IN };
+        let mut polled = vec![PollFd::new(&*self.closing, unless(closes_at.is_some()))];
+        let listens = unless(resting || closes_at.is_some());
         polled.extend(self.doors.iter().map(|door| PollFd::new(&door.listener, listens)));
         polled.extend(visitors.iter().map(|visitor| PollFd::new(visitor, visitor.waits_for())));
-        let until = visitors.next().into_iter().chain(resting.then(|| clock::now() + REST)).min();
+        let rest = resting.then(|| clock::now() + REST);
+        let until = visitors.next().into_iter().chain(rest).chain(closes_at).min();
         let left = until.map(|until| until.since(clock::now()));
         let timeout = left.map(|left| rustix::time::Timespec {
             tv_sec: i64::try_from(left.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX),
@@ -256,7 +291,7 @@ impl Desk {
                 return;
             }
         };
-        let client = Accepted { socket, session, seat, unread, tls };
+        let client = Accepted { socket, session, seat, unread, skip: 0, tls };
         self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
     }
 }

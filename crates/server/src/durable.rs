@@ -14,13 +14,13 @@ pub(crate) struct Next {
 
 impl Next {
     /// Writes them, durably, for the daemon's own user alone.
-    pub(crate) fn write(path: &Path, text: &str) -> io::Result<Self> {
+    pub(crate) fn write(path: &Path, contents: &[u8]) -> io::Result<Self> {
         let mut new = path.to_owned().into_os_string();
         new.push(".new");
         let new = PathBuf::from(new);
         let mut options = File::options();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(contents)?;
         file.sync_all()?;
         Ok(Self { file, path: path.to_owned(), new })
     }

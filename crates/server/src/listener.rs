@@ -98,6 +98,17 @@ impl Inherited {
         Ok(Self(listeners.collect::<io::Result<_>>()?))
     }
 
+    /// Sockets that a predecessor listens on.
+    pub(crate) fn of(listeners: Vec<Listener>) -> Self {
+        Self(listeners)
+    }
+
+    /// Adds those of another source.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     /// The one with this address.
     pub(crate) fn find(&mut self, to: &Listen) -> Option<Listener> {
         let is_it = |listener: &Listener| listener.address().is_ok_and(|address| address == *to);
@@ -142,6 +153,34 @@ impl Listener {
                 Ok(Self::Tcp(listener))
             }
         }
+    }
+
+    /// A socket that another daemon has bound, at this path or at a TCP address; its file is not this
+    /// daemon's yet.
+    pub(crate) fn handed_over(socket: OwnedFd, path: Option<PathBuf>) -> Self {
+        match path {
+            Some(path) => Self::Inherited(socket.into(), path),
+            None => Self::Tcp(socket.into()),
+        }
+    }
+
+    /// The file of a Unix socket, and whether it is this daemon's to remove.
+    pub(crate) fn path(&self) -> (Option<&Path>, bool) {
+        match self {
+            Self::Unix(_, path) => (Some(path), true),
+            Self::Inherited(_, path) => (Some(path), false),
+            Self::Tcp(_) => (None, false),
+        }
+    }
+
+    /// The same, with its file to be removed at the end.
+    pub(crate) fn owning(mut self) -> Self {
+        if let Self::Inherited(listener, path) = &mut self
+            && let Ok(listener) = listener.try_clone()
+        {
+            return Self::Unix(listener, std::mem::take(path));
+        }
+        self
     }
 
     /// The address clients use: the port is known now if it was left open.

@@ -45,6 +45,8 @@ pub enum Token {
     },
     /// Something of the back end itself, which knows what it means.
     BackEnd(u32),
+    /// The wish that an operation be given up.
+    Cancel,
 }
 
 /// Memory that an operation uses.
@@ -287,6 +289,16 @@ impl Ring {
         let flags = if whole { libc::MSG_WAITALL } else { 0 };
         let entry = opcode::Recv::new(types::Fd(fd), start, len).flags(flags).build();
         self.start(token, Keep::Buffer(buffer), entry);
+    }
+
+    /// Gives up an operation that waits: it comes back with `ECANCELED`, or with its result if it was
+    /// quicker.
+    pub fn cancel(&mut self, token: Token) {
+        let waits = self.operations.iter().find(|(_, (waits, _))| *waits == token);
+        if let Some((key, _)) = waits {
+            let entry = opcode::AsyncCancel::new(key as u64).build();
+            self.start(Token::Cancel, Keep::Nothing, entry);
+        }
     }
 
     /// Sends the next of what is left of a message: so many bytes.

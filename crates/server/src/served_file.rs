@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An open file or block device with what it had when it was opened.
 pub struct ServedFile {
@@ -20,7 +20,7 @@ pub struct ServedFile {
 
 /// Properties that a regular file must keep. A block device's node says nothing of the device.
 struct Expected {
-    bytes: u64,
+    bytes: AtomicU64,
     /// It had a name: some file systems don't count names.
     named: bool,
 }
@@ -30,7 +30,7 @@ impl ServedFile {
     pub(crate) fn new(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let named = metadata.nlink() > 0;
-        let expected = metadata.is_file().then_some(Expected { bytes: metadata.len(), named });
+        let expected = metadata.is_file().then(|| Expected { bytes: metadata.len().into(), named });
         let (path, holds) = (path.to_owned(), OnceLock::new());
         Ok(Self { file, path, holds, expected, told: AtomicBool::new(false) })
     }
@@ -44,6 +44,16 @@ impl ServedFile {
         &self.file
     }
 
+    /// Makes a regular file so long, durably; from now on it must be no shorter. Blocks.
+    pub(crate) fn lengthen(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)?;
+        self.file.sync_all()?;
+        if let Some(expected) = &self.expected {
+            expected.bytes.store(bytes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Whether it can be looked at whether it is still there.
     pub(crate) fn can_go(&self) -> bool {
         self.expected.is_some()
@@ -54,7 +64,8 @@ impl ServedFile {
     pub(crate) fn is_whole(&self, names: u32, bytes: u64) -> bool {
         let Some(expected) = &self.expected else { return true };
         let removed = expected.named && names == 0;
-        if !removed && bytes >= expected.bytes {
+        let expected_bytes = expected.bytes.load(Ordering::Relaxed);
+        if !removed && bytes >= expected_bytes {
             return true;
         }
         if !self.told.swap(true, Ordering::Relaxed) {
@@ -63,7 +74,7 @@ impl ServedFile {
                 vdisk = self.holds.get().map_or("", String::as_str),
                 file = %self.path.display(),
                 bytes,
-                expected_bytes = expected.bytes,
+                expected_bytes,
                 "the file of the virtual disk {what} while it is served: flushes fail from now on; \
                  stop the daemon and restore the file"
             );

@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use disktime_core::cost::{Estimate, PriceList};
 use disktime_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -14,24 +15,36 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
 
 use crate::backend::faulty::{Fault, Faulty};
-use crate::backend::{Abilities, BackEnd};
+use crate::backend::{Abilities, BackEnd, BackEndKind};
+use crate::bitmap::{Bitmap, Offered};
 use crate::claims::Claims;
-use crate::config::{Change, Config, DeviceConfig, Door, Listen, TlsUse, VdiskConfig, changes};
+use crate::commands::CommandDesk;
+use crate::config::{Config, DeviceConfig, Door, Listen, TlsUse, VdiskConfig};
+use crate::daemon_socket::DaemonSocket;
 use crate::desk::{Catalog, Desk, Entry, OpenDoor};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::handover::patiently;
+use crate::kept_bitmaps::{self, Keeper};
 use crate::listener::{Inherited, Listener};
 use crate::memory::Budget;
 use crate::opened_device::{Ground, Opened};
 use crate::record::Recorder;
 use crate::reports::{ReportDesk, ReportSocket, ReportStats};
+use crate::room::Room;
 use crate::shard::{DRAIN, Message, Parts, Shard, ShardHandle, Vdisk, VdiskId};
-use crate::start_error::{StartError, Unfit};
+use crate::start_error::StartError;
 use crate::stats::{DeviceStats, VdiskStats};
+use crate::take_over::{Looked, Predecessor, Successor, TakenOver};
 use crate::threads::{self, ThreadFailure, Threads};
-use crate::tls::{Tls, TlsError};
+use crate::tls::Tls;
 use crate::wakeup::wake;
+
+mod hand_over;
+mod reload;
+
+use reload::BitmapNumbers;
+pub use reload::ReloadError;
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;
@@ -46,26 +59,6 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Takes a device's place in the configuration and its back end; answers what its shard uses.
 pub type Wrap = Arc<dyn Fn(usize, Box<dyn BackEnd>) -> Box<dyn BackEnd> + Send + Sync>;
 
-/// Why contracts were not changed. None was.
-#[derive(Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// Something else than contracts differs: what can't be changed while running.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Structure(Vec<Change>),
-    /// The certificates can't be read again: connections get those from before. Contracts were
-    /// changed.
-    #[error("tls: {0}: new connections get the certificates from before")]
-    Tls(TlsError),
-    /// The contracts of a device can't all be kept.
-    #[error("device {device}: {error}")]
-    Refused {
-        /// Which.
-        device: String,
-        /// Why.
-        error: Box<Unfit>,
-    },
-}
-
 /// A virtual disk as seen from outside.
 #[derive(Clone, Debug)]
 pub struct VdiskView {
@@ -78,6 +71,16 @@ pub struct VdiskView {
     pub uris: Vec<String>,
     /// Its live figures.
     pub stats: Arc<VdiskStats>,
+    bitmaps: Offered,
+}
+
+/// The parts of a start that end with it.
+struct Starting<'a> {
+    wrap: &'a Wrap,
+    catalog: Catalog,
+    claims: Claims,
+    /// After a take-over: what quick probes have found, in place of new ones.
+    looked: Option<Vec<Looked>>,
 }
 
 /// A running daemon.
@@ -87,6 +90,7 @@ pub struct Server {
     tls: Option<Arc<Tls>>,
     shards: Vec<ShardHandle>,
     grounds: Vec<Ground>,
+    rooms: Vec<Room>,
     devices: Vec<Arc<DeviceStats>>,
     vdisks: Vec<VdiskView>,
     closing: Arc<OwnedFd>,
@@ -94,7 +98,20 @@ pub struct Server {
     threads: Threads,
     recorders: Vec<JoinHandle<io::Result<()>>>,
     budget: Arc<Budget>,
-    claims: Claims,
+    bitmap_numbers: BitmapNumbers,
+    handing: Handing,
+}
+
+/// The parts of a server that a successor is to have, and ways to it.
+struct Handing {
+    /// Says that this daemon uses the state directory.
+    socket: Option<Arc<DaemonSocket>>,
+    doors: Arc<Vec<OpenDoor>>,
+    /// The desk is to close once its visitors are gone.
+    leaving: Arc<AtomicBool>,
+    /// Ends when the desk does.
+    desk: Receiver<()>,
+    successors: Receiver<Successor>,
 }
 
 impl Server {
@@ -131,7 +148,7 @@ impl Server {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_wrapped(config: Config, wrap: &Wrap) -> Result<Self, StartError> {
-        Self::start_inheriting(config, wrap, Inherited::default())
+        Self::start_inheriting(config, wrap, Inherited::default(), None)
     }
 
     /// As [`start`](Self::start), on sockets that the service manager listens on already, where there
@@ -141,38 +158,51 @@ impl Server {
     /// As [`start`](Self::start).
     pub fn start_on(config: Config, inherited: Inherited) -> Result<Self, StartError> {
         let wrap: Wrap = Arc::new(|_, back_end| back_end);
-        Self::start_inheriting(config, &wrap, inherited)
+        Self::start_inheriting(config, &wrap, inherited, None)
+    }
+
+    /// As [`start_on`](Self::start_on), in the place of a running daemon, with its listeners and its
+    /// clients.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start). Errors that show without the devices leave the other daemon as it was.
+    pub fn take_over(
+        config: Config,
+        inherited: Inherited,
+        predecessor: Predecessor,
+    ) -> Result<Self, StartError> {
+        let wrap: Wrap = Arc::new(|_, back_end| back_end);
+        Self::start_inheriting(config, &wrap, inherited, Some(predecessor))
     }
 
     fn start_inheriting(
         config: Config,
         wrap: &Wrap,
         mut inherited: Inherited,
+        mut predecessor: Option<Predecessor>,
     ) -> Result<Self, StartError> {
         raise_descriptors();
-        let bind = |door: Door| {
-            let bound = match inherited.find(&door.listen) {
-                Some(listener) => Ok(listener),
-                None => Listener::bind(&door.listen, &door.access),
-            };
-            let listener =
-                bound.map_err(|error| StartError::Listen { listen: door.listen.clone(), error })?;
-            let vdisks = door.vdisks.map(|names| names.into_iter().collect());
-            Ok(OpenDoor { listener, vdisks, tls: door.tls })
-        };
-        let doors = config.doors().into_iter().map(bind).collect::<Result<Vec<_>, StartError>>()?;
-        for socket in inherited.left() {
-            tracing::warn!(socket, "the service manager gave a socket that no listener names");
+        if let Some(predecessor) = &mut predecessor {
+            inherited = inherited.and(predecessor.listeners());
         }
+        let doors = bind(&config, inherited)?;
         let listen = doors.iter().map(|door| door.listener.address());
         let listen = listen.collect::<io::Result<Vec<_>>>()?;
         let tls = config.tls_files.as_ref().map(Tls::load).transpose()?.map(Arc::new);
+        let budget = Budget::new(config.memory_for_clients()?);
+        // From here on this daemon is the one to serve.
+        let taken = predecessor.map(Predecessor::let_go).transpose()?;
+        let (clients, taken) = taken.unzip();
+        let doors = owning(doors, taken.as_ref());
         let misses = config.misses.as_deref().map(|path| {
             let failed = |error| StartError::Listen { listen: Listen::Unix(path.into()), error };
             ReportSocket::bind(path).map_err(failed)
         });
         let misses = misses.transpose()?;
-        let budget = Budget::new(config.memory_for_clients()?);
+        let (is_here, desk) = crossbeam_channel::bounded(0);
+        let (successor, successors) = crossbeam_channel::bounded(1);
+        let doors = Arc::new(doors);
+        let handing = Handing { socket: None, doors, leaving: Arc::default(), desk, successors };
         let mut server = Self {
             config,
             budget,
@@ -180,43 +210,110 @@ impl Server {
             tls: tls.clone(),
             shards: Vec::new(),
             grounds: Vec::new(),
+            rooms: Vec::new(),
             devices: Vec::new(),
             vdisks: Vec::new(),
             closing: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?),
             reports: Arc::default(),
             threads: Threads::new(),
             recorders: Vec::new(),
-            claims: Claims::default(),
+            bitmap_numbers: BitmapNumbers::default(),
+            handing,
         };
-        let mut catalog = Catalog::new(server.budget.clone());
+        let (own, looked) = taken.map(|it| (it.own, it.looked)).unzip();
+        server.handing.socket = match own {
+            Some(own) => Some(Arc::new(own)),
+            None => server.bind_socket()?,
+        };
+        let catalog = Catalog::new(server.budget.clone());
+        let mut starting = Starting { wrap, catalog, claims: Claims::default(), looked };
         for (index, device) in server.config.devices.clone().iter().enumerate() {
-            server.start_shard(index, device, wrap, &mut catalog)?;
+            server.start_shard(index, device, &mut starting)?;
         }
-        if let Some(socket) = misses {
-            let vdisk = |entry: &Entry| (entry.info.name.clone(), entry.shard, entry.vdisk);
-            let vdisks = catalog.entries().iter().map(vdisk);
-            let (closing, stats) = (Arc::clone(&server.closing), Arc::clone(&server.reports));
-            let desk = ReportDesk::new(socket, vdisks, server.shards.clone(), closing, stats);
-            server.threads.start("reports", "the socket for misses", move || desk.run())?;
+        let catalog = starting.catalog;
+        server.start_reports(misses, &catalog)?;
+        server.start_commands(&catalog, successor)?;
+        // Clients can write from now on.
+        if let Some(state) = &server.config.state {
+            let mut vdisks = server.vdisks.iter();
+            vdisks.try_for_each(|it| kept_bitmaps::invalidate(state, &it.name))?;
         }
+        server.adopt(clients.unwrap_or_default(), &catalog);
         let desk = Desk {
-            doors,
+            doors: Arc::clone(&server.handing.doors),
             tls,
             catalog,
             shards: server.shards.clone(),
             closing: Arc::clone(&server.closing),
+            leaving: Arc::clone(&server.handing.leaving),
+            _is_here: is_here,
         };
         server.threads.start("desk", "the front desk", move || desk.run())?;
         Ok(server)
     }
 
+    /// Takes the state directory for this daemon alone. Bitmaps can't be without: another daemon would
+    /// keep its own there.
+    fn bind_socket(&self) -> Result<Option<Arc<DaemonSocket>>, StartError> {
+        let Some(state) = &self.config.state else { return Ok(None) };
+        match DaemonSocket::bind(state) {
+            Ok(socket) => Ok(Some(Arc::new(socket))),
+            Err(error) if self.config.vdisks().all(|(_, it)| it.bitmaps.names.is_empty()) => {
+                let state = state.display().to_string();
+                tracing::warn!(state, %error, "commands can't reach this daemon");
+                Ok(None)
+            }
+            Err(error) => Err(StartError::Listen { listen: Listen::Unix(state.clone()), error }),
+        }
+    }
+
+    /// Takes reports of missed deadlines from now on, if there is a socket for them.
+    fn start_reports(
+        &mut self,
+        socket: Option<ReportSocket>,
+        catalog: &Catalog,
+    ) -> Result<(), StartError> {
+        let Some(socket) = socket else { return Ok(()) };
+        let vdisk = |entry: &Entry| (entry.info.name.clone(), entry.shard, entry.vdisk);
+        let vdisks = catalog.entries().iter().map(vdisk);
+        let (closing, stats) = (Arc::clone(&self.closing), Arc::clone(&self.reports));
+        let desk = ReportDesk::new(socket, vdisks, self.shards.clone(), closing, stats);
+        Ok(self.threads.start("reports", "the socket for misses", move || desk.run())?)
+    }
+
+    /// Answers commands from now on.
+    fn start_commands(
+        &mut self,
+        catalog: &Catalog,
+        successors: Sender<Successor>,
+    ) -> io::Result<()> {
+        let Some(socket) = &self.handing.socket else { return Ok(()) };
+        let mut devices = self.config.devices.iter();
+        let stays = devices.find(|device| device.back_end == BackEndKind::Memory).map(|device| {
+            format!(
+                "device {}: its contents are in the daemon's memory, and end with it",
+                device.name
+            )
+        });
+        let place = |entry: &Entry| (entry.info.name.clone(), (entry.shard, entry.vdisk));
+        let desk = CommandDesk {
+            socket: Arc::clone(socket),
+            places: catalog.entries().iter().map(place).collect(),
+            shards: self.shards.clone(),
+            stays,
+            successors,
+            closing: Arc::clone(&self.closing),
+        };
+        self.threads.start("commands", "the daemon's own socket", move || desk.run())
+    }
+
     /// Opens a device's back end, which is nobody else's.
-    fn open(&mut self, device: &DeviceConfig) -> Result<Opened, StartError> {
-        self.claims.claim(device)?;
+    fn open(&self, device: &DeviceConfig, claims: &mut Claims) -> Result<Opened, StartError> {
+        claims.claim(device)?;
         let state = self.config.state.as_deref();
         let opened = patiently(|| Opened::new(device, state), StartError::is_in_use)?;
         // Again: what was made just now.
-        self.claims.claim(device)?;
+        claims.claim(device)?;
         Ok(opened)
     }
 
@@ -224,41 +321,26 @@ impl Server {
         &mut self,
         index: usize,
         device: &DeviceConfig,
-        wrap: &Wrap,
-        catalog: &mut Catalog,
+        starting: &mut Starting<'_>,
     ) -> Result<(), StartError> {
-        let mut back_end = self.open(device)?;
-        back_end.look(device);
+        let mut back_end = self.open(device, &mut starting.claims)?;
+        match &starting.looked {
+            Some(looked) => hand_over::known(&mut back_end.ground, looked, &device.name),
+            None => back_end.look(device),
+        }
         let refused =
             |error| StartError::Engine { device: device.name.clone(), error: Box::new(error) };
         let engine = back_end.ground.engine(device).map_err(refused)?;
         back_end.record(device)?;
         let abilities = back_end.abilities();
-        let ground = back_end.ground.clone();
+        let Opened { storage, ground, room, .. } = back_end;
+        self.rooms.push(room);
+        let keeper = Keeper::of(device, self.config.state.as_deref(), self.handing.socket.as_ref());
         let mut vdisks = Vec::new();
         for (vdisk, base) in device.vdisks.iter().zip(&ground.bases) {
-            let stats = Arc::new(VdiskStats::default());
-            let start = |path| Recorder::start(path, &vdisk.name);
-            let recorder = vdisk.record.as_deref().map(start).transpose();
-            let recorder =
-                recorder.map_err(|error| StartError::Trace { vdisk: vdisk.name.clone(), error })?;
-            let (recorder, thread) = recorder.unzip();
-            self.recorders.extend(thread);
-            let (base, stats_here) = (*base, Arc::clone(&stats));
-            let id = VdiskId(self.vdisks.len() as u64);
-            vdisks.push((id, Vdisk::new(vdisk.name.clone(), base, stats_here, recorder)));
-            let uris = self.uris(&vdisk.name);
-            let (name, on) = (vdisk.name.clone(), device.name.clone());
-            catalog.add(Entry {
-                info: export(device, vdisk, abilities),
-                shard: index,
-                vdisk: id,
-                stats: Arc::clone(&stats),
-                surveyed: abilities.survey,
-                is_default: vdisk.export.is_default,
-                clients: names_of(vdisk),
-            });
-            self.vdisks.push(VdiskView { id, name, device: on, uris, stats });
+            let place = (index, *base, abilities);
+            let catalog = &mut starting.catalog;
+            vdisks.push(self.enter(device, vdisk, place, keeper.as_ref(), catalog)?);
         }
         let (handle, messages, wakeup) = ShardHandle::new()?;
         let stats = Arc::new(DeviceStats::default());
@@ -267,14 +349,15 @@ impl Server {
         self.shards.push(handle);
         let emulate = device.emulate;
         let idle_timeout = self.config.idle_timeout;
-        let depths = device.depths(ground.depth());
+        let flushes_at_end = matches!(device.back_end, BackEndKind::Nbd { .. });
+        let (depths, piece_max) = (device.depths(ground.depth()), device.piece_max());
         self.grounds.push(ground);
         let (started, start) = crossbeam_channel::bounded(1);
-        let wrap = Arc::clone(wrap);
+        let wrap = Arc::clone(starting.wrap);
         let run = move || {
             set_timer_slack();
             let emulator = emulate.map(|emulate| Emulator::new(emulate, EMULATOR_SEED));
-            let back_end = wrap(index, back_end.on_shard());
+            let back_end = wrap(index, storage.on_shard());
             let parts = Parts {
                 engine,
                 back_end,
@@ -282,7 +365,9 @@ impl Server {
                 vdisks,
                 migration,
                 depths,
+                piece_max,
                 idle_timeout,
+                flushes_at_end,
                 stats,
                 messages,
                 wakeup,
@@ -293,12 +378,58 @@ impl Server {
                 Err(error) => (Err(error), None),
             };
             let _starter_waits = started.send(outcome);
-            shard.map_or(Ok(()), Shard::run)
+            let left = shard.map_or(Ok(Vec::new()), Shard::run)?;
+            if let Some(keeper) = keeper {
+                keeper.save(&left);
+            }
+            Ok(())
         };
         let what = format!("device {}", device.name);
         self.threads.start(&format!("shard-{index}"), &what, run)?;
         start.recv().map_err(io::Error::other)??;
         Ok(())
+    }
+
+    /// Enters a virtual disk that lies at a place of a device: for its shard, for clients, and for
+    /// other threads.
+    fn enter(
+        &mut self,
+        device: &DeviceConfig,
+        vdisk: &VdiskConfig,
+        (shard, base, abilities): (usize, u64, Abilities),
+        keeper: Option<&Keeper>,
+        catalog: &mut Catalog,
+    ) -> Result<(VdiskId, Vdisk), StartError> {
+        let stats = Arc::new(VdiskStats::of(vdisk.size));
+        let start = |path| Recorder::start(path, &vdisk.name);
+        let recorder = vdisk.record.as_deref().map(start).transpose();
+        let recorder =
+            recorder.map_err(|error| StartError::Trace { vdisk: vdisk.name.clone(), error })?;
+        let (recorder, thread) = recorder.unzip();
+        self.recorders.extend(thread);
+        let id = VdiskId(self.vdisks.len() as u64);
+        let specs = self.bitmap_numbers.specs(vdisk, &[]);
+        let bitmaps = match keeper {
+            Some(keeper) => keeper.load(vdisk, &specs),
+            None => specs.iter().map(|it| Bitmap::dirty(it.clone(), vdisk.size)).collect(),
+        };
+        let offered = Offered::default();
+        offered.set(specs);
+        catalog.add(Entry {
+            info: export(device, vdisk, abilities),
+            shard,
+            vdisk: id,
+            stats: Arc::clone(&stats),
+            surveyed: abilities.survey,
+            is_default: vdisk.export.is_default,
+            clients: names_of(vdisk),
+            bitmaps: offered.clone(),
+        });
+        let (name, uris) = (vdisk.name.clone(), self.uris(&vdisk.name));
+        let (stats_here, on) = (Arc::clone(&stats), device.name.clone());
+        self.vdisks.push(VdiskView { id, name, device: on, uris, stats, bitmaps: offered });
+        let disk = Vdisk::new(vdisk.name.clone(), base, stats_here, recorder);
+        Ok((id, disk.with_bitmaps(bitmaps)))
     }
 
     /// Where a virtual disk is reached.
@@ -384,43 +515,6 @@ impl Server {
         self.shards.iter().for_each(ShardHandle::wake);
     }
 
-    /// Takes over another configuration's contracts, all of them or none; answers what differs.
-    ///
-    /// # Errors
-    /// If anything but contracts differs, or a device can't keep them all: then nothing changes.
-    pub fn reload(&mut self, config: Config) -> Result<Vec<Change>, ReloadError> {
-        let (live, fixed): (Vec<_>, Vec<_>) =
-            changes(&self.config, &config).into_iter().partition(|change| change.live);
-        if !fixed.is_empty() {
-            return Err(ReloadError::Structure(fixed));
-        }
-        // A shard's engine answers as this one does: admission asks for contracts, profile and
-        // places alone. So either all devices change or none.
-        let mut agreed = Vec::new();
-        for (ground, device) in self.grounds.iter().zip(&config.devices) {
-            let refused = |error: Unfit| {
-                let (device, error) = (device.name.clone(), Box::new(error));
-                ReloadError::Refused { device, error }
-            };
-            ground.engine(device).map(drop).map_err(refused)?;
-            agreed.push(ground.contracts(device).map_err(Unfit::from).map_err(refused)?);
-        }
-        let mut ids = self.vdisks.iter().map(|vdisk| vdisk.id);
-        for (shard, contracts) in self.shards.iter().zip(agreed) {
-            let contracts = contracts.into_iter().zip(ids.by_ref());
-            let contracts = contracts.map(|(contract, id)| (id, contract)).collect();
-            // No thread waits for the answer: it was admitted above, and the shard logs what it
-            // can't do.
-            let (answer, _) = crossbeam_channel::bounded(1);
-            shard.tell(Message::Change(contracts, answer));
-        }
-        self.config = config;
-        if let Some(tls) = &self.tls {
-            tls.reload().map_err(ReloadError::Tls)?;
-        }
-        Ok(live)
-    }
-
     /// Where it is told of threads that failed: the daemon can't serve all of its virtual disks any
     /// more, and is to be ended. Ends when the daemon does.
     #[must_use]
@@ -444,10 +538,10 @@ impl Server {
             let left = until.since(crate::clock::now()).as_nanos();
             shard.tell_within(Message::Drain, Duration::from_nanos(left));
         }
-        let mut outcome = self.threads.join(until);
+        let mut outcome = self.threads.join(until).map(drop);
         // Recorders end once their shards have.
         for recorder in self.recorders.drain(..) {
-            outcome = outcome.and(threads::join(recorder, until));
+            outcome = outcome.and(threads::join(recorder, until).map(drop));
         }
         outcome
     }
@@ -459,6 +553,40 @@ impl Drop for Server {
             tracing::error!(%error, "a thread had failed");
         }
     }
+}
+
+/// Opens all doors of a configuration, on sockets that were handed over where there are some.
+fn bind(config: &Config, mut inherited: Inherited) -> Result<Vec<OpenDoor>, StartError> {
+    let bind = |door: Door| {
+        let bound = match inherited.find(&door.listen) {
+            Some(listener) => Ok(listener),
+            None => Listener::bind(&door.listen, &door.access),
+        };
+        let listener =
+            bound.map_err(|error| StartError::Listen { listen: door.listen.clone(), error })?;
+        let vdisks = door.vdisks.map(|names| names.into_iter().collect());
+        Ok(OpenDoor { listener, vdisks, tls: door.tls })
+    };
+    let doors = config.doors().into_iter().map(bind).collect::<Result<Vec<_>, StartError>>()?;
+    for socket in inherited.left() {
+        tracing::warn!(socket, "a socket that was handed over is no listener's");
+    }
+    Ok(doors)
+}
+
+/// Doors with sockets whose files are this daemon's now; those of no door are removed.
+fn owning(doors: Vec<OpenDoor>, taken: Option<&TakenOver>) -> Vec<OpenDoor> {
+    let Some(taken) = taken else { return doors };
+    let mut left = taken.owned.clone();
+    let own = |door: OpenDoor| {
+        let own = door.listener.path().0.is_some_and(|path| left.remove(path));
+        OpenDoor { listener: if own { door.listener.owning() } else { door.listener }, ..door }
+    };
+    let doors = doors.into_iter().map(own).collect();
+    for path in left {
+        let _gone_already = std::fs::remove_file(path);
+    }
+    doors
 }
 
 /// Where the answer will come.

@@ -16,6 +16,7 @@ use disktime_core::{Contract, Engine, Instant};
 use slab::Slab;
 
 use crate::backend::{BackEnd, DeviceError, Io, Survey};
+use crate::bitmap::{BitmapSpec, BitmapStep, BitmapView};
 use crate::buffers::{Buffer, Pool};
 use crate::clock;
 use crate::emulate::Emulator;
@@ -24,6 +25,7 @@ use crate::frontend::request::Work;
 use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::DeviceStats;
 
+mod bitmaps;
 mod cause;
 mod changes;
 mod clients;
@@ -36,10 +38,12 @@ mod handle;
 mod idle;
 mod migration;
 mod own_time;
+mod parting;
 mod pieces;
 mod turns;
 mod vdisks;
 
+pub use bitmaps::{BitmapError, LeftBitmaps};
 use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
@@ -48,17 +52,39 @@ pub use handle::ShardHandle;
 use idle::Idle;
 use migration::Migration;
 use own_time::OwnTime;
+pub use parting::Leaving;
 use turns::Turns;
 use vdisks::Vdisks;
 pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskId};
 
-/// The longest piece in bytes, and where a virtual disk of the device has a latency bound: what is
-/// at the device holds others up for as long.
-pub const PIECE_MAX: [u32; 2] = [1 << 20, 256 << 10];
+/// The longest piece of a device in bytes, and the longest part of a request: what is at the device
+/// holds others up for as long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PieceMax {
+    usual: u32,
+    /// Where a virtual disk of the device has a latency bound.
+    bounded: u32,
+}
+
+impl PieceMax {
+    /// The bounds of a device that does its work itself, or whose work is timed by a model.
+    pub(crate) const REMOTE: Self = Self { usual: 1 << 20, bounded: 256 << 10 };
+    /// The bounds of a device whose work the shard's thread does itself: a copy of 128 KiB takes some 15 us while
+    /// it is in the processor's cache, which holds what all clients have under way in parts of this
+    /// length.
+    pub(crate) const ON_THE_SHARD: Self = Self { usual: 128 << 10, bounded: 128 << 10 };
+
+    /// The longest, where somebody has a latency bound or nobody has.
+    pub(crate) fn beside(self, bounded: bool) -> u32 {
+        if bounded { self.bounded } else { self.usual }
+    }
+}
+
 /// A turn gives the device's work so long, and clients as long, whatever is left: then the ring is asked
 /// what has come since, so that no client's work keeps another's requests from being seen. A busy thread
 /// makes a system call, of about 1 us, for every turn; at ten times as much a light client's 99th
-/// percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`).
+/// percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`). With 15 us, and 32 KiB
+/// to copy, a client beside long writes had no more than with these.
 const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(50);
 /// How long a drain waits for requests already taken.
 pub const DRAIN: disktime_core::Duration = disktime_core::Duration::from_secs(4);
@@ -83,6 +109,28 @@ pub enum Message {
     RemoveVdisk(VdiskId, Answer),
     /// Contracts to hold from now on, all of them or none.
     Change(Vec<(VdiskId, Contract)>, Answer),
+    /// A virtual disk of so many bytes from now on, no fewer than before.
+    Grow {
+        /// Which.
+        vdisk: VdiskId,
+        /// Its size in bytes.
+        bytes: u64,
+        /// Where that lies, if the device's offsets are places.
+        extent: Option<(u64, u64)>,
+        /// Where the outcome goes.
+        answer: Answer,
+    },
+    /// The bitmaps that a virtual disk has from now on. Known ones go on.
+    Bitmaps(VdiskId, Vec<BitmapSpec>, Answer),
+    /// A step of a bitmap, if any; the answer has all bitmaps of the virtual disk.
+    Bitmap {
+        /// Which virtual disk.
+        vdisk: VdiskId,
+        /// Which bitmap and what is done to it.
+        step: Option<(String, BitmapStep)>,
+        /// Where the outcome goes.
+        answer: Sender<Result<Vec<BitmapView>, BitmapError>>,
+    },
     /// A client of a virtual disk reports a missed deadline.
     Missed(VdiskId),
     /// Say what each virtual disk's pieces are taken to cost, in the order of identities, where the
@@ -90,6 +138,8 @@ pub enum Message {
     Estimates(Sender<Vec<Vec<Estimate>>>),
     /// Take no more requests, finish those taken, and end.
     Drain,
+    /// The same, with clients left for a successor.
+    HandOver(Sender<Leaving>),
 }
 
 /// The parts that a shard is made of.
@@ -106,8 +156,12 @@ pub struct Parts {
     pub migration: Option<Vdisk>,
     /// Depths by latency, where they are asked for.
     pub(crate) depths: Option<Depths>,
+    /// The longest piece.
+    pub(crate) piece_max: PieceMax,
     /// Clients that are idle for so long are let go.
     pub idle_timeout: Option<disktime_core::Duration>,
+    /// All virtual disks are flushed at the end: nothing tells a successor what was not.
+    pub flushes_at_end: bool,
     /// Live figures.
     pub stats: Arc<DeviceStats>,
     /// Messages from other threads; each is followed by a count on the wake-up.
@@ -150,8 +204,7 @@ pub struct Shard {
     /// Clients that have something to send or to read, each once.
     touched: VecDeque<u32>,
     operations: Slab<Operation>,
-    /// The longest part of a request in bytes.
-    part_max: u32,
+    piece_max: PieceMax,
     copies: Copies,
     migration: Option<Migration>,
     depths: Option<Depths>,
@@ -192,7 +245,7 @@ impl Shard {
                 parts: Vec::new(),
                 landed: VecDeque::new(),
             },
-            part_max: vdisks.part_max(),
+            piece_max: parts.piece_max,
             vdisks,
             stats: parts.stats,
             inbox: Inbox { messages: parts.messages, wakeup: parts.wakeup },
@@ -207,23 +260,25 @@ impl Shard {
                 unfinished: false,
                 spun: false,
                 drain_until: None,
+                parting: None,
+                flushes_at_end: parts.flushes_at_end,
                 own_time: OwnTime::new(count),
                 idle: Idle::new(parts.idle_timeout),
             },
         })
     }
 
-    /// Serves until drained.
+    /// Serves until drained. Answers the bitmaps that are true of what is on the device.
     ///
     /// # Errors
     /// If the ring fails: nothing can be served any more.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(mut self) -> io::Result<Vec<LeftBitmaps>> {
         let mut finished = Vec::new();
         while !self.drained() {
             self.go_round(&mut finished)?;
         }
         self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
-        Ok(())
+        Ok(self.leave_bitmaps(&mut finished))
     }
 
     /// Waits for something to do, and does it.
@@ -258,6 +313,7 @@ impl Shard {
                 self.device.back_end.heard(what, (keep, result), &mut io);
                 self.go_on();
             }
+            (Token::Cancel, _) => {}
             (token, _) => unreachable!("{token:?} comes back with the memory it went with"),
         }
     }
@@ -293,6 +349,7 @@ impl Shard {
         self.turns.unfinished |= self.copies.waits();
         self.charge_own_time();
         self.let_idle_go();
+        self.end_parting();
         self.tell_events();
         if self.turns.drain_until.is_some_and(|until| until <= clock::now()) {
             self.give_up();
@@ -336,7 +393,8 @@ impl Shard {
         let idle = self.turns.idle.next();
         let removal = self.vdisks.removing.front().map(|(until, _)| *until);
         let engine = self.engine.poll_timeout();
-        let next = [engine, emulated, self.turns.drain_until, steer, migration, idle, removal];
+        let drain = self.turns.drain_until.into_iter().chain(self.parting_until()).min();
+        let next = [engine, emulated, drain, steer, migration, idle, removal];
         let next = next.into_iter().flatten().min();
         let left = next.map(|next| next.since(clock::now()));
         let near = emulated.filter(|_| emulated == next && left <= Some(SPIN) && !self.turns.spun);
@@ -367,6 +425,15 @@ impl Shard {
                 Message::AddVdisk(new) => self.add_vdisk(*new),
                 Message::RemoveVdisk(vdisk, answer) => self.remove_vdisk(vdisk, answer),
                 Message::Change(contracts, answer) => self.set_contracts(&contracts, &answer),
+                Message::Grow { vdisk, bytes, extent, answer } => {
+                    self.grow_vdisk(vdisk, (bytes, extent), &answer);
+                }
+                Message::Bitmaps(vdisk, specs, answer) => {
+                    self.set_bitmaps(vdisk, specs, &answer);
+                }
+                Message::Bitmap { vdisk, step, answer } => {
+                    self.step_bitmap(vdisk, step.as_ref(), &answer);
+                }
                 Message::Missed(vdisk) => self.reported(vdisk),
                 Message::Estimates(answer) => {
                     let streams = self.vdisks.streams();
@@ -376,8 +443,14 @@ impl Shard {
                     }
                 }
                 Message::Drain => self.drain(),
+                Message::HandOver(to) => self.hand_over(to),
             }
         }
+    }
+
+    /// The longest part of a request beside all contracts, in bytes.
+    fn part_max(&self) -> u32 {
+        self.piece_max.beside(self.vdisks.has_bound())
     }
 
     fn drain(&mut self) {
@@ -407,12 +480,6 @@ impl Shard {
     fn client_keys(&self) -> Vec<u32> {
         self.clients.iter().map(|(key, _)| name(key)).collect()
     }
-}
-
-/// The longest piece beside these contracts, in bytes.
-pub(crate) fn piece_max<'a>(mut contracts: impl Iterator<Item = &'a Contract>) -> u32 {
-    let [usual, bounded] = PIECE_MAX;
-    if contracts.any(|contract| contract.latency.is_some()) { bounded } else { usual }
 }
 
 /// Waits for the next count on the wake-up.

@@ -109,6 +109,8 @@ pub struct VdiskStats {
     pub(crate) fast: AtomicU64,
     pub(crate) slow: AtomicU64,
     pub(crate) connections: AtomicU64,
+    /// The size in bytes that clients hear when they connect.
+    pub(crate) size: AtomicU64,
     pub(crate) promises: PromiseStats,
     pub(crate) depth: AtomicU64,
     /// Bytes of memory that its clients hold beyond what each has for itself.
@@ -180,6 +182,17 @@ impl VdiskStats {
     /// Missed deadlines that its clients have reported, of several within 10 ms one.
     pub fn misses(&self) -> u64 {
         self.promises.misses.load(Ordering::Relaxed)
+    }
+
+    /// The figures of a virtual disk of so many bytes.
+    #[must_use]
+    pub fn of(bytes: u64) -> Self {
+        Self { size: bytes.into(), ..Self::default() }
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
     }
 
     /// Clients connected now.

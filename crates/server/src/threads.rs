@@ -69,27 +69,29 @@ impl Threads {
     }
 
     /// Waits for the end of all of them, not longer than until then: those that are left end with the
-    /// process.
-    pub(crate) fn join(&mut self, until: Instant) -> io::Result<()> {
-        let mut outcome = Ok(());
+    /// process. Answers whether none is.
+    pub(crate) fn join(&mut self, until: Instant) -> io::Result<bool> {
+        let mut outcome = Ok(true);
         for thread in self.running.drain(..) {
-            outcome = outcome.and(join(thread, until));
+            let ended = join(thread, until);
+            outcome = outcome.and_then(|all| Ok(ended? && all));
         }
         outcome
     }
 }
 
-/// Waits for a thread's end, not longer than until then.
-pub(crate) fn join(thread: JoinHandle<io::Result<()>>, until: Instant) -> io::Result<()> {
+/// Waits for a thread's end, not longer than until then; answers whether it has ended.
+pub(crate) fn join(thread: JoinHandle<io::Result<()>>, until: Instant) -> io::Result<bool> {
     while !thread.is_finished() {
         if clock::now() >= until {
             let name = thread.thread().name().unwrap_or_default();
             tracing::warn!(thread = name, "it does not end: it is left behind");
-            return Ok(());
+            return Ok(false);
         }
         std::thread::park_timeout(LOOK);
     }
-    thread.join().unwrap_or_else(|panic| Err(io::Error::other(said(&*panic))))
+    let ended = thread.join().unwrap_or_else(|panic| Err(io::Error::other(said(&*panic))));
+    ended.map(|()| true)
 }
 
 /// The message of a panic.

@@ -19,10 +19,15 @@ pub(super) struct Entry {
     pub(super) test: String,
     reason: String,
     /// How cargo selects that program.
-    selector: Vec<String>,
+    pub(super) selector: Vec<String>,
 }
 
 impl Entry {
+    /// The name that nextest prints.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.binary, self.test)
+    }
+
     /// The expression that selects this test alone in nextest's language.
     pub(super) fn filter(&self) -> String {
         format!("binary_id(={}) & test(={})", self.binary, self.test)
@@ -70,7 +75,7 @@ fn parse(line: usize, text: &str, binaries: &[&TestBinary]) -> Result<Entry, Str
     Ok(Entry { line, binary, test, reason, selector: known.selector.clone() })
 }
 
-/// Runs the listed tests one by one. The main run has counted them as skipped; one that turns out
+/// Runs the listed tests. The main run has counted them as skipped; one that turns out
 /// to pass is counted as that.
 ///
 /// # Errors
@@ -81,8 +86,8 @@ pub(super) fn run(
     counts: &mut Counts,
     report: &mut Report,
 ) -> Result<()> {
-    for entry in listed {
-        let fate = fate(tests.one(entry, &entry.selector)?);
+    for (entry, counted) in listed.iter().zip(tests.each(listed)?) {
+        let fate = fate(counted);
         if fate == Fate::Passed {
             counts.passed += 1;
             counts.skipped = counts.skipped.saturating_sub(1);
@@ -101,7 +106,7 @@ fn fate(counts: Counts) -> Fate {
 }
 
 fn judge(entry: &Entry, fate: &Fate, report: &mut Report) {
-    let name = format!("{} {}", entry.binary, entry.test);
+    let name = entry.name();
     let stale = |what| Finding::at(PATH, entry.line, format!("{name} {what}: remove it"));
     match fate {
         Fate::Red => {

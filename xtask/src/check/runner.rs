@@ -50,9 +50,7 @@ impl<'a> Tests<'a> {
         if self.has_nextest {
             self.nextest(&mut command);
             if !left_out.is_empty() {
-                let listed = left_out.iter().map(|entry| format!("({})", entry.filter()));
-                let listed = listed.collect::<Vec<_>>().join(" or ");
-                command.args(["--filterset", &format!("not ({listed})")]);
+                command.args(["--filterset", &format!("not ({})", filter_of(left_out))]);
             }
         } else {
             command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
@@ -72,20 +70,25 @@ impl<'a> Tests<'a> {
         Ok(read_cargo_test(&stream(command)?))
     }
 
-    /// One test alone; counts are all zero if there is no such test.
+    /// These tests alone: the counts of each, which are all zero if there is no such test.
     ///
     /// # Errors
     /// When cargo can't be run.
-    pub(super) fn one(&self, entry: &Entry, selector: &[String]) -> Result<Counts> {
-        let mut command = self.command();
-        if self.has_nextest {
+    pub(super) fn each(&self, entries: &[Entry]) -> Result<Vec<Counts>> {
+        if self.has_nextest && !entries.is_empty() {
+            let mut command = self.command();
             self.nextest(&mut command);
-            command.args(["--no-tests", "pass", "--filterset", &entry.filter()]);
-        } else {
-            command.args(["test", "--locked"]).args(selector);
-            command.args(["--", "--exact", &entry.test]);
+            command.args(["--no-tests", "pass", "--filterset", &filter_of(entries)]);
+            let lines = stream(command)?.lines;
+            return Ok(entries.iter().map(|entry| counts_of(&lines, &entry.name())).collect());
         }
-        Ok(self.read(&stream(command)?).counts)
+        let one = |entry: &Entry| {
+            let mut command = self.command();
+            command.args(["test", "--locked"]).args(&entry.selector);
+            command.args(["--", "--exact", &entry.test]);
+            Ok(self.read(&stream(command)?).counts)
+        };
+        entries.iter().map(one).collect()
     }
 
     fn command(&self) -> Command {
@@ -110,6 +113,26 @@ fn has_nextest() -> bool {
     let mut command = Command::new(cargo());
     command.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+/// The expression that selects these tests in nextest's language.
+fn filter_of(entries: &[Entry]) -> String {
+    let each = entries.iter().map(|entry| format!("({})", entry.filter()));
+    each.collect::<Vec<_>>().join(" or ")
+}
+
+/// The fate of one test by the lines that nextest prints as tests end: `PASS [ 0.1s] (1/9) name`.
+fn counts_of(lines: &[String], name: &str) -> Counts {
+    let mut ended = lines.iter().filter_map(|line| {
+        let (status, rest) = line.trim_start().split_once(" [")?;
+        (rest.ends_with(&format!(" {name}")) && status != "SLOW").then_some(status)
+    });
+    let passed = |status| Counts {
+        passed: u64::from(status == "PASS"),
+        failed: u64::from(status != "PASS"),
+        skipped: 0,
+    };
+    ended.next_back().map_or(Counts::default(), passed)
 }
 
 /// Below its summary nextest lists what failed: `FAIL [   0.128s] (2/3) package test::name`.
@@ -177,6 +200,19 @@ mod tests {
                 "nx::e2e slow: test failed (TIMEOUT)",
             ]
         );
+    }
+
+    #[test]
+    fn the_fate_of_each_test_is_read_from_one_run() {
+        let text = "        SLOW [> 60.000s] (─────────) nx a\n        PASS [   0.1s] (1/4) nx a\n\
+                    \x20       FAIL [   0.1s] (2/4) nx::b mod::a\n     TIMEOUT [ 300.1s] (3/4) nx c\n\
+                    \x20       SLOW [> 60.000s] (─────────) nx d\n";
+        let lines = ended(text).lines;
+        let fate = |name| counts_of(&lines, name);
+        let (passed, failed) =
+            (Counts { passed: 1, ..Counts::default() }, Counts { failed: 1, ..Counts::default() });
+        assert_eq!([fate("nx a"), fate("nx::b mod::a"), fate("nx c")], [passed, failed, failed]);
+        assert_eq!([fate("nx d"), fate("nx e")], [Counts::default(); 2], "cut short, or gone");
     }
 
     #[test]

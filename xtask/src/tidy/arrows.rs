@@ -61,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-config",
             "disktime-core",
             "disktime-model",
+            "disktime-nbd",
             "disktime-papers",
             "disktime-report",
             "disktime-rivals",

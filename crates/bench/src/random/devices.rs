@@ -4,12 +4,14 @@ use std::fmt;
 
 use disktime_core::{Duration, Instant};
 use disktime_model::Device;
+use disktime_model::cloud::{Cap, Cloud, CloudSpec};
 use disktime_model::disk::{Disk, DiskSpec, Order, WriteBack};
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
 use disktime_model::faulty::{Cleaning, Faults, Faulty, Outliers, Pauses, Step, age};
-use disktime_model::flash::{Flash, FlashSpec, Page, Suspend};
+use disktime_model::flash::{Duplex, Flash, FlashSpec, Link, Page, Suspend};
 use disktime_model::preset;
 use disktime_model::raid0::Raid0;
+use disktime_model::shingled::{Shingled, ShingledSpec};
 use disktime_model::tiered::{Cached, Tiered};
 
 use super::times::scale;
@@ -53,6 +55,9 @@ pub struct DeviceKind {
     pub name: &'static str,
     /// The group to which it belongs.
     pub group: Group,
+    /// The least seed whose cells may have it: a device that comes later changes no cell of a smaller
+    /// seed.
+    pub(super) first_seed: u64,
     /// Queue depths that make sense.
     pub depths: &'static [u32],
     /// How long it takes to see its steady state.
@@ -132,8 +137,12 @@ const fn kind(
     tempo: Tempo,
     build: fn(u64) -> Box<dyn Device>,
 ) -> DeviceKind {
-    DeviceKind { name, group, depths, tempo, cache_bytes: None, faults: NONE, aged: false, build }
+    let (first_seed, cache_bytes, faults, aged) = (1, None, NONE, false);
+    DeviceKind { name, group, first_seed, depths, tempo, cache_bytes, faults, aged, build }
 }
+
+/// The first seed of devices that came when 1 to 100 had been used for figures.
+const LATER: u64 = 101;
 
 const NONE: Faults = Faults { pauses: None, step: None, outliers: None, cleaning: None };
 
@@ -289,6 +298,52 @@ pub static DEVICES: &[DeviceKind] = &[
     kind("tiered-90", Group::Flash, DEEP, Tempo::Middling, |seed| {
         Box::new(preset::tiered(900_000, seed))
     }),
+    DeviceKind {
+        first_seed: LATER,
+        ..kind("slow-bus", Group::Disks, QUEUE, Tempo::Slow, |seed| {
+            let order = Order::Satf { aging_permille: 10 };
+            disk(DiskSpec { queue_depth: 32, order, ..preset::cheetah9lp() }, seed)
+        })
+    },
+    DeviceKind {
+        first_seed: LATER,
+        ..kind("shingled", Group::Disks, QUEUE, Tempo::Slow, |seed| {
+            // A cache that seconds of writes fill: it cleans all the time.
+            let spec =
+                ShingledSpec { band_bytes: 16 << 20, cache_bytes: 256 << 20, ..preset::shingled() };
+            Box::new(Shingled::new(spec, seed))
+        })
+    },
+    DeviceKind {
+        first_seed: LATER,
+        ..kind("cloud-gp2-1tib", Group::Flash, DEEP, Tempo::Fast, |seed| {
+            named("cloud-gp2-1tib", seed)
+        })
+    },
+    DeviceKind {
+        first_seed: LATER,
+        ..kind("cloud-gp3", Group::Flash, DEEP, Tempo::Fast, |seed| named("cloud-gp3", seed))
+    },
+    DeviceKind {
+        first_seed: LATER,
+        ..kind("cloud-spent", Group::Flash, DEEP, Tempo::Middling, |seed| {
+            // A second of bursts is left, and as much again after 10 s of rest.
+            let gp2 = preset::cloud_gp2(100);
+            let operations = Cap { credit: 3000, ..gp2.operations };
+            Box::new(Cloud::new(CloudSpec { operations, ..gp2 }, seed))
+        })
+    },
+    DeviceKind {
+        first_seed: LATER,
+        ..kind("flash-mqsim", Group::Flash, DEEP, Tempo::Fast, |seed| named("flash-mqsim", seed))
+    },
+    DeviceKind {
+        first_seed: LATER,
+        ..kind("flash-sata", Group::Flash, DEEP, Tempo::Fast, |_| {
+            let link = Link { bytes_per_second: 550_000_000, duplex: Duplex::Half };
+            flash(FlashSpec { link, queue_depth: 64, ..dies(4, 2) })
+        })
+    },
 ];
 
 const CACHE_BYTES: u64 = 64 << 20;

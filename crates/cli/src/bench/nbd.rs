@@ -12,9 +12,10 @@ use crate::table;
 const EXAMPLES: &str = "\
 Examples:
   disktime bench nbd
+  disktime bench nbd --tls --rounds 5
   disktime bench nbd --seconds 10 --json
 
-Peers are measured where nbdkit and qemu-nbd are installed.";
+Peers are measured where nbdkit and qemu-nbd are installed, TLS where openssl is.";
 
 /// Cost of a request for the server, ours and each peer found.
 #[derive(clap::Args)]
@@ -23,6 +24,12 @@ pub(super) struct Arguments {
     /// Seconds for each figure
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = super::seconds)]
     seconds: f64,
+    /// Measure only reads under TLS
+    #[arg(long)]
+    tls: bool,
+    /// Times that each figure is measured, server after server
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -33,16 +40,32 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::new();
     let ours = std::env::current_exe()?;
     let length = Duration::from_secs_f64(arguments.seconds);
+    let papers = Temporary::new("disktime-bench-")?;
+    let has_papers = nbd::certificates(papers.path())?;
+    if !has_papers {
+        eprintln!("openssl is not installed: TLS is not measured");
+    }
     let mut rows: Vec<Row> = Vec::new();
-    for server in nbd::SERVERS {
-        let directory = Temporary::new("disktime-bench-")?;
-        let Some(peer) = Peer::start(server, directory.path(), &ours)? else {
-            eprintln!("{server} is not installed: not measured");
-            continue;
+    for server in (0..arguments.rounds).flat_map(|_| nbd::SERVERS) {
+        let start = |papers| -> anyhow::Result<Option<(Temporary, Peer)>> {
+            let directory = Temporary::new("disktime-bench-")?;
+            let peer = Peer::start(server, directory.path(), &ours, papers)?;
+            Ok(peer.map(|peer| (directory, peer)))
         };
-        for workload in &nbd::WORKLOADS {
-            eprintln!("measuring {server}: {}", workload.name);
-            rows.push(peer.measure(workload, length, &machine)?);
+        if !arguments.tls {
+            let Some((_directory, peer)) = start(None)? else {
+                eprintln!("{server} is not installed: not measured");
+                continue;
+            };
+            for workload in &nbd::WORKLOADS {
+                eprintln!("measuring {server}: {}", workload.name);
+                rows.push(peer.measure(workload, length, &machine)?);
+            }
+        }
+        if has_papers {
+            let Some((_directory, peer)) = start(Some(papers.path()))? else { continue };
+            eprintln!("measuring {server}: {}", nbd::SECURE);
+            rows.push(peer.measure_secure(papers.path(), length, &machine)?);
         }
     }
     if arguments.json {

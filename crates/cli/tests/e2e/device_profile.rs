@@ -10,6 +10,22 @@ fn profile(arguments: &[&str]) -> Command {
     command
 }
 
+/// What a profile of `uri` says that was taken with time enough for all its parts: a busy machine's leaves out
+/// those for which there was none.
+fn complete(uri: &str, options: &[&str], is_complete: impl Fn(&str) -> bool) -> String {
+    let said = |seconds: u32| {
+        let budget = format!("{seconds}s");
+        run(&mut profile(&[&[uri, "--budget", &budget], options].concat()))
+    };
+    let mut all = [3, 6, 12, 24].into_iter().map(said);
+    all.find(|said| is_complete(said)).expect("a profile of 24 s has all its parts")
+}
+
+fn speeds(said: &str) -> serde_json::Value {
+    let found: serde_json::Value = serde_json::from_str(said).unwrap();
+    found["speeds"].clone()
+}
+
 #[test]
 fn a_virtual_disk_is_profiled() {
     let daemon = Daemon::start(DISKS);
@@ -17,29 +33,30 @@ fn a_virtual_disk_is_profiled() {
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (out, svg) = (path("mem.json"), path("mem.svg"));
     let uri = daemon.uri("mem");
-    let said = run(&mut profile(&[&uri, "--budget", "3s", "--json", "--out", &out, "--svg", &svg]));
+    let said = complete(&uri, &["--json", "--out", &out, "--svg", &svg], |said| {
+        let speeds = speeds(said);
+        speeds["switching_ns"]["streams"].is_u64() && speeds["cache"]["read_again_ns"].is_u64()
+    });
     let saved = std::fs::read_to_string(&out).unwrap();
     assert_eq!(said, saved);
     let found: serde_json::Value = serde_json::from_str(&saved).unwrap();
     assert_eq!(found["size_bytes"], 64 << 20);
     assert_eq!(found["writes_measured"], false);
     assert!(found["rotation_ns"].is_null(), "{saved}");
-    assert!(found["took_ns"].as_u64().unwrap() < 4_000_000_000, "{saved}");
+    assert!(found["took_ns"].as_u64().unwrap() < 25_000_000_000, "{saved}");
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg "));
     let random = &found["prices"]["random_read"];
     assert!(random["each_ns"].as_u64().unwrap() + random["per_mib_ns"].as_u64().unwrap() > 0);
     assert_eq!(found["prices"]["random_write"], *random, "as reads, where writes are not measured");
     assert_eq!(found["speeds"]["kinds"].as_array().unwrap().len(), 2, "{saved}");
-    assert!(found["speeds"]["switching_ns"]["streams"].is_u64(), "{saved}");
-    assert!(found["speeds"]["cache"]["read_again_ns"].is_u64(), "{saved}");
 
-    let said = run(&mut profile(&[&uri, "--budget", "3s", "--scratch", "--json"]));
-    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(found["speeds"]["kinds"].as_array().unwrap().len(), 4, "{said}");
-    assert!(found["speeds"]["switching_ns"]["read_write"].is_u64(), "{said}");
-    let said = run(&mut profile(&[&uri, "--budget", "2s", "--destructive"]));
+    complete(&uri, &["--scratch", "--json"], |said| {
+        let speeds = speeds(said);
+        speeds["kinds"].as_array().is_some_and(|kinds| kinds.len() == 4)
+            && speeds["switching_ns"]["read_write"].is_u64()
+    });
+    let said = complete(&uri, &["--destructive"], |said| !said.contains("not measured"));
     assert!(said.contains("rotation: none found") && said.contains("zones"), "{said}");
-    assert!(!said.contains("not measured"), "{said}");
     assert!(said.contains("prices, alone at the best depth") && said.contains("random write"));
 }
 

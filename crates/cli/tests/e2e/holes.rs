@@ -34,6 +34,16 @@ back_end = "file:DIRECTORY/image"
 name = "stripes"
 back_end = "raid0:DIRECTORY/m0,DIRECTORY/m1"
 
+[[device]]
+name = "tiers"
+back_end = "tiered:DIRECTORY/fast,DIRECTORY/slow"
+promotion = "0%"
+
+[[vdisk]]
+name = "tiered"
+device = "tiers"
+size = "64MiB"
+
 [[vdisk]]
 name = "first"
 device = "image"
@@ -52,7 +62,7 @@ size = "64MiB"
 
 fn daemon() -> Daemon {
     let directory = tempfile::TempDir::new().unwrap();
-    for (name, mib) in [("image", 80), ("m0", 40), ("m1", 40)] {
+    for (name, mib) in [("image", 80), ("m0", 40), ("m1", 40), ("fast", 8), ("slow", 80)] {
         let image = std::fs::File::create(directory.path().join(name)).unwrap();
         image.set_len(mib * MIB as u64).unwrap();
     }
@@ -63,7 +73,7 @@ fn daemon() -> Daemon {
 fn nbdinfo_maps_what_was_written() {
     needs!("nbdinfo_maps_what_was_written", "nbdinfo", "nbdsh");
     let daemon = daemon();
-    for export in ["mem", "file", "second", "striped"] {
+    for export in ["mem", "file", "second", "striped", "tiered"] {
         let uri = daemon.uri(export);
         write_some(&uri);
         let map = words(&["nbdinfo", "--map", &uri]);

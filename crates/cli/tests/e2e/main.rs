@@ -3,6 +3,7 @@
 //! A test whose tool is missing says so (see CONTRIBUTING.md) and returns.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+mod bitmaps;
 mod black_box;
 mod costs;
 mod crowds;
@@ -15,9 +16,11 @@ mod misses;
 mod operators;
 mod placement;
 mod plan;
+mod qemu_backup;
 mod recording;
 mod replay;
 mod restarts;
 mod service;
 mod support;
+mod take_over;
 mod tools;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::needs;
-use crate::support::{DISKS, finish, words};
+use crate::support::{DISKS, finish, python, run, words};
 
 /// Ends the daemon that it holds.
 struct Ends(Child);
@@ -113,7 +113,15 @@ fn certificates(directory: &Path) {
 /// Clients with GnuTLS: libnbd's programs and QEMU's.
 #[test]
 fn other_clients_come_under_tls() {
-    needs!("other_clients_come_under_tls", "openssl", "nbdinfo", "nbdcopy", "qemu-img");
+    needs!(
+        "other_clients_come_under_tls",
+        "openssl",
+        "nbdinfo",
+        "nbdcopy",
+        "nbdsh",
+        "qemu-img",
+        "qemu-nbd"
+    );
     let directory = tempfile::TempDir::new().unwrap();
     certificates(directory.path());
     let server = "nbd = [\"unix:DIRECTORY/nbd.sock\", \"tcp:127.0.0.1:0\"]\ntls = \"require\"\n\
@@ -153,6 +161,34 @@ fn other_clients_come_under_tls() {
         &format!("driver=raw,file.driver=file,file.filename={}", copy.display()),
     ]);
     assert!(compared.contains("identical"), "{compared}");
+    let list = words(&[
+        "qemu-nbd",
+        "--list",
+        "--object",
+        &credentials,
+        "--tls-creds",
+        "t",
+        "--bind",
+        "localhost",
+        "--port",
+        port,
+    ]);
+    assert!(list.contains("export: 'mem'") && list.contains("base:allocation"), "{list}");
+    let script = "
+import nbd, sys
+h = nbd.NBD()
+h.set_tls(nbd.TLS_REQUIRE)
+h.set_tls_certificates(sys.argv[1])
+h.set_tls_verify_peer(True)
+h.set_export_name('file')
+h.connect_tcp('localhost', sys.argv[2])
+assert h.get_tls_negotiated() and h.get_size() == 64 << 20
+h.pwrite(b'under TLS' * 1000, 1 << 20)
+h.flush()
+assert h.pread(9000, 1 << 20) == b'under TLS' * 1000
+h.shutdown()
+";
+    run(python(script).arg(directory.path()).arg(port));
     // In the clear nothing is told.
     let plain = uri.replace("nbds:", "nbd:");
     let refused = finish(Command::new("nbdinfo").arg(&plain));

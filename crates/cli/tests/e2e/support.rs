@@ -108,6 +108,12 @@ size = "64MiB"
 reserve = "50%"
 "#;
 
+/// As [`DISKS`], with these bitmaps instead of reservations, and a state directory that keeps them.
+pub fn with_bitmaps(names: &str) -> String {
+    let disks = DISKS.replace("reserve = \"50%\"", &format!("bitmaps = {names}"));
+    format!("state = \"DIRECTORY/state\"\n{disks}")
+}
+
 impl Daemon {
     /// Serves these devices and virtual disks.
     pub fn start(disks: &str) -> Self {
@@ -152,6 +158,27 @@ impl Daemon {
             panic!("the daemon did not start: {}", daemon.rest_of_errors());
         }
         daemon
+    }
+
+    /// Another daemon takes this one's place; answers whether this one ended well.
+    pub fn take_over(&mut self) -> bool {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        command.args(["serve", "--take-over", "--config"]).arg(self.path("disktime.toml"));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let mut predecessor = std::mem::replace(&mut self.child, child);
+        let mut its_errors = std::mem::replace(&mut self.errors, errors);
+        self._output = output;
+        if line.is_empty() {
+            let mut said = String::new();
+            let _its_end = predecessor.kill();
+            its_errors.read_to_string(&mut said).unwrap();
+            panic!("no take-over: {}\nthe predecessor: {said}", self.rest_of_errors());
+        }
+        predecessor.wait().unwrap().success()
     }
 
     pub fn uri(&self, export: &str) -> String {

@@ -2,9 +2,11 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use disktime_client::Connection;
 
+use crate::lower::now;
 use crate::stack::BYTES;
 
 pub const BLOCK: usize = 4096;
@@ -37,6 +39,8 @@ struct State {
 pub struct Outcome {
     pub flushed: u64,
     pub lost: u64,
+    /// The longest time that a request took, if that is asked for.
+    pub pause: Duration,
 }
 
 impl Model {
@@ -116,14 +120,16 @@ impl Model {
         outcome
     }
 
-    /// One connection's load until it is told to stop or is refused something.
-    pub fn load(&self, client: &mut Connection, seed: u64, stop: &AtomicBool) {
-        let mut random = Random(seed);
+    /// One connection's load until it is told to stop or is refused something; answers the longest time
+    /// that a request took, unless it was refused something.
+    pub fn load(&self, client: &mut Connection, seed: u64, stop: &AtomicBool) -> Option<Duration> {
+        let (mut random, mut longest) = (Random(seed), Duration::ZERO);
         let mut data = vec![0; RUN_MAX * BLOCK];
         for number in 0.. {
             if stop.load(Ordering::Relaxed) {
-                return;
+                break;
             }
+            let begun = now();
             // Two extents that change from time to time, for tiers to move, and now and then any.
             let hot = (seed as usize % 7 + number / 40 * 3) % 11 * EXTENT;
             let any = random.below(BLOCKS);
@@ -146,10 +152,12 @@ impl Model {
                     done.map(|()| self.acknowledged(first, count, fua))
                 }
             };
+            longest = longest.max(begun.elapsed());
             if ended.is_err() {
-                return;
+                return None;
             }
         }
+        Some(longest)
     }
 }
 

@@ -21,6 +21,9 @@ enum Crash {
     Kill,
     /// The disk below loses power, then the daemon is killed: all that was flushed is spared.
     Power,
+    /// Another daemon takes over: no crash, all that was acknowledged is spared, and no client is
+    /// refused anything.
+    TakeOver,
 }
 
 impl Crash {
@@ -28,7 +31,13 @@ impl Crash {
         match self {
             Self::Kill => "kill",
             Self::Power => "power",
+            Self::TakeOver => "take",
         }
+    }
+
+    /// Connections that put load on the daemon.
+    fn clients(self) -> u64 {
+        if self == Self::TakeOver { 8 } else { CLIENTS }
     }
 }
 
@@ -56,6 +65,15 @@ const POWER_LOSSES: [(Kind, Below); 8] = [
     (Kind::Raid0, Below::Loop),
 ];
 
+/// Back ends that a take-over is of.
+const TAKE_OVERS: [(Kind, Below); 5] = [
+    (Kind::Directory, Below::Own),
+    (Kind::Image, Below::Own),
+    (Kind::Raid0, Below::Own),
+    (Kind::Tiers, Below::Own),
+    (Kind::Nbd, Below::Remote),
+];
+
 /// Tells the skip, if this can't lie below a daemon here.
 pub fn skips(test: &str, below: Below) -> bool {
     let Some(reason) = lacking(below) else { return false };
@@ -72,30 +90,53 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
 }
 
+/// Stops clients when it is dropped.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One crash and what it left.
 fn round(stack: &mut Stack, model: &Model, crash: Crash, seed: u64) -> Outcome {
     let mut random = Random(seed);
     let moment = Duration::from_millis(MOMENT_MS.0 + random.below(MOMENT_MS.1) as u64);
     let stop = AtomicBool::new(false);
-    let clients: Vec<_> = (0..CLIENTS).map(|_| stack.connect()).collect();
-    std::thread::scope(|scope| {
-        for (at, mut client) in (1..).zip(clients) {
-            let stop = &stop;
-            scope.spawn(move || model.load(&mut client, seed * (CLIENTS + 1) + at, stop));
-        }
+    let clients: Vec<_> = (0..crash.clients()).map(|_| stack.connect()).collect();
+    let longest = std::thread::scope(|scope| {
+        let stop = &stop;
+        let load = |(at, mut client)| {
+            scope.spawn(move || model.load(&mut client, seed * (CLIENTS + 1) + at, stop))
+        };
+        let clients: Vec<_> = (1..).zip(clients).map(load).collect();
+        // Clients end also if the round fails.
+        let _stops = Stops(stop);
         nap(moment);
         if crash == Crash::Power {
             stack.lower.disk.cut(seed);
         }
-        stack.kill();
+        if crash == Crash::TakeOver {
+            stack.take_over();
+            nap(moment);
+        } else {
+            stack.kill();
+        }
         stop.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>()
     });
     if crash == Crash::Power {
         stack.lower.down();
         stack.lower.up();
     }
-    stack.start();
-    model.verify(&mut stack.connect(), crash == Crash::Kill)
+    if crash != Crash::TakeOver {
+        stack.start();
+        return model.verify(&mut stack.connect(), crash == Crash::Kill);
+    }
+    let pause = longest.into_iter().map(|longest| longest.expect("no client is refused anything"));
+    let pause = pause.max().unwrap_or_default();
+    Outcome { pause, ..model.verify(&mut stack.connect(), true) }
 }
 
 /// All rounds of a kind of crash, divided among the rows.
@@ -118,7 +159,8 @@ fn crash(test: &str, crash: Crash, table: &[(Kind, Below)]) {
         let (mut stack, model) = (Stack::new(kind, below), Model::new());
         let mut total = Outcome::default();
         for seed in seed..seed + mine {
-            let Outcome { flushed, lost } = round(&mut stack, &model, crash, seed);
+            let Outcome { flushed, lost, pause } = round(&mut stack, &model, crash, seed);
+            total.pause = total.pause.max(pause);
             total.flushed += flushed;
             total.lost += lost;
             if lost > 0 {
@@ -140,12 +182,13 @@ fn tell(crash: Crash, (kind, below): (Kind, Below), rounds: u64, total: Outcome)
     writeln!(
         file,
         "{{\"crash\":\"{}\",\"back_end\":\"{}\",\"below\":\"{}\",\"rounds\":{rounds},\
-         \"bytes_flushed\":{},\"bytes_lost\":{}}}",
+         \"bytes_flushed\":{},\"bytes_lost\":{},\"pause_ms_max\":{}}}",
         crash.name(),
         kind.name(),
         below.name(),
         total.flushed,
-        total.lost
+        total.lost,
+        total.pause.as_millis()
     )
     .unwrap();
 }
@@ -162,4 +205,10 @@ fn a_killed_daemon_loses_nothing_that_was_acknowledged() {
 #[test]
 fn a_power_loss_takes_nothing_that_was_flushed() {
     crash("a_power_loss_takes_nothing_that_was_flushed", Crash::Power, &POWER_LOSSES);
+}
+
+/// Eight connections write, read and flush on while one daemon takes over from another.
+#[test]
+fn a_take_over_loses_nothing_and_refuses_nothing() {
+    crash("a_take_over_loses_nothing_and_refuses_nothing", Crash::TakeOver, &TAKE_OVERS);
 }

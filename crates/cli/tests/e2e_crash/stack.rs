@@ -88,7 +88,17 @@ impl Stack {
 
     /// Starts the daemon, at once after a kill too: it waits for what the dying one still holds.
     pub fn start(&mut self) {
-        assert!(self.try_start(), "the daemon does not start: {}", self.said());
+        assert!(self.try_start(false), "the daemon does not start: {}", self.said());
+    }
+
+    /// Another daemon takes this one's place, which ends.
+    pub fn take_over(&mut self) {
+        let predecessor = self.daemon.take();
+        let taken = self.try_start(true);
+        if let Some(mut predecessor) = predecessor {
+            assert!(taken, "no take-over: {}", self.said());
+            assert!(predecessor.wait().unwrap().success(), "{}", self.said());
+        }
     }
 
     /// The daemon's log since its start.
@@ -96,10 +106,15 @@ impl Stack {
         std::fs::read_to_string(self.directory.path().join("daemon.log")).unwrap()
     }
 
-    fn try_start(&mut self) -> bool {
-        let log = File::create(self.directory.path().join("daemon.log")).unwrap();
+    fn try_start(&mut self, takes_over: bool) -> bool {
+        let path = self.directory.path().join("daemon.log");
+        if !takes_over {
+            File::create(&path).unwrap();
+        }
+        let log = File::options().append(true).open(path).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
-        command.args(["serve", "--config"]).arg(self.directory.path().join("disktime.toml"));
+        command.arg("serve").args(takes_over.then_some("--take-over")).arg("--config");
+        command.arg(self.directory.path().join("disktime.toml"));
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         // The first line is printed once clients can connect.
         let mut line = String::new();

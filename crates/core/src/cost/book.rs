@@ -108,11 +108,12 @@ impl PriceBook {
         let of_stream = self.of(shape.stream);
         // Where guests may come, pieces are charged by windows at depth 1, too.
         let deep = deep || by_list;
-        let unpriced = deep && in_turns && !(by_list && tiers) && of_stream.seen_at.is_none();
+        let unpriced =
+            deep && in_turns && !(by_list && tiers) && (by_list || of_stream.seen_at.is_none());
         let usual = of_stream.usual[PieceKind::of(shape).usual()].filter(|_| unpriced);
         let charge = usual.or((!deep || unpriced).then_some(price));
         // If tiers are told, the usual charge is a mean of unlike pieces, by which windows are not to be divided.
-        let usual = usual.filter(|_| !self.tiers_are_told());
+        let usual = usual.filter(|_| !by_list && !self.tiers_are_told());
         // Paces are measured by the list: it does not move while the model learns.
         let by_list = by_list && !tiers;
         let listed = self.model.learner().filter(|_| by_list).map(|it| it.listed(shape));

@@ -27,6 +27,8 @@ pub enum Change<'a> {
     SetDepth(u32),
     /// How many pieces of one stream the device may hold.
     SetStreamDepth(StreamId, u32),
+    /// Where on the device a stream's bytes lie, for admission: first byte and end.
+    SetExtent(StreamId, Option<(u64, u64)>),
     /// Share of the device that admission keeps free.
     SetHeadroom(Share),
     /// The device's profile, for admission.
@@ -54,6 +56,7 @@ impl Engine {
             Change::SetContracts(contracts) => self.set_contracts(contracts),
             Change::SetDepth(depth) => self.set_depth(depth),
             Change::SetStreamDepth(id, depth) => self.set_stream_depth(id, depth),
+            Change::SetExtent(id, extent) => self.set_extent(id, extent),
             Change::SetHeadroom(headroom) => self.set_headroom(headroom),
             Change::SetProfile(profile) => self.set_profile(profile),
             Change::SetHorizon(horizon) => {
@@ -192,6 +195,17 @@ impl Engine {
         }
         stream.spec.depth_max = depth;
         self.gates.mark(id);
+        Ok(())
+    }
+
+    fn set_extent(&mut self, id: StreamId, extent: Option<(u64, u64)>) -> Result<(), ChangeError> {
+        let before = core::mem::replace(&mut self.find(id)?.spec.extent, extent);
+        let planned = self.plan(&self.as_it_is());
+        if planned.is_err() {
+            self.find(id)?.spec.extent = before;
+        }
+        self.grant(&planned?);
+        self.follow_promise(id);
         Ok(())
     }
 

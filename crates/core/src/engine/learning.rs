@@ -24,7 +24,7 @@ impl Engine {
         }
         let before = self.books.ledger.last_completion();
         let between = self.prices.between(self.now, before);
-        if self.prices.trust() == Trust::Learned && self.charges_alone() {
+        if self.prices.trust() == Trust::Learned && !self.books.guests && self.charges_alone() {
             let (writes, concerned) = (piece.shape.kind.writes(), piece.may_owe());
             let id = piece.stream;
             let owed = self.books.write_back.take_owed(self.now, id, writes, concerned, between);

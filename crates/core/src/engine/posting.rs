@@ -102,7 +102,8 @@ impl Engine {
         if self.streams[piece.stream].cycle.is_some() {
             return;
         }
-        let long_run = self.prices.long_run(&piece.shape);
+        let slices = self.books.guests;
+        let long_run = if slices { None } else { self.prices.long_run(&piece.shape) };
         self.books.write_back.wrote(piece.stream, piece.modelled, long_run.zip(paid));
     }
 

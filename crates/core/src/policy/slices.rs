@@ -115,6 +115,16 @@ struct Device {
     tiered: bool,
     /// Its costs are stated, and compare.
     stated: bool,
+    /// When a piece came back last, and how long the device may be busy with what it has.
+    last: Instant,
+    settling: Duration,
+}
+
+impl Device {
+    /// Whether what is at the device is late: a switch waits for it no longer.
+    fn is_late(&self, now: Instant) -> bool {
+        now.since(self.last) > self.settling
+    }
 }
 
 fn slot(id: StreamId) -> usize {
@@ -361,7 +371,7 @@ impl Slices {
 
     /// The sharer with the lowest tag, if it is not ahead by more than a round.
     fn sharer(&mut self) -> Option<StreamId> {
-        let most = self.time.now().saturating_add(self.round_time());
+        let most = self.time.now().saturating_add(self.round_time().min(SAVED));
         let accounts = &self.accounts;
         let tag = |id: u32| accounts.get(id as usize)?.as_ref().map(|account| account.tag);
         self.sharers.first(tag, most).map(StreamId)
@@ -378,7 +388,9 @@ impl Slices {
     fn is_open(&self, owner: StreamId) -> bool {
         let Some(account) = self.get(owner) else { return false };
         let tried = account.habits.slices.is_multiple_of(EXPLORE);
-        let jumps = self.device.depth > 1 || account.shares(1);
+        // The nearest request may be another's for as long as the owner is not behind by its slice.
+        let near = self.slice.as_ref().is_some_and(|slice| !slice.behind);
+        let jumps = self.device.depth > 1 || (near && account.shares(1));
         jumps && !self.device.tiered && (account.guests.pay() || tried) && !self.is_quiet()
     }
 
@@ -394,15 +406,23 @@ impl Slices {
         let Account { ready, think, .. } = *self.get(owner)?;
         let in_flight = streams.get(owner).map_or(0, StreamView::in_flight);
         let slice = self.slice.as_ref()?;
-        if !slice.ends && self.is_over(slice) {
+        if !slice.ends && self.is_over(now, slice) {
             let next = self.lowest();
             if next.is_some_and(|next| next != owner) {
                 self.slice.as_mut()?.end();
             } else {
-                let length = self.length(owner);
-                let used = self.get(owner)?.used;
+                let (length, used) = (self.length(owner), self.get(owner)?.used);
+                let shown = self.has_shown(self.slice.as_ref()?);
+                let behind = self.is_behind(owner, length);
                 let slice = self.slice.as_mut()?;
-                (slice.used, slice.length) = (used, length);
+                if slice.quiet && shown {
+                    slice.quiet = false;
+                    self.probes += now.since(slice.began);
+                }
+                (slice.used, slice.length, slice.began) = (used, length, now);
+                slice.behind = behind;
+                let seen = if shown { slice.take_middle() } else { None };
+                self.learn_pace(now, owner, seen);
             }
         }
         if self.slice.as_ref()?.quiet && !self.is_quiet() {
@@ -414,7 +434,8 @@ impl Slices {
         if self.slice.as_ref()?.ends {
             let next = self.lowest();
             let overlaps = next.is_some_and(|next| self.joins(now, next));
-            return (streams.in_flight() > 0 && !overlaps).then_some(wait);
+            let waits = streams.in_flight() > 0 && !overlaps && !self.device.is_late(now);
+            return waits.then_some(wait);
         }
         if let Some(id) = self.urgent().filter(|id| *id == owner || !self.is_quiet()) {
             return Some(self.send(now, id));
@@ -456,7 +477,7 @@ impl Slices {
     }
 
     /// Whether the owner has had its time, and its pace is known.
-    fn is_over(&self, slice: &Slice) -> bool {
+    fn is_over(&self, now: Instant, slice: &Slice) -> bool {
         let Some(account) = self.get(slice.owner) else { return true };
         if self.device.tiered && self.mixes(slice.owner) {
             return true;
@@ -464,6 +485,9 @@ impl Slices {
         let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
         let length = slice.length.as_tokens();
         let used = account.used - slice.used + slice.undivided.max(0);
+        // Beside guests the owner may have little of its slice, which ends all the same.
+        let used =
+            if slice.was_mixed { used.max(now.since(slice.began).as_tokens()) } else { used };
         used >= length && (shown || used >= 4 * length)
     }
 
@@ -471,6 +495,12 @@ impl Slices {
     fn has_shown(&self, slice: &Slice) -> bool {
         let least = 4 * self.switch_cost(slice.owner);
         slice.middle().is_some_and(|middle| middle.pieces >= 8 && middle.took >= least)
+    }
+
+    /// Whether a stream's lag is more than a slice.
+    fn is_behind(&self, id: StreamId, length: Duration) -> bool {
+        let Some(account) = self.get(id) else { return false };
+        step(length.as_tokens(), account.share) < self.time.now() - account.tag
     }
 
     fn wants_quiet(&self, now: Instant, id: StreamId) -> bool {
@@ -511,17 +541,18 @@ impl Slices {
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };
         let others = streams.in_flight() > 0;
-        if others && !self.joins(now, owner) {
+        if others && !self.joins(now, owner) && !self.device.is_late(now) {
             return Pick::Hold { stream: owner, until: now + REST };
         }
         let quiet = self.wants_quiet(now, owner);
         let length = self.length(owner);
+        let behind = self.is_behind(owner, length);
         let account = self.account(owner);
         let used = account.used;
         account.habits.slices = account.habits.slices.wrapping_add(1);
         account.habits.peak = 0;
         let mut slice = Slice::new(owner, now, length, others);
-        (slice.quiet, slice.used) = (quiet, used);
+        (slice.quiet, slice.used, slice.behind) = (quiet, used, behind);
         self.slice = Some(slice);
         if let Some(id) = self.urgent().filter(|_| !quiet) {
             return self.send(now, id);
@@ -542,8 +573,7 @@ impl Slices {
         slice.end();
         self.learn_pace(now, owner, slice.middle());
         let pace = self.get(owner).map(|account| account.pace).unwrap_or_default();
-        let loss =
-            |sum: slice::Sum| pace.piece().map(|piece| (sum.took - piece * sum.pieces).max(0));
+        let loss = |sum: slice::Sum| pace.piece().map(|piece| sum.took - piece * sum.pieces);
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let depth = self.device.depth;
         if let Some(loss) = began {
@@ -561,7 +591,7 @@ impl Slices {
 
     /// One piece at a time: of those who share, whose next request is nearest to where the device is.
     fn nearest(&self, owner: StreamId, streams: Streams<'_>) -> Option<StreamId> {
-        let most = self.time.now().saturating_add(self.round_time());
+        let most = self.time.now().saturating_add(self.round_time().min(SAVED));
         let distance = |id: &StreamId| {
             let head = streams.get(*id).and_then(StreamView::head);
             head.map_or(u64::MAX, |head| head.offset.abs_diff(self.device.position))
@@ -613,16 +643,20 @@ impl Policy for Slices {
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
         let id = stream.id();
+        (self.device.last, self.device.settling) = (now, piece.settling);
         let account = self.account(id);
         account.idle_since = now;
         let alone = account.pace.of(piece.modelled.as_tokens()).unwrap_or(0);
+        let deep = self.device.depth > 1;
         match self.slice.as_mut().filter(|slice| slice.owner == id) {
             Some(slice) if !slice.mixed => slice.piece(now, piece, stream.in_flight()),
             mixed => {
                 if let Some(slice) = mixed {
                     slice.undivided += alone - piece.estimate.as_tokens();
                 }
-                self.account(id).pace.respond(piece.response);
+                if deep {
+                    self.account(id).pace.respond(piece.response);
+                }
             }
         }
         self.note(now, stream);
@@ -715,7 +749,7 @@ impl Turns for Slices {
                 self.account(owner).guests.add(took, modelled, guests);
             }
         }
-        if own > window.busy.as_tokens() {
+        if own > window.busy.as_tokens() && self.device.depth > 1 {
             // Alone they would have taken no longer.
             let modelled = (window.modelled)(owner).as_tokens();
             self.account(owner).pace.correct(window.busy.as_tokens(), modelled);

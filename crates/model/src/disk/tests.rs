@@ -368,6 +368,28 @@ fn destaging_takes_the_shortest_positioning_first() {
     assert_eq!(done.iter().map(|completion| completion.tag).collect::<Vec<_>>(), [1, 2, 3, 0]);
 }
 
+/// At depth 32 drives with slow buses had 15 % fewer short reads than on a fast bus: the arm waited until
+/// the read before had gone over the bus.
+#[test]
+fn the_arm_works_while_the_read_before_goes_over_the_bus() {
+    for bus_start in [BusStart::FirstSector, BusStart::LastSector] {
+        // A sector takes a millisecond on the bus.
+        let spec = DiskSpec { bus_bytes_per_second: 512_000, bus_start, ..spec() };
+        let mut disk = Client::new(DiskSpec { read_ahead: ReadAhead::OFF, ..spec }).disk;
+        for (tag, sector) in [(0, 10), (1, 20), (2, 25), (3, 30)] {
+            disk.submit(Instant::ZERO, tag, op(READ, sector * SECTOR_BYTES, SECTOR_BYTES));
+        }
+        let mut done = Vec::new();
+        while let Some(at) = disk.next_completion() {
+            disk.advance(at, &mut done);
+        }
+        // 20 passes by while 10 is on the bus, 25 while 20 is; but the arm goes on to 30 only once
+        // 20 has left at 3.1 ms, and misses it.
+        let expected = [2_100, 3_100, 4_100, 14_100].map(at_micros);
+        assert_eq!(done.iter().map(|it| it.at).collect::<Vec<_>>(), expected, "{bus_start:?}");
+    }
+}
+
 #[test]
 fn the_seed_turns_the_spindle() {
     let first = |seed| {

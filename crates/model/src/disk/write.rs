@@ -49,7 +49,7 @@ impl Disk {
         self.forget_read(begin, extent);
         self.written.dirty.add(extent, since);
         self.wrote(extent);
-        since + self.bus_time(extent)
+        since + self.bus.time(extent)
     }
 
     /// A write that the disk has chosen: into the buffer once there is room, or through.
@@ -69,7 +69,7 @@ impl Disk {
         self.stop_reading_ahead(begin);
         // The data comes over the bus while the write waits and the arm moves; the medium waits
         // for all of it.
-        let data_in = waiting.arrived + overhead + self.bus_time(extent);
+        let data_in = waiting.arrived + overhead + self.bus.time(extent);
         let settled = self.mechanics.settled(self.head, extent.first, Intent::Write);
         self.head.at = self.head.at + data_in.since(settled);
         self.segments.forget(extent);
@@ -89,7 +89,7 @@ impl Disk {
 
     /// Destages all that begins by `now` while nothing else is inside.
     pub(super) fn destage_until(&mut self, now: Instant) {
-        if self.serving.is_some() {
+        if self.serving.is_some() || !self.bus.leaving.is_empty() {
             return;
         }
         self.settle(now);

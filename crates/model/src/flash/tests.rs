@@ -18,7 +18,7 @@ fn spec() -> FlashSpec {
         erase: Duration::from_micros(3000),
         suspend: Suspend::NEVER,
         channel_bytes_per_second: 800_000_000,
-        link_bytes_per_second: 3_200_000_000,
+        link: Link { bytes_per_second: 3_200_000_000, duplex: Duplex::Full },
         firmware: Firmware {
             read: Duration::from_micros(10),
             write: Duration::from_micros(5),
@@ -226,7 +226,8 @@ fn writes_of_half_a_unit_have_half_the_bytes_a_second() {
 /// An erase of 3.8 ms can be suspended within .7 ms and a program not at all, as MQSim has it.
 #[test]
 fn a_read_waits_for_a_whole_program_and_for_the_suspending_of_an_erase() {
-    let suspend = Suspend { program: None, erase: Some(Duration::from_micros(700)) };
+    let erase = Wait::Within(Duration::from_micros(700));
+    let suspend = Suspend { program: Wait::ForAll, erase };
     let mut flash = Flash::new(FlashSpec { suspend, ..spec() });
     let read = |flash: &mut Flash, from: u64| {
         let at = Instant::ZERO + Duration::from_micros(from);
@@ -239,4 +240,74 @@ fn a_read_waits_for_a_whole_program_and_for_the_suspending_of_an_erase() {
     assert_eq!(read(&mut flash, 10_000), Duration::from_micros(700 + 60));
     // The erase takes up again behind the read.
     assert_eq!(flash.dies[0].until, until(13_060));
+}
+
+/// With 256 MiB of cache a read waited for hundreds of programs that its die was given before it, 190 ms
+/// where MQSim's waits for one.
+#[test]
+fn reads_go_before_programs_that_have_not_begun() {
+    let us = Duration::from_micros;
+    for (program, wait) in [(Wait::ForAll, 5900), (Wait::ForUnderWay, 500)] {
+        let suspend = Suspend { program, erase: Wait::ForAll };
+        let mut flash = Flash::new(FlashSpec { suspend, ..spec() });
+        let at = Instant::ZERO + us(100);
+        // Ten programs.
+        flash.dies[0].until = Instant::ZERO + us(6000);
+        assert_eq!(flash.sense(at, 0).since(at), us(wait + 60));
+        // Programs that had not begun come behind the read, and a second read follows the first.
+        assert_eq!(flash.dies[0].until, Instant::ZERO + us(6060));
+        assert_eq!(flash.sense(at, 0).since(at), us(wait + 120));
+    }
+}
+
+/// Reads and writes together had half of the link each, where PCI Express has all of it for each.
+#[test]
+fn reads_and_writes_pass_each_other_on_a_full_duplex_link() {
+    for (duplex, together) in [(Duplex::Half, 2.0), (Duplex::Full, 1.0)] {
+        // A link of 100 MB/s is what limits a read of 64 KiB and a write of the same size: 655 us each.
+        let link = Link { bytes_per_second: 100_000_000, duplex };
+        let mut flash = Flash::new(FlashSpec { link, ..spec() });
+        for (tag, kind) in [(0, Kind::Read), (1, Kind::Write)] {
+            flash.submit(Instant::ZERO, tag, Op { kind, offset: 0, bytes: 64 << 10, fua: false });
+        }
+        let mut done = Vec::new();
+        flash.advance(Instant::MAX, &mut done);
+        let last = done[1].at.since(Instant::ZERO).as_secs_f64() * 1e6;
+        assert!(
+            (together * 655.4..together * 655.4 + 100.0).contains(&last),
+            "{duplex:?}: {last} us"
+        );
+    }
+}
+
+/// A read that waited for its die held up all that came after it on the channel and the link.
+#[test]
+fn what_waits_for_its_die_holds_nothing_up() {
+    let mut client = Client::new(spec());
+    client.flash.dies[0].until = Instant::ZERO + Duration::from_millis(5);
+    // The die of page 2 is on the channel of the die of page 0.
+    for (tag, page) in [(0, 0), (1, 2)] {
+        let op = Op { kind: Kind::Read, offset: page << 14, bytes: 4096, fua: false };
+        client.flash.submit(Instant::ZERO, tag, op);
+    }
+    let mut done = Vec::new();
+    client.flash.advance(Instant::MAX, &mut done);
+    let times: Vec<_> = done.iter().map(|it| (it.tag, it.at.since(Instant::ZERO))).collect();
+    assert_eq!(times, [(1, micros(10.0 + 66.4)), (0, micros(5000.0 + 66.4))]);
+}
+
+#[test]
+fn a_lane_fills_its_gaps_in_the_order_in_which_data_is_ready() {
+    let mut lane = Lane::default();
+    let us = Duration::from_micros;
+    let at = |micros: u64| Instant::ZERO + us(micros);
+    let zero = Instant::ZERO;
+    assert_eq!(lane.take(zero, at(10), us(10)), at(20));
+    assert_eq!(lane.take(zero, at(40), us(10)), at(50));
+    // All of the gap, which then is none.
+    assert_eq!(lane.take(zero, at(20), us(20)), at(40));
+    assert_eq!(lane.take(zero, at(15), us(5)), at(55));
+    // Half of it before the span, half behind.
+    assert_eq!(lane.take(zero, at(5), us(10)), at(60));
+    assert_eq!(lane.take(at(100), at(100), us(1)), at(101));
 }

@@ -9,6 +9,15 @@ use crate::bytes::{Cursor, wire_str};
 use crate::code::{OptionCode, OptionReply};
 use crate::limits::STRING_BYTES_MAX;
 
+/// A metadata context of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Its identifier on the wire, another one than any other context's of the export.
+    pub id: u32,
+    /// Its name, as `namespace:leaf`.
+    pub name: String,
+}
+
 /// The data of `LIST_META_CONTEXT` and `SET_META_CONTEXT`.
 pub(super) struct ContextQuery<'a> {
     /// The export's name.
@@ -41,20 +50,19 @@ impl<'a> ContextQuery<'a> {
         }
     }
 
-    /// The places of the offered contexts that the queries name, each once, in the order in which
-    /// they are offered. A list without queries names all of them; in a list a query that ends with
+    /// The offered contexts that the queries name, each once, in the order in which they are offered. A list without queries names all of them; in a list a query that ends with
     /// a colon names all that begin so.
-    pub(super) fn names(&self, option: OptionCode, offered: &[String]) -> Vec<u32> {
+    pub(super) fn names<'b>(&self, option: OptionCode, offered: &'b [Context]) -> Vec<&'b Context> {
         let lists = option == OptionCode::ListMetaContext;
         let mut named: Vec<bool> = offered.iter().map(|_| lists && self.count == 0).collect();
         let mut fields = Cursor(self.queries);
         while let Some(query) = fields.counted() {
             for (context, named) in offered.iter().zip(&mut named) {
-                let context = context.as_bytes();
+                let context = context.name.as_bytes();
                 *named |= context == query
                     || (lists && query.ends_with(b":") && context.starts_with(query));
             }
         }
-        (0..).zip(named).filter_map(|(at, named)| named.then_some(at)).collect()
+        offered.iter().zip(named).filter_map(|(context, named)| named.then_some(context)).collect()
     }
 }

@@ -13,7 +13,7 @@ use crate::limits::{
 };
 use crate::magic;
 use crate::server::GREETING_BYTES;
-use crate::server::contexts::ContextQuery;
+use crate::server::contexts::{Context, ContextQuery};
 use crate::server::error::HandshakeError;
 use crate::server::reply::ReplyStyle;
 
@@ -42,9 +42,9 @@ pub trait Exports {
         Ok(())
     }
 
-    /// The names of an export's metadata contexts, as `namespace:leaf`. A session names those that
-    /// its client chose by their places in this list.
-    fn contexts(&self, _name: &str) -> Vec<String> {
+    /// An export's metadata contexts. A session names those that its client chose by their
+    /// identifiers.
+    fn contexts(&self, _name: &str) -> Vec<Context> {
         Vec::new()
     }
 }
@@ -88,8 +88,8 @@ pub struct Session {
     /// Whether the client asked for the block sizes and so must keep to them. If not, it may send
     /// requests of any alignment, and they are refused unless the minimum is 1.
     pub client_knows_block_sizes: bool,
-    /// The metadata contexts that the client chose, by their places in [`Exports::contexts`]: also
-    /// their identifiers on the wire. Block status describes each of them.
+    /// The metadata contexts that the client chose, by their identifiers. Block status describes each
+    /// of them.
     pub contexts: Vec<u32>,
 }
 
@@ -382,14 +382,15 @@ impl ServerHandshake {
         };
         let offered = exports.contexts(&export.name);
         let named = query.names(option, &offered);
-        for at in &named {
-            let id = if sets { *at } else { 0 };
-            let name = offered[*at as usize].as_bytes();
-            self.reply(out, option, OptionReply::MetaContext, &[&id.to_be_bytes(), name])?;
+        for context in &named {
+            let id = if sets { context.id } else { 0 };
+            let parts = [&id.to_be_bytes()[..], context.name.as_bytes()];
+            self.reply(out, option, OptionReply::MetaContext, &parts)?;
         }
         self.reply(out, option, OptionReply::Ack, &[])?;
         if sets {
-            self.contexts = Some((export.name, named));
+            let chosen = named.iter().map(|context| context.id).collect();
+            self.contexts = Some((export.name, chosen));
         }
         Ok(Verdict::Answered)
     }

@@ -8,8 +8,8 @@ use disktime_nbd::limits::{HANDSHAKE_REPLY_BYTES_MAX, WRITE_DRAIN_BYTES_MAX};
 use disktime_nbd::reply::{self, ReplyStyle, ReplyTo};
 use disktime_nbd::{
     BlockSizes, Checked, ClientError, ClientHandshake, ClientProgress, Command, CommandFlags,
-    EXTENDED_REQUEST_BYTES, ExportInfo, Exports, Goal, Handshake, HandshakeError, NbdError,
-    Operation, Pending, ProtocolError, REQUEST_BYTES, Reject, ReplyEvent, ReplyParser,
+    Context, EXTENDED_REQUEST_BYTES, ExportInfo, Exports, Goal, Handshake, HandshakeError,
+    NbdError, Operation, Pending, ProtocolError, REQUEST_BYTES, Reject, ReplyEvent, ReplyParser,
     RequestHeader, ServerHandshake, Session, Tls, TransmissionFlags,
 };
 
@@ -25,8 +25,9 @@ impl Exports for Shelf {
         self.0.iter().find(|export| name.is_empty() || export.name == name).cloned()
     }
 
-    fn contexts(&self, _name: &str) -> Vec<String> {
-        CONTEXTS.map(str::to_owned).to_vec()
+    fn contexts(&self, _name: &str) -> Vec<Context> {
+        let context = |(id, name): (u32, &str)| Context { id, name: name.to_owned() };
+        (0..).zip(CONTEXTS).map(context).collect()
     }
 
     fn admit(&self, name: &str) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! A disk behind a cache of reads: what a request costs depends on what was asked for before.
 
-use super::{Case, Load, judged, load};
+use super::{ALONE, Case, Load, judged, load};
 use crate::experiment::{Experiment, Sample};
 use disktime_model::disk::Disk;
 use disktime_model::flash::Flash;
@@ -47,7 +47,8 @@ fn measure(seed: u64) -> Sample {
         device: &cached,
         depth: 31,
         loads: &[hits, misses],
-        seconds: 120,
+        seconds: 60,
+        alone: ALONE,
         window: 10,
         mean: 0.95,
         p01: 0.9,

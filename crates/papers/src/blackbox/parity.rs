@@ -1,6 +1,6 @@
 //! Parity RAID: what a small write costs is four operations on two members, which nobody tells.
 
-use super::{Case, Load, REPORTED, judged, load};
+use super::{ALONE, Case, Load, REPORTED, judged, load};
 use crate::experiment::{Experiment, Sample};
 use disktime_model::parity::Level;
 use disktime_model::{Device, preset};
@@ -38,6 +38,7 @@ fn measure(seed: u64) -> Sample {
         depth,
         loads,
         seconds: 300,
+        alone: ALONE,
         window: 30,
         mean: REPORTED,
         p01: REPORTED,

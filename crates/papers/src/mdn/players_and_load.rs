@@ -1,5 +1,7 @@
 //! The paper's experiments (§6), once, with every parameter that the figures share.
 
+use crate::claims;
+use crate::drawn;
 use crate::experiment::{Check, Sample};
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
@@ -50,42 +52,27 @@ impl Knobs {
 /// The numbers above as those that the paper leaves open, for a figure that is shown by `$of`.
 macro_rules! open {
     ($of:path) => {
-        &[
-            $crate::open::Open {
-                name: "the bucket holds, s of tokens",
-                values: &[0.05, 0.1, 0.15, 0.2, 0.3],
-                shown: 0.15,
-                stated: true,
-                why: "0.15 s as the kernel's token bucket filter is set up by default",
-                measure: |seed, bucket| {
-                    let knobs =
-                        players_and_load::Knobs { bucket, ..players_and_load::Knobs::SHOWN };
-                    players_and_load::placed(seed, knobs, $of)
+        $crate::open::varied!(
+            |seed, with| players_and_load::placed(seed, with(Knobs::SHOWN), $of),
+            Knobs,
+            [
+                {
+                    bucket: "the bucket holds, s of tokens", [0.05, 0.1, 0.15, 0.2, 0.3],
+                    shown 0.15, stated true,
+                    "0.15 s as the kernel's token bucket filter is set up by default",
                 },
-            },
-            $crate::open::Open {
-                name: "beta, %",
-                values: &[20.0, 24.0, 30.0, 35.0, 40.0],
-                shown: 24.0,
-                stated: false,
-                why: "lost; between a fifth and two fifths",
-                measure: |seed, cut| {
-                    let knobs = players_and_load::Knobs { cut, ..players_and_load::Knobs::SHOWN };
-                    players_and_load::placed(seed, knobs, $of)
+                {
+                    cut: "beta, %", [20.0, 24.0, 30.0, 35.0, 40.0],
+                    shown 24.0, stated false,
+                    "lost; between a fifth and two fifths",
                 },
-            },
-            $crate::open::Open {
-                name: "delta, tokens/s each 0.5 s",
-                values: &[0.5, 0.75, 1.0, 1.5, 2.0],
-                shown: 1.0,
-                stated: false,
-                why: "lost; about 1, by the slope of the published saw-tooth",
-                measure: |seed, creep| {
-                    let knobs = players_and_load::Knobs { creep, ..players_and_load::Knobs::SHOWN };
-                    players_and_load::placed(seed, knobs, $of)
+                {
+                    creep: "delta, tokens/s each 0.5 s", [0.5, 0.75, 1.0, 1.5, 2.0],
+                    shown 1.0, stated false,
+                    "lost; about 1, by the slope of the published saw-tooth",
                 },
-            },
-        ]
+            ]
+        )
     };
 }
 pub(super) use open;
@@ -98,11 +85,9 @@ pub(super) struct At {
 }
 
 impl At {
-    /// A number of its own for each purpose: a finalizer of SplitMix64.
+    /// A number of its own for each purpose.
     fn draw(self, purpose: u64) -> u64 {
-        let mut drawn = (self.drawn << 8 | purpose).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        drawn >> 40
+        drawn::number(self.drawn, purpose)
     }
 
     /// Where a stream's file begins: no two streams' are in one place.
@@ -143,13 +128,7 @@ fn whole(value: f64) -> u32 {
 pub(super) fn placed(seed: u64, knobs: Knobs, measure: fn(At) -> Sample) -> Sample {
     let at = |placement| At { drawn: seed * PLACEMENTS + placement, knobs };
     let samples: Vec<Sample> = (0..PLACEMENTS).map(|placement| measure(at(placement))).collect();
-    let mut mean = samples[0].clone();
-    for (index, check) in mean.checks.iter_mut().enumerate() {
-        let sum: f64 = samples.iter().map(|sample| sample.checks[index].measured).sum();
-        check.measured = sum / PLACEMENTS as f64;
-    }
-    mean.seconds *= PLACEMENTS as f64;
-    mean
+    claims::mean_of(&samples)
 }
 
 /// For the page.
@@ -377,6 +356,5 @@ pub(super) fn within(name: &str, published: f64, measured: f64, percent: f64) ->
 
 /// The simulator's own checkers.
 pub(super) fn kept(outcomes: &[&Outcome]) -> Check {
-    let broken: usize = outcomes.iter().map(|outcome| outcome.violations.len()).sum();
-    Check::near("promises broken, as the simulator counts them", 0.0, broken as f64, 0.0)
+    claims::kept(outcomes.iter().map(|outcome| outcome.violations.len()).sum())
 }

@@ -1,6 +1,7 @@
 //! Figures 14 and 16: RAID 0, two streams trade shares beside a third that keeps its own.
 
 use super::black_boxes::{self, Column, Load, Run, Set, Under};
+use crate::claims;
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_workload::Pattern;
@@ -134,7 +135,7 @@ fn measure_sequential(seed: u64, with: impl Fn(Set) -> Set) -> Sample {
         seconds += (SECONDS * STEPS.len() as u64) as f64;
         violations += sweep.runs.iter().map(Run::violations).sum::<usize>();
     }
-    checks.push(black_boxes::kept_all(violations));
+    checks.push(claims::kept(violations));
     Sample { seconds, panels, checks }
 }
 
@@ -159,6 +160,6 @@ fn measure_random(seed: u64, with: impl Fn(Set) -> Set) -> Sample {
         let what = format!("{}: sequential rate at disk queue 31 by that at 1", column.name());
         checks.push(Check::near(what, 1.41, rates[1] / rates[0], 0.25));
     }
-    checks.push(black_boxes::kept_all(violations));
+    checks.push(claims::kept(violations));
     Sample { seconds, panels, checks }
 }

@@ -1,5 +1,7 @@
 //! The paper's experiments (§IV), once, with every parameter that the figures share.
 
+use crate::claims;
+use crate::drawn;
 use crate::experiment::{Check, Sample};
 use crate::open::Open;
 use disktime_config::Scheduling;
@@ -215,11 +217,8 @@ pub(super) fn joined_in_places(
     let high = Load::guaranteed(8 * MB, Admission::Deterministic);
     let loads: Vec<_> = std::iter::once(high).chain(JOINS.map(best_effort)).collect();
     let profile = profile(seed);
-    // A finalizer of SplitMix64: a placement is its number and this.
     let gap = |placement: u64, index: usize| {
-        let mut drawn = (placement << 8 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (drawn >> 40) % GAPS * REQUEST_BYTES
+        drawn::number(placement, index as u64) % GAPS * REQUEST_BYTES
     };
     let run = |placement| {
         let gap = |index| gap(seed * placements + placement, index);
@@ -268,8 +267,7 @@ pub(super) fn stacked(outcome: &Outcome, title: &str) -> Panel {
 
 /// The simulator's own checkers.
 pub(super) fn kept(outcomes: &[&Outcome]) -> Check {
-    let broken: usize = outcomes.iter().map(|outcome| outcome.violations.len()).sum();
-    Check::near("promises broken, as the simulator counts them", 0.0, broken as f64, 0.0)
+    claims::kept(outcomes.iter().map(|outcome| outcome.violations.len()).sum())
 }
 
 /// A share of so many per cent.

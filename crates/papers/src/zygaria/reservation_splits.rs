@@ -1,6 +1,7 @@
 //! The paper's experiment (§4.1), once, with every parameter that the figures share.
 
 use super::elevator::{Elevator, Order};
+use crate::claims;
 use crate::experiment::{Check, Sample};
 use crate::open::Open;
 use disktime_config::Scheduling;
@@ -313,5 +314,5 @@ pub(super) fn least_growth(values: &[f64]) -> f64 {
 
 /// The simulator's own checkers: shares, limits, guarantees, conservation.
 pub(super) fn kept(violations: usize) -> Check {
-    Check::near("promises broken, as the simulator counts them", 0.0, violations as f64, 0.0)
+    claims::kept(violations)
 }

@@ -494,6 +494,11 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
         Ok(())
     }
 
+    fn grow_disk(&mut self, disk: u32, bytes: u64) -> Result<(), DeviceError> {
+        self.disks[disk as usize].grow(bytes);
+        Ok(())
+    }
+
     fn remove_disk(&mut self, disk: u32) {
         self.disks[disk as usize].len = 0;
     }

@@ -70,6 +70,10 @@ impl BackEnd for Delayed {
         self.inner.add_disk(disk, extent)
     }
 
+    fn grow_disk(&mut self, disk: u32, bytes: u64) -> Result<(), DeviceError> {
+        self.inner.grow_disk(disk, bytes)
+    }
+
     fn remove_disk(&mut self, disk: u32) {
         self.inner.remove_disk(disk);
     }

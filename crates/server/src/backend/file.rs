@@ -3,12 +3,14 @@
 //! whether the files are still there.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::{SeekFrom, seek};
 
 use super::blocks::{BLOCK, Disk, Free, Medium, Name};
 use super::survey::{RUNS_MAX, Run};
@@ -41,7 +43,7 @@ pub struct Files {
 pub struct OneFile {
     files: Files,
     direct: bool,
-    /// Its size in bytes.
+    /// Its size in bytes when it was opened.
     pub size: u64,
     /// It is a block device, or one of its members is.
     pub block_device: bool,
@@ -105,10 +107,22 @@ impl OneFile {
         Self::of(file, path, direct, block_device).map(Some)
     }
 
-    fn of(mut file: File, path: &Path, direct: bool, block_device: bool) -> io::Result<Self> {
-        let size = file.seek(SeekFrom::End(0))?;
-        let files = Files::one(ServedFile::new(file, path)?);
+    fn of(file: File, path: &Path, direct: bool, block_device: bool) -> io::Result<Self> {
+        let size = seek(&file, SeekFrom::End(0))?;
+        let files = Files::one(Arc::new(ServedFile::new(file, path)?));
         Ok(Self { files, direct, size, block_device })
+    }
+
+    /// Its size in bytes now: it may have become larger since it was opened.
+    pub(crate) fn size_now(&self) -> io::Result<u64> {
+        let size = |member: &Arc<ServedFile>| seek(member.file(), SeekFrom::End(0));
+        let sizes = self.files.members.iter().map(size).collect::<Result<Vec<_>, _>>()?;
+        let smallest = sizes.into_iter().min().unwrap_or(0);
+        let stripes = self.files.stripes;
+        if stripes == Stripes::ONE {
+            return Ok(smallest);
+        }
+        stripes.size(smallest).ok_or_else(|| io::Error::other("together they are above 2^64 bytes"))
     }
 
     /// Names the virtual disks in it, for the log.
@@ -218,12 +232,12 @@ impl Files {
     }
 
     /// One file.
-    fn one(file: ServedFile) -> Self {
-        Self::new(vec![Arc::new(file)], Stripes::ONE)
+    fn one(file: Arc<ServedFile>) -> Self {
+        Self::new(vec![file], Stripes::ONE)
     }
 
     /// A virtual disk's own file in a pool.
-    fn of_pool(file: ServedFile, pool: Arc<File>) -> Self {
+    fn of_pool(file: Arc<ServedFile>, pool: Arc<File>) -> Self {
         Self { _pool: Some(pool), ..Self::one(file) }
     }
 

@@ -144,6 +144,11 @@ impl BackEnd for MemoryBackEnd {
         Ok(())
     }
 
+    fn grow_disk(&mut self, disk: u32, bytes: u64) -> Result<(), DeviceError> {
+        self.disks[disk as usize].bytes = bytes;
+        Ok(())
+    }
+
     fn remove_disk(&mut self, disk: u32) {
         self.disks[disk as usize] = Memory::default();
     }

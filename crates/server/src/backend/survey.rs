@@ -21,7 +21,7 @@ use crate::served_file::ServedFile;
 use crate::wakeup::wake;
 
 /// Extents of one answer at most.
-pub const EXTENTS_MAX: usize = 1024;
+pub const EXTENTS_MAX: usize = 1000;
 /// Runs that are made for one question at most: what that takes is the shard's time.
 pub(crate) const RUNS_MAX: usize = 4096;
 
@@ -91,7 +91,7 @@ impl Survey {
 }
 
 /// Adds a stretch to those before it; false if there are so many already.
-pub(super) fn push(found: &mut Vec<Stretch>, most: usize, next: Stretch) -> bool {
+pub(crate) fn push(found: &mut Vec<Stretch>, most: usize, next: Stretch) -> bool {
     let full = found.len() == most;
     match found.last_mut() {
         _ if next.bytes == 0 => {}

@@ -49,17 +49,25 @@ impl fmt::Display for Change {
 /// A key, and what it says; nothing if it is left out and has no default to name.
 struct Key<Of> {
     name: &'static str,
-    live: bool,
+    /// Whether the first value can become the second one while the daemon runs.
+    live: fn(&Of, &Of) -> bool,
     value: fn(&Of) -> String,
 }
 
 const fn fixed<Of>(name: &'static str, value: fn(&Of) -> String) -> Key<Of> {
-    Key { name, live: false, value }
+    Key { name, live: |_, _| false, value }
 }
 
 const fn live<Of>(name: &'static str, value: fn(&Of) -> String) -> Key<Of> {
-    Key { name, live: true, value }
+    Key { name, live: |_, _| true, value }
 }
+
+/// A virtual disk's size, which may grow.
+const SIZE: Key<Placed> = Key {
+    name: "size",
+    live: |(_, old), (_, new)| old.size <= new.size,
+    value: |(_, it)| size_text(it.size),
+};
 
 const SERVER: [Key<Config>; 10] = [
     fixed("nbd", |it| list(it.listen.iter().map(ToString::to_string))),
@@ -122,9 +130,9 @@ const DEVICE: [Key<DeviceConfig>; 24] = [
 /// A virtual disk with its device's name.
 type Placed = (String, VdiskConfig);
 
-const VDISK: [Key<Placed>; 21] = [
+const VDISK: [Key<Placed>; 23] = [
     fixed("device", |(device, _)| device.clone()),
-    fixed("size", |(_, it)| size_text(it.size)),
+    SIZE,
     fixed("zone", |(_, it)| maybe(it.zone, |zone| zone.to_string())),
     live("class", |(_, it)| {
         let class = CLASSES.into_iter().find(|(_, class)| *class == it.contract.class);
@@ -169,6 +177,8 @@ const VDISK: [Key<Placed>; 21] = [
     fixed("read_only", |(_, it)| it.export.read_only.to_string()),
     fixed("description", |(_, it)| it.export.description.clone().unwrap_or_default()),
     fixed("clients", |(_, it)| list(it.export.clients.iter().cloned())),
+    live("bitmaps", |(_, it)| list(it.bitmaps.names.iter().cloned())),
+    fixed("bitmap_granularity", |(_, it)| size_text(it.bitmaps.granularity)),
 ];
 
 /// The differences of a second configuration from a first one: server, devices, virtual disks.
@@ -227,9 +237,10 @@ fn compare<Of>(
         }
     };
     for Key { name, live, value } in keys {
+        let live = live(old, new);
         let (old, new) = (value(old), value(new));
         if old != new {
-            found.push(Change { of: of.clone(), key: name, old, new, live: *live });
+            found.push(Change { of: of.clone(), key: name, old, new, live });
         }
     }
 }
@@ -292,10 +303,9 @@ size = "1000B"
             ["db: reserve 70% -> 60%", "mail: weight 100 -> 7", "mail: latency nothing -> 60ms"];
         assert_eq!(said(both), expected);
         let restart = "can't be changed while running: restart";
-        assert_eq!(
-            said(|it| it.replace("8GiB", "16GiB")),
-            [format!("db: size 8GiB -> 16GiB {restart}")]
-        );
+        assert_eq!(said(|it| it.replace("8GiB", "16GiB")), ["db: size 8GiB -> 16GiB"]);
+        let smaller = said(|it| it.replace("8GiB", "4GiB"));
+        assert_eq!(smaller, [format!("db: size 8GiB -> 4GiB {restart}")]);
         let gone = said(|it| it[..it.rfind("[[vdisk]]").unwrap()].to_owned());
         assert_eq!(gone, [format!("mail: entry there -> nothing {restart}")]);
         let moved = said(|it| it.replacen("device = \"disk\"", "device = \"other\"", 1));
@@ -351,7 +361,8 @@ size = "1000B"
         let place = ["name", "device", "size", "zone", "record"];
         let goal = ["iops", "bandwidth", "request", "run"];
         let export = ["default", "read_only", "description", "clients"];
-        let vdisk = [&place[..], &goal, &export].concat();
+        let bitmaps = ["bitmaps", "bitmap_granularity"];
+        let vdisk = [&place[..], &goal, &export, &bitmaps].concat();
         assert_eq!(keys_of("[[vdisk]]"), with(ContractKeys::NAMES, &vdisk));
     }
 }

@@ -11,7 +11,7 @@ use super::{ConfigError, VdiskConfig, check_name};
 use crate::backend::{BackEndKind, check_chunk};
 use crate::emulate::Emulate;
 use crate::layout::{Extent, LayoutError, Wanted, lay_out};
-use crate::shard::Depths;
+use crate::shard::{Depths, PieceMax};
 
 /// All virtual disks of one memory back end together, in bytes.
 const MEMORY_MAX: u64 = 1 << 40;
@@ -78,6 +78,11 @@ impl DeviceConfig {
     /// meanwhile.
     pub fn works_on_the_shard(&self) -> bool {
         self.back_end == BackEndKind::Memory && self.emulate.is_none()
+    }
+
+    /// The longest piece.
+    pub(crate) fn piece_max(&self) -> PieceMax {
+        if self.works_on_the_shard() { PieceMax::ON_THE_SHARD } else { PieceMax::REMOTE }
     }
 
     /// Laws for its virtual disks' parts of so many pieces at the device, if they go by latency.

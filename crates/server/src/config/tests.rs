@@ -69,6 +69,44 @@ fn says(cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
+fn bitmaps_that_can_not_be_are_refused() {
+    let with = |keys: &str| format!("{keys}\nreserve = \"70%\"");
+    let says_of = |keys: &str, says: &str| {
+        self::says(&[("reserve = \"70%\"", &with(keys), says)]);
+    };
+    says_of("bitmaps = [\"a\"]", "bitmaps = \"a\": bitmaps are kept in the directory that `state`");
+    says_of("bitmaps = [\"a\", \"a\"]", "bitmaps = \"a\": the name of another one too");
+    says_of("bitmaps = [\"a b\"]", "bitmaps = \"a b\": 1 to");
+    let nine = (0..9).map(|at| format!("\"b{at}\"")).collect::<Vec<_>>().join(", ");
+    says_of(&format!("bitmaps = [{nine}]"), "at most 8 bitmaps");
+    for granularity in ["2KiB", "128MiB", "65KiB"] {
+        let keys = format!("bitmap_granularity = \"{granularity}\"");
+        let says =
+            format!("bitmap_granularity = \"{granularity}\": a power of two from 4KiB to 64MiB");
+        says_of(&keys, &says);
+    }
+    let large = TEXT_OF_LARGE.replace("GRANULARITY", "64KiB");
+    let error = Config::parse(&large).unwrap_err().to_string();
+    assert!(error.contains("at most 67108864 blocks: for 8TiB at least 128KiB"), "{error}");
+    assert!(Config::parse(&TEXT_OF_LARGE.replace("GRANULARITY", "128KiB")).is_ok());
+}
+
+const TEXT_OF_LARGE: &str = r#"
+[server]
+nbd = ["unix:/tmp/a.sock"]
+state = "/var/lib/disktime"
+[[device]]
+name = "disk"
+back_end = "file:/srv/disks"
+[[vdisk]]
+name = "db"
+device = "disk"
+size = "8TiB"
+bitmaps = ["daily"]
+bitmap_granularity = "GRANULARITY"
+"#;
+
+#[test]
 fn each_error_names_the_key_the_value_and_what_is_allowed() {
     says(&[
         ("\"70%\"", "\"30\"", "vdisk a: reserve = \"30\": a share is 0% to 100%"),

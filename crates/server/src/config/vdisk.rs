@@ -1,16 +1,18 @@
 //! A virtual disk's table: its size, its contract, its place.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use disktime_config::quantity::{parse_rate, parse_size};
+use disktime_config::quantity::{parse_rate, parse_size, size_text};
 use disktime_config::{Named, ValueError, access};
 use disktime_core::{Access, Admission, Class, Contract, Rate};
 use disktime_plan::goal::{Demand, Goal, GoalError};
 use rustls::pki_types::ServerName;
 
 use super::{ConfigError, check_name};
+use crate::bitmap::{BITMAPS_MAX, BLOCKS_MAX, GRANULARITIES, GRANULARITY};
 use crate::layout::Side;
 use crate::tls::TlsFiles;
+use crate::vdisk_name::{NAME_MAX, is_name};
 
 /// The largest virtual disk in bytes.
 const SIZE_MAX: u64 = 1 << 50;
@@ -42,6 +44,17 @@ pub struct VdiskConfig {
     pub goal: Option<VdiskGoal>,
     /// How clients see it.
     pub export: ExportConfig,
+    /// Bitmaps of blocks that have changed.
+    pub bitmaps: BitmapsConfig,
+}
+
+/// The bitmaps of a virtual disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BitmapsConfig {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Bytes of a block.
+    pub granularity: u64,
 }
 
 /// How clients see a virtual disk.
@@ -109,12 +122,18 @@ disktime_config::contract_table! {
         read_only: Option<bool>,
         description: Option<String>,
         clients: Option<Vec<String>>,
+        bitmaps: Option<Vec<String>>,
+        bitmap_granularity: Option<String>,
     }
 }
 
-/// Errors of virtual disks beside each other: two defaults, or names of clients that can show
-/// no certificate.
-pub(super) fn check_together(tables: &[VdiskTable], tls: Option<&TlsFiles>) -> Vec<ConfigError> {
+/// Errors of virtual disks beside each other and beside the server: two defaults, names of clients that
+/// can show no certificate, or bitmaps without a place to be kept.
+pub(super) fn check_together(
+    tables: &[VdiskTable],
+    tls: Option<&TlsFiles>,
+    state: Option<&Path>,
+) -> Vec<ConfigError> {
     let mut wrong: Vec<ConfigError> = Vec::new();
     let mut defaults = tables.iter().filter(|table| table.default == Some(true));
     if let (Some(first), Some(second)) = (defaults.next(), defaults.next()) {
@@ -126,6 +145,12 @@ pub(super) fn check_together(tables: &[VdiskTable], tls: Option<&TlsFiles>) -> V
         let names = table.clients.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
         let reason = "clients show certificates only if `[tls]` names their authority, `client_ca`";
         wrong.push(Named::new("vdisk", &table.name).wrong("clients", &names, reason).into());
+    }
+    let has = |table: &&VdiskTable| table.bitmaps.as_ref().is_some_and(|it| !it.is_empty());
+    if let (Some(table), None) = (tables.iter().find(has), state) {
+        let names = table.bitmaps.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+        let reason = "bitmaps are kept in the directory that `state` in [server] names: name one";
+        wrong.push(Named::new("vdisk", &table.name).wrong("bitmaps", &names, reason).into());
     }
     wrong
 }
@@ -149,7 +174,42 @@ impl VdiskTable {
         let goal = self.goal(&of)?;
         let contract = self.contract().check(&of, goal.is_some())?;
         let export = self.export(&of)?;
-        Ok(VdiskConfig { name, size, contract, zone, record, goal, export })
+        let bitmaps = self.bitmaps(&of, size)?;
+        Ok(VdiskConfig { name, size, contract, zone, record, goal, export, bitmaps })
+    }
+
+    fn bitmaps(&self, of: &Named, size: u64) -> Result<BitmapsConfig, ValueError> {
+        let names = self.bitmaps.clone().unwrap_or_default();
+        if names.len() > BITMAPS_MAX {
+            let reason = format!("at most {BITMAPS_MAX} bitmaps");
+            return Err(of.wrong("bitmaps", names.join(", "), reason));
+        }
+        for (at, name) in names.iter().enumerate() {
+            if !is_name(name) {
+                let reason = format!("1 to {NAME_MAX} letters, digits, `-`, `_` and `.`");
+                return Err(of.wrong("bitmaps", name, reason));
+            }
+            if names[..at].contains(name) {
+                return Err(of.wrong("bitmaps", name, "the name of another one too"));
+            }
+        }
+        let text = self.bitmap_granularity.as_deref();
+        let granularity = of.read("bitmap_granularity", text, parse_size)?.unwrap_or(GRANULARITY);
+        let [least, most] = GRANULARITIES;
+        if !granularity.is_power_of_two() || !(least..=most).contains(&granularity) {
+            let reason = format!("a power of two from {} to {}", size_text(least), size_text(most));
+            return Err(of.wrong("bitmap_granularity", text.unwrap_or_default(), reason));
+        }
+        if !names.is_empty() && size.div_ceil(granularity) > BLOCKS_MAX {
+            let least = size.div_ceil(BLOCKS_MAX).next_power_of_two();
+            let reason = format!(
+                "a bitmap has at most {BLOCKS_MAX} blocks: for {} at least {}",
+                size_text(size),
+                size_text(least)
+            );
+            return Err(of.wrong("bitmap_granularity", size_text(granularity), reason));
+        }
+        Ok(BitmapsConfig { names, granularity })
     }
 
     fn export(&self, of: &Named) -> Result<ExportConfig, ValueError> {

@@ -32,14 +32,16 @@ use crate::tls::Channel;
 
 mod incoming;
 mod outgoing;
+mod parting;
 mod pending;
 mod status;
 mod tls;
 
 use incoming::Incoming;
 use outgoing::Outgoing;
+pub use parting::Parted;
 use pending::{Asked, Pending};
-pub use status::buffer as status_buffer;
+pub use status::{Described, Meaning, buffer as status_buffer, extents_max};
 use tls::Secured;
 
 /// Parts of one connection's requests alive at once, and replies gathered for it: two cycles of
@@ -103,6 +105,8 @@ pub struct Accepted {
     pub seat: Seat,
     /// Bytes that it has sent since, out of TLS if it has that.
     pub unread: Vec<u8>,
+    /// How many of the next bytes are data of a write that was refused.
+    pub skip: usize,
     /// Its TLS.
     pub tls: Option<Box<Channel>>,
 }
@@ -142,18 +146,20 @@ pub struct Connection {
 impl Connection {
     /// A connection whose handshake is over, with the bytes that came after it.
     pub fn new(client: Accepted, vdisk: u32, pool: &mut Pool, now: Instant) -> Self {
-        let Accepted { socket, session, seat, unread, tls } = client;
+        let Accepted { socket, session, seat, unread, skip, tls } = client;
         let header_bytes = match session.style {
             ReplyStyle::Extended => EXTENDED_REQUEST_BYTES,
             ReplyStyle::Simple | ReplyStyle::Structured => REQUEST_BYTES,
         };
+        let mut incoming = Incoming::new(header_bytes, &unread, pool);
+        incoming.skip(skip);
         Self {
             fd: socket,
             vdisk,
             session,
             seat,
             state: State::Open,
-            incoming: Incoming::new(header_bytes, &unread, pool),
+            incoming,
             requests: Requests::default(),
             writing: None,
             outgoing: Outgoing::default(),
@@ -201,7 +207,7 @@ impl Connection {
 
     /// Takes no more requests; those taken are finished and answered.
     pub fn close(&mut self) {
-        if self.state == State::Open {
+        if matches!(self.state, State::Open | State::Parting) {
             self.state = State::Closing;
         }
     }
@@ -356,7 +362,7 @@ impl Connection {
         pool: &mut Pool,
         (to, range): (&Buffer, &Range<usize>),
     ) -> usize {
-        if self.state != State::Open {
+        if !matches!(self.state, State::Open | State::Parting) {
             return 0;
         }
         if self.tls.is_some() {
@@ -386,10 +392,12 @@ impl Connection {
     /// A receive is over: its buffer and how many bytes came. Answers how many bytes came, and how
     /// many of them are a write's data; `None` if the client is gone.
     pub fn received(&mut self, buffer: Buffer, result: i32) -> Option<(usize, usize)> {
-        match &mut self.tls {
+        let came = match &mut self.tls {
             Some(tls) => self.incoming.received_wire(tls, &buffer, result),
             None => self.incoming.received(buffer, result),
-        }
+        };
+        // Given up by this side.
+        if result == -libc::ECANCELED { Some((0, 0)) } else { came }
     }
 
     /// Sends more of the gathered replies, unless some are being sent: so many bytes.

@@ -148,6 +148,9 @@ pub enum State {
     Open,
     /// No; the client's requests are finished and answered, and then its connection is closed.
     Closing,
+    /// No; the client's requests are finished and answered, and then its connection leaves for another
+    /// process.
+    Parting,
     /// The client is gone: nothing can be answered.
     Dead,
 }

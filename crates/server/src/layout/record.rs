@@ -154,6 +154,6 @@ impl Record {
 
     fn replace(&self, text: &str) -> io::Result<()> {
         std::fs::create_dir_all(directory_of(&self.path))?;
-        Next::write(&self.path, text)?.put().map(drop)
+        Next::write(&self.path, text.as_bytes())?.put().map(drop)
     }
 }

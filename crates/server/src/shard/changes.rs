@@ -1,5 +1,7 @@
 //! Virtual disks that come, go and change while the shard runs.
 
+use std::sync::atomic::Ordering;
+
 use disktime_core::{Cancel, Change, Contract, RequestId, StreamId};
 
 use super::vdisks::{Answer, NewVdisk, Removal, VdiskError, VdiskId};
@@ -29,8 +31,8 @@ impl Shard {
             return Err(VdiskError::InUse(id));
         }
         let (stream, contract) = (self.vdisks.next_stream(), spec.contract);
-        let part_max = super::piece_max([contract].iter()).min(self.vdisks.part_max());
-        spec.piece_bytes_max = spec.piece_bytes_max.min(part_max.into());
+        let bounded = contract.latency.is_some() || self.vdisks.has_bound();
+        spec.piece_bytes_max = spec.piece_bytes_max.min(self.piece_max.beside(bounded).into());
         let extent = vdisk.base..vdisk.base.saturating_add(bytes);
         self.device.back_end.add_disk(stream.0, extent).map_err(VdiskError::BackEnd)?;
         let change = Change::AddStream(stream, spec);
@@ -70,10 +72,39 @@ impl Shard {
         Ok(())
     }
 
+    /// Serves more of a virtual disk to clients that connect from now on.
+    pub(super) fn grow_vdisk(
+        &mut self,
+        id: VdiskId,
+        size: (u64, Option<(u64, u64)>),
+        answer: &Answer,
+    ) {
+        let grown = self.try_grow(id, size);
+        if let Err(error) = &grown {
+            tracing::error!(%error, "a virtual disk did not grow");
+        }
+        tell(answer, grown);
+    }
+
+    fn try_grow(
+        &mut self,
+        id: VdiskId,
+        (bytes, extent): (u64, Option<(u64, u64)>),
+    ) -> Result<(), VdiskError> {
+        let stream = self.vdisks.find(id)?;
+        let change = Change::SetExtent(stream, extent);
+        let set = self.engine.handle_change(clock::now(), change);
+        set.map_err(|error| self.vdisks.refused(error, None))?;
+        self.device.back_end.grow_disk(stream.0, bytes).map_err(VdiskError::BackEnd)?;
+        let vdisk = &mut self.vdisks[stream.0 as usize];
+        vdisk.bitmaps.iter_mut().for_each(|bitmap| bitmap.grow(bytes));
+        vdisk.stats.size.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Notes what contracts that the engine has admitted say of the shard's own work.
     pub(super) fn agreed(&mut self, contracts: &[(StreamId, Contract)]) {
         contracts.iter().for_each(|(stream, contract)| self.vdisks.agree(*stream, contract));
-        self.part_max = self.vdisks.part_max();
     }
 
     /// Serves a virtual disk no longer. Requests that the device has not begun are refused, those that
@@ -163,7 +194,6 @@ impl Shard {
         }
         tracing::info!(vdisk = self.vdisks[stream.0 as usize].name, "removed");
         let removal = self.vdisks.remove(stream);
-        self.part_max = self.vdisks.part_max();
         if let Some(Removal { answer, .. }) = removal {
             tell(&answer, Ok(()));
         }

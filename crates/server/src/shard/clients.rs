@@ -58,16 +58,15 @@ impl Shard {
             }
         }
         self.copy(client);
+        if self.part(client) {
+            return;
+        }
         if self.clients[client as usize].is_answered() {
             self.lose(client);
         }
         if self.clients[client as usize].is_over() {
-            let connection = self.clients.remove(client as usize);
+            let connection = self.forget(client);
             let vdisk = connection.vdisk;
-            if connection.touched {
-                self.touched.retain(|touched| *touched != client);
-            }
-            self.copies.forget(client);
             drop(connection);
             if self.vdisks[vdisk as usize].stats.connections() == 0 {
                 self.abandoned(StreamId(vdisk));
@@ -77,13 +76,24 @@ impl Shard {
         }
     }
 
+    /// Takes a client off the shard's tables, of which nothing is under way.
+    pub(super) fn forget(&mut self, client: u32) -> Connection {
+        let connection = self.clients.remove(client as usize);
+        if connection.touched {
+            self.touched.retain(|touched| *touched != client);
+        }
+        self.copies.forget(client);
+        connection
+    }
+
     /// Goes on with the request that the client's input has come to; whether it is issued, so that the
     /// next one may be taken.
     fn issue(&mut self, client: u32) -> bool {
         loop {
+            let part_max = self.part_max();
             let connection = &mut self.clients[client as usize];
             let vdisk = connection.vdisk;
-            let Some(part) = connection.next_part(client, self.part_max) else {
+            let Some(part) = connection.next_part(client, part_max) else {
                 return connection.is_issued();
             };
             let (op, place) = (part.work.op, part.work.place());
@@ -169,21 +179,21 @@ impl Shard {
     /// Work of a client is over: its front end answers.
     pub(super) fn answer(&mut self, key: u32, result: Result<(), BlockError>) {
         let Operation { work, vdisk, buffer, survey, .. } = self.operations.remove(key as usize);
-        let (place, range) = (work.place(), work.range);
+        let (place, range, op) = (work.place(), work.range, work.op);
         let Origin::Client { client, ticket } = work.origin else {
             unreachable!("internal work is nobody's to answer");
         };
         self.touch(client);
         self.turns.own_time.moved(vdisk, 0);
-        let reads = result.is_ok() && work.op == Op::Read;
+        let reads = result.is_ok() && op == Op::Read;
         let mut data = buffer.filter(|_| reads).map(|buffer| (buffer, place));
         if let (Some(survey), true) = (survey, result.is_ok()) {
             let Some(buffer) = nbd::status_buffer(&mut self.pool) else {
                 tracing::error!("the system has no memory: a client is let go");
                 return self.lose(client);
             };
-            let connection = &self.clients[client as usize];
-            data = Some(connection.describe(&survey.found, range.end - range.start, buffer));
+            let one = matches!(op, Op::Status { one: true });
+            data = Some(self.describe(client, &ticket, (&survey.found, &range, one), buffer));
         }
         let connection = &mut self.clients[client as usize];
         if connection.answer(ticket, &range, result.map(|()| data)) {

@@ -35,7 +35,7 @@ impl Copies {
     }
 
     /// Bytes that a virtual disk's clients may begin to copy in this turn.
-    fn left(&mut self, vdisk: u32) -> &mut usize {
+    pub(super) fn left(&mut self, vdisk: u32) -> &mut usize {
         let at = vdisk as usize;
         if at >= self.allowances.len() {
             self.allowances.resize(at + 1, Allowance::default());

@@ -197,6 +197,8 @@ mod tests {
             vdisks: vec![(VdiskId(0), Vdisk::new("db".to_owned(), 0, Arc::clone(&stats), None))],
             migration: None,
             depths: None,
+            piece_max: crate::shard::PieceMax::REMOTE,
+            flushes_at_end: false,
             stats: Arc::default(),
             messages,
             wakeup,

@@ -140,6 +140,11 @@ impl Flushes {
         concerned
     }
 
+    /// Whether a connection was not told of a loss.
+    pub(super) fn was_not_told(&self, client: u32, disk: u32) -> bool {
+        self.told[client as usize] < self.disks[disk as usize].losses
+    }
+
     /// A connection's flush is answered: whether it has to fail for a loss that the connection was
     /// not told of. If it fails, for whatever reason, that tells of all.
     fn must_fail(&mut self, client: u32, disk: u32, fails: bool) -> bool {
@@ -207,8 +212,14 @@ impl Shard {
     }
 
     /// Tells of a failure that puts data at stake. One that does not is told as any failed request.
-    fn tell_loss(&mut self, medium: usize, error: &dyn std::fmt::Display) {
+    pub(super) fn tell_loss(&mut self, medium: usize, error: &dyn std::fmt::Display) {
         let concerned = self.device.flushes.lose(medium);
+        // A block that a backup has read may be as it was before: only all of it is known to be safe.
+        for disk in &concerned {
+            let vdisk = &mut self.vdisks[*disk];
+            let all = 0..vdisk.stats.size();
+            vdisk.bitmaps.iter_mut().for_each(|bitmap| bitmap.mark(&all));
+        }
         let Some(first) = concerned.first().and_then(|at| u32::try_from(*at).ok()) else { return };
         let name = |at: usize| &*self.vdisks[at].name;
         let vdisks = concerned.into_iter().map(name).collect::<Vec<_>>().join(", ");

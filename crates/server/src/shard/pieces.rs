@@ -161,6 +161,7 @@ impl Shard {
     /// A piece is done by the back end and by the model: the engine is told, and the client if
     /// that was all of its request.
     pub(super) fn land(&mut self, key: u32) {
+        self.mark_dirty(key);
         let flight = &self.device.flights[key as usize];
         if flight.flush && flight.result == Some(Ok(())) {
             return self.flush(key);

@@ -4,6 +4,7 @@ use disktime_core::Instant;
 
 use super::idle::Idle;
 use super::own_time::OwnTime;
+use super::parting::Parting;
 
 pub(super) struct Turns {
     /// When completions were last taken off the ring.
@@ -13,6 +14,10 @@ pub(super) struct Turns {
     /// The last wait was awake.
     pub(super) spun: bool,
     pub(super) drain_until: Option<Instant>,
+    /// The drain is a hand-over.
+    pub(super) parting: Option<Parting>,
+    /// All virtual disks are flushed at the end.
+    pub(super) flushes_at_end: bool,
     pub(super) own_time: OwnTime,
     pub(super) idle: Idle,
 }

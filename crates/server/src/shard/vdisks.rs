@@ -14,8 +14,9 @@ use disktime_core::{ChangeError, Class, Contract, Instant, StreamId, StreamSpec}
 use slab::Slab;
 
 use super::cause::Cause;
-use super::{PIECE_MAX, name};
+use super::name;
 use crate::backend::DeviceError;
+use crate::bitmap::Bitmap;
 use crate::quiet::Quiet;
 use crate::record::Recorder;
 use crate::stats::VdiskStats;
@@ -38,6 +39,8 @@ pub struct Vdisk {
     pub(super) clients: u32,
     /// Its removal was asked for and is not over.
     pub(super) removal: Option<Removal>,
+    /// Blocks that have changed.
+    pub(super) bitmaps: Vec<Bitmap>,
 }
 
 /// A removal that waits for the virtual disk's last client.
@@ -90,8 +93,13 @@ impl Vdisk {
         stats: Arc<VdiskStats>,
         recorder: Option<Recorder>,
     ) -> Self {
-        let (quiet, clients, removal) = (Quiet::default(), 0, None);
-        Self { name, base, stats, recorder, quiet, clients, removal }
+        let (quiet, clients, removal, bitmaps) = (Quiet::default(), 0, None, Vec::new());
+        Self { name, base, stats, recorder, quiet, clients, removal, bitmaps }
+    }
+
+    /// The same with bitmaps.
+    pub(crate) fn with_bitmaps(self, bitmaps: Vec<Bitmap>) -> Self {
+        Self { bitmaps, ..self }
     }
 
     /// The whole device, for the back end's migration.
@@ -168,6 +176,12 @@ impl Vdisks {
         self.by_id.values().copied()
     }
 
+    /// The streams of virtual disks that have bitmaps.
+    pub(super) fn with_bitmaps(&self) -> Vec<StreamId> {
+        let has = |stream: &StreamId| !self[stream.0 as usize].bitmaps.is_empty();
+        self.streams().filter(has).collect()
+    }
+
     /// Streams whose cycles are counted.
     pub(super) fn rated(&self) -> Vec<StreamId> {
         self.rated.iter().copied().collect()
@@ -179,9 +193,9 @@ impl Vdisks {
         set(&mut self.rated, stream, contract.class == Class::GuaranteedRate);
     }
 
-    /// The longest part of a request beside all contracts, in bytes.
-    pub(super) fn part_max(&self) -> u32 {
-        PIECE_MAX[usize::from(!self.bounded.is_empty())]
+    /// Whether a virtual disk has a latency bound.
+    pub(super) fn has_bound(&self) -> bool {
+        !self.bounded.is_empty()
     }
 }
 

@@ -3,7 +3,7 @@
 use disktime_config::quantity;
 use disktime_core::Duration;
 use disktime_model::cloud::{Cap, CloudSpec};
-use disktime_model::preset;
+use disktime_model::preset::Parameters;
 use serde::Deserialize;
 
 use super::values::{DeviceError, Place, QUEUE, SOME};
@@ -54,14 +54,7 @@ const IOPS_MAX: u32 = 1_000_000_000;
 
 impl CloudTable {
     pub(super) fn check(&self, place: &Place) -> Result<CloudSpec, DeviceError> {
-        let mut spec = match self.based_on.as_deref() {
-            None | Some("cloud-gp2") => preset::cloud_gp2(),
-            Some("cloud-gp3") => preset::cloud_gp3(),
-            Some(name) => {
-                let allowed = "`cloud-gp2` or `cloud-gp3` is needed";
-                return Err(place.error("based_on", format_args!("`{name}`"), allowed));
-            }
-        };
+        let mut spec = base(place, self.based_on.as_deref().unwrap_or("cloud-gp2"))?;
         if let Some(text) = &self.capacity {
             spec.capacity_bytes = place.size("capacity", text, 512)?;
         }
@@ -92,6 +85,16 @@ impl CloudTable {
             spec.amplitude_permille = place.permille("amplitude", amplitude)?;
         }
         Ok(spec)
+    }
+}
+
+fn base(place: &Place, name: &str) -> Result<CloudSpec, DeviceError> {
+    match super::find(place, "based_on", name)?.parameters {
+        Parameters::Cloud(spec) => Ok(spec()),
+        _ => {
+            let allowed = "a cloud volume's preset is needed";
+            Err(place.error("based_on", format_args!("`{name}`"), allowed))
+        }
     }
 }
 

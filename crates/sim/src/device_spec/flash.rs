@@ -1,7 +1,7 @@
 //! A flash drive as a file describes it.
 
 use disktime_core::Duration;
-use disktime_model::flash::{Firmware, FlashSpec, Later, Suspend};
+use disktime_model::flash::{Duplex, Firmware, FlashSpec, Later, Suspend, Wait};
 use disktime_model::preset::Parameters;
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub struct FlashTable {
     erase: Option<String>,
     suspend: Option<SuspendTable>,
     channel: Option<String>,
-    link: Option<String>,
+    link: Option<LinkTable>,
     firmware: Option<FirmwareTable>,
     write_buffer: Option<String>,
     queue_depth: Option<i64>,
@@ -49,11 +49,26 @@ struct LaterTable {
 enum SuspendTable {
     Never,
     Within(String),
-    /// For each a time, or its end if that is left out.
+    /// For each a time, `under-way`, or the end of all if that is left out.
     Each {
         program: Option<String>,
         erase: Option<String>,
     },
+}
+
+/// A link's rate, and whether both directions have it at once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum LinkTable {
+    Rate(String),
+    Duplex(DuplexTable),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DuplexTable {
+    rate: String,
+    duplex: String,
 }
 
 /// A page that is mapped by 4 KiB, or by another unit.
@@ -162,18 +177,24 @@ impl FlashTable {
                 }
                 SuspendTable::Each { program, erase } => {
                     let place = place.table("suspend").table("each");
-                    let time = |key, text: &Option<String>| {
-                        text.as_ref().map(|text| place.time(key, text, Duration::ZERO)).transpose()
-                    };
-                    Suspend { program: time("program", program)?, erase: time("erase", erase)? }
+                    Suspend {
+                        program: wait(&place, "program", program.as_deref())?,
+                        erase: wait(&place, "erase", erase.as_deref())?,
+                    }
                 }
             };
         }
         if let Some(text) = &self.channel {
             spec.channel_bytes_per_second = place.rate("channel", text)?;
         }
-        if let Some(text) = &self.link {
-            spec.link_bytes_per_second = place.rate("link", text)?;
+        match &self.link {
+            Some(LinkTable::Rate(text)) => spec.link.bytes_per_second = place.rate("link", text)?,
+            Some(LinkTable::Duplex(DuplexTable { rate, duplex: text })) => {
+                let place = place.table("link");
+                spec.link.bytes_per_second = place.rate("rate", rate)?;
+                spec.link.duplex = duplex(&place, text)?;
+            }
+            None => {}
         }
         if let Some(FirmwareTable { read, write, write_each }) = &self.firmware {
             let place = place.table("firmware");
@@ -184,6 +205,22 @@ impl FlashTable {
             };
         }
         Ok(())
+    }
+}
+
+fn duplex(place: &Place, text: &str) -> Result<Duplex, DeviceError> {
+    match text {
+        "half" => Ok(Duplex::Half),
+        "full" => Ok(Duplex::Full),
+        _ => Err(place.error("duplex", format_args!("`{text}`"), "`half` or `full` is needed")),
+    }
+}
+
+fn wait(place: &Place, key: &str, text: Option<&str>) -> Result<Wait, DeviceError> {
+    match text {
+        None => Ok(Wait::ForAll),
+        Some("under-way") => Ok(Wait::ForUnderWay),
+        Some(text) => Ok(Wait::Within(place.time(key, text, Duration::ZERO)?)),
     }
 }
 

@@ -37,7 +37,8 @@ channels = 2
 dies_per_channel = 2
 page = { size = "16KiB", unit = "8KiB" }
 pages_per_block = 4
-suspend = { each = { erase = "700us" } }
+suspend = { each = { program = "under-way", erase = "700us" } }
+link = { rate = "1GB/s", duplex = "half" }
 firmware = { read = "10us", write = "5us" }
 write_buffer = "64KiB"
 later = { after = "5ms", program = "2ms" }
@@ -131,6 +132,9 @@ fn a_description_based_on_a_preset_is_that_preset() {
             Parameters::Flash(_) => {
                 same(&format!("kind = \"flash\"\nbased_on = \"{name}\""), preset);
             }
+            Parameters::Cloud(_) => {
+                same(&format!("kind = \"cloud\"\nbased_on = \"{name}\""), preset);
+            }
             Parameters::Other => {}
         }
     }
@@ -146,8 +150,6 @@ fn compositions_of_presets_are_the_presets_composed_of_them() {
     let tiered = "kind = \"tiered\"\nfast = \"flash-generic\"\nslow = \"nearline-7200\"\n\
                   hits = { ratio = \"50%\" }";
     same(tiered, preset::find("tiered").expect("a preset"));
-    let cloud = "kind = \"cloud\"\nbased_on = \"cloud-gp3\"";
-    same(cloud, preset::find("cloud-gp3").expect("a preset"));
     let exponential = "kind = \"exponential\"\nmean = \"10ms\"";
     same(exponential, preset::find("exp").expect("a preset"));
 }
@@ -222,6 +224,9 @@ fn each_error_names_field_value_and_what_is_allowed() {
         (FLASH, "16KiB", "5KiB", "page.size: `5KiB`; a multiple of 8192B"),
         (FLASH, "\"8KiB\"", "\"5KiB\"", "page.unit: `5KiB`; a multiple of 4096B"),
         (FLASH, "16MiB", "16388KiB", "capacity: 16781312B; a multiple of the map's 8192B"),
+        (FLASH, "\"half\"", "\"both\"", "link.duplex: `both`; `half` or `full` is needed"),
+        (FLASH, "1GB/s", "0B/s", "link.rate: `0B/s`; 1kB/s to 1TB/s is needed"),
+        (FLASH, "under-way", "99h", "suspend.each.program: `99h`; 0 ns to 1h is needed"),
         (FLASH, "700us", "99h", "suspend.each.erase: `99h`; 0 ns to 1h is needed"),
         (FLASH, "\"64KiB\"", "\"8KiB\"", "write_buffer: 8192B; at least a page of 16384B"),
         (FLASH, "16MiB", "900TB", "capacity: 1125000000000000B with the spare; at most"),

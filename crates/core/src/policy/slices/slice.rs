@@ -36,6 +36,8 @@ pub(super) struct Slice {
     pub(super) was_mixed: bool,
     /// Guests wait until its owner's pace is seen.
     pub(super) quiet: bool,
+    /// Its owner was behind by more than the slice when that began.
+    pub(super) behind: bool,
     /// No pieces go out any more.
     pub(super) ends: bool,
     /// Since when the owner has the device to itself, and its pieces since then.
@@ -59,6 +61,7 @@ impl Slice {
             mixed,
             was_mixed: mixed,
             quiet: false,
+            behind: false,
             ends: false,
             since: now,
             clean: Sum::default(),
@@ -72,7 +75,7 @@ impl Slice {
     pub(super) fn piece(&mut self, now: Instant, piece: &PieceDone, in_flight: u32) {
         let half = Duration::from_nanos(self.length.as_nanos() / 2);
         if self.settled.is_none()
-            && now.since(self.since) > piece.settling.min(half)
+            && now.since(self.since) > half
             && self.clean.pieces > i64::from(in_flight)
         {
             self.settled = Some(self.clean);
@@ -83,6 +86,13 @@ impl Slice {
         self.clean.took += piece.charge.as_tokens();
         self.clean.modelled += piece.modelled.as_tokens();
         self.clean.pieces += 1;
+    }
+
+    /// As [`middle`](Self::middle), which begins again.
+    pub(super) fn take_middle(&mut self) -> Option<Sum> {
+        let middle = self.middle()?;
+        self.settled = Some(self.clean);
+        Some(middle)
     }
 
     /// Another stream's piece goes out. Answers what was seen of the owner's pace before.

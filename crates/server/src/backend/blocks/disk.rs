@@ -23,6 +23,11 @@ impl Disk {
         Self { medium, direct, base, len, ranges: Ranges::default() }
     }
 
+    /// It has so many bytes from now on, and what is missing to a block.
+    pub(super) fn grow(&mut self, bytes: u64) {
+        self.len = bytes.next_multiple_of(BLOCK);
+    }
+
     /// The job's extent, widened to blocks if need be.
     pub(super) fn whole(&self, job: &Job) -> Part {
         if !self.direct {

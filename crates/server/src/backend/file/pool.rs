@@ -19,6 +19,10 @@ use crate::durable::{Next, directory_of, sync_directory_of};
 use crate::layout::Record;
 use crate::served_file::ServedFile;
 
+mod growing;
+
+pub use growing::GrowingPool;
+
 /// The identity file's name in the directory.
 pub const IDENTITY: &str = ".disktime-pool";
 const VERSION: u32 = 1;
@@ -292,7 +296,15 @@ impl PoolDirectory {
     ///
     /// # Errors
     /// If a file is gone, too long or too short, in use, or can't be made or opened.
-    pub fn back_end(mut self, disks: &[(&str, u64)]) -> Result<FileBackEnd, PoolError> {
+    pub fn back_end(self, disks: &[(&str, u64)]) -> Result<FileBackEnd, PoolError> {
+        self.serve(disks).map(|(back_end, _)| back_end)
+    }
+
+    /// As [`back_end`](Self::back_end), with what makes virtual disks larger later.
+    ///
+    /// # Errors
+    /// As [`back_end`](Self::back_end).
+    pub fn serve(mut self, disks: &[(&str, u64)]) -> Result<(FileBackEnd, GrowingPool), PoolError> {
         let before = self.pool.identity.clone();
         let absent =
             disks.iter().map(|(name, size)| Ok((name, size, self.pool.check(name, *size)?)));
@@ -313,19 +325,21 @@ impl PoolDirectory {
             sync_directory_of(&file).map_err(io_at(&self.pool.path))?;
             self.lock = put(&file, &self.pool.identity)?;
         }
-        let (mut media, mut all) = (Vec::new(), Vec::new());
+        let (mut media, mut all, mut files) = (Vec::new(), Vec::new(), Vec::new());
         let lock = Arc::new(self.lock.try_clone().map_err(io_at(&self.pool.path))?);
         for (at, (name, bytes)) in disks.iter().enumerate() {
             let path = self.pool.file_of(name);
             let (file, direct) = open(&path, Access::Write, 0).map_err(io_at(&path))?;
             super::lock(&file).map_err(io_at(&path))?;
-            let file = ServedFile::new(file, &path).map_err(io_at(&path))?;
+            let file = Arc::new(ServedFile::new(file, &path).map_err(io_at(&path))?);
             file.hold(name);
             all.push(Disk::new(at, direct, 0, *bytes));
-            media.push(Files::of_pool(file, Arc::clone(&lock)));
+            media.push(Files::of_pool(Arc::clone(&file), Arc::clone(&lock)));
+            files.push(((*name).to_owned(), file));
         }
         let frees = media.iter().all(Files::can_free);
-        Ok(FileBackEnd::new(media, all, Abilities::of_files(frees)))
+        let back_end = FileBackEnd::new(media, all, Abilities::of_files(frees));
+        Ok((back_end, GrowingPool { pool: self.pool, lock, files }))
     }
 
     /// Makes a virtual disk's file shorter: what is beyond is lost.
@@ -498,7 +512,7 @@ fn lengthen(path: &Path, len: u64) -> io::Result<()> {
 fn put(path: &Path, identity: &Identity) -> Result<File, PoolError> {
     let text = toml::to_string(identity)
         .map_err(|error| PoolError::Syntax { path: path.to_owned(), reason: error.to_string() })?;
-    let next = Next::write(path, &format!("{HEADER}{text}")).map_err(io_at(path))?;
+    let next = Next::write(path, format!("{HEADER}{text}").as_bytes()).map_err(io_at(path))?;
     lock(next.file()).map_err(io_at(path))?;
     next.put().map_err(io_at(path))
 }

@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::buffers::ALIGN;
+use crate::checksum::checksum;
 
 /// Bytes of an extent, and of a slot.
 pub(super) const EXTENT: u64 = 1 << 20;
@@ -310,12 +311,6 @@ fn decode(slot: u32, entry: u64) -> Option<Option<u32>> {
 fn check(slot: u32, extent: u32) -> u64 {
     let both = (u64::from(slot) << 32) | u64::from(extent);
     checksum(&both.to_le_bytes()) >> 48
-}
-
-/// FNV-1a.
-fn checksum(bytes: &[u8]) -> u64 {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(super) struct Incoming {
     read_bytes: usize,
     /// The ring is reading, into the input buffer or into that of a write.
     pub(super) receiving: bool,
+    /// The ring was asked to give up reading.
+    given_up: bool,
     /// Data of a refused write, still to be skipped.
     skip: usize,
 }
@@ -43,6 +45,7 @@ impl Incoming {
             filled: 0..unread.len(),
             read_bytes: INPUT_FIRST,
             receiving: false,
+            given_up: false,
             skip: 0,
         }
     }
@@ -50,6 +53,20 @@ impl Incoming {
     /// Whether the ring has memory of it.
     pub(super) fn is_in_ring(&self) -> bool {
         self.receiving
+    }
+
+    /// Whether the ring is reading and is to give that up: true once.
+    pub(super) fn gives_up(&mut self) -> bool {
+        self.receiving && !std::mem::replace(&mut self.given_up, true)
+    }
+
+    /// Bytes that have come and were not acted on, and how many of the next ones nobody wants.
+    pub(super) fn rest(&self) -> (Vec<u8>, usize) {
+        let mut bytes = vec![0; self.filled.len()];
+        if let Some(buffer) = &self.buffer {
+            buffer.get(self.filled.start, &mut bytes);
+        }
+        (bytes, self.skip)
     }
 
     /// The bytes of the header at the front, once all of them have come; zeroes follow a short one.

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use disktime_nbd::reply::{Chunk, HeaderBytes, ReplyStyle, ReplyTo};
+use disktime_nbd::reply::{Chunk, ReplyStyle, ReplyTo};
 use disktime_nbd::{Checked, Command, NbdError, Operation};
 
 use super::{Connection, Cut};
@@ -59,14 +59,6 @@ impl Asked {
         }
     }
 
-    /// The header before extents that [`describe`](Connection::describe) wrote. Only one context is
-    /// offered, the first.
-    fn status_header(&self, style: ReplyStyle, extents: &Payload) -> HeaderBytes {
-        let each = if style == ReplyStyle::Extended { 16 } else { 8 };
-        let count = u32::try_from(extents.1.len() / each).expect("extents are few");
-        self.reply_to(style).status_header(Chunk::Last, 0, count)
-    }
-
     /// Length of a read's data.
     fn data_bytes(&self) -> u32 {
         u32::try_from(self.checked.length).expect("reads are checked to be at most 32 MiB")
@@ -81,7 +73,7 @@ impl Asked {
 
 /// A request that a shard has at least a part of.
 pub(super) struct Pending {
-    asked: Asked,
+    pub(super) asked: Asked,
     /// Where its parts come together, if there are several.
     parts: Option<Box<Parts>>,
 }
@@ -178,8 +170,9 @@ impl Connection {
             self.seat.account.give(memory);
         }
         match answer {
-            Ok(Some(extents)) if asked.command == Command::BlockStatus => {
-                self.outgoing.push(&asked.status_header(style, &extents), Some(extents));
+            // Whole chunks: `describe` wrote their headers, too.
+            Ok(Some(chunks)) if asked.command == Command::BlockStatus => {
+                self.outgoing.push(&[], Some(chunks));
             }
             Ok(Some(data)) => {
                 self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data));

@@ -1,0 +1,119 @@
+//! Room for virtual disks that grow while their device is served: longer files, or the bytes behind an
+//! extent, recorded before any of them is written.
+//!
+//! Does not know: engines, clients. Blocks; not to be called on a shard.
+
+use crate::backend::{GrowingPool, OneFile};
+use crate::buffers::ALIGN;
+use crate::config::{DeviceConfig, VdiskConfig};
+use crate::layout::{Extent, Record, RecordError, Recorded};
+use crate::place::PlaceError;
+use crate::start_error::StartError;
+
+/// Where a device's virtual disks lie, and where there is room for more of them.
+pub(crate) struct Room {
+    pub(crate) layout: Vec<Extent>,
+    pub(crate) ground: Ground,
+}
+
+/// The thing that the virtual disks lie on.
+pub(crate) enum Ground {
+    /// Nothing that is to be made larger.
+    Memory,
+    /// Files of their own.
+    Pool(GrowingPool),
+    /// Extents of a device, recorded.
+    Extents(Record, Size),
+}
+
+/// A device's size in bytes.
+pub(crate) enum Size {
+    Is(u64),
+    /// It may grow, too.
+    Of(OneFile),
+}
+
+impl Room {
+    /// The layout with the sizes of a configuration, none of them smaller than before: nothing is
+    /// changed by asking.
+    ///
+    /// # Errors
+    /// If there is no room; says how much there is.
+    pub(crate) fn plan(&self, device: &DeviceConfig) -> Result<Vec<Extent>, StartError> {
+        let room = match &self.ground {
+            Ground::Extents(_, size) => {
+                let size = size.now();
+                let failed = |error| StartError::BackEnd { device: device.name.clone(), error };
+                room(device, size.map_err(failed)?)
+            }
+            Ground::Pool(pool) => {
+                let checked = pool.check(&sizes(device));
+                checked.map_err(|error| misplaced(device, error.into()))?;
+                device.room()
+            }
+            Ground::Memory => device.room(),
+        };
+        // Without places on a device an extent is only a size.
+        if !self.is_placed() && device.capacity().is_none() {
+            return Ok(self.layout.clone());
+        }
+        let layout = device.lay_out(room, &self.layout);
+        layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })
+    }
+
+    /// Makes the room that was planned, durably.
+    ///
+    /// # Errors
+    /// If the system refuses: then some of it may be there.
+    pub(crate) fn make(
+        &mut self,
+        device: &DeviceConfig,
+        layout: Vec<Extent>,
+    ) -> Result<(), StartError> {
+        match &mut self.ground {
+            Ground::Memory => {}
+            Ground::Pool(pool) => {
+                let grown = pool.grow(&sizes(device));
+                grown.map_err(|error| misplaced(device, error.into()))?;
+            }
+            Ground::Extents(record, _) => {
+                let recorded = Recorded { pool: None, extents: layout.clone() };
+                record.save(&recorded).map_err(recorded_wrong(device))?;
+            }
+        }
+        self.layout = layout;
+        Ok(())
+    }
+
+    fn is_placed(&self) -> bool {
+        matches!(self.ground, Ground::Extents(..))
+    }
+}
+
+impl Size {
+    fn now(&self) -> std::io::Result<u64> {
+        match self {
+            Self::Is(size) => Ok(*size),
+            Self::Of(file) => file.size_now(),
+        }
+    }
+}
+
+fn sizes(device: &DeviceConfig) -> Vec<(&str, u64)> {
+    let size = |vdisk: &VdiskConfig| vdisk.size;
+    device.vdisks.iter().map(|vdisk| (&*vdisk.name, size(vdisk))).collect()
+}
+
+/// Bytes for virtual disks on a back end of that size: whole blocks, as far as the emulated device has
+/// them.
+pub(crate) fn room(device: &DeviceConfig, size: u64) -> u64 {
+    device.capacity().unwrap_or(u64::MAX).min(size / ALIGN as u64 * ALIGN as u64)
+}
+
+pub(crate) fn misplaced(device: &DeviceConfig, error: PlaceError) -> StartError {
+    StartError::Place { device: device.name.clone(), error: Box::new(error) }
+}
+
+pub(crate) fn recorded_wrong(device: &DeviceConfig) -> impl Fn(RecordError) -> StartError {
+    |error| StartError::Record { device: device.name.clone(), error }
+}

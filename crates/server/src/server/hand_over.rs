@@ -1,0 +1,122 @@
+//! Both sides of a take-over, as far as they concern the whole server.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use disktime_nbd::{ExportInfo, ReplyStyle, Session, TransmissionFlags};
+
+use super::{END, Server};
+use crate::clock;
+use crate::desk::{Catalog, GRACE};
+use crate::frontend::nbd::Accepted;
+use crate::opened_device::Ground;
+use crate::shard::{Leaving, Message};
+use crate::take_over::{HandedOver, Looked, Successor, Terms};
+use crate::threads;
+use crate::wakeup::wake;
+
+impl Server {
+    /// Where daemons come in that want to take over. Each is to be [offered](Self::offer) everything.
+    #[must_use]
+    pub fn successors(&self) -> Receiver<Successor> {
+        self.handing.successors.clone()
+    }
+
+    /// Offers a successor all that it needs to start, and waits until it says go; meanwhile, and if
+    /// this fails, everything goes on.
+    ///
+    /// # Errors
+    /// If the successor does not say go.
+    pub fn offer(&self, successor: &Successor) -> io::Result<()> {
+        let own =
+            self.handing.socket.as_ref().ok_or_else(|| io::Error::other("no socket of its own"))?;
+        let devices = self.config.devices.iter().zip(&self.grounds);
+        let looked = devices.filter_map(|(device, ground)| {
+            let (device, depth) = (device.name.clone(), ground.depth());
+            let prices = ground.anchor().copied()?;
+            Some(Looked { device, depth, prices })
+        });
+        successor.offer(self.handing.doors.iter().map(|door| &door.listener), own, looked)
+    }
+
+    /// Takes no more clients and requests, finishes those taken, lets go of everything, and hands
+    /// clients over to a successor that has said go.
+    ///
+    /// # Errors
+    /// If a thread had failed before, or the successor is gone.
+    pub fn hand_over(mut self, successor: &Successor) -> io::Result<()> {
+        let until = clock::now() + END;
+        // The files of the sockets are the successor's.
+        std::mem::forget(std::mem::take(&mut self.handing.doors));
+        std::mem::forget(self.handing.socket.take());
+        self.handing.leaving.store(true, Ordering::Relaxed);
+        wake(&self.closing);
+        let _the_desk_is_gone =
+            self.handing.desk.recv_timeout(2 * Duration::from_nanos(GRACE.as_nanos()));
+        let (to, left) = crossbeam_channel::unbounded();
+        for shard in self.shards.drain(..) {
+            let rest = Duration::from_nanos(until.since(clock::now()).as_nanos());
+            shard.tell_within(Message::HandOver(to.clone()), rest);
+        }
+        drop(to);
+        let (mut clients, mut lost) = (Vec::new(), Vec::new());
+        loop {
+            let rest = Duration::from_nanos(until.since(clock::now()).as_nanos());
+            match left.recv_timeout(rest) {
+                Ok(Leaving::Client(client)) => clients.push(client),
+                Ok(Leaving::Lost(vdisk)) => lost.push(vdisk),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let mut outcome = self.threads.join(until);
+        for recorder in self.recorders.drain(..) {
+            outcome = outcome.and_then(|all| Ok(threads::join(recorder, until)? && all));
+        }
+        self.rooms.clear();
+        // A client of a virtual disk that may have lost data hears of its connection's end.
+        clients.retain(|client| !lost.contains(&client.session.export.name));
+        tracing::info!(clients = clients.len(), "handed over");
+        clients.into_iter().try_for_each(|client| successor.give(client))?;
+        // A thread that was left behind ends with the process, which the successor hears of, too.
+        if outcome? { successor.done() } else { Ok(()) }
+    }
+
+    /// Goes on with the clients of a predecessor, as far as what they were told is still true.
+    pub(super) fn adopt(&self, clients: Vec<HandedOver>, catalog: &Catalog) {
+        let count = clients.len();
+        let adopted = clients.into_iter().filter_map(|client| self.adopt_one(client, catalog));
+        let adopted = adopted.count();
+        tracing::info!(clients = adopted, closed = count - adopted, "taken over");
+    }
+
+    fn adopt_one(&self, client: HandedOver, catalog: &Catalog) -> Option<()> {
+        let HandedOver { terms, socket, unread } = client;
+        let Terms { vdisk, size, style, contexts, skip, .. } = terms;
+        let client_knows_block_sizes = terms.knows_block_sizes;
+        let flags = TransmissionFlags::from_wire(terms.flags);
+        let entry = catalog.entry(&vdisk)?;
+        let now = entry.info.flags.advertised(style != ReplyStyle::Simple);
+        let read_only = |it: TransmissionFlags| it.contains(TransmissionFlags::READ_ONLY);
+        let same = now.contains(flags) && read_only(now) == read_only(flags);
+        let still = same && entry.stats.size() >= size;
+        if !still || (!contexts.is_empty() && !entry.surveyed) {
+            tracing::warn!(vdisk, "a client was told what is true no longer: it is hung up on");
+            return None;
+        }
+        let seat = catalog.seat(entry).ok()?;
+        let export = ExportInfo { size_bytes: size, flags, ..entry.info.clone() };
+        let session = Session { export, style, client_knows_block_sizes, contexts };
+        let client = Accepted { socket, session, seat, unread, skip, tls: None };
+        self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
+        Some(())
+    }
+}
+
+/// The ground of a device as a predecessor has found it.
+pub(super) fn known(ground: &mut Ground, looked: &[Looked], device: &str) {
+    if let Some(known) = looked.iter().find(|it| it.device == device) {
+        ground.look_like(known.prices, known.depth);
+    }
+}

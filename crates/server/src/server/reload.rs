@@ -1,0 +1,172 @@
+//! Another configuration while the daemon runs: contracts, sizes that grow, bitmaps.
+
+use crossbeam_channel::Receiver;
+
+use super::{Server, TIMEOUT};
+use crate::bitmap::BitmapSpec;
+use crate::config::{Change, Config, DeviceConfig, VdiskConfig, changes};
+use crate::shard::{Message, VdiskId};
+use crate::start_error::{StartError, Unfit};
+use crate::tls::TlsError;
+
+/// Numbers of bitmaps, each given once.
+#[derive(Default)]
+pub(super) struct BitmapNumbers(u32);
+
+impl BitmapNumbers {
+    /// The bitmaps that a virtual disk is to have, of which it has some.
+    pub(super) fn specs(&mut self, vdisk: &VdiskConfig, known: &[BitmapSpec]) -> Vec<BitmapSpec> {
+        let granularity = vdisk.bitmaps.granularity;
+        let mut spec = |name: &String| match known.iter().find(|it| it.name == *name) {
+            Some(known) => known.clone(),
+            None => {
+                // 0 is the context of what was never written.
+                self.0 += 1;
+                BitmapSpec { id: self.0, name: name.clone(), granularity }
+            }
+        };
+        vdisk.bitmaps.names.iter().map(&mut spec).collect()
+    }
+}
+
+/// Why a configuration was not taken over. No contract was changed, unless an error says so.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// Something else than contracts differs: what can't be changed while running.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Structure(Vec<Change>),
+    /// There is no room for a virtual disk that is to grow, or it can't be made.
+    #[error("{0}")]
+    Room(Box<StartError>),
+    /// The certificates can't be read again: connections get those from before. Contracts were
+    /// changed.
+    #[error("tls: {0}: new connections get the certificates from before")]
+    Tls(TlsError),
+    /// The contracts of a device can't all be kept.
+    #[error("device {device}: {error}")]
+    Refused {
+        /// Which.
+        device: String,
+        /// Why.
+        error: Box<Unfit>,
+    },
+}
+
+/// A virtual disk for which there is more room than before.
+struct Grown {
+    shard: usize,
+    id: VdiskId,
+    bytes: u64,
+    extent: Option<(u64, u64)>,
+}
+
+impl Server {
+    /// Takes over another configuration's contracts and larger sizes, all of them or none; answers
+    /// what differs.
+    ///
+    /// # Errors
+    /// If anything else differs, a device can't keep all contracts, or there is no room: then nothing
+    /// changes.
+    pub fn reload(&mut self, config: Config) -> Result<Vec<Change>, ReloadError> {
+        let (live, fixed): (Vec<_>, Vec<_>) =
+            changes(&self.config, &config).into_iter().partition(|change| change.live);
+        if !fixed.is_empty() {
+            return Err(ReloadError::Structure(fixed));
+        }
+        // A shard's engine answers as this one does: admission asks for contracts, profile and
+        // places alone. So either all devices change or none.
+        let mut agreed = Vec::new();
+        for (ground, device) in self.grounds.iter().zip(&config.devices) {
+            let refused = |error: Unfit| {
+                let (device, error) = (device.name.clone(), Box::new(error));
+                ReloadError::Refused { device, error }
+            };
+            ground.engine(device).map(drop).map_err(refused)?;
+            agreed.push(ground.contracts(device).map_err(Unfit::from).map_err(refused)?);
+        }
+        let grown = self.make_room(&config)?;
+        let mut ids = self.vdisks.iter().map(|vdisk| vdisk.id);
+        for (shard, contracts) in self.shards.iter().zip(agreed) {
+            let contracts = contracts.into_iter().zip(ids.by_ref());
+            let contracts = contracts.map(|(contract, id)| (id, contract)).collect();
+            // No thread waits for the answer: it was admitted above, and the shard logs what it
+            // can't do.
+            let (answer, _) = crossbeam_channel::bounded(1);
+            shard.tell(Message::Change(contracts, answer));
+        }
+        self.grow(&grown);
+        self.set_bitmaps(&config);
+        self.config = config;
+        if let Some(tls) = &self.tls {
+            tls.reload().map_err(ReloadError::Tls)?;
+        }
+        Ok(live)
+    }
+
+    /// Makes room for virtual disks that are larger in another configuration; answers which.
+    fn make_room(&mut self, config: &Config) -> Result<Vec<Grown>, ReloadError> {
+        let of = |error| ReloadError::Room(Box::new(error));
+        let devices = self.config.devices.iter().zip(&config.devices).enumerate();
+        let sizes = |it: &DeviceConfig| it.vdisks.iter().map(|it| it.size).collect::<Vec<_>>();
+        let grows = devices.filter(|(_, (old, new))| sizes(old) != sizes(new));
+        let grows: Vec<usize> = grows.map(|(at, _)| at).collect();
+        let plan = |at: &usize| self.rooms[*at].plan(&config.devices[*at]).map_err(of);
+        let plans = grows.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+        for (at, layout) in grows.into_iter().zip(plans) {
+            self.rooms[at].make(&config.devices[at], layout).map_err(of)?;
+        }
+        let mut found = Vec::new();
+        let (mut before, mut ids) = (self.config.vdisks(), self.vdisks.iter().map(|it| it.id));
+        for (shard, (ground, device)) in self.grounds.iter().zip(&config.devices).enumerate() {
+            for (vdisk, base) in device.vdisks.iter().zip(&ground.bases) {
+                let (old, id) = (before.next().map_or(0, |(_, it)| it.size), ids.next());
+                let (Some(id), true) = (id, old < vdisk.size) else { continue };
+                let extent = ground.extent(*base, vdisk.size);
+                found.push(Grown { shard, id, bytes: vdisk.size, extent });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Has virtual disks have the bitmaps of another configuration, and clients find them.
+    fn set_bitmaps(&mut self, config: &Config) {
+        let shards = config.devices.iter().enumerate();
+        let shards = shards.flat_map(|(at, device)| device.vdisks.iter().map(move |_| at));
+        let mut asked = Vec::new();
+        for ((shard, (_, vdisk)), view) in shards.zip(config.vdisks()).zip(&self.vdisks) {
+            let known = view.bitmaps.now();
+            let specs = self.bitmap_numbers.specs(vdisk, &known);
+            if specs == known {
+                continue;
+            }
+            let (answer, outcome) = crossbeam_channel::bounded(1);
+            self.shards[shard].tell(Message::Bitmaps(view.id, specs.clone(), answer));
+            asked.push((outcome, &view.bitmaps, specs));
+        }
+        for (outcome, offered, specs) in asked {
+            wait(&outcome, "its bitmaps change later");
+            offered.set(specs);
+        }
+    }
+
+    /// Has shards serve more of virtual disks for which there is room.
+    fn grow(&self, grown: &[Grown]) {
+        let ask = |it: &Grown| {
+            let (answer, outcome) = crossbeam_channel::bounded(1);
+            let Grown { shard, id, bytes, extent } = *it;
+            self.shards[shard].tell(Message::Grow { vdisk: id, bytes, extent, answer });
+            outcome
+        };
+        // All are asked before the first one is waited for. Clients that connect from then on hear the
+        // new size; a shard logs what it can't do.
+        let outcomes: Vec<_> = grown.iter().map(ask).collect();
+        outcomes.iter().for_each(|outcome| wait(outcome, "a virtual disk there grows later"));
+    }
+}
+
+/// Waits until a shard has done as it was told; it logs what it can't do.
+fn wait<T>(outcome: &Receiver<T>, otherwise: &str) {
+    if outcome.recv_timeout(TIMEOUT).is_err() {
+        tracing::warn!("a device does not answer: {otherwise}");
+    }
+}
