@@ -10,8 +10,8 @@ fn profile(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a profile of `uri` says that was taken with time enough for all its parts: a busy machine's leaves out
-/// those for which there was none.
+/// The text of a profile of `uri` that had time enough for all its parts: on a busy machine some are left out,
+/// and it is taken again with more time.
 fn complete(uri: &str, options: &[&str], is_complete: impl Fn(&str) -> bool) -> String {
     let said = |seconds: u32| {
         let budget = format!("{seconds}s");
