@@ -153,7 +153,7 @@ fn swarm_plan(policy: &str, depth: u32) -> Plan {
     let mut fitting = plans.filter(|plan| plan.device.queue_depth() >= depth);
     let plan = fitting.next().expect("every third plan's device takes 32 pieces or more");
     let feedback = plan.scheduling.feedback;
-    let scheduling = Scheduling { feedback, ..Scheduling::new(policy, cost::usual(policy, depth)) };
+    let scheduling = Scheduling { feedback, ..Scheduling::new(policy, cost::usual(policy)) };
     Plan { scheduling, depth, ..plan }
 }
 

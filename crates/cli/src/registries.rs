@@ -15,8 +15,7 @@ pub fn policies() -> String {
     let rows = |entries: &'static [PolicyEntry]| {
         entries.iter().map(|entry| [entry.name, entry.doc, entry.source])
     };
-    let tried = rows(policy::EXPERIMENTAL).chain(rows(disktime_rivals::REGISTRY));
-    let (own, tried) = (rows(policy::REGISTRY), tried);
+    let (own, tried) = (rows(policy::REGISTRY), rows(disktime_rivals::REGISTRY));
     list("Policies", own) + "\n" + &list("Policies, in a daemon with experimental = true", tried)
 }
 

@@ -198,7 +198,7 @@ impl Keys {
         let depth_latency = of.read("depth_latency", self.depth_latency.as_deref(), |text| {
             depth_latency(text, queue_depth.most())
         })?;
-        let usual = cost::usual(policy.name, queue_depth.most());
+        let usual = cost::usual(policy.name);
         let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
         if cost::find(&cost_model).is_none() {
             let error = ConfigError::UnknownCostModel(cost_model.clone());
@@ -210,7 +210,8 @@ impl Keys {
                 format!("profile = \"{}\" says more: leave one of both out", profile.display());
             return Err(of.wrong("quick_profile", true, allowed));
         }
-        let looks = self.profile.is_none() && facts.timed && cost_model == LEARNER;
+        let learns = cost_model == LEARNER && queue_depth.most() > 1;
+        let looks = self.profile.is_none() && facts.timed && learns;
         Ok(Scheduling {
             policy,
             experimental,
@@ -266,9 +267,9 @@ impl Keys {
             },
             Some(DepthText::Word(word)) if word != "auto" => bad(word),
             _ => {
-                let usual = cost::usual(policy, most);
+                let usual = cost::usual(policy);
                 let learns = self.cost_model.as_deref().unwrap_or(usual) == LEARNER;
-                let open = facts.timed && !facts.real_time;
+                let open = facts.timed && !facts.real_time && most > 1;
                 let auto = open && learns && usual == LEARNER;
                 Ok(if auto { QueueDepth::Auto(most) } else { QueueDepth::Is(1) })
             }
@@ -332,10 +333,8 @@ fn allowed(name: &str, experimental: bool) -> Result<&'static PolicyEntry, Strin
     let list = |entries: &[PolicyEntry]| {
         entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
     };
-    let [own, rivals, tried] =
-        [policy::REGISTRY, disktime_rivals::REGISTRY, policy::EXPERIMENTAL].map(list);
-    let also = format!("to try out, {tried}, and to compare with, {rivals}");
-    Err(format!("known are {own}; with `experimental = true` also, {also}"))
+    let [own, rivals] = [policy::REGISTRY, disktime_rivals::REGISTRY].map(list);
+    Err(format!("known are {own}; with `experimental = true` also, to compare with, {rivals}"))
 }
 
 /// The policy that orders slack so.

@@ -48,9 +48,6 @@ pub trait Learner: CostModel {
     /// A piece goes out that begins at that byte of the device. Answers what the model wants to be told when
     /// the piece comes back.
     fn sent(&mut self, piece: &PieceShape, offset: u64) -> Option<Used>;
-    /// The disk time of a write in the long run, as fast as it reaches the medium and not its cache, if that
-    /// is known.
-    fn long_run(&self, piece: &PieceShape) -> Option<Duration>;
     /// The disk time of such a piece by the device's price list, or by a guess: the same until the list changes.
     fn listed(&self, piece: &PieceShape) -> Duration;
     /// The estimated costs of requests, of the streams seen.
@@ -91,6 +88,8 @@ pub struct SeenAlone {
     pub in_flight: u32,
     /// How long the device may be busy with what it had before.
     pub settling: Duration,
+    /// Whether it took what it takes alone, if the policy tells: in the middle of a slice.
+    pub steady: Option<bool>,
 }
 
 /// A piece that is over, on a device that tells which tier served it.
@@ -128,8 +127,6 @@ pub enum Seen {
     /// It is what the stream's pieces take of the device's tiers: it is seen among other streams' pieces,
     /// too.
     OnTier,
-    /// As that, and the stream's pieces take longer among others' than they do alone.
-    Crowded,
 }
 
 /// The costs of requests at the device, as worked out while it runs.
@@ -303,15 +300,10 @@ pub static REGISTRY: &[CostEntry] = &[fixed::ENTRY, learned::ENTRY, priced::ENTR
 /// The policy if none is named: `disktime`.
 pub(crate) const DEFAULT_POLICY: &str = "disktime";
 
-/// The cost model for a policy and a depth if none is named: a policy that can ask what pieces cost
-/// learns it where several are at the device at once; at depth 1 each is seen anyway.
+/// The cost model for a policy if none is named: the product's gives slices, from which costs are learned.
 #[must_use]
-pub fn usual(policy: &str, depth: u32) -> &'static str {
-    if policy == "slices" || (policy == DEFAULT_POLICY && depth > 1) {
-        learned::ENTRY.name
-    } else {
-        fixed::ENTRY.name
-    }
+pub fn usual(policy: &str) -> &'static str {
+    if policy == DEFAULT_POLICY { learned::ENTRY.name } else { fixed::ENTRY.name }
 }
 
 /// The entry of that name.

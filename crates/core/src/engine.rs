@@ -147,19 +147,18 @@ impl Engine {
     ) -> Self {
         config.check().expect("the caller's bounds are in range");
         let trust = cost.trust();
-        let between = policy.turns().is_some_and(|turns| turns.trusts(trust));
-        let guests = policy.turns().is_some_and(|turns| turns.has_guests());
+        let slices = policy.slices().map(|slices| slices.has_costs(trust)).is_some();
         let (booked, headroom, period) = (Booked::default(), config.headroom, config.period);
         Self {
             policies: classes::policies(policy),
-            prices: PriceBook::new(cost, guests),
+            prices: PriceBook::new(cost, slices),
             limits: config.limits,
             contracts: Contracts { booked, headroom, period },
             now: Instant::ZERO,
             streams: StreamTable::default(),
             requests: RequestTable::default(),
             device: AtDevice::default(),
-            books: Books::new(config.window, trust, [between, guests]),
+            books: Books::new(config.window, trust, slices),
             gates: Gates::default(),
             guarantees: Guarantees::new(),
             shaping: Shaping::new(&config.feedback),
@@ -187,7 +186,7 @@ impl Engine {
         let rank = stream.lane_of(request.class);
         let idle = stream.queued == 0;
         // A stream with a bound goes at once where streams have guests; others would lose by less work there.
-        let bound = stream.spec.contract.latency.filter(|_| !self.books.guests);
+        let bound = stream.spec.contract.latency.filter(|_| !self.books.slices);
         if let Some(bound) = bound {
             self.device.ahead.asked(self.now, request.stream, bound);
         }
@@ -243,7 +242,7 @@ impl Engine {
         self.observe(now);
         let (piece, response) = self.device.take(self.now, piece);
         let most = self.skip_stall(&piece);
-        let between = self.learn(&piece, tier);
+        self.learn(&piece, tier);
         let charge = self.settle(&piece, most);
         let completion = self.finish(&piece, outcome);
         self.gates.mark(piece.stream);
@@ -252,7 +251,6 @@ impl Engine {
             estimate: piece.estimate,
             charge,
             modelled: piece.modelled,
-            between,
             response,
             settling: self.device.settling.time(),
         };
@@ -427,7 +425,7 @@ impl Engine {
         if cut.is_some_and(|at| at <= self.now) {
             // Where slices are measured, the time since the last completion is of pieces that are not back.
             let last = self.books.ledger.last_completion();
-            self.close_window(if self.books.guests { last } else { self.now });
+            self.close_window(if self.books.slices { last } else { self.now });
             self.flush();
         }
         if later {
@@ -437,7 +435,7 @@ impl Engine {
 
     /// The device may have another owner now: the window of the one before is closed. Answers whether one was.
     fn change_owner(&mut self) -> bool {
-        let owner = self.policies[Rank::Best.at()].turns().and_then(|turns| turns.owner());
+        let owner = self.policies[Rank::Best.at()].slices().and_then(|slices| slices.owner());
         let changed = owner != self.books.owner && self.books.ledger.pieces() > 0;
         if changed {
             self.close_window(self.books.ledger.last_completion());
@@ -580,9 +578,11 @@ impl Engine {
         // Deeper a long piece keeps no other from the device, and the sum of all is bounded (`Ahead`).
         let shallow = self.limits.depth == 1 && rank == Rank::Best;
         let longest = self.device.ahead.longest_piece(self.prices.trust()).filter(|_| shallow);
-        let slices = self.books.guests && rank == Rank::Best;
-        let turns = slices.then(|| self.policies[Rank::Best.at()].turns()).flatten();
-        let in_turns = turns.as_ref().map_or(self.books.between, |turns| turns.in_turn());
+        let best = rank == Rank::Best;
+        let slices = best.then(|| self.policies[Rank::Best.at()].slices()).flatten();
+        // Where the policy gives slices, guaranteed pieces are quoted as in them.
+        let otherwise = self.books.slices || self.limits.depth == 1;
+        let alone = slices.as_ref().map_or(otherwise, |slices| slices.in_slice());
         let stream = &mut self.streams[id];
         let head = request.map(|request| {
             let live = self.requests.live(request);
@@ -593,9 +593,8 @@ impl Engine {
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let mut shape = PieceShape { stream: id, kind, bytes, distance_sectors };
             let (modelled, timed) = loop {
-                let Quote { modelled, charge } =
-                    self.prices.quote(&shape, self.limits.depth > 1, in_turns);
-                let pace = turns.as_ref().and_then(|turns| turns.pace(id, modelled));
+                let Quote { modelled, charge } = self.prices.quote(&shape, alone);
+                let pace = slices.as_ref().and_then(|slices| slices.pace(id, modelled));
                 let likely = || self.books.ledger.likely_charge(modelled);
                 let timed = pace.or(charge).unwrap_or_else(likely);
                 if shape.bytes <= BOUNDED_PIECE || longest.is_none_or(|longest| timed <= longest) {

@@ -17,7 +17,6 @@ use view::{StreamView, Streams};
 mod disktime;
 mod edf;
 mod scan_edf;
-mod slices;
 mod think;
 pub(crate) mod view;
 mod virtual_time;
@@ -53,13 +52,11 @@ pub struct PieceDone {
     pub request: RequestId,
     /// The debit at dispatch.
     pub estimate: Duration,
-    /// Its charge: exact at depth 1, and under policies that give turns unless prices compare;
+    /// Its charge: exact at depth 1, and in slices of a stream that has the device to itself;
     /// else its estimate, corrected when the window closes (a call of [`Policy::changed`]).
     pub charge: Duration,
     /// Its disk time by the cost model.
     pub modelled: Duration,
-    /// The time since the completion before it, of whomever, or since the device was idle.
-    pub between: Duration,
     /// From dispatch to completion.
     pub response: Duration,
     /// How long the device may be busy with what it had before, as of now.
@@ -76,6 +73,8 @@ pub struct Window<'a> {
     pub streams: &'a [StreamId],
     /// The disk time that a stream's pieces in it take by the cost model.
     pub modelled: &'a dyn Fn(StreamId) -> Duration,
+    /// The time that they took, where one piece at a time is at the device: from the completions before.
+    pub took: &'a dyn Fn(StreamId) -> Duration,
 }
 
 /// Orders ready streams.
@@ -108,45 +107,35 @@ pub trait Policy: Send {
         None
     }
     /// The same policy, if it gives the device to one stream at a time where that is worth it.
-    fn turns(&mut self) -> Option<&mut dyn Turns> {
+    fn slices(&mut self) -> Option<&mut dyn Slices> {
         None
     }
 }
 
-/// A policy that gives turns: in a stream's turn the time between completions tells what its pieces cost.
-pub trait Turns: Policy {
-    /// How far costs can be trusted. Answers whether it gives turns then. Asked once.
-    fn trusts(&mut self, costs: Trust) -> bool;
-    /// Whether the device is one stream's now: then each piece is charged the time since the previous
-    /// completion.
-    fn in_turn(&self) -> bool;
-    /// Whether others' pieces may come into a stream's slice, also where one piece at a time is at the device.
-    /// Windows are then divided by [`cost`](Self::cost). Asked once.
-    fn has_guests(&self) -> bool {
-        false
-    }
-    /// The stream that owns the device, if guests may come.
-    fn owner(&self) -> Option<StreamId> {
-        None
-    }
-    /// The weight of a stream's pieces, of that modelled cost together, in a window of that owner.
-    fn cost(&self, owner: Option<StreamId>, stream: StreamId, modelled: Duration) -> Duration {
-        let _ = (owner, stream);
-        modelled
-    }
+/// A policy that gives slices, into which others' pieces may come, too.
+pub trait Slices: Policy {
+    /// How far costs can be trusted. Told once.
+    fn has_costs(&mut self, trust: Trust);
     /// The device tells which of its tiers serves a piece: costs are learned among other streams' pieces, and
     /// streams on different tiers take nothing from each other.
-    fn has_tiers(&mut self) {}
+    fn has_tiers(&mut self);
+    /// Whether a stream has the device to itself: then each piece is charged the time since the previous
+    /// completion. Else windows are divided by [`cost`](Self::cost).
+    fn in_slice(&self) -> bool;
+    /// Whether the pieces of a stream that has the device to itself now take what they take alone: they do when
+    /// the beginning of its slice is over, and do not when that ends. `None` if that is not known.
+    fn is_steady(&self, stream: StreamId) -> Option<bool>;
+    /// The stream that owns the device.
+    fn owner(&self) -> Option<StreamId>;
+    /// The weight of a stream's pieces when that window is divided.
+    fn cost(&self, window: &Window<'_>, stream: StreamId) -> Duration;
     /// The time that pieces of a stream of that modelled cost take alone, if slices have shown it.
-    fn pace(&self, stream: StreamId, modelled: Duration) -> Option<Duration> {
-        let _ = (stream, modelled);
-        None
-    }
-    /// A window is over in which no stream had a turn.
+    fn pace(&self, stream: StreamId, modelled: Duration) -> Option<Duration>;
+    /// A window is over in which no stream had the device to itself.
     fn window(&mut self, now: Instant, window: &Window<'_>);
     /// A stream's price was seen, or seen anew.
     fn priced(&mut self, now: Instant, stream: StreamId, seen: Seen);
-    /// How long the policy may stay with one stream.
+    /// The longest slice.
     fn set_horizon(&mut self, horizon: Duration);
 }
 
@@ -198,9 +187,6 @@ impl Eq for PolicyEntry {}
 /// The product's policies. Others implement [`Policy`] elsewhere and have entries of their own.
 pub static REGISTRY: &[PolicyEntry] =
     &[disktime::ENTRY, zygaria::ENTRY, edf::ENTRY, scan_edf::ENTRY];
-
-/// Policies that are to become the product's, and do not hold all that it promises yet.
-pub static EXPERIMENTAL: &[PolicyEntry] = &[slices::ENTRY];
 
 /// The policy if none is named: `disktime`.
 pub static DEFAULT: &PolicyEntry = &disktime::ENTRY;

@@ -37,6 +37,8 @@ fn serve(rig: &mut Rig, mut now: u64, request: Request, takes: u64) -> (u64, u64
         }
     };
     assert!(rig.done(now + takes, piece).is_some());
+    // The device has nothing to do: what was open is charged.
+    assert!(rig.go(now + takes).is_empty());
     (now + takes, rig.charged(stream) - before)
 }
 

@@ -1,7 +1,6 @@
 //! A device that tells which of its tiers served a piece: costs are learned among others.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_core::policy::{self, PolicyEntry};
 use disktime_core::{
     Change, Config, Contract, Duration, Engine, Instant, Kind, Limits, Outcome, PieceId, Request,
     RequestId, Share, StreamId, StreamSpec, Tier,
@@ -26,9 +25,9 @@ struct World {
 
 impl World {
     /// Streams by the tier that they use, at equal weights.
-    fn new(policy: &'static PolicyEntry, streams: &[Tier], service: [u64; 2]) -> Self {
+    fn new(streams: &[Tier], service: [u64; 2]) -> Self {
         let limits = Limits { depth: 32, ..Limits::default() };
-        let config = Config { policy, cost_model: "learned", limits, ..Config::default() };
+        let config = Config { cost_model: "learned", limits, ..Config::default() };
         let mut engine = Engine::new(&config).unwrap();
         for id in (0..).map(StreamId).take(streams.len()) {
             let contract = Contract::reserving(Share::ZERO);
@@ -87,35 +86,25 @@ impl World {
 }
 
 /// Requests per second of each stream, once prices are known.
-fn rates(policy: &'static PolicyEntry, streams: &[Tier], service: [u64; 2]) -> Vec<u64> {
-    let mut world = World::new(policy, streams, service);
+fn rates(streams: &[Tier], service: [u64; 2]) -> Vec<u64> {
+    let mut world = World::new(streams, service);
     world.run(streams, Instant::from_nanos(5000 * MS));
     let before = world.done.clone();
     world.run(streams, Instant::from_nanos(15_000 * MS));
     world.done.iter().zip(before).map(|(done, before)| (done - before) / 10).collect()
 }
 
-/// The product's policy, and the one that is to become it: in slices alone the device did half.
-fn each(test: impl Fn(&'static PolicyEntry)) {
-    test(policy::DEFAULT);
-    policy::EXPERIMENTAL.iter().for_each(test);
-}
-
 #[test]
 fn streams_on_different_tiers_have_each_its_own() {
-    each(|policy| {
-        let streams = [Tier::Fast, Tier::Slow];
-        let told = rates(policy, &streams, [MS, 10 * MS]);
-        assert!(told[0] >= 950 && told[1] >= 95, "{policy:?}, of 1000 and 100: {told:?}");
-    });
+    let streams = [Tier::Fast, Tier::Slow];
+    let told = rates(&streams, [MS, 10 * MS]);
+    assert!(told[0] >= 950 && told[1] >= 95, "of 1000 and 100: {told:?}");
 }
 
 #[test]
 fn streams_on_one_tier_share_its_time() {
-    each(|policy| {
-        let streams = [Tier::Slow, Tier::Slow, Tier::Fast];
-        let told = rates(policy, &streams, [MS, 2 * MS]);
-        assert!(told[0].abs_diff(told[1]) < 10 && told[0] + told[1] >= 490, "{policy:?} {told:?}");
-        assert!(told[2] > 400, "{policy:?}, no less than a share alone: {told:?}");
-    });
+    let streams = [Tier::Slow, Tier::Slow, Tier::Fast];
+    let told = rates(&streams, [MS, 2 * MS]);
+    assert!(told[0].abs_diff(told[1]) < 10 && told[0] + told[1] >= 490, "{told:?}");
+    assert!(told[2] > 400, "no less than a share alone: {told:?}");
 }

@@ -1,4 +1,4 @@
-//! Policies `disktime` and `slices`, seen from outside, on a device with a switch cost of 10 ms and 1 ms a piece:
+//! Policy `disktime`, seen from outside, on a device with a switch cost of 10 ms and 1 ms a piece:
 //! which stream has the device when, and for how long.
 
 #![allow(clippy::unwrap_used, reason = "the tests choose policies and streams that exist")]
@@ -6,18 +6,12 @@
 mod rig;
 
 use disktime_core::cost::{CostParameters, Price};
-use disktime_core::policy::{self, PolicyEntry};
+use disktime_core::policy;
 use disktime_core::{Config, Contract, Dispatch, Duration, Engine, Instant, Limits, StreamId};
 use rig::{MS, Rig, SECOND, percent, read};
 
 const PIECE: u64 = MS;
 const RETURN: u64 = 10 * MS;
-
-/// The policies with these rules.
-fn each(test: impl Fn(&PolicyEntry)) {
-    test(policy::find("disktime").unwrap());
-    policy::EXPERIMENTAL.iter().for_each(test);
-}
 
 /// Streams that each ask for the next piece when one is done, `think` later.
 struct Disk {
@@ -32,8 +26,8 @@ struct Disk {
 }
 
 impl Disk {
-    fn new(policy: &PolicyEntry, contracts: &[Contract]) -> Self {
-        let mut rig = Rig::under(1, (policy.build)());
+    fn new(contracts: &[Contract]) -> Self {
+        let mut rig = Rig::under(1, (policy::DEFAULT.build)());
         for (id, contract) in (0..).zip(contracts) {
             rig.add(id, *contract);
         }
@@ -41,9 +35,9 @@ impl Disk {
         Self { rig, now: 0, last: None, ids: 0, clients, turns: Vec::new() }
     }
 
-    fn of(policy: &PolicyEntry, reserves: &[u32]) -> Self {
+    fn of(reserves: &[u32]) -> Self {
         let reserving = |reserve: &u32| Contract::reserving(percent(*reserve));
-        Self::new(policy, &reserves.iter().map(reserving).collect::<Vec<_>>())
+        Self::new(&reserves.iter().map(reserving).collect::<Vec<_>>())
     }
 
     fn start(&mut self, stream: u32, think: u64) {
@@ -118,100 +112,89 @@ impl Disk {
 
 #[test]
 fn slices_are_long_enough_to_be_worth_their_switch_cost_and_shares_exact() {
-    each(|policy| {
-        let mut disk = Disk::of(policy, &[30, 70]);
-        disk.start(0, 0);
-        disk.start(1, 0);
-        disk.run_until(120 * SECOND);
-        for (stream, share) in [(0, 0.3), (1, 0.7)] {
-            assert!((disk.share(stream) - share).abs() < 0.005, "{}", disk.share(stream));
-        }
-        let returns = disk.turns.iter().filter(|(.., at, _)| *at > 20 * SECOND).count() as u64;
-        let lost = returns * RETURN * 100 / (100 * SECOND);
-        assert!(lost <= 4, "{lost} % of the time goes to returns");
-        // The lag ranges over 350 ms at most, half of it ahead for each of two equals: 350 ms / (1 - f).
-        assert!(disk.longest_slice(1, 20 * SECOND) < 1_300 * MS);
-    });
+    let mut disk = Disk::of(&[30, 70]);
+    disk.start(0, 0);
+    disk.start(1, 0);
+    disk.run_until(120 * SECOND);
+    for (stream, share) in [(0, 0.3), (1, 0.7)] {
+        assert!((disk.share(stream) - share).abs() < 0.005, "{}", disk.share(stream));
+    }
+    let returns = disk.turns.iter().filter(|(.., at, _)| *at > 20 * SECOND).count() as u64;
+    let lost = returns * RETURN * 100 / (100 * SECOND);
+    assert!(lost <= 4, "{lost} % of the time goes to returns");
+    // The lag ranges over 350 ms at most, half of it ahead for each of two equals: 350 ms / (1 - f).
+    assert!(disk.longest_slice(1, 20 * SECOND) < 1_300 * MS);
 }
 
 #[test]
 fn a_stream_back_from_idleness_goes_at_once_while_its_lag_is_positive() {
-    each(|policy| {
-        let mut disk = Disk::of(policy, &[50, 50]);
-        disk.start(0, 0);
-        disk.run_until(10 * SECOND);
-        disk.start(1, 60 * MS);
-        disk.run_until(40 * SECOND);
-        // One piece of 11 ms in 71 ms is far below its half.
-        for (_, at, took) in
-            disk.turns.iter().filter(|(stream, at, _)| *stream == 0 && *at > 20 * SECOND)
-        {
-            assert!(*took <= 62 * MS + RETURN, "waited from {at} for {took}");
-        }
-    });
+    let mut disk = Disk::of(&[50, 50]);
+    disk.start(0, 0);
+    disk.run_until(10 * SECOND);
+    disk.start(1, 60 * MS);
+    disk.run_until(40 * SECOND);
+    // One piece of 11 ms in 71 ms is far below its half.
+    for (_, at, took) in
+        disk.turns.iter().filter(|(stream, at, _)| *stream == 0 && *at > 20 * SECOND)
+    {
+        assert!(*took <= 62 * MS + RETURN, "waited from {at} for {took}");
+    }
 }
 
 #[test]
 fn the_device_idles_for_a_stream_that_asks_sooner_than_a_switch_costs() {
-    each(|policy| {
-        for (think, waits) in [(MS / 2, true), (40 * MS, false)] {
-            let mut disk = Disk::of(policy, &[50, 50]);
-            disk.start(0, think);
-            disk.start(1, 0);
-            disk.run_until(60 * SECOND);
-            let held = disk.rig.view(0).counters().held;
-            assert_eq!(held > Duration::from_secs(2), waits, "held {held:?} at {think}");
-            assert!(disk.rig.view(1).counters().held < Duration::from_millis(100));
-            if waits {
-                assert!((disk.share(0) - 0.5).abs() < 0.01, "held time is the holder's");
-            }
+    for (think, waits) in [(MS / 2, true), (40 * MS, false)] {
+        let mut disk = Disk::of(&[50, 50]);
+        disk.start(0, think);
+        disk.start(1, 0);
+        disk.run_until(60 * SECOND);
+        let held = disk.rig.view(0).counters().held;
+        assert_eq!(held > Duration::from_secs(2), waits, "held {held:?} at {think}");
+        assert!(disk.rig.view(1).counters().held < Duration::from_millis(100));
+        if waits {
+            assert!((disk.share(0) - 0.5).abs() < 0.01, "held time is the holder's");
         }
-    });
+    }
 }
 
 #[test]
 fn unreserved_and_unused_time_goes_by_weight() {
-    each(|policy| {
-        let weighing =
-            |reserve, weight| Contract { weight, ..Contract::reserving(percent(reserve)) };
-        let mut disk = Disk::new(policy, &[weighing(0, 100), weighing(0, 300), weighing(20, 100)]);
-        (0..3).for_each(|stream| disk.start(stream, 0));
-        disk.run_until(200 * SECOND);
-        for (stream, share) in [(0, 0.16), (1, 0.48), (2, 0.36)] {
-            assert!((disk.share(stream) - share).abs() < 0.005, "{stream}: {}", disk.share(stream));
-        }
-        // All is reserved by a stream without requests: the others share it by weight.
-        let mut disk = Disk::new(policy, &[weighing(0, 100), weighing(0, 300), weighing(100, 100)]);
-        (0..2).for_each(|stream| disk.start(stream, 0));
-        disk.run_until(200 * SECOND);
-        assert!((disk.share(0) - 0.25).abs() < 0.005, "{}", disk.share(0));
-        disk.start(2, 0);
-        let before = disk.rig.charged(2);
-        disk.run_until(260 * SECOND);
-        let got = disk.rig.charged(2) - before;
-        assert!(got > 59 * SECOND, "who reserved all gets all: {got}");
-    });
+    let weighing = |reserve, weight| Contract { weight, ..Contract::reserving(percent(reserve)) };
+    let mut disk = Disk::new(&[weighing(0, 100), weighing(0, 300), weighing(20, 100)]);
+    (0..3).for_each(|stream| disk.start(stream, 0));
+    disk.run_until(200 * SECOND);
+    for (stream, share) in [(0, 0.16), (1, 0.48), (2, 0.36)] {
+        assert!((disk.share(stream) - share).abs() < 0.005, "{stream}: {}", disk.share(stream));
+    }
+    // All is reserved by a stream without requests: the others share it by weight.
+    let mut disk = Disk::new(&[weighing(0, 100), weighing(0, 300), weighing(100, 100)]);
+    (0..2).for_each(|stream| disk.start(stream, 0));
+    disk.run_until(200 * SECOND);
+    assert!((disk.share(0) - 0.25).abs() < 0.005, "{}", disk.share(0));
+    disk.start(2, 0);
+    let before = disk.rig.charged(2);
+    disk.run_until(260 * SECOND);
+    let got = disk.rig.charged(2) - before;
+    assert!(got > 59 * SECOND, "who reserved all gets all: {got}");
 }
 
 #[test]
 fn a_latency_bound_goes_first_and_cuts_what_others_ask() {
-    each(|policy| {
-        let bound = Some(Duration::from_millis(40));
-        let bounded = Contract { latency: bound, ..Contract::reserving(percent(30)) };
-        let mut disk = Disk::new(policy, &[bounded, Contract::reserving(percent(70))]);
-        disk.start(1, 0);
-        disk.run_until(20 * SECOND);
-        disk.stop(1);
-        disk.run_until(20 * SECOND + 100 * MS);
-        let rig = &mut disk.rig;
-        let now = disk.now;
-        rig.request(now, read(900, 1, 1 << 20));
-        let piece = rig.go_one(now);
-        assert_eq!((piece.bytes, piece.request.0), (32 << 10, 900), "cut for the other's sake");
-        rig.request(now + MS, read(901, 0, 4096));
-        assert!(rig.done(now + 5 * MS, piece.piece).is_none());
-        assert_eq!(rig.go_one(now + 5 * MS).request.0, 901, "owed time, it goes at once");
-    });
+    let bound = Some(Duration::from_millis(40));
+    let bounded = Contract { latency: bound, ..Contract::reserving(percent(30)) };
+    let mut disk = Disk::new(&[bounded, Contract::reserving(percent(70))]);
+    disk.start(1, 0);
+    disk.run_until(20 * SECOND);
+    disk.stop(1);
+    disk.run_until(20 * SECOND + 100 * MS);
+    let rig = &mut disk.rig;
+    let now = disk.now;
+    rig.request(now, read(900, 1, 1 << 20));
+    let piece = rig.go_one(now);
+    assert_eq!((piece.bytes, piece.request.0), (32 << 10, 900), "cut for the other's sake");
+    rig.request(now + MS, read(901, 0, 4096));
+    assert!(rig.done(now + 5 * MS, piece.piece).is_none());
+    assert_eq!(rig.go_one(now + 5 * MS).request.0, 901, "its lag is positive: it goes at once");
 }
 
 /// Costs say how long a piece may be beside a bound, and only where one at a time is at the device. All were once
@@ -241,31 +224,27 @@ fn a_request_beside_a_bound_is_cut_by_its_cost_where_one_goes_at_a_time() {
 
 #[test]
 fn a_bound_counts_only_while_its_streams_lag_is_positive() {
-    each(|policy| {
-        let bound = Some(Duration::from_millis(40));
-        let bounded = Contract { latency: bound, ..Contract::reserving(percent(10)) };
-        let mut disk = Disk::new(policy, &[bounded, Contract::reserving(percent(90))]);
-        disk.start(0, 0);
-        disk.start(1, 0);
-        disk.run_until(100 * SECOND);
-        assert!((disk.share(0) - 0.1).abs() < 0.005, "no more than its share: {}", disk.share(0));
-    });
+    let bound = Some(Duration::from_millis(40));
+    let bounded = Contract { latency: bound, ..Contract::reserving(percent(10)) };
+    let mut disk = Disk::new(&[bounded, Contract::reserving(percent(90))]);
+    disk.start(0, 0);
+    disk.start(1, 0);
+    disk.run_until(100 * SECOND);
+    assert!((disk.share(0) - 0.1).abs() < 0.005, "no more than its share: {}", disk.share(0));
 }
 
 #[test]
 fn a_stream_that_goes_leaves_nothing_behind() {
-    each(|policy| {
-        let mut disk = Disk::of(policy, &[20, 30, 50]);
-        (0..3).for_each(|stream| disk.start(stream, 0));
-        disk.run_until(5 * SECOND);
-        disk.stop(2);
-        disk.run_until(10 * SECOND);
-        disk.rig.change(disk.now, disktime_core::Change::RemoveStream(StreamId(2)));
-        let before = [disk.rig.charged(0), disk.rig.charged(1)];
-        disk.run_until(110 * SECOND);
-        let got = [0, 1].map(|stream| disk.rig.charged(stream) - before[stream as usize]);
-        // 20 and 30 reserved, and half each of the 50 that are free.
-        let part = got[0] as f64 / (got[0] + got[1]) as f64;
-        assert!((part - 0.45).abs() < 0.005, "{part}");
-    });
+    let mut disk = Disk::of(&[20, 30, 50]);
+    (0..3).for_each(|stream| disk.start(stream, 0));
+    disk.run_until(5 * SECOND);
+    disk.stop(2);
+    disk.run_until(10 * SECOND);
+    disk.rig.change(disk.now, disktime_core::Change::RemoveStream(StreamId(2)));
+    let before = [disk.rig.charged(0), disk.rig.charged(1)];
+    disk.run_until(110 * SECOND);
+    let got = [0, 1].map(|stream| disk.rig.charged(stream) - before[stream as usize]);
+    // 20 and 30 reserved, and half each of the 50 that are free.
+    let part = got[0] as f64 / (got[0] + got[1]) as f64;
+    assert!((part - 0.45).abs() < 0.005, "{part}");
 }

@@ -57,7 +57,7 @@ fn the_estimate_is_debited_at_dispatch_and_corrected_to_the_charge() {
     rig.ask(105 * MS, 2, 0, 1_000);
     let piece = rig.go_one(105 * MS).piece;
     rig.done(145 * MS, piece);
-    assert_eq!(level(&rig), -1_500_000, "a cheap guess is corrected as well: 43.5 - 45 ms");
+    assert_eq!(level(&rig), -1_500_000, "a low guess is corrected as well: 43.5 - 45 ms");
 }
 
 #[test]

@@ -1,11 +1,10 @@
-//! Write-back debt: the payers of writes that were acknowledged before they were on the medium.
+//! Flushes: the payers of writes that were acknowledged before they were on the medium.
 
 mod rig;
 
-use disktime_core::cost::{CostParameters, Price, PriceList};
 use disktime_core::{
-    Access, Admission, Change, Class, Config, Contract, Duration, Engine, Kind, Rate, Request,
-    StreamCounters, StreamId, policy,
+    Access, Admission, Change, Class, Contract, Duration, Kind, Rate, Request, StreamCounters,
+    StreamId,
 };
 use rig::{MS, Rig, contract, read};
 
@@ -157,138 +156,4 @@ fn guaranteed_rates_neither_pay_for_flushes_nor_are_they_paid_for() {
     now = serve(&mut rig, now, aside, MS);
     serve(&mut rig, now, flush(4, 0), 8 * MS);
     assert_eq!([0, 1].map(|id| rig.charged(id)), [9 * MS, 9 * MS], "nor does it pay for others'");
-}
-
-fn learning(anchor: Option<PriceList>) -> Rig {
-    let cost = CostParameters { anchor, ..CostParameters::default() };
-    // Without deadlines it goes by arrival.
-    let policy = policy::find("edf").expect("registered");
-    let config = Config { policy, cost_model: "learned", cost, ..Config::default() };
-    let mut rig = Rig { engine: Engine::new(&config).expect("registered names") };
-    (0..3).for_each(|stream| rig.add(stream, contract(30, 100)));
-    rig
-}
-
-/// Reads and writes of 1 ms; equal prices would say that writes were not measured.
-fn list() -> PriceList {
-    let price = Price { each: Duration::from_millis(1), per_mib: Duration::ZERO };
-    PriceList {
-        sequential_read: Price { each: Duration::from_micros(999), ..price },
-        random_read: price,
-        sequential_write: price,
-        random_write: price,
-    }
-}
-
-/// So many requests of a stream, each for that long.
-fn spell(rig: &mut Rig, now: u64, request: Request, count: u64, takes: u64) -> u64 {
-    (0..count).fold(now, |now, place| {
-        let offset = (place * 7 + 1) << 30;
-        serve(rig, now, Request { offset, ..request }, takes)
-    })
-}
-
-/// A buffer takes 20 writes of 1 ms in a tenth of that, and brings them to the medium while another
-/// stream reads.
-#[test]
-fn write_back_debt_is_paid_at_half_of_the_others_time_until_it_is_paid() {
-    let mut rig = learning(Some(list()));
-    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
-    assert_eq!(rig.charged(1), 2 * MS);
-    now = spell(&mut rig, now, read(1, 0, 4096), 200, 2 * MS);
-    assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 18 * MS);
-    assert_eq!((rig.charged(0), rig.charged(1)), (382 * MS, 20 * MS));
-    assert_eq!(counters(&rig, 0).relieved.as_nanos(), 18 * MS);
-    spell(&mut rig, now, read(1, 0, 4096), 10, 2 * MS);
-    assert_eq!(rig.charged(0), 402 * MS, "and then it is theirs");
-}
-
-#[test]
-fn debts_are_paid_one_after_the_other_and_by_their_owners_writes_too() {
-    let mut rig = learning(Some(list()));
-    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
-    now = spell(&mut rig, now, write(3, 2, 4096), 20, MS / 10);
-    // The second one's writes took 2 ms, half of it the first one's.
-    assert_eq!((rig.charged(1), rig.charged(2)), (3 * MS, MS));
-    // Its own writes, when the buffer is full.
-    now = spell(&mut rig, now, write(2, 1, 4096), 5, 2 * MS);
-    assert_eq!(rig.charged(1), 13 * MS);
-    spell(&mut rig, now, read(1, 0, 4096), 200, 4 * MS);
-    let paid = [1, 2].map(|id| counters(&rig, id).afterwards.as_nanos());
-    assert_eq!(paid, [13 * MS, 19 * MS], "18 - 5, and 20 - 1");
-}
-
-#[test]
-fn idle_time_pays_and_flushes_do() {
-    let mut rig = learning(Some(list()));
-    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
-    now = spell(&mut rig, now + 18 * MS, read(1, 0, 4096), 10, MS);
-    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO, "the device had time for it");
-    now = spell(&mut rig, now, write(2, 1, 4096), 5, MS / 10);
-    now = serve(&mut rig, now, flush(4, 1), 4 * MS);
-    spell(&mut rig, now, read(1, 0, 4096), 10, MS);
-    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO, "it is on the medium");
-}
-
-#[test]
-fn a_flush_strikes_off_all_write_back_debt() {
-    let mut rig = learning(Some(list()));
-    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
-    now = serve(&mut rig, now, flush(4, 1), 4 * MS);
-    now = spell(&mut rig, now, write(3, 2, 4096), 20, MS / 10);
-    spell(&mut rig, now, read(1, 0, 4096), 1, 2 * MS);
-    let paid = [1, 2].map(|id| counters(&rig, id).afterwards.as_nanos());
-    assert_eq!(paid, [0, MS], "the first read is already paid for by who owes now");
-}
-
-#[test]
-fn without_a_cost_table_no_stream_has_write_back_debt() {
-    let mut rig = learning(None);
-    let now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
-    spell(&mut rig, now, read(1, 0, 4096), 20, 2 * MS);
-    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO);
-}
-
-/// A cost table that is ten times too high is believed until writes are seen.
-#[test]
-fn a_cost_table_that_is_too_high_costs_writers_next_to_nothing() {
-    let mut rig = learning(Some(list()));
-    let mut now = 0;
-    for _ in 0..5 {
-        now = spell(&mut rig, now, write(2, 1, 4096), 20_000, MS / 10);
-        now = spell(&mut rig, now, read(1, 0, 4096), 20_000, MS / 10);
-    }
-    let paid = counters(&rig, 1).afterwards;
-    assert!(paid < Duration::from_millis(60), "of {now} ns: {paid:?}");
-}
-
-/// A stream's write-back debt is at most a second.
-#[test]
-fn a_debt_has_an_end() {
-    let price = Price { each: Duration::from_secs(3), per_mib: Duration::ZERO };
-    let high = PriceList { random_write: price, sequential_write: price, ..list() };
-    let mut rig = learning(Some(high));
-    let now = spell(&mut rig, 0, write(2, 1, 4096), 1, MS);
-    spell(&mut rig, now, read(1, 0, 4096), 1500, 2 * MS);
-    assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 1000 * MS);
-}
-
-/// A piece that closes the window of a depth that was lowered is charged a part of that window, and
-/// nobody's debt pays for it. The debt was struck off all the same, and no account had it.
-#[test]
-fn a_depth_that_is_lowered_in_a_window_leaves_write_back_debt_as_it_was() {
-    let mut rig = learning(Some(list()));
-    let mut now = spell(&mut rig, 0, write(2, 1, 4096), 20, MS / 10);
-    rig.change(now, Change::SetDepth(2));
-    rig.request(now, read(3, 0, 4096));
-    rig.request(now, read(4, 0, 4096));
-    let pieces = rig.go(now);
-    rig.change(now, Change::SetDepth(1));
-    for piece in pieces {
-        now += 20 * MS;
-        rig.done(now, piece.piece);
-    }
-    assert_eq!(counters(&rig, 1).afterwards, Duration::ZERO);
-    spell(&mut rig, now, read(1, 0, 4096), 200, 2 * MS);
-    assert_eq!(counters(&rig, 1).afterwards.as_nanos(), 18 * MS, "20 writes owe 900 us each");
 }

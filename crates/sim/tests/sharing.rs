@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_config::Scheduling;
-use disktime_core::cost::CostParameters;
+use disktime_core::cost::{self, CostParameters};
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::preset;
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
@@ -28,12 +28,12 @@ fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
     run_all(policy, streams, seed, Duration::from_secs(85))
 }
 
-/// On flash, with so many pieces there at once, under policy `slices`.
+/// On flash, with so many pieces there at once, under policy `disktime`.
 fn run_on_flash(name: &str, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
     let plan = Plan {
         device: (preset::find(name).unwrap().build)(1),
         profile: None,
-        scheduling: Scheduling::new("slices", "learned"),
+        scheduling: Scheduling::new("disktime", "learned"),
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 64,
@@ -51,7 +51,7 @@ fn run_all(policy: &str, streams: Vec<StreamPlan>, seed: u64, duration: Duration
     let plan = Plan {
         device,
         profile: None,
-        scheduling: Scheduling::new(policy, "fixed"),
+        scheduling: Scheduling::new(policy, cost::usual(policy)),
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,

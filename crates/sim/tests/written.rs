@@ -40,7 +40,7 @@ fn run(device: Box<dyn Device>, depth: u32, seconds: u64, streams: Vec<StreamPla
     let outcome = simulate(Plan {
         device,
         profile: None,
-        scheduling: Scheduling::new("disktime", cost::usual("disktime", depth)),
+        scheduling: Scheduling::new("disktime", cost::usual("disktime")),
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth,
@@ -100,13 +100,6 @@ fn a_reader_beside_a_stream_that_fills_a_buffer_has_its_share() {
 fn a_reader_beside_a_stream_that_fills_a_large_buffer_has_its_share() {
     let insulation = beside_a_buffer(256);
     assert!(insulation.iter().all(|it| *it >= 0.9), "{insulation:?}");
-}
-
-/// The one above is known to fail: by no more than that.
-#[test]
-fn beside_a_large_buffer_a_reader_has_most_of_its_share() {
-    let insulation = beside_a_buffer(256);
-    assert!(insulation[0] > 0.5 && insulation[1] >= 0.9, "{insulation:?}");
 }
 
 /// One stream writes all the time, one flushes after each of its few writes, one reads: the reader

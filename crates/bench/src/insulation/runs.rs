@@ -148,7 +148,7 @@ impl Shared<'_> {
                 *price = tenant.load.price(alone[&(self.device, tenant.load)].mean_cost());
             }
         }
-        let usual = cost::usual(self.policy, self.device.depth());
+        let usual = cost::usual(self.policy);
         let cost_model = if priced { "priced" } else { usual };
         let plan = Plan {
             device: self.device.build(self.seed),

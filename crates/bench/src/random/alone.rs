@@ -28,7 +28,7 @@ fn run(cell: &Cell, stream: StreamPlan, [span, times]: [f64; 2], measured: Range
     let plan = Plan {
         device: cell.device.make(cell.id.seed, times),
         profile: None,
-        scheduling: Scheduling::new("fifo", cost::usual("fifo", cell.depth)),
+        scheduling: Scheduling::new("fifo", cost::usual("fifo")),
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: cell.depth,

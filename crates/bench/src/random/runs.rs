@@ -156,7 +156,7 @@ fn simulate(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Result<Outcom
         }
     }
     let told = cell.prices_are_told();
-    let cost_model = if told { "priced" } else { cost::usual(policy, cell.depth) };
+    let cost_model = if told { "priced" } else { cost::usual(policy) };
     let streams = cell.tenants.iter().zip(alone).zip(cell.shares());
     let plan = Plan {
         device: cell.device.make(cell.id.seed, 1.0),

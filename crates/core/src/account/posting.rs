@@ -41,6 +41,8 @@ pub(crate) enum Why {
 pub(crate) struct Debited {
     pub(crate) pieces: u32,
     pub(crate) modelled: u64,
+    /// The time from the completions before them to theirs, if one at a time was at the device.
+    pub(crate) took: u64,
     /// The part of `modelled` that belongs to each class.
     pub(crate) by_rank: [u64; Rank::COUNT],
     pub(crate) estimates: i64,

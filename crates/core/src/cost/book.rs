@@ -26,8 +26,6 @@ const QUIET: Duration = Duration::from_secs(10);
 struct OfStream {
     /// The average of the latest charges of its pieces: trims, zeroes and all others.
     usual: [Option<Duration>; 3],
-    /// When its price was seen last.
-    seen_at: Option<Instant>,
     /// When it was told last that the price has moved.
     told_at: Option<Instant>,
     /// Lengths of the last pieces of each kind that went out.
@@ -64,20 +62,21 @@ pub(crate) struct Back {
     pub(crate) dispatched_at: Instant,
     /// When a piece came back last before it.
     pub(crate) before: Instant,
-    /// The part of its time that other streams pay as write-back debt.
-    pub(crate) owed: Duration,
     /// How long the device may be busy with what it had before.
     pub(crate) settling: Duration,
     /// Pieces at the device, without it; and those of the stream that sent the last piece.
     pub(crate) in_flight: u32,
     pub(crate) of_last: u32,
+    /// Whether it took what it takes alone, if the policy tells.
+    pub(crate) steady: Option<bool>,
 }
 
 /// See the module.
 pub(crate) struct PriceBook {
     model: Box<dyn CostModel>,
-    /// Windows are divided by the list's prices, not by those learned: the policy corrects them by stream.
-    by_list: bool,
+    /// The policy gives slices: windows are divided by the list's prices, not by those learned, and it corrects
+    /// them by stream.
+    slices: bool,
     streams: Vec<OfStream>,
     exclusive: Exclusive,
     /// When each tier finished a piece last.
@@ -85,9 +84,9 @@ pub(crate) struct PriceBook {
 }
 
 impl PriceBook {
-    pub(crate) fn new(model: Box<dyn CostModel>, by_list: bool) -> Self {
+    pub(crate) fn new(model: Box<dyn CostModel>, slices: bool) -> Self {
         let (streams, tiers) = (Vec::new(), [Instant::ZERO; Tier::COUNT]);
-        Self { model, by_list, streams, exclusive: Exclusive::default(), tiers }
+        Self { model, slices, streams, exclusive: Exclusive::default(), tiers }
     }
 
     pub(crate) fn trust(&self) -> Trust {
@@ -99,27 +98,18 @@ impl PriceBook {
         self.tiers.iter().any(|end| *end > Instant::ZERO)
     }
 
-    /// The estimated cost of a piece if it goes out next. `in_turns`: pieces are charged the time that they
-    /// take, in turns of their streams, at a device that holds several.
-    pub(crate) fn quote(&mut self, shape: &PieceShape, deep: bool, in_turns: bool) -> Quote {
-        let (least, by_list) = (Duration::from_nanos(1), self.by_list);
+    /// The estimated cost of a piece if it goes out next; `alone`, it is charged the time that it takes.
+    pub(crate) fn quote(&mut self, shape: &PieceShape, alone: bool) -> Quote {
+        let least = Duration::from_nanos(1);
         let price = self.model.estimate(shape).clamp(least, COST_MAX);
-        let tiers = self.tiers_are_told();
-        let of_stream = self.of(shape.stream);
-        // Where guests may come, pieces are charged by windows at depth 1, too.
-        let deep = deep || by_list;
-        let unpriced =
-            deep && in_turns && !(by_list && tiers) && (by_list || of_stream.seen_at.is_none());
-        let usual = of_stream.usual[PieceKind::of(shape).usual()].filter(|_| unpriced);
-        let charge = usual.or((!deep || unpriced).then_some(price));
-        // If tiers are told, the usual charge is a mean of unlike pieces, by which windows are not to be divided.
-        let usual = usual.filter(|_| !by_list && !self.tiers_are_told());
+        // Charges are means of unlike pieces where tiers are told.
+        let by_list = self.slices && !self.tiers_are_told();
+        let usual = self.of(shape.stream).usual[PieceKind::of(shape).usual()].filter(|_| by_list);
+        let charge = (alone && by_list == self.slices).then(|| usual.unwrap_or(price));
         // Paces are measured by the list: it does not move while the model learns.
-        let by_list = by_list && !tiers;
         let listed = self.model.learner().filter(|_| by_list).map(|it| it.listed(shape));
-        let modelled = listed.or(usual).unwrap_or(price);
-        // Time is divided in proportion to it: never zero, though pieces may have been charged nothing.
-        Quote { modelled: modelled.clamp(least, COST_MAX), charge }
+        // Time is divided in proportion to it: never zero.
+        Quote { modelled: listed.unwrap_or(price).clamp(least, COST_MAX), charge }
     }
 
     /// A piece goes out that begins at that byte of the device. Answers what [`Back`] is to say of it.
@@ -153,18 +143,12 @@ impl PriceBook {
         self.exclusive.stream
     }
 
-    /// Since when a piece that comes back now took the device's time: the completion `before`, or when the
-    /// device was idle.
-    pub(crate) fn between(&self, now: Instant, before: Instant) -> Duration {
-        now.since(before.max(self.exclusive.released))
-    }
-
     /// A piece came back: a model that learns is told what it took. Answers what that tells of the stream's
     /// price, if it does.
     pub(crate) fn completed(&mut self, now: Instant, back: &Back) -> Option<Seen> {
         let alone = self.seen_alone(now, back);
         let (piece, used) = (back.shape, back.used);
-        let seen = if let Some(tier) = back.tier {
+        if let Some(tier) = back.tier {
             let ended = core::mem::replace(&mut self.tiers[tier as usize], now);
             let took = now.since(ended.max(back.dispatched_at));
             let response = now.since(back.dispatched_at);
@@ -173,11 +157,7 @@ impl PriceBook {
         } else {
             let learner = self.model.learner()?;
             alone.filter(|seen| learner.seen_alone(seen)).map(|_| Seen::Alone)
-        };
-        if seen.is_some() {
-            self.of(back.shape.stream).seen_at = Some(now);
         }
-        seen
     }
 
     /// The time that a piece took, if its stream has had the device to itself.
@@ -191,9 +171,10 @@ impl PriceBook {
             return None;
         };
         self.exclusive.pieces = pieces.saturating_add(1);
-        let took = now.since(back.before.max(released).max(since)).saturating_sub(back.owed);
+        let took = now.since(back.before.max(released).max(since));
         let (since, in_flight) = (now.since(since), back.in_flight + 1);
-        Some(SeenAlone { piece, took, since, pieces, in_flight, settling: back.settling })
+        let Back { settling, steady, .. } = *back;
+        Some(SeenAlone { piece, took, since, pieces, in_flight, settling, steady })
     }
 
     /// Whether the price of such a piece has moved beyond chance since that was told last: told of each
@@ -212,11 +193,6 @@ impl PriceBook {
         let mean = &mut self.of(shape.stream).usual[PieceKind::of(shape).usual()];
         let (usual, charge) = (mean.unwrap_or(charge).as_nanos(), charge.as_nanos());
         *mean = Some(Duration::from_nanos(usual - usual / 8 + charge / 8));
-    }
-
-    /// The cost of such a write in the long run, if the model learns that.
-    pub(crate) fn long_run(&mut self, shape: &PieceShape) -> Option<Duration> {
-        self.model.learner()?.long_run(shape)
     }
 
     /// The estimated costs of requests, of the streams seen, if the model learns them.
@@ -296,10 +272,6 @@ mod tests {
             None
         }
 
-        fn long_run(&self, _piece: &PieceShape) -> Option<Duration> {
-            None
-        }
-
         fn costs(&self) -> Costs {
             Costs { sequential: Duration::ZERO, random: Duration::ZERO, observations: 0 }
         }
@@ -343,24 +315,22 @@ mod tests {
             tier: None,
             dispatched_at: sent,
             before,
-            owed: Duration::ZERO,
             settling: Duration::ZERO,
             in_flight: 0,
             of_last: 0,
+            steady: None,
         }
     }
 
     #[test]
-    fn a_piece_is_seen_alone_without_idleness_stalls_and_debts() {
+    fn a_piece_is_seen_alone_without_idleness_and_stalls() {
         let mut book = book();
         book.sent(at(10), &shape(0), 0, true);
-        assert_eq!(book.between(at(14), at(1)), ms(4), "the device was idle before");
         let seen = book.seen_alone(at(14), &back(0, at(10), at(1))).expect("it was alone");
         assert_eq!((seen.took, seen.since, seen.pieces), (ms(4), ms(4), 0));
         book.sent(at(14), &shape(0), 0, false);
-        let owing = Back { owed: ms(2), ..back(0, at(14), at(14)) };
-        let seen = book.seen_alone(at(19), &owing).expect("it is alone");
-        assert_eq!((seen.took, seen.since, seen.pieces), (ms(3), ms(9), 1), "others pay 2 ms");
+        let seen = book.seen_alone(at(19), &back(0, at(14), at(14))).expect("it is alone");
+        assert_eq!((seen.took, seen.since, seen.pieces), (ms(5), ms(9), 1));
         book.skip(ms(50));
         let seen = book.seen_alone(at(70), &back(0, at(19), at(69))).expect("it is alone");
         assert_eq!((seen.took, seen.since), (ms(1), ms(10)), "the device did nothing for 50 ms");
@@ -378,30 +348,35 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_quoted_by_recent_charges_until_its_price_was_seen() {
-        let mut book = book();
+    fn a_piece_in_a_slice_is_charged_as_others_were_lately_and_modelled_by_the_list() {
+        let mut book = PriceBook::new(Box::new(Flat), true);
         (0..40).for_each(|_| book.charged(&shape(0), ms(1)));
         (0..8).for_each(|_| book.charged(&shape(0), ms(9)));
-        let quote = book.quote(&shape(0), true, true);
-        assert!((ms(5)..ms(8)).contains(&quote.modelled), "lately: {:?}", quote.modelled);
-        assert_eq!(quote.charge, Some(quote.modelled));
-        assert_eq!(book.quote(&shape(0), true, false).modelled, ms(1), "windows go by the model");
-        assert_eq!(book.quote(&shape(0), false, true).modelled, ms(1), "at depth 1 all is seen");
-        book.sent(at(0), &shape(0), 0, true);
-        assert_eq!(book.completed(at(1), &back(0, at(0), at(0))), Some(Seen::Alone));
-        let quote = book.quote(&shape(0), true, true);
-        assert_eq!((quote.modelled, quote.charge), (ms(1), None), "its price was seen");
+        let quote = book.quote(&shape(0), true);
+        let charge = quote.charge.expect("it is charged by itself");
+        assert!((ms(5)..ms(8)).contains(&charge), "lately: {charge:?}");
+        assert_eq!(quote.modelled, ms(1));
+        assert_eq!(book.quote(&shape(0), false).charge, None, "windows charge it");
+        assert_eq!(book.quote(&shape(1), true).charge, Some(ms(1)), "nothing of it was charged");
+    }
+
+    #[test]
+    fn without_slices_a_piece_is_charged_as_the_model_says() {
+        let mut book = book();
+        book.charged(&shape(0), ms(9));
+        assert_eq!(book.quote(&shape(0), true).charge, Some(ms(1)));
+        assert_eq!(book.quote(&shape(0), false).charge, None);
     }
 
     /// A device with two tiers: recent charges are of both, and say nothing of the one that serves next.
     #[test]
-    fn windows_of_two_tiers_are_divided_by_the_model() {
-        let mut book = book();
+    fn where_tiers_are_told_the_model_says_what_a_piece_costs() {
+        let mut book = PriceBook::new(Box::new(Flat), true);
         book.charged(&shape(0), ms(9));
         let told = Back { tier: Some(Tier::Slow), ..back(1, at(0), at(0)) };
         assert_eq!(book.completed(at(1), &told), None);
-        let quote = book.quote(&shape(0), true, true);
-        assert_eq!((quote.modelled, quote.charge), (ms(1), Some(ms(9))));
+        let quote = book.quote(&shape(0), true);
+        assert_eq!((quote.modelled, quote.charge), (ms(1), None));
     }
 
     /// Pieces charged nothing would have no part of a window, and a window of such pieces no parts.
@@ -409,7 +384,7 @@ mod tests {
     fn no_piece_is_quoted_nothing() {
         let mut book = book();
         book.charged(&shape(0), Duration::ZERO);
-        assert!(book.quote(&shape(0), true, true).modelled > Duration::ZERO);
+        assert!(book.quote(&shape(0), true).modelled > Duration::ZERO);
     }
 
     /// A device whose costs change all the time would fill the log with it.

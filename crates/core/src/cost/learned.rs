@@ -244,15 +244,6 @@ impl Learner for Learned {
         nanos(self.by_list(piece, kind(piece)))
     }
 
-    /// As seen, or before that by the list if it was measured.
-    fn long_run(&self, piece: &PieceShape) -> Option<Duration> {
-        let kind = kind(piece);
-        let listed = self.by_list(piece, kind);
-        let seen = self.known(piece.stream).filter(|known| known.spans[kind] > 0);
-        let seen = seen.map(|known| listed * known.fit.factors[kind] / ONE);
-        seen.or(self.anchored[kind].then_some(listed)).map(nanos)
-    }
-
     fn seen_on_tier(&mut self, seen: &SeenOnTier) -> Option<Seen> {
         let (slot, kind) = (seen.piece.stream.0 as usize, kind(&seen.piece));
         let listed = self.by_list(&seen.piece, kind);
@@ -264,7 +255,7 @@ impl Learner for Learned {
         let [took, response] = [seen.took, seen.response].map(|time| i128::from(time.as_nanos()));
         let served = Served { tier: seen.tier, listed, took, response };
         let over = on_tiers.seen(kind, served, alone);
-        let crowded = on_tiers.is_crowded();
+        on_tiers.judge();
         self.reuse.seen(seen);
         let hits = self.reuse.hits_alone(seen.piece.stream);
         let cost = on_tiers.cost(kind, listed, hits)?;
@@ -273,7 +264,7 @@ impl Learner for Learned {
             self.usual[kind] = self.usual[kind].clamp(FACTORS[0], FACTORS[1]);
             self.spans = self.spans.saturating_add(1);
         }
-        Some(if crowded { Seen::Crowded } else { Seen::OnTier })
+        Some(Seen::OnTier)
     }
 
     /// Where tiers are told, reads.
@@ -311,8 +302,10 @@ impl Learner for Learned {
 impl SeenAlone {
     /// Whether the device no longer works for those before.
     fn has_settled(&self) -> bool {
-        let [early, settled] = [self.settling, SETTLED].map(|after| self.since >= after);
-        early && (self.pieces >= self.in_flight || settled)
+        self.steady.unwrap_or_else(|| {
+            let [early, settled] = [self.settling, SETTLED].map(|after| self.since >= after);
+            early && (self.pieces >= self.in_flight || settled)
+        })
     }
 }
 
@@ -388,7 +381,15 @@ mod tests {
 
     /// A piece that came back when the device had settled.
     fn alone(piece: PieceShape, took: Duration) -> SeenAlone {
-        SeenAlone { piece, took, since: SETTLED, pieces: 0, in_flight: 1, settling: ms(50) }
+        SeenAlone {
+            piece,
+            took,
+            since: SETTLED,
+            pieces: 0,
+            in_flight: 1,
+            settling: ms(50),
+            steady: None,
+        }
     }
 
     /// So many pieces, each alone for that long. Answers how often a price was found.
@@ -441,38 +442,29 @@ mod tests {
         assert_eq!(model.estimate(&read(0)), before);
     }
 
+    /// A list of a quick look, which writes nothing, has the prices of reads for writes.
     #[test]
-    fn in_the_long_run_a_write_takes_what_the_list_says_until_it_is_seen() {
+    fn a_list_says_nothing_of_writes_that_it_has_not_measured() {
         let mut model = model();
-        let write = piece(0, Kind::Write, None);
-        assert_eq!(model.long_run(&write), None, "no list, and nothing seen");
-        see(&mut model, read(0), MS, 1000);
-        assert_eq!(model.long_run(&write), None, "reads say nothing of writes");
-        see(&mut model, write, ms(4), 1000);
-        let seen = model.long_run(&write);
-        assert_eq!(seen, Some(model.estimate(&write)));
-        near(&mut model, write, ms(4), 10);
-        model.anchor(&flat(100));
-        assert!(model.long_run(&write) < seen, "a list that was measured");
         let unmeasured = PriceList { random_write: flat(100).random_read, ..flat(100) };
         model.anchor(&unmeasured);
-        assert_eq!(model.long_run(&write), None, "a quick look, which writes nothing");
-        assert_eq!(model.certainty(&write).map(|of| of.basis), Some(Basis::Guessed));
-        assert_eq!(model.certainty(&read(0)).map(|of| of.basis), Some(Basis::Anchored));
+        let basis = |piece| model.certainty(&piece).map(|of| of.basis);
+        assert_eq!(basis(piece(0, Kind::Write, None)), Some(Basis::Guessed));
+        assert_eq!(basis(read(0)), Some(Basis::Anchored));
     }
 
     #[test]
     fn spans_of_unlike_mixes_tell_kinds_apart() {
         let mut model = model();
         let write = piece(0, Kind::Write, None);
-        let (cheap, dear) = (Duration::from_micros(50), Duration::from_micros(400));
+        let (short, long) = (Duration::from_micros(50), Duration::from_micros(400));
         for turn in 0..2000_u32 {
             let reads = 100 + turn * 7 % 900;
-            see(&mut model, read(0), cheap, reads);
-            see(&mut model, write, dear, 300 - reads / 4);
+            see(&mut model, read(0), short, reads);
+            see(&mut model, write, long, 300 - reads / 4);
         }
-        near(&mut model, read(0), cheap, 10);
-        near(&mut model, write, dear, 10);
+        near(&mut model, read(0), short, 10);
+        near(&mut model, write, long, 10);
     }
 
     /// Twice the price: after a second of time alone it is learned, though a minute had confirmed

@@ -24,10 +24,9 @@ pub(super) struct Books {
     pub(super) ledger: Ledger,
     pub(super) write_back: WriteBack,
     pub(super) usage_clock: UsageClock,
-    /// Deeper than 1, too, a piece is charged the time since the previous completion.
-    pub(super) between: bool,
-    /// Streams have guests in their slices: at depth 1, too, pieces may be charged by windows.
-    pub(super) guests: bool,
+    /// The policy gives slices: a piece is charged the time since the previous completion while one stream has
+    /// the device to itself, at any depth, and beside guests by windows, at depth 1, too.
+    pub(super) slices: bool,
     /// The unit that accounts count for each piece, if not its disk time.
     pub(super) unit: Option<Duration>,
     /// The time that each class was charged.
@@ -36,7 +35,7 @@ pub(super) struct Books {
     departed: Duration,
     /// The payments of streams for each other that removed streams leave one-sided, in ns.
     departed_passed: i128,
-    /// The parts of the last completed piece's time that other streams pay as write-back debt.
+    /// The parts of a flush's time that other streams pay.
     pub(super) debts: Vec<Debt>,
     /// Lists of postings, and of parts of windows, are made in these.
     pub(super) postings: Vec<Posting>,
@@ -46,15 +45,15 @@ pub(super) struct Books {
 }
 
 impl Books {
-    pub(super) fn new(window: Duration, trust: Trust, [between, guests]: [bool; 2]) -> Self {
+    pub(super) fn new(window: Duration, trust: Trust, slices: bool) -> Self {
         let ledger = Ledger::new(window, trust == Trust::Learned);
-        Self { ledger, between, guests, ..Self::default() }
+        Self { ledger, slices, ..Self::default() }
     }
 
     /// The longest time by which slices may take a stream ahead of its reservation, which is no debt to
     /// forgive: at most a round. Policies without slices have none.
     fn round(&self) -> Duration {
-        if self.between { ROUND } else { Duration::ZERO }
+        if self.slices { ROUND } else { Duration::ZERO }
     }
 
     /// The only place that changes what streams, classes and the device's ledger are charged.

@@ -60,8 +60,8 @@ impl Engine {
             Change::SetHeadroom(headroom) => self.set_headroom(headroom),
             Change::SetProfile(profile) => self.set_profile(profile),
             Change::SetHorizon(horizon) => {
-                if let Some(turns) = self.policies[Rank::Best.at()].turns() {
-                    turns.set_horizon(horizon);
+                if let Some(slices) = self.policies[Rank::Best.at()].slices() {
+                    slices.set_horizon(horizon);
                 }
                 self.promises.set_slice(horizon);
                 Ok(())

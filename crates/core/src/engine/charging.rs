@@ -12,23 +12,14 @@ use crate::types::rank::Rank;
 use crate::types::time::{Duration, Instant};
 
 impl Engine {
-    pub(super) fn in_turn(&mut self) -> bool {
-        self.books.between
-            && self.policies[Rank::Best.at()].turns().is_some_and(|turns| turns.in_turn())
+    /// Whether a stream has the device to itself, in its slice.
+    pub(super) fn in_slice(&mut self) -> bool {
+        self.policies[Rank::Best.at()].slices().is_some_and(|slices| slices.in_slice())
     }
 
     /// Whether one piece at a time is at the device, and is charged the time that it took.
     pub(super) fn is_shallow(&self) -> bool {
-        self.limits.depth == 1 && !self.books.guests
-    }
-
-    /// Whether a piece that comes back now is charged the time that it took. At depth 1 it is not
-    /// while a window is open: the depth was lowered in it. Deeper, a turn closes the window first.
-    pub(super) fn charges_alone(&mut self) -> bool {
-        let in_turn = self.in_turn();
-        let shallow = self.is_shallow();
-        let window = shallow && self.books.ledger.pieces() > 0;
-        !window && (in_turn || (shallow && self.in_flight() == 0))
+        self.limits.depth == 1 && !self.books.slices
     }
 
     /// The device has nothing to do. Answers whether that closed a window.

@@ -6,57 +6,48 @@ use super::Engine;
 use super::event::Event;
 use super::pieces::Piece;
 use crate::cost::book::Back;
-use crate::cost::{Estimate, Moved, PieceKind, Seen, Trust};
+use crate::cost::{Estimate, Moved, PieceKind, Seen};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 use crate::types::tiers::Tier;
-use crate::types::time::Duration;
 
 impl Engine {
-    /// A piece came back: costs may be learned from it. Answers the time since the completion before it,
-    /// or since the device was idle. Notes the part of it that another stream pays as write-back debt.
-    pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) -> Duration {
+    /// A piece came back: costs may be learned from it.
+    pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) {
         if tier.is_some()
             && !self.prices.tiers_are_told()
-            && let Some(turns) = self.policies[Rank::Best.at()].turns()
+            && let Some(slices) = self.policies[Rank::Best.at()].slices()
         {
-            turns.has_tiers();
+            slices.has_tiers();
         }
         let before = self.books.ledger.last_completion();
-        let between = self.prices.between(self.now, before);
-        if self.prices.trust() == Trust::Learned && !self.books.guests && self.charges_alone() {
-            let (writes, concerned) = (piece.shape.kind.writes(), piece.may_owe());
-            let id = piece.stream;
-            let owed = self.books.write_back.take_owed(self.now, id, writes, concerned, between);
-            self.books.debts.extend(owed);
-        }
-        let owed = self.books.debts.first().map_or(Duration::ZERO, |debt| debt.time);
         let of_last = self.prices.last().map_or(0, |last| {
             // This one is still counted as a piece of its stream.
             self.streams[last].pieces - u32::from(last == piece.stream)
         });
+        let mut slices = self.policies[Rank::Best.at()].slices();
+        let steady = slices.as_mut().and_then(|slices| slices.is_steady(piece.stream));
         let back = Back {
             shape: piece.shape,
             used: piece.used,
             tier,
             dispatched_at: piece.dispatched_at,
             before,
-            owed,
             settling: self.device.settling.time(),
             in_flight: self.in_flight(),
             of_last,
+            steady,
         };
         if let Some(seen) = self.prices.completed(self.now, &back) {
             self.priced(piece, seen);
         }
-        between
     }
 
     /// A stream's price was found, or found anew. Tells if it has moved beyond chance.
     fn priced(&mut self, piece: &Piece, seen: Seen) {
         let stream = piece.stream;
-        if let Some(turns) = self.policies[Rank::Best.at()].turns() {
-            turns.priced(self.now, stream, seen);
+        if let Some(slices) = self.policies[Rank::Best.at()].slices() {
+            slices.priced(self.now, stream, seen);
         }
         if seen != Seen::Alone {
             return;

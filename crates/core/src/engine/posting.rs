@@ -1,7 +1,7 @@
 //! A completion's way into the accounts: its time is attributed ([`posting`]), and posted here.
 //!
 //! Deeper than 1, where streams mix, a piece joins the open window and is charged when that closes. A piece
-//! whose own time is seen (depth 1, turns) is charged when it comes back.
+//! whose own time is seen (depth 1, slices) is charged when it comes back.
 //!
 //! Does not know: why a stream pays, or how windows are divided.
 
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::Engine;
 use super::pieces::Piece;
 use crate::account::ledger::longest;
-use crate::account::posting::{self, Part, Posting, Why};
+use crate::account::posting::{self, Debited, Part, Posting, Why};
 use crate::cost::Trust;
 use crate::policy::Window;
 use crate::types::ids::StreamId;
@@ -38,20 +38,18 @@ impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it took if that is seen, and `most` at the
     /// most; else what was debited, until the window closes. Other streams pay their debts of it.
     pub(super) fn settle(&mut self, piece: &Piece, most: Duration) -> Duration {
-        let in_turn = self.in_turn();
-        if in_turn && !self.is_shallow() && self.books.ledger.pieces() > 0 {
-            // The window was of the streams that mixed before the turn.
+        let in_slice = self.in_slice();
+        if in_slice && !self.is_shallow() && self.books.ledger.pieces() > 0 {
+            // The window was of the streams that mixed before the slice.
             self.close_window(self.books.ledger.last_completion());
         }
         let shallow = self.is_shallow() && self.in_flight() == 0;
-        if (shallow || in_turn) && self.books.ledger.pieces() == 0 {
+        if (shallow || in_slice) && self.books.ledger.pieces() == 0 {
             return self.charge_alone(piece, most);
         }
         self.join_window(piece);
         if shallow {
-            // The depth was lowered while the window was open: it is divided as a deep one, and
-            // write-back debt is not paid by it.
-            self.books.write_back.skip_to(self.now);
+            // The depth was lowered while the window was open: it is divided as a deep one.
             self.close_window(self.now);
         }
         piece.estimate
@@ -61,18 +59,15 @@ impl Engine {
     fn charge_alone(&mut self, piece: &Piece, most: Duration) -> Duration {
         let busy = self.books.ledger.completed_alone(self.now);
         let took = busy.min(most);
-        if self.books.unit.is_some() || !piece.may_owe() {
-            self.books.debts.clear();
-        } else if piece.shape.kind == Kind::Flush {
-            self.books.debts.clear();
+        if self.books.unit.is_none() && piece.may_owe() && piece.shape.kind == Kind::Flush {
             self.books.write_back.flushed(piece.stream, took, &mut self.books.debts);
         }
         let mut postings = core::mem::take(&mut self.books.postings);
         let debited = piece.debited();
         let charge =
             posting::piece(piece.stream, debited, busy, most, &self.books.debts, &mut postings);
-        if self.books.unit.is_none() && piece.writes() {
-            self.note_written(piece, Some(charge));
+        if self.books.unit.is_none() {
+            self.note_written(piece);
         }
         self.prices.charged(&piece.shape, charge);
         self.post_all(postings);
@@ -85,26 +80,25 @@ impl Engine {
 
     /// A piece came back among others': its part of the window is not known yet.
     fn join_window(&mut self, piece: &Piece) {
-        if piece.writes() {
-            self.note_written(piece, None);
-        } else if piece.may_owe() && piece.shape.kind == Kind::Flush {
+        self.note_written(piece);
+        if piece.may_owe() && piece.shape.kind == Kind::Flush {
             self.books.write_back.forget_written();
         }
+        let one = self.limits.depth == 1 && self.in_flight() == 0;
+        let took = if one { self.books.ledger.silent(self.now) } else { Duration::ZERO };
         let stream = &mut self.streams[piece.stream];
         let first = stream.in_window.pieces == 0;
+        stream.in_window.took += took.as_nanos();
         let Piece { rank, modelled, estimate, paid, .. } = *piece;
         stream.in_window.add(rank, modelled, estimate, paid);
         self.books.ledger.completed(self.now, piece.stream, modelled.as_nanos(), first);
     }
 
-    /// A write came back, and was `paid` for if its own time is seen.
-    fn note_written(&mut self, piece: &Piece, paid: Option<Duration>) {
-        if self.streams[piece.stream].cycle.is_some() {
-            return;
+    /// A piece came back: a flush will bring to the medium what it wrote.
+    fn note_written(&mut self, piece: &Piece) {
+        if piece.writes() && self.streams[piece.stream].cycle.is_none() {
+            self.books.write_back.wrote(piece.stream, piece.modelled);
         }
-        let slices = self.books.guests;
-        let long_run = if slices { None } else { self.prices.long_run(&piece.shape) };
-        self.books.write_back.wrote(piece.stream, piece.modelled, long_run.zip(paid));
     }
 
     /// Closes the open window at `end`: its busy time is divided among the streams whose pieces came back in
@@ -115,21 +109,29 @@ impl Engine {
         let modelled = |id: StreamId| {
             Duration::from_nanos(streams.get(id).map_or(0, |stream| stream.in_window.modelled))
         };
+        let took = |id: StreamId| {
+            Duration::from_nanos(streams.get(id).map_or(0, |stream| stream.in_window.took))
+        };
         let (owner, busy) = (self.books.owner, self.books.ledger.busy(end));
-        let window = Window { busy, owner, streams: &touched, modelled: &modelled };
-        let mut turns = self.policies[Rank::Best.at()].turns();
-        if let Some(turns) = &mut turns {
-            turns.window(self.now, &window);
+        let window = Window { busy, owner, streams: &touched, modelled: &modelled, took: &took };
+        let mut slices = self.policies[Rank::Best.at()].slices();
+        if let Some(slices) = &mut slices {
+            slices.window(self.now, &window);
         }
         let mut parts = core::mem::take(&mut self.books.parts);
         for id in &touched {
-            let debited = core::mem::take(&mut self.streams[*id].in_window);
-            let modelled = Duration::from_nanos(debited.modelled);
-            let cost = turns.as_ref().map_or(modelled, |turns| turns.cost(owner, *id, modelled));
-            parts.push(Part { stream: *id, debited, cost: cost.as_nanos() });
+            let cost = slices.as_ref().map_or(modelled(*id), |slices| slices.cost(&window, *id));
+            parts.push(Part {
+                stream: *id,
+                debited: streams[*id].in_window,
+                cost: cost.as_nanos(),
+            });
+        }
+        for id in &touched {
+            self.streams[*id].in_window = Debited::default();
         }
         // A device that takes one piece at a time is never busy with less than it could do.
-        let one = self.books.guests && self.limits.depth == 1;
+        let one = self.books.slices && self.limits.depth == 1;
         let cost = if one { u64::MAX } else { parts.iter().map(|part| part.cost).sum() };
         let span = self.books.ledger.close(end, cost);
         let mut postings = core::mem::take(&mut self.books.postings);

@@ -16,8 +16,6 @@ pub(crate) struct VirtualTime {
     shares: i64,
     /// Their Σφ·(tag - V): above 0 only until V follows.
     ahead: i128,
-    /// Σφ of those who wait and are ahead beyond their horizons, and Σφ·(tag - horizon).
-    beyond: (i64, i128),
 }
 
 impl VirtualTime {
@@ -29,30 +27,6 @@ impl VirtualTime {
     /// V.
     pub(crate) fn now(&self) -> i64 {
         self.now
-    }
-
-    /// Where V would be if nobody who waits were ahead beyond its horizon: the mean that the others
-    /// can reach. The excess of one stream is lacked by all others together for as long as it works that off.
-    pub(crate) fn within_reach(&self) -> i64 {
-        let (shares, sum) = self.beyond;
-        let others = i128::from(self.shares - shares);
-        let excess = sum - i128::from(shares) * i128::from(self.now);
-        if others <= 0 || excess <= 0 {
-            return self.now;
-        }
-        self.now.saturating_sub(i64::try_from(excess / others).unwrap_or(FAR))
-    }
-
-    /// A stream that waits is ahead beyond its horizon, until V is that.
-    pub(crate) fn count(&mut self, share: i64, until: i64) {
-        self.beyond.0 += share;
-        self.beyond.1 += i128::from(share) * i128::from(until);
-    }
-
-    /// It is no more, or does not wait.
-    pub(crate) fn uncount(&mut self, share: i64, until: i64) {
-        self.beyond.0 -= share;
-        self.beyond.1 -= i128::from(share) * i128::from(until);
     }
 
     /// Whether a tag is not ahead of the mean of the tags, which may be behind V.
@@ -82,15 +56,12 @@ impl VirtualTime {
 
     /// All shares are new: those who want to run enter again.
     pub(crate) fn forget_shares(&mut self) {
-        (self.shares, self.ahead, self.beyond) = (0, 0, (0, 0));
+        (self.shares, self.ahead) = (0, 0);
     }
 
     /// By how much all tags are to be moved back, now and then: V has been.
     pub(crate) fn rebase(&mut self) -> Option<i64> {
-        (self.now > FAR).then(|| {
-            self.beyond = (0, 0);
-            core::mem::take(&mut self.now)
-        })
+        (self.now > FAR).then(|| core::mem::take(&mut self.now))
     }
 
     fn lead_of(&self, share: i64, tag: i64) -> i128 {
@@ -116,32 +87,6 @@ pub(crate) fn step(used: i64, share: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// One of no share had 1450 ms: V was that far ahead of the two others for ever, and each had the
-    /// device for 3.3 s at a time, until it was ahead of V.
-    #[test]
-    fn what_one_had_too_much_is_not_waited_for() {
-        const MS: i64 = 1_000_000;
-        let mut time = VirtualTime::default();
-        let half = PARTS / 2;
-        time.enter(half, 0);
-        time.enter(half, 0);
-        time.enter(1, 0);
-        let ahead = step(1450 * MS, 1);
-        time.moved(1, ahead);
-        assert!((time.now() - 1450 * MS).abs() < MS);
-        assert_eq!(time.within_reach(), time.now(), "it has the device");
-        time.count(1, ahead);
-        assert!(time.within_reach().abs() < MS, "{}", time.within_reach());
-        // It works that off: by as little as its share is.
-        time.moved(half, 1000 * MS);
-        assert!((time.now() - time.within_reach() - 1450 * MS).abs() < MS);
-        time.uncount(1, ahead);
-        assert_eq!(time.within_reach(), time.now());
-        // Half of it is within its horizon.
-        time.count(1, ahead / 2);
-        assert!((time.now() - time.within_reach() - 725 * MS).abs() < 2 * MS);
-    }
 
     #[test]
     fn it_is_the_mean_of_tags_by_share_and_never_falls() {

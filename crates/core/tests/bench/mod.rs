@@ -89,7 +89,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(policy: &'static PolicyEntry, depth: u32, loads: &[Load], seed: u64) -> Self {
-        let cost_model = cost::usual(policy.name, depth);
+        let cost_model = cost::usual(policy.name);
         let config = Config { policy, cost_model, ..config(depth) };
         Self::of(Engine::new(&config).unwrap(), depth, loads, seed)
     }

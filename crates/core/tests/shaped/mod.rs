@@ -27,7 +27,8 @@ pub struct World {
     asked: Vec<bool>,
     /// Requests done.
     pub done: Vec<u64>,
-    places: u64,
+    /// Requests sent, each where the stream's last one ended.
+    sent: Vec<u64>,
 }
 
 impl World {
@@ -50,7 +51,7 @@ impl World {
             loads: vec![(u64::MAX, false); count],
             asked: vec![false; count],
             done: vec![0; count],
-            places: 0,
+            sent: vec![0; count],
         }
     }
 
@@ -59,12 +60,13 @@ impl World {
             if self.now >= until || std::mem::replace(&mut self.asked[stream as usize], true) {
                 continue;
             }
-            self.places += 1;
+            let place = self.sent[stream as usize] * BYTES;
+            self.sent[stream as usize] += 1;
             let request = Request {
                 id: RequestId(stream),
                 stream: StreamId(stream),
                 kind: if writes { Kind::Write } else { Kind::Read },
-                offset: self.places * BYTES,
+                offset: (u64::from(stream) << 40) + place,
                 bytes: BYTES,
                 fua: false,
                 class: None,

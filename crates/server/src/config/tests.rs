@@ -202,7 +202,7 @@ fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
         (
             "headroom = \"5%\"",
             "policy = \"fifo\"\nexperimental = false",
-            "also, to try out, slices, and to compare with, zygaria-reward, zygaria-iops, fifo, elevator",
+            "also, to compare with, zygaria-reward, zygaria-iops, fifo, elevator",
         ),
         (
             "headroom = \"5%\"",
@@ -575,7 +575,7 @@ fn a_device_is_looked_at_where_its_costs_are_learned_and_nothing_says_more() {
         let text = GOOD.replacen("headroom = \"5%\"", lines, 1);
         Config::parse(&text).map(|config| config.devices[0].scheduling.quick_profile)
     };
-    assert!(!looks("").unwrap(), "fixed costs start nowhere");
+    assert!(!looks("").unwrap(), "one piece at a time shows what it takes");
     assert!(looks("quick_profile = true").unwrap());
     assert!(!looks("quick_profile = false").unwrap());
     let says = looks("quick_profile = true\nprofile = \"d.json\"").unwrap_err().to_string();

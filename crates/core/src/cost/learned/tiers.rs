@@ -12,8 +12,6 @@
 //! The time of pieces among others' is their time alone only where a tier serves in order without
 //! seeks. So a stream has no price before it was alone. Where a tier serves several at once, each of a
 //! few takes longer: then what they took alone counts, and how many there are is seen among others.
-//! A stream is told when its pieces take longer of a tier that has as many of them as then, twice as
-//! long and what chance may do: it is to have turns.
 //!
 //! Does not know: what would hit alone ([`super::reuse`] does).
 
@@ -39,10 +37,7 @@ const MEMORY_ALONE: i128 = 2 * SPAN;
 /// So many pieces alone are enough for a first price, or so much time.
 const FIRST_PIECES: u32 = 16;
 const FIRST: i128 = 100_000_000;
-/// A stream whose pieces take so many 64ths longer among others loses: a turn leaves the other tier
-/// idle, which is half of the device,
-const LOSS: i128 = 64;
-/// and what chance may do: so many 64ths, by the root of the pieces seen. One service is off its mean
+/// Chance may do so many 64ths, by the root of the pieces seen. One service is off its mean
 /// by as much where services are exponential.
 const CHANCE: u32 = 4 * 64;
 
@@ -124,12 +119,11 @@ impl OnTiers {
         true
     }
 
-    /// Whether its pieces were found to take longer among others' than alone, of a tier that had as
-    /// many of them. A tier that serves several at once takes longer for each of a few: that is no
-    /// loss, and no price.
-    pub(super) fn is_crowded(&mut self) -> bool {
+    /// Finds out, after a span among others' pieces, whether each takes longer only for want of more: a tier that
+    /// serves several at once takes longer for each of a few, which is no loss, and no price.
+    pub(super) fn judge(&mut self) {
         if !self.among.is_span() {
-            return false;
+            return;
         }
         let (among, alone) = (core::mem::take(&mut self.among), &self.alone);
         let tier = among.busier();
@@ -139,12 +133,10 @@ impl OnTiers {
         ];
         let pieces = [among.pieces[tier], alone.pieces[tier]];
         let chance: u32 = pieces.iter().map(|seen| CHANCE / seen.isqrt().max(1)).sum();
-        let chance = i128::from(chance);
-        let longer = |by: i128| pieces[1] >= PIECES && took * 64 > usual * (64 + by);
+        let longer = pieces[1] >= PIECES && took * 64 > usual * (64 + i128::from(chance));
         let few = 2 * among.response[tier] * alone.took_of(tier)
             < alone.response[tier] * among.took_of(tier);
-        self.sparse[tier] = few && longer(chance);
-        !few && longer(chance + LOSS)
+        self.sparse[tier] = few && longer;
     }
 
     /// The cost of a piece of that kind, if the stream was seen for long enough; `hits`, if given, is the
@@ -323,9 +315,9 @@ mod tests {
             stream.seen(0, served(Tier::Fast, MS), Some(true));
             stream.seen(1, served(Tier::Slow, 10 * MS), Some(true));
         }
-        let [cheap, dear] = [0, 1].map(|kind| cost(&stream, kind));
-        assert!((cheap + dear - 10_000).abs() < 100, "{cheap} and {dear}");
-        assert!((dear / cheap).abs_diff(10) <= 1, "{cheap} and {dear}");
+        let [fast, slow] = [0, 1].map(|kind| cost(&stream, kind));
+        assert!((fast + slow - 10_000).abs() < 100, "{fast} and {slow}");
+        assert!((slow / fast).abs_diff(10) <= 1, "{fast} and {slow}");
     }
 
     #[test]
@@ -341,24 +333,6 @@ mod tests {
         assert!(cost(&stream, 1) < 250, "{}", cost(&stream, 1));
     }
 
-    #[test]
-    fn who_takes_longer_among_others_is_told() {
-        for (among, expected) in [(MS, 0), (2 * MS, 0), (4 * MS, 4), (7 * MS, 7)] {
-            let mut stream = OnTiers::default();
-            let mut see = |count, took, alone| {
-                let see = |_: &i32| {
-                    stream.seen(1, served(Tier::Slow, took), alone);
-                    stream.is_crowded()
-                };
-                (0..count).filter(see).count()
-            };
-            assert_eq!(see(1000, 100 * MS, Some(false)), 0, "the beginning of a stay says nothing");
-            assert_eq!(see(200, MS, Some(true)), 0);
-            let crowded = see(1000, among, None);
-            assert!(crowded.abs_diff(expected) <= 1, "{crowded} times at {among} ns");
-        }
-    }
-
     /// Flash that takes ten pieces at once: alone it is full, among others it has two.
     #[test]
     fn a_tier_with_few_pieces_costs_what_it_does_when_it_is_full() {
@@ -368,10 +342,10 @@ mod tests {
             stream.seen(1, alone, Some(true));
         }
         assert_eq!(cost(&stream, 1), 20);
-        for turn in 0..20_000 {
+        for _ in 0..20_000 {
             let few = Served { response: MS / 5, ..served(Tier::Fast, MS / 10) };
             stream.seen(1, few, None);
-            assert!(!stream.is_crowded(), "{turn}");
+            stream.judge();
         }
         assert_eq!(cost(&stream, 1), 20);
         // One of five misses: what those take counts.
@@ -379,7 +353,7 @@ mod tests {
             let few = Served { response: MS / 5, ..served(Tier::Fast, MS / 10) };
             (0..4).for_each(|_| _ = stream.seen(1, few, None));
             stream.seen(1, served(Tier::Slow, 10 * MS), None);
-            assert!(!stream.is_crowded());
+            stream.judge();
         }
         assert!((cost(&stream, 1) - 2000).abs() < 100, "{}", cost(&stream, 1));
     }
@@ -392,7 +366,7 @@ mod tests {
                 let slow = Served { listed: i128::from(u64::MAX), ..served(Tier::Slow, took) };
                 stream.seen(3, slow, None);
                 stream.seen(4, Served { listed: 0, ..served(Tier::Fast, took) }, Some(true));
-                stream.is_crowded();
+                stream.judge();
             }
             for kind in 0..KINDS {
                 let cost = stream.cost(kind, i128::from(u64::MAX), Some(ONE / 3)).unwrap();

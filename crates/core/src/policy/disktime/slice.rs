@@ -119,6 +119,11 @@ impl Slice {
         self.ended.get_or_insert(self.clean);
     }
 
+    /// Whether its owner's pieces take what they take alone: if its beginning is over, they do until its end.
+    pub(super) fn is_steady(&self) -> Option<bool> {
+        self.settled.map(|_| !self.ends && !self.mixed)
+    }
+
     /// The pieces since the end began, if no other stream's were there.
     pub(super) fn drained(&self) -> Option<Sum> {
         let before = self.ended.filter(|_| !self.mixed && self.settled.is_some())?;
