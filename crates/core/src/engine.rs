@@ -243,13 +243,14 @@ impl Engine {
         let (piece, response) = self.device.take(self.now, piece);
         let most = self.skip_stall(&piece);
         self.learn(&piece, tier);
-        let charge = self.settle(&piece, most);
+        let [charge, took] = self.settle(&piece, most);
         let completion = self.finish(&piece, outcome);
         self.gates.mark(piece.stream);
         let done = PieceDone {
             request: piece.request,
             estimate: piece.estimate,
             charge,
+            took,
             modelled: piece.modelled,
             response,
             settling: self.device.settling.time(),

@@ -55,6 +55,8 @@ pub struct PieceDone {
     /// Its charge: exact at depth 1, and in slices of a stream that has the device to itself;
     /// else its estimate, corrected when the window closes (a call of [`Policy::changed`]).
     pub charge: Duration,
+    /// The time that it took, if that is seen; else as `charge`.
+    pub took: Duration,
     /// Its disk time by the cost model.
     pub modelled: Duration,
     /// From dispatch to completion.
@@ -125,6 +127,9 @@ pub trait Slices: Policy {
     /// Whether the pieces of a stream that has the device to itself now take what they take alone: they do when
     /// the beginning of its slice is over, and do not when that ends. `None` if that is not known.
     fn is_steady(&self, stream: StreamId) -> Option<bool>;
+    /// A piece of that stream, which has the device to itself, took so long. Answers the part of that which another
+    /// stream pays: a cache took what that one wrote in its slice, and the device brings it to the medium now.
+    fn debt(&mut self, stream: StreamId, took: Duration) -> Option<(StreamId, Duration)>;
     /// The stream that owns the device.
     fn owner(&self) -> Option<StreamId>;
     /// The weight of a stream's pieces when that window is divided.

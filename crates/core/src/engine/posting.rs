@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::Engine;
 use super::pieces::Piece;
 use crate::account::ledger::longest;
-use crate::account::posting::{self, Debited, Part, Posting, Why};
+use crate::account::posting::{self, Debited, Debt, Part, Posting, Why};
 use crate::cost::Trust;
 use crate::policy::Window;
 use crate::types::ids::StreamId;
@@ -37,7 +37,7 @@ impl Engine {
 
     /// Notes a piece's end in the ledger. Answers its charge: what it took if that is seen, and `most` at the
     /// most; else what was debited, until the window closes. Other streams pay their debts of it.
-    pub(super) fn settle(&mut self, piece: &Piece, most: Duration) -> Duration {
+    pub(super) fn settle(&mut self, piece: &Piece, most: Duration) -> [Duration; 2] {
         let in_slice = self.in_slice();
         if in_slice && !self.is_shallow() && self.books.ledger.pieces() > 0 {
             // The window was of the streams that mixed before the slice.
@@ -52,15 +52,21 @@ impl Engine {
             // The depth was lowered while the window was open: it is divided as a deep one.
             self.close_window(self.now);
         }
-        piece.estimate
+        [piece.estimate; 2]
     }
 
     /// A piece came back whose own time is seen: since the mark.
-    fn charge_alone(&mut self, piece: &Piece, most: Duration) -> Duration {
+    fn charge_alone(&mut self, piece: &Piece, most: Duration) -> [Duration; 2] {
         let busy = self.books.ledger.completed_alone(self.now);
         let took = busy.min(most);
         if self.books.unit.is_none() && piece.may_owe() && piece.shape.kind == Kind::Flush {
             self.books.write_back.flushed(piece.stream, took, &mut self.books.debts);
+        }
+        if self.books.debts.is_empty() && self.books.unit.is_none() && piece.may_owe() {
+            let slices = self.policies[Rank::Best.at()].slices();
+            let debt = slices.and_then(|slices| slices.debt(piece.stream, took));
+            let debt = debt.filter(|(payer, _)| self.streams.get(*payer).is_some());
+            self.books.debts.extend(debt.map(|(payer, time)| Debt { payer, time }));
         }
         let mut postings = core::mem::take(&mut self.books.postings);
         let debited = piece.debited();
@@ -75,7 +81,7 @@ impl Engine {
         if piece.on_slack {
             self.guarantees.correct_slack(piece.estimate, took);
         }
-        charge
+        [charge, took]
     }
 
     /// A piece came back among others': its part of the window is not known yet.

@@ -15,6 +15,8 @@
 //!    slices. One piece at a time the nearest request goes.
 //! 5. Guests pay for the time by which they make the owner's pieces longer: the owner's pieces are charged
 //!    what they take alone, which slices without guests show.
+//!    A writer pays for what its slices gain in their beginnings: a cache took its writes, and the device brings
+//!    them to the medium in the next slice of another stream, which is relieved of as much.
 //! 6. If the owner asks again sooner than a switch takes, the device is held for it, at its charge.
 //!
 //! A device that tells which of its tiers served a piece does several streams' work at once, and the cost model
@@ -104,6 +106,8 @@ struct DiskTime {
     device: Device,
     /// The time that went by without guests for the sake of learning.
     probes: Duration,
+    /// The gain of a writer's slices, of which others' pieces are to be relieved.
+    gained: Option<(StreamId, i64)>,
 }
 
 /// Knowledge of the device.
@@ -190,7 +194,7 @@ impl DiskTime {
         let (id, time, round) = (view.id(), self.time.now(), self.round_time());
         let switch = self.switch_cost(id);
         // Two rounds of those who want to run.
-        let most = step(2 * round.max(SAVED), self.time.shares().max(1));
+        let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
         let account = self.account(id);
         let idle = now.since(account.idle_since);
         let rests = view.in_flight() == 0 && account.idle_since > Instant::ZERO;
@@ -199,9 +203,10 @@ impl DiskTime {
         }
         // A stream does not keep what it could not use: others that ran ahead meanwhile would wait for that long.
         let kept = if account.member { most } else { round.min(SAVED) };
-        let rise = (time - kept - account.tag).max(0);
-        account.tag += rise;
-        let (share, tag) = (account.share, account.tag);
+        let tag = account.tag.max(time.saturating_sub(kept));
+        let rise = tag.saturating_sub(account.tag);
+        account.tag = tag;
+        let share = account.share;
         if core::mem::replace(&mut account.member, true) {
             self.time.moved(share, rise);
         } else {
@@ -604,6 +609,12 @@ impl DiskTime {
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let depth = self.device.depth;
         if let Some(loss) = began {
+            let account = self.account(owner);
+            let gain = -account.switch[0].value;
+            if account.habits.writes && gain > 0 {
+                let before = self.gained.filter(|(of, _)| *of == owner).map_or(0, |(_, left)| left);
+                self.gained = Some((owner, (before + gain).min(most)));
+            }
             self.account(owner).switch[0].add(loss);
             self.switch[0].add(loss);
         }
@@ -701,6 +712,7 @@ impl Policy for DiskTime {
         self.unlist(stream);
         self.accounts[slot(stream)] = None;
         self.resting.remove(stream.0);
+        self.gained = self.gained.filter(|(payer, _)| *payer != stream);
         self.slice = self.slice.take().filter(|slice| slice.owner != stream);
         self.stale = true;
     }
@@ -723,6 +735,13 @@ impl Slices for DiskTime {
 
     fn in_slice(&self) -> bool {
         self.slice.as_ref().is_some_and(|slice| !slice.mixed)
+    }
+
+    fn debt(&mut self, stream: StreamId, took: Duration) -> Option<(StreamId, Duration)> {
+        let (payer, left) = self.gained.filter(|(payer, _)| *payer != stream)?;
+        let time = took.as_tokens().min(left);
+        self.gained = (time < left).then_some((payer, left - time));
+        Some((payer, Duration::from_nanos(time.unsigned_abs())))
     }
 
     fn is_steady(&self, stream: StreamId) -> Option<bool> {

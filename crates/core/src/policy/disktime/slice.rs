@@ -83,7 +83,7 @@ impl Slice {
                 self.beginning = self.settled;
             }
         }
-        self.clean.took += piece.charge.as_tokens();
+        self.clean.took += piece.took.as_tokens();
         self.clean.modelled += piece.modelled.as_tokens();
         self.clean.pieces += 1;
     }
