@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "how near it came is worth reading")]
 
 use disktime_config::Scheduling;
-use disktime_core::cost::{self, CostParameters};
+use disktime_core::cost::CostParameters;
 use disktime_core::{Access, Contract, Duration, Instant, Share};
 use disktime_model::{Device, preset};
 use disktime_plan::goal::{self, Demand, Goal, Ground};
@@ -52,7 +52,7 @@ fn got(costs: Costs, rate: u64, run: u32, hog: Pattern) -> f64 {
     let plan = Plan {
         device: device(7),
         profile: None,
-        scheduling: Scheduling::new("disktime", cost::usual("disktime")),
+        scheduling: Scheduling::new("disktime", "fixed"),
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use disktime_config::Scheduling;
-use disktime_core::cost::{self, CostParameters};
+use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::preset;
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
@@ -51,7 +51,7 @@ fn run_all(policy: &str, streams: Vec<StreamPlan>, seed: u64, duration: Duration
     let plan = Plan {
         device,
         profile: None,
-        scheduling: Scheduling::new(policy, cost::usual(policy)),
+        scheduling: Scheduling::new(policy, "fixed"),
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,

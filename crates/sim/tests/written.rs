@@ -102,6 +102,13 @@ fn a_reader_beside_a_stream_that_fills_a_large_buffer_has_its_share() {
     assert!(insulation.iter().all(|it| *it >= 0.9), "{insulation:?}");
 }
 
+/// The one above is known to fail: by no more than that.
+#[test]
+fn beside_a_large_buffer_a_reader_has_most_of_its_share() {
+    let insulation = beside_a_buffer(256);
+    assert!(insulation[0] > 0.5 && insulation[1] >= 0.9, "{insulation:?}");
+}
+
 /// One stream writes all the time, one flushes after each of its few writes, one reads: the reader
 /// has its share, and the one that flushes pays for no more than it wrote.
 #[test]
