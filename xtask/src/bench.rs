@@ -3,7 +3,6 @@
 
 mod crash;
 mod figures;
-mod fuzz;
 mod guest;
 mod hostile;
 mod live;
@@ -34,8 +33,8 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "fuzz",
-        help: "mutated bytes for the NBD codec, each target a minute; --seconds N --seed N --only TARGET",
-        run: fuzz::run,
+        help: "libFuzzer at the NBD codec, each target a minute; --seconds N --seed N --only TARGET",
+        run: crate::fuzz::run,
     },
     Bench {
         name: "guest",

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::finding::Report;
+use crate::fuzz;
 use crate::mutants;
 use crate::stream::{Deadline, now};
 use crate::tidy;
@@ -48,6 +49,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool> {
     session.cargo_gates();
     session.tidy();
     session.tests();
+    session.gate("fuzz", |it| fuzz::gate(it.workspace, it.deadline));
     session.gate("mutants", |it| mutants::sample(it.workspace, it.deadline));
     Ok(session.verdict.print())
 }

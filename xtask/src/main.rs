@@ -11,6 +11,7 @@ mod check;
 mod finding;
 #[cfg(test)]
 mod fixture;
+mod fuzz;
 mod mutants;
 mod source;
 mod stream;

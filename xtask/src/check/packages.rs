@@ -25,6 +25,8 @@ const PACKAGES: &[Package] = &[
     // Debian's bindings are for Debian's Python, whatever `python3` is first in the path.
     Package { name: "python3-libnbd", probe: &["/usr/bin/python3", "-c", "import nbd"] },
     Package { name: "nbdkit", probe: &["nbdkit", "--version"] },
+    // libFuzzer is built from its source.
+    Package { name: "g++", probe: &["c++", "--version"] },
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
 ];
 
