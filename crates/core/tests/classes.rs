@@ -551,3 +551,36 @@ fn each_class_has_an_account() {
     assert_eq!(charged(Class::Background), Duration::from_millis(2));
     assert_eq!(charged(Class::GuaranteedRate), Duration::ZERO);
 }
+
+/// A virtual disk that grows reaches into slower zones: a rate that was admitted for where it lay may fit
+/// no longer, and then it stays where it was.
+#[test]
+fn a_rate_is_admitted_anew_where_its_stream_comes_to_lie() {
+    let of_rate = |bytes_per_second| {
+        let transfer = Transfer { per_request: Duration::ZERO, bytes_per_second };
+        move |end| Zone { end, read: transfer, write: transfer }
+    };
+    let zones = vec![of_rate(1_000_000)(1 << 20), of_rate(500_000)(1 << 50)];
+    let mut rig = Rig::new(1);
+    rig.change(0, Change::SetProfile(&Profile { zones, ..profile() }));
+    let contract = rate(600_000, Duration::from_secs(4), Admission::Deterministic);
+    let fast = Some((0, 1 << 20));
+    let spec = StreamSpec { contract, extent: fast, ..StreamSpec::default() };
+    rig.change(0, Change::AddStream(StreamId(0), spec));
+    let grow = |rig: &mut Rig, extent| {
+        let grown = rig.engine.handle_change(at(0), Change::SetExtent(StreamId(0), extent));
+        (grown.is_ok(), rig.view(0).spec().extent)
+    };
+    assert_eq!(grow(&mut rig, Some((0, 1 << 21))), (false, fast), "600 kB/s of 500");
+    assert_eq!(grow(&mut rig, Some((0, 1 << 19))), (true, Some((0, 1 << 19))));
+    let slower = rate(300_000, Duration::from_secs(4), Admission::Deterministic);
+    rig.change(0, Change::SetContracts(&[(StreamId(0), slower)]));
+    assert_eq!(grow(&mut rig, Some((0, 1 << 21))), (true, Some((0, 1 << 21))));
+    // The time that it is admitted with is that of the slower zone.
+    let other = rate(500_000, Duration::from_secs(4), Admission::Deterministic);
+    let add = StreamSpec { contract: other, extent: fast, ..StreamSpec::default() };
+    let refused = rig.engine.handle_change(at(0), Change::AddStream(StreamId(1), add));
+    assert!(refused.is_err(), "300 of 500 and 500 of 1,000 kB/s");
+    rig.change(0, Change::SetExtent(StreamId(0), fast));
+    rig.change(0, Change::AddStream(StreamId(1), add));
+}

@@ -85,7 +85,7 @@ proptest! {
             if structured_replies { ReplyStyle::Structured } else { ReplyStyle::Simple };
         prop_assert_eq!(progress, Ok(ClientProgress::Ready(told.clone(), style)));
         prop_assert_eq!(served, Handshake::Transmission(Session {
-            export: told, style, client_knows_block_sizes: true, contexts: Vec::new(),
+            export: told, style, contexts: Vec::new(),
         }));
     }
 
@@ -413,7 +413,6 @@ fn export_name_is_padded_unless_agreed() {
         assert_eq!(out.len(), length);
         let Ok(Handshake::Transmission(session)) = end else { panic!("{end:?}") };
         assert_eq!(session.style, ReplyStyle::Simple);
-        assert!(!session.client_knows_block_sizes);
         assert_eq!(session.export.name, "beta");
     }
 }

@@ -150,7 +150,7 @@ fn a_request_without_payload_may_be_as_long_as_the_export() {
 
 /// A session with every ability and one metadata context.
 fn session(style: ReplyStyle) -> Session {
-    Session { export: able(), style, client_knows_block_sizes: true, contexts: vec![0] }
+    Session { export: able(), style, contexts: vec![0] }
 }
 
 #[test]

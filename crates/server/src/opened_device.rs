@@ -389,6 +389,7 @@ impl Ground {
 
     /// Goes by what a quick probe has found before.
     pub(crate) fn look_like(&mut self, prices: PriceList, depth: u32) {
+        tracing::info!(depth, ?prices, "quick profile of the predecessor");
         (self.anchor, self.depth) = (Some(prices), depth);
     }
 

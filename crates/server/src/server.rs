@@ -324,9 +324,9 @@ impl Server {
         starting: &mut Starting<'_>,
     ) -> Result<(), StartError> {
         let mut back_end = self.open(device, &mut starting.claims)?;
-        match &starting.looked {
-            Some(looked) => hand_over::known(&mut back_end.ground, looked, &device.name),
-            None => back_end.look(device),
+        let looked = starting.looked.as_deref().unwrap_or_default();
+        if !hand_over::is_known(&mut back_end.ground, looked, &device.name) {
+            back_end.look(device);
         }
         let refused =
             |error| StartError::Engine { device: device.name.clone(), error: Box::new(error) };

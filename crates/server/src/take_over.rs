@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use disktime_core::cost::PriceList;
-use disktime_nbd::Session;
 use disktime_nbd::reply::ReplyStyle;
+use disktime_nbd::{Session, TransmissionFlags};
 use disktime_profiler::PricesFile;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ use crate::listener::{Inherited, Listener};
 use crate::questions::{Answer, Question, ask};
 
 /// The packets' version: daemons of different ones don't hand over to each other.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "packet", rename_all = "kebab-case", deny_unknown_fields)]
@@ -39,11 +39,11 @@ enum Packet {
     Own {
         path: PathBuf,
     },
-    /// The costs that the quick probe of a device found.
+    /// A device, and the costs that its quick probe found, if it did.
     Looked {
         device: String,
         depth: u32,
-        prices: PricesFile,
+        prices: Option<PricesFile>,
     },
     /// The end of the offer: the successor may say go.
     Offered,
@@ -62,12 +62,22 @@ pub(crate) struct Terms {
     pub(crate) flags: u16,
     #[serde(with = "Style")]
     pub(crate) style: ReplyStyle,
-    pub(crate) knows_block_sizes: bool,
     pub(crate) contexts: Vec<u32>,
     /// How many of the next bytes are data of a write that was refused.
     pub(crate) skip: usize,
     /// Bytes that the predecessor has received and not acted on.
     unread: usize,
+}
+
+impl Terms {
+    /// Whether what the client was told is true of its export as it is now.
+    pub(crate) fn are_true(&self, flags: TransmissionFlags, size: u64, surveyed: bool) -> bool {
+        let told = TransmissionFlags::from_wire(self.flags);
+        let now = flags.advertised(self.style != ReplyStyle::Simple);
+        let read_only = |it: TransmissionFlags| it.contains(TransmissionFlags::READ_ONLY);
+        let may_the_same = now.contains(told) && read_only(now) == read_only(told);
+        may_the_same && size >= self.size && (surveyed || self.contexts.is_empty())
+    }
 }
 
 /// [`ReplyStyle`] in a packet.
@@ -79,11 +89,11 @@ enum Style {
     Extended,
 }
 
-/// A device as its quick probe found it.
+/// A device of a predecessor, with what its quick probe found.
 pub(crate) struct Looked {
     pub(crate) device: String,
     pub(crate) depth: u32,
-    pub(crate) prices: PriceList,
+    pub(crate) prices: Option<PriceList>,
 }
 
 /// A client that a predecessor has handed over.
@@ -121,7 +131,7 @@ impl Successor {
         }
         self.0.say_with(&Packet::Own { path: own.path().to_owned() }, own.as_fd())?;
         for Looked { device, depth, prices } in looked {
-            let prices = PricesFile::from(&prices);
+            let prices = prices.as_ref().map(PricesFile::from);
             self.0.say(&Packet::Looked { device, depth, prices })?;
         }
         self.0.say(&Packet::Offered)?;
@@ -134,13 +144,12 @@ impl Successor {
     /// Hands a client over.
     pub(crate) fn give(&self, client: Parted) -> io::Result<()> {
         let Parted { socket, session, unread, skip } = client;
-        let Session { export, style, client_knows_block_sizes, contexts } = session;
+        let Session { export, style, contexts } = session;
         let packet = Packet::Client(Terms {
             vdisk: export.name,
             size: export.size_bytes,
             flags: export.flags.to_wire(),
             style,
-            knows_block_sizes: client_knows_block_sizes,
             contexts,
             skip,
             unread: unread.len(),
@@ -186,7 +195,11 @@ impl Predecessor {
                 }
                 (Packet::Own { path }, Some(socket)) => own = Some((socket, path)),
                 (Packet::Looked { device, depth, prices }, _) => {
-                    looked.push(Looked { device, depth, prices: PriceList::from(&prices) });
+                    looked.push(Looked {
+                        device,
+                        depth,
+                        prices: prices.as_ref().map(PriceList::from),
+                    });
                 }
                 (Packet::Offered, _) => break,
                 _ => return Err(io::Error::other("it offered something else than was agreed")),
@@ -233,4 +246,39 @@ pub(crate) struct TakenOver {
     /// Paths of sockets whose files are this daemon's.
     pub(crate) owned: BTreeSet<PathBuf>,
     pub(crate) looked: Vec<Looked>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that was told of what is gone would be refused what it was promised, or would read what
+    /// is not there.
+    #[test]
+    fn terms_are_true_while_the_export_has_all_that_was_told() {
+        let terms = |contexts: &[u32]| Terms {
+            vdisk: "a".to_owned(),
+            size: 4096,
+            flags: told().advertised(true).to_wire(),
+            style: ReplyStyle::Structured,
+            contexts: contexts.to_vec(),
+            skip: 0,
+            unread: 0,
+        };
+        let (plain, mapped) = (terms(&[]), terms(&[0]));
+        assert!(plain.are_true(told(), 4096, false) && mapped.are_true(told(), 4096, true));
+        assert!(!mapped.are_true(told(), 4096, false), "it was told that it can ask for holes");
+        assert!(plain.are_true(told(), 8192, false), "a larger one has all of it");
+        assert!(!plain.are_true(told(), 4095, false), "a smaller one lacks its end");
+        let more = told().with(TransmissionFlags::CACHE);
+        assert!(plain.are_true(more, 4096, false), "one that can do more can do this");
+        let less = told().without(TransmissionFlags::TRIM);
+        assert!(!plain.are_true(less, 4096, false), "it was told that it may trim");
+        let sealed = told().with(TransmissionFlags::READ_ONLY);
+        assert!(!plain.are_true(sealed, 4096, false), "it was told that it may write");
+    }
+
+    fn told() -> TransmissionFlags {
+        TransmissionFlags::FLUSH.with(TransmissionFlags::TRIM)
+    }
 }

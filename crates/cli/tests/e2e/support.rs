@@ -140,7 +140,8 @@ impl Daemon {
         Self::start_as(command, directory)
     }
 
-    fn start_as(mut command: Command, directory: TempDir) -> Self {
+    /// Serves the configuration that lies in a directory, as this command.
+    pub fn start_as(mut command: Command, directory: TempDir) -> Self {
         let mut child = command
             .args(["serve", "--config"])
             .arg(directory.path().join("disktime.toml"))
@@ -162,7 +163,11 @@ impl Daemon {
 
     /// Another daemon takes this one's place; answers whether this one ended well.
     pub fn take_over(&mut self) -> bool {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        self.take_over_as(Command::new(env!("CARGO_BIN_EXE_disktime")))
+    }
+
+    /// As [`take_over`](Self::take_over), with the other daemon as this command.
+    pub fn take_over_as(&mut self, mut command: Command) -> bool {
         command.args(["serve", "--take-over", "--config"]).arg(self.path("disktime.toml"));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
@@ -193,9 +198,14 @@ impl Daemon {
         self.directory.path().join(name)
     }
 
+    /// Changes the configuration for whoever reads it next.
+    pub fn configure(&self, disks: &str) {
+        write_config(self.directory.path(), disks);
+    }
+
     /// Changes the configuration and has it read again; answers what the daemon says to it.
     pub fn reload(&mut self, disks: &str) -> String {
-        write_config(self.directory.path(), disks);
+        self.configure(disks);
         self.signal("HUP");
         let mut line = String::new();
         self.errors.read_line(&mut line).unwrap();
@@ -207,6 +217,17 @@ impl Daemon {
         let mut line = String::new();
         self.errors.read_line(&mut line).unwrap();
         line
+    }
+
+    /// The next line with that text that the daemon says.
+    pub fn line_with(&mut self, text: &str) -> String {
+        loop {
+            let line = self.error_line();
+            assert!(!line.is_empty(), "the daemon has ended and said nothing of {text:?}");
+            if line.contains(text) {
+                return line;
+            }
+        }
     }
 
     pub fn signal(&self, signal: &str) {

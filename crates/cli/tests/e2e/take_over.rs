@@ -65,6 +65,7 @@ impl Drop for Stops<'_> {
 /// A restart ended every connection: libnbd's programs and plain guests failed.
 #[test]
 fn connections_survive_a_take_over() {
+    needs!("connections_survive_a_take_over", "nbdinfo");
     let mut daemon = Daemon::start(DISKS);
     let (uri, stop) = (daemon.uri("file"), AtomicBool::new(false));
     let longest = std::thread::scope(|scope| {
@@ -237,6 +238,7 @@ fn refused(daemon: &Daemon, text: &str) -> String {
 /// A successor with a bad configuration, or one that dies before it says go, changes nothing.
 #[test]
 fn a_successor_that_fails_changes_nothing() {
+    needs!("a_successor_that_fails_changes_nothing", "nbdinfo");
     let daemon = Daemon::start(DISKS);
     let mut client = raw_client(&daemon);
     let server = format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{DISKS}");
@@ -257,8 +259,8 @@ fn a_successor_that_fails_changes_nothing() {
                   print(s.recv(65536).decode())\n";
     let socket = daemon.path("state/daemon.sock");
     let other = run(python(&caller.replace("VERSION", "99")).arg(&socket));
-    assert!(other.contains("it hands over in version 1, not 99"), "{other}");
-    run(python(&caller.replace("VERSION", "1")).arg(&socket));
+    assert!(other.contains("it hands over in version 2, not 99"), "{other}");
+    run(python(&caller.replace("VERSION", "2")).arg(&socket));
     let nonsense = caller.replace("ask = ", "asks = ");
     assert!(run(python(&nonsense).arg(&socket)).contains("error"));
     client.write_all(&request(0, 0, 512)).unwrap();
@@ -356,5 +358,38 @@ assert dirty(opened()) == 65536
     assert!(daemon.take_over());
     drop(client.stdin.take());
     assert!(client.wait().unwrap().success());
+    assert!(daemon.end("TERM").1);
+}
+
+/// A successor that began from nothing would probe again, in the pause that its clients see; a device that
+/// the predecessor did not have is a new one.
+#[test]
+fn a_successor_knows_what_the_quick_probe_of_the_predecessor_found() {
+    let talkative = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        command.env("DISKTIME_LOG", "info");
+        command
+    };
+    let disks = DISKS.replace("queue_depth = 8", "queue_depth = 8\nquick_profile = true");
+    let daemon = Daemon::start(&disks);
+    let mut client = Connection::open(&daemon.uri("file").parse::<Uri>().unwrap()).unwrap();
+    for at in 0..64 {
+        client.write(at << 20, &vec![7; 1 << 20], at == 63).unwrap();
+    }
+    let (directory, ended) = daemon.end("TERM");
+    assert!(ended);
+    let mut daemon = Daemon::start_as(talkative(), directory);
+    let found = |line: String| line.split_once(" depth=").map(|(_, found)| found.to_owned());
+    let probed = found(daemon.line_with("quick profile"));
+    assert!(probed.is_some());
+    let other = "\n[[device]]\nname = \"other\"\nback_end = \"memory\"\nquick_profile = true\n\
+                 [[vdisk]]\nname = \"more\"\ndevice = \"other\"\nsize = \"1MiB\"\n";
+    daemon.configure(&[&disks, other].concat());
+    assert!(daemon.take_over_as(talkative()));
+    let first = daemon.line_with("quick profile");
+    assert!(first.contains("of the predecessor"), "{first}");
+    assert_eq!(found(first), probed);
+    let second = daemon.line_with("quick profile");
+    assert!(second.contains("other"), "{second}");
     assert!(daemon.end("TERM").1);
 }

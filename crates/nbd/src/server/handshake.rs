@@ -85,9 +85,6 @@ pub struct Session {
     pub export: ExportInfo,
     /// How to answer reads.
     pub style: ReplyStyle,
-    /// Whether the client asked for the block sizes and so must keep to them. If not, it may send
-    /// requests of any alignment, and they are refused unless the minimum is 1.
-    pub client_knows_block_sizes: bool,
     /// The metadata contexts that the client chose, by their identifiers. Block status describes each
     /// of them.
     pub contexts: Vec<u32>,
@@ -316,7 +313,7 @@ impl ServerHandshake {
         let name = wire_str(data).ok_or(HandshakeError::ExportName)?;
         let export = exports.find(name).ok_or(HandshakeError::UnknownExport)?;
         exports.admit(name).map_err(|_| HandshakeError::NotAdmitted)?;
-        let session = self.session(export, false);
+        let session = self.session(export);
         let padding: &[u8] = match self.flags.contains(ClientFlags::NO_ZEROES) {
             true => &[],
             false => &EXPORT_NAME_PADDING,
@@ -418,7 +415,7 @@ impl ServerHandshake {
             self.reply(out, option, OptionReply::ErrPolicy, &[reason.as_bytes()])?;
             return Ok(Verdict::Answered);
         }
-        let session = self.session(export, request.asks(InfoType::BlockSize));
+        let session = self.session(export);
         self.describe(option, &session.export, &request, out)?;
         self.reply(out, option, OptionReply::Ack, &[])?;
         Ok(match option {
@@ -458,11 +455,11 @@ impl ServerHandshake {
         Ok(())
     }
 
-    fn session(&self, mut export: ExportInfo, client_knows_block_sizes: bool) -> Session {
+    fn session(&self, mut export: ExportInfo) -> Session {
         export.flags = export.flags.advertised(self.style != ReplyStyle::Simple);
         let chosen = self.contexts.as_ref().filter(|(name, _)| *name == export.name);
         let contexts = chosen.map_or_else(Vec::new, |(_, contexts)| contexts.clone());
-        Session { export, style: self.style, client_knows_block_sizes, contexts }
+        Session { export, style: self.style, contexts }
     }
 
     /// How an option is answered without a look at its data; `None` if its data matters.

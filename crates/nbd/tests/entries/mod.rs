@@ -168,12 +168,7 @@ pub(crate) fn server_session(data: &[u8]) {
     let Some((&low, requests)) = data.split_first() else { return };
     let flags = TransmissionFlags::KNOWN.without(TransmissionFlags::from_wire(low.into()));
     let export = export("target", flags.advertised(true));
-    let session = Session {
-        export,
-        style: ReplyStyle::Extended,
-        client_knows_block_sizes: true,
-        contexts: vec![0],
-    };
+    let session = Session { export, style: ReplyStyle::Extended, contexts: vec![0] };
     for bytes in requests.chunks_exact(EXTENDED_REQUEST_BYTES) {
         let mut bytes: [u8; EXTENDED_REQUEST_BYTES] = bytes.try_into().expect("an exact chunk");
         bytes[..4].copy_from_slice(&disktime_nbd::magic::EXTENDED_REQUEST.to_be_bytes());

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use disktime_nbd::{ExportInfo, ReplyStyle, Session, TransmissionFlags};
+use disktime_core::Instant;
+use disktime_nbd::{ExportInfo, Session, TransmissionFlags};
 
 use super::{END, Server};
 use crate::clock;
 use crate::desk::{Catalog, GRACE};
-use crate::frontend::nbd::Accepted;
+use crate::frontend::nbd::{Accepted, Parted};
 use crate::opened_device::Ground;
 use crate::shard::{Leaving, Message};
 use crate::take_over::{HandedOver, Looked, Successor, Terms};
@@ -33,10 +34,10 @@ impl Server {
         let own =
             self.handing.socket.as_ref().ok_or_else(|| io::Error::other("no socket of its own"))?;
         let devices = self.config.devices.iter().zip(&self.grounds);
-        let looked = devices.filter_map(|(device, ground)| {
-            let (device, depth) = (device.name.clone(), ground.depth());
-            let prices = ground.anchor().copied()?;
-            Some(Looked { device, depth, prices })
+        let looked = devices.map(|(device, ground)| Looked {
+            device: device.name.clone(),
+            depth: ground.depth(),
+            prices: ground.anchor().copied(),
         });
         successor.offer(self.handing.doors.iter().map(|door| &door.listener), own, looked)
     }
@@ -61,22 +62,12 @@ impl Server {
             shard.tell_within(Message::HandOver(to.clone()), rest);
         }
         drop(to);
-        let (mut clients, mut lost) = (Vec::new(), Vec::new());
-        loop {
-            let rest = Duration::from_nanos(until.since(clock::now()).as_nanos());
-            match left.recv_timeout(rest) {
-                Ok(Leaving::Client(client)) => clients.push(client),
-                Ok(Leaving::Lost(vdisk)) => lost.push(vdisk),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
-        }
+        let clients = gather(&left, until);
         let mut outcome = self.threads.join(until);
         for recorder in self.recorders.drain(..) {
             outcome = outcome.and_then(|all| Ok(threads::join(recorder, until)? && all));
         }
         self.rooms.clear();
-        // A client of a virtual disk that may have lost data hears of its connection's end.
-        clients.retain(|client| !lost.contains(&client.session.export.name));
         tracing::info!(clients = clients.len(), "handed over");
         clients.into_iter().try_for_each(|client| successor.give(client))?;
         // A thread that was left behind ends with the process, which the successor hears of, too.
@@ -93,30 +84,80 @@ impl Server {
 
     fn adopt_one(&self, client: HandedOver, catalog: &Catalog) -> Option<()> {
         let HandedOver { terms, socket, unread } = client;
-        let Terms { vdisk, size, style, contexts, skip, .. } = terms;
-        let client_knows_block_sizes = terms.knows_block_sizes;
-        let flags = TransmissionFlags::from_wire(terms.flags);
-        let entry = catalog.entry(&vdisk)?;
-        let now = entry.info.flags.advertised(style != ReplyStyle::Simple);
-        let read_only = |it: TransmissionFlags| it.contains(TransmissionFlags::READ_ONLY);
-        let same = now.contains(flags) && read_only(now) == read_only(flags);
-        let still = same && entry.stats.size() >= size;
-        if !still || (!contexts.is_empty() && !entry.surveyed) {
+        let entry = catalog.entry(&terms.vdisk)?;
+        if !terms.are_true(entry.info.flags, entry.stats.size(), entry.surveyed) {
+            let vdisk = terms.vdisk;
             tracing::warn!(vdisk, "a client was told what is true no longer: it is hung up on");
             return None;
         }
+        let flags = TransmissionFlags::from_wire(terms.flags);
+        let Terms { size, style, contexts, skip, .. } = terms;
         let seat = catalog.seat(entry).ok()?;
         let export = ExportInfo { size_bytes: size, flags, ..entry.info.clone() };
-        let session = Session { export, style, client_knows_block_sizes, contexts };
+        let session = Session { export, style, contexts };
         let client = Accepted { socket, session, seat, unread, skip, tls: None };
         self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
         Some(())
     }
 }
 
-/// The ground of a device as a predecessor has found it.
-pub(super) fn known(ground: &mut Ground, looked: &[Looked], device: &str) {
-    if let Some(known) = looked.iter().find(|it| it.device == device) {
-        ground.look_like(known.prices, known.depth);
+/// The clients that shards leave, until all of these have ended or the time is over. A client of a
+/// virtual disk that may have lost data is hung up on, which is how it hears of that.
+fn gather(left: &Receiver<Leaving>, until: Instant) -> Vec<Parted> {
+    let (mut clients, mut lost) = (Vec::new(), Vec::new());
+    loop {
+        let rest = Duration::from_nanos(until.since(clock::now()).as_nanos());
+        match left.recv_timeout(rest) {
+            Ok(Leaving::Client(client)) => clients.push(client),
+            Ok(Leaving::Lost(vdisk)) => lost.push(vdisk),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    clients.retain(|client| !lost.contains(&client.session.export.name));
+    clients
+}
+
+/// Goes by what a predecessor knows of a device; whether it had that device.
+pub(super) fn is_known(ground: &mut Ground, looked: &[Looked], device: &str) -> bool {
+    let known = looked.iter().find(|it| it.device == device);
+    if let Some(Looked { depth, prices: Some(prices), .. }) = known {
+        ground.look_like(*prices, *depth);
+    }
+    known.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use disktime_nbd::reply::ReplyStyle;
+    use disktime_nbd::{BlockSizes, TransmissionFlags};
+
+    use super::*;
+
+    fn client(vdisk: &str) -> Leaving {
+        let export = ExportInfo {
+            name: vdisk.to_owned(),
+            description: String::new(),
+            size_bytes: 4096,
+            flags: TransmissionFlags::EMPTY,
+            block_sizes: BlockSizes::new(1, 4096, 4096).unwrap(),
+        };
+        let session = Session { export, style: ReplyStyle::Simple, contexts: Vec::new() };
+        let (socket, _) = UnixStream::pair().unwrap();
+        Leaving::Client(Parted { socket: socket.into(), session, unread: Vec::new(), skip: 0 })
+    }
+
+    /// A client that went on at the successor would never hear that its acknowledged data are gone.
+    #[test]
+    fn clients_of_a_virtual_disk_that_lost_data_do_not_go_on() {
+        let (to, left) = crossbeam_channel::unbounded();
+        for leaving in [client("a"), client("b"), Leaving::Lost("a".to_owned()), client("a")] {
+            to.send(leaving).unwrap();
+        }
+        drop(to);
+        let clients = gather(&left, Instant::MAX);
+        let names: Vec<_> = clients.iter().map(|it| it.session.export.name.as_str()).collect();
+        assert_eq!(names, ["b"]);
     }
 }

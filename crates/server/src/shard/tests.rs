@@ -205,12 +205,7 @@ impl Rig {
             flags: TransmissionFlags::FLUSH.with(TransmissionFlags::TRIM),
             block_sizes: BlockSizes::new(1, 4096, 32 << 20).unwrap(),
         };
-        let session = Session {
-            export,
-            style: ReplyStyle::Simple,
-            client_knows_block_sizes: false,
-            contexts: Vec::new(),
-        };
+        let session = Session { export, style: ReplyStyle::Simple, contexts: Vec::new() };
         let seat = Seat::take(&stats, &self.budget).unwrap();
         let client = Accepted {
             socket: far.into(),
@@ -542,4 +537,38 @@ fn bitmaps_of_data_that_may_be_lost_are_not_left() {
     assert_eq!(left(false, soon()), 1);
     assert_eq!(left(true, soon()), 0, "the last flush has failed");
     assert_eq!(left(false, Instant::MAX), 0, "the drain was given up");
+}
+
+/// A client that went on at a successor would never have heard of a loss that this daemon knows of.
+#[test]
+fn a_client_that_was_not_told_of_a_loss_is_hung_up_on_at_a_hand_over() {
+    let mut rig = rig(&[7]);
+    let mut told = rig.client(7, &[write(1, 0x77)]);
+    let mut other = rig.client(7, &[write(2, 0x78)]);
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 2);
+    rig.shard.tell_loss(0, &"it is gone");
+    told.write_all(&flush(3)).unwrap();
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 3);
+    assert_eq!(replies(&mut rig, &mut told), (vec![(1, 0), (3, 5)], false));
+    let (to, left) = crossbeam_channel::unbounded();
+    rig.tell(Message::HandOver(to));
+    let (_, other_ended) = replies(&mut rig, &mut other);
+    let left: Vec<_> = left.try_iter().collect();
+    assert!(other_ended && matches!(left[..], [Leaving::Client(_)]));
+    assert_eq!(replies(&mut rig, &mut told), (Vec::new(), false), "its socket is handed over");
+}
+
+/// The last flush is made when the clients have gone already.
+#[test]
+fn a_last_flush_that_fails_is_told_at_a_hand_over() {
+    let lost = |broken: bool| {
+        let mut rig = rig(&[7]);
+        rig.clean_bitmap(7);
+        rig.broken.set(broken);
+        let (to, left) = crossbeam_channel::unbounded();
+        rig.tell(Message::HandOver(to));
+        rig.shard.leave_bitmaps(&mut rig.finished);
+        left.try_iter().count()
+    };
+    assert_eq!((lost(true), lost(false)), (1, 0));
 }
