@@ -2,8 +2,8 @@
 //! and goes by what they reach. The stable toolchain can build that: it lacks the sanitizers only, and
 //! the codec has no `unsafe`.
 //!
-//! The crate is a workspace of its own, since all that it links is instrumented. What a run has found to
-//! reach something new stays in `target/fuzz`, and the next one goes on from there.
+//! The crate is a workspace of its own, since all that it links is instrumented. Inputs that reach
+//! something new stay in `target/fuzz`, and the next run goes on from there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,8 +27,8 @@ const PLANTED: &str = "planted";
 /// Time for the planted mistake, which takes less than a second of it.
 const PLANTED_SECONDS: u64 = 30;
 
-/// What `cargo fuzz` passes for a build without a sanitizer: counters at all edges, compared values, and
-/// the checks of a debug build.
+/// The flags that `cargo fuzz` passes for a build without a sanitizer: counters at all edges, compared
+/// values, and the checks of a debug build.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
@@ -89,7 +89,13 @@ fn parse(words: &[String]) -> Result<Wish> {
 
 fn judge(workspace: &Workspace, deadline: Deadline, wish: &Wish) -> Result<Report> {
     let place = Place::of(workspace);
-    let mut targets = targets(&place.crate_dir.join("fuzz_targets"))?;
+    let folder = place.crate_dir.join("fuzz_targets");
+    let mut report = Report::default();
+    if !folder.exists() {
+        report.notes.push(Finding::new(CRATE, "is not there: nothing is fuzzed"));
+        return Ok(report);
+    }
+    let mut targets = targets(&folder)?;
     targets.retain(|target| target != PLANTED);
     if let Some(only) = &wish.only {
         targets.retain(|target| target == only);
@@ -97,7 +103,6 @@ fn judge(workspace: &Workspace, deadline: Deadline, wish: &Wish) -> Result<Repor
             bail!("--only {only}: no such target");
         }
     }
-    let mut report = Report::default();
     if let Some(why) = place.lacks(deadline)? {
         report.notes.push(Finding::new("fuzz", format!("SKIPPED: {why}")));
         return Ok(report);
@@ -158,7 +163,7 @@ impl Place {
         }
     }
 
-    /// What this machine lacks, if it does: a compiler for libFuzzer, or its source.
+    /// Says if this machine lacks a compiler for libFuzzer, or its source.
     fn lacks(&self, deadline: Deadline) -> Result<Option<&'static str>> {
         let mut compiler = Command::new("c++");
         compiler.arg("--version");
@@ -198,7 +203,7 @@ impl Place {
         capture(command)
     }
 
-    /// What a target that failed has said, and how to see it again.
+    /// Says why a target failed, and how to see it again.
     fn finding(&self, target: &str, lines: &[String]) -> Finding {
         let why = lines
             .iter()
