@@ -575,7 +575,11 @@ fn a_rate_is_admitted_anew_where_its_stream_comes_to_lie() {
     assert_eq!(grow(&mut rig, Some((0, 1 << 19))), (true, Some((0, 1 << 19))));
     let slower = rate(300_000, Duration::from_secs(4), Admission::Deterministic);
     rig.change(0, Change::SetContracts(&[(StreamId(0), slower)]));
+    let reserved = |rig: &Rig| rig.view(0).spec().contract.reserve.as_fraction();
+    let before = reserved(&rig);
     assert_eq!(grow(&mut rig, Some((0, 1 << 21))), (true, Some((0, 1 << 21))));
+    let after = reserved(&rig);
+    assert!(after > 1.8 * before, "{before} became {after}: half as fast");
     // The time that it is admitted with is that of the slower zone.
     let other = rate(500_000, Duration::from_secs(4), Admission::Deterministic);
     let add = StreamSpec { contract: other, extent: fast, ..StreamSpec::default() };
