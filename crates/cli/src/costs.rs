@@ -1,6 +1,7 @@
 //! Cost estimates of pieces, as tables and JSON show them.
 
 use comfy_table::Table;
+use disktime_core::Instant;
 use disktime_core::cost::{Certainty, Estimate};
 use serde::Serialize;
 
@@ -18,11 +19,13 @@ pub struct CostRow {
     /// How far it is above what the device's price list says; null without a list.
     drift_percent: Option<f64>,
     basis: &'static str,
+    /// When it was learned from such a piece last, in seconds since the start; null if it never was.
+    seen_at_seconds: Option<f64>,
 }
 
 impl From<&Estimate> for CostRow {
     fn from(estimate: &Estimate) -> Self {
-        let Estimate { kind, bytes, cost, certainty } = *estimate;
+        let Estimate { kind, bytes, cost, certainty, seen_at } = *estimate;
         let Certainty { basis, spread_permille, drift_permille } = certainty;
         #[expect(clippy::cast_precision_loss, reason = "for display")]
         let drift_percent = drift_permille.map(|permille| permille as f64 / 10.0);
@@ -33,6 +36,7 @@ impl From<&Estimate> for CostRow {
             plus_minus_percent: spread_permille.map(|permille| f64::from(permille) / 10.0),
             drift_percent,
             basis: basis.name(),
+            seen_at_seconds: seen_at.map(|at| at.since(Instant::ZERO).as_secs_f64()),
         }
     }
 }
@@ -45,7 +49,8 @@ pub fn table<'a>(
     let header = [owner, "kind", "bytes", "costs us", "± %", "drift %", "known"];
     let mut table = table::new(&header, 2..6);
     for (name, costs) in rows {
-        for CostRow { kind, bytes, cost_ns, plus_minus_percent, drift_percent, basis } in costs {
+        for row in costs {
+            let CostRow { kind, bytes, cost_ns, plus_minus_percent, drift_percent, basis, .. } = row;
             #[expect(clippy::cast_precision_loss, reason = "for display")]
             let micros = *cost_ns as f64 / 1e3;
             let percent = |value: Option<f64>, sign: bool| match value {

@@ -6,6 +6,7 @@
 //!   time is shared, as they are written and as they are checked.
 //! - [`contract_table!`], [`ContractKeys`]: the keys of a virtual disk or a scenario's stream that say
 //!   what it owns.
+//! - [`DepthLaw`]: how many pieces of a stream the device should hold; both apply it from outside of the engine.
 //! - [`ValueError`], [`Named`]: which key of which table has which value, and what is allowed instead.
 //!
 //! A key that both files have is stated here once: a table of either file gets it by the macro, and its
@@ -16,12 +17,14 @@
 //! Does not know: files, back ends, loads, profiles of devices.
 
 mod contract;
+mod depth_law;
 mod error;
 pub mod quantity;
 mod scheduling;
 mod table;
 
 pub use contract::{AdmissionName, CLASSES, Keys as ContractKeys, LATENCY_MAX, RATE_MAX, access};
+pub use depth_law::{DepthError, DepthLaw, DepthTerms};
 pub use error::{Named, ValueError};
 pub use scheduling::{DEPTH_MAX, DEPTH_SPAN, depth_law};
 pub use scheduling::{DepthText, DeviceFacts, Keys as SchedulingKeys, QueueDepth, Scheduling};

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use disktime_core::cost::{self, CostParameters};
 use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::policy::{self, Currency, PolicyEntry};
-use disktime_core::{Change, Config, ConfigError, DepthLaw, DepthTerms, Duration, Limits, Share};
+use crate::depth_law::{DepthLaw, DepthTerms};
+use disktime_core::{Change, Config, ConfigError, Duration, Limits, Share};
 use serde::Deserialize;
 
 use crate::quantity::{parse_duration, parse_share};

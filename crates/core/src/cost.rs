@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use crate::types::ids::StreamId;
 use crate::types::tiers::Tier;
-use crate::types::time::Duration;
+use crate::types::time::{Duration, Instant};
 
 pub(crate) mod book;
 mod fixed;
@@ -190,6 +190,8 @@ pub struct Estimate {
     pub cost: Duration,
     /// How sure that is.
     pub certainty: Certainty,
+    /// When the model learned last from such a piece; `None` if it never did.
+    pub seen_at: Option<Instant>,
 }
 
 /// A cost that has moved beyond chance.

@@ -185,11 +185,6 @@ impl Engine {
         }
         let rank = stream.lane_of(request.class);
         let idle = stream.queued == 0;
-        // A stream with a bound goes at once where streams have guests; others would lose by less work there.
-        let bound = stream.spec.contract.latency.filter(|_| !self.books.slices);
-        if let Some(bound) = bound {
-            self.device.ahead.asked(self.now, request.stream, bound);
-        }
         stream.live += 1;
         stream.queued += 1;
         if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 1) {
@@ -420,7 +415,6 @@ impl Engine {
             self.open_gates();
             self.flush();
             self.shape();
-            self.device.ahead.passed(self.now, &self.streams);
         }
         let cut = self.books.ledger.cut_at().filter(|_| !self.is_shallow() && self.in_flight() > 0);
         if cut.is_some_and(|at| at <= self.now) {
@@ -576,7 +570,7 @@ impl Engine {
     /// Works out a lane's next piece: the next of that request.
     fn set_head(&mut self, id: StreamId, rank: Rank, request: Option<RequestId>) {
         let piece_max = self.guarantees.piece_max(rank);
-        // Deeper a long piece keeps no other from the device, and the sum of all is bounded (`Ahead`).
+        // Deeper a long piece keeps no other from the device.
         let shallow = self.limits.depth == 1 && rank == Rank::Best;
         let longest = self.device.ahead.longest_piece(self.prices.trust()).filter(|_| shallow);
         let best = rank == Rank::Best;

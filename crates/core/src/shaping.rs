@@ -2,6 +2,5 @@
 //! controller knows the queues, or who applies what it says.
 
 pub(crate) mod claims;
-pub(crate) mod depth;
 pub mod feedback;
 pub(crate) mod filter;

@@ -213,7 +213,9 @@ fn a_device_ten_times_off_its_profile_is_told_with_both_figures_and_learned() {
             assert!(now.abs_diff(truth) < truth, "{now}");
             assert!(moves.iter().filter(of).count() <= 2, "every 10 s at most: {moves:?}");
             device.costs_about(stream, truth);
-            let Estimate { certainty, kind, bytes, .. } = device.estimate(stream);
+            let Estimate { certainty, kind, bytes, seen_at, .. } = device.estimate(stream);
+            let seen = seen_at.map(|at| at.as_nanos() / 1_000_000_000);
+            assert!(seen.is_some_and(|second| (10..=20).contains(&second)), "{seen:?}");
             assert_eq!(
                 (certainty.basis, kind, bytes),
                 (Basis::Learned, PieceKind::RandomRead, 4096)

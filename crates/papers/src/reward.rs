@@ -18,6 +18,7 @@ mod looping;
 mod shares;
 mod table1;
 mod table2;
+mod tier_times;
 
 pub(crate) use cached_servers::REQUEST_BYTES;
 pub(crate) use emulated_tiers::LIVE;

@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use disktime_config::{DEPTH_SPAN, Named, depth_law};
+use disktime_config::{DEPTH_SPAN, DepthLaw, Named, depth_law};
 use disktime_core::feedback::TokenRate;
 use disktime_core::policy::Currency;
 use disktime_core::{
-    BrokenBy, Change, ChangeError, Class, Completion, Config, Contract, DepthLaw, Dispatch,
+    BrokenBy, Change, ChangeError, Class, Completion, Config, Contract, Dispatch,
     Duration, Engine, Event, IndexedHeap, Instant, Limits, Outcome as End, Request, StreamCounters,
     StreamId, StreamSpec, StreamView, cost, promise,
 };

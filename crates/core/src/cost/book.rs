@@ -30,6 +30,8 @@ struct OfStream {
     told_at: Option<Instant>,
     /// Lengths of the last pieces of each kind that went out.
     lengths: [Option<u64>; PieceKind::ALL.len()],
+    /// When the model learned last from a piece of each kind.
+    seen_at: [Option<Instant>; PieceKind::ALL.len()],
 }
 
 /// The stream that sent the last piece, and since when only its pieces are at the device.
@@ -148,7 +150,7 @@ impl PriceBook {
     pub(crate) fn completed(&mut self, now: Instant, back: &Back) -> Option<Seen> {
         let alone = self.seen_alone(now, back);
         let (piece, used) = (back.shape, back.used);
-        if let Some(tier) = back.tier {
+        let seen = if let Some(tier) = back.tier {
             let ended = core::mem::replace(&mut self.tiers[tier as usize], now);
             let took = now.since(ended.max(back.dispatched_at));
             let response = now.since(back.dispatched_at);
@@ -157,7 +159,11 @@ impl PriceBook {
         } else {
             let learner = self.model.learner()?;
             alone.filter(|seen| learner.seen_alone(seen)).map(|_| Seen::Alone)
+        };
+        if seen.is_some() {
+            self.of(piece.stream).seen_at[PieceKind::of(&piece) as usize] = Some(now);
         }
+        seen
     }
 
     /// The time that a piece took, if its stream has had the device to itself.
@@ -203,14 +209,14 @@ impl PriceBook {
     /// The estimated cost of each kind of a stream's pieces, of those that it has sent; nothing of a model
     /// that knows no costs.
     pub(crate) fn estimates(&mut self, stream: StreamId) -> Vec<Estimate> {
-        let kinds = PieceKind::ALL.into_iter().zip(self.of(stream).lengths);
-        let estimate = |(kind, bytes): (PieceKind, Option<u64>)| {
-            let shape = kind.shape(stream, bytes?);
+        let OfStream { lengths, seen_at, .. } = *self.of(stream);
+        let estimate = |kind: PieceKind| {
+            let shape = kind.shape(stream, lengths[kind as usize]?);
             let certainty = self.model.certainty(&shape)?;
-            let cost = self.model.estimate(&shape);
-            Some(Estimate { kind, bytes: shape.bytes, cost, certainty })
+            let (bytes, cost) = (shape.bytes, self.model.estimate(&shape));
+            Some(Estimate { kind, bytes, cost, certainty, seen_at: seen_at[kind as usize] })
         };
-        kinds.filter_map(estimate).collect()
+        PieceKind::ALL.into_iter().filter_map(estimate).collect()
     }
 
     /// The device's price list has been measured, or measured again.

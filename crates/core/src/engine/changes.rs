@@ -126,7 +126,6 @@ impl Engine {
         self.books.forget(&gone);
         self.guarantees.forget(id);
         self.device.stalls.forget(id);
-        self.device.ahead.forget(id);
         if self.device.ahead.follow(id, None) {
             self.renew_heads();
         }
@@ -157,10 +156,6 @@ impl Engine {
             self.contracts.booked.remove(&stream.spec.contract);
             self.contracts.booked.add(contract);
             stream.set_contract(*contract, period, now);
-            self.device.ahead.forget(*id);
-            if let Some(bound) = contract.latency.filter(|_| stream.live > 0) {
-                self.device.ahead.asked(now, *id, bound);
-            }
             if let Some(shaping) = &mut self.shaping {
                 shaping.declared(now, stream);
             }

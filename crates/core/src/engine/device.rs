@@ -1,6 +1,6 @@
 //! The pieces at the device, how many are enough, and the stream that the device is left idle for.
 
-use super::ahead::Ahead;
+use super::ahead::{self, Ahead};
 use super::pieces::{Piece, PieceTable};
 use crate::account::settling::Settling;
 use crate::account::stalls::Stalls;
@@ -21,7 +21,7 @@ pub(super) struct AtDevice {
     pieces: PieceTable,
     /// Their debits, in ns.
     sent: u128,
-    /// How much that may be.
+    /// How long one may be.
     pub(super) ahead: Ahead,
     pub(super) hold: Option<Hold>,
     pub(super) stalls: Stalls,
@@ -40,7 +40,7 @@ impl AtDevice {
     pub(super) fn is_full(&self, depth: u32, prices: &PriceBook) -> bool {
         let in_flight = self.in_flight();
         let counts = depth > 1 && in_flight > 0 && !prices.tiers_are_told();
-        in_flight >= depth || (counts && self.ahead.is_enough(self.sent, prices.trust()))
+        in_flight >= depth || (counts && ahead::is_enough(self.sent, prices.trust()))
     }
 
     /// A piece goes out.

@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 
 use super::think::Mean;
 use super::view::{StreamView, Streams};
-use super::virtual_time::{PARTS, VirtualTime, step};
+use super::virtual_time::{Claims, VirtualTime, step};
 use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Slices, Window};
 use crate::classes::promise;
 use crate::cost::{Seen, Trust};
@@ -99,8 +99,6 @@ struct DiskTime {
     switch: [Mean<16>; 2],
     /// The pace of all streams together.
     usual: Pace,
-    /// Contracts have changed: shares are to be worked out.
-    stale: bool,
     /// The longest slice; zero stands for the usual one.
     horizon: Duration,
     device: Device,
@@ -157,17 +155,22 @@ impl DiskTime {
         }
         let new = || Account::new(view.used());
         let account = self.accounts[slot(id)].get_or_insert_with(new);
-        self.stale |= account.follow(view.contract());
         let used = view.used() - account.used;
         let was = core::mem::replace(&mut account.ready, view.ready());
-        let Account { ready, member, share, .. } = *account;
+        let (before, claims) = (account.claims, Claims::of(view.contract()));
+        if before != claims {
+            self.claim(id, claims);
+        }
+        let account = self.account(id);
+        let Account { ready, member, .. } = *account;
         account.habits.peak = account.habits.peak.max(view.in_flight() + view.waiting());
         if used != 0 {
             account.used += used;
-            let step = step(used, share);
+            let step = step(used, self.time.share(claims));
+            let account = self.account(id);
             account.tag = account.tag.saturating_add(step);
             if member {
-                self.time.moved(share, step);
+                self.time.moved(claims, step);
             }
         }
         match (was, ready) {
@@ -206,11 +209,11 @@ impl DiskTime {
         let tag = account.tag.max(time.saturating_sub(kept));
         let rise = tag.saturating_sub(account.tag);
         account.tag = tag;
-        let share = account.share;
+        let claims = account.claims;
         if core::mem::replace(&mut account.member, true) {
-            self.time.moved(share, rise);
+            self.time.moved(claims, rise);
         } else {
-            self.time.enter(share, tag);
+            self.time.enter(claims, tag);
             self.count(id);
         }
         let account = self.account(id);
@@ -222,12 +225,12 @@ impl DiskTime {
     /// A stream is no longer reckoned with.
     fn leave(&mut self, id: StreamId) {
         let account = self.account(id);
-        let Account { share, tag, counted, .. } = *account;
+        let Account { claims, tag, counted, .. } = *account;
         if core::mem::replace(&mut account.member, false) {
             account.counted = 0;
             self.round.0 -= counted;
             self.round.1 -= 1;
-            self.time.leave(share, tag);
+            self.time.leave(claims, tag);
         }
     }
 
@@ -261,7 +264,7 @@ impl DiskTime {
 
     fn length(&self, id: StreamId) -> Duration {
         let round = i128::from(self.round_time());
-        let share = i128::from(self.get(id).map_or(1, |account| account.share));
+        let share = i128::from(self.share(id));
         let shares = i128::from(self.time.shares().max(1));
         let count = i128::from(self.round.1.max(1));
         let even = (round * round / count * share / shares).isqrt();
@@ -316,9 +319,6 @@ impl DiskTime {
     /// Before a pick: what changed seldom.
     fn catch_up(&mut self, now: Instant, streams: Streams<'_>) {
         self.device.depth = streams.depth();
-        if self.stale {
-            self.work_out_shares();
-        }
         self.let_go(now, streams);
         let Some(back) = self.time.rebase() else { return };
         for heap in [&mut self.ready, &mut self.sharers, &mut self.urgent] {
@@ -336,23 +336,22 @@ impl DiskTime {
         }
     }
 
-    /// Shares from contracts: what is reserved, and by weight what is not.
-    fn work_out_shares(&mut self) {
-        self.stale = false;
-        let known = || self.accounts.iter().flatten();
-        let reserved = known().map(Account::reserved).sum::<i64>();
-        let weights = known().map(|account| i64::from(account.weight)).sum::<i64>().max(1);
-        let free = i128::from((PARTS - reserved).max(0));
-        self.time.forget_shares();
-        for account in self.accounts.iter_mut().flatten() {
-            let weight = i64::from(account.weight);
-            let part = i64::try_from(free * i128::from(weight) / i128::from(weights));
-            // Where all is reserved, those who reserved nothing get what is not used, by weight.
-            account.share = (account.reserved() + part.unwrap_or(PARTS)).max(weight).max(1);
-            if account.member {
-                self.time.enter(account.share, account.tag);
-            }
+    /// A stream's contract gives it other claims than before.
+    fn claim(&mut self, id: StreamId, claims: Claims) {
+        let account = self.accounts[slot(id)].as_mut().expect("it has just been seen");
+        let before = core::mem::replace(&mut account.claims, claims);
+        if account.member {
+            self.time.leave(before, account.tag);
         }
+        self.time.claim(before, claims);
+        if account.member {
+            self.time.enter(claims, account.tag);
+        }
+    }
+
+    /// φ.
+    fn share(&self, id: StreamId) -> i64 {
+        self.get(id).map_or(1, |account| self.time.share(account.claims))
     }
 
     /// The stream that is not to wait, if its lag is still positive.
@@ -528,7 +527,7 @@ impl DiskTime {
     /// Whether a stream's lag is more than a slice.
     fn is_behind(&self, id: StreamId, length: Duration) -> bool {
         let Some(account) = self.get(id) else { return false };
-        step(length.as_tokens(), account.share) < self.time.now() - account.tag
+        step(length.as_tokens(), self.time.share(account.claims)) < self.time.now() - account.tag
     }
 
     fn wants_quiet(&self, now: Instant, id: StreamId) -> bool {
@@ -709,12 +708,12 @@ impl Policy for DiskTime {
             return;
         }
         self.leave(stream);
+        self.claim(stream, Claims::default());
         self.unlist(stream);
         self.accounts[slot(stream)] = None;
         self.resting.remove(stream.0);
         self.gained = self.gained.filter(|(payer, _)| *payer != stream);
         self.slice = self.slice.take().filter(|slice| slice.owner != stream);
-        self.stale = true;
     }
 
     fn slices(&mut self) -> Option<&mut dyn Slices> {

@@ -3,7 +3,8 @@
 
 use super::cached_servers::{self, Load, Scheduler};
 use crate::experiment::{Check, Experiment, Sample};
-use disktime_core::{DepthLaw, DepthTerms, Duration, Share};
+use disktime_config::{DepthLaw, DepthTerms};
+use disktime_core::{Duration, Share};
 use disktime_model::tiered::HitRatio;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::{Outcome, simulate, simulate_steered};

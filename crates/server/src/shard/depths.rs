@@ -5,8 +5,8 @@
 //!
 //! Does not know: how the engine keeps to it.
 
-use disktime_config::{DEPTH_SPAN, depth_law};
-use disktime_core::{Change, DepthLaw, Duration, Instant, StreamId};
+use disktime_config::{DEPTH_SPAN, DepthLaw, depth_law};
+use disktime_core::{Change, Duration, Instant, StreamId};
 
 use super::Shard;
 use crate::clock;

@@ -1,7 +1,7 @@
 //! The disk time of a stream's pieces on each tier, on a device that tells which one served a piece.
 //!
 //! Two tiers side by side work at once, so a stream's pieces cost together what the busier of them
-//! takes for them: [`TierTimes::cost`](crate::TierTimes::cost), learned. A tier's time for a piece is
+//! takes for them: max(h·fast, (1-h)·slow), learned. A tier's time for a piece is
 //! that since its previous completion, which is the piece's own where the tier serves in order,
 //! whoever has pieces beside it. So nobody needs the device to himself, while the other tier idles.
 //!

@@ -1,17 +1,12 @@
 //! State of the policy for one stream: its share and tag, its pace alone, and its switch cost.
 
 use crate::policy::think::{Mean, Think};
-use crate::policy::virtual_time::PARTS;
-use crate::types::contract::Contract;
-use crate::types::share::Share;
+use crate::policy::virtual_time::Claims;
 use crate::types::time::{Duration, Instant};
 
 #[derive(Clone, Copy)]
 pub(super) struct Account {
-    reserve: Share,
-    pub(super) weight: u32,
-    /// φ in parts of [`PARTS`].
-    pub(super) share: i64,
+    pub(super) claims: Claims,
     pub(super) tag: i64,
     /// Disk time that it was debited, as seen last.
     pub(super) used: i64,
@@ -52,9 +47,7 @@ pub(super) struct Habits {
 impl Account {
     pub(super) fn new(used: i64) -> Self {
         Self {
-            reserve: Share::ZERO,
-            weight: 0,
-            share: 1,
+            claims: Claims::default(),
             tag: i64::MIN / 2,
             used,
             member: false,
@@ -68,18 +61,6 @@ impl Account {
             guests: Guests::default(),
             habits: Habits::default(),
         }
-    }
-
-    /// Answers whether that is a change to shares.
-    pub(super) fn follow(&mut self, contract: Contract) -> bool {
-        let before = (self.reserve, self.weight);
-        (self.reserve, self.weight) = (contract.reserve, contract.weight);
-        before != (self.reserve, self.weight)
-    }
-
-    /// Its reservation, in parts of [`PARTS`].
-    pub(super) fn reserved(&self) -> i64 {
-        i64::from(self.reserve.ppm()) * (PARTS / i64::from(Share::PARTS))
     }
 
     /// Whether others' pieces may be at the device with its own: it reads, does not fill the device, and a

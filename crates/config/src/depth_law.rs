@@ -16,10 +16,9 @@
 //! γ averages already. A span without an answer changes nothing.
 //!
 //! Does not know: when a span is over, or how its result is applied
-//! ([`Change::SetStreamDepth`](crate::Change::SetStreamDepth)).
+//! ([`Change::SetStreamDepth`](disktime_core::Change::SetStreamDepth)).
 
-use crate::types::share::Share;
-use crate::types::time::Duration;
+use disktime_core::{Duration, Share};
 
 /// w in thousandths of a piece.
 const PARTS: u128 = 1000;
@@ -117,7 +116,6 @@ impl DepthLaw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
