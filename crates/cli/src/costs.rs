@@ -50,7 +50,8 @@ pub fn table<'a>(
     let mut table = table::new(&header, 2..6);
     for (name, costs) in rows {
         for row in costs {
-            let CostRow { kind, bytes, cost_ns, plus_minus_percent, drift_percent, basis, .. } = row;
+            let CostRow { kind, bytes, cost_ns, plus_minus_percent, drift_percent, basis, .. } =
+                row;
             #[expect(clippy::cast_precision_loss, reason = "for display")]
             let micros = *cost_ns as f64 / 1e3;
             let percent = |value: Option<f64>, sign: bool| match value {

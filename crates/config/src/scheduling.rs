@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use crate::depth_law::{DepthLaw, DepthTerms};
 use disktime_core::cost::{self, CostParameters};
 use disktime_core::feedback::{self, FeedbackConfig, Token};
 use disktime_core::policy::{self, Currency, PolicyEntry};
-use crate::depth_law::{DepthLaw, DepthTerms};
 use disktime_core::{Change, Config, ConfigError, Duration, Limits, Share};
 use serde::Deserialize;
 

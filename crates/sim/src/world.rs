@@ -10,9 +10,9 @@ use disktime_config::{DEPTH_SPAN, DepthLaw, Named, depth_law};
 use disktime_core::feedback::TokenRate;
 use disktime_core::policy::Currency;
 use disktime_core::{
-    BrokenBy, Change, ChangeError, Class, Completion, Config, Contract, Dispatch,
-    Duration, Engine, Event, IndexedHeap, Instant, Limits, Outcome as End, Request, StreamCounters,
-    StreamId, StreamSpec, StreamView, cost, promise,
+    BrokenBy, Change, ChangeError, Class, Completion, Config, Contract, Dispatch, Duration, Engine,
+    Event, IndexedHeap, Instant, Limits, Outcome as End, Request, StreamCounters, StreamId,
+    StreamSpec, StreamView, cost, promise,
 };
 use disktime_model::{Completion as Done, Op};
 use disktime_workload::IoOp;

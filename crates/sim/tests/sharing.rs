@@ -165,3 +165,30 @@ fn slices_on_fast_flash_last_as_long_as_they_are_to() {
         assert!(kept > 0.9, "stream {at} keeps {kept}");
     }
 }
+
+/// A client answers after 100 us, and so its four reads are not always there. As a guest in the slices of a
+/// neighbour that fills the device with long reads it once had .04 of its due: each of its reads waited for all
+/// that the device had before it. It is to have slices, in which the device waits for it.
+#[test]
+fn a_client_that_pauses_beside_long_reads_has_its_share() {
+    let one = |name: &str, spec: Spec, outstanding: u32, think: u64, percent: u32| {
+        let pace = Pace::Closed { outstanding, think: Duration::from_micros(think) };
+        let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
+        let contract = Contract::reserving(Share::from_percent(percent).unwrap());
+        StreamPlan { name: name.to_owned(), contract, base: 0, extent: None, traffic }
+    };
+    let short = || {
+        let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, 4096);
+        one("short", spec, 4, 100, 50)
+    };
+    let extent = Extent { start: 1 << 30, end: 2 << 30 };
+    let long = Spec::reads(Pattern::Runs { length: 32 }, extent, 1 << 20);
+    let done = |outcome: &Outcome| {
+        let of_first = outcome.windows.iter().filter(|row| row.stream.0 == 0);
+        of_first.filter(|row| row.index >= 2).map(|row| row.requests).sum::<u64>() as f64
+    };
+    let alone = done(&run_on_flash("nvme-970pro", vec![short()], 8));
+    let both = vec![short(), one("long", long, 60, 0, 50)];
+    let beside = done(&run_on_flash("nvme-970pro", both, 8));
+    assert!(beside > 0.9 * alone / 2.0, "{beside} beside, {alone} alone");
+}

@@ -9,15 +9,18 @@
 //!    drained in between.
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
 //!    a slice is φ·R, and longer for small shares.
-//! 3. A stream that comes back from idleness with a positive lag is a guest in the slice at once, and so is
-//!    any request of a stream with a latency bound and a positive lag.
+//! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
+//!    takes, is a guest in the slice at once, until it is idle again. So is any request of a stream with a latency
+//!    bound and a positive lag.
 //! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
-//!    slices. One piece at a time the nearest request goes.
+//!    slices; in those of a stream that fills the device while they are not behind by a slice. One piece at a time
+//!    the nearest request goes.
 //! 5. Guests pay for the time by which they make the owner's pieces longer: the owner's pieces are charged
 //!    what they take alone, which slices without guests show.
 //!    A writer pays for what its slices gain in their beginnings: a cache took its writes, and the device brings
 //!    them to the medium in the next slice of another stream, which is relieved of as much.
-//! 6. If the owner asks again sooner than a switch takes, the device is held for it, at its charge.
+//! 6. If the owner asks again sooner than a switch takes, on average, the device is held for it, at its charge,
+//!    for as long as the switch takes.
 //!
 //! A device that tells which of its tiers served a piece does several streams' work at once, and the cost model
 //! learns there what a stream's pieces take, among others' pieces. A stream has slices there until its price is
@@ -195,7 +198,8 @@ impl DiskTime {
     /// A stream is ready that was not.
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, round) = (view.id(), self.time.now(), self.round_time());
-        let switch = self.switch_cost(id);
+        let host = self.slice.as_ref().map(|slice| slice.owner).filter(|owner| *owner != id);
+        let switch = self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
         // Two rounds of those who want to run.
         let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
         let account = self.account(id);
@@ -218,7 +222,9 @@ impl DiskTime {
         }
         let account = self.account(id);
         let thinks = rests && idle.as_tokens().max(account.think.mean()) >= switch;
-        account.light |= account.tag < time && thinks && !account.habits.blocked;
+        if rests {
+            account.light = account.tag < time && thinks && !account.habits.blocked;
+        }
         self.list(id);
     }
 
@@ -255,6 +261,21 @@ impl DiskTime {
             _ => usual(at),
         };
         both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
+    }
+
+    /// Whether a stream is behind by more than its slice while the owner fills the device. As a guest there each of
+    /// its requests would wait for all that the owner has at the device: it is to wait for its slice.
+    fn is_to_wait(&self, owner: StreamId, guest: StreamId) -> bool {
+        let fills = self.get(owner).is_some_and(|owner| !owner.shares(self.device.depth));
+        fills && self.is_behind(guest, self.length(guest))
+    }
+
+    /// The cost of taking the device from an owner that is idle for now. For one that is behind by more than
+    /// its slice the switch to the next stream counts, too: it would wait for all of that stream's slice.
+    fn switch_away(&mut self, owner: StreamId) -> i64 {
+        let length = self.length(owner);
+        let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
+        self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next))
     }
 
     /// How long a round is.
@@ -476,7 +497,7 @@ impl DiskTime {
                 (open && self.device.depth == 1).then(|| self.nearest(owner, streams)).flatten();
             return Some(self.send(now, near.unwrap_or(owner)));
         }
-        if open && let Some(id) = self.sharer() {
+        if open && let Some(id) = self.sharer().filter(|id| !self.is_to_wait(owner, *id)) {
             return Some(self.send(now, id));
         }
         if in_flight > 0 {
@@ -486,7 +507,7 @@ impl DiskTime {
             self.slice.as_mut()?.end();
             return (streams.in_flight() > 0).then_some(wait);
         }
-        let timeout = think.timeout(self.switch_cost(owner))?;
+        let timeout = think.timeout(self.switch_away(owner))?;
         let until = self.get(owner)?.idle_since + Duration::from_nanos(timeout.unsigned_abs());
         if until > now {
             return Some(Pick::Hold { stream: owner, until });

@@ -40,10 +40,9 @@ impl Think {
         self.0.value
     }
 
-    /// How long the device may wait for the next request, if that is worth it: most come within
-    /// four times their mean (all but e^-4 where they come at random).
+    /// How long the device may wait for the next request before another stream has it, which costs that much.
     pub(crate) fn timeout(self, cost: i64) -> Option<i64> {
         let think = if self.0.count == 0 { Self::UNSEEN } else { self.0.value };
-        (think < cost).then(|| (4 * think + Self::UNSEEN / 10).min(cost))
+        (think < cost).then_some(cost)
     }
 }

@@ -82,8 +82,8 @@ impl VirtualTime {
 
     /// φ.
     pub(crate) fn share(&self, claims: Claims) -> i64 {
-        let part = (i128::from(claims.weight) * self.free / FINE) as i64;
-        (claims.reserved + part).max(1)
+        let part = i64::try_from(i128::from(claims.weight) * self.free / FINE);
+        claims.reserved.saturating_add(part.unwrap_or(FAR)).max(1)
     }
 
     /// Σφ of those who want to run.
@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn the_mean_follows_when_what_is_free_changes() {
         let mut time = VirtualTime::default();
-        let [half, other] = [Claims { reserved: PARTS / 2, weight: 0 }, Claims { reserved: 0, weight: 7 }];
+        let [half, other] =
+            [Claims { reserved: PARTS / 2, weight: 0 }, Claims { reserved: 0, weight: 7 }];
         for claims in [half, other] {
             time.claim(Claims::default(), claims);
             time.enter(claims, 0);

@@ -1,11 +1,11 @@
 //! The paper's experiments (§4), once, with every parameter that the figures share.
 
+use super::tier_times::TierTimes;
 use crate::claims;
 use crate::experiment::{Check, Sample};
 use crate::open::Open;
 use disktime_config::Scheduling;
 use disktime_core::cost::{CostParameters, Price};
-use super::tier_times::TierTimes;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::Device;
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
