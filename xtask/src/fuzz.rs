@@ -91,8 +91,8 @@ fn judge(workspace: &Workspace, deadline: Deadline, wish: &Wish) -> Result<Repor
     let place = Place::of(workspace);
     let folder = place.crate_dir.join("fuzz_targets");
     let mut report = Report::default();
-    if !folder.exists() {
-        report.notes.push(Finding::new(CRATE, "is not there: nothing is fuzzed"));
+    if !folder.exists() && !place.corpus.exists() {
+        report.notes.push(Finding::new(CRATE, "is not there, nor a corpus: nothing is fuzzed"));
         return Ok(report);
     }
     let mut targets = targets(&folder)?;

@@ -221,9 +221,9 @@ impl DiskTime {
             self.count(id);
         }
         let account = self.account(id);
-        let thinks = rests && idle.as_tokens().max(account.think.mean()) >= switch;
         if rests {
-            account.light = account.tag < time && thinks && !account.habits.blocked;
+            let think = idle.as_tokens().max(account.think.mean());
+            account.light = account.tag < time && think >= switch && !account.habits.blocked;
         }
         self.list(id);
     }

@@ -12,7 +12,8 @@ pub(crate) const PARTS: i64 = 1_000_000_000;
 /// Tags are moved back before they come near the end of their range.
 const FAR: i64 = i64::MAX / 4;
 
-/// Time that is free is divided by weight in parts of one in this.
+/// Fractions of a part, in which the free share for a weight of 1 is kept. A precision, on which no share depends
+/// by more than one in so many: weights add up to 2^44 at most, and a share for a weight is a part at least.
 const FINE: i128 = 1 << 20;
 
 /// The claims of a stream to disk time: a share that it has reserved, and a weight by which it has its part
