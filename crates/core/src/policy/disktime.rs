@@ -13,8 +13,9 @@
 //!    takes, is a guest in the slice at once, until it is idle again. So is any request of a stream with a latency
 //!    bound and a positive lag.
 //! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
-//!    slices; in those of a stream that fills the device while they are not behind by a slice. One piece at a time
-//!    the nearest request goes.
+//!    slices. One piece at a time the nearest request goes.
+//!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
+//!    more than its slice it is no guest, nor light, but has slices in which the device waits for it.
 //! 5. Guests pay for the time by which they make the owner's pieces longer: the owner's pieces are charged
 //!    what they take alone, which slices without guests show.
 //!    A writer pays for what its slices gain in their beginnings: a cache took its writes, and the device brings
@@ -263,19 +264,24 @@ impl DiskTime {
         both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
     }
 
-    /// Whether a stream is behind by more than its slice while the owner fills the device. As a guest there each of
-    /// its requests would wait for all that the owner has at the device: it is to wait for its slice.
-    fn is_to_wait(&self, owner: StreamId, guest: StreamId) -> bool {
-        let fills = self.get(owner).is_some_and(|owner| !owner.shares(self.device.depth));
-        fills && self.is_behind(guest, self.length(guest))
+    /// Whether a stream has less than its share as a guest, and is behind by more than its slice: it is to wait for
+    /// its slice, in which the device is held for it.
+    fn is_to_wait(&self, id: StreamId) -> bool {
+        let starves = self.get(id).is_some_and(|account| account.starves(self.share(id)));
+        starves && self.is_behind(id, self.length(id))
     }
 
-    /// The cost of taking the device from an owner that is idle for now. For one that is behind by more than
-    /// its slice the switch to the next stream counts, too: it would wait for all of that stream's slice.
-    fn switch_away(&mut self, owner: StreamId) -> i64 {
+    /// How long the device is held at most for an owner that is idle for now: the cost of taking it from that
+    /// stream. For one that is behind by more than its slice the switch to the next stream counts, too: it would
+    /// wait for all of that stream's slice. For one that starves as a guest it is a request's time among others,
+    /// which its next one would take.
+    fn patience(&mut self, owner: StreamId) -> i64 {
         let length = self.length(owner);
         let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
-        self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next))
+        let switch = self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next));
+        let starving = self.get(owner).filter(|account| account.starves(self.share(owner)));
+        let beside = starving.and_then(|account| account.pace.beside());
+        switch.max(beside.unwrap_or(0))
     }
 
     /// How long a round is.
@@ -380,8 +386,9 @@ impl DiskTime {
         while let Some((_, id)) = self.urgent.peek() {
             let id = StreamId(id);
             let time = self.time.now();
+            let waits = self.get(id).is_some_and(|account| account.light) && self.is_to_wait(id);
             let account = self.account(id);
-            if account.ready && account.tag <= time {
+            if account.ready && account.tag <= time && !waits {
                 return Some(id);
             }
             account.light = false;
@@ -497,7 +504,7 @@ impl DiskTime {
                 (open && self.device.depth == 1).then(|| self.nearest(owner, streams)).flatten();
             return Some(self.send(now, near.unwrap_or(owner)));
         }
-        if open && let Some(id) = self.sharer().filter(|id| !self.is_to_wait(owner, *id)) {
+        if open && let Some(id) = self.sharer().filter(|id| !self.is_to_wait(*id)) {
             return Some(self.send(now, id));
         }
         if in_flight > 0 {
@@ -507,7 +514,7 @@ impl DiskTime {
             self.slice.as_mut()?.end();
             return (streams.in_flight() > 0).then_some(wait);
         }
-        let timeout = think.timeout(self.switch_away(owner))?;
+        let timeout = think.timeout(self.patience(owner))?;
         let until = self.get(owner)?.idle_since + Duration::from_nanos(timeout.unsigned_abs());
         if until > now {
             return Some(Pick::Hold { stream: owner, until });
@@ -524,6 +531,7 @@ impl DiskTime {
         });
         was && account.shares(self.device.depth)
             && account.guests.pay()
+            && !self.is_to_wait(id)
             && !self.wants_quiet(now, id)
     }
 

@@ -1,7 +1,7 @@
 //! State of the policy for one stream: its share and tag, its pace alone, and its switch cost.
 
 use crate::policy::think::{Mean, Think};
-use crate::policy::virtual_time::Claims;
+use crate::policy::virtual_time::{Claims, PARTS};
 use crate::types::time::{Duration, Instant};
 
 #[derive(Clone, Copy)]
@@ -77,6 +77,15 @@ impl Account {
         };
         !writes && !fills && !loses
     }
+
+    /// Whether a stream of that share ([`PARTS`]) has less than its share among others, however soon it asks again:
+    /// a request and the think time after it take longer than alone by more than the share allows.
+    pub(super) fn starves(&self, share: i64) -> bool {
+        let Some(beside) = self.pace.beside() else { return false };
+        let think = i128::from(self.think.mean());
+        let alone = i128::from(self.pace.piece().unwrap_or(0)) + think;
+        (i128::from(beside) + think) * i128::from(share) > alone * i128::from(PARTS)
+    }
 }
 
 /// The time of a stream's pieces while it has the device to itself, per modelled time.
@@ -130,6 +139,11 @@ impl Pace {
         self.seen_at?;
         let time = i128::from(modelled) * i128::from(self.took) / i128::from(self.modelled.max(1));
         Some(i64::try_from(time).unwrap_or(i64::MAX))
+    }
+
+    /// How long the device holds one of its pieces beside others', if that was seen.
+    pub(super) fn beside(self) -> Option<i64> {
+        (self.response.count > 0).then_some(self.response.value)
     }
 
     /// The time of one of its pieces.
