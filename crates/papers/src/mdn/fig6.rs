@@ -8,8 +8,11 @@ const SECONDS: u64 = 180;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mdn-6",
     title: "Two streams of 8 MB/s and a soft real-time one that ends at 90 s",
+    claim: "When the soft real-time stream ends, best effort is back gradually (optimistic) or at once \
+            (pessimistic)",
     note: "The paper's set-up is lost; its 16.81 and 16.47 MB/s are until 90 s, in whatever it was. Back \
            is when best effort has 95 % of its 16 MB/s in a second.",
+    reason: "",
     open: players_and_load::open!(figure),
     measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, figure),
 };
