@@ -29,7 +29,7 @@ const FLASH: Experiment = Experiment {
     id: "blackbox-flash",
     title: "Flash: reads, large reads and writes at 20/30/50",
     claim: "Ours: on flash each stream has what its share would give it alone",
-    note: "Bars of issue 6: mean 0.95, first percentile over 5 s 0.9, shares within 3 points. Where streams lose among each \
+    note: "Our own bars: mean 0.95, first percentile over 5 s 0.9, shares within 3 points. Where streams lose among each \
            other they have turns; where they don't they mix, and all gain.",
     reason: "",
     open: &[],

@@ -20,7 +20,7 @@ pub(super) const DRIFT: Experiment = Experiment {
     id: "blackbox-drift",
     title: "Flash whose writes cost twice as much after 20 s: learned costs beside an oracle's",
     claim: "Ours: 30 s after writes got slower, learned costs are as good as known ones",
-    note: "The bar of issue 6: 30 s after the change every stream is within 7 points of the \
+    note: "Our own bar: 30 s after the change every stream is within 7 points of the \
            insulation that an oracle gives it, with streams that are always backlogged and with \
            streams that are on and off.",
     reason: "",

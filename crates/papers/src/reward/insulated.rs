@@ -12,7 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-insulated",
     title: "Tenants of hit ratios 1, 0.9, 0.5 and 0.1 reserve 10, 20, 30 and 40 %: disktime over learned costs",
     claim: "Ours: each of four tenants has what its share of the array would give it alone",
-    note: "Bars of issue 6: mean 0.95, first percentile over 10 s 0.9, shares within 3 points. Tiers work \
+    note: "Our own bars: mean 0.95, first percentile over 10 s 0.9, shares within 3 points. Tiers work \
            side by side, so all get more than their part.",
     reason: "",
     open: &[],
