@@ -15,7 +15,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "Not in the paper, whose rule is described elsewhere. The player is the same as in figure 3; the \
            greedy stream reads as fast as it can and has no deadlines, so its honest self reports \
            nothing. Means over all 120 s.",
-    reason: "",
+    reason: "A greedy stream gains while R is cut for the first time; from 40 s on it gains nothing. \
+             Mended by loans that begin with the first report.",
     open: &[],
     measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, figure),
 };

@@ -11,7 +11,7 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-3",
     title: "SSD only: workload 1 reads half of the time, from 5 s on always; depths 1 and 8",
-    claim: "What workload 1 saves is its own gain at depth 1; at depth 8 both gain",
+    claim: "Workload 1 keeps its gain at depth 1; at depth 8 both gain",
     note: "At depth 8 a response is mostly the wait behind the seven others, which is nobody's own, so \
            what workload 1 gains goes to both. reward-service estimates the service: from when the \
            piece went out, or the last came back that went out before it. The mean of a write is lost.",

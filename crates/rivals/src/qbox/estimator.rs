@@ -69,7 +69,7 @@ pub(super) struct Estimator<const KEPT: usize = WINDOWS> {
 pub(super) struct Met {
     /// Pairs of windows that were intersected.
     pub(super) tried: u32,
-    /// Those that gave costs which can be: the estimate moved towards their mean, or to the projection
+    /// Pairs that gave costs which can be: the estimate moved towards their mean, or to the projection
     /// if there are none.
     pub(super) valid: u32,
 }
@@ -228,7 +228,8 @@ mod tests {
                 estimator.close(window(1000 - 80 * random, random)).tried
             })
         }
-        let expected = |kept: u32| core::array::from_fn(|turn| kept.min(turn as u32));
+        let before: [u32; 40] = core::array::from_fn(|turn| u32::try_from(turn).expect("below 40"));
+        let expected = |kept: u32| before.map(|windows| kept.min(windows));
         assert_eq!(tried::<5>(), expected(5));
         assert_eq!(tried::<WINDOWS>(), expected(10));
         assert_eq!(tried::<20>(), expected(20));
