@@ -235,15 +235,23 @@ fn table_row(report: &Report) -> String {
     )
 }
 
-/// How far a check is within its nearest bound, by the width of the bounds or the size of the bound.
+/// How far a check is within its nearest bound, by the width of the bounds or the size of the bound. Of a
+/// deviation, whose published value is its lower bound, the upper one counts alone.
 fn margin(check: &Check) -> f64 {
-    let Check { low, high, measured, .. } = *check;
-    let width = if low.is_finite() && high.is_finite() && low < high { high - low } else { 0.0 };
+    let Check { low, high, measured, published, .. } = *check;
+    let both = low.is_finite() && high.is_finite() && low < high;
+    let width = if both { high - low } else { 0.0 };
     let within = |bound: f64, by: f64| {
         let size = [width, bound.abs(), measured.abs()].into_iter().find(|size| *size > 0.0);
         if bound.is_finite() { by / size.unwrap_or(1.0) } else { f64::INFINITY }
     };
-    within(low, measured - low).min(within(high, high - measured))
+    let above = high - measured;
+    let is_deviation = both && published.total_cmp(&low).is_eq();
+    if is_deviation {
+        within(high, above)
+    } else {
+        within(low, measured - low).min(within(high, above))
+    }
 }
 
 fn in_table(text: &str) -> String {
@@ -257,8 +265,11 @@ fn missed_item(report: &Report) -> String {
     for check in report.missed() {
         let measured = number(check.measured);
         text += &format!("  - {}: {measured}, {} passes", check.name, bounds(check));
-        for (band, course) in courses_of(report, check) {
-            if course.holds.contains(&false) {
+        let courses: Vec<_> = courses_of(report, check).collect();
+        if !courses.is_empty() && courses.iter().all(|(_, course)| !course.holds.contains(&true)) {
+            text += "; holds at no value of what the paper leaves open";
+        } else {
+            for (band, course) in courses.iter().filter(|(_, it)| it.holds.contains(&false)) {
                 text += &format!("; holds by {}: {}", band.name, band.held(course));
             }
         }
@@ -360,12 +371,13 @@ mod tests {
             Check::near("wide", 10.0, 10.0, 5.0),
             Check::near("near", 10.0, 14.9, 5.0),
             Check::at_least("far", 90.0, 30.0),
+            Check::deviation("next to what was published", 0.001, 10.0),
             claims::kept(0),
         ];
         let text = text(&[report("zygaria-2", checks)]);
         let row = row(&text, "zygaria-2");
-        assert!(row.contains("| near: 14.9 | 5 to 15 (10) |  | 3 of 3 |"), "{row}");
-        assert!(text.contains("1 figures and tables, 3 checks: 0 checks of 0 figures are missed"));
+        assert!(row.contains("| near: 14.9 | 5 to 15 (10) |  | 4 of 4 |"), "{row}");
+        assert!(text.contains("1 figures and tables, 4 checks: 0 checks of 0 figures are missed"));
         assert!(!text.contains("## Missed"), "{text}");
     }
 

@@ -36,7 +36,7 @@ pub fn leave_out(reports: &mut [Report]) -> Vec<&'static str> {
 }
 
 const LEFT_OUT: &str =
-    "No recorded trace took the place of its first stream: `--trace FILE` gives one.";
+    "No recorded trace took the place of its first stream: --trace FILE gives one.";
 
 /// Runs the figures among the reports that a trace can join, with the seeds of their reports, and
 /// adds what they measure: how many there were.
