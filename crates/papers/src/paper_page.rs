@@ -235,8 +235,8 @@ fn table_row(report: &Report) -> String {
     )
 }
 
-/// How far a check is within its nearest bound, by the width of the bounds or the size of the bound. Of a
-/// deviation, whose published value is its lower bound, the upper one counts alone.
+/// How far a check is within its nearest bound, by the width of the bounds or the size of the bound. The
+/// upper bound alone counts for a deviation, whose published value is its lower bound.
 fn margin(check: &Check) -> f64 {
     let Check { low, high, measured, published, .. } = *check;
     let both = low.is_finite() && high.is_finite() && low < high;

@@ -11,8 +11,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "Experiments have no clock, so that reports are the same anywhere: valid intersections are shown, and \
            judge nothing. Tests of policy `qbox` count the work of a window's end: ten intersections, \
            whatever the number of streams, and a deadline for each stream. `cargo xtask bench live \
-           --only window` takes the processor's time and judges it: 3.3 us with four streams on a \
-           virtual machine of two cores, 6.8 with 16, 23 with 64, so that the bound holds up to about 20.",
+           --only window` takes the processor's time and judges it: 1.8 us with four streams on a \
+           virtual machine of two cores, 4.2 with 16, 16 with 64, so that the bound holds up to about 40.",
     reason: "",
     open: &[],
     measure,
