@@ -167,8 +167,9 @@ fn run_all(
     let mut reports = disktime_papers::run(experiments, runs, threads, |experiment, seed| {
         eprintln!("running {} with seed {seed}", experiment.id);
     });
-    if let Some(trace) = trace {
-        join(&mut reports, trace, runs, threads)?;
+    match trace {
+        Some(trace) => join(&mut reports, trace, runs, threads)?,
+        None => tell_left_out(&mut reports),
     }
     let simulated: f64 = reports.iter().map(|report| report.seconds).sum();
     let wall = now().duration_since(begun).as_secs_f64();
@@ -227,6 +228,17 @@ fn join(
     Ok(())
 }
 
+/// Without a recorded trace: says which figures lack their part with one.
+fn tell_left_out(reports: &mut [Report]) {
+    let ids = disktime_papers::recorded::leave_out(reports);
+    if !ids.is_empty() {
+        eprintln!(
+            "{}: left out with a recorded trace, since there is no --trace FILE",
+            ids.join(", ")
+        );
+    }
+}
+
 fn print(report: &Report) {
     println!("{}: {}", report.id, report.title);
     let mut table = table::new(&["  check", "published", "measured", "passes", ""], 1..4);
@@ -251,8 +263,9 @@ fn print(report: &Report) {
     for SeedMiss { check, seed, measured } in &report.missed_by_seed {
         println!("  seed {seed} alone misses: {check}: {}", page::number(*measured));
     }
-    if !report.pass() && !report.note.is_empty() {
-        println!("  {}", report.note);
+    let texts = [report.reason, report.note].into_iter().filter(|_| !report.pass());
+    for text in texts.chain(report.left_out).filter(|text| !text.is_empty()) {
+        println!("  {text}");
     }
     println!();
 }

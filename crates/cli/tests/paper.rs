@@ -48,7 +48,7 @@ fn a_run_answers_one_document_and_writes_what_a_browser_opens() {
     let index = std::fs::read_to_string(out.join("index.html")).unwrap();
     assert!(index.contains("<a href=\"zygaria.html#zygaria-10\">zygaria-10</a>"), "{index}");
     let table = std::fs::read_to_string(out.join("reproduction.md")).unwrap();
-    assert!(table.contains("| zygaria-10 | sequential, IOPS | 42 |"), "{table}");
+    assert!(table.contains("| zygaria-10 | Reserving I/Os keeps both rates"), "{table}");
     assert_eq!(report["bands"][0]["values"].as_array().unwrap().len(), 5);
 }
 
@@ -119,4 +119,17 @@ fn a_recorded_trace_joins_the_figures_that_it_can() {
     // Its share of all requests, and its throughput by that under `qbox`.
     assert_eq!(checks.iter().filter(joined).count(), 2, "{checks:#?}");
     assert_eq!(reports[0]["seconds"], 240.0);
+    assert_eq!(reports[0]["left_out"], Value::Null);
+}
+
+/// A run without a trace had fewer rows, and nobody was told.
+#[test]
+fn a_figure_without_its_recorded_trace_says_so_aloud_and_in_its_report() {
+    let output = paper(&["run", "qbox-18", "qbox-4.7", "--seeds", "1", "--no-bands", "--json"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("qbox-18: left out with a recorded trace"), "{error}");
+    let reports: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left_out = reports[0]["left_out"].as_str().unwrap();
+    assert!(left_out.contains("--trace FILE"), "{left_out}");
+    assert_eq!(reports[1]["left_out"], Value::Null);
 }

@@ -15,8 +15,12 @@ pub struct Experiment {
     pub id: &'static str,
     /// The subject.
     pub title: &'static str,
-    /// A note for the report's reader: how a check reads the paper, why one is missed.
+    /// The claim that it stands for, in a sentence; one of ours begins with "Ours".
+    pub claim: &'static str,
+    /// A note for the report's reader: how a check reads the paper.
     pub note: &'static str,
+    /// Why checks are missed, as far as that was measured; empty if none is.
+    pub reason: &'static str,
     /// The numbers that it needs and its paper leaves open.
     pub open: &'static [Open],
     /// Runs it under a seed.
@@ -31,7 +35,13 @@ pub struct Report {
     /// The experiment's.
     pub title: &'static str,
     /// The experiment's.
+    pub claim: &'static str,
+    /// The experiment's.
     pub note: &'static str,
+    /// The experiment's.
+    pub reason: &'static str,
+    /// The part of the figure that was not run, and how it can be; `None` if all of it was.
+    pub left_out: Option<&'static str>,
     /// Simulated seconds, of all seeds together.
     pub seconds: f64,
     /// The figure, each y the mean over the seeds.
@@ -98,9 +108,22 @@ impl Report {
         let missed_by_seed =
             (first_seed..).zip(samples).filter(|_| several).flat_map(missed).collect();
         let seconds = samples.iter().map(|sample| sample.seconds).sum();
-        let Experiment { id, title, note, .. } = *experiment;
+        let Experiment { id, title, claim, note, reason, .. } = *experiment;
         let (checks, reported) = checks.into_iter().partition(Check::is_bounded);
-        Self { id, title, note, seconds, panels, checks, reported, bands, missed_by_seed }
+        Self {
+            id,
+            title,
+            claim,
+            note,
+            reason,
+            left_out: None,
+            seconds,
+            panels,
+            checks,
+            reported,
+            bands,
+            missed_by_seed,
+        }
     }
 
     /// Adds what the same figure measures in another way.
@@ -197,7 +220,7 @@ impl Serialize for Report {
             measured: row.measured,
         });
         let reported: Vec<Shown<'_>> = reported.collect();
-        let mut object = serializer.serialize_struct("Report", 9)?;
+        let mut object = serializer.serialize_struct("Report", 12)?;
         object.serialize_field("id", self.id)?;
         object.serialize_field("title", self.title)?;
         object.serialize_field("seconds", &self.seconds)?;
@@ -206,7 +229,10 @@ impl Serialize for Report {
         object.serialize_field("reported", &reported)?;
         object.serialize_field("bands", &self.bands)?;
         object.serialize_field("missed_by_seed", &self.missed_by_seed)?;
+        object.serialize_field("claim", self.claim)?;
         object.serialize_field("note", self.note)?;
+        object.serialize_field("reason", self.reason)?;
+        object.serialize_field("left_out", &self.left_out)?;
         object.end()
     }
 }
@@ -225,7 +251,8 @@ mod tests {
             ],
         };
         let samples: Vec<Sample> = (1..=seeds).map(measure).collect();
-        let experiment = Experiment { id: "x", title: "", note: "", open: &[], measure };
+        let experiment =
+            Experiment { id: "x", title: "", claim: "", note: "", reason: "", open: &[], measure };
         Report::new(&experiment, 1, &samples, Vec::new())
     }
 

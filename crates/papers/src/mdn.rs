@@ -4,6 +4,7 @@
 
 use crate::Paper;
 
+mod anticipatory;
 mod cheat;
 mod fig2;
 mod fig3;

@@ -25,6 +25,19 @@ pub struct Recorded {
     pub(crate) measure: fn(trace: &Trace<'_>, seed: u64) -> Result<Sample, TraceError>,
 }
 
+/// Says in each figure that a trace can join that none did, and answers with their names.
+pub fn leave_out(reports: &mut [Report]) -> Vec<&'static str> {
+    let can_join = |report: &&mut Report| RECORDED.iter().any(|it| it.id == report.id);
+    let left_out = |report: &mut Report| {
+        report.left_out = Some(LEFT_OUT);
+        report.id
+    };
+    reports.iter_mut().filter(can_join).map(left_out).collect()
+}
+
+const LEFT_OUT: &str =
+    "No recorded trace took the place of its first stream: --trace FILE gives one.";
+
 /// Runs the figures among the reports that a trace can join, with the seeds of their reports, and
 /// adds what they measure: how many there were.
 ///

@@ -179,8 +179,15 @@ mod tests {
         why: "",
         measure: |_, value| sample(value),
     }];
-    static FIGURE: Experiment =
-        Experiment { id: "x", title: "", note: "", open: &OPEN, measure: |_| sample(2.0) };
+    static FIGURE: Experiment = Experiment {
+        id: "x",
+        title: "",
+        claim: "",
+        note: "",
+        reason: "",
+        open: &OPEN,
+        measure: |_| sample(2.0),
+    };
 
     #[test]
     fn lines_have_a_band_over_what_is_left_open() {

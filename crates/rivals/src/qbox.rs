@@ -23,9 +23,11 @@ use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use disktime_core::{
     Duration, Instant, Request, RequestId, Share, StreamId, StreamOrder, StreamView, Streams,
 };
-use estimator::{Estimator, INITIAL, Window};
+use estimator::{Estimator, INITIAL, Met, Window};
 
 mod estimator;
+#[cfg(test)]
+mod tests;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "qbox",
@@ -91,6 +93,15 @@ struct QBox {
     /// The open window: when it began, and what completed in it.
     since: Option<Instant>,
     open: Window,
+}
+
+/// The work of the end of a window (§4.7): a step for each pair of windows, and a place in two orders
+/// for each deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Work {
+    met: Met,
+    /// Deadlines that were worked out again: one for each stream with work.
+    deadlines: usize,
 }
 
 impl Account {
@@ -164,13 +175,16 @@ impl QBox {
         self.floor = self.floor.max(first);
     }
 
-    /// All deadlines anew: costs or rates have changed.
-    fn list_all(&mut self) {
+    /// All deadlines anew, as costs or rates have changed. Answers how many there are.
+    fn list_all(&mut self) -> usize {
+        let mut listed = 0;
         for id in (0..).map(StreamId).take(self.accounts.len()) {
             if self.get(id).is_some_and(|account| account.head.is_some()) {
                 self.list(id);
+                listed += 1;
             }
         }
+        listed
     }
 
     /// Rates from contracts: a stream has its reservation; streams without one share the rest by weight.
@@ -189,15 +203,16 @@ impl QBox {
         self.list_all();
     }
 
-    /// Closes the window that has ended by now, if one has. It is as long as it should be, whenever
-    /// that is noticed: nothing completed in between. Windows in which the device was idle are left out.
-    fn roll(&mut self, now: Instant) {
-        let Some(since) = self.since.filter(|since| now.since(*since) >= WINDOW) else { return };
-        self.estimator.close(self.open);
+    /// Closes the window that has ended by now, if one has, and answers with the work of that. It is as
+    /// long as it should be, whenever that is noticed: nothing completed in between. Windows in which the
+    /// device was idle are left out.
+    fn roll(&mut self, now: Instant) -> Option<Work> {
+        let since = self.since.filter(|since| now.since(*since) >= WINDOW)?;
+        let met = self.estimator.close(self.open);
         self.open = Window { length: WINDOW, ..Window::default() };
         let late = now.since(since).as_nanos() % WINDOW.as_nanos();
         self.since = Some(Instant::from_nanos(now.as_nanos() - late));
-        self.list_all();
+        Some(Work { met, deadlines: self.list_all() })
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) struct Map {
     host: Open,
     copies: Open,
     victim: Option<Victim>,
-    host_pages: u64,
-    copied_pages: u64,
+    pub(super) host_pages: u64,
+    pub(super) copied_pages: u64,
 }
 
 impl Map {

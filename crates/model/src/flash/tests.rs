@@ -152,6 +152,47 @@ fn overwriting_in_order_and_trimming_cost_no_copies() {
     assert_eq!(client.flash.amplification_permille(), 1000);
 }
 
+/// Copies, the reads for them and erases were noticed by no test of their own if they took no time.
+#[test]
+fn collection_takes_the_time_of_its_reads_programs_and_erases() {
+    // Random writes on a drive that was written three times: their time in us, host pages and copies.
+    let filled = |spec: FlashSpec| {
+        let mut client = Client::new(spec);
+        let units = spec.capacity_bytes / UNIT_BYTES;
+        let mut random = Pcg64::seed_from_u64(1);
+        let mut write = |client: &mut Client, count: u64| {
+            for _ in 0..count {
+                client.run(Kind::Write, random.random_range(0..units) * UNIT_BYTES, UNIT_BYTES);
+            }
+        };
+        write(&mut client, 3 * units);
+        let (begin, host) = (client.now, client.flash.map.host_pages);
+        let copied = client.flash.map.copied_pages;
+        write(&mut client, 2 * units);
+        let took = client.now.since(begin).as_secs_f64() * 1e6;
+        let map = &client.flash.map;
+        (took, (map.host_pages - host) as f64, (map.copied_pages - copied) as f64)
+    };
+    let instant = Duration::from_nanos(1);
+    let (all, host, copied) = filled(spec());
+    let (without_erase, ..) = filled(FlashSpec { erase: Duration::ZERO, ..spec() });
+    let (without_read, ..) = filled(FlashSpec { read: instant, ..spec() });
+    let neither = FlashSpec { erase: Duration::ZERO, read: instant, ..spec() };
+    let (programs, ..) = filled(neither);
+    // Lines of 64 pages, which all dies erase at once.
+    let erase = (all - without_erase) / ((host + copied) / 64.0 * 3000.0);
+    // A page that is copied is read from up to four, beside programs on other dies.
+    let read = (all - without_read) / (copied * 60.0);
+    // Four dies; a copy is programmed on one once it was read from another, which may be busy.
+    let programs = programs / ((host + copied) * 600.0 / 4.0);
+    eprintln!(
+        "{host} pages, {copied} copies: erase {erase:.3}, read {read:.3}, programs {programs:.3}"
+    );
+    assert!((0.8..1.2).contains(&erase), "{erase}");
+    assert!((0.5..4.0).contains(&read), "{read}");
+    assert!((1.0..2.5).contains(&programs), "{programs}");
+}
+
 /// Flushes close pages early, so that collection has to make up for what they waste.
 #[test]
 fn collection_keeps_ahead_of_any_mix() {

@@ -10,7 +10,9 @@ const FROM: u64 = 5;
 pub(super) const OPTIMISTIC: Experiment = Experiment {
     id: "mdn-3a",
     title: "Four streams of 8 MB/s, one soft real-time, optimistic",
+    claim: "The soft real-time stream has its 8 MB/s, the tokens a saw-tooth, the total 15.85 MB/s",
     note: "A saw-tooth is R that rises and is cut again: cuts are counted over 2 minutes.",
+    reason: "",
     open: players_and_load::open!(optimistic),
     measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, optimistic),
 };
@@ -18,7 +20,10 @@ pub(super) const OPTIMISTIC: Experiment = Experiment {
 pub(super) const PESSIMISTIC: Experiment = Experiment {
     id: "mdn-3b",
     title: "Four streams of 8 MB/s, one soft real-time, pessimistic",
+    claim: "The soft real-time stream has its 8 MB/s and soon misses nothing; the total is 14.48 MB/s",
     note: "",
+    reason: "5.3 misses on average in two minutes, 5 allowed: with beta of 30, 35 and 40 % there are \
+             3.5, 2.7 and 1.5.",
     open: players_and_load::open!(pessimistic),
     measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, pessimistic),
 };

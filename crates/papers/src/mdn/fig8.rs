@@ -9,7 +9,9 @@ const FROM: u64 = 80;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mdn-8",
     title: "Three of best effort and a soft real-time one of 8 MB/s, joined by one of 6 at 80 s, pessimistic",
+    claim: "Two soft real-time streams have their rates, best effort falls further",
     note: "Rates are from 5 s after a start on.",
+    reason: "",
     open: players_and_load::open!(figure),
     measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, figure),
 };

@@ -1,5 +1,6 @@
 //! The paper's experiments (§6), once, with every parameter that the figures share.
 
+use super::anticipatory::{self, ANTICIPATION, EXPIRE};
 use crate::claims;
 use crate::drawn;
 use crate::experiment::{Check, Sample};
@@ -19,9 +20,6 @@ const REQUEST_BYTES: u64 = 128 << 10;
 const FILE_BYTES: u64 = 1_900_000_000 / REQUEST_BYTES * REQUEST_BYTES;
 /// How many such files fit on the disk, one behind the other.
 const PLACES: u64 = 21;
-/// From which place on figure 7's two files lie: the inner third of the disk, since its 11 + 9 MB/s
-/// are too much where figure 4's 10 + 10 fit.
-const INNER: u64 = 14;
 /// Draws of places and start times for each seed: a figure's numbers are means over them.
 const PLACEMENTS: u64 = 8;
 /// The rate that the bucket of a controller is sized for, tokens/s: the R of figure 2 (c), near
@@ -91,9 +89,9 @@ impl At {
     }
 
     /// Where a stream's file begins: no two streams' are in one place.
-    fn file(self, stream: u64, places: std::ops::Range<u64>) -> u64 {
-        let mut place = places.start;
-        let mut free: Vec<u64> = places.collect();
+    fn file(self, stream: u64) -> u64 {
+        let mut place = 0;
+        let mut free: Vec<u64> = (0..PLACES).collect();
         for earlier in 0..=stream {
             let left = free.len() as u64;
             let index = usize::try_from(self.draw(128 + earlier) % left).expect("a few places");
@@ -136,14 +134,21 @@ pub(super) fn parameters() -> Vec<(&'static str, String)> {
     let at = At { drawn: 0, knobs: Knobs::SHOWN };
     let it = at.feedback("none", RATE_USUAL);
     vec![
-        ("disk", format!("{DISK}, one request at a time, policy elevator")),
+        ("disk", format!("{DISK}, one request at a time")),
+        (
+            "elevator",
+            format!(
+                "that of Linux 2.6.0: it waits {ANTICIPATION:?} for the stream that it served, and serves a \
+                 read that has waited for {EXPIRE:?}"
+            ),
+        ),
         ("requests", format!("{REQUEST_BYTES} bytes, reads, one outstanding; a token each")),
         ("clients", "constant rate, a buffer of 1 s; a miss is reported if soft real-time".into()),
         (
             "files and starts",
             format!(
-                "{PLACEMENTS} draws for each seed: each file of 1.9 GB in one of {PLACES} places, \
-                 figure 7's from place {INNER} on; starts within {STAGGER_MS} ms"
+                "{PLACEMENTS} draws for each seed: each file of 1.9 GB in one of {PLACES} places; \
+                 starts within {STAGGER_MS} ms"
             ),
         ),
         ("R", format!("{} to {} tokens/s", it.rate_min, it.rate_max)),
@@ -189,8 +194,8 @@ impl Load {
         Self { stop: Some(stop), ..self }
     }
 
-    fn plan(&self, index: usize, places: std::ops::Range<u64>, at: At) -> StreamPlan {
-        let start = at.file(index as u64, places);
+    fn plan(&self, index: usize, at: At) -> StreamPlan {
+        let start = at.file(index as u64);
         let extent = Extent { start, end: start + FILE_BYTES };
         let bytes_per_second = self.mb * 1_000_000;
         let pace = match self.mb {
@@ -250,24 +255,8 @@ pub(super) fn run(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Outco
     simulate(plan(shaped, loads, seconds, at)).expect("the paper's plans can be run")
 }
 
-/// As [`run`], with files in the inner third of the disk.
-pub(super) fn run_inside(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Outcome {
-    let plan = plan_in(INNER..PLACES, shaped, loads, seconds, at);
-    simulate(plan).expect("the paper's plans can be run")
-}
-
 /// The plan that [`run`] runs.
 pub(super) fn plan(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Plan {
-    plan_in(0..PLACES, shaped, loads, seconds, at)
-}
-
-fn plan_in(
-    places: std::ops::Range<u64>,
-    shaped: Shaped,
-    loads: &[Load],
-    seconds: u64,
-    at: At,
-) -> Plan {
     let feedback = match shaped {
         Shaped::By(name) => at.feedback(name, RATE_USUAL),
         Shaped::At(rate_start) => FeedbackConfig { rate_start, ..at.feedback("fixed", rate_start) },
@@ -276,11 +265,15 @@ fn plan_in(
     Plan {
         device: (preset::find(DISK).expect("the paper's disk is a preset").build)(at.drawn),
         profile: None,
-        scheduling: Scheduling { feedback, ..Scheduling::new("elevator", "fixed") },
+        scheduling: Scheduling {
+            feedback,
+            policy: &anticipatory::ENTRY,
+            ..Scheduling::new("elevator", "fixed")
+        },
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,
-        streams: streams.map(|(index, load)| load.plan(index, places.clone(), at)).collect(),
+        streams: streams.map(|(index, load)| load.plan(index, at)).collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),
         window: WINDOW,

@@ -7,10 +7,12 @@ use crate::experiment::{Experiment, Sample};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-13",
     title: "Four disks: targets change every 30 s",
+    claim: "On four disks shares follow targets that change every 30 s",
     note: "Targets are lost. Each is judged from 10 s after it was set to its end. Shares are of the \
            disks' service times, though `learned` divides the time that a stream has them for: the \
            semi-sequential ones keep four disks busy for 94 to 95 % of it alone, and have one to two \
            points less than their targets here.",
+    reason: "",
     open: &[],
     measure,
 };

@@ -9,7 +9,9 @@ use disktime_report::chart::{Axis, Marks, Panel, Series};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-15",
     title: "Two disks: a semi-sequential and a random stream at disk queue 1 and 31",
+    claim: "A queue in the disks makes both streams faster at every target",
     note: "Targets are lost; each stream has to be faster at every one.",
+    reason: "",
     open: black_boxes::open!(measure_with),
     measure: |seed| measure_with(seed, |set| set),
 };

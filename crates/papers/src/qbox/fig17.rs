@@ -11,7 +11,10 @@ use disktime_workload::{Extent, PastEnd, Repeat, Replay, ReplayPace, ReplaySpec,
 pub(super) const PLAIN: Experiment = Experiment {
     id: "qbox-17",
     title: "RAID 0: two days of a file server and a random stream under QBox",
+    claim: "Days of a file server have several times the throughput of sharing requests",
     note: NOTE,
+    reason: "Half of the recorded trace's reads jump, so that it gets no more by shares of time than by \
+             shares of requests: the claim is one of streams whose requests cost less than the others'.",
     open: &[],
     measure: |seed| generated(seed, &DAYS, |of| of.ours(false)),
 };
@@ -19,7 +22,9 @@ pub(super) const PLAIN: Experiment = Experiment {
 pub(super) const PLAIN_FOIL: Experiment = Experiment {
     id: "qbox-18",
     title: "RAID 0: two days of a file server and a random stream under shares of throughput",
+    claim: "Sharing throughput, requests are 40:40:20, and days have a third of QBox's throughput or less",
     note: NOTE,
+    reason: "As qbox-17: half of the recorded trace's reads jump.",
     open: &[],
     measure: |seed| generated(seed, &DAYS, |of| of.foil(false)),
 };
@@ -27,7 +32,9 @@ pub(super) const PLAIN_FOIL: Experiment = Experiment {
 pub(super) const CACHED: Experiment = Experiment {
     id: "qbox-19",
     title: "RAID 0 behind a cache: two days of a file server and a random stream under QBox",
+    claim: "As qbox-17, behind a cache",
     note: NOTE,
+    reason: "As qbox-17: half of the recorded trace's reads jump.",
     open: &[],
     measure: |seed| generated(seed, &DAYS, |of| of.ours(true)),
 };
@@ -35,7 +42,9 @@ pub(super) const CACHED: Experiment = Experiment {
 pub(super) const CACHED_FOIL: Experiment = Experiment {
     id: "qbox-20",
     title: "RAID 0 behind a cache: two days of a file server, a random stream, shares of throughput",
+    claim: "As qbox-18, behind a cache",
     note: NOTE,
+    reason: "As qbox-17: half of the recorded trace's reads jump.",
     open: &[],
     measure: |seed| generated(seed, &DAYS, |of| of.foil(true)),
 };

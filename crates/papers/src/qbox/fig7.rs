@@ -6,8 +6,10 @@ use crate::experiment::{Experiment, Sample};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "qbox-7",
     title: "One disk, sequential and random streams: the shares are reached quickly",
+    claim: "On one disk the shares are reached within 20 s",
     note: "Targets and mix are lost: two sequential streams with 30 and 20 %, two random ones with 30 \
            and 20 %.",
+    reason: "",
     open: &[],
     measure,
 };

@@ -12,12 +12,14 @@ use disktime_sim::{Outcome, simulate, simulate_steered};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-depth",
     title: "Depth by latency: A always hits, B hits with 0.2; threshold 40 ms",
+    claim: "Ours: a law for each workload's depth shortens the queue at the array without loss",
     note: "The law is PARDA's, for each workload at one array instead of for each host. Its part for each \
            is one slot, the span a second. B meets the disk's queue, and holds back; A never does. \
            B's requests that may not wait at the array wait before it. Without the law both tiers are \
            busy, so that requests enter each as often as they leave it: the array's 32 wander between \
            the two queues without drift, half of them at the disk on average. Four fifths of B's \
            requests meet those 16, for 10 ms each: B should take 128 ms at the array.",
+    reason: "",
     open: &[],
     measure,
 };

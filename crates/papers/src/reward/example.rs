@@ -10,9 +10,11 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-example",
     title: "Equal weights, A hits with 2/3, B never: proportional and reward",
+    claim: "Two workloads have 75 IOPS each by proportional shares, 150 and 50 by reward",
     note: "The example counts one server: \"6 IOs every 40 ms\" are 4 accesses to the disk. So 10 ms and \
            50 us are served by one, one at a time; it is told a hit as a read, a miss as a write. The \
            paper rounds: with 50 us a hit, reward gives 148 and 50.",
+    reason: "",
     open: &[],
     measure,
 };

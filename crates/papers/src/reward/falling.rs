@@ -10,9 +10,11 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-falling",
     title: "Five reservations of 20 %: one tenant's hit ratio falls from 0.9 to 0.1, the others' stay 0.9",
+    claim: "Ours: a tenant whose hits fall takes nothing from four others",
     note: "Insulation is what a tenant gets by its reservation of what it gets alone. Each hit ratio is \
            a run of its own, as prices are stated for a run; reward-learned has the same over learned \
            costs.",
+    reason: "",
     open: &[],
     measure,
 };

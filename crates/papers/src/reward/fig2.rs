@@ -11,9 +11,12 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-2",
     title: "Workload 1 hits with 0.6, from 200 to 400 s with 0.9; workload 2 with 0.4",
+    claim: "More hits give workload 1 four times its rate and take nothing from workload 2; proportional \
+            shares give both the same",
     note: "The foil is start-time fair queueing by count: CFQ is not modelled. Each workload has half of \
            the array's slots, so half of the disk's accesses: 1 / (1 - 0.6) becomes 1 / (1 - 0.9), \
            4 times as much.",
+    reason: "",
     open: &[cached_servers::depth(measure_at)],
     measure: |seed| measure_at(seed, f64::from(cached_servers::DEPTH)),
 };

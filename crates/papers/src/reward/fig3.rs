@@ -11,9 +11,11 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-3",
     title: "SSD only: workload 1 reads half of the time, from 5 s on always; depths 1 and 8",
+    claim: "Workload 1 keeps its gain at depth 1; at depth 8 both gain",
     note: "At depth 8 a response is mostly the wait behind the seven others, which is nobody's own, so \
            what workload 1 gains goes to both. reward-service estimates the service: from when the \
            piece went out, or the last came back that went out before it. The mean of a write is lost.",
+    reason: "",
     open: &[Open {
         name: "mean service of a write, ms",
         values: &[0.25, 0.3, 0.4, 0.6, 0.8],

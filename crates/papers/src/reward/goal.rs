@@ -14,8 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-goal",
     title: "Goals of 100 and 60 IOPS by measured hit ratios, beside tenants that always and never hit",
+    claim: "Ours: goals in IOPS hold, reserved as time by measured hit ratios",
     note: "Each goal's hit ratio is measured while its tenant runs alone; what the busier tier takes for \
            such a request, times the goal, is reserved. Slack goes in reward's order (zygaria-reward).",
+    reason: "",
     open: &[],
     measure,
 };

@@ -12,6 +12,7 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-loop",
     title: "Two equal workloads share a small cache that was warm for one of them",
+    claim: "Ours: under reward, a cache that two workloads share stays with the one that it was warm for",
     note: "It can loop: whoever begins with its lines in the cache keeps them, and with them nearly all \
            requests, since they come faster than the other's misses can push lines out. The start \
            decides for good. The estimator is not to blame: with services in place of responses it \
@@ -19,6 +20,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            learning there is no loop: proportional, and time shares over one price, end the same \
            from both starts (ours is asked after ten minutes), at a small part of the throughput; \
            that is what the loop wins.",
+    reason: "",
     open: &[],
     measure,
 };

@@ -9,10 +9,12 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-shares",
     title: "Table 2's workloads of equal weight under shares of time: disktime over prices",
+    claim: "Ours: equal shares of time over prices are reward's rates",
     note: "A price is what a request takes when its workload runs alone at the array's best depth, that is \
            on the busier tier. Under start-time fair queueing equal shares of time over these prices \
            are reward's rates: reward falls out. reward-service learns its costs \
            instead, and disktime gives each its share of time as the prices say.",
+    reason: "At the paper's depth of 32 the disk's queue idles now and then; it held at 64.",
     open: &[],
     measure,
 };

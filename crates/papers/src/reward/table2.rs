@@ -10,11 +10,14 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "reward-t2",
     title: "Two backlogged workloads: A always hits, B hits with 0.2, 0.5, 0.75, 1",
+    claim: "The rates of two workloads at three weights and four hit ratios",
     note: "Rate by mean response goes by weight, and by Little's law that product is what a workload has \
            at the array: reward scheduling divides the array's slots. So while each tier has enough \
            of them to be busy, weights hardly count (rows with a hit ratio below 1), as published. At \
            weights 2:1 and hit ratio 0.2 the slots of B are so few that the disk idles now and then: of \
            116 IOPS it has 98, 101, 103, 105 and 106 at depths of 24, 32, 48, 64 and 100.",
+    reason: "B's slots are so few at weights 2:1 that the disk idles now and then; from a depth of 48 on \
+             it does not.",
     open: &[cached_servers::depth(measure_at)],
     measure: |seed| measure_at(seed, f64::from(cached_servers::DEPTH)),
 };

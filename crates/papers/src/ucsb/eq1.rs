@@ -9,9 +9,11 @@ use disktime_report::chart::{Axis, Marks, Panel, Series};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-eq1",
     title: "Inequality 1: the shortest cycle for N streams of 1 MB/s",
+    claim: "Inequality 1 has the shortest cycle for N streams",
     note: "The engine's admission beside T = N L R / (r R - N B), with L = 13 ms, R = 30 MB/s, B = \
            1 MB/s, r = 0.8. It counts whole sectors, so its cycles are up to one sector's time at \
            1 MB/s longer, 0.5 ms.",
+    reason: "",
     open: &[],
     measure,
 };

@@ -6,7 +6,9 @@ use crate::experiment::{Check, Experiment, Sample};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-5",
     title: "8 MB/s of high priority, joined by five best-effort streams of 5 MB/s",
+    claim: "A high-priority stream has its 8 MB/s in each cycle; five of best effort are roughly equal",
     note: "\"Roughly equal\" is read as within 20 % of their mean, once all five are there.",
+    reason: "",
     open: &[cyclic_streams::apart(measure_at)],
     measure: |seed| measure_at(seed, Places::NEXT.0),
 };

@@ -9,11 +9,14 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ucsb-7",
     title: "Mean response of one high-priority stream and of 1 to 7 of low priority, 4 MB/s each",
+    claim: "The high-priority stream's response does not grow with others, and is half of theirs or less \
+            from four on",
     note: "\"The cycle time for all streams was the same (4 seconds)\": all submit a cycle's worth at \
            its start, so a response includes the wait for one's own batch. The high priority is a \
            guaranteed rate with best-effort admission: the paper's priority is not admitted, and \
            compares classes, so nothing else may decide. (Once admitted, a slack register lets best \
            effort go first while every cycle is kept, which spends just what this figure shows.)",
+    reason: "",
     open: &[cyclic_streams::apart(measure_at)],
     measure: |seed| measure_at(seed, Places::NEXT.0),
 };

@@ -8,8 +8,10 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-1",
     title: "Progress of a sequential stream with 70 % and a random one with 30 % of the disk",
+    claim: "Streams that reserve 70 and 30 % of the disk's time progress at 70:30 throughout",
     note: "Deviations are the worst of a run: of every half-second sample from 2 s on, and of every \
            window of 2 s.",
+    reason: "",
     open: &[reservation_splits::outstanding(measure_keeping)],
     measure: |seed| measure_keeping(seed, 32.0),
 };

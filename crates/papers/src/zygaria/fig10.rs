@@ -8,7 +8,9 @@ use disktime_sim::Outcome;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-10",
     title: "Cumulative I/Os of a sequential stream with 70 % and a random one with 30 % of 60 IOPS",
+    claim: "Reserving I/Os keeps both rates, but not the ratio of 70:30",
     note: "\"Ratio not 70:30\" is taken as at least 10 points off.",
+    reason: "",
     open: &[reservation_splits::outstanding(measure_keeping)],
     measure: |seed| measure_keeping(seed, 32.0),
 };

@@ -7,8 +7,10 @@ use disktime_report::chart::{Axis, Marks, Panel};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-4",
     title: "Utilization version: each stream gets the disk time it reserves",
+    claim: "Each stream gets the disk time that it reserves, and random throughput follows it",
     note: "The shares are the claim. The sequential rate follows its share only above a half: with less, \
            each of its requests comes between two random ones and pays for the seek back.",
+    reason: "",
     open: &[reservation_splits::outstanding(measure_keeping)],
     measure: |seed| measure_keeping(seed, 32.0),
 };

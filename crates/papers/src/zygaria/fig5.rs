@@ -7,9 +7,11 @@ use disktime_report::chart::{Axis, Line, Marks, Panel};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-5",
     title: "Throughput version: reservations hold, but don't control",
+    claim: "Reserving I/Os, each stream gets what it reserves, but reservations hardly change the rates",
     note: "Requests are the currency: slack goes to whoever had fewer requests lately, so both \
            streams end up with about as many. At the driver nothing but sequential requests is \
            reordered, which the paper's 68 random IOPS with 20 outstanding imply.",
+    reason: "",
     open: &[reservation_splits::outstanding(measure_keeping)],
     measure: |seed| measure_keeping(seed, 32.0),
 };

@@ -9,8 +9,10 @@ use disktime_report::chart::{Axis, Marks, Panel};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-7",
     title: "Utilization version with a random estimate of 20 ms, 5 ms, 300 us",
+    claim: "A wrong estimate of random requests moves no share",
     note: "Even an estimate as low as the sequential one does no harm here: one request at a time is \
            charged what it took before the next is chosen.",
+    reason: "",
     open: &[],
     measure,
 };

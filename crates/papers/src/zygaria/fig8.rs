@@ -9,9 +9,11 @@ use disktime_report::chart::{Axis, Marks, Panel};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-8",
     title: "Utilization version with a sequential estimate of 0.3, 1, 3, 10 ms",
+    claim: "A sequential estimate that is too high moves no share and costs throughput",
     note: "The paper's overestimates are lost. The check is of the sum over all splits. At a single \
            split chance (where runs begin) moves the rate by more than 0.3 or 1 ms do: the last row \
            shows at how many of the 33 steps it grows, and is no check.",
+    reason: "",
     open: &[],
     measure,
 };

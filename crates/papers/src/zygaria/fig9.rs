@@ -8,10 +8,13 @@ use disktime_report::chart::{Axis, Line, Marks, Panel};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "zygaria-9",
     title: "Throughput version with 68, 75, 102 IOPS taken for reservable",
+    claim: "Where more I/Os can be reserved than the disk has at random, a random stream gets less than \
+            it reserves",
     note: "The random stream can't get more than the disk's 68 random IOPS, whatever it reserves. The \
            last panel is not published: were the driver to sweep (C-SCAN) over its 20 requests, the \
            same disk would do 102 random IOPS, which contradicts the 68 of the text. So nothing but \
            sequential requests is reordered, in this figure as in 5, 6 and 10.",
+    reason: "",
     open: &[reservation_splits::outstanding(measure_keeping)],
     measure: |seed| measure_keeping(seed, 32.0),
 };

@@ -53,14 +53,25 @@ struct Pair {
     y: i128,
 }
 
-pub(super) struct Estimator {
+/// The estimate, and the latest `KEPT` windows that a new one is intersected with.
+pub(super) struct Estimator<const KEPT: usize = WINDOWS> {
     /// The latest windows, in a ring.
-    windows: [Window; WINDOWS],
+    windows: [Window; KEPT],
     /// Windows so far; the next goes to this place of the ring.
     seen: usize,
     estimate: Pair,
     /// Intersections that the last window gave.
     met: u32,
+}
+
+/// The intersections of a window that has ended with windows before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Met {
+    /// Pairs of windows that were intersected.
+    pub(super) tried: u32,
+    /// Pairs that gave costs which can be: the estimate moved towards their mean, or to the projection
+    /// if there are none.
+    pub(super) valid: u32,
 }
 
 impl Window {
@@ -84,11 +95,11 @@ impl Window {
     }
 }
 
-impl Estimator {
+impl<const KEPT: usize> Estimator<KEPT> {
     pub(super) fn new(initial: Costs) -> Self {
         let nanos = |cost: Duration| i128::from(cost.as_nanos().max(1));
         let estimate = Pair { x: nanos(initial.sequential), y: nanos(initial.random) };
-        Self { windows: [Window::default(); WINDOWS], seen: 0, estimate, met: 0 }
+        Self { windows: [Window::default(); KEPT], seen: 0, estimate, met: 0 }
     }
 
     pub(super) fn costs(&self) -> Costs {
@@ -100,24 +111,29 @@ impl Estimator {
         }
     }
 
-    /// A window has ended. Answers from how many intersections the estimate was moved; 0 for the
-    /// projection.
-    pub(super) fn close(&mut self, window: Window) -> u32 {
+    /// A window has ended: it is intersected with those before it, and the estimate is moved.
+    pub(super) fn close(&mut self, window: Window) -> Met {
         if window.sequential == 0 && window.random == 0 {
-            return 0;
+            return Met::default();
         }
-        let before = &self.windows[..self.seen.min(WINDOWS)];
-        let met = before.iter().filter_map(|earlier| window.meets(*earlier));
-        let (count, x, y) = met.fold((0, 0, 0), |(n, x, y), pair| (n + 1, x + pair.x, y + pair.y));
-        let answer = match count {
+        let (mut met, mut x, mut y) = (Met::default(), 0, 0);
+        for earlier in &self.windows[..self.seen.min(KEPT)] {
+            met.tried += 1;
+            if let Some(pair) = window.meets(*earlier) {
+                met.valid += 1;
+                x += pair.x;
+                y += pair.y;
+            }
+        }
+        let answer = match i128::from(met.valid) {
             0 => self.projected(window),
-            _ => Pair { x: x / i128::from(count), y: y / i128::from(count) },
+            valid => Pair { x: x / valid, y: y / valid },
         };
         self.step(answer);
-        self.windows[self.seen % WINDOWS] = window;
+        self.windows[self.seen % KEPT] = window;
         self.seen += 1;
-        self.met = count;
-        count
+        self.met = met.valid;
+        met
     }
 
     /// The point of the window's line that has the estimate's ratio (§3.1).
@@ -149,6 +165,10 @@ mod tests {
 
     fn pair(x_us: i128, y_us: i128) -> Pair {
         Pair { x: x_us * 1000, y: y_us * 1000 }
+    }
+
+    fn estimator(initial: Costs) -> Estimator {
+        Estimator::new(initial)
     }
 
     fn costs(x_us: u64, y_us: u64) -> Costs {
@@ -184,10 +204,11 @@ mod tests {
 
     #[test]
     fn noise_free_windows_lead_to_the_true_costs() {
-        let mut estimator = Estimator::new(INITIAL);
+        let mut estimator = estimator(INITIAL);
         for turn in 0..400 {
             let random = [8, 10, 9, 11][turn % 4];
-            assert!(estimator.close(window(1000 - 80 * random, random)) > 0 || turn == 0);
+            let met = estimator.close(window(1000 - 80 * random, random));
+            assert!(met.valid > 0 || turn == 0);
         }
         let Costs { sequential, random, .. } = estimator.costs();
         let near = |cost: Duration, true_us: u64| {
@@ -196,12 +217,34 @@ mod tests {
         assert!(near(sequential, 100) && near(random, 8000), "{sequential:?}, {random:?}");
     }
 
+    /// Figure `qbox-4.7` counted the valid intersections of at most ten, which can't be more than ten.
+    /// Counted here is what is tried, for other numbers of windows as well.
+    #[test]
+    fn a_window_is_intersected_once_with_each_window_that_is_kept() {
+        fn tried<const KEPT: usize>() -> [u32; 40] {
+            let mut estimator = Estimator::<KEPT>::new(INITIAL);
+            core::array::from_fn(|turn| {
+                let random = [8, 10, 9, 11][turn % 4];
+                estimator.close(window(1000 - 80 * random, random)).tried
+            })
+        }
+        let before: [u32; 40] = core::array::from_fn(|turn| u32::try_from(turn).expect("below 40"));
+        let expected = |kept: u32| before.map(|windows| kept.min(windows));
+        assert_eq!(tried::<5>(), expected(5));
+        assert_eq!(tried::<WINDOWS>(), expected(10));
+        assert_eq!(tried::<20>(), expected(20));
+        let mut estimator = estimator(INITIAL);
+        // A window in which nothing completed costs nothing and is not kept.
+        assert_eq!(estimator.close(window(0, 0)), Met::default());
+        assert_eq!(estimator.close(window(200, 10)).tried, 0);
+    }
+
     #[test]
     fn windows_of_one_mix_keep_the_ratio() {
-        let mut estimator = Estimator::new(costs(100, 8000));
+        let mut estimator = estimator(costs(100, 8000));
         // Every cost has doubled.
         for _ in 0..200 {
-            assert_eq!(estimator.close(window(100, 5)), 0);
+            assert_eq!(estimator.close(window(100, 5)).valid, 0);
         }
         let Costs { sequential, random, .. } = estimator.costs();
         assert!(sequential.as_nanos().abs_diff(200_000) <= 200, "{sequential:?}");
@@ -211,7 +254,7 @@ mod tests {
     #[test]
     fn a_far_answer_moves_the_estimate_less_than_in_proportion() {
         let moved = |answer| {
-            let mut estimator = Estimator::new(costs(100, 8000));
+            let mut estimator = estimator(costs(100, 8000));
             estimator.step(answer);
             estimator.estimate
         };
@@ -224,7 +267,7 @@ mod tests {
 
     #[test]
     fn nothing_but_extremes_leaves_costs_above_zero() {
-        let mut estimator = Estimator::new(INITIAL);
+        let mut estimator = estimator(INITIAL);
         let extreme = Window { sequential: u32::MAX, random: u32::MAX, length: Duration::ZERO };
         let long = Window { sequential: 1, random: 0, length: Duration::from_nanos(u64::MAX) };
         for _ in 0..2000 {
