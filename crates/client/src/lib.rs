@@ -12,6 +12,7 @@
 
 mod aligned;
 mod clock;
+pub mod control;
 mod connection;
 mod error;
 mod handshake;

@@ -21,7 +21,7 @@ use crate::served_file::ServedFile;
 
 mod growing;
 
-pub use growing::GrowingPool;
+pub use growing::{GrowingPool, PoolFile};
 
 /// The identity file's name in the directory.
 pub const IDENTITY: &str = ".disktime-pool";

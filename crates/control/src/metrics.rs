@@ -1,0 +1,10 @@
+//! `/metrics` for Prometheus.
+
+use axum::Router;
+
+use crate::http::Api;
+
+/// Its addresses.
+pub fn routes() -> Router<Api> {
+    Router::new()
+}
