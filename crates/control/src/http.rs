@@ -283,7 +283,15 @@ async fn why(
     Query(last): Query<Last>,
 ) -> Result<Json<Held>, Refusal> {
     let held = api.seen().held(&name, last.seconds.unwrap_or(10.0));
-    held.map(Json).ok_or_else(|| Refusal::no_vdisk(&name))
+    if let Some(held) = held {
+        return Ok(Json(held));
+    }
+    // A new one was not looked at yet.
+    let is_there = move |server: &mut Server, _: &mut Plane| {
+        let found = server.vdisks().iter().any(|vdisk| vdisk.name == name);
+        if found { Ok(Json(Held::default())) } else { Err(Refusal::no_vdisk(&name)) }
+    };
+    api.ask(is_there).await?
 }
 
 /// Whether a virtual disk would fit. Changes nothing.

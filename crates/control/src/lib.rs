@@ -28,6 +28,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 pub use http::document;
+pub use metrics::names as metric_names;
 pub use plane::{Plane, Truth};
 pub use problem::Refusal;
 pub use state::{Kept, Phase, StateError, Store};

@@ -346,7 +346,7 @@ fn room(server: &Server, device: &str, but: &str) -> f64 {
 }
 
 fn reserved(device: &WatchedDevice) -> f64 {
-    device.vdisks.iter().map(|(_, it)| fraction(it.contract.reserve)).sum()
+    device.vdisks.iter().fold(0.0, |sum, (_, it)| sum + fraction(it.contract.reserve))
 }
 
 /// A share as a fraction.

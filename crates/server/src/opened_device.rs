@@ -250,7 +250,8 @@ impl Opened {
     /// configured: what requests cost is where the cost model starts. If it can't be found out, the
     /// model starts from nothing.
     pub(crate) fn look(&mut self, device: &DeviceConfig) {
-        if !device.scheduling.quick_profile {
+        // A device without virtual disks has no bytes to be read.
+        if !device.scheduling.quick_profile || device.vdisks.is_empty() {
             return;
         }
         let name = &device.name;
