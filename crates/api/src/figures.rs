@@ -78,7 +78,7 @@ pub struct Vdisk {
     pub figures: Figures,
     /// Where clients reach it.
     pub uris: Vec<String>,
-    /// What was asked for, where the daemon keeps that; a change states its tag.
+    /// The wish that made it, where the daemon keeps that; a change states its tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<VdiskSpec>,
 }
@@ -111,7 +111,7 @@ pub struct Device {
     pub in_flight: u32,
     /// CPU time of its thread, in nanoseconds.
     pub cpu_ns: u64,
-    /// What was asked for, where the daemon keeps that.
+    /// The wish that made it, where the daemon keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<DeviceSpec>,
 }
@@ -130,7 +130,7 @@ pub struct Plan {
     pub would_fit: f64,
 }
 
-/// What held a virtual disk back over the last seconds: parts of 100 %, from samples.
+/// Reasons that held a virtual disk back over the last seconds: parts of 100 %, from samples.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Held {
     /// Seconds that the parts are of.
@@ -169,7 +169,7 @@ pub struct Event {
     pub at_ms: u64,
     /// `created`, `changed`, `deleted`, `promise-broken`, `gap`.
     pub kind: String,
-    /// `device`, `vdisk` or `events`.
+    /// The kind of thing that it happened to: `device`, `vdisk` or `events`.
     pub what: String,
     /// Its name.
     pub name: String,
@@ -184,7 +184,7 @@ pub struct Problem {
     pub status: u16,
     /// The kind of problem.
     pub title: String,
-    /// What is wrong, what is allowed, what to do.
+    /// The fault, the values allowed, the remedy.
     pub detail: String,
     /// The key that is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]

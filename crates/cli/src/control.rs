@@ -81,7 +81,8 @@ impl Daemon {
             return Ok(answer);
         }
         let said = serde_json::from_slice::<Problem>(&answer.body);
-        let said = said.map_or_else(|_| format!("the daemon answers {}", answer.status), |it| it.detail);
+        let said =
+            said.map_or_else(|_| format!("the daemon answers {}", answer.status), |it| it.detail);
         if (400..500).contains(&answer.status) {
             bail!(BadInput(said));
         }
@@ -98,7 +99,9 @@ impl Daemon {
 /// No daemon is there, or it ended.
 pub fn gone(api: &ControlApi, error: &std::io::Error) -> anyhow::Error {
     let path = api.path().display();
-    anyhow!("{path}: {error}: is a daemon there? `disktime serve` starts one; --state or --url names it")
+    anyhow!(
+        "{path}: {error}: is a daemon there? `disktime serve` starts one; --state or --url names it"
+    )
 }
 
 #[cfg(test)]

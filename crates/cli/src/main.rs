@@ -54,9 +54,9 @@ enum Command {
     Vdisk(vdisk::Arguments),
     /// Devices of a daemon; find out what a device does, or make a place for virtual disks
     Device(device::Arguments),
-    /// What held a virtual disk back over the last seconds
+    /// Say what held a virtual disk back over the last seconds
     Why(why::Why),
-    /// What happened at a daemon
+    /// Show what happened at a daemon
     Events(why::Events),
     /// Work out what share of a device's time a goal takes, and whether it fits
     Plan(plan::Arguments),

@@ -7,7 +7,7 @@ use disktime_api::{Event, Held};
 
 use crate::control::{Daemon, address, gone};
 
-/// What held a virtual disk back over the last seconds, in parts of 100 %.
+/// Says what held a virtual disk back over the last seconds, in parts of 100 %.
 #[derive(Args)]
 pub struct Why {
     /// The virtual disk
@@ -47,7 +47,10 @@ pub fn why(Why { name, last, daemon }: &Why) -> anyhow::Result<ExitCode> {
         (held.device, "it had the device, and more of it waited"),
         (held.limit, "its limit, or its part of the queue depth, kept it from the device"),
         (held.others, "others had the device"),
-        (held.switching, "the device was left idle: between streams, or for another's next request"),
+        (
+            held.switching,
+            "the device was left idle: between streams, or for another's next request",
+        ),
     ] {
         println!("{part:6.1} %  {reason}");
     }

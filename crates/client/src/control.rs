@@ -121,7 +121,8 @@ impl ControlApi {
     ) -> io::Result<BufReader<UnixStream>> {
         let mut stream = UnixStream::connect(&self.path)?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        let mut head = format!("{method} {target} HTTP/1.1\r\nhost: disktime\r\nconnection: close\r\n");
+        let mut head =
+            format!("{method} {target} HTTP/1.1\r\nhost: disktime\r\nconnection: close\r\n");
         for (name, value) in [("if-match", if_match), ("last-event-id", after)] {
             if let Some(value) = value.filter(|value| !value.contains(['\r', '\n'])) {
                 head += &format!("{name}: {value}\r\n");

@@ -12,8 +12,8 @@
 
 mod aligned;
 mod clock;
-pub mod control;
 mod connection;
+pub mod control;
 mod error;
 mod handshake;
 mod inflight;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use disktime_api::Event;
+use disktime_server::clock::wall_ms;
 use tokio::sync::watch;
 
 /// Events that are kept.
@@ -33,7 +34,7 @@ impl Events {
     pub fn add(&self, kind: &str, (what, name): (&str, &str), text: String) {
         let mut kept = self.kept();
         kept.last += 1;
-        let (id, at_ms) = (kept.last, crate::wall_ms());
+        let (id, at_ms) = (kept.last, wall_ms());
         let (kind, what, name) = (kind.to_owned(), what.to_owned(), name.to_owned());
         if kept.events.len() == EVENTS_MAX {
             kept.events.pop_front();
@@ -51,7 +52,7 @@ impl Events {
         let missing = first.saturating_sub(number + 1);
         let gap = (missing > 0).then(|| Event {
             id: first - 1,
-            at_ms: crate::wall_ms(),
+            at_ms: wall_ms(),
             kind: "gap".to_owned(),
             what: "events".to_owned(),
             name: String::new(),

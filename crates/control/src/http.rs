@@ -1,7 +1,7 @@
 //! `/v1`: requests become questions to the server's thread, answers become JSON.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -10,10 +10,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use crossbeam_channel::{Sender, TrySendError};
 use disktime_api::{
-    Contract, Device, DeviceSpec, Event, Figures, Held, Plan, Problem, Sample, Server as About, Vdisk,
-    VdiskChange, VdiskSpec,
+    Contract, Device, DeviceSpec, Event, Figures, Held, Plan, Problem, Sample, Server as About,
+    Vdisk, VdiskChange, VdiskSpec,
 };
 use disktime_server::Server;
 use futures_util::stream::{self, Stream, StreamExt};
@@ -21,60 +20,52 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::OpenApi;
 
-use crate::Ask;
+use crate::ask::Api;
 use crate::events::Events;
 use crate::plane::{Made, Plane, tag};
 use crate::problem::Refusal;
-use crate::sampler::Sampler;
 
 /// The longest body of a request in bytes.
 const BODY_MAX: usize = 64 << 10;
 /// Events of one answer.
 const EVENTS_MOST: usize = 256;
 
-/// What handlers have at hand.
-#[derive(Clone)]
-pub struct Api {
-    /// Questions to the thread that has the server.
-    pub asks: Sender<Ask>,
-    /// The events.
-    pub events: Arc<Events>,
-    /// What was seen of virtual disks.
-    pub sampler: Arc<Mutex<Sampler>>,
-}
-
-impl Api {
-    /// Asks the thread that has the server.
-    pub async fn ask<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Server, &mut Plane) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        let work = move |server: &mut Server, plane: &mut Plane| {
-            // The caller may have gone.
-            let _nobody_waits = answer.send(work(server, plane));
-        };
-        match self.asks.try_send(Ask(Box::new(work))) {
-            Ok(()) => answered.await.map_err(|_| Refusal::busy()),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refusal::busy()),
-        }
-    }
-
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Sampler> {
-        self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "disktime", description = "Virtual disks that each own a share of a device's time"),
+    info(
+        title = "disktime",
+        description = "Virtual disks that each own a share of a device's time"
+    ),
     paths(
-        about, devices, put_device, delete_device, history, vdisks, vdisk, put_vdisk, change_vdisk,
-        delete_vdisk, why, plan, events, kept_events
+        about,
+        devices,
+        put_device,
+        delete_device,
+        history,
+        vdisks,
+        vdisk,
+        put_vdisk,
+        change_vdisk,
+        delete_vdisk,
+        why,
+        plan,
+        events,
+        kept_events
     ),
     components(schemas(
-        About, Contract, Device, DeviceSpec, Event, Figures, Held, Plan, Problem, Sample, Vdisk,
-        VdiskChange, VdiskSpec
+        About,
+        Contract,
+        Device,
+        DeviceSpec,
+        Event,
+        Figures,
+        Held,
+        Plan,
+        Problem,
+        Sample,
+        Vdisk,
+        VdiskChange,
+        VdiskSpec
     ))
 )]
 struct Document;
@@ -102,8 +93,9 @@ pub fn router(api: Api) -> Router {
         .route("/v1/events", get(events))
         .route("/v1/events/kept", get(kept_events))
         .merge(crate::metrics::routes())
-        .merge(crate::page::routes())
-        .fallback(async || Refusal::not_found("nothing is at this address: see /v1/openapi.json".into()))
+        .fallback(async || {
+            Refusal::not_found("nothing is at this address: see /v1/openapi.json".into())
+        })
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .with_state(api)
 }
@@ -123,7 +115,8 @@ fn matches_name(name: &str, of: &str) -> Result<(), Refusal> {
     if name == of {
         return Ok(());
     }
-    let detail = format!("name = \"{of}\" in the body, \"{name}\" in the address: they are the same");
+    let detail =
+        format!("name = \"{of}\" in the body, \"{name}\" in the address: they are the same");
     Err(Refusal::bad_request(detail))
 }
 
@@ -159,7 +152,7 @@ async fn put_device(
     Ok((status(made), Json(answer)).into_response())
 }
 
-/// Serves a device no longer. What is on it stays.
+/// Serves a device no longer. Its contents stay.
 #[utoipa::path(delete, path = "/v1/devices/{name}", params(("name" = String, Path)),
     responses((status = 204), (status = "4XX", body = Problem)))]
 async fn delete_device(
@@ -273,7 +266,7 @@ struct Last {
     seconds: Option<f64>,
 }
 
-/// What held a virtual disk back.
+/// Reasons that held a virtual disk back.
 #[utoipa::path(get, path = "/v1/vdisks/{name}/why", params(("name" = String, Path),
     ("seconds" = Option<f64>, Query)),
     responses((status = 200, body = Held), (status = 404, body = Problem)))]
@@ -311,10 +304,7 @@ struct AfterEvent {
 /// Events that are kept, after the one of a number.
 #[utoipa::path(get, path = "/v1/events/kept", params(("after" = Option<u64>, Query)),
     responses((status = 200, body = [Event])))]
-async fn kept_events(
-    State(api): State<Api>,
-    Query(after): Query<AfterEvent>,
-) -> Json<Vec<Event>> {
+async fn kept_events(State(api): State<Api>, Query(after): Query<AfterEvent>) -> Json<Vec<Event>> {
     Json(api.events.after(after.after.unwrap_or(0), usize::MAX))
 }
 
@@ -328,7 +318,11 @@ async fn events(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let last = last.unwrap_or_else(|| api.events.last());
     let news = api.events.news();
-    let next = async move |(events, mut news, last): (Arc<Events>, tokio::sync::watch::Receiver<u64>, u64)| {
+    let next = async move |(events, mut news, last): (
+        Arc<Events>,
+        tokio::sync::watch::Receiver<u64>,
+        u64,
+    )| {
         loop {
             // Marked before it is read: an event that comes in between is news.
             news.mark_unchanged();

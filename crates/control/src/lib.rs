@@ -1,15 +1,14 @@
-//! The control plane: the HTTP API, the state that it keeps, what was seen of virtual disks, metrics
-//! and the page.
+//! The control plane: the HTTP API, the state that it keeps, looks at virtual disks, metrics.
 //!
 //! A thread of its own with an async runtime serves HTTP. Everything that concerns the server is an
 //! [`Ask`] that the thread which has the [`Server`] carries out: the data path knows nothing of it.
 //! Does not know: how time is shared, NBD, command lines.
 #![deny(unsafe_code)]
 
+mod ask;
 mod events;
 mod http;
 mod metrics;
-mod page;
 mod plane;
 mod problem;
 mod sampler;
@@ -23,37 +22,23 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::Receiver;
 use disktime_api::{DeviceSpec, VdiskSpec};
-use disktime_server::{Config, ConfigError, Server, clock};
+use disktime_server::{Config, ConfigError, clock};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+pub use ask::Ask;
 pub use http::document;
 pub use metrics::names as metric_names;
 pub use plane::{Plane, Truth};
 pub use problem::Refusal;
 pub use state::{Kept, Phase, StateError, Store};
 
+use ask::Api;
 use events::Events;
-use http::Api;
 use sampler::{LOOK, Look, Sampler};
 
 /// Questions that may wait for the server's thread; more are refused.
 const ASKS_MAX: usize = 256;
-
-/// Milliseconds since 1970.
-fn wall_ms() -> u64 {
-    clock::wall_ms()
-}
-
-/// A question for the thread that has the server.
-pub struct Ask(Box<dyn FnOnce(&mut Server, &mut Plane) + Send>);
-
-impl Ask {
-    /// Carries it out and answers.
-    pub fn answer(self, server: &mut Server, plane: &mut Plane) {
-        (self.0)(server, plane);
-    }
-}
 
 /// The configuration of a daemon that keeps its devices and virtual disks in a state directory.
 ///
@@ -164,15 +149,14 @@ impl axum::serve::Listener for Logged {
 
 /// Looks at all virtual disks again and again.
 async fn look(api: Api) {
-    let mut ticks =
-        tokio::time::interval(std::time::Duration::from_nanos(LOOK.as_nanos()));
+    let mut ticks = tokio::time::interval(std::time::Duration::from_nanos(LOOK.as_nanos()));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
         let counts = api.seen().counts_next();
         let looked = api.ask(move |server, _| Look::at(server, clock::now(), counts)).await;
         let Ok(looked) = looked else { continue };
-        let broken = api.seen().take(looked, wall_ms());
+        let broken = api.seen().take(looked, clock::wall_ms());
         for (name, times) in broken {
             let text = format!("it was behind its reservation {times} times in a second");
             api.events.add("promise-broken", ("vdisk", &name), text);

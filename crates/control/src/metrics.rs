@@ -17,7 +17,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::http::Api;
+use crate::ask::Api;
 use crate::problem::Refusal;
 
 /// The format of the answer.
@@ -47,17 +47,26 @@ const VDISK: &[Row<Vdisk>] = &[
     (true, "disktime_vdisk_charged_seconds", "Disk time charged", |it| {
         it.figures.charged_ns as f64 * NANOS
     }),
-    (true, "disktime_vdisk_promises_broken", "Times behind the reservation by more than is promised", |it| {
-        it.figures.promises_broken as f64
+    (
+        true,
+        "disktime_vdisk_promises_broken",
+        "Times behind the reservation by more than is promised",
+        |it| it.figures.promises_broken as f64,
+    ),
+    (false, "disktime_vdisk_reserve_ratio", "Share of disk time reserved", |it| {
+        it.contract.reserve
     }),
-    (false, "disktime_vdisk_reserve_ratio", "Share of disk time reserved", |it| it.contract.reserve),
-    (false, "disktime_vdisk_limit_ratio", "Share of disk time never exceeded", |it| it.contract.limit),
+    (false, "disktime_vdisk_limit_ratio", "Share of disk time never exceeded", |it| {
+        it.contract.limit
+    }),
     (false, "disktime_vdisk_used_ratio", "Share of disk time of the last ten seconds", |it| {
         it.figures.utilization
     }),
     (false, "disktime_vdisk_size_bytes", "Size", |it| it.size_bytes as f64),
     (false, "disktime_vdisk_waiting", "Requests that wait", |it| f64::from(it.figures.waiting)),
-    (false, "disktime_vdisk_in_flight", "Pieces at the device", |it| f64::from(it.figures.in_flight)),
+    (false, "disktime_vdisk_in_flight", "Pieces at the device", |it| {
+        f64::from(it.figures.in_flight)
+    }),
     (false, "disktime_vdisk_connections", "Clients", |it| it.figures.connections as f64),
     (false, "disktime_vdisk_queue_p99_seconds", "99th percentile of waiting times", |it| {
         it.figures.queue_us_p99.unwrap_or(0.0) * 1e-6
@@ -75,12 +84,16 @@ const DEVICE: &[Row<Device>] = &[
     (true, "disktime_device_spare_seconds", "Busy time charged to no virtual disk", |it| {
         it.spare_ns as f64 * NANOS
     }),
-    (true, "disktime_device_held_seconds", "Time held idle on purpose", |it| it.held_ns as f64 * NANOS),
+    (true, "disktime_device_held_seconds", "Time held idle on purpose", |it| {
+        it.held_ns as f64 * NANOS
+    }),
     (true, "disktime_device_cpu_seconds", "CPU time of the device's thread", |it| {
         it.cpu_ns as f64 * NANOS
     }),
     (false, "disktime_device_reserved_ratio", "Share of disk time reserved", |it| it.reserved),
-    (false, "disktime_device_available_ratio", "Share that may still be reserved", |it| it.available),
+    (false, "disktime_device_available_ratio", "Share that may still be reserved", |it| {
+        it.available
+    }),
     (false, "disktime_device_queue_depth", "Pieces that the device may hold", |it| {
         f64::from(it.queue_depth)
     }),

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use disktime_api::{Contract, Device, DeviceSpec, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec};
+use disktime_api::{
+    Contract, Device, DeviceSpec, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
+};
 use disktime_config::CLASSES;
 use disktime_core::Share;
 use disktime_server::{Server, WatchedDevice};
@@ -246,9 +248,9 @@ impl Plane {
         }
         let after = change.of(&before);
         let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
-        server.alter_vdisk(vdisk).map_err(|error| {
-            Refusal::from(error).with_room(room(server, &device, name))
-        })?;
+        server
+            .alter_vdisk(vdisk)
+            .map_err(|error| Refusal::from(error).with_room(room(server, &device, name)))?;
         if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
             // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.
             let size = after.size.clone();
@@ -296,9 +298,7 @@ impl Plane {
                 let reserve = fraction(contract.reserve);
                 Plan { fits: true, reason: None, reserve, would_fit }
             }
-            Err(error) => {
-                Plan { fits: false, reason: Some(error.to_string()), reserve, would_fit }
-            }
+            Err(error) => Plan { fits: false, reason: Some(error.to_string()), reserve, would_fit },
         })
     }
 
@@ -328,7 +328,7 @@ fn already<T: PartialEq>(kept: &T, wanted: &T, what: &str, name: &str) -> Result
     )))
 }
 
-/// What the configuration file would have said.
+/// A wish as the configuration file would have it.
 fn table<T: serde::Serialize>(spec: &T) -> Result<String, Refusal> {
     toml::to_string(spec).map_err(|error| Refusal::bad_request(error.to_string()))
 }
@@ -338,7 +338,8 @@ fn room(server: &Server, device: &str, but: &str) -> f64 {
     let config = server.config();
     let Some(at) = config.devices.iter().position(|it| it.name == device) else { return 0.0 };
     let headroom = fraction(config.devices[at].scheduling.headroom);
-    let other = server.vdisks().iter().find(|it| it.name == but).map(|it| it.id());
+    let other =
+        server.vdisks().iter().find(|it| it.name == but).map(disktime_server::VdiskView::id);
     let watched = server.watch().into_iter().nth(at).flatten();
     let others = watched.iter().flat_map(|it| &it.vdisks).filter(|(id, _)| Some(*id) != other);
     let reserved: f64 = others.map(|(_, it)| fraction(it.contract.reserve)).sum();

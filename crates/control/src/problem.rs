@@ -9,12 +9,13 @@ use crate::state::StateError;
 
 /// Why something was not done.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Refusal(pub Problem);
+pub struct Refusal(pub Box<Problem>);
 
 impl Refusal {
     fn new(status: StatusCode, detail: String) -> Self {
         let title = status.canonical_reason().unwrap_or_default().to_owned();
-        Self(Problem { status: status.as_u16(), title, detail, ..Problem::default() })
+        let status = status.as_u16();
+        Self(Box::new(Problem { status, title, detail, ..Problem::default() }))
     }
 
     /// The request can't be read.
@@ -111,7 +112,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let body = serde_json::to_vec(&*self.0).unwrap_or_default();
         (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
     }
 }

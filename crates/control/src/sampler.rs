@@ -20,7 +20,7 @@ const SHARES: usize = 600;
 /// Virtual disks of a device in a sample of shares; those beyond are one, named `others`.
 const NAMED: usize = 32;
 
-/// What a virtual disk waited for at one moment.
+/// The thing that a virtual disk waited for at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wait {
     Idle,
@@ -59,10 +59,13 @@ struct Seen {
     counts: VecDeque<Count>,
 }
 
-/// What a look finds.
+/// Virtual disks of a device, each with what it waits for.
+type Waits = Vec<(VdiskId, WatchedVdisk)>;
+
+/// The findings of a look.
 pub struct Look {
     /// Each device's name, pieces there, and virtual disks.
-    devices: Vec<(String, u32, Vec<(VdiskId, WatchedVdisk)>)>,
+    devices: Vec<(String, u32, Waits)>,
     /// Counts of virtual disks, if they are due.
     counts: Option<Vec<(VdiskId, String, Count, u64)>>,
 }
@@ -87,7 +90,7 @@ impl Look {
     }
 }
 
-/// What was seen.
+/// All looks that are kept.
 #[derive(Default)]
 pub struct Sampler {
     looks: u32,
@@ -129,11 +132,8 @@ impl Sampler {
         let mut gone = std::mem::take(&mut self.by_id);
         self.by_name.clear();
         for (id, name, count, promises) in counts {
-            let new = || Seen {
-                name: name.clone(),
-                waits: VecDeque::new(),
-                counts: VecDeque::new(),
-            };
+            let new =
+                || Seen { name: name.clone(), waits: VecDeque::new(), counts: VecDeque::new() };
             let mut seen = gone.remove(&id).unwrap_or_else(new);
             push(&mut seen.counts, count, COUNTS);
             let before = self.broken.insert(id, promises).unwrap_or(promises);
@@ -176,7 +176,7 @@ impl Sampler {
         figures.bytes_per_second = rate(to.at, from.at, to.bytes - from.bytes);
     }
 
-    /// What held a virtual disk back over the last so many seconds.
+    /// Reasons that held a virtual disk back over the last so many seconds.
     pub fn held(&self, name: &str, seconds: f64) -> Option<Held> {
         let seen = self.by_name.get(name).and_then(|id| self.by_id.get(id))?;
         let look = LOOK.as_secs_f64();

@@ -9,7 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use disktime_api::{DeviceSpec, VdiskSpec};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+};
 use serde::{Deserialize, Serialize};
 
 /// The file's name in the state directory.
@@ -44,7 +46,7 @@ pub enum StateError {
     Record {
         /// The file.
         path: PathBuf,
-        /// Whose record.
+        /// The name that the record is of.
         name: String,
         /// Why.
         reason: String,
@@ -103,10 +105,8 @@ impl Store {
     /// If another daemon has it, a newer one has written it, or the system refuses.
     pub fn open(state: &Path) -> Result<Self, StateError> {
         let path = state.join(NAME);
-        let refused = |error: io::Error| StateError::Store {
-            path: path.clone(),
-            reason: error.to_string(),
-        };
+        let refused =
+            |error: io::Error| StateError::Store { path: path.clone(), reason: error.to_string() };
         std::fs::create_dir_all(state).map_err(refused)?;
         let database = Database::create(&path).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => StateError::InUse(path.clone()),

@@ -54,7 +54,13 @@ impl Daemon {
         self.ask_if(method, target, body, None)
     }
 
-    fn ask_if(&self, method: &str, target: &str, body: Option<&Value>, tag: Option<&str>) -> Answer {
+    fn ask_if(
+        &self,
+        method: &str,
+        target: &str,
+        body: Option<&Value>,
+        tag: Option<&str>,
+    ) -> Answer {
         let body = body.map(|body| serde_json::to_vec(body).unwrap());
         self.api.request(method, target, (body.as_deref(), tag)).unwrap()
     }
@@ -142,7 +148,10 @@ fn a_refusal_says_what_would_fit_and_changes_nothing() {
     assert!(problem.would_fit.is_some_and(|room| (room - 0.3).abs() < 1e-6), "{problem:?}");
     assert!(!directory.path().join("pool/db.raw").exists());
     assert_eq!(daemon.ask("GET", "/v1/vdisks/db", None).status, 404);
-    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({"reserve": "30%"})))).status, 201);
+    assert_eq!(
+        daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({"reserve": "30%"})))).status,
+        201
+    );
     let raised = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"reserve": "31%"})));
     let problem: Problem = read(&raised);
     assert_eq!(raised.status, 422);
@@ -364,8 +373,8 @@ fn metrics_are_all_there_and_move() {
     daemon.ask("PUT", "/v1/vdisks/db", Some(&spec));
     let mut client = daemon.connect("db");
     let mut bytes = vec![3; 1 << 16];
-    let until = std::time::Instant::now() + Duration::from_millis(2500);
-    while std::time::Instant::now() < until {
+    let until = disktime_server::clock::now() + disktime_core::Duration::from_millis(2500);
+    while disktime_server::clock::now() < until {
         client.write(0, &bytes, true).unwrap();
         client.read(0, &mut bytes).unwrap();
     }
@@ -374,9 +383,7 @@ fn metrics_are_all_there_and_move() {
     for name in disktime_control::metric_names() {
         let value = metric(&text, &name).unwrap_or_else(|| panic!("no {name} in {text}"));
         // These need a failing device, a broken promise, a moment's queue, or a disk that seeks.
-        let rare = [
-            "failed", "promises_broken", "waiting", "in_flight", "spare", "held",
-        ];
+        let rare = ["failed", "promises_broken", "waiting", "in_flight", "spare", "held"];
         if !rare.iter().any(|rare| name.contains(rare)) {
             assert!(value > 0.0, "{name} is {value}");
         }
@@ -385,4 +392,21 @@ fn metrics_are_all_there_and_move() {
     assert_eq!(metric(&text, "disktime_vdisk_connections"), Some(1.0));
     let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
     assert!(vdisk.figures.utilization > 0.0 && vdisk.figures.iops > 10.0, "{vdisk:?}");
+}
+
+/// A board or a rule that asks for a metric which nobody has shows nothing, for ever.
+#[test]
+fn boards_and_alerts_ask_for_metrics_that_exist() {
+    let names = disktime_control::metric_names();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/prometheus");
+    for file in ["alerts.yml", "board.json"] {
+        let text = std::fs::read_to_string(directory.join(file)).unwrap();
+        let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+        let asked = text.split(word).filter(|word| word.starts_with("disktime_"));
+        let asked: Vec<&str> = asked.collect();
+        assert!(asked.len() >= 4, "{file}: {asked:?}");
+        for name in asked {
+            assert!(names.iter().any(|known| known == name), "{file}: {name}");
+        }
+    }
 }

@@ -25,10 +25,11 @@ mod tiers;
 pub mod traced;
 pub mod volatile;
 
+pub use crate::served_file::PoolFile;
 pub use blocks::BlockBackEnd;
 pub(crate) use file::at;
 pub use file::pool::{
-    GrowingPool, IDENTITY, PoolDirectory, PoolDisk, PoolError, PoolFile, SeenPool, make_image, nothing_was_at,
+    GrowingPool, IDENTITY, PoolDirectory, PoolDisk, PoolError, SeenPool, make_image, nothing_was_at,
 };
 pub use file::{FileBackEnd, OneFile};
 pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};

@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::bitmap::{BitmapStep, BitmapView};
 use crate::daemon_socket::{AskError, Caller, DaemonSocket};
-use crate::questions::{Answer, Question, ask};
 use crate::desk::Catalog;
+use crate::questions::{Answer, Question, ask};
 use crate::shard::Message;
 use crate::take_over::{Successor, VERSION};
 

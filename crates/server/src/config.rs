@@ -180,7 +180,8 @@ impl Config {
         let misses = file.server.misses.as_deref();
         let misses = misses.and_then(|text| wrong.note(misses_path(text, &listen)));
         let control = file.server.control.as_deref();
-        let control = control.and_then(|text| wrong.note(control_path(text, &listen, misses.as_ref())));
+        let control =
+            control.and_then(|text| wrong.note(control_path(text, &listen, misses.as_ref())));
         let real_time = |device: &DeviceTable| {
             let mut disks = file.vdisk.iter().filter(|vdisk| vdisk.device == device.name);
             disks.any(VdiskTable::is_real_time)

@@ -519,8 +519,14 @@ mod tests {
             );
             let config = Config::parse(&text).unwrap();
             let (id, bytes, now) = (RequestId(1), 4 << 20, crate::clock::now());
-            let ground =
-                Ground { bases: vec![0], size: None, profile: None, anchor: None, depth: 1, abilities: Abilities::PLAIN };
+            let ground = Ground {
+                bases: vec![0],
+                size: None,
+                profile: None,
+                anchor: None,
+                depth: 1,
+                abilities: Abilities::PLAIN,
+            };
             let mut engine = ground.engine(&config.devices[0]).unwrap();
             let (stream, kind) = (StreamId(0), Kind::Read);
             let request = Request {

@@ -7,6 +7,7 @@
 //! Does not know: the sender of a report, or which reports count: the engine decides.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
@@ -157,8 +158,8 @@ impl ReportDesk {
         add(&self.stats.taken, 1);
         // Virtual disks come and go: those of a moment ago are few.
         self.told.retain(|_, at| now.since(*at) < QUIET);
-        if !self.told.contains_key(&place.vdisk) {
-            self.told.insert(place.vdisk, now);
+        if let Entry::Vacant(untold) = self.told.entry(place.vdisk) {
+            untold.insert(now);
             // A shard with no room for a message is one that more reports don't help.
             let _told = place.shard.try_tell(Message::Missed(place.vdisk));
         }

@@ -44,8 +44,8 @@ mod hand_over;
 mod live;
 mod reload;
 
-use reload::BitmapNumbers;
 pub use live::AlterError;
+use reload::BitmapNumbers;
 pub use reload::ReloadError;
 
 /// The seed of emulated devices: where the platter stands at the start.
@@ -288,10 +288,7 @@ impl Server {
     }
 
     /// Takes reports of missed deadlines from now on, if there is a socket for them.
-    fn start_reports(
-        &mut self,
-        socket: Option<ReportSocket>,
-    ) -> Result<(), StartError> {
+    fn start_reports(&mut self, socket: Option<ReportSocket>) -> Result<(), StartError> {
         let Some(socket) = socket else { return Ok(()) };
         let (closing, stats) = (Arc::clone(&self.closing), Arc::clone(&self.reports));
         let desk = ReportDesk::new(socket, Arc::clone(&self.roll.catalog), closing, stats);
@@ -299,10 +296,7 @@ impl Server {
     }
 
     /// Answers commands from now on.
-    fn start_commands(
-        &mut self,
-        successors: Sender<Successor>,
-    ) -> io::Result<()> {
+    fn start_commands(&mut self, successors: Sender<Successor>) -> io::Result<()> {
         let Some(socket) = &self.handing.socket else { return Ok(()) };
         let mut devices = self.config.devices.iter();
         let stays = devices.find(|device| device.back_end == BackEndKind::Memory).map(|device| {

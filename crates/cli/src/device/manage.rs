@@ -115,7 +115,8 @@ pub fn remove(One { name, daemon }: &One) -> anyhow::Result<ExitCode> {
 }
 
 fn shown(devices: &[Device]) -> String {
-    let header = ["device", "back end", "emulates", "virtual disks", "reserved", "available", "depth"];
+    let header =
+        ["device", "back end", "emulates", "virtual disks", "reserved", "available", "depth"];
     let mut shown = table::new(&header, 3..7);
     for device in devices {
         shown.add_row([

@@ -135,7 +135,8 @@ impl Terms {
 
 /// Makes a virtual disk.
 pub fn create(arguments: &Create) -> anyhow::Result<ExitCode> {
-    let Create { name, device, size, terms, zone, read_only, description, plan, daemon } = arguments;
+    let Create { name, device, size, terms, zone, read_only, description, plan, daemon } =
+        arguments;
     let bare = VdiskSpec {
         name: name.clone(),
         device: device.clone(),
@@ -158,7 +159,11 @@ pub fn create(arguments: &Create) -> anyhow::Result<ExitCode> {
             let why = plan.reason.unwrap_or_default();
             println!("it does not fit: {why}; {room:.2}% can be reserved");
         }
-        return Ok(if plan.fits { ExitCode::SUCCESS } else { ExitCode::from(crate::failure::FAILED) });
+        return Ok(if plan.fits {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(crate::failure::FAILED)
+        });
     }
     daemon.ask("PUT", &address("vdisks", name), (Some(&spec), None))?;
     show_one(name, daemon)
@@ -229,7 +234,16 @@ pub fn delete(One { name, daemon }: &One) -> anyhow::Result<ExitCode> {
 
 fn shown(vdisks: &[Vdisk]) -> String {
     let header = [
-        "virtual disk", "device", "size", "reserve", "limit", "weight", "class", "got", "IOPS", "MB/s",
+        "virtual disk",
+        "device",
+        "size",
+        "reserve",
+        "limit",
+        "weight",
+        "class",
+        "got",
+        "IOPS",
+        "MB/s",
     ];
     let mut shown = table::new(&header, 2..10);
     for Vdisk { name, device, size_bytes, contract, figures, .. } in vdisks {

@@ -13,9 +13,10 @@ use disktime_core::{Kind, Tier};
 use disktime_model::Op;
 
 use super::survey::{Run, Survey, Surveyor};
-use super::{Abilities, BackEnd, DeviceError, Io, Job, PoolFile, Step, blocks};
+use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, blocks};
 use crate::buffers::{ALIGN, Buffer};
 use crate::ring::{Keep, Payload, Token};
+use crate::served_file::PoolFile;
 
 mod disk;
 

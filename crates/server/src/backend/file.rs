@@ -16,7 +16,7 @@ use super::blocks::{BLOCK, Disk, Free, Medium, Name};
 use super::survey::{RUNS_MAX, Run};
 use super::{Abilities, BlockBackEnd, Io};
 use crate::ring::{Payload, Transfer};
-use crate::served_file::ServedFile;
+use crate::served_file::{PoolFile, ServedFile};
 
 mod durable;
 pub mod pool;
@@ -332,8 +332,8 @@ impl Medium for Files {
         runs
     }
 
-    fn of_file(file: pool::PoolFile) -> Option<(Self, bool)> {
-        let pool::PoolFile { file, lock, direct } = file;
+    fn of_file(file: PoolFile) -> Option<(Self, bool)> {
+        let PoolFile { file, lock, direct } = file;
         Some((Self::of_pool(file, lock), direct))
     }
 

@@ -58,7 +58,7 @@ pub enum AlterError {
         /// Why.
         error: VdiskError,
     },
-    /// What differs can't be changed while the daemon runs, or is refused.
+    /// A difference can't be changed while the daemon runs, or is refused.
     #[error(transparent)]
     Change(#[from] ReloadError),
     /// The device's thread did not answer in time: whether it changes later is unknown.
@@ -111,7 +111,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a device no longer, which has no virtual disk. What is on it stays.
+    /// Serves a device no longer, which has no virtual disk. Its contents stay.
     ///
     /// # Errors
     /// If there is no such device, or it has virtual disks.
@@ -134,7 +134,11 @@ impl Server {
     ///
     /// # Errors
     /// If its name is taken, its device is not there, has no room or can't keep its contract.
-    pub fn add_vdisk(&mut self, device: &str, vdisk: VdiskConfig) -> Result<&VdiskView, AlterError> {
+    pub fn add_vdisk(
+        &mut self,
+        device: &str,
+        vdisk: VdiskConfig,
+    ) -> Result<&VdiskView, AlterError> {
         let at = self.device_at(device)?;
         if self.roll.catalog.entry(&vdisk.name).is_some() {
             return Err(AlterError::Taken { what: "vdisk", name: vdisk.name });
@@ -180,11 +184,8 @@ impl Server {
     /// it is served no longer and its data are still there.
     pub fn remove_vdisk(&mut self, name: &str) -> Result<(), AlterError> {
         let (at, place) = self.vdisk_at(name)?;
-        let Entry { shard, vdisk, .. } = &*self
-            .roll
-            .catalog
-            .entry(name)
-            .ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
+        let Entry { shard, vdisk, .. } =
+            &*self.roll.catalog.entry(name).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
         let (answer, outcome) = crossbeam_channel::bounded(1);
         self.roll.catalog.remove(name);
         shard.tell(Message::RemoveVdisk(*vdisk, answer));
@@ -297,10 +298,7 @@ impl Server {
 }
 
 /// The outcome of a change at a shard.
-fn answered(
-    outcome: &Receiver<Result<(), VdiskError>>,
-    device: &str,
-) -> Result<(), AlterError> {
+fn answered(outcome: &Receiver<Result<(), VdiskError>>, device: &str) -> Result<(), AlterError> {
     let outcome = outcome.recv_timeout(TIMEOUT).map_err(io::Error::other);
     let outcome = outcome.map_err(|_| AlterError::Silent(device.to_owned()))?;
     outcome.map_err(|error| AlterError::Refused { device: device.to_owned(), error })

@@ -21,7 +21,7 @@ use crate::served_file::ServedFile;
 
 mod growing;
 
-pub use growing::{GrowingPool, PoolFile};
+pub use growing::GrowingPool;
 
 /// The identity file's name in the directory.
 pub const IDENTITY: &str = ".disktime-pool";

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{FileState, IDENTITY, PoolError, SeenPool, create, io_at, put};
+use crate::backend::blocks::BLOCK;
 use crate::backend::file::{Access, lock, open};
 use crate::durable::sync_directory_of;
-use crate::backend::blocks::BLOCK;
-use crate::served_file::ServedFile;
+use crate::served_file::{PoolFile, ServedFile};
 
 /// The files of a pool that is served, and its identity. Blocks; not to be called on a shard.
 pub struct GrowingPool {
@@ -17,14 +17,6 @@ pub struct GrowingPool {
     /// Kept for as long as the pool is served: the identity file is replaced by each growth.
     pub(super) lock: Arc<File>,
     pub(super) files: Vec<(String, Arc<ServedFile>)>,
-}
-
-/// A virtual disk's file in a pool, opened and locked, on its way to the shard.
-pub struct PoolFile {
-    pub(in crate::backend) file: Arc<ServedFile>,
-    /// As long as it is open, no other server has the pool.
-    pub(in crate::backend) lock: Arc<File>,
-    pub(in crate::backend) direct: bool,
 }
 
 impl GrowingPool {
