@@ -1,4 +1,5 @@
 //! The control API with a real server, real sockets and real files.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
