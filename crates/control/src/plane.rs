@@ -249,13 +249,13 @@ impl Plane {
         let after = change.of(&before);
         let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
         server
-            .alter_vdisk(vdisk)
+            .alter_vdisk(&device, vdisk)
             .map_err(|error| Refusal::from(error).with_room(room(server, &device, name)))?;
         if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
             // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.
             let size = after.size.clone();
             let (_, old) = server.config().check_vdisk(&table(&VdiskSpec { size, ..before })?)?;
-            server.alter_vdisk(old)?;
+            server.alter_vdisk(&device, old)?;
             return Err(error.into());
         }
         self.tell("changed", ("vdisk", name), format!("{} -> {}", said(&before), said(&after)));

@@ -26,7 +26,7 @@ mod memory;
 mod vdisk;
 
 pub use changes::Change;
-pub(crate) use changes::changes;
+pub(crate) use changes::{changes, vdisk_changes};
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
 pub use listener_table::{Door, TlsUse};

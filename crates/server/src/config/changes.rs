@@ -214,6 +214,14 @@ pub(crate) fn changes(old: &Config, new: &Config) -> Vec<Change> {
     found
 }
 
+/// Differences between two virtual disks of one name on one device.
+pub(crate) fn vdisk_changes(device: &str, old: &VdiskConfig, new: &VdiskConfig) -> Vec<Change> {
+    let mut found = Vec::new();
+    let [before, after] = [old, new].map(|it| (device.to_owned(), it.clone()));
+    compare(&old.name, &VDISK, Some(&before), Some(&after), &mut found);
+    found
+}
+
 /// All names of both, each once: those of the first, then what the second has more.
 fn pairs(old: &[String], new: &[String], mut each: impl FnMut(&str)) {
     let more = new.iter().filter(|name| !old.contains(name));

@@ -8,9 +8,9 @@ use crossbeam_channel::Receiver;
 
 use super::{ReloadError, Server, Starting, TIMEOUT, VdiskView, Wrap};
 use crate::backend::BackEnd;
-use crate::config::{Config, ConfigError, DeviceConfig, VdiskConfig};
+use crate::config::{Change, Config, ConfigError, DeviceConfig, VdiskConfig, vdisk_changes};
 use crate::desk::Entry;
-use crate::shard::{DRAIN, Message, NewVdisk, VdiskError, WatchedDevice};
+use crate::shard::{DRAIN, Message, NewVdisk, VdiskError, VdiskId, WatchedDevice};
 use crate::start_error::StartError;
 
 /// Why a device or virtual disk did not come, change or go. Nothing has changed, unless an error says
@@ -207,13 +207,57 @@ impl Server {
     /// Holds another contract of a virtual disk, or makes it larger.
     ///
     /// # Errors
-    /// If there is no such virtual disk, something else differs, or the device can't keep it.
-    pub fn alter_vdisk(&mut self, vdisk: VdiskConfig) -> Result<(), AlterError> {
+    /// If there is no such virtual disk on that device, something else differs, or the device can't
+    /// keep it.
+    pub fn alter_vdisk(&mut self, device: &str, vdisk: VdiskConfig) -> Result<(), AlterError> {
         let (at, place) = self.vdisk_at(&vdisk.name)?;
-        let mut config = self.config.clone();
-        config.devices[at].vdisks[place] = vdisk;
-        self.reload(config)?;
+        if self.config.devices[at].name != device {
+            return Err(AlterError::NoVdisk(format!("{} on device {device}", vdisk.name)));
+        }
+        let old = &self.config.devices[at].vdisks[place];
+        let changes = vdisk_changes(device, old, &vdisk);
+        // Bitmaps change by a configuration alone.
+        let fixed = |it: &Change| !it.live || it.key.starts_with("bitmap");
+        let fixed: Vec<_> = changes.into_iter().filter(fixed).collect();
+        if !fixed.is_empty() {
+            return Err(ReloadError::Structure(fixed).into());
+        }
+        let (before, bytes) = (old.size, vdisk.size);
+        let mut altered = self.config.devices[at].clone();
+        altered.vdisks[place] = vdisk.clone();
+        let contracts = self.grounds[at].contracts(&altered).map_err(ConfigError::from)?;
+        let layout = (bytes > before).then(|| self.rooms[at].plan(&altered)).transpose()?;
+        let id = self.id_of(&vdisk.name)?;
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
+        answered(&outcome, device)?;
+        if let Some(layout) = layout {
+            if let Err(error) = self.rooms[at].make(&altered, layout) {
+                self.restore(at, place, id);
+                return Err(error.into());
+            }
+            let extent = self.grounds[at].extent(self.grounds[at].bases[place], bytes);
+            let (answer, outcome) = crossbeam_channel::bounded(1);
+            self.shards[at].tell(Message::Grow { vdisk: id, bytes, extent, answer });
+            if let Err(error) = answered(&outcome, device) {
+                self.restore(at, place, id);
+                return Err(error);
+            }
+        }
+        self.config.devices[at].vdisks[place] = vdisk;
         Ok(())
+    }
+
+    /// Has a virtual disk's contract be the one that the configuration states.
+    fn restore(&self, at: usize, place: usize, id: VdiskId) {
+        let Ok(contracts) = self.grounds[at].contracts(&self.config.devices[at]) else { return };
+        let (answer, _) = crossbeam_channel::bounded(1);
+        self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
+    }
+
+    fn id_of(&self, name: &str) -> Result<VdiskId, AlterError> {
+        let entry = self.roll.catalog.entry(name);
+        entry.map(|it| it.vdisk).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))
     }
 
     /// The contract that a virtual disk would have on its device, beside all others there; one of its
