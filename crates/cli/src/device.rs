@@ -3,6 +3,7 @@
 
 mod drawing;
 mod init;
+mod manage;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,14 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve a device from now on
+    Add(manage::Add),
+    /// Show a device that a daemon serves
+    Show(manage::One),
+    /// Show the devices that a daemon serves
+    List(crate::control::Daemon),
+    /// Serve a device no longer, which has no virtual disk
+    Remove(manage::One),
     /// Find out what a device does, with requests of our own: rotation, zones and seeks of a disk; what
     /// each kind of requests costs, on any device
     #[command(after_help = EXAMPLES)]
@@ -87,6 +96,10 @@ impl Profile {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
+        Command::Add(arguments) => manage::add(arguments),
+        Command::Show(arguments) => manage::show(arguments),
+        Command::List(daemon) => manage::list(daemon),
+        Command::Remove(arguments) => manage::remove(arguments),
         Command::Profile(arguments) => profile(arguments),
         Command::Init(arguments) => init::init(arguments),
         Command::Shrink(arguments) => init::shrink(arguments),

@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod control;
 mod costs;
 mod demo;
 mod device;
@@ -23,6 +24,7 @@ mod serve;
 mod sim;
 mod table;
 mod vdisk;
+mod why;
 
 use failure::BadInput;
 
@@ -48,10 +50,14 @@ enum Command {
     Paper(paper::Arguments),
     /// Run a scenario in virtual time
     Sim(sim::Arguments),
-    /// Backups of a virtual disk that a daemon serves
+    /// Make, change, show and back up virtual disks that a daemon serves
     Vdisk(vdisk::Arguments),
-    /// Find out what a device does, or make a place for virtual disks
+    /// Devices of a daemon; find out what a device does, or make a place for virtual disks
     Device(device::Arguments),
+    /// Say what held a virtual disk back over the last seconds
+    Why(why::Why),
+    /// Show what happened at a daemon
+    Events(why::Events),
     /// Work out what share of a device's time a goal takes, and whether it fits
     Plan(plan::Arguments),
     /// Measure
@@ -84,6 +90,8 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Sim(arguments) => sim::run(arguments),
         Command::Vdisk(arguments) => vdisk::run(arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Why(arguments) => why::why(arguments),
+        Command::Events(arguments) => why::events(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
     }

@@ -1,14 +1,15 @@
 //! `disktime serve`: the daemon in the foreground.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use disktime_control::{Ask, Control, Plane, Store, Truth};
 use disktime_server::{
     AskError, Config, ConfigError, Inherited, Predecessor, ReloadError, Server, StartError,
-    Successor, ThreadFailure, VdiskView,
+    Successor, ThreadFailure, VdiskView, bind_control,
 };
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -21,6 +22,7 @@ use crate::{BadInput, registries};
 
 const EXAMPLES: &str = "\
 Examples:
+  disktime serve                     # state in the user's directory; then `disktime device add`
   disktime serve --config disktime.toml
   disktime serve --config disktime.toml --check      # would it serve? beside a running daemon, too
   disktime serve --config disktime.toml --take-over  # in place of a running one; its clients pause
@@ -38,6 +40,7 @@ A configuration:
   mode = \"0660\"                      # of the Unix sockets; 0600 unless said
   group = \"disk\"                     # and their group
   misses = \"unix:/tmp/misses.sock\"    # where programs report missed deadlines
+  control = \"unix:/tmp/control.sock\"  # for `disktime vdisk list`, `why`: it changes nothing here
   state = \"/var/lib/disktime\"         # where layouts of block devices and exports are recorded
 
   [[listener]]                        # another one, with terms of its own
@@ -84,7 +87,7 @@ A configuration:
   rate = \"2MB/s\"                      # also: cycle, admission, access; of a latency: latency";
 
 /// The default of `DISKTIME_LOG`: warnings, and actions on a signal.
-pub const LOG: &str = "warn,disktime::serve=info";
+pub const LOG: &str = "warn,disktime::serve=info,disktime::audit=info";
 
 /// Serves the virtual disks of a configuration over NBD until SIGTERM.
 ///
@@ -92,14 +95,21 @@ pub const LOG: &str = "warn,disktime::serve=info";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", registries::names()))]
 pub struct Arguments {
-    /// The configuration, in TOML
+    /// The configuration, in TOML; else devices and virtual disks are kept in a state directory and
+    /// come and go by `disktime device` and `disktime vdisk`
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
+    /// The state directory; else the user's own
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    state: Option<PathBuf>,
+    /// Where clients connect, `unix:PATH` or `tcp:ADDRESS:PORT`; else `nbd.sock` in the state directory
+    #[arg(long, value_name = "LISTEN", conflicts_with = "config")]
+    nbd: Vec<String>,
     /// Find out whether all of it can be served, without serving; says every error that it finds
     #[arg(long)]
     check: bool,
     /// Take the place of the daemon that runs with this `state`: its clients see a pause
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, conflicts_with = "check", requires = "config")]
     take_over: bool,
     /// Print the URIs as one JSON document
     #[arg(long)]
@@ -126,6 +136,13 @@ enum Heard {
     Failed(ThreadFailure),
     Started(Box<Result<Server, StartError>>),
     Successor(Successor),
+    Ask(Ask),
+}
+
+/// The part of the daemon that its operators talk to.
+struct Controlled {
+    control: Control,
+    plane: Plane,
 }
 
 /// How serving ends.
@@ -140,7 +157,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.check {
         return check(arguments);
     }
-    let config = read(arguments)?;
+    let (config, truth) = source(arguments)?;
+    let control = config.control.clone();
     let sockets = Inherited::take().map_err(|error| {
         BadInput(format!("a socket of the service manager can't be used: {error}"))
     })?;
@@ -172,9 +190,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     forward("successors", &tell, move |tell| {
         successors.iter().try_for_each(|successor| tell.send(Heard::Successor(successor)))
     })?;
+    let mut controlled = match control {
+        Some(path) => Some(begin_control(&path, truth, &mut server, &tell)?),
+        None => None,
+    };
     announce(&server, arguments.json)?;
     notify(&[NotifyState::Ready]);
-    let outcome = serve(arguments, &mut server, &heard);
+    let plane = controlled.as_mut().map(|it| &mut it.plane);
+    let outcome = serve(arguments, (&mut server, plane), &heard);
+    // A successor has its own at the same path.
+    drop(controlled.map(|it| it.control));
     notify(&[NotifyState::Stopping]);
     tracing::info!("finishing the requests taken");
     match outcome {
@@ -191,12 +216,51 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The configuration, and where it is kept.
+fn source(arguments: &Arguments) -> anyhow::Result<(Config, Truth)> {
+    if let Some(file) = &arguments.config {
+        return Ok((read(arguments)?, Truth::File(file.clone())));
+    }
+    let state = arguments.state.clone().map_or_else(crate::control::usual_state, Ok)?;
+    let state = std::path::absolute(state)?;
+    let store = Store::open(&state).map_err(|error| BadInput(error.to_string()))?;
+    let kept = store.load()?;
+    let nbd = if arguments.nbd.is_empty() {
+        vec![format!("unix:{}", state.join("nbd.sock").display())]
+    } else {
+        arguments.nbd.clone()
+    };
+    Ok((disktime_control::config_of(&kept, &state, &nbd)?, Truth::State(store)))
+}
+
+/// Lets operators in.
+fn begin_control(
+    path: &Path,
+    truth: Truth,
+    server: &mut Server,
+    tell: &mpsc::Sender<Heard>,
+) -> anyhow::Result<Controlled> {
+    let listener = bind_control(path)
+        .map_err(|error| BadInput(format!("control = \"unix:{}\": {error}", path.display())))?;
+    let (control, mut plane) = Control::start(listener, path, truth)?;
+    plane.recover(server).map_err(|refusal| anyhow!(refusal.0.detail))?;
+    let asks = control.asks();
+    forward("asks", tell, move |tell| asks.iter().try_for_each(|ask| tell.send(Heard::Ask(ask))))?;
+    Ok(Controlled { control, plane })
+}
+
+/// The configuration's file, for people.
+fn file(arguments: &Arguments) -> String {
+    let file = arguments.config.as_ref();
+    file.map_or_else(|| "the state".to_owned(), |file| file.display().to_string())
+}
+
 /// The daemon that is to be taken over, if that is asked for and there is one.
 fn predecessor(arguments: &Arguments, config: &Config) -> anyhow::Result<Option<Predecessor>> {
     if !arguments.take_over {
         return Ok(None);
     }
-    let file = arguments.config.display();
+    let file = file(arguments);
     let Some(state) = &config.state else {
         let why =
             "--take-over finds the running daemon in the directory that `state` in [server] names";
@@ -220,7 +284,7 @@ fn predecessor(arguments: &Arguments, config: &Config) -> anyhow::Result<Option<
 /// Does as it is told until it is to end; answers how that is to be judged.
 fn serve(
     arguments: &Arguments,
-    server: &mut Server,
+    (server, mut plane): (&mut Server, Option<&mut Plane>),
     heard: &mpsc::Receiver<Heard>,
 ) -> anyhow::Result<Ending> {
     // Twice in the span that the service manager waits, if it does.
@@ -261,6 +325,11 @@ fn serve(
                 tracing::error!("{failure}");
                 return Err(failure.into());
             }
+            Some(Heard::Ask(ask)) => {
+                if let Some(plane) = &mut plane {
+                    ask.answer(server, plane);
+                }
+            }
             Some(Heard::Started(_)) => {}
         }
     }
@@ -275,16 +344,18 @@ fn notify(state: &[NotifyState<'_>]) {
 
 /// Says whether the configuration can be served.
 fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let file = arguments.config.display();
+    let file = file(arguments);
     let said = |errors: Vec<String>| match &errors[..] {
         [error] => BadInput(format!("{file}: {error}")),
         _ => BadInput(format!("{file}: {} errors:\n  {}", errors.len(), errors.join("\n  "))),
     };
-    let config = Config::read_all(&arguments.config);
-    let config = config.map_err(|errors| match &errors[..] {
-        [error] => BadInput(in_file(arguments, error)),
-        errors => said(errors.iter().map(ToString::to_string).collect()),
-    })?;
+    let config = match &arguments.config {
+        Some(file) => Config::read_all(file).map_err(|errors| match &errors[..] {
+            [error] => BadInput(in_file(arguments, error)),
+            errors => said(errors.iter().map(ToString::to_string).collect()),
+        })?,
+        None => source(arguments)?.0,
+    };
     let errors = disktime_server::check(&config);
     if !errors.is_empty() {
         bail!(said(errors.iter().map(ToString::to_string).collect()));
@@ -300,6 +371,9 @@ fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Reads the configuration again, and says a line for each thing that came of it.
 fn reload(arguments: &Arguments, server: &mut Server) {
+    if arguments.config.is_none() {
+        return tracing::info!("nothing changed: there is no configuration to be read again");
+    }
     let config = match read(arguments) {
         Ok(config) => config,
         Err(error) => return tracing::warn!("nothing changed: {error:#}"),
@@ -346,12 +420,15 @@ fn forward(
 fn in_file(arguments: &Arguments, error: &ConfigError) -> String {
     match error {
         ConfigError::Read { .. } => error.to_string(),
-        error => format!("{}: {error}", arguments.config.display()),
+        error => format!("{}: {error}", file(arguments)),
     }
 }
 
 fn read(arguments: &Arguments) -> anyhow::Result<Config> {
-    let config = Config::read(&arguments.config);
+    let Some(file) = &arguments.config else {
+        bail!("a state directory is no configuration");
+    };
+    let config = Config::read(file);
     config.map_err(|error| BadInput(in_file(arguments, &error)).into())
 }
 

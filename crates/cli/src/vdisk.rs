@@ -1,4 +1,6 @@
-//! `disktime vdisk bitmap`: incremental backups of a virtual disk that a daemon serves.
+//! `disktime vdisk`: virtual disks of a daemon, and their incremental backups.
+
+mod manage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +26,17 @@ backup that fails needs no step: the next `begin` covers its blocks, too. A new 
 whole, and so is every bitmap after a crash of the daemon.
 Exits with 1 if no daemon answers, 2 if there is no such virtual disk or bitmap.";
 
+const MANAGE: &str = "\
+Examples, with a daemon that `disktime serve` has started:
+  disktime device add disk --back-end file:/srv/disktime --create
+  disktime vdisk create db --device disk --size 10GiB --reserve 30% --limit 60%
+  disktime vdisk create db2 --device disk --size 10GiB --reserve 80% --plan   # would it fit?
+  disktime vdisk set db --reserve 40%
+  disktime vdisk list --json
+
+Exits with 0 if it is done, 1 if no daemon answers or --plan finds that it does not fit, 2 if the daemon
+refuses what was given: its answer says what is allowed.";
+
 /// Look after a virtual disk that a daemon serves.
 #[derive(Args)]
 pub struct Arguments {
@@ -33,6 +46,20 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Make a virtual disk; doing it again does nothing
+    #[command(after_help = MANAGE)]
+    Create(manage::Create),
+    /// Change the contract of a virtual disk, live
+    #[command(after_help = MANAGE)]
+    Set(manage::Set),
+    /// Show a virtual disk
+    Show(manage::One),
+    /// Show all virtual disks
+    List(crate::control::Daemon),
+    /// Make a virtual disk larger; clients that connect from then on see it
+    Grow(manage::Size),
+    /// Delete a virtual disk: its data are lost, its clients are let go
+    Delete(manage::One),
     /// Look after the bitmaps of blocks that have changed since a backup
     Bitmap(Bitmap),
 }
@@ -80,9 +107,19 @@ struct Which {
 }
 
 /// Runs the command.
-pub fn run(
-    Arguments { command: Command::Bitmap(Bitmap { step }) }: &Arguments,
-) -> anyhow::Result<ExitCode> {
+pub fn run(Arguments { command }: &Arguments) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Create(arguments) => manage::create(arguments),
+        Command::Set(arguments) => manage::set(arguments),
+        Command::Show(arguments) => manage::show(arguments),
+        Command::List(daemon) => manage::list(daemon),
+        Command::Grow(arguments) => manage::grow(arguments),
+        Command::Delete(arguments) => manage::delete(arguments),
+        Command::Bitmap(Bitmap { step }) => bitmap(step),
+    }
+}
+
+fn bitmap(step: &Step) -> anyhow::Result<ExitCode> {
     let (whose, step) = match step {
         Step::Show(whose) => (whose, None),
         Step::Begin(which) => (&which.whose, Some((&*which.bitmap, BitmapStep::Begin))),

@@ -13,6 +13,7 @@
 mod aligned;
 mod clock;
 mod connection;
+pub mod control;
 mod error;
 mod handshake;
 mod inflight;

@@ -25,6 +25,7 @@ mod tiers;
 pub mod traced;
 pub mod volatile;
 
+pub use crate::served_file::PoolFile;
 pub use blocks::BlockBackEnd;
 pub(crate) use file::at;
 pub use file::pool::{
@@ -199,6 +200,14 @@ pub trait BackEnd {
     /// # Errors
     /// If the back end takes none in while it runs: then nothing has changed.
     fn add_disk(&mut self, _disk: u32, _extent: Range<u64>) -> Result<(), DeviceError> {
+        Err(DeviceError(libc::EOPNOTSUPP))
+    }
+    /// Takes in a virtual disk of so many bytes that has a file of its own, under a number that no
+    /// disk has.
+    ///
+    /// # Errors
+    /// If disks of this back end have no files of their own: then nothing has changed.
+    fn add_file(&mut self, _disk: u32, _bytes: u64, _file: PoolFile) -> Result<(), DeviceError> {
         Err(DeviceError(libc::EOPNOTSUPP))
     }
     /// A virtual disk has so many bytes from now on, no fewer than before; what lies behind it is no

@@ -48,6 +48,11 @@ impl Claims {
         }
         Ok(())
     }
+
+    /// A device is gone: its files are free for others.
+    pub(crate) fn release(&mut self, device: &str) {
+        self.0.retain(|_, (of, _)| of != device);
+    }
 }
 
 /// All paths of a device's back end.

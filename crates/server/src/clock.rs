@@ -9,6 +9,12 @@ pub fn now() -> Instant {
     Instant::from_nanos(read(libc::CLOCK_MONOTONIC))
 }
 
+/// Milliseconds since 1970, as the system has them: for people, never for durations.
+#[must_use]
+pub fn wall_ms() -> u64 {
+    read(libc::CLOCK_REALTIME) / 1_000_000
+}
+
 /// CPU time of the calling thread in ns.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {

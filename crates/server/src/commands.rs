@@ -1,6 +1,5 @@
 //! The thread that answers questions to a running daemon: steps of bitmaps, take-overs.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -12,8 +11,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::bitmap::{BitmapStep, BitmapView};
 use crate::daemon_socket::{AskError, Caller, DaemonSocket};
+use crate::desk::Catalog;
 use crate::questions::{Answer, Question, ask};
-use crate::shard::{Message, ShardHandle, VdiskId};
+use crate::shard::Message;
 use crate::take_over::{Successor, VERSION};
 
 /// How long a device's thread may take for a step.
@@ -37,9 +37,8 @@ pub fn ask_bitmaps(
 /// The thread that answers.
 pub(crate) struct CommandDesk {
     pub(crate) socket: Arc<DaemonSocket>,
-    /// Virtual disks by name: the place of their shard, and their identity.
-    pub(crate) places: BTreeMap<String, (usize, VdiskId)>,
-    pub(crate) shards: Vec<ShardHandle>,
+    /// The virtual disks.
+    pub(crate) catalog: Arc<Catalog>,
     /// Why the daemon can't be taken over, if it can't.
     pub(crate) stays: Option<String>,
     /// Where daemons go that want to take over.
@@ -104,12 +103,13 @@ impl CommandDesk {
         name: &str,
         step: Option<(String, BitmapStep)>,
     ) -> Result<Vec<BitmapView>, String> {
-        let Some((shard, vdisk)) = self.places.get(name).copied() else {
-            let known = self.places.keys().cloned().collect::<Vec<_>>().join(", ");
+        let Some(entry) = self.catalog.entry(name) else {
+            let known = self.catalog.names().join(", ");
             return Err(format!("no virtual disk {name}; there are: {known}"));
         };
         let (answer, outcome) = crossbeam_channel::bounded(1);
-        self.shards[shard].tell(Message::Bitmap { vdisk, step, answer });
+        let vdisk = entry.vdisk;
+        entry.shard.tell(Message::Bitmap { vdisk, step, answer });
         match outcome.recv_timeout(TIMEOUT) {
             Ok(outcome) => outcome.map_err(|error| format!("vdisk {name}: {error}")),
             Err(_) => Err(format!("vdisk {name}: its device's thread does not answer")),

@@ -26,7 +26,7 @@ mod memory;
 mod vdisk;
 
 pub use changes::Change;
-pub(crate) use changes::changes;
+pub(crate) use changes::{changes, vdisk_changes};
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
 pub use listener_table::{Door, TlsUse};
@@ -99,6 +99,8 @@ pub struct Config {
     pub tls: TlsUse,
     /// The files for TLS.
     pub tls_files: Option<TlsFiles>,
+    /// The Unix socket of the control API.
+    pub control: Option<PathBuf>,
     /// Listeners beside `listen`, with terms of their own.
     pub listeners: Vec<Door>,
 }
@@ -125,6 +127,7 @@ struct ServerTable {
     mode: Option<String>,
     group: Option<String>,
     misses: Option<String>,
+    control: Option<String>,
     state: Option<PathBuf>,
     memory: Option<String>,
     idle_timeout: Option<String>,
@@ -176,6 +179,9 @@ impl Config {
         let access = wrong.note(file.server.access(&listen)).unwrap_or_default();
         let misses = file.server.misses.as_deref();
         let misses = misses.and_then(|text| wrong.note(misses_path(text, &listen)));
+        let control = file.server.control.as_deref();
+        let control =
+            control.and_then(|text| wrong.note(control_path(text, &listen, misses.as_ref())));
         let real_time = |device: &DeviceTable| {
             let mut disks = file.vdisk.iter().filter(|vdisk| vdisk.device == device.name);
             disks.any(VdiskTable::is_real_time)
@@ -232,6 +238,7 @@ impl Config {
             devices,
             tls,
             tls_files,
+            control,
             listeners,
         };
         config.memory_for_clients().map_err(|error| vec![error])?;
@@ -242,6 +249,54 @@ impl Config {
     #[must_use]
     pub fn doors(&self) -> Vec<Door> {
         [&own_doors(&self.listen, self.access, self.tls)[..], &self.listeners].concat()
+    }
+
+    /// Checks the table of one more virtual disk, or of another contract for one; answers its device's
+    /// name as well.
+    ///
+    /// # Errors
+    /// If it can't be used, whatever is left of the device.
+    pub fn check_vdisk(&self, table: &str) -> Result<(String, VdiskConfig), ConfigError> {
+        let table: VdiskTable = toml::from_str(table)?;
+        let vdisk = table.check()?;
+        let of = Named::new("vdisk", &table.name);
+        let Some(device) = self.devices.iter().find(|device| device.name == table.device) else {
+            let known = self.devices.iter().map(|device| &*device.name).collect::<Vec<_>>();
+            let reason = format!("no such device; there are: {}", known.join(", "));
+            return Err(of.wrong("device", &table.device, reason).into());
+        };
+        let chooses = matches!(device.scheduling.queue_depth, disktime_config::QueueDepth::Auto(_));
+        if table.is_real_time() && chooses {
+            let reason = format!(
+                "device {} chooses its queue depth, which real-time classes forbid: add it with a                  `queue_depth`",
+                device.name
+            );
+            let class = table.class_text();
+            return Err(of.wrong("class", class, reason).into());
+        }
+        let alone = DeviceConfig { vdisks: vec![vdisk.clone()], ..device.without_vdisks() };
+        alone.check()?;
+        let is_other = |it: &VdiskConfig| it.export.is_default && it.name != vdisk.name;
+        if let (true, Some(other)) =
+            (vdisk.export.is_default, self.vdisks().map(|(_, it)| it).find(|it| is_other(it)))
+        {
+            let reason = format!("vdisk {} is the default already", other.name);
+            return Err(of.wrong("default", "true", reason).into());
+        }
+        let tables = [table];
+        let wrong = vdisk::check_together(&tables, self.tls_files.as_ref(), self.state.as_deref());
+        let [table] = tables;
+        wrong.into_iter().next().map_or(Ok((table.device, vdisk)), Err)
+    }
+
+    /// Checks the table of one more device, which has no virtual disk yet.
+    ///
+    /// # Errors
+    /// If it can't be used.
+    pub fn check_device(&self, table: &str) -> Result<DeviceConfig, ConfigError> {
+        let device = toml::from_str::<DeviceTable>(table)?.check(false)?;
+        device.check()?;
+        Ok(device)
     }
 
     /// All virtual disks with their devices.
@@ -298,6 +353,23 @@ fn misses_path(text: &str, listen: &[Listen]) -> Result<PathBuf, ConfigError> {
         Ok(Listen::Tcp(_)) | Err(_) => {
             wrong("a Unix datagram socket is `unix:PATH`; there is no other kind")
         }
+    }
+}
+
+/// A Unix socket's path, and no other socket's.
+fn control_path(
+    text: &str,
+    listen: &[Listen],
+    misses: Option<&PathBuf>,
+) -> Result<PathBuf, ConfigError> {
+    let wrong = |reason: &str| Err(wrong_server("control", text, reason));
+    match text.parse() {
+        Ok(path) if listen.contains(&path) => wrong("a listener's path: choose another"),
+        Ok(Listen::Unix(path)) if Some(&path) == misses => {
+            wrong("the path of `misses`: choose another")
+        }
+        Ok(Listen::Unix(path)) => Ok(path),
+        Ok(Listen::Tcp(_)) | Err(_) => wrong("the control API is at a Unix socket: `unix:PATH`"),
     }
 }
 

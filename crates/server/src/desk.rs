@@ -4,12 +4,11 @@
 //! handshake ends. A virtual disk that takes no more clients says so in the handshake. Bounded: so many
 //! handshakes at once, each so long, with so many bytes of answers ([`visitors`]).
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crossbeam_channel::Sender;
 use disktime_core::{Duration, Instant};
@@ -44,7 +43,7 @@ const REST: Duration = Duration::from_millis(100);
 /// An export, and where it is served.
 pub(crate) struct Entry {
     pub(crate) info: ExportInfo,
-    pub(crate) shard: usize,
+    pub(crate) shard: ShardHandle,
     pub(crate) vdisk: VdiskId,
     pub(crate) stats: Arc<VdiskStats>,
     /// Its back end tells which of its bytes were never written.
@@ -70,32 +69,58 @@ const ALLOCATION: &str = "base:allocation";
 /// The beginning of the names of bitmaps' contexts, as QEMU has them.
 const DIRTY_BITMAP: &str = "qemu:dirty-bitmap:";
 
-/// Every export there is, and the memory for their clients.
+/// Every export there is, and the memory for their clients. Exports come and go while other threads
+/// look them up; no shard does.
 pub(crate) struct Catalog {
-    entries: Vec<Entry>,
-    by_name: BTreeMap<String, usize>,
+    exports: RwLock<Exported>,
     budget: Arc<Budget>,
     /// Refusals are told by virtual disk and reason, once in a while: no seat, or a name (`None`).
-    told: RefCell<Quiet<(VdiskId, Option<NoSeat>)>>,
+    told: Mutex<Quiet<(VdiskId, Option<NoSeat>)>>,
+}
+
+#[derive(Default)]
+struct Exported {
+    /// In the order in which they came.
+    by_id: BTreeMap<VdiskId, Arc<Entry>>,
+    by_name: BTreeMap<String, Arc<Entry>>,
 }
 
 impl Catalog {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
-        Self { entries: Vec::new(), by_name: BTreeMap::new(), budget, told: RefCell::default() }
+        Self { exports: RwLock::default(), budget, told: Mutex::default() }
     }
 
-    pub(crate) fn add(&mut self, entry: Entry) {
-        self.by_name.insert(entry.info.name.clone(), self.entries.len());
-        self.entries.push(entry);
+    pub(crate) fn add(&self, entry: Entry) {
+        let entry = Arc::new(entry);
+        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
+        exports.by_name.insert(entry.info.name.clone(), Arc::clone(&entry));
+        exports.by_id.insert(entry.vdisk, entry);
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
-        &self.entries
+    /// Clients find this export no longer.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = exports.by_name.remove(name) {
+            exports.by_id.remove(&entry.vdisk);
+        }
+    }
+
+    fn exported(&self) -> RwLockReadGuard<'_, Exported> {
+        self.exports.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names of all exports.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.exported().by_name.keys().cloned().collect()
     }
 
     /// The export of that name.
-    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
-        self.by_name.get(name).map(|at| &self.entries[*at])
+    pub(crate) fn entry(&self, name: &str) -> Option<Arc<Entry>> {
+        self.exported().by_name.get(name).cloned()
+    }
+
+    fn told(&self) -> MutexGuard<'_, Quiet<(VdiskId, Option<NoSeat>)>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a client of an export.
@@ -111,27 +136,24 @@ pub(crate) struct View<'a> {
     tls: Option<&'a Channel>,
 }
 
-impl<'a> View<'a> {
-    fn entries(&self) -> impl Iterator<Item = &'a Entry> {
-        let (catalog, door) = (self.catalog, self.door);
-        let reached = |entry: &&Entry| match &door.vdisks {
-            Some(names) => names.contains(&entry.info.name),
-            None => true,
-        };
-        catalog.entries.iter().filter(reached)
+impl View<'_> {
+    fn reaches(&self, name: &str) -> bool {
+        self.door.vdisks.as_ref().is_none_or(|names| names.contains(name))
     }
 
     /// The export of that name; the empty name is the default's, or that of the only one here.
-    fn entry(&self, name: &str) -> Option<&'a Entry> {
+    fn entry(&self, name: &str) -> Option<Arc<Entry>> {
         if !name.is_empty() {
-            let reached = self.door.vdisks.as_ref().is_none_or(|names| names.contains(name));
-            return self.catalog.entry(name).filter(|_| reached);
+            return self.catalog.entry(name).filter(|_| self.reaches(name));
         }
-        let default = self.entries().find(|entry| entry.is_default);
-        default.or_else(|| {
-            let mut all = self.entries();
+        let exported = self.catalog.exported();
+        let here = || exported.by_id.values().filter(|entry| self.reaches(&entry.info.name));
+        let default = here().find(|entry| entry.is_default);
+        let default = default.or_else(|| {
+            let mut all = here();
             all.next().filter(|_| all.next().is_none())
-        })
+        });
+        default.cloned()
     }
 
     /// Why the client may not have an export, as far as that is a matter of its name.
@@ -144,12 +166,14 @@ impl<'a> View<'a> {
 
 impl Exports for View<'_> {
     fn list(&self, each: &mut dyn FnMut(&ExportInfo)) {
-        self.entries().for_each(|entry| each(&entry.info));
+        let exported = self.catalog.exported();
+        let here = exported.by_id.values().filter(|entry| self.reaches(&entry.info.name));
+        here.for_each(|entry| each(&entry.info));
     }
 
     fn find(&self, name: &str) -> Option<ExportInfo> {
         let info =
-            |entry: &Entry| ExportInfo { size_bytes: entry.stats.size(), ..entry.info.clone() };
+            |entry: Arc<Entry>| ExportInfo { size_bytes: entry.stats.size(), ..entry.info.clone() };
         self.entry(name).map(info)
     }
 
@@ -167,13 +191,13 @@ impl Exports for View<'_> {
     /// There is a place now. This thread alone gives places away, so it is there right after, too.
     fn admit(&self, name: &str) -> Result<(), String> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
-        let (cause, reason) = match (self.refuses(entry), self.catalog.seat(entry)) {
+        let (cause, reason) = match (self.refuses(&entry), self.catalog.seat(&entry)) {
             (Some(reason), _) => (None, reason),
             (None, Err(none)) => (Some(none), none.to_string()),
             (None, Ok(_)) => return Ok(()),
         };
         let cause = (entry.vdisk, cause);
-        if let Some(left_out) = self.catalog.told.borrow_mut().note(clock::now(), cause) {
+        if let Some(left_out) = self.catalog.told().note(clock::now(), cause) {
             let vdisk = entry.info.name.as_str();
             tracing::warn!(vdisk, reason, left_out, "a client was refused");
         }
@@ -191,8 +215,7 @@ impl Doors for Desk {
 pub(crate) struct Desk {
     pub(crate) doors: Arc<Vec<OpenDoor>>,
     pub(crate) tls: Option<Arc<Tls>>,
-    pub(crate) catalog: Catalog,
-    pub(crate) shards: Vec<ShardHandle>,
+    pub(crate) catalog: Arc<Catalog>,
     /// Readable when the desk is to close.
     pub(crate) closing: Arc<OwnedFd>,
     /// Clients in their handshakes are to end them before the desk closes.
@@ -283,7 +306,7 @@ impl Desk {
 
     fn hand_over(&self, visitor: Visitor, session: Session) {
         let Some(entry) = self.catalog.entry(&session.export.name) else { return };
-        let Ok(seat) = self.catalog.seat(entry) else { return };
+        let Ok(seat) = self.catalog.seat(&entry) else { return };
         let (socket, unread, tls) = match visitor.leave() {
             Ok(left) => left,
             Err(error) => {
@@ -292,6 +315,6 @@ impl Desk {
             }
         };
         let client = Accepted { socket, session, seat, unread, skip: 0, tls };
-        self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
+        entry.shard.tell(Message::Client { client, vdisk: entry.vdisk });
     }
 }

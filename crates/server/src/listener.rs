@@ -338,6 +338,24 @@ fn refused(what: String) -> BindError {
     BindError::Permission { user, what }
 }
 
+/// Callers of the control API that may wait to be accepted.
+const CONTROL_BACKLOG: i32 = 64;
+
+/// Binds the control API's socket, for the daemon's own user alone. A socket that a dead daemon left is
+/// replaced, a live one is not.
+///
+/// # Errors
+/// If the path is in use, or the system refuses.
+pub fn bind_control(path: &Path) -> Result<UnixListener, BindError> {
+    let bind = || {
+        take_place(path, UnixStream::connect(path).map(drop))?;
+        let socket = bind_unix(path, SocketType::STREAM, &SocketAccess::default())?;
+        listen(&socket, CONTROL_BACKLOG).map_err(io::Error::from)?;
+        Ok(socket.into())
+    };
+    patiently(bind, BindError::is_in_use)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -54,6 +54,8 @@ pub(crate) struct Ground {
     anchor: Option<PriceList>,
     /// Pieces at the device at once.
     depth: u32,
+    /// Abilities of the back end, which virtual disks that come later have as well.
+    pub(crate) abilities: Abilities,
 }
 
 /// A back end between its opening and its shard's thread, which it stays on.
@@ -248,7 +250,8 @@ impl Opened {
     /// configured: what requests cost is where the cost model starts. If it can't be found out, the
     /// model starts from nothing.
     pub(crate) fn look(&mut self, device: &DeviceConfig) {
-        if !device.scheduling.quick_profile {
+        // A device without virtual disks has no bytes to be read.
+        if !device.scheduling.quick_profile || device.vdisks.is_empty() {
             return;
         }
         let name = &device.name;
@@ -346,7 +349,8 @@ impl Ground {
         };
         let bases = device.vdisks.iter().map(base).collect();
         let depth = device.scheduling.queue_depth.on(None);
-        Self { bases, size, profile: None, anchor: None, depth }
+        let abilities = Abilities::PLAIN;
+        Self { bases, size, profile: None, anchor: None, depth, abilities }
     }
 
     /// The ground of a back end that is not opened, from its size (if virtual disks have places on it)
@@ -393,6 +397,11 @@ impl Ground {
         (self.anchor, self.depth) = (Some(prices), depth);
     }
 
+    /// The device's size in bytes, if its offsets are places.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.size
+    }
+
     /// Pieces at the device at once.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
@@ -408,10 +417,20 @@ impl Ground {
         broker::contracts(device, self.profile.as_ref())
     }
 
+    /// The stream of a virtual disk that begins at a place and has so many bytes.
+    pub(crate) fn spec(
+        &self,
+        contract: Contract,
+        (base, bytes): (u64, u64),
+        piece_bytes_max: u64,
+    ) -> StreamSpec {
+        let clients = u32::try_from(CLIENTS_MAX).expect("a small constant");
+        let (queue_max, extent) = (REQUESTS_MAX * clients, self.extent(base, bytes));
+        StreamSpec { contract, queue_max, extent, piece_bytes_max, ..StreamSpec::default() }
+    }
+
     /// An engine that has admitted these contracts; or why it does not, with virtual disks' names.
     pub(crate) fn engine(&self, device: &DeviceConfig) -> Result<Engine, Unfit> {
-        let clients = u32::try_from(CLIENTS_MAX).expect("a small constant");
-        let queue_max = REQUESTS_MAX * clients;
         let limits = Limits {
             depth: self.depth,
             depth_max: self.depth.max(Limits::default().depth_max),
@@ -431,17 +450,10 @@ impl Ground {
         }
         let contracts = self.contracts(device)?;
         let bounded = contracts.iter().any(|contract| contract.latency.is_some());
-        let piece_max = device.piece_max().beside(bounded);
+        let piece_max = device.piece_max().beside(bounded).into();
         let vdisks = device.vdisks.iter().zip(contracts).zip(&self.bases);
         for (id, ((vdisk, contract), base)) in (0..).map(StreamId).zip(vdisks) {
-            let extent = self.extent(*base, vdisk.size);
-            let spec = StreamSpec {
-                contract,
-                queue_max,
-                extent,
-                piece_bytes_max: piece_max.into(),
-                ..StreamSpec::default()
-            };
+            let spec = self.spec(contract, (*base, vdisk.size), piece_max);
             change(Change::AddStream(id, spec))?;
         }
         if device.promotes() {
@@ -473,7 +485,8 @@ pub(crate) fn admitted(device: &DeviceConfig, profile: &DeviceProfile) -> Result
     let bases = vec![0; device.vdisks.len()];
     let depth = device.scheduling.queue_depth.on(Some(profile.fast_from()));
     let profile = Some(profile.clone());
-    Ground { bases, size: None, profile, anchor: None, depth }.engine(device)
+    let abilities = Abilities::PLAIN;
+    Ground { bases, size: None, profile, anchor: None, depth, abilities }.engine(device)
 }
 
 /// A stream by the name of its virtual disk; the one behind them is the device's own, for migration.
@@ -506,8 +519,14 @@ mod tests {
             );
             let config = Config::parse(&text).unwrap();
             let (id, bytes, now) = (RequestId(1), 4 << 20, crate::clock::now());
-            let ground =
-                Ground { bases: vec![0], size: None, profile: None, anchor: None, depth: 1 };
+            let ground = Ground {
+                bases: vec![0],
+                size: None,
+                profile: None,
+                anchor: None,
+                depth: 1,
+                abilities: Abilities::PLAIN,
+            };
             let mut engine = ground.engine(&config.devices[0]).unwrap();
             let (stream, kind) = (StreamId(0), Kind::Read);
             let request = Request {

@@ -7,6 +7,7 @@
 //! Does not know: the sender of a report, or which reports count: the engine decides.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
@@ -20,10 +21,11 @@ use rustix::net::SocketType;
 
 use crate::clock;
 use crate::config::SocketAccess;
+use crate::desk::Catalog;
 use crate::handover::patiently;
 use crate::listener::{BindError, bind_unix, take_place};
 use crate::quiet::Quiet;
-use crate::shard::{Message, ShardHandle, VdiskId};
+use crate::shard::{Message, VdiskId};
 use crate::stats::add;
 use crate::vdisk_name::NAME_MAX;
 
@@ -84,18 +86,12 @@ impl Drop for ReportSocket {
     }
 }
 
-/// A virtual disk by its name.
-struct Place {
-    shard: usize,
-    vdisk: VdiskId,
-    told_at: Option<Instant>,
-}
-
 /// The thread's state.
 pub(crate) struct ReportDesk {
     socket: ReportSocket,
-    places: BTreeMap<String, Place>,
-    shards: Vec<ShardHandle>,
+    catalog: Arc<Catalog>,
+    /// When a shard was told of a virtual disk's misses last, where that was a moment ago.
+    told: BTreeMap<VdiskId, Instant>,
     /// Readable when the thread is to end.
     closing: Arc<OwnedFd>,
     stats: Arc<ReportStats>,
@@ -104,17 +100,15 @@ pub(crate) struct ReportDesk {
 }
 
 impl ReportDesk {
-    /// Virtual disks are given as name, place of the shard, identity.
+    /// A desk for the virtual disks of a catalog.
     pub(crate) fn new(
         socket: ReportSocket,
-        vdisks: impl Iterator<Item = (String, usize, VdiskId)>,
-        shards: Vec<ShardHandle>,
+        catalog: Arc<Catalog>,
         closing: Arc<OwnedFd>,
         stats: Arc<ReportStats>,
     ) -> Self {
-        let place = |(name, shard, vdisk)| (name, Place { shard, vdisk, told_at: None });
-        let places = vdisks.map(place).collect();
-        Self { socket, places, shards, closing, stats, quiet: Quiet::default() }
+        let told = BTreeMap::new();
+        Self { socket, catalog, told, closing, stats, quiet: Quiet::default() }
     }
 
     /// Takes datagrams until told to end.
@@ -157,15 +151,17 @@ impl ReportDesk {
             add(&self.stats.nonsense, 1);
             return self.wonder(now);
         };
-        let Some(place) = self.places.get_mut(name) else {
+        let Some(place) = self.catalog.entry(name) else {
             add(&self.stats.unknown, 1);
             return self.wonder(now);
         };
         add(&self.stats.taken, 1);
-        if place.told_at.is_none_or(|at| now.since(at) >= QUIET) {
-            place.told_at = Some(now);
+        // Virtual disks come and go: those of a moment ago are few.
+        self.told.retain(|_, at| now.since(*at) < QUIET);
+        if let Entry::Vacant(untold) = self.told.entry(place.vdisk) {
+            untold.insert(now);
             // A shard with no room for a message is one that more reports don't help.
-            let _told = self.shards[place.shard].try_tell(Message::Missed(place.vdisk));
+            let _told = place.shard.try_tell(Message::Missed(place.vdisk));
         }
     }
 

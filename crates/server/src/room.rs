@@ -3,7 +3,7 @@
 //!
 //! Does not know: engines, clients. Blocks; not to be called on a shard.
 
-use crate::backend::{GrowingPool, OneFile};
+use crate::backend::{GrowingPool, OneFile, PoolFile};
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
 use crate::layout::{Extent, Record, RecordError, Recorded};
@@ -85,6 +85,69 @@ impl Room {
         Ok(())
     }
 
+    /// Makes room for the last virtual disk of a device, by the layout that was planned. Answers its
+    /// file, if it has one of its own.
+    ///
+    /// # Errors
+    /// If the system refuses: then the virtual disk has no room.
+    pub(crate) fn add(
+        &mut self,
+        device: &DeviceConfig,
+        layout: Vec<Extent>,
+    ) -> Result<Option<PoolFile>, StartError> {
+        let Some(vdisk) = device.vdisks.last() else { return Ok(None) };
+        let file = match &mut self.ground {
+            Ground::Pool(pool) => {
+                let file = pool.add(&vdisk.name, vdisk.size);
+                Some(file.map_err(|error| misplaced(device, error.into()))?)
+            }
+            Ground::Memory | Ground::Extents(..) => {
+                self.make(device, layout)?;
+                return Ok(None);
+            }
+        };
+        self.layout = layout;
+        Ok(file)
+    }
+
+    /// Whether nothing of that name has room, or data, here.
+    pub(crate) fn is_vacant(&self, name: &str) -> bool {
+        let placed = self.layout.iter().any(|extent| extent.name == name);
+        let filed = matches!(&self.ground, Ground::Pool(pool) if !pool.is_vacant(name));
+        !placed && !filed
+    }
+
+    /// Gives up the room of a virtual disk, and its data. An extent whose bytes can't be made zeroes
+    /// stays recorded, so that no other virtual disk reads them.
+    ///
+    /// # Errors
+    /// If the system refuses: then some of the room may be gone.
+    pub(crate) fn remove(&mut self, device: &DeviceConfig, name: &str) -> Result<(), StartError> {
+        let placed = self.layout.iter().position(|extent| extent.name == name);
+        let failed = |error| StartError::BackEnd { device: device.name.clone(), error };
+        match &mut self.ground {
+            Ground::Memory => {}
+            Ground::Pool(pool) => {
+                pool.remove(name).map_err(|error| misplaced(device, error.into()))?;
+            }
+            Ground::Extents(record, size) => {
+                let Some(at) = placed else { return Ok(()) };
+                let Extent { start, size: bytes, .. } = self.layout[at];
+                if !size.wipe(start, bytes).map_err(failed)? {
+                    let text = "its extent stays recorded: its bytes can't be wiped here";
+                    tracing::warn!(vdisk = name, "{text}");
+                    return Ok(());
+                }
+                let mut extents = self.layout.clone();
+                extents.remove(at);
+                let recorded = Recorded { pool: None, extents };
+                record.save(&recorded).map_err(recorded_wrong(device))?;
+            }
+        }
+        self.layout.retain(|extent| extent.name != name);
+        Ok(())
+    }
+
     fn is_placed(&self) -> bool {
         matches!(self.ground, Ground::Extents(..))
     }
@@ -95,6 +158,14 @@ impl Size {
         match self {
             Self::Is(size) => Ok(*size),
             Self::Of(file) => file.size_now(),
+        }
+    }
+
+    /// Makes an extent zeroes, if that can be done at once.
+    fn wipe(&self, start: u64, bytes: u64) -> std::io::Result<bool> {
+        match self {
+            Self::Is(_) => Ok(false),
+            Self::Of(file) => file.wipe(start, bytes),
         }
     }
 }

@@ -5,8 +5,16 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A virtual disk's file in a pool, opened and locked, on its way to the shard.
+pub struct PoolFile {
+    pub(crate) file: Arc<ServedFile>,
+    /// As long as it is open, no other server has the pool.
+    pub(crate) lock: Arc<File>,
+    pub(crate) direct: bool,
+}
 
 /// An open file or block device with what it had when it was opened.
 pub struct ServedFile {

@@ -41,8 +41,10 @@ use crate::tls::Tls;
 use crate::wakeup::wake;
 
 mod hand_over;
+mod live;
 mod reload;
 
+pub use live::AlterError;
 use reload::BitmapNumbers;
 pub use reload::ReloadError;
 
@@ -74,11 +76,17 @@ pub struct VdiskView {
     bitmaps: Offered,
 }
 
+impl VdiskView {
+    /// Its identity, which no other virtual disk of this daemon has or had.
+    #[must_use]
+    pub fn id(&self) -> VdiskId {
+        self.id
+    }
+}
+
 /// The parts of a start that end with it.
 struct Starting<'a> {
     wrap: &'a Wrap,
-    catalog: Catalog,
-    claims: Claims,
     /// After a take-over: what quick probes have found, in place of new ones.
     looked: Option<Vec<Looked>>,
 }
@@ -97,9 +105,18 @@ pub struct Server {
     reports: Arc<ReportStats>,
     threads: Threads,
     recorders: Vec<JoinHandle<io::Result<()>>>,
-    budget: Arc<Budget>,
     bitmap_numbers: BitmapNumbers,
+    roll: Roll,
     handing: Handing,
+}
+
+/// The exports, files and numbers that are given away.
+struct Roll {
+    catalog: Arc<Catalog>,
+    budget: Arc<Budget>,
+    claims: Claims,
+    /// The identity of the next virtual disk.
+    next_id: u64,
 }
 
 /// The parts of a server that a successor is to have, and ways to it.
@@ -205,7 +222,12 @@ impl Server {
         let handing = Handing { socket: None, doors, leaving: Arc::default(), desk, successors };
         let mut server = Self {
             config,
-            budget,
+            roll: Roll {
+                catalog: Arc::new(Catalog::new(Arc::clone(&budget))),
+                budget,
+                claims: Claims::default(),
+                next_id: 0,
+            },
             listen,
             tls: tls.clone(),
             shards: Vec::new(),
@@ -225,14 +247,13 @@ impl Server {
             Some(own) => Some(Arc::new(own)),
             None => server.bind_socket()?,
         };
-        let catalog = Catalog::new(server.budget.clone());
-        let mut starting = Starting { wrap, catalog, claims: Claims::default(), looked };
+        let mut starting = Starting { wrap, looked };
         for (index, device) in server.config.devices.clone().iter().enumerate() {
             server.start_shard(index, device, &mut starting)?;
         }
-        let catalog = starting.catalog;
-        server.start_reports(misses, &catalog)?;
-        server.start_commands(&catalog, successor)?;
+        let catalog = Arc::clone(&server.roll.catalog);
+        server.start_reports(misses)?;
+        server.start_commands(successor)?;
         // Clients can write from now on.
         if let Some(state) = &server.config.state {
             let mut vdisks = server.vdisks.iter();
@@ -243,7 +264,6 @@ impl Server {
             doors: Arc::clone(&server.handing.doors),
             tls,
             catalog,
-            shards: server.shards.clone(),
             closing: Arc::clone(&server.closing),
             leaving: Arc::clone(&server.handing.leaving),
             _is_here: is_here,
@@ -268,25 +288,15 @@ impl Server {
     }
 
     /// Takes reports of missed deadlines from now on, if there is a socket for them.
-    fn start_reports(
-        &mut self,
-        socket: Option<ReportSocket>,
-        catalog: &Catalog,
-    ) -> Result<(), StartError> {
+    fn start_reports(&mut self, socket: Option<ReportSocket>) -> Result<(), StartError> {
         let Some(socket) = socket else { return Ok(()) };
-        let vdisk = |entry: &Entry| (entry.info.name.clone(), entry.shard, entry.vdisk);
-        let vdisks = catalog.entries().iter().map(vdisk);
         let (closing, stats) = (Arc::clone(&self.closing), Arc::clone(&self.reports));
-        let desk = ReportDesk::new(socket, vdisks, self.shards.clone(), closing, stats);
+        let desk = ReportDesk::new(socket, Arc::clone(&self.roll.catalog), closing, stats);
         Ok(self.threads.start("reports", "the socket for misses", move || desk.run())?)
     }
 
     /// Answers commands from now on.
-    fn start_commands(
-        &mut self,
-        catalog: &Catalog,
-        successors: Sender<Successor>,
-    ) -> io::Result<()> {
+    fn start_commands(&mut self, successors: Sender<Successor>) -> io::Result<()> {
         let Some(socket) = &self.handing.socket else { return Ok(()) };
         let mut devices = self.config.devices.iter();
         let stays = devices.find(|device| device.back_end == BackEndKind::Memory).map(|device| {
@@ -295,11 +305,9 @@ impl Server {
                 device.name
             )
         });
-        let place = |entry: &Entry| (entry.info.name.clone(), (entry.shard, entry.vdisk));
         let desk = CommandDesk {
             socket: Arc::clone(socket),
-            places: catalog.entries().iter().map(place).collect(),
-            shards: self.shards.clone(),
+            catalog: Arc::clone(&self.roll.catalog),
             stays,
             successors,
             closing: Arc::clone(&self.closing),
@@ -308,12 +316,12 @@ impl Server {
     }
 
     /// Opens a device's back end, which is nobody else's.
-    fn open(&self, device: &DeviceConfig, claims: &mut Claims) -> Result<Opened, StartError> {
-        claims.claim(device)?;
+    fn open(&mut self, device: &DeviceConfig) -> Result<Opened, StartError> {
+        self.roll.claims.claim(device)?;
         let state = self.config.state.as_deref();
         let opened = patiently(|| Opened::new(device, state), StartError::is_in_use)?;
         // Again: what was made just now.
-        claims.claim(device)?;
+        self.roll.claims.claim(device)?;
         Ok(opened)
     }
 
@@ -323,7 +331,7 @@ impl Server {
         device: &DeviceConfig,
         starting: &mut Starting<'_>,
     ) -> Result<(), StartError> {
-        let mut back_end = self.open(device, &mut starting.claims)?;
+        let mut back_end = self.open(device)?;
         let looked = starting.looked.as_deref().unwrap_or_default();
         if !hand_over::is_known(&mut back_end.ground, looked, &device.name) {
             back_end.look(device);
@@ -332,17 +340,19 @@ impl Server {
             |error| StartError::Engine { device: device.name.clone(), error: Box::new(error) };
         let engine = back_end.ground.engine(device).map_err(refused)?;
         back_end.record(device)?;
-        let abilities = back_end.abilities();
+        back_end.ground.abilities = back_end.abilities();
+        let abilities = back_end.ground.abilities;
         let Opened { storage, ground, room, .. } = back_end;
         self.rooms.push(room);
         let keeper = Keeper::of(device, self.config.state.as_deref(), self.handing.socket.as_ref());
         let mut vdisks = Vec::new();
-        for (vdisk, base) in device.vdisks.iter().zip(&ground.bases) {
-            let place = (index, *base, abilities);
-            let catalog = &mut starting.catalog;
-            vdisks.push(self.enter(device, vdisk, place, keeper.as_ref(), catalog)?);
-        }
         let (handle, messages, wakeup) = ShardHandle::new()?;
+        for (vdisk, base) in device.vdisks.iter().zip(&ground.bases) {
+            let place = (&handle, *base, abilities);
+            let (view, vdisk) = self.enter(device, vdisk, place, keeper.as_ref())?;
+            vdisks.push((view.id, vdisk));
+            self.vdisks.push(view);
+        }
         let stats = Arc::new(DeviceStats::default());
         let migration = device.promotes().then(Vdisk::migration);
         self.devices.push(Arc::clone(&stats));
@@ -396,10 +406,9 @@ impl Server {
         &mut self,
         device: &DeviceConfig,
         vdisk: &VdiskConfig,
-        (shard, base, abilities): (usize, u64, Abilities),
+        (shard, base, abilities): (&ShardHandle, u64, Abilities),
         keeper: Option<&Keeper>,
-        catalog: &mut Catalog,
-    ) -> Result<(VdiskId, Vdisk), StartError> {
+    ) -> Result<(VdiskView, Vdisk), StartError> {
         let stats = Arc::new(VdiskStats::of(vdisk.size));
         let start = |path| Recorder::start(path, &vdisk.name);
         let recorder = vdisk.record.as_deref().map(start).transpose();
@@ -407,7 +416,8 @@ impl Server {
             recorder.map_err(|error| StartError::Trace { vdisk: vdisk.name.clone(), error })?;
         let (recorder, thread) = recorder.unzip();
         self.recorders.extend(thread);
-        let id = VdiskId(self.vdisks.len() as u64);
+        let id = VdiskId(self.roll.next_id);
+        self.roll.next_id += 1;
         let specs = self.bitmap_numbers.specs(vdisk, &[]);
         let bitmaps = match keeper {
             Some(keeper) => keeper.load(vdisk, &specs),
@@ -415,9 +425,9 @@ impl Server {
         };
         let offered = Offered::default();
         offered.set(specs);
-        catalog.add(Entry {
+        self.roll.catalog.add(Entry {
             info: export(device, vdisk, abilities),
-            shard,
+            shard: shard.clone(),
             vdisk: id,
             stats: Arc::clone(&stats),
             surveyed: abilities.survey,
@@ -427,9 +437,9 @@ impl Server {
         });
         let (name, uris) = (vdisk.name.clone(), self.uris(&vdisk.name));
         let (stats_here, on) = (Arc::clone(&stats), device.name.clone());
-        self.vdisks.push(VdiskView { id, name, device: on, uris, stats, bitmaps: offered });
+        let view = VdiskView { id, name, device: on, uris, stats, bitmaps: offered };
         let disk = Vdisk::new(vdisk.name.clone(), base, stats_here, recorder);
-        Ok((id, disk.with_bitmaps(bitmaps)))
+        Ok((view, disk.with_bitmaps(bitmaps)))
     }
 
     /// Where a virtual disk is reached.
@@ -507,7 +517,7 @@ impl Server {
     /// The memory for clients' data.
     #[must_use]
     pub fn memory(&self) -> &Budget {
-        &self.budget
+        &self.roll.budget
     }
 
     /// Makes shards publish their CPU time.

@@ -42,6 +42,7 @@ mod parting;
 mod pieces;
 mod turns;
 mod vdisks;
+mod watched;
 
 pub use bitmaps::{BitmapError, LeftBitmaps};
 use cause::Cause;
@@ -55,7 +56,8 @@ use own_time::OwnTime;
 pub use parting::Leaving;
 use turns::Turns;
 use vdisks::Vdisks;
-pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskId};
+pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskError, VdiskId};
+pub use watched::{WatchedDevice, WatchedVdisk};
 
 /// The longest piece of a device in bytes, and the longest part of a request: what is at the device
 /// holds others up for as long.
@@ -102,10 +104,8 @@ pub enum Message {
         vdisk: VdiskId,
     },
     /// A virtual disk to serve from now on.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the control plane"))]
     AddVdisk(Box<NewVdisk>),
     /// A virtual disk to serve no longer. The answer comes when nothing of it is left.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the control plane"))]
     RemoveVdisk(VdiskId, Answer),
     /// Contracts to hold from now on, all of them or none.
     Change(Vec<(VdiskId, Contract)>, Answer),
@@ -136,6 +136,8 @@ pub enum Message {
     /// Say what each virtual disk's pieces are taken to cost, in the order of identities, where the
     /// answer has room.
     Estimates(Sender<Vec<Vec<Estimate>>>),
+    /// Say how the device and each virtual disk are now.
+    Watch(Sender<WatchedDevice>),
     /// Take no more requests, finish those taken, and end.
     Drain,
     /// The same, with clients left for a successor.
@@ -441,6 +443,9 @@ impl Shard {
                     if answer.try_send(estimates.collect()).is_err() {
                         tracing::debug!("nobody waits for estimates any more");
                     }
+                }
+                Message::Watch(answer) => {
+                    let _nobody_waits = answer.try_send(self.watched());
                 }
                 Message::Drain => self.drain(),
                 Message::HandOver(to) => self.hand_over(to),

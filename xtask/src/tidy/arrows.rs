@@ -28,6 +28,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "disktime-client",
         &["disktime-core", "disktime-nbd", "disktime-profiler", "disktime-workload"],
     ),
+    ("disktime-api", &[]),
+    (
+        "disktime-control",
+        &["disktime-api", "disktime-client", "disktime-config", "disktime-core", "disktime-server"],
+    ),
     ("disktime-report", &[]),
     (
         "disktime-papers",
@@ -73,9 +78,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "disktime",
         &[
+            "disktime-api",
             "disktime-bench",
             "disktime-client",
             "disktime-config",
+            "disktime-control",
             "disktime-core",
             "disktime-model",
             "disktime-nbd",

@@ -5,6 +5,7 @@
 
 mod bitmaps;
 mod black_box;
+mod control;
 mod costs;
 mod crowds;
 mod device_profile;

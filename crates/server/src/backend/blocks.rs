@@ -16,6 +16,7 @@ use super::survey::{Run, Survey, Surveyor};
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, blocks};
 use crate::buffers::{ALIGN, Buffer};
 use crate::ring::{Keep, Payload, Token};
+use crate::served_file::PoolFile;
 
 mod disk;
 
@@ -65,6 +66,15 @@ pub trait Medium {
     }
     /// As [`BackEnd::parts`].
     fn parts(&self, _op: Op, _parts: &mut Vec<(Tier, Op)>) {}
+    /// The medium that is this file alone, if media of this kind can be.
+    fn of_file(_file: PoolFile) -> Option<(Self, bool)>
+    where
+        Self: Sized,
+    {
+        None
+    }
+    /// Its last disk is gone: files are closed.
+    fn let_go(&mut self) {}
     /// As [`BackEnd::heard`].
     fn heard(&mut self, _what: u32, _done: (Keep, i32), _io: &mut Io<'_>) {}
     /// An operation that is over, if the ring doesn't tell, with its result as the ring would
@@ -494,13 +504,38 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
         Ok(())
     }
 
+    fn add_file(&mut self, disk: u32, bytes: u64, file: PoolFile) -> Result<(), DeviceError> {
+        let at = disk as usize;
+        // Each disk has the medium of its own number, since none shares one.
+        if self.later.is_some() || at > self.media.len() || at > self.disks.len() {
+            return Err(DeviceError(libc::EOPNOTSUPP));
+        }
+        let (medium, direct) = M::of_file(file).ok_or(DeviceError(libc::EOPNOTSUPP))?;
+        let disk = Disk::new(at, direct, 0, bytes);
+        if at == self.media.len() {
+            self.media.push(medium);
+        } else {
+            self.media[at] = medium;
+        }
+        if at == self.disks.len() {
+            self.disks.push(disk);
+        } else {
+            self.disks[at] = disk;
+        }
+        Ok(())
+    }
+
     fn grow_disk(&mut self, disk: u32, bytes: u64) -> Result<(), DeviceError> {
         self.disks[disk as usize].grow(bytes);
         Ok(())
     }
 
     fn remove_disk(&mut self, disk: u32) {
-        self.disks[disk as usize].len = 0;
+        let disk = &mut self.disks[disk as usize];
+        disk.len = 0;
+        if self.later.is_none() {
+            self.media[disk.medium].let_go();
+        }
     }
 
     fn migration(&mut self) -> Option<Range<u64>> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use disktime_core::{Kind, Tier};
 use disktime_model::Op;
 
-use super::{Abilities, BackEnd, DeviceError, Io, Job, Step};
+use super::{Abilities, BackEnd, DeviceError, Io, Job, PoolFile, Step};
 use crate::ring::Keep;
 
 /// Jobs that fail.
@@ -125,6 +125,10 @@ impl BackEnd for Faulty {
 
     fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
         self.inner.add_disk(disk, extent)
+    }
+
+    fn add_file(&mut self, disk: u32, bytes: u64, file: PoolFile) -> Result<(), DeviceError> {
+        self.inner.add_file(disk, bytes, file)
     }
 
     fn grow_disk(&mut self, disk: u32, bytes: u64) -> Result<(), DeviceError> {

@@ -16,7 +16,7 @@ use super::blocks::{BLOCK, Disk, Free, Medium, Name};
 use super::survey::{RUNS_MAX, Run};
 use super::{Abilities, BlockBackEnd, Io};
 use crate::ring::{Payload, Transfer};
-use crate::served_file::ServedFile;
+use crate::served_file::{PoolFile, ServedFile};
 
 mod durable;
 pub mod pool;
@@ -123,6 +123,24 @@ impl OneFile {
             return Ok(smallest);
         }
         stripes.size(smallest).ok_or_else(|| io::Error::other("together they are above 2^64 bytes"))
+    }
+
+    /// Makes an extent of a regular file zeroes by a hole; false where that can't be done. Blocks.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn wipe(&self, start: u64, bytes: u64) -> io::Result<bool> {
+        let [member] = &self.files.members[..] else { return Ok(false) };
+        if self.block_device {
+            return Ok(false);
+        }
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        let bytes = bytes.next_multiple_of(BLOCK);
+        match rustix::fs::fallocate(member.file(), flags, start, bytes) {
+            Ok(()) => member.file().sync_data().map(|()| true),
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Names the virtual disks in it, for the log.
@@ -312,6 +330,16 @@ impl Medium for Files {
             at += bytes;
         }
         runs
+    }
+
+    fn of_file(file: PoolFile) -> Option<(Self, bool)> {
+        let PoolFile { file, lock, direct } = file;
+        Some((Self::of_pool(file, lock), direct))
+    }
+
+    fn let_go(&mut self) {
+        self.members.clear();
+        self._pool = None;
     }
 
     fn durable(&self) -> bool {

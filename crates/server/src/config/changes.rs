@@ -69,11 +69,12 @@ const SIZE: Key<Placed> = Key {
     value: |(_, it)| size_text(it.size),
 };
 
-const SERVER: [Key<Config>; 10] = [
+const SERVER: [Key<Config>; 11] = [
     fixed("nbd", |it| list(it.listen.iter().map(ToString::to_string))),
     fixed("mode", |it| format!("{:04o}", it.access.mode)),
     fixed("group", |it| maybe(it.access.group, |group| group.to_string())),
     fixed("misses", |it| maybe(it.misses.as_ref(), |path| path.display().to_string())),
+    fixed("control", |it| maybe(it.control.as_ref(), |path| path.display().to_string())),
     fixed("state", |it| maybe(it.state.as_ref(), |path| path.display().to_string())),
     fixed("memory", |it| size_text(it.memory)),
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
@@ -210,6 +211,14 @@ pub(crate) fn changes(old: &Config, new: &Config) -> Vec<Change> {
     if found.iter().any(moved) {
         found.retain(|it| it.key != "order of virtual disks");
     }
+    found
+}
+
+/// Differences between two virtual disks of one name on one device.
+pub(crate) fn vdisk_changes(device: &str, old: &VdiskConfig, new: &VdiskConfig) -> Vec<Change> {
+    let mut found = Vec::new();
+    let [before, after] = [old, new].map(|it| (device.to_owned(), it.clone()));
+    compare(&old.name, &VDISK, Some(&before), Some(&after), &mut found);
     found
 }
 

@@ -56,6 +56,21 @@ impl DeviceConfig {
         lay_out(room, recorded, &wanted.collect::<Vec<_>>())
     }
 
+    /// The same device without virtual disks.
+    pub(crate) fn without_vdisks(&self) -> Self {
+        let Self { back_end, scheduling, .. } = self;
+        Self {
+            name: self.name.clone(),
+            back_end: back_end.clone(),
+            create: self.create,
+            emulate: self.emulate,
+            promotion: self.promotion,
+            empties_fast: self.empties_fast,
+            scheduling: scheduling.clone(),
+            vdisks: Vec::new(),
+        }
+    }
+
     /// Its virtual disks' names, for the log.
     pub(crate) fn vdisk_names(&self) -> String {
         let names = self.vdisks.iter().map(|vdisk| &*vdisk.name);

@@ -161,6 +161,11 @@ impl VdiskTable {
         self.contract().is_real_time()
     }
 
+    /// Its class as it is written.
+    pub(super) fn class_text(&self) -> &str {
+        self.class.as_deref().unwrap_or_default()
+    }
+
     pub(super) fn check(&self) -> Result<VdiskConfig, ConfigError> {
         check_name("vdisk", &self.name)?;
         let of = Named::new("vdisk", &self.name);

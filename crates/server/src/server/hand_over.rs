@@ -92,11 +92,11 @@ impl Server {
         }
         let flags = TransmissionFlags::from_wire(terms.flags);
         let Terms { size, style, contexts, skip, .. } = terms;
-        let seat = catalog.seat(entry).ok()?;
+        let seat = catalog.seat(&entry).ok()?;
         let export = ExportInfo { size_bytes: size, flags, ..entry.info.clone() };
         let session = Session { export, style, contexts };
         let client = Accepted { socket, session, seat, unread, skip, tls: None };
-        self.shards[entry.shard].tell(Message::Client { client, vdisk: entry.vdisk });
+        entry.shard.tell(Message::Client { client, vdisk: entry.vdisk });
         Some(())
     }
 }

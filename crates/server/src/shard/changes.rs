@@ -23,7 +23,7 @@ impl Shard {
     }
 
     fn try_add(&mut self, new: NewVdisk) -> Result<(), VdiskError> {
-        let NewVdisk { id, vdisk, bytes, mut spec, .. } = new;
+        let NewVdisk { id, vdisk, bytes, file, mut spec, .. } = new;
         if self.turns.drain_until.is_some() {
             return Err(VdiskError::Ends);
         }
@@ -34,7 +34,12 @@ impl Shard {
         let bounded = contract.latency.is_some() || self.vdisks.has_bound();
         spec.piece_bytes_max = spec.piece_bytes_max.min(self.piece_max.beside(bounded).into());
         let extent = vdisk.base..vdisk.base.saturating_add(bytes);
-        self.device.back_end.add_disk(stream.0, extent).map_err(VdiskError::BackEnd)?;
+        let back_end = &mut self.device.back_end;
+        let added = match file {
+            Some(file) => back_end.add_file(stream.0, bytes, file),
+            None => back_end.add_disk(stream.0, extent),
+        };
+        added.map_err(VdiskError::BackEnd)?;
         let change = Change::AddStream(stream, spec);
         if let Err(refusal) = self.engine.handle_change(clock::now(), change) {
             self.device.back_end.remove_disk(stream.0);

@@ -155,7 +155,14 @@ impl Rig {
     fn add(&mut self, id: u64, spec: StreamSpec) -> Outcome {
         let (answer, outcome) = crossbeam_channel::bounded(1);
         let (vdisk, id) = (vdisk(id), VdiskId(id));
-        self.tell(Message::AddVdisk(Box::new(NewVdisk { id, vdisk, bytes: MIB, spec, answer })));
+        self.tell(Message::AddVdisk(Box::new(NewVdisk {
+            id,
+            vdisk,
+            bytes: MIB,
+            file: None,
+            spec,
+            answer,
+        })));
         outcome
     }
 

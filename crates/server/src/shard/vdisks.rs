@@ -15,7 +15,7 @@ use slab::Slab;
 
 use super::cause::Cause;
 use super::name;
-use crate::backend::DeviceError;
+use crate::backend::{DeviceError, PoolFile};
 use crate::bitmap::Bitmap;
 use crate::quiet::Quiet;
 use crate::record::Recorder;
@@ -60,6 +60,8 @@ pub struct NewVdisk {
     pub vdisk: Vdisk,
     /// Its size in bytes.
     pub bytes: u64,
+    /// Its own file, if it has one.
+    pub file: Option<PoolFile>,
     /// Its contract and bounds.
     pub spec: StreamSpec,
     /// Where the outcome goes.
@@ -174,6 +176,11 @@ impl Vdisks {
     /// The virtual disks that other threads know, by identity.
     pub(super) fn streams(&self) -> impl Iterator<Item = StreamId> {
         self.by_id.values().copied()
+    }
+
+    /// The same with their identities.
+    pub(super) fn known(&self) -> impl Iterator<Item = (VdiskId, StreamId)> {
+        self.by_id.iter().map(|(id, stream)| (*id, *stream))
     }
 
     /// The streams of virtual disks that have bitmaps.

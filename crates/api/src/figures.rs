@@ -1,0 +1,201 @@
+//! Answers: what there is, how it does, what would fit, what happened, what is wrong.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{DeviceSpec, VdiskSpec};
+
+/// The daemon.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Server {
+    /// Its version.
+    pub version: String,
+    /// Whether devices, virtual disks and contracts can be changed here; else a file is the truth.
+    pub writable: bool,
+    /// Why not, if they can't be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The terms that the engine keeps for a virtual disk, goals made reservations.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Contract {
+    /// Share of disk time that it gets whenever it wants it, 0 to 1.
+    pub reserve: f64,
+    /// Share of disk time that it never exceeds for long, 0 to 1.
+    pub limit: f64,
+    /// Its part of what others leave.
+    pub weight: u32,
+    /// Its class.
+    pub class: String,
+}
+
+/// Figures of a virtual disk. Rates are of the last ten seconds, counts since the daemon's start.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Figures {
+    /// Share of the device's time that it got, 0 to 1.
+    pub utilization: f64,
+    /// Requests per second.
+    pub iops: f64,
+    /// Bytes per second, read and written.
+    pub bytes_per_second: f64,
+    /// The 99th percentile of waiting times in microseconds, since the start.
+    pub queue_us_p99: Option<f64>,
+    /// The 99th percentile of times at the device in microseconds, since the start.
+    pub service_us_p99: Option<f64>,
+    /// Requests that wait now.
+    pub waiting: u32,
+    /// Pieces at the device now.
+    pub in_flight: u32,
+    /// Clients connected now.
+    pub connections: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Disk time charged, in nanoseconds.
+    pub charged_ns: u64,
+    /// How often it was further behind its reservation than is promised.
+    pub promises_broken: u64,
+}
+
+/// A virtual disk.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Vdisk {
+    /// Its name.
+    pub name: String,
+    /// Its device's name.
+    pub device: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its terms.
+    #[serde(flatten)]
+    pub contract: Contract,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Where clients reach it.
+    pub uris: Vec<String>,
+    /// The wish that made it, where the daemon keeps that; a change states its tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<VdiskSpec>,
+}
+
+/// A device.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its back end.
+    pub back_end: String,
+    /// The emulated device, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulate: Option<String>,
+    /// How many virtual disks it has.
+    pub vdisks: usize,
+    /// The sum of all reservations, 0 to 1.
+    pub reserved: f64,
+    /// Share that may still be reserved, 0 to 1.
+    pub available: f64,
+    /// Time with at least one piece at the device, in nanoseconds since the start.
+    pub busy_ns: u64,
+    /// Busy time that no virtual disk is charged for, in nanoseconds.
+    pub spare_ns: u64,
+    /// Time held idle for a virtual disk, in nanoseconds.
+    pub held_ns: u64,
+    /// Pieces that the device may hold.
+    pub queue_depth: u32,
+    /// Pieces at the device now.
+    pub in_flight: u32,
+    /// CPU time of its thread, in nanoseconds.
+    pub cpu_ns: u64,
+    /// The wish that made it, where the daemon keeps that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<DeviceSpec>,
+}
+
+/// Whether a virtual disk would fit, found out without making it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Plan {
+    /// Whether its device would take it.
+    pub fits: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The reservation that it would have, 0 to 1; a goal's share, if it fits.
+    pub reserve: f64,
+    /// The largest reservation that would fit beside all others, 0 to 1.
+    pub would_fit: f64,
+}
+
+/// Reasons that held a virtual disk back over the last seconds: parts of 100 %, from samples.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Held {
+    /// Seconds that the parts are of.
+    pub seconds: f64,
+    /// Samples that the parts are of.
+    pub samples: usize,
+    /// Percent: it sent nothing.
+    pub idle: f64,
+    /// Percent: all that it had sent was at the device; more requests at once would get more.
+    pub own_depth: f64,
+    /// Percent: it was at the device and more of it waited.
+    pub device: f64,
+    /// Percent: its limit or its part of the queue depth kept it from the device.
+    pub limit: f64,
+    /// Percent: others had the device.
+    pub others: f64,
+    /// Percent: the device was left idle, to switch between streams or for another's next request.
+    pub switching: f64,
+}
+
+/// Figures of all virtual disks of a device at one moment, for charts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Sample {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// Virtual disks, each with its name and its share of the device's time since the sample before.
+    pub shares: Vec<(String, f64)>,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its number; each is one more than the one before.
+    pub id: u64,
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// `created`, `changed`, `deleted`, `promise-broken`, `gap`.
+    pub kind: String,
+    /// The kind of thing that it happened to: `device`, `vdisk` or `events`.
+    pub what: String,
+    /// Its name.
+    pub name: String,
+    /// For a person.
+    pub text: String,
+}
+
+/// Why a request was not done (RFC 9457).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The kind of problem.
+    pub title: String,
+    /// The fault, the values allowed, the remedy.
+    pub detail: String,
+    /// The key that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// Its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The values that are allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+    /// The largest reservation that would fit, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_fit: Option<f64>,
+}

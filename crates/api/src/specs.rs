@@ -1,0 +1,237 @@
+//! Wishes: what a device or virtual disk is to be.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Declares an object whose keys may be left out but for the first ones.
+macro_rules! spec {
+    (
+        $(#[$meta:meta])* $name:ident {
+            $($(#[$must_doc:meta])* $must:ident: $must_type:ty,)*;
+            $($(#[$doc:meta])* $key:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$must_doc])* pub $must: $must_type,)*
+            $(
+                $(#[$doc])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$type>,
+            )*
+        }
+
+        impl $name {
+            /// Every key, in order.
+            pub const KEYS: &'static [&'static str] =
+                &[$(stringify!($must),)* $(stringify!($key),)*];
+        }
+    };
+}
+
+spec! {
+    /// A device as `[[device]]` of a configuration has it.
+    DeviceSpec {
+        /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`.
+        name: String,
+        /// The back end, which stores the bytes: `memory`, `file:PATH`, `raid0:PATH,PATH`,
+        /// `tiered:PATH,PATH`, `nbd://HOST:PORT/EXPORT`.
+        back_end: String,;
+        /// Whether a directory of raw files is made where nothing is.
+        create: bool,
+        /// Bytes of a stripe's chunk.
+        chunk: String,
+        /// Connections to a server.
+        connections: u32,
+        /// How long requests wait for a server that is gone.
+        hold: String,
+        /// The most disk time of migrations between tiers.
+        promotion: String,
+        /// Whether the fast tier is to be emptied.
+        empty_fast: bool,
+        /// The preset of an emulated device.
+        emulate: String,
+        /// Which policy orders requests.
+        policy: String,
+        /// Whether the policy may be one that is there to compare with.
+        experimental: bool,
+        /// The order in which policy `zygaria` gives away unreserved time.
+        slack: String,
+        /// Requests per second of the whole device, for policies that count requests.
+        nominal_iops: u32,
+        /// How the cost of a request is estimated.
+        cost_model: String,
+        /// How long the policy may stay with one stream.
+        horizon: String,
+        /// Which controller shapes best effort for soft real time.
+        feedback: String,
+        /// The unit of the controller's tokens.
+        feedback_token: String,
+        /// The least rate that the controller leaves, in tokens per second.
+        feedback_min: u32,
+        /// The rate of controller `fixed`, in tokens per second.
+        feedback_rate: u32,
+        /// Pieces at the device at once; left out, as few as make it fast.
+        queue_depth: u32,
+        /// The response time above which a stream's part of the queue shrinks.
+        depth_latency: String,
+        /// Share of disk time that admission keeps free.
+        headroom: String,
+        /// A file that says what the device does.
+        profile: String,
+        /// Whether the device is looked at for a moment first, to know what requests cost.
+        quick_profile: bool,
+    }
+}
+
+spec! {
+    /// A virtual disk as `[[vdisk]]` of a configuration has it.
+    VdiskSpec {
+        /// Its name, and its export's: 1 to 64 letters, digits, `-`, `_` and `.`.
+        name: String,
+        /// Its device's name.
+        device: String,
+        /// Its size: `10GiB`.
+        size: String,;
+        /// Its end of the device: `outer` or `inner`.
+        zone: String,
+        /// Its class: `guaranteed-latency` to `background`.
+        class: String,
+        /// Share of disk time that it gets whenever it wants it.
+        reserve: String,
+        /// Share of disk time that it never exceeds for long.
+        limit: String,
+        /// Its part of what others leave, against their weights.
+        weight: u32,
+        /// The bytes per second that class `guaranteed-rate` keeps.
+        rate: String,
+        /// How often the rate is kept.
+        cycle: String,
+        /// The kind of admission of the rate: `deterministic` or `best-effort`.
+        admission: String,
+        /// The operations of its requests: `read`, `write` or `both`.
+        access: String,
+        /// The bound on its response times.
+        latency: String,
+        /// A goal in requests per second, from which the reservation follows.
+        iops: u64,
+        /// A goal in bytes per second, from which the reservation follows.
+        bandwidth: String,
+        /// Bytes of a request of the goal.
+        request: String,
+        /// Requests in sequence of the goal.
+        run: u64,
+        /// A file for a trace of its requests.
+        record: String,
+        /// It is what a client gets that names no export.
+        default: bool,
+        /// Clients can't change it.
+        read_only: bool,
+        /// Text for a person.
+        description: String,
+        /// Names of certificates, one of which a client must show.
+        clients: Vec<String>,
+        /// Bitmaps of blocks that have changed.
+        bitmaps: Vec<String>,
+        /// Bytes of a bitmap's block.
+        bitmap_granularity: String,
+    }
+}
+
+spec! {
+    /// A change of a virtual disk: keys that are left out stay as they are, an empty text takes a key
+    /// away.
+    VdiskChange {;
+        /// A size that is not smaller.
+        size: String,
+        /// Its class.
+        class: String,
+        /// Share of disk time that it gets whenever it wants it.
+        reserve: String,
+        /// Share of disk time that it never exceeds for long.
+        limit: String,
+        /// Its part of what others leave.
+        weight: u32,
+        /// Bytes per second of class `guaranteed-rate`.
+        rate: String,
+        /// How often the rate is kept.
+        cycle: String,
+        /// The kind of admission of the rate.
+        admission: String,
+        /// The operations of its requests.
+        access: String,
+        /// The bound on its response times.
+        latency: String,
+        /// A goal in requests per second; 0 takes it away.
+        iops: u64,
+        /// A goal in bytes per second.
+        bandwidth: String,
+    }
+}
+
+impl VdiskChange {
+    /// The virtual disk with this change.
+    #[must_use]
+    pub fn of(self, before: &VdiskSpec) -> VdiskSpec {
+        let mut after = before.clone();
+        if let Some(size) = self.size {
+            after.size = size;
+        }
+        for (key, new) in [
+            (&mut after.class, self.class),
+            (&mut after.reserve, self.reserve),
+            (&mut after.limit, self.limit),
+            (&mut after.rate, self.rate),
+            (&mut after.cycle, self.cycle),
+            (&mut after.admission, self.admission),
+            (&mut after.access, self.access),
+            (&mut after.latency, self.latency),
+            (&mut after.bandwidth, self.bandwidth),
+        ] {
+            match new {
+                Some(text) if text.is_empty() => *key = None,
+                Some(text) => *key = Some(text),
+                None => {}
+            }
+        }
+        after.weight = self.weight.or(after.weight);
+        match self.iops {
+            Some(0) => after.iops = None,
+            Some(rate) => after.iops = Some(rate),
+            None => {}
+        }
+        after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_sets_keeps_and_takes_away() {
+        let before = VdiskSpec {
+            name: "db".to_owned(),
+            reserve: Some("30%".to_owned()),
+            limit: Some("60%".to_owned()),
+            weight: Some(7),
+            ..VdiskSpec::default()
+        };
+        let text = r#"{"reserve": "40%", "limit": ""}"#;
+        let after = serde_json::from_str::<VdiskChange>(text).expect("a change").of(&before);
+        assert_eq!(after.reserve.as_deref(), Some("40%"));
+        assert_eq!((after.limit, after.weight), (None, Some(7)));
+    }
+
+    #[test]
+    fn unknown_keys_and_wrong_types_are_errors() {
+        for text in [r#"{"reserved": "40%"}"#, r#"{"weight": "heavy"}"#, r#"{"weight": -1}"#] {
+            assert!(serde_json::from_str::<VdiskChange>(text).is_err(), "{text}");
+        }
+        let missing = r#"{"name": "db", "device": "disk"}"#;
+        let error = serde_json::from_str::<VdiskSpec>(missing).expect_err("no size");
+        assert!(error.to_string().contains("size"), "{error}");
+    }
+}

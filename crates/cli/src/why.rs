@@ -1,0 +1,87 @@
+//! `disktime why` and `disktime events`: what held a virtual disk back, and what happened.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use disktime_api::{Event, Held};
+
+use crate::control::{Daemon, address, gone};
+
+/// Says what held a virtual disk back over the last seconds, in parts of 100 %.
+#[derive(Args)]
+pub struct Why {
+    /// The virtual disk
+    #[arg(value_name = "VDISK")]
+    name: String,
+    /// Seconds to look back, 1 to 60
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
+    last: u32,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+/// Events of a daemon: changes, broken promises.
+#[derive(Args)]
+pub struct Events {
+    /// Go on with events as they happen
+    #[arg(short, long)]
+    follow: bool,
+    /// Begin after the event of this number; 0 is before all that are kept
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    after: u64,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+/// Runs `why`.
+pub fn why(Why { name, last, daemon }: &Why) -> anyhow::Result<ExitCode> {
+    let held: Held = daemon.get(&format!("{}/why?seconds={last}", address("vdisks", name)))?;
+    if daemon.json {
+        println!("{}", serde_json::to_string(&held)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{name}, the last {:.1} s, {} samples", held.seconds, held.samples);
+    for (part, reason) in [
+        (held.idle, "it sent nothing"),
+        (held.own_depth, "all that it had sent was at the device: more at once would get more"),
+        (held.device, "it had the device, and more of it waited"),
+        (held.limit, "its limit, or its part of the queue depth, kept it from the device"),
+        (held.others, "others had the device"),
+        (
+            held.switching,
+            "the device was left idle: between streams, or for another's next request",
+        ),
+    ] {
+        println!("{part:6.1} %  {reason}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `events`.
+pub fn events(Events { follow, after, daemon }: &Events) -> anyhow::Result<ExitCode> {
+    if !follow {
+        let events: Vec<Event> = daemon.get(&format!("/v1/events/kept?after={after}"))?;
+        if daemon.json {
+            println!("{}", serde_json::to_string(&events)?);
+        } else {
+            events.iter().for_each(tell);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let api = daemon.api()?;
+    let json = daemon.json;
+    let heard = api.events(Some(*after), |data| {
+        if json {
+            println!("{data}");
+        } else if let Ok(event) = serde_json::from_str(data) {
+            tell(&event);
+        }
+        true
+    });
+    heard.map_err(|error| gone(&api, &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(Event { id, kind, what, name, text, .. }: &Event) {
+    println!("{id}  {kind}  {what} {name}  {text}");
+}

@@ -1,0 +1,195 @@
+//! A daemon that keeps its devices and virtual disks itself, and the commands that talk to it.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use disktime_client::control::ControlApi;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::finish;
+
+/// A `disktime serve` with a state directory; killed when it is dropped.
+struct Served {
+    state: String,
+    child: Child,
+}
+
+impl Served {
+    fn start(directory: &Path) -> Self {
+        let state = directory.join("state").to_str().unwrap().to_owned();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        command.args(["serve", "--state", &state]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut served = Self { child: command.spawn().unwrap(), state };
+        let until = now() + Duration::from_secs(20);
+        while !served.api().request("GET", "/v1", (None, None)).is_ok_and(|it| it.status == 200) {
+            assert!(
+                now() < until && served.child.try_wait().unwrap().is_none(),
+                "it does not serve"
+            );
+            sleep(5);
+        }
+        served
+    }
+
+    fn api(&self) -> ControlApi {
+        ControlApi::at(&Path::new(&self.state).join("control.sock"))
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        finish(command.args(words).args(["--state", &self.state, "--json"]))
+    }
+
+    /// Runs a command that exits so; answers its document.
+    fn exits(&self, code: i32, words: &[&str]) -> Value {
+        let output = self.run(words);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {text} {errors}");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a daemon runs in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing tells how far another process is")]
+fn sleep(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
+
+#[test]
+fn commands_make_change_show_and_delete_and_a_restart_keeps() {
+    let directory = TempDir::new().unwrap();
+    let served = Served::start(directory.path());
+    let back_end = format!("file:{}", directory.path().join("pool").display());
+    served.exits(0, &["device", "add", "disk", "--back-end", &back_end, "--create"]);
+    let create =
+        ["vdisk", "create", "db", "--device", "disk", "--size", "8MiB", "--reserve", "30%"];
+    let made = served.exits(0, &create);
+    assert_eq!((&made["name"], &made["reserve"]), (&Value::from("db"), &Value::from(0.3)));
+    served.exits(0, &create);
+    let too_much =
+        ["vdisk", "create", "x", "--device", "disk", "--size", "8MiB", "--reserve", "80%"];
+    let refused = served.exits(2, &too_much);
+    assert!(refused["error"].as_str().unwrap().contains("70.0000% would fit"), "{refused}");
+    let plan = served.exits(1, &[&too_much[..], &["--plan"]].concat());
+    assert_eq!(plan["fits"], Value::from(false));
+    served.exits(0, &["vdisk", "set", "db", "--reserve", "40%"]);
+    served.exits(2, &["vdisk", "set", "db"]);
+    served.exits(0, &["vdisk", "grow", "db", "--size", "16MiB"]);
+    served.exits(2, &["vdisk", "grow", "db", "--size", "4MiB"]);
+    served.exits(2, &["vdisk", "show", "nobody"]);
+    served.exits(2, &["vdisk", "show", "../state"]);
+    served.exits(2, &["device", "remove", "disk"]);
+    let events = served.exits(0, &["events"]);
+    let kinds: Vec<_> = events.as_array().unwrap().iter().map(|it| &it["kind"]).collect();
+    assert_eq!(kinds, ["created", "created", "changed", "changed"]);
+    served.exits(0, &["why", "db"]);
+    served.kill();
+
+    let served = Served::start(directory.path());
+    let shown = served.exits(0, &["vdisk", "list"]);
+    assert_eq!(shown[0]["reserve"], Value::from(0.4));
+    assert_eq!(shown[0]["size_bytes"], Value::from(16 << 20));
+    served.exits(0, &["vdisk", "delete", "db"]);
+    served.exits(0, &["device", "remove", "disk"]);
+    assert_eq!(served.exits(0, &["device", "list"]), Value::Array(Vec::new()));
+    served.kill();
+    let nobody = Served { state: directory.path().to_str().unwrap().to_owned(), child: idle() };
+    nobody.exits(1, &["vdisk", "list"]);
+}
+
+/// A process that stands for a daemon that is not there.
+fn idle() -> Child {
+    Command::new("true").spawn().unwrap()
+}
+
+#[test]
+fn a_second_daemon_on_one_state_is_refused_by_name() {
+    let directory = TempDir::new().unwrap();
+    let served = Served::start(directory.path());
+    let mut second = Command::new(env!("CARGO_BIN_EXE_disktime"));
+    let output = finish(second.args(["serve", "--state", &served.state]));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("another daemon uses this state"), "{errors}");
+}
+
+/// A daemon is killed in the middle of changes, again and again: each change is there or not, each one
+/// that was acknowledged is there, and no file is of no virtual disk.
+#[test]
+fn kills_in_the_middle_of_changes_leave_each_change_whole_or_undone() {
+    let kills = std::env::var("DISKTIME_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(20);
+    let directory = TempDir::new().unwrap();
+    let pool = directory.path().join("pool");
+    let served = Served::start(directory.path());
+    let back_end = format!("file:{}", pool.display());
+    served.exits(0, &["device", "add", "disk", "--back-end", &back_end, "--create"]);
+    served.kill();
+    // The last state that was acknowledged (no virtual disk, or one of this weight), and the one asked
+    // for since.
+    let (mut known, mut asked): (Option<u64>, Option<u64>) = (None, None);
+    let mut weight = 0;
+    for round in 0..kills {
+        let mut served = Served::start(directory.path());
+        let api = served.api();
+        let found = api.request("GET", "/v1/vdisks/db", (None, None)).unwrap();
+        let found = (found.status == 200).then(|| {
+            let vdisk: Value = serde_json::from_slice(&found.body).unwrap();
+            vdisk["weight"].as_u64().unwrap()
+        });
+        assert!(found == known || found == asked, "round {round}: {found:?}, {known:?}, {asked:?}");
+        assert_eq!(pool.join("db.raw").exists(), found.is_some(), "round {round}");
+        known = found;
+        let killer = std::thread::spawn({
+            let pid = rustix::process::Pid::from_child(&served.child);
+            let after = 1 + (round * 7919) % 60;
+            move || {
+                sleep(after);
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            }
+        });
+        loop {
+            weight = weight % 100 + 1;
+            let (method, body, next) = match known {
+                None => {
+                    let body = format!(
+                        "{{\"name\": \"db\", \"device\": \"disk\", \"size\": \"1MiB\", \
+                         \"weight\": {weight}}}"
+                    );
+                    ("PUT", Some(body), Some(weight))
+                }
+                Some(_) if weight % 3 == 0 => ("DELETE", None, None),
+                Some(_) => ("PATCH", Some(format!("{{\"weight\": {weight}}}")), Some(weight)),
+            };
+            asked = next;
+            let body = body.as_ref().map(String::as_bytes);
+            match api.request(method, "/v1/vdisks/db", (body, None)) {
+                Ok(answer) => {
+                    assert!((200..300).contains(&answer.status), "{method}: {answer:?}");
+                    known = next;
+                }
+                Err(_) => break,
+            }
+        }
+        killer.join().unwrap();
+        served.child.wait().unwrap();
+    }
+}

@@ -1,0 +1,343 @@
+//! `/v1`: requests become questions to the server's thread, answers become JSON.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use disktime_api::{
+    Contract, Device, DeviceSpec, Event, Figures, Held, Plan, Problem, Sample, Server as About,
+    Vdisk, VdiskChange, VdiskSpec,
+};
+use disktime_server::Server;
+use futures_util::stream::{self, Stream, StreamExt};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::OpenApi;
+
+use crate::ask::Api;
+use crate::events::Events;
+use crate::plane::{Made, Plane, tag};
+use crate::problem::Refusal;
+
+/// The longest body of a request in bytes.
+const BODY_MAX: usize = 64 << 10;
+/// Events of one answer.
+const EVENTS_MOST: usize = 256;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "disktime",
+        description = "Virtual disks that each own a share of a device's time"
+    ),
+    paths(
+        about,
+        devices,
+        put_device,
+        delete_device,
+        history,
+        vdisks,
+        vdisk,
+        put_vdisk,
+        change_vdisk,
+        delete_vdisk,
+        why,
+        plan,
+        events,
+        kept_events
+    ),
+    components(schemas(
+        About,
+        Contract,
+        Device,
+        DeviceSpec,
+        Event,
+        Figures,
+        Held,
+        Plan,
+        Problem,
+        Sample,
+        Vdisk,
+        VdiskChange,
+        VdiskSpec
+    ))
+)]
+struct Document;
+
+/// The OpenAPI document.
+pub fn document() -> utoipa::openapi::OpenApi {
+    Document::openapi()
+}
+
+/// All addresses.
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/v1", get(about))
+        .route("/v1/openapi.json", get(async || Json(document())))
+        .route("/v1/devices", get(devices))
+        .route("/v1/devices/{name}", axum::routing::put(put_device).delete(delete_device))
+        .route("/v1/devices/{name}/history", get(history))
+        .route("/v1/vdisks", get(vdisks))
+        .route(
+            "/v1/vdisks/{name}",
+            get(vdisk).put(put_vdisk).patch(change_vdisk).delete(delete_vdisk),
+        )
+        .route("/v1/vdisks/{name}/why", get(why))
+        .route("/v1/plan", post(plan))
+        .route("/v1/events", get(events))
+        .route("/v1/events/kept", get(kept_events))
+        .merge(crate::metrics::routes())
+        .fallback(async || {
+            Refusal::not_found("nothing is at this address: see /v1/openapi.json".into())
+        })
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .with_state(api)
+}
+
+/// A body, or what is wrong with it.
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::bad_request(format!("the body is no such object: {error}")))
+}
+
+/// The tag that a caller has seen, if it says so.
+fn seen(headers: &HeaderMap) -> Option<String> {
+    Some(headers.get(header::IF_MATCH)?.to_str().ok()?.to_owned())
+}
+
+fn matches_name(name: &str, of: &str) -> Result<(), Refusal> {
+    if name == of {
+        return Ok(());
+    }
+    let detail =
+        format!("name = \"{of}\" in the body, \"{name}\" in the address: they are the same");
+    Err(Refusal::bad_request(detail))
+}
+
+fn status(made: Made) -> StatusCode {
+    if made == Made::New { StatusCode::CREATED } else { StatusCode::OK }
+}
+
+/// The daemon.
+#[utoipa::path(get, path = "/v1", responses((status = 200, body = About)))]
+async fn about(State(api): State<Api>) -> Result<Json<About>, Refusal> {
+    Ok(Json(api.ask(|_, plane| plane.about()).await?))
+}
+
+/// All devices.
+#[utoipa::path(get, path = "/v1/devices", responses((status = 200, body = [Device])))]
+async fn devices(State(api): State<Api>) -> Result<Json<Vec<Device>>, Refusal> {
+    Ok(Json(api.ask(|server, plane| plane.devices(server)).await??))
+}
+
+/// Serves a device. Repeating a request does nothing.
+#[utoipa::path(put, path = "/v1/devices/{name}", params(("name" = String, Path)),
+    request_body = DeviceSpec, responses((status = 201), (status = 200),
+    (status = "4XX", body = Problem)))]
+async fn put_device(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let spec: DeviceSpec = read(&body)?;
+    matches_name(&name, &spec.name)?;
+    let answer = spec.clone();
+    let made = api.ask(move |server, plane| plane.put_device(server, &spec)).await??;
+    Ok((status(made), Json(answer)).into_response())
+}
+
+/// Serves a device no longer. Its contents stay.
+#[utoipa::path(delete, path = "/v1/devices/{name}", params(("name" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem)))]
+async fn delete_device(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    api.ask(move |server, plane| plane.remove_device(server, &name)).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct After {
+    after_ms: Option<u64>,
+}
+
+/// The shares of a device's virtual disks, second by second, of ten minutes at most.
+#[utoipa::path(get, path = "/v1/devices/{name}/history", params(("name" = String, Path),
+    ("after_ms" = Option<u64>, Query)), responses((status = 200, body = [Sample])))]
+async fn history(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(after): Query<After>,
+) -> Json<Vec<Sample>> {
+    Json(api.seen().history(&name, after.after_ms.unwrap_or(0)))
+}
+
+/// All virtual disks.
+#[utoipa::path(get, path = "/v1/vdisks", responses((status = 200, body = [Vdisk])))]
+async fn vdisks(State(api): State<Api>) -> Result<Json<Vec<Vdisk>>, Refusal> {
+    let mut all = api.ask(|server, plane| plane.vdisks(server)).await?;
+    let sampler = api.seen();
+    all.iter_mut().for_each(|vdisk| sampler.rates(&vdisk.name, &mut vdisk.figures));
+    Ok(Json(all))
+}
+
+/// A virtual disk; its tag is the ETag.
+#[utoipa::path(get, path = "/v1/vdisks/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = Vdisk), (status = 404, body = Problem)))]
+async fn vdisk(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let find = move |server: &mut Server, plane: &mut Plane| -> Result<Vdisk, Refusal> {
+        let mut all = plane.vdisks(server).into_iter();
+        let found = all.find(|it| it.name == name).ok_or_else(|| Refusal::no_vdisk(&name))?;
+        Ok(Vdisk { spec: plane.spec(&name)?, ..found })
+    };
+    let mut found = api.ask(find).await??;
+    api.seen().rates(&found.name, &mut found.figures);
+    let tag = found.spec.as_ref().map(tag);
+    let mut answer = Json(found).into_response();
+    if let Some(tag) = tag.and_then(|tag| tag.parse().ok()) {
+        answer.headers_mut().insert(header::ETAG, tag);
+    }
+    Ok(answer)
+}
+
+/// Makes a virtual disk. Repeating a request does nothing.
+#[utoipa::path(put, path = "/v1/vdisks/{name}", params(("name" = String, Path)),
+    request_body = VdiskSpec, responses((status = 201, body = VdiskSpec), (status = 200),
+    (status = "4XX", body = Problem)))]
+async fn put_vdisk(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let spec: VdiskSpec = read(&body)?;
+    matches_name(&name, &spec.name)?;
+    let answer = spec.clone();
+    let made = api.ask(move |server, plane| plane.put_vdisk(server, &spec)).await??;
+    Ok((status(made), [(header::ETAG, tag(&answer))], Json(answer)).into_response())
+}
+
+/// Changes a virtual disk: its contract, or a larger size. With If-Match, only if it is still the one
+/// that was seen.
+#[utoipa::path(patch, path = "/v1/vdisks/{name}", params(("name" = String, Path),
+    ("If-Match" = Option<String>, Header)), request_body = VdiskChange,
+    responses((status = 200, body = VdiskSpec), (status = "4XX", body = Problem)))]
+async fn change_vdisk(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let (change, seen): (VdiskChange, _) = (read(&body)?, seen(&headers));
+    let change = move |server: &mut Server, plane: &mut Plane| {
+        plane.change_vdisk(server, &name, (change, seen.as_deref()))
+    };
+    let spec = api.ask(change).await??;
+    Ok(([(header::ETAG, tag(&spec))], Json(spec)).into_response())
+}
+
+/// Deletes a virtual disk and its data.
+#[utoipa::path(delete, path = "/v1/vdisks/{name}", params(("name" = String, Path),
+    ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = "4XX", body = Problem)))]
+async fn delete_vdisk(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Refusal> {
+    let seen = seen(&headers);
+    let remove = move |server: &mut Server, plane: &mut Plane| {
+        plane.remove_vdisk(server, &name, seen.as_deref())
+    };
+    api.ask(remove).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Last {
+    seconds: Option<f64>,
+}
+
+/// Reasons that held a virtual disk back.
+#[utoipa::path(get, path = "/v1/vdisks/{name}/why", params(("name" = String, Path),
+    ("seconds" = Option<f64>, Query)),
+    responses((status = 200, body = Held), (status = 404, body = Problem)))]
+async fn why(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(last): Query<Last>,
+) -> Result<Json<Held>, Refusal> {
+    let held = api.seen().held(&name, last.seconds.unwrap_or(10.0));
+    if let Some(held) = held {
+        return Ok(Json(held));
+    }
+    // A new one was not looked at yet.
+    let is_there = move |server: &mut Server, _: &mut Plane| {
+        let found = server.vdisks().iter().any(|vdisk| vdisk.name == name);
+        if found { Ok(Json(Held::default())) } else { Err(Refusal::no_vdisk(&name)) }
+    };
+    api.ask(is_there).await?
+}
+
+/// Whether a virtual disk would fit. Changes nothing.
+#[utoipa::path(post, path = "/v1/plan", request_body = VdiskSpec,
+    responses((status = 200, body = Plan), (status = "4XX", body = Problem)))]
+async fn plan(State(api): State<Api>, body: Bytes) -> Result<Json<Plan>, Refusal> {
+    let spec: VdiskSpec = read(&body)?;
+    Ok(Json(api.ask(move |server, plane| plane.plan(server, &spec)).await??))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AfterEvent {
+    after: Option<u64>,
+}
+
+/// Events that are kept, after the one of a number.
+#[utoipa::path(get, path = "/v1/events/kept", params(("after" = Option<u64>, Query)),
+    responses((status = 200, body = [Event])))]
+async fn kept_events(State(api): State<Api>, Query(after): Query<AfterEvent>) -> Json<Vec<Event>> {
+    Json(api.events.after(after.after.unwrap_or(0), usize::MAX))
+}
+
+/// Events as they happen, after the one that `Last-Event-ID` names.
+#[utoipa::path(get, path = "/v1/events", params(("Last-Event-ID" = Option<String>, Header)),
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
+async fn events(
+    State(api): State<Api>,
+    headers: HeaderMap,
+) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let last = last.unwrap_or_else(|| api.events.last());
+    let news = api.events.news();
+    let next = async move |(events, mut news, last): (
+        Arc<Events>,
+        tokio::sync::watch::Receiver<u64>,
+        u64,
+    )| {
+        loop {
+            // Marked before it is read: an event that comes in between is news.
+            news.mark_unchanged();
+            let found = events.after(last, EVENTS_MOST);
+            if let Some(newest) = found.last() {
+                let last = newest.id;
+                return Some((stream::iter(found), (events, news, last)));
+            }
+            news.changed().await.ok()?;
+        }
+    };
+    let found = stream::unfold((Arc::clone(&api.events), news, last), next).flatten();
+    let said = found.map(|event: Event| {
+        let data = serde_json::to_string(&event).unwrap_or_default();
+        Ok(SseEvent::default().id(event.id.to_string()).event(event.kind).data(data))
+    });
+    Sse::new(said).keep_alive(KeepAlive::default())
+}

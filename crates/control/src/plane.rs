@@ -1,0 +1,380 @@
+//! Reads and changes of the server on behalf of the API, and of what is kept of them. Runs on the
+//! thread that has the server; blocks at files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use disktime_api::{
+    Contract, Device, DeviceSpec, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
+};
+use disktime_config::CLASSES;
+use disktime_core::Share;
+use disktime_server::{Server, WatchedDevice};
+
+use crate::events::Events;
+use crate::problem::Refusal;
+use crate::state::{Phase, Store};
+
+/// The place where devices, virtual disks and contracts are kept.
+pub enum Truth {
+    /// A configuration file, which nobody but its owner changes.
+    File(PathBuf),
+    /// A state directory.
+    State(Store),
+}
+
+/// The control plane's part beside the server.
+pub struct Plane {
+    truth: Truth,
+    events: Arc<Events>,
+}
+
+/// Whether something was made, or was there already as it was wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Made {
+    /// It was made.
+    New,
+    /// It was there.
+    Already,
+}
+
+impl Plane {
+    /// The plane of a server that was started from this.
+    pub fn new(truth: Truth, events: Arc<Events>) -> Self {
+        Self { truth, events }
+    }
+
+    /// Finishes what a crash has left half-way: data of virtual disks that nobody was told of, or that
+    /// were to go, are given up.
+    ///
+    /// # Errors
+    /// If the state can't be read or written.
+    pub fn recover(&mut self, server: &mut Server) -> Result<(), Refusal> {
+        let Truth::State(store) = &self.truth else { return Ok(()) };
+        for spec in store.load()?.unfinished {
+            if let Err(error) = server.discard(&spec.device, &spec.name) {
+                tracing::warn!(vdisk = spec.name, %error, "what a crash has left of it stays");
+                continue;
+            }
+            store.remove_vdisk(&spec.name)?;
+            tracing::warn!(vdisk = spec.name, "what a crash has left of it is gone");
+        }
+        Ok(())
+    }
+
+    /// The daemon.
+    pub fn about(&self) -> About {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        match &self.truth {
+            Truth::State(_) => About { version, writable: true, reason: None },
+            Truth::File(path) => {
+                About { version, writable: false, reason: Some(file_is_truth(path)) }
+            }
+        }
+    }
+
+    fn store(&self) -> Result<&Store, Refusal> {
+        match &self.truth {
+            Truth::State(store) => Ok(store),
+            Truth::File(path) => Err(Refusal::read_only(file_is_truth(path))),
+        }
+    }
+
+    /// All devices.
+    ///
+    /// # Errors
+    /// If the state can't be read.
+    pub fn devices(&self, server: &Server) -> Result<Vec<Device>, Refusal> {
+        let specs = match &self.truth {
+            Truth::State(store) => store.load()?.devices,
+            Truth::File(_) => Vec::new(),
+        };
+        let watched = server.watch();
+        let devices = server.config().devices.iter().zip(&watched).zip(server.devices());
+        let device = |((device, watched), stats): (
+            (&disktime_server::config::DeviceConfig, &Option<WatchedDevice>),
+            &Arc<disktime_server::DeviceStats>,
+        )| {
+            let reserved = watched.as_ref().map_or(0.0, reserved);
+            let headroom = fraction(device.scheduling.headroom);
+            let time = |of: fn(&WatchedDevice) -> disktime_core::Duration| {
+                watched.as_ref().map_or(0, |it| of(it).as_nanos())
+            };
+            Device {
+                name: device.name.clone(),
+                back_end: device.back_end.identity().display().to_string(),
+                emulate: device.emulate.map(disktime_server::emulate::Emulate::name),
+                vdisks: device.vdisks.len(),
+                reserved,
+                available: (1.0 - headroom - reserved).max(0.0),
+                busy_ns: time(|it| it.busy),
+                spare_ns: time(|it| it.spare),
+                held_ns: time(|it| it.held),
+                queue_depth: watched.as_ref().map_or(0, |it| it.depth),
+                in_flight: watched.as_ref().map_or(0, |it| it.in_flight),
+                cpu_ns: u64::try_from(stats.cpu().as_nanos()).unwrap_or(u64::MAX),
+                spec: specs.iter().find(|spec| spec.name == device.name).cloned(),
+            }
+        };
+        Ok(devices.map(device).collect())
+    }
+
+    /// A virtual disk as it was asked for, where that is kept.
+    ///
+    /// # Errors
+    /// If the state can't be read.
+    pub fn spec(&self, name: &str) -> Result<Option<VdiskSpec>, Refusal> {
+        match &self.truth {
+            Truth::State(store) => Ok(store.vdisk(name)?),
+            Truth::File(_) => Ok(None),
+        }
+    }
+
+    /// All virtual disks, without figures that take two looks.
+    pub fn vdisks(&self, server: &Server) -> Vec<Vdisk> {
+        let watched = server.watch();
+        let watched: std::collections::BTreeMap<_, _> =
+            watched.into_iter().flatten().flat_map(|device| device.vdisks).collect();
+        let config = server.config().vdisks();
+        let all = server.vdisks().iter().zip(config);
+        let shown = all.map(|(view, (device, config))| {
+            let now = watched.get(&view.id());
+            let contract = now.map_or(config.contract, |now| now.contract);
+            let stats = &view.stats;
+            let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+            let figures = disktime_api::Figures {
+                queue_us_p99: stats.queue_time.quantile(0.99).map(micros),
+                service_us_p99: stats.service_time.quantile(0.99).map(micros),
+                waiting: now.map_or(0, |now| now.waiting),
+                in_flight: now.map_or(0, |now| now.in_flight),
+                connections: stats.connections(),
+                requests: stats.requests(),
+                failed: stats.failed(),
+                bytes: stats.bytes(),
+                charged_ns: u64::try_from(stats.charged().as_nanos()).unwrap_or(u64::MAX),
+                promises_broken: stats.promises_broken(),
+                ..disktime_api::Figures::default()
+            };
+            Vdisk {
+                name: view.name.clone(),
+                device: device.name.clone(),
+                size_bytes: stats.size(),
+                contract: shown(&contract),
+                figures,
+                uris: view.uris.clone(),
+                spec: None,
+            }
+        });
+        shown.collect()
+    }
+
+    /// Serves a device that was asked for; does nothing if it is there as it is asked for.
+    ///
+    /// # Errors
+    /// If it can't be used, or another one has its name.
+    pub fn put_device(&mut self, server: &mut Server, spec: &DeviceSpec) -> Result<Made, Refusal> {
+        let store = self.store()?;
+        let kept = store.load()?.devices.into_iter().find(|kept| kept.name == spec.name);
+        if let Some(kept) = kept {
+            return already(&kept, spec, "device", &spec.name);
+        }
+        let config = server.config().check_device(&table(spec)?)?;
+        // A device that is opened and not kept is only forgotten by a crash: it has no virtual disk.
+        server.add_device(config)?;
+        if let Err(error) = store.put_device(spec) {
+            server.remove_device(&spec.name)?;
+            return Err(error.into());
+        }
+        self.tell("created", ("device", &spec.name), format!("back end {}", spec.back_end));
+        Ok(Made::New)
+    }
+
+    /// Serves a device no longer.
+    ///
+    /// # Errors
+    /// If it is not there, or has virtual disks.
+    pub fn remove_device(&mut self, server: &mut Server, name: &str) -> Result<(), Refusal> {
+        let store = self.store()?;
+        server.remove_device(name)?;
+        store.remove_device(name)?;
+        self.tell("deleted", ("device", name), String::new());
+        Ok(())
+    }
+
+    /// Makes a virtual disk that was asked for; does nothing if it is there as it is asked for.
+    ///
+    /// # Errors
+    /// If it can't be made, or another one has its name. A refusal of a contract says what would fit.
+    pub fn put_vdisk(&mut self, server: &mut Server, spec: &VdiskSpec) -> Result<Made, Refusal> {
+        let store = self.store()?;
+        if let Some(kept) = self.spec(&spec.name)? {
+            return already(&kept, spec, "vdisk", &spec.name);
+        }
+        let (device, vdisk) = server.config().check_vdisk(&table(spec)?)?;
+        if !server.is_vacant(&device, &spec.name)? {
+            return Err(Refusal::conflict(format!(
+                "vdisk {}: device {device} has data of that name which are of no virtual disk: choose \
+                 another name, or move them away",
+                spec.name
+            )));
+        }
+        store.put_vdisk(spec, Phase::Creating)?;
+        if let Err(error) = server.add_vdisk(&device, vdisk) {
+            store.remove_vdisk(&spec.name)?;
+            return Err(Refusal::from(error).with_room(room(server, &device, &spec.name)));
+        }
+        store.put_vdisk(spec, Phase::Ready)?;
+        self.tell("created", ("vdisk", &spec.name), said(spec));
+        Ok(Made::New)
+    }
+
+    /// Changes a virtual disk, if it is still the one that the caller has seen; answers it as it is
+    /// now.
+    ///
+    /// # Errors
+    /// If it is not there, has changed meanwhile, or its device can't keep the contract: then the
+    /// refusal says what would fit.
+    pub fn change_vdisk(
+        &mut self,
+        server: &mut Server,
+        name: &str,
+        (change, seen): (VdiskChange, Option<&str>),
+    ) -> Result<VdiskSpec, Refusal> {
+        let store = self.store()?;
+        let before = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
+        let tag = tag(&before);
+        if seen.is_some_and(|seen| seen != "*" && seen != tag) {
+            return Err(Refusal::stale(name, &tag));
+        }
+        let after = change.of(&before);
+        let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
+        server
+            .alter_vdisk(&device, vdisk)
+            .map_err(|error| Refusal::from(error).with_room(room(server, &device, name)))?;
+        if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
+            // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.
+            let size = after.size.clone();
+            let (_, old) = server.config().check_vdisk(&table(&VdiskSpec { size, ..before })?)?;
+            server.alter_vdisk(&device, old)?;
+            return Err(error.into());
+        }
+        self.tell("changed", ("vdisk", name), format!("{} -> {}", said(&before), said(&after)));
+        Ok(after)
+    }
+
+    /// Serves a virtual disk no longer, and gives up its data.
+    ///
+    /// # Errors
+    /// If it is not there, or the system refuses.
+    pub fn remove_vdisk(
+        &mut self,
+        server: &mut Server,
+        name: &str,
+        seen: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let store = self.store()?;
+        let spec = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
+        let tag = tag(&spec);
+        if seen.is_some_and(|seen| seen != "*" && seen != tag) {
+            return Err(Refusal::stale(name, &tag));
+        }
+        store.put_vdisk(&spec, Phase::Deleting)?;
+        server.remove_vdisk(name)?;
+        store.remove_vdisk(name)?;
+        self.tell("deleted", ("vdisk", name), said(&spec));
+        Ok(())
+    }
+
+    /// Whether a virtual disk would fit, in place of the one of its name if there is one.
+    ///
+    /// # Errors
+    /// If what is asked for can't be at all.
+    pub fn plan(&self, server: &Server, spec: &VdiskSpec) -> Result<Plan, Refusal> {
+        let (device, vdisk) = server.config().check_vdisk(&table(spec)?)?;
+        let would_fit = room(server, &device, &spec.name);
+        let reserve = fraction(vdisk.contract.reserve);
+        Ok(match server.would_have(&device, &vdisk) {
+            Ok(contract) => {
+                let reserve = fraction(contract.reserve);
+                Plan { fits: true, reason: None, reserve, would_fit }
+            }
+            Err(error) => Plan { fits: false, reason: Some(error.to_string()), reserve, would_fit },
+        })
+    }
+
+    /// Says what was changed: in the log, and to those that wait for events.
+    fn tell(&self, kind: &str, of: (&str, &str), text: String) {
+        tracing::info!(target: "disktime::audit", kind, what = of.0, name = of.1, text, "change");
+        self.events.add(kind, of, text);
+    }
+}
+
+fn file_is_truth(path: &std::path::Path) -> String {
+    format!(
+        "{} says what there is: edit that file and send SIGHUP, or serve with --state and without \
+         --config",
+        path.display()
+    )
+}
+
+/// It is there: as it is asked for, or not.
+fn already<T: PartialEq>(kept: &T, wanted: &T, what: &str, name: &str) -> Result<Made, Refusal> {
+    if kept == wanted {
+        return Ok(Made::Already);
+    }
+    Err(Refusal::conflict(format!(
+        "{what} {name} is there already and was asked for in other words: change it, or choose another \
+         name"
+    )))
+}
+
+/// A wish as the configuration file would have it.
+fn table<T: serde::Serialize>(spec: &T) -> Result<String, Refusal> {
+    toml::to_string(spec).map_err(|error| Refusal::bad_request(error.to_string()))
+}
+
+/// The largest reservation on a device beside all virtual disks but the one of this name.
+fn room(server: &Server, device: &str, but: &str) -> f64 {
+    let config = server.config();
+    let Some(at) = config.devices.iter().position(|it| it.name == device) else { return 0.0 };
+    let headroom = fraction(config.devices[at].scheduling.headroom);
+    let other =
+        server.vdisks().iter().find(|it| it.name == but).map(disktime_server::VdiskView::id);
+    let watched = server.watch().into_iter().nth(at).flatten();
+    let others = watched.iter().flat_map(|it| &it.vdisks).filter(|(id, _)| Some(*id) != other);
+    let reserved: f64 = others.map(|(_, it)| fraction(it.contract.reserve)).sum();
+    (1.0 - headroom - reserved).max(0.0)
+}
+
+fn reserved(device: &WatchedDevice) -> f64 {
+    device.vdisks.iter().fold(0.0, |sum, (_, it)| sum + fraction(it.contract.reserve))
+}
+
+/// A share as a fraction.
+pub fn fraction(share: Share) -> f64 {
+    f64::from(share.ppm()) / 1e6
+}
+
+fn shown(contract: &disktime_core::Contract) -> Contract {
+    let class = CLASSES.into_iter().find(|(_, class)| *class == contract.class);
+    Contract {
+        reserve: fraction(contract.reserve),
+        limit: fraction(contract.limit),
+        weight: contract.weight,
+        class: class.map_or_else(String::new, |(name, _)| name.to_owned()),
+    }
+}
+
+/// A change's text for people and for the audit.
+fn said<T: serde::Serialize>(spec: &T) -> String {
+    serde_json::to_string(spec).unwrap_or_default()
+}
+
+/// The tag of a virtual disk as it was asked for: another one with each change. 64 bits by FNV-1a, which
+/// need not withstand anybody.
+pub fn tag(spec: &VdiskSpec) -> String {
+    let hash = said(spec).bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("\"{hash:016x}\"")
+}

@@ -1,0 +1,118 @@
+//! Refusals, and how they look over HTTP: problem+json with the field, its value and what is allowed.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use disktime_api::Problem;
+use disktime_server::{AlterError, ConfigError, ReloadError, VdiskError};
+
+use crate::state::StateError;
+
+/// Why something was not done.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refusal(pub Box<Problem>);
+
+impl Refusal {
+    fn new(status: StatusCode, detail: String) -> Self {
+        let title = status.canonical_reason().unwrap_or_default().to_owned();
+        let status = status.as_u16();
+        Self(Box::new(Problem { status, title, detail, ..Problem::default() }))
+    }
+
+    /// The request can't be read.
+    pub fn bad_request(detail: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Nothing can be changed here.
+    pub fn read_only(detail: String) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// Something else is there.
+    pub fn conflict(detail: String) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// Nothing of this name is there.
+    pub fn no_vdisk(name: &str) -> Self {
+        AlterError::NoVdisk(name.to_owned()).into()
+    }
+
+    /// The caller has seen an older state.
+    pub fn stale(name: &str, now: &str) -> Self {
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            format!("vdisk {name} has changed since: its tag is {now}; look again and repeat"),
+        )
+    }
+
+    /// Too much is asked at once.
+    pub fn busy() -> Self {
+        let detail = "the daemon has too many requests waiting: repeat this one in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail.to_owned())
+    }
+
+    /// Nothing has this address.
+    pub fn not_found(detail: String) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// The same with the largest reservation that would fit, if it is one of admission.
+    pub fn with_room(mut self, room: f64) -> Self {
+        if self.0.status == StatusCode::UNPROCESSABLE_ENTITY.as_u16() && self.0.field.is_none() {
+            self.0.would_fit = Some(room);
+            self.0.detail =
+                format!("{}; a reservation of {:.4}% would fit", self.0.detail, room * 100.0);
+        }
+        self
+    }
+
+    fn of_config(error: &ConfigError) -> Self {
+        let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+        if let ConfigError::Value(error) = error {
+            refusal.0.field = Some(error.key.clone());
+            refusal.0.value = Some(error.value.clone());
+            refusal.0.allowed = Some(error.allowed.clone());
+        }
+        refusal
+    }
+}
+
+impl From<ConfigError> for Refusal {
+    fn from(error: ConfigError) -> Self {
+        Self::of_config(&error)
+    }
+}
+
+impl From<AlterError> for Refusal {
+    fn from(error: AlterError) -> Self {
+        let status = match &error {
+            AlterError::NoDevice { .. } | AlterError::NoVdisk(_) => StatusCode::NOT_FOUND,
+            AlterError::Taken { .. } | AlterError::NotEmpty { .. } => StatusCode::CONFLICT,
+            AlterError::Config(error) => return Self::of_config(error),
+            AlterError::Silent(_) => StatusCode::SERVICE_UNAVAILABLE,
+            AlterError::Refused { error: VdiskError::Ends, .. } => StatusCode::SERVICE_UNAVAILABLE,
+            AlterError::Change(ReloadError::Tls(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+            AlterError::Start(error) if !error.is_input() => StatusCode::INTERNAL_SERVER_ERROR,
+            AlterError::Start(_) | AlterError::Refused { .. } | AlterError::Change(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<StateError> for Refusal {
+    fn from(error: StateError) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&*self.0).unwrap_or_default();
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+    }
+}

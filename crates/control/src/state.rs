@@ -1,0 +1,322 @@
+//! The state directory's store: what devices and virtual disks there are, and what was asked of them.
+//!
+//! One redb file. Each change is one transaction, durable before it is acknowledged. Records are JSON
+//! with a version. A virtual disk is recorded as `creating` before its file is made and as `deleting`
+//! before its file goes: a start gives up what a crash has left half-way.
+//! Does not know: HTTP, the server.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use disktime_api::{DeviceSpec, VdiskSpec};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+};
+use serde::{Deserialize, Serialize};
+
+/// The file's name in the state directory.
+const NAME: &str = "state.redb";
+/// The version of the records that this daemon writes, and the newest that it reads.
+const VERSION: u32 = 1;
+
+const META: TableDefinition<'_, &str, u32> = TableDefinition::new("meta");
+const DEVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("devices");
+const VDISKS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("vdisks");
+
+/// Why the state can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Another daemon has it.
+    #[error("{}: another daemon uses this state: stop it, or name another --state", .0.display())]
+    InUse(PathBuf),
+    /// A newer daemon has written it.
+    #[error(
+        "{}: written in version {found} by a newer disktime; this one reads versions up to {VERSION}: \
+         install the newer one",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version of its records.
+        found: u32,
+    },
+    /// A record is not what was written.
+    #[error("{}: the record of {name} can't be read: {reason}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The name that the record is of.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The file can't be read or written.
+    #[error("{}: {reason}: check that the directory can be written and is not full", path.display())]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Whether a virtual disk is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Its file may or may not be there, and nobody was told that it is.
+    Creating,
+    /// It is served.
+    Ready,
+    /// Its file may or may not be gone.
+    Deleting,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record<T> {
+    version: u32,
+    phase: Phase,
+    spec: T,
+}
+
+/// All records.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// Devices, by name.
+    pub devices: Vec<DeviceSpec>,
+    /// Virtual disks that are whole, by name.
+    pub vdisks: Vec<VdiskSpec>,
+    /// Virtual disks that a crash has left half-way.
+    pub unfinished: Vec<VdiskSpec>,
+}
+
+/// The store, open; no other daemon has it meanwhile.
+pub struct Store {
+    database: Database,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the store of a state directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If another daemon has it, a newer one has written it, or the system refuses.
+    pub fn open(state: &Path) -> Result<Self, StateError> {
+        let path = state.join(NAME);
+        let refused =
+            |error: io::Error| StateError::Store { path: path.clone(), reason: error.to_string() };
+        std::fs::create_dir_all(state).map_err(refused)?;
+        let database = Database::create(&path).map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => StateError::InUse(path.clone()),
+            error => StateError::Store { path: path.clone(), reason: error.to_string() },
+        })?;
+        let store = Self { database, path };
+        let found = store.version()?;
+        if found > VERSION {
+            return Err(StateError::Newer { path: store.path, found });
+        }
+        Ok(store)
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> StateError {
+        StateError::Store { path: self.path.clone(), reason: error.to_string() }
+    }
+
+    /// The version of the records; all tables are there afterwards.
+    fn version(&self) -> Result<u32, StateError> {
+        let failed = |error: redb::Error| self.failed(error);
+        let write = self.database.begin_write().map_err(|error| failed(error.into()))?;
+        let found = {
+            let mut meta = write.open_table(META).map_err(|error| failed(error.into()))?;
+            let found = meta.get("version").map_err(|error| failed(error.into()))?;
+            let found = found.map(|version| version.value());
+            if found.is_none() {
+                meta.insert("version", VERSION).map_err(|error| failed(error.into()))?;
+            }
+            found.unwrap_or(VERSION)
+        };
+        if found <= VERSION {
+            for table in [DEVICES, VDISKS] {
+                write.open_table(table).map_err(|error| failed(error.into()))?;
+            }
+        }
+        write.commit().map_err(|error| failed(error.into()))?;
+        Ok(found)
+    }
+
+    /// All records.
+    ///
+    /// # Errors
+    /// If one can't be read.
+    pub fn load(&self) -> Result<Kept, StateError> {
+        let mut kept = Kept::default();
+        self.each(DEVICES, |_, spec| kept.devices.push(spec))?;
+        self.each(VDISKS, |phase, spec| match phase {
+            Phase::Ready => kept.vdisks.push(spec),
+            Phase::Creating | Phase::Deleting => kept.unfinished.push(spec),
+        })?;
+        Ok(kept)
+    }
+
+    /// A virtual disk that is whole.
+    ///
+    /// # Errors
+    /// If its record can't be read.
+    pub fn vdisk(&self, name: &str) -> Result<Option<VdiskSpec>, StateError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(VDISKS).map_err(|error| self.failed(error))?;
+        let Some(bytes) = table.get(name).map_err(|error| self.failed(error))? else {
+            return Ok(None);
+        };
+        let record: Record<VdiskSpec> = self.parse(name, bytes.value())?;
+        Ok((record.phase == Phase::Ready).then_some(record.spec))
+    }
+
+    fn parse<T: for<'de> Deserialize<'de>>(
+        &self,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<Record<T>, StateError> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let (path, name) = (self.path.clone(), name.to_owned());
+            StateError::Record { path, name, reason: error.to_string() }
+        })
+    }
+
+    fn each<T: for<'de> Deserialize<'de>>(
+        &self,
+        table: TableDefinition<'_, &str, &[u8]>,
+        mut each: impl FnMut(Phase, T),
+    ) -> Result<(), StateError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(table).map_err(|error| self.failed(error))?;
+        let entries = table.iter().map_err(|error| self.failed(error))?;
+        for entry in entries {
+            let (name, bytes) = entry.map_err(|error: StorageError| self.failed(error))?;
+            let record: Record<T> = self.parse(name.value(), bytes.value())?;
+            each(record.phase, record.spec);
+        }
+        Ok(())
+    }
+
+    /// Keeps a device.
+    ///
+    /// # Errors
+    /// If it can't be written: then nothing has changed.
+    pub fn put_device(&self, spec: &DeviceSpec) -> Result<(), StateError> {
+        self.put(DEVICES, &spec.name, Phase::Ready, spec)
+    }
+
+    /// Keeps a virtual disk.
+    ///
+    /// # Errors
+    /// If it can't be written: then nothing has changed.
+    pub fn put_vdisk(&self, spec: &VdiskSpec, phase: Phase) -> Result<(), StateError> {
+        self.put(VDISKS, &spec.name, phase, spec)
+    }
+
+    /// Keeps a device no longer.
+    ///
+    /// # Errors
+    /// If it can't be written: then nothing has changed.
+    pub fn remove_device(&self, name: &str) -> Result<(), StateError> {
+        self.change(DEVICES, name, None)
+    }
+
+    /// Keeps a virtual disk no longer.
+    ///
+    /// # Errors
+    /// If it can't be written: then nothing has changed.
+    pub fn remove_vdisk(&self, name: &str) -> Result<(), StateError> {
+        self.change(VDISKS, name, None)
+    }
+
+    fn put<T: Serialize>(
+        &self,
+        table: TableDefinition<'_, &str, &[u8]>,
+        name: &str,
+        phase: Phase,
+        spec: &T,
+    ) -> Result<(), StateError> {
+        let record = Record { version: VERSION, phase, spec };
+        let bytes = serde_json::to_vec(&record).map_err(|error| self.failed(error))?;
+        self.change(table, name, Some(&bytes))
+    }
+
+    /// One transaction, durable when it returns.
+    fn change(
+        &self,
+        table: TableDefinition<'_, &str, &[u8]>,
+        name: &str,
+        record: Option<&[u8]>,
+    ) -> Result<(), StateError> {
+        let write = self.database.begin_write().map_err(|error| self.failed(error))?;
+        {
+            let mut table = write.open_table(table).map_err(|error| self.failed(error))?;
+            match record {
+                Some(bytes) => table.insert(name, bytes).map(drop),
+                None => table.remove(name).map(drop),
+            }
+            .map_err(|error| self.failed(error))?;
+        }
+        write.commit().map_err(|error| self.failed(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vdisk(name: &str) -> VdiskSpec {
+        let (device, size) = ("disk".to_owned(), "1MiB".to_owned());
+        VdiskSpec { name: name.to_owned(), device, size, ..VdiskSpec::default() }
+    }
+
+    #[test]
+    fn what_is_put_is_there_after_a_restart_with_its_phase() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        store.put_vdisk(&vdisk("a"), Phase::Ready).unwrap();
+        store.put_vdisk(&vdisk("b"), Phase::Creating).unwrap();
+        store.put_vdisk(&vdisk("c"), Phase::Ready).unwrap();
+        store.put_vdisk(&vdisk("c"), Phase::Deleting).unwrap();
+        store.put_vdisk(&vdisk("d"), Phase::Ready).unwrap();
+        store.remove_vdisk("d").unwrap();
+        drop(store);
+        let kept = Store::open(state.path()).unwrap().load().unwrap();
+        assert_eq!(kept.vdisks, [vdisk("a")]);
+        assert_eq!(kept.unfinished, [vdisk("b"), vdisk("c")]);
+    }
+
+    #[test]
+    fn a_second_daemon_is_refused_by_name() {
+        let state = tempfile::tempdir().unwrap();
+        let _first = Store::open(state.path()).unwrap();
+        let error = Store::open(state.path()).err().expect("it is in use");
+        assert!(matches!(error, StateError::InUse(_)), "{error}");
+        assert!(error.to_string().contains("state.redb"), "{error}");
+    }
+
+    #[test]
+    fn a_state_of_a_newer_version_is_refused_and_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let write = store.database.begin_write().unwrap();
+        write.open_table(META).unwrap().insert("version", VERSION + 1).unwrap();
+        write.commit().unwrap();
+        drop(store);
+        for _ in 0..2 {
+            let error = Store::open(state.path()).err().expect("it is newer");
+            assert!(matches!(error, StateError::Newer { found: 2, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_state_that_is_no_database_is_an_error() {
+        let state = tempfile::tempdir().unwrap();
+        std::fs::write(state.path().join(NAME), [7; 5000]).unwrap();
+        assert!(matches!(Store::open(state.path()), Err(StateError::Store { .. })));
+    }
+}

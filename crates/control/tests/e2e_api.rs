@@ -1,0 +1,413 @@
+//! The control API with a real server, real sockets and real files.
+#![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use disktime_api::{Event, Plan, Problem, Vdisk, VdiskSpec};
+use disktime_client::control::{Answer, ControlApi};
+use disktime_client::{Connection, Uri};
+use disktime_control::{Control, Phase, Store, Truth, config_of};
+use disktime_server::{Config, Server, bind_control};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// A daemon without a command line: the thread that has the server answers questions.
+struct Daemon {
+    api: ControlApi,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    fn of_state(state: &Path) -> Self {
+        let store = Store::open(state).unwrap();
+        let nbd = [format!("unix:{}", state.join("nbd.sock").display())];
+        let config = config_of(&store.load().unwrap(), state, &nbd).unwrap();
+        Self::start(config, Truth::State(store))
+    }
+
+    fn start(config: Config, truth: Truth) -> Self {
+        let path = config.control.clone().unwrap();
+        let mut server = Server::start(config).unwrap();
+        let listener = bind_control(&path).unwrap();
+        let (control, mut plane) = Control::start(listener, &path, truth).unwrap();
+        plane.recover(&mut server).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let run = move || {
+            let asks = control.asks();
+            while !stopped.load(Ordering::Relaxed) {
+                if let Ok(ask) = asks.recv_timeout(Duration::from_millis(5)) {
+                    ask.answer(&mut server, &mut plane);
+                }
+            }
+            drop(control);
+            server.shutdown().unwrap();
+        };
+        Self { api: ControlApi::at(&path), stop, thread: Some(std::thread::spawn(run)) }
+    }
+
+    fn ask(&self, method: &str, target: &str, body: Option<&Value>) -> Answer {
+        self.ask_if(method, target, body, None)
+    }
+
+    fn ask_if(
+        &self,
+        method: &str,
+        target: &str,
+        body: Option<&Value>,
+        tag: Option<&str>,
+    ) -> Answer {
+        let body = body.map(|body| serde_json::to_vec(body).unwrap());
+        self.api.request(method, target, (body.as_deref(), tag)).unwrap()
+    }
+
+    fn add_pool(&self, path: &Path) {
+        let back_end = format!("file:{}", path.display());
+        let spec = json!({"name": "disk", "back_end": back_end, "create": true});
+        assert_eq!(self.ask("PUT", "/v1/devices/disk", Some(&spec)).status, 201);
+    }
+
+    fn connect(&self, vdisk: &str) -> Connection {
+        let answer = self.ask("GET", &format!("/v1/vdisks/{vdisk}"), None);
+        let vdisk: Vdisk = read(&answer);
+        Connection::open(&vdisk.uris[0].parse::<Uri>().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || ended.is_some_and(|it| it.is_ok()));
+    }
+}
+
+fn read<T: DeserializeOwned>(answer: &Answer) -> T {
+    let text = String::from_utf8_lossy(&answer.body);
+    serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn db(more: Value) -> Value {
+    let mut spec = json!({"name": "db", "device": "disk", "size": "1MiB"});
+    let more: serde_json::Map<String, Value> = serde_json::from_value(more).unwrap();
+    spec.as_object_mut().unwrap().extend(more);
+    spec
+}
+
+#[test]
+fn virtual_disks_come_change_and_go_while_another_one_is_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    let other = json!({"name": "other", "device": "disk", "size": "1MiB", "reserve": "20%"});
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/other", Some(&other)).status, 201);
+    let mut beside = daemon.connect("other");
+    beside.write(0, &[9; 4096], false).unwrap();
+    for round in 0..3_u8 {
+        assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+        let mut client = daemon.connect("db");
+        let mut bytes = [1; 4096];
+        client.read(8192, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 4096], "round {round}: the data of the one before");
+        client.write(8192, &[7; 4096], false).unwrap();
+        client.flush().unwrap();
+        let set = json!({"reserve": "60%", "size": "2MiB"});
+        let changed = daemon.ask("PATCH", "/v1/vdisks/db", Some(&set));
+        assert_eq!(changed.status, 200, "{:?}", String::from_utf8_lossy(&changed.body));
+        let mut grown = daemon.connect("db");
+        assert_eq!(grown.export().size_bytes, 2 << 20);
+        grown.write((2 << 20) - 4096, &[5; 4096], false).unwrap();
+        let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
+        assert!((vdisk.contract.reserve - 0.6).abs() < 1e-9, "{vdisk:?}");
+        assert_eq!(daemon.ask("DELETE", "/v1/vdisks/db", None).status, 204);
+        assert!(client.read(0, &mut bytes).is_err(), "it is deleted");
+        beside.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [9; 4096]);
+        assert!(!directory.path().join("pool/db.raw").exists());
+    }
+    assert_eq!(daemon.ask("DELETE", "/v1/devices/disk", None).status, 409);
+}
+
+#[test]
+fn a_refusal_says_what_would_fit_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    let other = json!({"name": "other", "device": "disk", "size": "1MiB", "reserve": "70%"});
+    daemon.ask("PUT", "/v1/vdisks/other", Some(&other));
+    let plan = daemon.ask("POST", "/v1/plan", Some(&db(json!({"reserve": "40%"}))));
+    let plan: Plan = read(&plan);
+    assert!(!plan.fits && (plan.would_fit - 0.3).abs() < 1e-6, "{plan:?}");
+    let refused = daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({"reserve": "40%"}))));
+    let problem: Problem = read(&refused);
+    assert_eq!(refused.status, 422);
+    assert!(problem.would_fit.is_some_and(|room| (room - 0.3).abs() < 1e-6), "{problem:?}");
+    assert!(!directory.path().join("pool/db.raw").exists());
+    assert_eq!(daemon.ask("GET", "/v1/vdisks/db", None).status, 404);
+    assert_eq!(
+        daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({"reserve": "30%"})))).status,
+        201
+    );
+    let raised = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"reserve": "31%"})));
+    let problem: Problem = read(&raised);
+    assert_eq!(raised.status, 422);
+    assert!(problem.would_fit.is_some_and(|room| (room - 0.3).abs() < 1e-6), "{problem:?}");
+    let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
+    assert!((vdisk.contract.reserve - 0.3).abs() < 1e-9, "{vdisk:?}");
+}
+
+#[test]
+fn creating_again_does_nothing_and_stale_tags_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    let first = daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({}))));
+    let tag = first.etag.clone().unwrap();
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 200);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({"weight": 7})))).status, 409);
+    let set = |weight: u32, tag: &str| {
+        daemon.ask_if("PATCH", "/v1/vdisks/db", Some(&json!({"weight": weight})), Some(tag))
+    };
+    let changed = set(50, &tag);
+    assert_eq!(changed.status, 200);
+    assert_eq!(set(60, &tag).status, 412, "the tag is old");
+    assert_eq!(set(60, changed.etag.as_deref().unwrap()).status, 200);
+    let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
+    assert_eq!(vdisk.contract.weight, 60);
+    assert_eq!(daemon.ask_if("DELETE", "/v1/vdisks/db", None, Some(&tag)).status, 412);
+}
+
+#[test]
+fn bad_input_gets_a_problem_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    for (name, spec, status, field) in [
+        ("db", db(json!({"limit": "300%"})), 422, "limit"),
+        ("db", db(json!({"size": "a lot"})), 422, "size"),
+        ("db", db(json!({"size": "1"})), 422, "size"),
+        ("db", db(json!({"device": "nowhere"})), 422, "device"),
+        ("a%2Fb", db(json!({"name": "a/b"})), 422, "name"),
+        ("a%0Ab", db(json!({"name": "a\nb"})), 422, "name"),
+        ("db", db(json!({"reserved": "3%"})), 400, ""),
+        ("db", db(json!({"weight": "heavy"})), 400, ""),
+        ("other", db(json!({})), 400, ""),
+        ("db", json!([1, 2]), 400, ""),
+    ] {
+        let answer = daemon.ask("PUT", &format!("/v1/vdisks/{name}"), Some(&spec));
+        let problem: Problem = read(&answer);
+        assert_eq!((answer.status, problem.status), (status, status), "{spec}: {problem:?}");
+        assert_eq!(problem.field.unwrap_or_default(), field, "{spec}");
+    }
+    let raw = |body: &[u8]| {
+        daemon.api.request("PUT", "/v1/vdisks/db", (Some(body), None)).unwrap().status
+    };
+    assert_eq!(raw(b"{\"name\": "), 400);
+    assert_eq!(raw("[".repeat(60_000).as_bytes()), 400);
+    assert_eq!(raw(&vec![b' '; 70_000]), 413);
+    assert_eq!(daemon.ask("GET", "/v1/nothing", None).status, 404);
+    assert_eq!(read::<Vec<Vdisk>>(&daemon.ask("GET", "/v1/vdisks", None)), []);
+}
+
+fn file_config(directory: &Path) -> (PathBuf, Config) {
+    let here = directory.display();
+    let text = format!(
+        "[server]\nnbd = [\"unix:{here}/nbd.sock\"]\ncontrol = \"unix:{here}/control.sock\"\n\
+         [[device]]\nname = \"disk\"\nback_end = \"memory\"\n\
+         [[vdisk]]\nname = \"db\"\ndevice = \"disk\"\nsize = \"1MiB\"\nreserve = \"30%\"\n"
+    );
+    (directory.join("disktime.toml"), Config::parse(&text).unwrap())
+}
+
+#[test]
+fn beside_a_file_everything_is_shown_and_every_change_names_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, config) = file_config(directory.path());
+    let daemon = Daemon::start(config, Truth::File(file));
+    let spec = json!({"name": "x", "device": "disk", "size": "1MiB"});
+    let device = json!({"name": "m", "back_end": "memory"});
+    for (method, target, body) in [
+        ("PUT", "/v1/vdisks/x", Some(&spec)),
+        ("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 1}))),
+        ("DELETE", "/v1/vdisks/db", None),
+        ("PUT", "/v1/devices/m", Some(&device)),
+        ("DELETE", "/v1/devices/disk", None),
+    ] {
+        let answer = daemon.ask(method, target, body);
+        let problem: Problem = read(&answer);
+        assert_eq!(answer.status, 403, "{method} {target}");
+        assert!(problem.detail.contains("disktime.toml"), "{problem:?}");
+    }
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert!((vdisks[0].contract.reserve - 0.3).abs() < 1e-9, "{vdisks:?}");
+    let plan: Plan = read(&daemon.ask("POST", "/v1/plan", Some(&spec)));
+    assert!(plan.fits && (plan.would_fit - 0.7).abs() < 1e-6, "{plan:?}");
+}
+
+#[test]
+fn events_come_as_they_happen_and_go_on_after_a_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({}))));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (to, api) = (Arc::clone(&heard), daemon.api.clone());
+    let reader = std::thread::spawn(move || {
+        api.events(Some(1), |data| {
+            let event: Event = serde_json::from_str(data).unwrap();
+            let mut heard = to.lock().unwrap();
+            heard.push((event.id, event.kind, event.name));
+            heard.len() < 3
+        })
+    });
+    daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 3})));
+    daemon.ask("DELETE", "/v1/vdisks/db", None);
+    reader.join().unwrap().unwrap();
+    let expected = [(2, "created"), (3, "changed"), (4, "deleted")];
+    let expected = expected.map(|(id, kind)| (id, kind.to_owned(), "db".to_owned()));
+    assert_eq!(*heard.lock().unwrap(), expected);
+}
+
+/// A crash between the file and the record left a file that nobody owned, and the next virtual disk of
+/// its name would have had its data.
+#[test]
+fn a_start_gives_up_what_a_crash_has_left_half_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, pool) = (directory.path().join("state"), directory.path().join("pool"));
+    let daemon = Daemon::of_state(&state);
+    daemon.add_pool(&pool);
+    for name in ["kept", "going", "coming"] {
+        let spec = json!({"name": name, "device": "disk", "size": "1MiB"});
+        assert_eq!(daemon.ask("PUT", &format!("/v1/vdisks/{name}"), Some(&spec)).status, 201);
+    }
+    drop(daemon);
+    let store = Store::open(&state).unwrap();
+    let spec = |name: &str| VdiskSpec {
+        name: name.to_owned(),
+        device: "disk".to_owned(),
+        size: "1MiB".to_owned(),
+        ..VdiskSpec::default()
+    };
+    store.put_vdisk(&spec("going"), Phase::Deleting).unwrap();
+    store.put_vdisk(&spec("coming"), Phase::Creating).unwrap();
+    store.put_vdisk(&spec("never"), Phase::Creating).unwrap();
+    drop(store);
+    let daemon = Daemon::of_state(&state);
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["kept"]);
+    assert!(pool.join("kept.raw").exists());
+    assert!(!pool.join("going.raw").exists() && !pool.join("coming.raw").exists());
+    let again = json!({"name": "coming", "device": "disk", "size": "2MiB"});
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/coming", Some(&again)).status, 201);
+}
+
+/// A file that the operator has put into the pool is not a virtual disk's, and must stay.
+#[test]
+fn a_file_that_is_there_already_is_neither_used_nor_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, pool) = (directory.path().join("state"), directory.path().join("pool"));
+    let daemon = Daemon::of_state(&state);
+    daemon.add_pool(&pool);
+    std::fs::write(pool.join("db.raw"), "mine").unwrap();
+    let refused = daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({}))));
+    assert_eq!(refused.status, 409);
+    drop(daemon);
+    let daemon = Daemon::of_state(&state);
+    assert_eq!(std::fs::read(pool.join("db.raw")).unwrap(), b"mine");
+    assert_eq!(daemon.ask("GET", "/v1/vdisks/db", None).status, 404);
+}
+
+#[test]
+fn the_openapi_document_names_every_address_and_every_key() {
+    let document = serde_json::to_value(disktime_control::document()).unwrap();
+    for path in ["/v1/vdisks/{name}", "/v1/devices/{name}", "/v1/plan", "/v1/events"] {
+        assert!(document["paths"][path].is_object(), "{path}");
+    }
+    let keys = &document["components"]["schemas"]["VdiskSpec"]["properties"];
+    for key in VdiskSpec::KEYS {
+        assert!(keys[key].is_object(), "{key}");
+    }
+}
+
+/// Keys of a table as the configuration says itself when it meets another one.
+fn keys_of(error: &str) -> Vec<String> {
+    let (_, known) = error.split_once("expected one of ").expect("the keys there are");
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// A key that the configuration has and the API lacks can't be said over the API.
+#[test]
+fn wishes_have_every_key_of_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, config) = file_config(directory.path());
+    let vdisk = config.check_vdisk("no_such_key = 1").unwrap_err().to_string();
+    let device = config.check_device("no_such_key = 1").unwrap_err().to_string();
+    let sorted = |keys: Vec<String>| {
+        let mut keys = keys;
+        keys.sort();
+        keys
+    };
+    let of = |keys: &[&str]| sorted(keys.iter().map(|key| (*key).to_owned()).collect());
+    assert_eq!(sorted(keys_of(&vdisk)), of(VdiskSpec::KEYS));
+    assert_eq!(sorted(keys_of(&device)), of(disktime_api::DeviceSpec::KEYS));
+}
+
+/// The value of a metric of `db`, or of its device.
+fn metric(text: &str, name: &str) -> Option<f64> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+    let line = lines.find(|line| line.split('{').next() == Some(name))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// Each metric moves by what it is of: one that is always 0 tells nobody anything.
+#[test]
+fn metrics_are_all_there_and_move() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    let spec = db(json!({"reserve": "25%", "limit": "50%"}));
+    daemon.ask("PUT", "/v1/vdisks/db", Some(&spec));
+    let mut client = daemon.connect("db");
+    let mut bytes = vec![3; 1 << 16];
+    let until = disktime_server::clock::now() + disktime_core::Duration::from_millis(2500);
+    while disktime_server::clock::now() < until {
+        client.write(0, &bytes, true).unwrap();
+        client.read(0, &mut bytes).unwrap();
+    }
+    let answer = daemon.ask("GET", "/metrics", None);
+    let text = String::from_utf8(answer.body).unwrap();
+    for name in disktime_control::metric_names() {
+        let value = metric(&text, &name).unwrap_or_else(|| panic!("no {name} in {text}"));
+        // These need a failing device, a broken promise, a moment's queue, or a disk that seeks.
+        let rare = ["failed", "promises_broken", "waiting", "in_flight", "spare", "held"];
+        if !rare.iter().any(|rare| name.contains(rare)) {
+            assert!(value > 0.0, "{name} is {value}");
+        }
+    }
+    assert_eq!(metric(&text, "disktime_vdisk_reserve_ratio"), Some(0.25));
+    assert_eq!(metric(&text, "disktime_vdisk_connections"), Some(1.0));
+    let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
+    assert!(vdisk.figures.utilization > 0.0 && vdisk.figures.iops > 10.0, "{vdisk:?}");
+}
+
+/// A board or a rule that asks for a metric which nobody has shows nothing, for ever.
+#[test]
+fn boards_and_alerts_ask_for_metrics_that_exist() {
+    let names = disktime_control::metric_names();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/prometheus");
+    for file in ["alerts.yml", "board.json"] {
+        let text = std::fs::read_to_string(directory.join(file)).unwrap();
+        let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+        let asked = text.split(word).filter(|word| word.starts_with("disktime_"));
+        let asked: Vec<&str> = asked.collect();
+        assert!(asked.len() >= 4, "{file}: {asked:?}");
+        for name in asked {
+            assert!(names.iter().any(|known| known == name), "{file}: {name}");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Devices and virtual disks that come and go while the daemon runs. Blocks, at files: shards go on
+//! meanwhile.
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+
+use super::{ReloadError, Server, Starting, TIMEOUT, VdiskView, Wrap};
+use crate::backend::BackEnd;
+use crate::config::{Change, Config, ConfigError, DeviceConfig, VdiskConfig, vdisk_changes};
+use crate::desk::Entry;
+use crate::shard::{DRAIN, Message, NewVdisk, VdiskError, VdiskId, WatchedDevice};
+use crate::start_error::StartError;
+
+/// Why a device or virtual disk did not come, change or go. Nothing has changed, unless an error says
+/// so.
+#[derive(Debug, thiserror::Error)]
+pub enum AlterError {
+    /// No device has this name.
+    #[error("no device {name}; there are: {}", known.join(", "))]
+    NoDevice {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// No virtual disk has this name.
+    #[error("no virtual disk {0}: `disktime vdisk list` shows those that there are")]
+    NoVdisk(String),
+    /// A device or virtual disk has this name.
+    #[error("{what} {name} is there already: choose another name")]
+    Taken {
+        /// `device` or `vdisk`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A device that has virtual disks does not go.
+    #[error("device {name} has {vdisks} virtual disks: delete them first")]
+    NotEmpty {
+        /// Which.
+        name: String,
+        /// How many.
+        vdisks: usize,
+    },
+    /// The configuration of a virtual disk or device can't be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file can't be made, opened or removed, or there is no room.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The contracts of the device can't all be kept.
+    #[error("device {device}: {error}")]
+    Refused {
+        /// Which.
+        device: String,
+        /// Why.
+        error: VdiskError,
+    },
+    /// A difference can't be changed while the daemon runs, or is refused.
+    #[error(transparent)]
+    Change(#[from] ReloadError),
+    /// The device's thread did not answer in time: whether it changes later is unknown.
+    #[error("device {0} does not answer: look again whether it has changed")]
+    Silent(String),
+}
+
+impl Server {
+    /// The configuration that is served.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The state of each device now, in the order of the configuration; nothing of one that does not
+    /// answer within a second.
+    #[must_use]
+    pub fn watch(&self) -> Vec<Option<WatchedDevice>> {
+        let ask = |shard: &crate::shard::ShardHandle| {
+            let (answer, watched) = crossbeam_channel::bounded(1);
+            shard.try_tell(Message::Watch(answer));
+            watched
+        };
+        // All are asked before the first one is waited for.
+        let answers: Vec<_> = self.shards.iter().map(ask).collect();
+        answers.into_iter().map(|answer| answer.recv_timeout(TIMEOUT).ok()).collect()
+    }
+
+    /// Serves another device from now on, without virtual disks.
+    ///
+    /// # Errors
+    /// If its name is taken or its back end can't be used.
+    pub fn add_device(&mut self, device: DeviceConfig) -> Result<(), AlterError> {
+        if self.config.devices.iter().any(|known| known.name == device.name) {
+            return Err(AlterError::Taken { what: "device", name: device.name });
+        }
+        let device = DeviceConfig { vdisks: Vec::new(), ..device };
+        let index = self.config.devices.len();
+        let wrap: Wrap = Arc::new(|_, back_end: Box<dyn BackEnd>| back_end);
+        let mut starting = Starting { wrap: &wrap, looked: None };
+        if let Err(error) = self.start_shard(index, &device, &mut starting) {
+            self.rooms.truncate(index);
+            self.devices.truncate(index);
+            self.shards.truncate(index);
+            self.grounds.truncate(index);
+            self.roll.claims.release(&device.name);
+            return Err(error.into());
+        }
+        self.config.devices.push(device);
+        Ok(())
+    }
+
+    /// Serves a device no longer, which has no virtual disk. Its contents stay.
+    ///
+    /// # Errors
+    /// If there is no such device, or it has virtual disks.
+    pub fn remove_device(&mut self, name: &str) -> Result<(), AlterError> {
+        let at = self.device_at(name)?;
+        let vdisks = self.config.devices[at].vdisks.len();
+        if vdisks > 0 {
+            return Err(AlterError::NotEmpty { name: name.to_owned(), vdisks });
+        }
+        self.config.devices.remove(at);
+        self.devices.remove(at);
+        self.grounds.remove(at);
+        self.rooms.remove(at);
+        self.shards.remove(at).tell_within(Message::Drain, TIMEOUT);
+        self.roll.claims.release(name);
+        Ok(())
+    }
+
+    /// Makes a virtual disk and serves it from now on. Clients of others notice nothing.
+    ///
+    /// # Errors
+    /// If its name is taken, its device is not there, has no room or can't keep its contract.
+    pub fn add_vdisk(
+        &mut self,
+        device: &str,
+        vdisk: VdiskConfig,
+    ) -> Result<&VdiskView, AlterError> {
+        let at = self.device_at(device)?;
+        if self.roll.catalog.entry(&vdisk.name).is_some() {
+            return Err(AlterError::Taken { what: "vdisk", name: vdisk.name });
+        }
+        let mut grown = self.config.devices[at].clone();
+        grown.vdisks.push(vdisk.clone());
+        grown.check_zones(self.grounds[at].size())?;
+        let contracts = self.grounds[at].contracts(&grown).map_err(ConfigError::from)?;
+        let contract = *contracts.last().expect("the device has the virtual disk");
+        let layout = self.rooms[at].plan(&grown)?;
+        let base = layout.iter().find(|it| it.name == vdisk.name).map_or(0, |it| it.start);
+        let file = self.rooms[at].add(&grown, layout)?;
+        let bytes = vdisk.size;
+        let piece_max = grown.piece_max().beside(false).into();
+        let spec = self.grounds[at].spec(contract, (base, bytes), piece_max);
+        let (shard, abilities) = (self.shards[at].clone(), self.grounds[at].abilities);
+        let (view, disk) = match self.enter(&grown, &vdisk, (&shard, base, abilities), None) {
+            Ok(entered) => entered,
+            Err(error) => {
+                self.give_up_room(at, &vdisk.name);
+                return Err(error.into());
+            }
+        };
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        let new = NewVdisk { id: view.id, vdisk: disk, bytes, file, spec, answer };
+        shard.tell(Message::AddVdisk(Box::new(new)));
+        if let Err(error) = answered(&outcome, &grown.name) {
+            self.roll.catalog.remove(&vdisk.name);
+            self.give_up_room(at, &vdisk.name);
+            return Err(error);
+        }
+        self.grounds[at].bases.push(base);
+        self.config.devices[at].vdisks.push(vdisk);
+        let before = self.config.devices[..=at].iter().map(|it| it.vdisks.len()).sum::<usize>() - 1;
+        self.vdisks.insert(before, view);
+        Ok(&self.vdisks[before])
+    }
+
+    /// Serves a virtual disk no longer and gives up its data. Its clients are let go.
+    ///
+    /// # Errors
+    /// If there is no such virtual disk, or the system refuses; an error of the latter kind says that
+    /// it is served no longer and its data are still there.
+    pub fn remove_vdisk(&mut self, name: &str) -> Result<(), AlterError> {
+        let (at, place) = self.vdisk_at(name)?;
+        let Entry { shard, vdisk, .. } =
+            &*self.roll.catalog.entry(name).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        self.roll.catalog.remove(name);
+        shard.tell(Message::RemoveVdisk(*vdisk, answer));
+        let wait = std::time::Duration::from_nanos(DRAIN.as_nanos()) + TIMEOUT;
+        let device = self.config.devices[at].name.clone();
+        match outcome.recv_timeout(wait) {
+            Ok(removed) => {
+                removed.map_err(|error| AlterError::Refused { device: device.clone(), error })?;
+            }
+            Err(_) => return Err(AlterError::Silent(device)),
+        }
+        self.vdisks.retain(|view| view.name != name);
+        self.config.devices[at].vdisks.remove(place);
+        self.grounds[at].bases.remove(place);
+        self.rooms[at].remove(&self.config.devices[at], name)?;
+        Ok(())
+    }
+
+    /// Holds another contract of a virtual disk, or makes it larger.
+    ///
+    /// # Errors
+    /// If there is no such virtual disk on that device, something else differs, or the device can't
+    /// keep it.
+    pub fn alter_vdisk(&mut self, device: &str, vdisk: VdiskConfig) -> Result<(), AlterError> {
+        let (at, place) = self.vdisk_at(&vdisk.name)?;
+        if self.config.devices[at].name != device {
+            return Err(AlterError::NoVdisk(format!("{} on device {device}", vdisk.name)));
+        }
+        let old = &self.config.devices[at].vdisks[place];
+        let changes = vdisk_changes(device, old, &vdisk);
+        // Bitmaps change by a configuration alone.
+        let fixed = |it: &Change| !it.live || it.key.starts_with("bitmap");
+        let fixed: Vec<_> = changes.into_iter().filter(fixed).collect();
+        if !fixed.is_empty() {
+            return Err(ReloadError::Structure(fixed).into());
+        }
+        let (before, bytes) = (old.size, vdisk.size);
+        let mut altered = self.config.devices[at].clone();
+        altered.vdisks[place] = vdisk.clone();
+        let contracts = self.grounds[at].contracts(&altered).map_err(ConfigError::from)?;
+        let layout = (bytes > before).then(|| self.rooms[at].plan(&altered)).transpose()?;
+        let id = self.id_of(&vdisk.name)?;
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
+        answered(&outcome, device)?;
+        if let Some(layout) = layout {
+            if let Err(error) = self.rooms[at].make(&altered, layout) {
+                self.restore(at, place, id);
+                return Err(error.into());
+            }
+            let extent = self.grounds[at].extent(self.grounds[at].bases[place], bytes);
+            let (answer, outcome) = crossbeam_channel::bounded(1);
+            self.shards[at].tell(Message::Grow { vdisk: id, bytes, extent, answer });
+            if let Err(error) = answered(&outcome, device) {
+                self.restore(at, place, id);
+                return Err(error);
+            }
+        }
+        self.config.devices[at].vdisks[place] = vdisk;
+        Ok(())
+    }
+
+    /// Has a virtual disk's contract be the one that the configuration states.
+    fn restore(&self, at: usize, place: usize, id: VdiskId) {
+        let Ok(contracts) = self.grounds[at].contracts(&self.config.devices[at]) else { return };
+        let (answer, _) = crossbeam_channel::bounded(1);
+        self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
+    }
+
+    fn id_of(&self, name: &str) -> Result<VdiskId, AlterError> {
+        let entry = self.roll.catalog.entry(name);
+        entry.map(|it| it.vdisk).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))
+    }
+
+    /// The contract that a virtual disk would have on its device, beside all others there; one of its
+    /// name is replaced. Changes nothing.
+    ///
+    /// # Errors
+    /// If there is no such device, or it has no room or can't keep the contract.
+    pub fn would_have(
+        &self,
+        device: &str,
+        vdisk: &VdiskConfig,
+    ) -> Result<disktime_core::Contract, AlterError> {
+        let at = self.device_at(device)?;
+        let (mut grown, mut ground) = (self.config.devices[at].clone(), self.grounds[at].clone());
+        let place = match grown.vdisks.iter().position(|known| known.name == vdisk.name) {
+            Some(place) => {
+                grown.vdisks[place] = vdisk.clone();
+                place
+            }
+            None => {
+                grown.vdisks.push(vdisk.clone());
+                grown.vdisks.len() - 1
+            }
+        };
+        grown.check_zones(ground.size())?;
+        let layout = self.rooms[at].plan(&grown)?;
+        if place == ground.bases.len() {
+            let placed = layout.iter().find(|it| it.name == vdisk.name);
+            ground.bases.push(placed.map_or(0, |it| it.start));
+        }
+        let refused = |error| StartError::Engine { device: device.to_owned(), error };
+        ground.engine(&grown).map_err(|error| refused(Box::new(error)))?;
+        let contracts = ground.contracts(&grown).map_err(ConfigError::from)?;
+        Ok(contracts[place])
+    }
+
+    /// Whether a device has neither a virtual disk nor data of that name.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn is_vacant(&self, device: &str, name: &str) -> Result<bool, AlterError> {
+        Ok(self.rooms[self.device_at(device)?].is_vacant(name))
+    }
+
+    /// Gives up data on a device that are of no virtual disk, if there are any.
+    ///
+    /// # Errors
+    /// If there is no such device, a virtual disk has this name, or the system refuses.
+    pub fn discard(&mut self, device: &str, name: &str) -> Result<(), AlterError> {
+        let at = self.device_at(device)?;
+        if self.vdisk_at(name).is_ok() {
+            return Err(AlterError::Taken { what: "vdisk", name: name.to_owned() });
+        }
+        if !self.rooms[at].is_vacant(name) {
+            self.rooms[at].remove(&self.config.devices[at], name)?;
+        }
+        Ok(())
+    }
+
+    fn give_up_room(&mut self, at: usize, name: &str) {
+        if let Err(error) = self.rooms[at].remove(&self.config.devices[at], name) {
+            tracing::warn!(vdisk = name, %error, "the room of a virtual disk that did not come stays");
+        }
+    }
+
+    fn device_at(&self, name: &str) -> Result<usize, AlterError> {
+        let at = self.config.devices.iter().position(|device| device.name == name);
+        at.ok_or_else(|| AlterError::NoDevice {
+            name: name.to_owned(),
+            known: self.config.devices.iter().map(|device| device.name.clone()).collect(),
+        })
+    }
+
+    /// The place of a virtual disk's device, and its own place there.
+    fn vdisk_at(&self, name: &str) -> Result<(usize, usize), AlterError> {
+        let mut devices = self.config.devices.iter().enumerate();
+        let found = devices.find_map(|(at, device)| {
+            Some((at, device.vdisks.iter().position(|vdisk| vdisk.name == name)?))
+        });
+        found.ok_or_else(|| AlterError::NoVdisk(name.to_owned()))
+    }
+}
+
+/// The outcome of a change at a shard.
+fn answered(outcome: &Receiver<Result<(), VdiskError>>, device: &str) -> Result<(), AlterError> {
+    let outcome = outcome.recv_timeout(TIMEOUT).map_err(io::Error::other);
+    let outcome = outcome.map_err(|_| AlterError::Silent(device.to_owned()))?;
+    outcome.map_err(|error| AlterError::Refused { device: device.to_owned(), error })
+}
