@@ -1,7 +1,7 @@
 //! The control plane: the HTTP API, the state that it keeps, looks at virtual disks, metrics.
 //!
 //! A thread of its own with an async runtime serves HTTP. Everything that concerns the server is an
-//! [`Ask`] that the thread which has the [`Server`] carries out: the data path knows nothing of it.
+//! [`Ask`] that the thread which has the [`Server`](disktime_server::Server) carries out: the data path knows nothing of it.
 //! Does not know: how time is shared, NBD, command lines.
 #![deny(unsafe_code)]
 

@@ -275,7 +275,7 @@ impl DiskTime {
     /// stream. For one that is behind by more than its slice the switch to the next stream counts, too: it would
     /// wait for all of that stream's slice. For one that starves as a guest it is a request's time among others,
     /// which its next one would take.
-    fn patience(&mut self, owner: StreamId) -> i64 {
+    fn idle_timeout(&mut self, owner: StreamId) -> i64 {
         let length = self.length(owner);
         let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
         let switch = self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next));
@@ -514,7 +514,7 @@ impl DiskTime {
             self.slice.as_mut()?.end();
             return (streams.in_flight() > 0).then_some(wait);
         }
-        let timeout = think.timeout(self.patience(owner))?;
+        let timeout = think.timeout(self.idle_timeout(owner))?;
         let until = self.get(owner)?.idle_since + Duration::from_nanos(timeout.unsigned_abs());
         if until > now {
             return Some(Pick::Hold { stream: owner, until });
