@@ -4,9 +4,9 @@
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share};
-use disktime_model::preset;
+use disktime_model::{Device, preset};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
-use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_workload::{Arrivals, Extent, Pace, Pattern, Source, Spec};
 
 fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
     let spec = Spec::reads(pattern, Extent { start: 0, end: 19 << 30 }, 4096);
@@ -30,13 +30,23 @@ fn run(policy: &str, percent: u32, seed: u64) -> Outcome {
 
 /// On flash, with so many pieces there at once, under policy `disktime`.
 fn run_on_flash(name: &str, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
+    run_on((preset::find(name).unwrap().build)(1), 64, streams, seconds)
+}
+
+/// On a device, with so many pieces there at once, under policy `disktime`.
+fn run_on(
+    device: Box<dyn Device>,
+    depth: u32,
+    streams: Vec<StreamPlan>,
+    seconds: u64,
+) -> Outcome {
     let plan = Plan {
-        device: (preset::find(name).unwrap().build)(1),
+        device,
         profile: None,
         scheduling: Scheduling::new("disktime", "learned"),
         cost: CostParameters::default(),
         reports: Vec::new(),
-        depth: 64,
+        depth,
         streams,
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),
@@ -215,4 +225,43 @@ fn a_client_that_is_behind_has_its_slices_for_itself() {
 fn a_client_that_starves_as_a_guest_has_slices_that_wait_for_it() {
     let kept = kept_beside_long_reads(Duration::from_millis(2), 60);
     assert!(kept > 0.9, "{kept}");
+}
+
+/// A stream that asks seldom came to a device of which nothing was known yet: it had the device to itself for four
+/// slices, since its pace could not be seen sooner, and most of that time the device was held for it, at its charge.
+/// Then it was served nothing for as long as it was ahead, which was 10 s in a random cell.
+#[test]
+fn the_device_is_held_no_longer_than_a_slice_for_a_stream_that_asks_seldom() {
+    let stream = |name: &str, percent, pace| {
+        let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, 4096);
+        let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
+        let contract = Contract::reserving(Share::from_percent(percent).unwrap());
+        StreamPlan { name: name.to_owned(), contract, base: 0, extent: None, traffic }
+    };
+    let seldom = Pace::Open(Arrivals::Poisson { mean: Duration::from_micros(600) });
+    let busy = |outstanding| Pace::Closed { outstanding, think: Duration::ZERO };
+    let others = (0..5).map(|at| stream(&format!("busy {at}"), 18, busy(64)));
+    let streams = [stream("seldom", 4, seldom)].into_iter().chain(others);
+    let outcome = run_on_flash("flash-generic", streams.collect(), 1);
+    let used = outcome.streams[0].counters.charged;
+    assert!(used < Duration::from_millis(60), "{used:?} of a second, of which 40 ms are its share");
+    assert!(outcome.streams[0].counters.completed > 1_000, "{:?}", outcome.streams[0].counters);
+}
+
+/// One piece at a time takes what it takes: no slice has to go on beyond its length until the pace of its pieces is
+/// known. Four times its length, 234 ms, were half of what a stream with 2 % is due in the first 16 s.
+#[test]
+fn a_first_slice_at_depth_1_is_no_longer_than_others() {
+    let small = {
+        let spec = Spec::reads(Pattern::Sequential, Extent { start: 0, end: 19 << 30 }, 256 << 10);
+        let pace = Pace::Closed { outstanding: 8, think: Duration::ZERO };
+        let traffic = Source::new(spec, pace, 1, "small", Instant::ZERO).unwrap().into();
+        let contract = Contract::reserving(Share::from_percent(2).unwrap());
+        StreamPlan { name: "small".to_owned(), contract, base: 0, extent: None, traffic }
+    };
+    let others = (0..7).map(|at| stream(&format!("{at}"), 14, Pattern::Random, 1));
+    let streams = [small].into_iter().chain(others).collect();
+    let device = (preset::find("deskstar-34gxp").unwrap().build)(1);
+    let used = run_on(device, 1, streams, 4).streams[0].counters.charged;
+    assert!(used < Duration::from_millis(180), "{used:?} of 4 s, of which 80 ms are its share");
 }

@@ -464,7 +464,8 @@ impl DiskTime {
         let Account { ready, think, .. } = *self.get(owner)?;
         let in_flight = streams.get(owner).map_or(0, StreamView::in_flight);
         let slice = self.slice.as_ref()?;
-        if !slice.ends && self.is_over(now, slice) {
+        let works = ready || in_flight > 0;
+        if !slice.ends && self.is_over(now, slice, works) {
             let next = self.lowest();
             if next.is_some_and(|next| next != owner) {
                 self.slice.as_mut()?.end();
@@ -535,16 +536,20 @@ impl DiskTime {
             && !self.wants_quiet(now, id)
     }
 
-    /// Whether the owner has had its time, and its pace is known.
-    fn is_over(&self, now: Instant, slice: &Slice) -> bool {
+    /// Whether the owner has had its time, and its pace is known, or can't be seen now: it has nothing to do. One
+    /// piece at a time is charged what it took, whatever the pace.
+    fn is_over(&self, now: Instant, slice: &Slice, works: bool) -> bool {
         let Some(account) = self.get(slice.owner) else { return true };
-        let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
+        let shown = self.device.depth == 1
+            || account.pace.seen_at.is_some()
+            || self.has_shown(slice)
+            || slice.was_mixed;
         let length = slice.length.as_tokens();
         let used = account.used - slice.used + slice.undivided.max(0);
         // Beside guests the owner may have little of its slice, which ends all the same.
         let used =
             if slice.was_mixed { used.max(now.since(slice.began).as_tokens()) } else { used };
-        used >= length && (shown || used >= 4 * length)
+        used >= length && (shown || !works || used >= 4 * length)
     }
 
     /// Whether the owner's pieces were seen alone for long enough.
