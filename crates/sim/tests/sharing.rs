@@ -34,12 +34,7 @@ fn run_on_flash(name: &str, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
 }
 
 /// On a device, with so many pieces there at once, under policy `disktime`.
-fn run_on(
-    device: Box<dyn Device>,
-    depth: u32,
-    streams: Vec<StreamPlan>,
-    seconds: u64,
-) -> Outcome {
+fn run_on(device: Box<dyn Device>, depth: u32, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
     let plan = Plan {
         device,
         profile: None,
