@@ -29,7 +29,7 @@ mod world;
 pub use daemon::Tuning;
 pub use jobs::{Job, JobError};
 pub use live_page::files as live_files;
-pub use live_row::LiveRow;
+pub use live_row::{Figures, LiveRow};
 pub use programs::{BoxKind, Medium};
 pub use rounds::{LiveError, Settings as LiveSettings, run};
 pub use scene::{LiveDevice, LiveLoad, LiveTenant, Scene};

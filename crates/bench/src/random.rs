@@ -28,6 +28,6 @@ pub use devices::{DEVICES, Group};
 pub use due::{AloneStore, NoStore};
 pub use loads::Family;
 pub use random_page::files;
-pub use random_row::{Row, StreamRow};
+pub use random_row::{Row, StreamRow, Throughput};
 pub use runs::{Progress, Settings, run};
-pub use summary::{Summary, Versus, summaries, versus, worst};
+pub use summary::{Counts, Summary, Versus, summaries, versus, worst};

@@ -54,6 +54,11 @@ pub fn document(error: &str, exit: u8) -> Option<String> {
     json.then(|| format!("{}\n", serde_json::json!({ "error": error, "exit": exit })))
 }
 
+/// How a command exits that a signal ends, and its document.
+pub fn interrupted() -> (u8, Option<String>) {
+    (INTERRUPTED, document("interrupted", INTERRUPTED))
+}
+
 /// Says why a command failed, and how it exits.
 pub fn tell(error: &anyhow::Error) -> ExitCode {
     let exit = code(error);

@@ -14,8 +14,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure;
-
 /// A signal has come.
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// The command looks whether one has.
@@ -35,16 +33,19 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Hears signals from now on.
+/// The exit code of a command that a signal ends, and what it says on standard output, if anything.
+pub type LastWords = fn() -> (u8, Option<String>);
+
+/// Hears signals from now on; a command that a signal ends leaves with these words.
 ///
 /// # Errors
 /// If the system gives no thread or takes no handler.
-pub fn install() -> io::Result<()> {
+pub fn install(last_words: LastWords) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let run = move || {
         for _ in signals.forever() {
             if ASKED.swap(true, Ordering::SeqCst) || !POLLED.load(Ordering::SeqCst) {
-                leave();
+                leave(last_words);
             }
         }
     };
@@ -70,17 +71,17 @@ pub fn check() -> Result<(), Interrupted> {
 }
 
 /// Ends the process, from the signals' thread. Another thread may hold any lock but the list's.
-fn leave() -> ! {
+fn leave(last_words: LastWords) -> ! {
     let mut unfinished = list();
     unfinished.drain(..).flatten().for_each(|it| it.remove());
     // Not through std's handles: the command may hold their locks.
     let said = rustix::io::write(io::stderr(), b"disktime: interrupted\n");
-    let _unheard =
-        said.and_then(|_| match failure::document("interrupted", failure::INTERRUPTED) {
-            Some(document) => rustix::io::write(io::stdout(), document.as_bytes()),
-            None => Ok(0),
-        });
-    std::process::exit(failure::INTERRUPTED.into())
+    let (exit, document) = last_words();
+    let _unheard = said.and_then(|_| match document {
+        Some(document) => rustix::io::write(io::stdout(), document.as_bytes()),
+        None => Ok(0),
+    });
+    std::process::exit(exit.into())
 }
 
 fn list() -> MutexGuard<'static, Vec<Option<Kind>>> {

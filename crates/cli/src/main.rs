@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     if !matches!(command, Command::Serve(_)) {
-        interrupt::install().context("signals can't be handled")?;
+        interrupt::install(failure::interrupted).context("signals can't be handled")?;
     }
     match command {
         Command::Serve(arguments) => serve::run(arguments),

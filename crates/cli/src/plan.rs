@@ -44,6 +44,30 @@ Exits with 1 if it does not fit, and says what would; with 2 if an option or a f
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
     .args(["iops", "bandwidth", "latency", "trace"]))]
 pub struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    wish: Wish,
+    /// Which part of the batches costs hold for
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "95%")]
+    confidence: Share,
+    /// Requests at the device at once [default: the configuration's `queue_depth`, or as many as the
+    /// profile found it fastest with]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depth: Option<u32>,
+    /// How long the scheduler stays with one stream [default: 350ms, or the device's `horizon`]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    stay: Option<Duration>,
+    #[command(flatten)]
+    recorded: Trace,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The device to plan on.
+#[derive(clap::Args)]
+struct Place {
     /// The device's profile
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -53,6 +77,11 @@ pub struct Arguments {
     /// Which device of the configuration
     #[arg(long, value_name = "NAME", conflicts_with = "profile")]
     device: Option<String>,
+}
+
+/// The goal; the percentile is of a trace's seconds as well.
+#[derive(Clone, Copy, clap::Args)]
+struct Wish {
     /// Requests per second
     #[arg(long, value_name = "NUMBER", conflicts_with = "bandwidth")]
     iops: Option<u64>,
@@ -74,16 +103,11 @@ pub struct Arguments {
     /// Which part of the requests the bound holds for, or of a trace's seconds
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "95%")]
     percentile: Share,
-    /// Which part of the batches costs hold for
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "95%")]
-    confidence: Share,
-    /// Requests at the device at once [default: the configuration's `queue_depth`, or as many as the
-    /// profile found it fastest with]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    depth: Option<u32>,
-    /// How long the scheduler stays with one stream [default: 350ms, or the device's `horizon`]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    stay: Option<Duration>,
+}
+
+/// A recorded trace in place of a goal.
+#[derive(clap::Args)]
+struct Trace {
     /// A recorded trace in place of a goal
     #[arg(long, value_name = "FILE", conflicts_with_all = ["iops", "bandwidth", "latency"])]
     trace: Option<PathBuf>,
@@ -93,9 +117,6 @@ pub struct Arguments {
     /// One stream of the trace
     #[arg(long, value_name = "NUMBER", requires = "trace")]
     stream: Option<u64>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
 }
 
 /// `95`, `95%` or `99.9%`.
@@ -120,7 +141,7 @@ struct Device {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let device = device(arguments).map_err(BadInput)?;
-    let report = match &arguments.trace {
+    let report = match &arguments.recorded.trace {
         Some(path) => of_trace(arguments, &device, path),
         None => of_goal(arguments, &device),
     };
@@ -135,10 +156,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn device(arguments: &Arguments) -> Result<Device, String> {
     let Arguments { depth, stay, .. } = arguments;
-    if let Some(path) = &arguments.config {
+    if let Some(path) = &arguments.place.config {
         let named = |error: String| format!("{}: {error}", path.display());
         let config = Config::read(path).map_err(|error| named(error.to_string()))?;
-        let standing = standing::standing(&config, arguments.device.as_deref()).map_err(named)?;
+        let standing =
+            standing::standing(&config, arguments.place.device.as_deref()).map_err(named)?;
         let Standing { device, profile, .. } = &standing;
         return Ok(Device {
             profile: profile.clone(),
@@ -148,7 +170,7 @@ fn device(arguments: &Arguments) -> Result<Device, String> {
             standing: Some(standing),
         });
     }
-    let path = arguments.profile.as_deref().unwrap_or(Path::new(""));
+    let path = arguments.place.profile.as_deref().unwrap_or(Path::new(""));
     let profile = DeviceProfile::load(path, None).map_err(|error| error.to_string())?;
     let depth = depth.unwrap_or_else(|| QueueDepth::AUTO.on(Some(profile.fast_from())));
     let stay = stay.unwrap_or(goal::STAY);
@@ -177,20 +199,20 @@ impl Device {
 }
 
 fn of_goal(arguments: &Arguments, device: &Device) -> Result<Report, String> {
-    let Arguments { iops, bandwidth, latency, percentile, .. } = arguments;
+    let Wish { iops, bandwidth, request, run, access, latency, percentile } = arguments.wish;
     let demand = iops.map(Demand::Requests).or(bandwidth.map(Demand::Bytes));
-    let bound = latency.map(|latency| Bound { latency, percentile: *percentile });
+    let bound = latency.map(|latency| Bound { latency, percentile });
     let usual = if bandwidth.is_some() { REQUEST_BANDWIDTH } else { REQUEST_IOPS };
-    let request = arguments.request.unwrap_or(usual);
-    let goal = Goal { demand, bound, request, run: arguments.run };
-    let answers = device.broker(arguments.confidence).answers(&goal, arguments.access);
+    let request = request.unwrap_or(usual);
+    let goal = Goal { demand, bound, request, run };
+    let answers = device.broker(arguments.confidence).answers(&goal, access);
     let answers = answers.map_err(|error| error.to_string())?;
     let Some(answer) = answers.first() else { return Err(nothing(&device.profile)) };
     let available = device.available();
     let ppm = answer.needs.ppm();
     let fitting = answer.fitting(&goal, available).map_err(|error| error.to_string())?;
     let mut report = Report::new(device, arguments, ppm, answer.method);
-    report.goal = Some((goal, arguments.access));
+    report.goal = Some((goal, access));
     report.answers = answers;
     report.fitting = fitting;
     Ok(report)
@@ -206,8 +228,8 @@ fn nothing(profile: &DeviceProfile) -> String {
 
 fn of_trace(arguments: &Arguments, device: &Device, path: &Path) -> Result<Report, String> {
     let broker = device.broker(arguments.confidence);
-    let open = || TraceReader::open(path, arguments.format);
-    let rows = broker.trace_shares(open, arguments.stream, arguments.percentile);
+    let open = || TraceReader::open(path, arguments.recorded.format);
+    let rows = broker.trace_shares(open, arguments.recorded.stream, arguments.wish.percentile);
     let rows = rows.map_err(|error| error.to_string())?;
     let Some(row) = rows.first() else { return Err(nothing(&device.profile)) };
     let mut report = Report::new(device, arguments, row.share_ppm, row.method);

@@ -22,8 +22,9 @@ pub use self::counters::Counters;
 pub use self::report::{Latency, LoadReport};
 
 use self::counters::Shared;
-use self::driver::{Driver, Ended};
+use self::driver::Driver;
 use self::file::FileDriver;
+use self::tally::Ended;
 use crate::OUTSTANDING_MAX;
 use crate::error::ConnectError;
 use crate::handshake::{self, Options};

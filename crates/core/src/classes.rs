@@ -8,4 +8,3 @@ pub(crate) mod profile;
 pub mod promise;
 pub(crate) mod requests;
 pub(crate) mod stream;
-pub(crate) mod stream_table;

@@ -8,8 +8,7 @@ use alloc::string::ToString;
 use crate::account::ledger::DeviceTime;
 use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::{Live, RequestTable, State};
-use crate::classes::stream::Stream;
-use crate::classes::stream_table::StreamTable;
+use crate::classes::stream::{Stream, StreamTable};
 use crate::cost::book::{PriceBook, Quote};
 use crate::cost::{self, COST_MAX, CostModel, PieceShape};
 use crate::policy::view::StreamView;
@@ -602,7 +601,7 @@ impl Engine {
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             let first = live.bytes_sent == 0;
             let grains = self.shaping.as_ref();
-            let grains = grains.map_or(0, |shaping| shaping.grains(kind, bytes, first, estimate));
+            let grains = grains.map_or(0, |shaping| shaping.grains(bytes, first, estimate));
             Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape, grains }
         });
         stream.lanes[rank].head = head;

@@ -86,7 +86,12 @@ pub struct Window<'a> {
 /// block. Cancelled requests show up as `changed`.
 pub trait Policy: Send {
     /// A request joined the stream's queue; its place is `stream.queued()`, from 1.
-    fn arrived(&mut self, now: Instant, stream: StreamView<'_>, request: &Request);
+    /// Only the first request of a queue changes what else a view answers.
+    fn arrived(&mut self, now: Instant, stream: StreamView<'_>, _request: &Request) {
+        if stream.queued() == 1 {
+            self.changed(now, stream);
+        }
+    }
     /// A request left the stream's queue: all of it went out, or it was cancelled. Another call
     /// with the view follows, which is all that most policies need.
     fn left(&mut self, _now: Instant, _stream: StreamId, _request: RequestId) {}

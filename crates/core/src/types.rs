@@ -2,6 +2,7 @@
 //! used, or what anything costs.
 
 pub(crate) mod bucket;
+pub(crate) mod by_stream;
 pub(crate) mod contract;
 pub(crate) mod heap;
 pub(crate) mod ids;

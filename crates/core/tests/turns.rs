@@ -248,3 +248,15 @@ fn a_stream_that_goes_leaves_nothing_behind() {
     let part = got[0] as f64 / (got[0] + got[1]) as f64;
     assert!((part - 0.45).abs() < 0.005, "{part}");
 }
+
+/// Longer slices would make others wait for less and less.
+#[test]
+fn a_fortieth_of_the_time_goes_to_switches_where_slices_may_be_long() {
+    let mut disk = Disk::of(&[50, 50]);
+    disk.rig.change(0, disktime_core::Change::SetHorizon(Duration::from_secs(10)));
+    (0..2).for_each(|stream| disk.start(stream, 0));
+    disk.run_until(120 * SECOND);
+    let returns = disk.turns.iter().filter(|(_, at, _)| *at > 20 * SECOND).count() as u64;
+    let lost = returns * RETURN * 1_000 / (100 * SECOND);
+    assert!((18..=32).contains(&lost), "{lost} of a thousand");
+}

@@ -52,6 +52,9 @@ pub static PAPERS: &[Paper] =
 /// Every figure that a recorded trace can join.
 pub static RECORDED: &[recorded::Recorded] = qbox::RECORDED;
 
+/// Every figure that can be run live.
+pub static LIVE: &[live_figures::Live] = reward::LIVE;
+
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     PAPERS.iter().flat_map(|paper| paper.experiments)

@@ -9,7 +9,6 @@
 use disktime_workload::Extent;
 
 use crate::experiment::{Report, Sample};
-use crate::reward;
 
 /// A figure's live runs. Two virtual disks of [`Live::DISK_BYTES`] each, one after the other on a
 /// tiered device, the first [`Live::FAST_BYTES`] of each on its fast tier.
@@ -33,7 +32,7 @@ impl Live {
     /// Bytes on the fast tier: from its start.
     pub const FAST_BYTES: u64 = 40 << 20;
     /// Bytes of a request; all are reads, anywhere in their extent.
-    pub const REQUEST_BYTES: u64 = reward::REQUEST_BYTES;
+    pub const REQUEST_BYTES: u64 = 4096;
 
     /// Requests that each load has outstanding at all times.
     #[must_use]
@@ -53,15 +52,6 @@ pub struct Cell {
     pub weights: [u32; 2],
     /// The bytes of each virtual disk that its load reads.
     pub extents: [Extent; 2],
-}
-
-/// Every figure that can be run live.
-pub static LIVE: &[Live] = reward::LIVE;
-
-/// The live runs of that figure, if it has some.
-#[must_use]
-pub fn find(id: &str) -> Option<&'static Live> {
-    LIVE.iter().find(|live| live.id == id)
 }
 
 impl Report {

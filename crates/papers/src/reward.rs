@@ -20,7 +20,6 @@ mod table1;
 mod table2;
 mod tier_times;
 
-pub(crate) use cached_servers::REQUEST_BYTES;
 pub(crate) use emulated_tiers::LIVE;
 
 pub(crate) const PAPER: Paper = Paper {

@@ -18,9 +18,7 @@
 use alloc::boxed::Box;
 
 use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use disktime_core::{
-    Class, Duration, Instant, Request, StreamId, StreamOrder, StreamView, Streams,
-};
+use disktime_core::{Class, Duration, Instant, StreamId, StreamOrder, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "cello",
@@ -98,12 +96,6 @@ impl Cello {
 }
 
 impl Policy for Cello {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.place(stream);
-        }
-    }
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let interval = now.as_nanos() / INTERVAL.as_nanos();
         if interval > self.interval {

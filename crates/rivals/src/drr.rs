@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use disktime_core::{Duration, Instant, Request, StreamId, StreamView, Streams};
+use disktime_core::{Duration, Instant, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "drr",
@@ -116,12 +116,6 @@ impl Drr {
 }
 
 impl Policy for Drr {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.place(stream);
-        }
-    }
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
         let mut in_vain = 0;
         while let Some(id) = self.ring.front().copied() {

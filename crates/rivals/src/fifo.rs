@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use disktime_core::policy::{Currency, Pick, Policy, PolicyEntry};
-use disktime_core::{IndexedHeap, Instant, Request, StreamId, StreamView, Streams};
+use disktime_core::{IndexedHeap, Instant, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "fifo",
@@ -30,12 +30,6 @@ impl Fifo {
 }
 
 impl Policy for Fifo {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.place(stream);
-        }
-    }
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.0.peek().map_or(Pick::Nothing, |(_, id)| Pick::Stream(StreamId(id)))
     }

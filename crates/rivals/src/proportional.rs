@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 
 use super::sfq::{Tag, Tags};
 use disktime_core::policy::{Currency, Pick, Policy, PolicyEntry};
-use disktime_core::{Contract, Instant, Request, StreamId, StreamView, Streams};
+use disktime_core::{Contract, Instant, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "proportional",
@@ -30,12 +30,6 @@ const PIECE: Tag = Contract::WEIGHT_MAX as Tag * 1_000_000;
 struct Proportional(Tags);
 
 impl Policy for Proportional {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.0.place(stream);
-        }
-    }
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.0.order.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
     }

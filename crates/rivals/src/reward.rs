@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 
 use crate::served::AtDevice;
 use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use disktime_core::{Duration, Instant, Request, StreamId, StreamOrder, StreamView, Streams};
+use disktime_core::{Duration, Instant, StreamId, StreamOrder, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "reward",
@@ -137,12 +137,6 @@ impl Reward {
 }
 
 impl Policy for Reward {
-    fn arrived(&mut self, now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.place(now, stream);
-        }
-    }
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.ready.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
     }

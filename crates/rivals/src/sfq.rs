@@ -22,9 +22,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
-use disktime_core::{
-    Contract, Duration, Instant, Request, StreamId, StreamOrder, StreamView, Streams,
-};
+use disktime_core::{Contract, Duration, Instant, StreamId, StreamOrder, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "sfq",
@@ -111,12 +109,6 @@ impl Sfq {
 }
 
 impl Policy for Sfq {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.tags.place(stream);
-        }
-    }
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
         let Some((_, id)) = self.tags.order.first() else { return Pick::Nothing };
         let head = streams.get(id).and_then(StreamView::head);

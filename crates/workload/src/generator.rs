@@ -2,8 +2,9 @@
 //!
 //! Does not know: time. A generator never ends.
 
+use crate::error::SpecError;
 use crate::random;
-use crate::spec::{IoOp, Pattern, Spec, SpecError};
+use crate::spec::{IoOp, Pattern, Spec};
 use disktime_core::Kind;
 use rand::RngExt;
 use rand_pcg::Pcg64;

@@ -17,6 +17,7 @@
 //! - Specs are what scenario files say, with sizes and times as people write them.
 
 mod batches;
+mod error;
 mod generator;
 mod pace;
 mod phases;
@@ -28,11 +29,12 @@ mod spec;
 mod stream;
 pub mod trace;
 
+pub use error::SpecError;
 pub use generator::Generator;
 pub use pace::{Arrivals, Cycles, Pace, Playback, Spans};
 pub use phases::{Phase, PhaseError, Phases};
 pub use player::{Miss, Stalls};
 pub use replay::{OpenTrace, PastEnd, Repeat, Replay, ReplayPace, ReplaySpec};
 pub use source::Source;
-pub use spec::{Extent, IoOp, Pattern, SizeWeight, Spec, SpecError};
+pub use spec::{Extent, IoOp, Pattern, SizeWeight, Spec};
 pub use stream::{Stream, StreamError, StreamSpec};

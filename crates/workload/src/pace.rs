@@ -1,16 +1,10 @@
 //! When operations are issued, as plain data.
 
-use crate::spec::{Spec, SpecError};
+use crate::error::{CYCLE_OPERATIONS_MAX, INTERVAL_MIN, OUTSTANDING_MAX, SpecError};
+use crate::spec::Spec;
 use disktime_config::quantity;
 use disktime_core::Duration;
 use serde::Deserialize;
-
-/// The most operations of one load at once: each is kept in mind.
-pub(crate) const OUTSTANDING_MAX: u32 = 65_536;
-/// The shortest time from an arrival to the next: a million each second is more than devices do.
-pub(crate) const INTERVAL_MIN: Duration = Duration::from_micros(1);
-/// The most operations that a cycle begins with.
-pub(crate) const CYCLE_OPERATIONS_MAX: u64 = 1_000_000;
 
 /// The rule for when the next operation is issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]

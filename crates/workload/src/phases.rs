@@ -1,9 +1,10 @@
 //! A client that starts, stops and changes at stated times.
 
+use crate::error::SpecError;
 use crate::pace::Pace;
 use crate::player::Miss;
 use crate::source::Source;
-use crate::spec::{IoOp, Spec, SpecError};
+use crate::spec::{IoOp, Spec};
 use disktime_config::quantity;
 use disktime_core::{Duration, Instant};
 use serde::Deserialize;

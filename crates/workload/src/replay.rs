@@ -1,6 +1,7 @@
 //! A trace as a source of operations.
 
-use crate::spec::{Extent, IoOp, SpecError};
+use crate::error::SpecError;
+use crate::spec::{Extent, IoOp};
 use crate::trace::{
     Disorder, OnProgress, Progress, TraceError, TraceFault, TraceFormat, TraceReader, TraceRecord,
 };

@@ -3,11 +3,12 @@
 //! Does not know: whether an operation was accepted, how long it took, or what else is issued.
 
 use crate::batches::Batches;
+use crate::error::SpecError;
 use crate::generator::Generator;
 use crate::pace::{Arrivals, Pace, Spans};
 use crate::player::{Miss, Misses, Player, Stalls};
 use crate::random;
-use crate::spec::{IoOp, Spec, SpecError};
+use crate::spec::{IoOp, Spec};
 use disktime_core::{Duration, Instant};
 use rand::RngExt;
 use rand_pcg::Pcg64;

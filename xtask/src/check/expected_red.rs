@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use super::counts::Counts;
 use super::runner::Tests;
+use super::test_name::TestName;
 use crate::finding::{Finding, Report};
 use crate::workspace::{TestBinary, Workspace};
 
@@ -14,24 +15,8 @@ const PATH: &str = "xtask/expected-red.txt";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     line: usize,
-    /// nextest's name of the program that holds the test.
-    binary: String,
-    pub(super) test: String,
+    pub(super) name: TestName,
     reason: String,
-    /// How cargo selects that program.
-    pub(super) selector: Vec<String>,
-}
-
-impl Entry {
-    /// The name that nextest prints.
-    pub(super) fn name(&self) -> String {
-        format!("{} {}", self.binary, self.test)
-    }
-
-    /// The expression that selects this test alone in nextest's language.
-    pub(super) fn filter(&self) -> String {
-        format!("binary_id(={}) & test(={})", self.binary, self.test)
-    }
 }
 
 /// The fate of a listed test.
@@ -71,8 +56,8 @@ fn parse(line: usize, text: &str, binaries: &[&TestBinary]) -> Result<Entry, Str
     let Some(known) = binaries.iter().find(|known| known.id == binary) else {
         return Err(format!("there is no test binary {binary}: remove it"));
     };
-    let (binary, test, reason) = (binary.to_owned(), test.to_owned(), reason.to_owned());
-    Ok(Entry { line, binary, test, reason, selector: known.selector.clone() })
+    let (binary, test, selector) = (binary.to_owned(), test.to_owned(), known.selector.clone());
+    Ok(Entry { line, name: TestName { binary, test, selector }, reason: reason.to_owned() })
 }
 
 /// Runs the listed tests. The main run has counted them as skipped; one that turns out
@@ -86,7 +71,8 @@ pub(super) fn run(
     counts: &mut Counts,
     report: &mut Report,
 ) -> Result<()> {
-    for (entry, counted) in listed.iter().zip(tests.each(listed)?) {
+    let names: Vec<_> = listed.iter().map(|entry| &entry.name).collect();
+    for (entry, counted) in listed.iter().zip(tests.each(&names)?) {
         let fate = fate(counted);
         if fate == Fate::Passed {
             counts.passed += 1;
@@ -106,7 +92,7 @@ fn fate(counts: Counts) -> Fate {
 }
 
 fn judge(entry: &Entry, fate: &Fate, report: &mut Report) {
-    let name = entry.name();
+    let name = entry.name.text();
     let stale = |what| Finding::at(PATH, entry.line, format!("{name} {what}: remove it"));
     match fate {
         Fate::Red => {
@@ -132,9 +118,9 @@ mod tests {
         let (entries, failures) =
             read_list("# why\n\nnothing a::b not written yet\nnothing a::b\ngone c it was moved\n");
         assert_eq!(entries.len(), 1);
-        assert_eq!(entries[0].filter(), "binary_id(=nothing) & test(=a::b)");
+        assert_eq!(entries[0].name.filter(), "binary_id(=nothing) & test(=a::b)");
         assert_eq!(entries[0].reason, "not written yet");
-        assert_eq!(entries[0].selector, ["--package", "nothing", "--lib"]);
+        assert_eq!(entries[0].name.selector, ["--package", "nothing", "--lib"]);
         assert_eq!(
             failures,
             [

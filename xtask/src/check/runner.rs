@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use super::cargo_gates::{read_errors, report};
 use super::counts::Counts;
-use super::expected_red::Entry;
 use super::skips;
 use super::slowest::Slowest;
+use super::test_name::TestName;
 use crate::finding::{Finding, Report};
 use crate::stream::{Deadline, Ended, stream};
 use crate::workspace::{Workspace, cargo};
@@ -45,7 +45,7 @@ impl<'a> Tests<'a> {
     ///
     /// # Errors
     /// When cargo can't be run.
-    pub(super) fn all(&self, left_out: &[Entry]) -> Result<Ran> {
+    pub(super) fn all(&self, left_out: &[&TestName]) -> Result<Ran> {
         let mut command = self.command();
         if self.has_nextest {
             self.nextest(&mut command);
@@ -55,7 +55,7 @@ impl<'a> Tests<'a> {
         } else {
             command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
             command.args(["--lib", "--bins", "--tests", "--", "--exact"]);
-            command.args(left_out.iter().flat_map(|entry| ["--skip", &entry.test]));
+            command.args(left_out.iter().flat_map(|name| ["--skip", &name.test]));
         }
         Ok(self.read(&stream(command)?))
     }
@@ -74,21 +74,21 @@ impl<'a> Tests<'a> {
     ///
     /// # Errors
     /// When cargo can't be run.
-    pub(super) fn each(&self, entries: &[Entry]) -> Result<Vec<Counts>> {
-        if self.has_nextest && !entries.is_empty() {
+    pub(super) fn each(&self, names: &[&TestName]) -> Result<Vec<Counts>> {
+        if self.has_nextest && !names.is_empty() {
             let mut command = self.command();
             self.nextest(&mut command);
-            command.args(["--no-tests", "pass", "--filterset", &filter_of(entries)]);
+            command.args(["--no-tests", "pass", "--filterset", &filter_of(names)]);
             let lines = stream(command)?.lines;
-            return Ok(entries.iter().map(|entry| counts_of(&lines, &entry.name())).collect());
+            return Ok(names.iter().map(|name| counts_of(&lines, &name.text())).collect());
         }
-        let one = |entry: &Entry| {
+        let one = |name: &&TestName| {
             let mut command = self.command();
-            command.args(["test", "--locked"]).args(&entry.selector);
-            command.args(["--", "--exact", &entry.test]);
+            command.args(["test", "--locked"]).args(&name.selector);
+            command.args(["--", "--exact", &name.test]);
             Ok(self.read(&stream(command)?).counts)
         };
-        entries.iter().map(one).collect()
+        names.iter().map(one).collect()
     }
 
     fn command(&self) -> Command {
@@ -116,8 +116,8 @@ fn has_nextest() -> bool {
 }
 
 /// The expression that selects these tests in nextest's language.
-fn filter_of(entries: &[Entry]) -> String {
-    let each = entries.iter().map(|entry| format!("({})", entry.filter()));
+fn filter_of(names: &[&TestName]) -> String {
+    let each = names.iter().map(|name| format!("({})", name.filter()));
     each.collect::<Vec<_>>().join(" or ")
 }
 

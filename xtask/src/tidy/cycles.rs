@@ -19,79 +19,14 @@ use crate::source::{RustFile, module_files};
 use crate::workspace::Workspace;
 use graph::Graph;
 
-/// The list of crates that still have circles; none if there is no such file.
-const PATH: &str = "xtask/cycles.txt";
-
-/// Modules in a crate's largest knot, and in all of its knots. A knot is a set of modules of which each
-/// depends on each, directly or through others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Size {
-    largest: usize,
-    all: usize,
-}
-
-/// Finds circles that are not listed, and what is listed and no longer true.
+/// Finds circles, and arrows against a stated order.
 pub(crate) fn run(workspace: &Workspace) -> Report {
-    let (listed, failures) = read(workspace.text(PATH).map_or("", |file| &file.text));
-    let mut report = Report::from(failures);
-    report.failures.extend(layers::judge(workspace));
-    let mut seen = Vec::new();
+    let mut failures = layers::judge(workspace);
     for root in workspace.rust.iter().filter(|file| is_root(file, workspace)) {
         let knots = knots(&workspace.rust, root);
-        let size = Size {
-            largest: knots.iter().map(|knot| knot.modules.len()).max().unwrap_or(0),
-            all: knots.iter().map(|knot| knot.modules.len()).sum(),
-        };
-        let allowed = listed.get(root.path.as_str()).copied();
-        let known = allowed.unwrap_or_default();
-        seen.push(root.path.as_str());
-        let lines = knots.iter().map(|knot| Finding::new(&root.path, knot.text()));
-        if size == known {
-            report.notes.extend(lines);
-        } else if size.largest > known.largest || size.all > known.all {
-            report.failures.extend(lines);
-            let what = format!("{}; listed are {}", size.text(), known.text());
-            report.failures.push(Finding::new(&root.path, what));
-        } else {
-            let what = format!(
-                "{}; listed are {}: lower the numbers in {PATH}",
-                size.text(),
-                known.text()
-            );
-            report.failures.push(Finding::new(&root.path, what));
-        }
+        failures.extend(knots.iter().map(|knot| Finding::new(&root.path, knot.text())));
     }
-    for path in listed.keys().filter(|path| !seen.contains(path)) {
-        let what = format!("is listed in {PATH} and is no crate's root: remove its line");
-        report.failures.push(Finding::new(*path, what));
-    }
-    report
-}
-
-/// The list's lines, and what is wrong with the others.
-fn read(text: &str) -> (BTreeMap<&str, Size>, Vec<Finding>) {
-    let (mut listed, mut failures) = (BTreeMap::new(), Vec::new());
-    for (index, line) in text.lines().enumerate() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words.as_slice() {
-            [] | ["#", ..] => {}
-            [path, largest, all] if let (Ok(largest), Ok(all)) = (largest.parse(), all.parse()) => {
-                listed.insert(*path, Size { largest, all });
-            }
-            _ => failures.push(Finding::at(
-                PATH,
-                index + 1,
-                "is not `<root file> <modules in the largest knot> <modules in all knots>`",
-            )),
-        }
-    }
-    (listed, failures)
-}
-
-impl Size {
-    fn text(self) -> String {
-        format!("{} modules in the largest knot, {} in all knots", self.largest, self.all)
-    }
+    failures.into()
 }
 
 fn is_root(file: &RustFile, workspace: &Workspace) -> bool {
@@ -103,7 +38,7 @@ fn is_root(file: &RustFile, workspace: &Workspace) -> bool {
     })
 }
 
-/// Modules with one parent that depend on each other.
+/// A set of modules with one parent of which each depends on each, directly or through others.
 struct Knot {
     modules: Vec<String>,
     /// One circle: a module, and where it names the next one.
@@ -173,10 +108,9 @@ mod tests {
 
     const A: &str = "crates/a/src/lib.rs";
 
-    fn found(files: &[(&str, &str)], listed: &str) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let manifest = manifest("a", "");
-        let added = [("crates/a/Cargo.toml", manifest.as_str()), (PATH, listed)];
-        failures(run, &[&added, files].concat())
+        failures(run, &[&[("crates/a/Cargo.toml", manifest.as_str())], files].concat())
     }
 
     /// The knots of these modules beside the root.
@@ -185,7 +119,7 @@ mod tests {
             modules.iter().map(|(name, text)| (format!("crates/a/src/{name}.rs"), *text)).collect();
         let mut files = vec![(A, lib)];
         files.extend(paths.iter().map(|(path, text)| (path.as_str(), *text)));
-        found(&files, "# none\n")
+        found(&files)
     }
 
     #[test]
@@ -194,12 +128,8 @@ mod tests {
             [("x", "use crate::y::Y;\npub struct X;"), ("y", "\npub struct Y(super::x::X);")];
         assert_eq!(
             knots_of("mod x; mod y;", &modules),
-            [
-                "crates/a/src/lib.rs: 2 modules import each other in a circle (x, y); one is x \
-                 (crates/a/src/x.rs:1) -> y (crates/a/src/y.rs:2) -> x",
-                "crates/a/src/lib.rs: 2 modules in the largest knot, 2 in all knots; listed are 0 modules \
-                 in the largest knot, 0 in all knots",
-            ]
+            ["crates/a/src/lib.rs: 2 modules import each other in a circle (x, y); one is x \
+                 (crates/a/src/x.rs:1) -> y (crates/a/src/y.rs:2) -> x",]
         );
         assert!(knots_of("mod x; mod y;", &modules[..1]).is_empty(), "one arrow is no circle");
     }
@@ -254,24 +184,5 @@ mod tests {
             ),
         ];
         assert!(knots_of("mod x; mod y;", &modules).is_empty());
-    }
-
-    #[test]
-    fn listed_numbers_may_only_shrink_and_must_be_true() {
-        let files = [
-            (A, "mod x; mod y;"),
-            ("crates/a/src/x.rs", "use crate::y::Y; pub struct X;"),
-            ("crates/a/src/y.rs", "use crate::x::X; pub struct Y;"),
-        ];
-        let with = |largest, all| found(&files, &format!("{A} {largest} {all}\n"));
-        assert!(with(2, 2).is_empty());
-        assert!(with(1, 2).last().is_some_and(|it| it.contains("listed are 1 modules")));
-        let more = with(2, 1);
-        assert!(more[1].contains("2 in all knots; listed are 2"), "{more:?}");
-        assert!(!more[1].contains("lower the numbers"), "{more:?}");
-        assert!(with(3, 3)[0].contains("lower the numbers"));
-        let gone = found(&[(A, "")], "crates/gone/src/lib.rs 2 2\nnonsense\n");
-        assert!(gone[0].starts_with("xtask/cycles.txt:2: is not `"), "{gone:?}");
-        assert!(gone[1].contains("remove its line"), "{gone:?}");
     }
 }

@@ -49,7 +49,7 @@ fn judge(limit: &Limit, lines: usize, finding: Finding, report: &mut Report) {
 }
 
 /// For each line whether it holds code.
-fn code_lines(text: &str) -> Vec<bool> {
+pub(super) fn code_lines(text: &str) -> Vec<bool> {
     let mut in_block = false;
     text.lines()
         .map(|line| {

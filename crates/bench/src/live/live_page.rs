@@ -50,7 +50,7 @@ fn picture(rows: &[LiveRow]) -> String {
         });
         let tiles = &mut lines[line].tiles;
         tiles.resize(tiles.len().max(column + 1), None);
-        tiles[column] = Some((row.insulation_mean, false));
+        tiles[column] = Some((row.figures.insulation_mean, false));
     }
     heatmap::svg(&policies, &lines, None)
 }
@@ -96,7 +96,8 @@ fn misses_section(rows: &[LiveRow]) -> Option<Section> {
 fn simulated_section(rows: &[LiveRow]) -> Option<Section> {
     let line = |row: &LiveRow| {
         let simulated = row.simulated?;
-        let figures = [row.insulation_mean, simulated, row.insulation_mean - simulated];
+        let figures =
+            [row.figures.insulation_mean, simulated, row.figures.insulation_mean - simulated];
         let stream = format!("{} at {} beside {}", row.victim, row.split, row.antagonist);
         let names = [row.policy.to_owned(), stream];
         Some(names.into_iter().chain(figures.map(page::number)).collect::<Vec<_>>())
@@ -126,13 +127,13 @@ fn rows_section(rows: &[LiveRow]) -> Section {
     ];
     let line = |row: &LiveRow| {
         let figures = [
-            Some(row.insulation_mean),
-            Some(row.insulation_p01),
-            Some(row.windows_above_0_9),
-            row.share_error_points,
-            Some(row.work_conservation),
-            Some(row.gap_ms_max),
-            Some(row.p99_ratio),
+            Some(row.figures.insulation_mean),
+            Some(row.figures.insulation_p01),
+            Some(row.figures.windows_above_0_9),
+            row.figures.share_error_points,
+            Some(row.figures.work_conservation),
+            Some(row.figures.gap_ms_max),
+            Some(row.figures.p99_ratio),
             Some(row.iops),
             Some(row.alone_iops),
             Some(row.foreign_cpu),

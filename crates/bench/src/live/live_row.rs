@@ -20,21 +20,9 @@ pub struct LiveRow {
     pub antagonist: String,
     /// The victim's, 0 to 1.
     pub share: f64,
-    /// The median over the rounds of mean insulation over a round's windows.
-    pub insulation_mean: f64,
-    /// The value that insulation is not below in 99 of 100 windows of all rounds.
-    pub insulation_p01: f64,
-    /// In which part of these it is above 0.9.
-    pub windows_above_0_9: f64,
-    /// The largest difference of the victim's part of the time from its share in any window, in
-    /// points of a hundred; of servers that keep accounts of time only.
-    pub share_error_points: Option<f64>,
-    /// The sum over all streams of throughput by throughput alone; the median over the rounds.
-    pub work_conservation: f64,
-    /// The longest time without a completion of the victim, within 10 ms.
-    pub gap_ms_max: f64,
-    /// The victim's 99th percentile of response times by (that alone by its share), median.
-    pub p99_ratio: f64,
+    /// The figures of the rounds' windows.
+    #[serde(flatten)]
+    pub figures: Figures,
     /// All shares of the scene.
     pub split: String,
     /// The victim's requests per second, median over the rounds.
@@ -51,6 +39,26 @@ pub struct LiveRow {
     /// Part of the machine's CPU time that neither the loads nor the servers used, while all were
     /// on the device; the worst round's.
     pub foreign_cpu: f64,
+}
+
+/// Figures that the live table and the simulated one have in common.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Figures {
+    /// The median over the rounds of mean insulation over a round's windows.
+    pub insulation_mean: f64,
+    /// The value that insulation is not below in 99 of 100 windows of all rounds.
+    pub insulation_p01: f64,
+    /// In which part of these it is above 0.9.
+    pub windows_above_0_9: f64,
+    /// The largest difference of the victim's part of the time from its share in any window, in
+    /// points of a hundred; of servers that keep accounts of time only.
+    pub share_error_points: Option<f64>,
+    /// The sum over all streams of throughput by throughput alone; the median over the rounds.
+    pub work_conservation: f64,
+    /// The longest time without a completion of the victim, within 10 ms.
+    pub gap_ms_max: f64,
+    /// The victim's 99th percentile of response times by (that alone by its share), median.
+    pub p99_ratio: f64,
 }
 
 /// A row for each stream, without what takes others' rows.
@@ -81,15 +89,17 @@ pub(super) fn rows(scene: &Scene, policy: &'static str, rounds: &[Round]) -> Vec
             victim: tenant.load.name,
             antagonist: scene.beside(stream),
             share,
-            insulation_mean: median(rounds, |round| mean(&insulation(round))),
-            insulation_p01: quantile(&windows, 0.01),
-            windows_above_0_9: above as f64 / windows.len() as f64,
-            share_error_points: errors.map(|all| all.into_iter().fold(0.0, f64::max)),
-            work_conservation: work,
-            gap_ms_max: worst(rounds, |round| round.together.gap_ms[stream]),
-            p99_ratio: median(rounds, |round| {
-                round.together.p99_us[stream] / (round.alone[stream].p99_us / share)
-            }),
+            figures: Figures {
+                insulation_mean: median(rounds, |round| mean(&insulation(round))),
+                insulation_p01: quantile(&windows, 0.01),
+                windows_above_0_9: above as f64 / windows.len() as f64,
+                share_error_points: errors.map(|all| all.into_iter().fold(0.0, f64::max)),
+                work_conservation: work,
+                gap_ms_max: worst(rounds, |round| round.together.gap_ms[stream]),
+                p99_ratio: median(rounds, |round| {
+                    round.together.p99_us[stream] / (round.alone[stream].p99_us / share)
+                }),
+            },
             split: scene.split(),
             iops: median(rounds, |round| round.together.per_second(stream)),
             alone_iops: median(rounds, |round| round.alone[stream].per_second),
@@ -152,17 +162,28 @@ mod tests {
         let rows = rows(scene, "disktime", &rounds);
         let [random, sequential] = &rows[..] else { panic!("two streams") };
         let is = |value: f64, expected: f64| (value - expected).abs() < 1e-9;
-        assert!(is(random.insulation_mean, 1.0), "{random:?}");
-        assert!(is(random.insulation_p01, 0.5) && is(random.windows_above_0_9, 2.0 / 3.0));
-        assert!(is(random.share_error_points.expect("charged"), 2.0), "{random:?}");
-        assert!(is(random.work_conservation, 1.0) && is(random.foreign_cpu, 0.02), "{random:?}");
-        assert!(is(random.gap_ms_max, 20.0) && is(random.p99_ratio, 1.4), "{random:?}");
+        assert!(is(random.figures.insulation_mean, 1.0), "{random:?}");
+        assert!(
+            is(random.figures.insulation_p01, 0.5)
+                && is(random.figures.windows_above_0_9, 2.0 / 3.0)
+        );
+        assert!(is(random.figures.share_error_points.expect("charged"), 2.0), "{random:?}");
+        assert!(
+            is(random.figures.work_conservation, 1.0) && is(random.foreign_cpu, 0.02),
+            "{random:?}"
+        );
+        assert!(
+            is(random.figures.gap_ms_max, 20.0) && is(random.figures.p99_ratio, 1.4),
+            "{random:?}"
+        );
         assert!(is(random.iops, 700.0) && is(random.alone_iops, 1000.0), "{random:?}");
         assert_eq!(
             (random.antagonist.as_str(), random.split.as_str(), random.rounds),
             ("sequential-128k-deep", "70/30", 3)
         );
-        assert!(is(sequential.insulation_mean, 1.0) && is(sequential.p99_ratio, 3.0));
+        assert!(
+            is(sequential.figures.insulation_mean, 1.0) && is(sequential.figures.p99_ratio, 3.0)
+        );
     }
 
     #[test]
@@ -171,12 +192,38 @@ mod tests {
         let mut all = rows(scene, "none", &[round([500.0, 50.0], [1000.0, 100.0], None)]);
         all.extend(rows(scene, "disktime", &[round([350.0, 15.0], [500.0, 50.0], None)]));
         compare(&mut all, 2);
-        assert_eq!(all[0].share_error_points, None);
+        assert_eq!(all[0].figures.share_error_points, None);
         let of_best: Vec<_> =
             all.iter().map(|row| (row.insulation_of_best * 1e3).round()).collect();
         assert_eq!(of_best, [714.0, 1667.0, 500.0, 500.0]);
-        assert!((all[2].insulation_mean - 1.0).abs() < 1e-9);
+        assert!((all[2].figures.insulation_mean - 1.0).abs() < 1e-9);
         let json = serde_json::to_value(&all[0]).expect("a row is JSON");
+        let known = [
+            "policy",
+            "device",
+            "victim",
+            "antagonist",
+            "share",
+            "insulation_mean",
+            "insulation_p01",
+            "windows_above_0_9",
+            "share_error_points",
+            "work_conservation",
+            "gap_ms_max",
+            "p99_ratio",
+            "split",
+            "iops",
+            "alone_iops",
+            "insulation_of_best",
+            "simulated",
+            "rounds",
+            "foreign_cpu",
+        ];
+        assert!(
+            known.iter().all(|key| json.get(key).is_some()),
+            "columns stand side by side: {json}"
+        );
+        assert_eq!(json.as_object().map(serde_json::Map::len), Some(known.len()));
         assert!(json["share_error_points"].is_null() && json["simulated"].is_null(), "{json}");
     }
 }

@@ -54,7 +54,7 @@ fn scenes(rows: &[LiveRow]) -> Vec<&[LiveRow]> {
 
 fn distance(rows: &[LiveRow]) -> Distance {
     let first = &rows[0];
-    let off: Vec<f64> = rows.iter().map(|row| (row.insulation_mean - 1.0).abs()).collect();
+    let off: Vec<f64> = rows.iter().map(|row| (row.figures.insulation_mean - 1.0).abs()).collect();
     let least = |figure: fn(&LiveRow) -> f64| rows.iter().map(figure).fold(f64::INFINITY, f64::min);
     Distance {
         policy: first.policy,
@@ -62,9 +62,9 @@ fn distance(rows: &[LiveRow]) -> Distance {
         split: first.split.clone(),
         streams: format!("{} + {}", first.victim, first.antagonist),
         mean: mean(&off),
-        worst: least(|row| row.insulation_mean),
+        worst: least(|row| row.figures.insulation_mean),
         worst_of_best: least(|row| row.insulation_of_best),
-        work_conservation: first.work_conservation,
+        work_conservation: first.figures.work_conservation,
     }
 }
 
@@ -86,7 +86,7 @@ pub fn missed(rows: &[LiveRow]) -> Vec<LiveMiss> {
     for row in rows.iter().filter(|row| row.policy == OWN) {
         let place = format!("{} at {} beside {}", row.victim, row.split, row.antagonist);
         let what = format!("{}: {place}", row.device);
-        let measured = row.insulation_mean;
+        let measured = row.figures.insulation_mean;
         // Nothing that is no number passes.
         if let Some(simulated) = row.simulated
             && !(..=SIMULATED).contains(&(measured - simulated).abs())
@@ -117,6 +117,7 @@ pub fn missed(rows: &[LiveRow]) -> Vec<LiveMiss> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::live_row::Figures;
     use super::*;
 
     pub(in super::super) fn scene(
@@ -131,13 +132,15 @@ pub(super) mod tests {
             victim: "random-4k-deep",
             antagonist: "sequential-128k-deep".to_owned(),
             share: 0.7,
-            insulation_mean: *insulation_mean,
-            insulation_p01: 0.9,
-            windows_above_0_9: 1.0,
-            share_error_points: None,
-            work_conservation: 0.9,
-            gap_ms_max: 10.0,
-            p99_ratio: 1.0,
+            figures: Figures {
+                insulation_mean: *insulation_mean,
+                insulation_p01: 0.9,
+                windows_above_0_9: 1.0,
+                share_error_points: None,
+                work_conservation: 0.9,
+                gap_ms_max: 10.0,
+                p99_ratio: 1.0,
+            },
             split: split.to_owned(),
             iops: 700.0,
             alone_iops: 1000.0,

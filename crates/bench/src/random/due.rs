@@ -193,7 +193,7 @@ mod tests {
         assert!(near(alone[0].due, 50.0, 0.05), "half of 100 a second: {alone:?}");
         let row = row("zygaria", &cell, &alone);
         for stream in &row.streams {
-            assert!(near(stream.insulation, 1.0, 0.05), "{stream:?}");
+            assert!(near(stream.throughput.insulation, 1.0, 0.05), "{stream:?}");
             assert!(near(stream.utilization, 0.5, 0.05), "{stream:?}");
         }
         assert!(near(row.work_conservation, 1.0, 0.05), "{row:?}");
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(alone[1].p99_own_disk_ms, None, "its queue grows on any such disk");
         let row = row("zygaria", &cell, &alone);
         // The very same arrivals were counted on its own disk.
-        assert!(near(row.streams[0].insulation, 1.0, 0.001), "{:?}", row.streams[0]);
+        assert!(near(row.streams[0].throughput.insulation, 1.0, 0.001), "{:?}", row.streams[0]);
         assert!(row.streams[0].light && !row.streams[1].light);
     }
 

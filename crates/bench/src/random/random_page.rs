@@ -58,7 +58,7 @@ fn summary_table(summaries: &[Summary]) -> Table {
             it.work_mean,
         ];
         let names = [it.policy, it.group].map(str::to_owned).into_iter();
-        let counts = [it.cells, it.streams].map(|count| count.to_string());
+        let counts = [it.counts.cells, it.counts.streams].map(|count| count.to_string());
         let figures = figures.map(page::number).into_iter();
         names.chain(counts).chain(figures).chain([it.promises_broken.to_string()]).collect()
     };
@@ -72,7 +72,7 @@ fn worst_section(rows: &[Row], policy: &str) -> Section {
             format!("disktime bench random --seed {seed} --cell {cell} --policy {policy}"),
             format!("{device}, depth {depth}: {}, {}", stream.name, stream.what),
             page::number(stream.share),
-            page::number(stream.insulation),
+            page::number(stream.throughput.insulation),
         ]
     };
     let lines = worst(rows, policy, 20).into_iter().map(line).collect();
@@ -87,7 +87,7 @@ fn svg(rows: &[Row]) -> String {
     for row in rows {
         for stream in row.streams.iter().filter(|stream| stream.is_judged()) {
             let tile = (row.group, row.policy, row.device, stream.family);
-            values.entry(tile).or_default().push(stream.insulation);
+            values.entry(tile).or_default().push(stream.throughput.insulation);
         }
     }
     let mut places: Vec<_> =

@@ -42,16 +42,9 @@ pub struct StreamRow {
     pub family: &'static str,
     /// Its share: its reservation, and its part of what nobody reserved.
     pub share: f64,
-    /// Requests per second that are due to it.
-    pub due: f64,
-    /// Requests per second that it got.
-    pub got: f64,
-    /// Requests per second alone.
-    pub alone: f64,
-    /// Its throughput by what was due.
-    pub insulation: f64,
-    /// Its throughput by its share of what it does alone, whatever was due.
-    pub of_alone: f64,
+    /// Its throughput.
+    #[serde(flatten)]
+    pub throughput: Throughput,
     /// Its part of the device's time, as charged.
     pub utilization: f64,
     /// The longest time without a completion, of a stream that always waits for one.
@@ -71,6 +64,21 @@ pub struct StreamRow {
     pub few: bool,
 }
 
+/// The requests that a stream got, beside those that were due to it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Throughput {
+    /// Requests per second that are due to it.
+    pub due: f64,
+    /// Requests per second that it got.
+    pub got: f64,
+    /// Requests per second alone.
+    pub alone: f64,
+    /// Its throughput by what was due.
+    pub insulation: f64,
+    /// Its throughput by its share of what it does alone, whatever was due.
+    pub of_alone: f64,
+}
+
 impl StreamRow {
     /// The fewest requests whose number is a measurement.
     pub(super) const FEW: f64 = 20.0;
@@ -87,6 +95,6 @@ impl Row {
     #[must_use]
     pub fn worst(&self) -> f64 {
         let judged = self.streams.iter().filter(|stream| stream.is_judged());
-        judged.map(|stream| stream.insulation).fold(f64::INFINITY, f64::min)
+        judged.map(|stream| stream.throughput.insulation).fold(f64::INFINITY, f64::min)
     }
 }

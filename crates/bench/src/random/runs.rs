@@ -13,7 +13,7 @@ use disktime_sim::{Outcome, Plan, PlanError, Window, simulate_timed};
 use super::cells::{Cell, CellId, Costs, Tenant, draw};
 use super::due::{Alone, AloneStore, alone};
 use super::loads::{Family, Rhythm};
-use super::random_row::{Row, StreamRow};
+use super::random_row::{Row, StreamRow, Throughput};
 use super::times::seconds;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -94,7 +94,10 @@ pub(super) fn row(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Row {
             Costs::Stated => "stated",
         },
         seconds,
-        work_conservation: streams.iter().map(|stream| stream.got / stream.alone).sum(),
+        work_conservation: streams
+            .iter()
+            .map(|StreamRow { throughput, .. }| throughput.got / throughput.alone)
+            .sum(),
         streams,
         promises_broken: outcome.promises_broken,
         latency_refused,
@@ -130,11 +133,13 @@ fn stream(cell: &Cell, tenant: &Tenant, alone: Alone, share: f64, seen: &Seen<'_
         what: tenant.words(),
         family: tenant.load.family().name(),
         share,
-        due: alone.due,
-        got,
-        alone: alone.per_second,
-        insulation: if alone.due > 0.0 { got / alone.due } else { 0.0 },
-        of_alone: got / (share * alone.per_second),
+        throughput: Throughput {
+            due: alone.due,
+            got,
+            alone: alone.per_second,
+            insulation: if alone.due > 0.0 { got / alone.due } else { 0.0 },
+            of_alone: got / (share * alone.per_second),
+        },
         utilization: charged / seconds,
         gap_ms_max: busy.then_some(gap.as_secs_f64() * 1e3),
         p99_ms: seen.outcome.streams[seen.place].response.quantile(0.99).as_secs_f64() * 1e3,

@@ -14,14 +14,9 @@ pub struct Summary {
     pub policy: &'static str,
     /// A group of devices.
     pub group: &'static str,
-    /// Cells.
-    pub cells: usize,
-    /// Streams of these that are judged.
-    pub streams: usize,
-    /// Streams that live in a cache that others can empty: no policy can help them.
-    pub hot: usize,
-    /// Streams to which too few requests are due.
-    pub few: usize,
+    /// How many cells and streams it sums up.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// The insulation that 19 of 20 streams have at least.
     pub insulation_p05: f64,
     /// The median insulation.
@@ -44,6 +39,19 @@ pub struct Summary {
     pub gap_ms: Option<(f64, f64)>,
     /// How often a stream was behind for longer than its promise bound.
     pub promises_broken: u64,
+}
+
+/// The cells and streams of a [`Summary`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Counts {
+    /// Cells.
+    pub cells: usize,
+    /// Streams of these that are judged.
+    pub streams: usize,
+    /// Streams that live in a cache that others can empty: no policy can help them.
+    pub hot: usize,
+    /// Streams to which too few requests are due.
+    pub few: usize,
 }
 
 /// A policy beside others in the same cells.
@@ -94,12 +102,12 @@ fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<S
     if streams.is_empty() {
         return None;
     }
-    let insulation: Vec<f64> = streams.iter().map(|stream| stream.insulation).collect();
+    let insulation: Vec<f64> = streams.iter().map(|stream| stream.throughput.insulation).collect();
     let below = |values: &[f64], bar: f64| {
         values.iter().filter(|it| **it < bar).count() as f64 / values.len() as f64
     };
     let closed = streams.iter().filter(|it| !Family::is_open(it.family));
-    let closed: Vec<f64> = closed.map(|stream| stream.of_alone).collect();
+    let closed: Vec<f64> = closed.map(|stream| stream.throughput.of_alone).collect();
     let of_alone = (!closed.is_empty())
         .then(|| [quantile(&closed, 0.05), below(&closed, 0.9), below(&closed, 0.5)]);
     let worst: Vec<f64> = rows.iter().map(|row| row.worst()).filter(|it| it.is_finite()).collect();
@@ -113,10 +121,12 @@ fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<S
     Some(Summary {
         policy,
         group,
-        cells: rows.len(),
-        streams: streams.len(),
-        hot: all().filter(|stream| stream.hot).count(),
-        few: all().filter(|stream| stream.few && !stream.hot).count(),
+        counts: Counts {
+            cells: rows.len(),
+            streams: streams.len(),
+            hot: all().filter(|stream| stream.hot).count(),
+            few: all().filter(|stream| stream.few && !stream.hot).count(),
+        },
         insulation_p05: quantile(&insulation, 0.05),
         insulation_median: quantile(&insulation, 0.5),
         below_0_9: below(&insulation, 0.9),
@@ -178,13 +188,14 @@ pub fn worst<'a>(rows: &'a [Row], policy: &str, count: usize) -> Vec<(&'a Row, &
     let own = rows.iter().filter(|row| row.policy == policy);
     let streams = own.flat_map(|row| row.streams.iter().map(move |stream| (row, stream)));
     let mut streams: Vec<_> = streams.filter(|(_, stream)| stream.is_judged()).collect();
-    streams.sort_by(|a, b| a.1.insulation.total_cmp(&b.1.insulation));
+    streams.sort_by(|a, b| a.1.throughput.insulation.total_cmp(&b.1.throughput.insulation));
     streams.truncate(count);
     streams
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::random_row::Throughput;
     use super::*;
 
     fn stream(insulation: f64) -> StreamRow {
@@ -193,11 +204,13 @@ mod tests {
             what: "random 4KiB reads, 1 at once".to_owned(),
             family: Family::RandomReads.name(),
             share: 0.5,
-            due: 10.0,
-            got: 10.0 * insulation,
-            alone: 20.0,
-            insulation,
-            of_alone: insulation,
+            throughput: Throughput {
+                due: 10.0,
+                got: 10.0 * insulation,
+                alone: 20.0,
+                insulation,
+                of_alone: insulation,
+            },
             utilization: 0.5,
             gap_ms_max: Some(100.0 * insulation),
             p99_ms: 10.0,
@@ -238,7 +251,7 @@ mod tests {
             StreamRow { light: true, latency_ms: Some(5.0), p99_ms: 40.0, ..stream(0.52) };
         let [disks, all] = &summaries(&rows)[..] else { panic!("its group, and all") };
         assert_eq!((disks.group, all.group), ("disks", "all"));
-        assert_eq!((disks.cells, disks.streams, disks.hot, disks.few), (2, 100, 1, 1));
+        assert_eq!(disks.counts, Counts { cells: 2, streams: 100, hot: 1, few: 1 });
         assert_eq!((disks.insulation_p05, disks.insulation_median), (0.05, 0.5));
         assert_eq!((disks.below_0_9, disks.below_0_5), (0.89, 0.49));
         assert_eq!(disks.worst_median, 0.01, "of .01 and .51 the one that half of them reach");
@@ -246,8 +259,25 @@ mod tests {
         assert_eq!((disks.light_p99, disks.latency_p99), (Some((0.5, 0.5)), Some((2.0, 2.0))));
         assert_eq!(disks.gap_ms, Some((50.0, 95.0)));
         assert_eq!(disks.promises_broken, 2);
-        let worst: Vec<f64> = worst(&rows, "a", 3).iter().map(|it| it.1.insulation).collect();
+        let worst: Vec<f64> =
+            worst(&rows, "a", 3).iter().map(|it| it.1.throughput.insulation).collect();
         assert_eq!(worst, [0.01, 0.02, 0.03]);
+    }
+
+    /// Figures that are grouped here stand side by side in a document.
+    #[test]
+    fn documents_have_each_figure_as_a_key_of_its_row() {
+        let rows = [row("a", 0, vec![stream(0.5)], 1.0)];
+        let keys = |value: serde_json::Value| value.as_object().map_or(0, serde_json::Map::len);
+        let stream = serde_json::to_value(&rows[0].streams[0]).expect("a row is JSON");
+        let summary = serde_json::to_value(&summaries(&rows)[0]).expect("a summary is JSON");
+        for key in ["due", "got", "alone", "insulation", "of_alone"] {
+            assert!(stream[key].is_number(), "{key}: {stream}");
+        }
+        for key in ["cells", "streams", "hot", "few"] {
+            assert!(summary[key].is_number(), "{key}: {summary}");
+        }
+        assert_eq!((keys(stream), keys(summary)), (17, 17));
     }
 
     #[test]

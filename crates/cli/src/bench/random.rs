@@ -191,8 +191,8 @@ fn print_summaries(summaries: &[Summary]) {
         shares.add_row([
             it.policy.to_owned(),
             it.group.to_owned(),
-            it.cells.to_string(),
-            it.streams.to_string(),
+            it.counts.cells.to_string(),
+            it.counts.streams.to_string(),
             format!("{:.3}", it.insulation_p05),
             format!("{:.3}", it.insulation_median),
             percent(it.below_0_9),
@@ -221,7 +221,8 @@ fn print_summaries(summaries: &[Summary]) {
     }
     println!("{waits}");
     let all = || summaries.iter().filter(|it| it.group == "all");
-    let (hot, few): (usize, usize) = (all().map(|it| it.hot).sum(), all().map(|it| it.few).sum());
+    let (hot, few): (usize, usize) =
+        (all().map(|it| it.counts.hot).sum(), all().map(|it| it.counts.few).sum());
     if hot + few > 0 {
         println!("\nleft out, over all policies: {hot} streams whose cache others can empty,");
         println!("{few} to which fewer than 20 requests are due");
@@ -258,7 +259,7 @@ fn print_worst(rows: &[Row], policy: &str) {
     println!("\nworst streams of {policy}:");
     for (row, stream) in random::worst(rows, policy, 20) {
         let Row { device, depth, seed, cell, .. } = row;
-        let (insulation, share) = (stream.insulation, percent(stream.share));
+        let (insulation, share) = (stream.throughput.insulation, percent(stream.share));
         println!("{insulation:.3} at {share}, {} on {device}, depth {depth}", stream.name);
         println!("{}", wrapped(&stream.what));
         println!("  disktime bench random --seed {seed} --cell {cell} --policy {policy}");
@@ -294,9 +295,9 @@ fn print_streams(row: &Row) {
         table.add_row([
             it.name.clone(),
             percent(it.share),
-            format!("{:.1}", it.due),
-            format!("{:.1}", it.got),
-            format!("{:.3}", it.insulation),
+            format!("{:.1}", it.throughput.due),
+            format!("{:.1}", it.throughput.got),
+            format!("{:.3}", it.throughput.insulation),
             percent(it.utilization),
             optional(it.gap_ms_max),
             format!("{:.1}", it.p99_ms),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use disktime_client::{Load, LoadSpec, Options, Uri};
-use disktime_papers::Report;
-use disktime_papers::live_figures::{self, Cell, Live};
+use disktime_papers::live_figures::{Cell, Live};
+use disktime_papers::{LIVE, Report};
 use disktime_server::{Config, Server};
 use disktime_workload::{Extent, Pace, Pattern, Spec};
 
@@ -35,9 +35,10 @@ impl Wanted {
         if !SPANS.contains(&*span) {
             return Err(BadInput(format!("--live {span}: 1s to 1h a cell")));
         }
-        let figures: Vec<_> = ids.iter().filter_map(|id| live_figures::find(id)).collect();
+        let figures: Vec<_> =
+            ids.iter().filter_map(|id| LIVE.iter().find(|live| live.id == *id)).collect();
         if figures.is_empty() {
-            let known: Vec<_> = live_figures::LIVE.iter().map(|live| live.id).collect();
+            let known: Vec<_> = LIVE.iter().map(|live| live.id).collect();
             let ids = ids.join(", ");
             let known = known.join(", ");
             return Err(BadInput(format!("--live: none of {ids} is run live; those are: {known}")));

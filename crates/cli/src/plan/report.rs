@@ -53,7 +53,7 @@ impl Report {
             depth: device.depth,
             stay: device.stay,
             confidence: arguments.confidence,
-            percentile: arguments.percentile,
+            percentile: arguments.wish.percentile,
             goal: None,
             answers: Vec::new(),
             traces: Vec::new(),

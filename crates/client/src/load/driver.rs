@@ -11,12 +11,11 @@ use disktime_nbd::{
     Command, CommandFlags, NbdError, Pending, ReplyEvent, ReplyParser, RequestHeader,
 };
 use disktime_workload::{IoOp, Pace, Source, SpecError};
-use hdrhistogram::Histogram;
 
 use super::LoadSpec;
-use super::counters::{Counters, Shared};
+use super::counters::Shared;
 use super::outbox::Outbox;
-use super::tally::Tally;
+use super::tally::{Ended, Tally};
 use crate::error::ConnectionError;
 use crate::handshake::Opened;
 use crate::inflight::InFlight;
@@ -45,18 +44,6 @@ pub(super) struct Driver {
     /// The input buffer was filled, so more is likely there.
     more: bool,
     tally: Tally,
-}
-
-/// The rest of a load that has ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) counters: Counters,
-    pub(super) latencies: Histogram<u64>,
-    /// From the start until sending stopped.
-    pub(super) elapsed: Duration,
-    /// The thread's own.
-    pub(super) cpu: Duration,
-    pub(super) lost: Option<ConnectionError>,
 }
 
 impl Driver {

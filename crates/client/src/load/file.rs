@@ -17,8 +17,8 @@ use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::counters::Shared;
-use super::driver::{Ended, TIMER_SLACK_NS};
-use super::tally::Tally;
+use super::driver::TIMER_SLACK_NS;
+use super::tally::{Ended, Tally};
 use super::{LoadError, LoadSpec, OPERATION_BYTES_MAX};
 use crate::aligned::{ALIGN, Buffer};
 use crate::clock;

@@ -3,7 +3,7 @@
 use disktime_core::Duration;
 
 use super::counters::Counters;
-use super::driver::Ended;
+use super::tally::Ended;
 use crate::error::ConnectionError;
 
 /// A load from its start to its end.

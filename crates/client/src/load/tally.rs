@@ -6,7 +6,6 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::Counters;
-use super::driver::Ended;
 use crate::clock;
 use crate::error::ConnectionError;
 use crate::misses::MissReports;
@@ -20,6 +19,18 @@ pub(super) struct Tally {
     started: Instant,
     /// Where misses are told.
     reports: Option<MissReports>,
+}
+
+/// The rest of a load that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) counters: Counters,
+    pub(super) latencies: Histogram<u64>,
+    /// From the start until sending stopped.
+    pub(super) elapsed: Duration,
+    /// The thread's own.
+    pub(super) cpu: Duration,
+    pub(super) lost: Option<ConnectionError>,
 }
 
 impl Tally {

@@ -50,6 +50,7 @@ pub struct StreamCounters {
 /// window at the floor gets nothing while its debt fills up and others use the slack, and then
 /// waits f·(1-f)·p for streams that return with their u. -f·u keeps the sum at u
 /// (`docs/scheduling.md`).
+#[derive(Default)]
 pub(crate) struct Accounts {
     pub(crate) reserve: TokenBucket,
     /// Not kept while the limit is the whole device.
@@ -67,15 +68,9 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     pub(crate) fn new(contract: Contract, period: Duration, now: Instant) -> Self {
-        let mut accounts = Self {
-            reserve: TokenBucket::new(contract.reserve, now),
-            limit: TokenBucket::new(contract.limit, now),
-            usage: Usage::default(),
-            pending: 0,
-            credit_max: 0,
-            debt_max: 0,
-            burst_max: 0,
-        };
+        let [reserve, limit] =
+            [contract.reserve, contract.limit].map(|share| TokenBucket::new(share, now));
+        let mut accounts = Self { reserve, limit, ..Self::default() };
         accounts.set_bounds(contract, period);
         accounts
     }

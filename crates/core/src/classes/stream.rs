@@ -8,11 +8,15 @@ use super::promise::Behind;
 use crate::account::posting::Debited;
 use crate::account::stream_accounts::{Accounts, StreamCounters};
 use crate::types::bucket::TokenBucket;
+use crate::types::by_stream::ByStream;
 use crate::types::contract::{Class, Contract, StreamSpec};
 use crate::types::ids::StreamId;
 use crate::types::rank::{Rank, Ranks};
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
+
+/// All streams of a device.
+pub(crate) type StreamTable = ByStream<Stream>;
 
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
@@ -131,15 +135,8 @@ impl Stream {
 
     /// Debits an estimate at dispatch.
     pub(crate) fn debit(&mut self, estimate: Duration, weight: i64, now: Instant) {
-        let tokens = estimate.as_tokens();
-        self.accounts.reserve.advance(now);
-        self.accounts.reserve.take(tokens);
-        self.accounts.limit.take(tokens);
-        self.accounts.pending += tokens;
-        self.accounts.usage.add(tokens, weight);
-        if let Some(cycle) = &mut self.cycle {
-            cycle.used(tokens);
-        }
+        self.accounts.pending += estimate.as_tokens();
+        self.take(estimate.as_tokens(), weight, now);
     }
 
     /// Corrects the debited estimates of pieces to what was really used, in what the accounts count.
@@ -153,16 +150,19 @@ impl Stream {
         now: Instant,
     ) {
         self.behind.charged(used, now);
-        let accounts = &mut self.accounts;
-        let correction = used.as_tokens() - estimates;
-        accounts.reserve.advance(now);
-        accounts.pending -= estimates;
-        accounts.reserve.take(correction);
-        accounts.forgive_debt(kept.as_tokens());
-        accounts.limit.take(correction);
-        accounts.usage.add(correction, weight);
+        self.accounts.pending -= estimates;
+        self.take(used.as_tokens() - estimates, weight, now);
+        self.accounts.forgive_debt(kept.as_tokens());
+    }
+
+    /// Takes tokens from all accounts, or gives them back if there are fewer than none.
+    fn take(&mut self, tokens: i64, weight: i64, now: Instant) {
+        self.accounts.reserve.advance(now);
+        self.accounts.reserve.take(tokens);
+        self.accounts.limit.take(tokens);
+        self.accounts.usage.add(tokens, weight);
         if let Some(cycle) = &mut self.cycle {
-            cycle.used(correction);
+            cycle.used(tokens);
         }
     }
 

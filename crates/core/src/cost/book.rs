@@ -14,6 +14,7 @@ use super::{
     COST_MAX, CostModel, Costs, Estimate, Moved, PieceKind, PieceShape, PriceList, Seen, SeenAlone,
     SeenOnTier, Trust, Used,
 };
+use crate::types::by_stream::ByStream;
 use crate::types::ids::StreamId;
 use crate::types::tiers::Tier;
 use crate::types::time::{Duration, Instant};
@@ -79,7 +80,7 @@ pub(crate) struct PriceBook {
     /// The policy gives slices: windows are divided by the list's prices, not by those learned, and it corrects
     /// them by stream.
     slices: bool,
-    streams: Vec<OfStream>,
+    streams: ByStream<OfStream>,
     exclusive: Exclusive,
     /// When each tier finished a piece last.
     tiers: [Instant; Tier::COUNT],
@@ -87,7 +88,7 @@ pub(crate) struct PriceBook {
 
 impl PriceBook {
     pub(crate) fn new(model: Box<dyn CostModel>, slices: bool) -> Self {
-        let (streams, tiers) = (Vec::new(), [Instant::ZERO; Tier::COUNT]);
+        let (streams, tiers) = (ByStream::default(), [Instant::ZERO; Tier::COUNT]);
         Self { model, slices, streams, exclusive: Exclusive::default(), tiers }
     }
 
@@ -228,7 +229,7 @@ impl PriceBook {
 
     /// A stream goes.
     pub(crate) fn forget(&mut self, stream: StreamId) {
-        *self.of(stream) = OfStream::default();
+        self.streams.remove(stream);
         if self.exclusive.stream == Some(stream) {
             self.exclusive = Exclusive::default();
         }
@@ -238,11 +239,7 @@ impl PriceBook {
     }
 
     fn of(&mut self, stream: StreamId) -> &mut OfStream {
-        let slot = stream.0 as usize;
-        if slot >= self.streams.len() {
-            self.streams.resize(slot + 1, OfStream::default());
-        }
-        &mut self.streams[slot]
+        self.streams.get_or_insert_with(stream, OfStream::default)
     }
 }
 

@@ -142,7 +142,7 @@ impl Engine {
             let others = Others {
                 reserved: share(asked_ppm),
                 headroom: proposal.headroom,
-                latency_burst: sum(&[latency_burst, pieces]),
+                latency_burst: latency_burst + pieces,
                 blocking_bytes: piece_max,
                 unflushed_bytes: bounded.then_some(piece_max),
             };
@@ -155,7 +155,7 @@ impl Engine {
         let interruptions = trial.interruptions(ahead_ppm);
         let granted = rates.iter().zip(&trial.admitted.streams).map(|((id, it, _), granted)| {
             let checked = it.rate.is_some_and(|rate| rate.admission != Admission::BestEffort);
-            let allowance = checked.then(|| sum(&[granted.allowance, interruptions]));
+            let allowance = checked.then(|| granted.allowance + interruptions);
             Grant { stream: *id, granted: *granted, allowance }
         });
         let slack = Some((trial.admitted.slack, trial.piece));
@@ -247,8 +247,7 @@ impl Engine {
             self.follow_promise(*id);
         }
         let allowances = plan.granted.iter().map(|it| it.allowance.unwrap_or(Duration::MAX));
-        let ahead = allowances.chain([plan.latency_burst]).collect::<Vec<_>>();
-        self.guarantees.ahead = sum(&ahead);
+        self.guarantees.ahead = allowances.fold(plan.latency_burst, |sum, it| sum + it);
         self.guarantees.set_slack(plan.slack, now);
         self.guarantees.flushes = plan.flushes;
         if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
@@ -271,7 +270,7 @@ impl Trial {
     /// Best effort can go ahead on slack.
     fn has_slack(&self) -> bool {
         let Slack { cap, seek_back, .. } = self.admitted.slack;
-        cap > sum(&[seek_back, self.piece])
+        cap > seek_back + self.piece
     }
 
     /// Time that others' interruptions may add to any stream's cycle.
@@ -280,7 +279,7 @@ impl Trial {
         let longest = cycles.max().unwrap_or(Duration::ZERO);
         let Slack { rate, cap, .. } = self.admitted.slack;
         let ahead = part(ahead_ppm + u64::from(rate.ppm()), longest);
-        sum(&[self.others.latency_burst, ahead, cap])
+        self.others.latency_burst + ahead + cap
     }
 }
 
@@ -324,11 +323,6 @@ fn unchecked(stream: StreamId, contract: Contract) -> Result<Grant, ChangeError>
 /// A part of a span of time.
 fn part(ppm: u64, of: Duration) -> Duration {
     Duration::from_nanos(scaled(of.as_nanos(), ppm, Share::PARTS.into()))
-}
-
-fn sum(parts: &[Duration]) -> Duration {
-    let sum = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.as_nanos()));
-    Duration::from_nanos(sum)
 }
 
 fn share(ppm: u64) -> Share {

@@ -99,7 +99,7 @@ impl Engine {
             shaping.declared(self.now, &stream);
         }
         self.contracts.booked.add(&spec.contract);
-        self.streams.insert(stream);
+        self.streams.get_or_insert_with(id, || stream);
         self.grant(&plan);
         self.follow_promise(id);
         self.gates.mark(id);

@@ -287,9 +287,7 @@ impl Engine {
         let longest = longest.map(|cycle| cycle.period).max().unwrap_or(Duration::ZERO);
         let victim = self.streams.iter().filter(kept).max_by_key(|it| it.cut_order());
         let Some(victim) = victim.map(|stream| stream.id) else { return };
-        let pause = longest.as_nanos().saturating_mul(CYCLES_UNTIL_RESTORED);
-        self.guarantees.restore_at = Some(self.now + Duration::from_nanos(pause));
-        self.set_cut(victim, true);
+        self.set_cut(victim, true, longest);
         self.events.push(Event::Cut(victim));
     }
 
@@ -302,10 +300,8 @@ impl Engine {
             return;
         };
         let period = self.streams[first].cycle.as_ref();
-        let period = period.map_or(Duration::ZERO, |cycle| cycle.period).as_nanos();
-        let pause = Duration::from_nanos(period.saturating_mul(CYCLES_UNTIL_RESTORED));
-        self.guarantees.restore_at = Some(self.now + pause);
-        self.set_cut(first, false);
+        let period = period.map_or(Duration::ZERO, |cycle| cycle.period);
+        self.set_cut(first, false, period);
         self.events.push(Event::Restored(first));
     }
 
@@ -318,7 +314,10 @@ impl Engine {
         }
     }
 
-    fn set_cut(&mut self, id: StreamId, cut: bool) {
+    /// Takes a stream's rank, or gives it back; the next one may have its own some cycles of that period later.
+    fn set_cut(&mut self, id: StreamId, cut: bool, period: Duration) {
+        let pause = period.as_nanos().saturating_mul(CYCLES_UNTIL_RESTORED);
+        self.guarantees.restore_at = Some(self.now + Duration::from_nanos(pause));
         let stream = &mut self.streams[id];
         if let Some(cycle) = &mut stream.cycle {
             cycle.cut = cut;

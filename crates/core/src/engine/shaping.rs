@@ -20,12 +20,13 @@ use crate::shaping::feedback::{
     self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate,
 };
 use crate::shaping::filter::{Filter, Observed};
+use crate::types::by_stream::ByStream;
 use crate::types::contract::{Class, Contract};
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 use crate::types::ratio::scaled;
-use crate::types::request::{Direction, Kind};
+use crate::types::request::Direction;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
@@ -63,7 +64,7 @@ struct Way {
     observed: Observed,
     controller: Box<dyn Controller>,
     /// By stream.
-    allowances: Vec<Allowance>,
+    allowances: ByStream<Allowance>,
     /// Streams that it holds back, by their place in the order of turns.
     waiting: IndexedHeap,
     /// The place of who had the last turn.
@@ -112,7 +113,7 @@ impl Shaping {
                 filter,
                 observed: Observed::default(),
                 controller: build(config),
-                allowances: Vec::new(),
+                allowances: ByStream::default(),
                 waiting: IndexedHeap::default(),
                 turn: 0,
                 parts: BTreeMap::new(),
@@ -144,17 +145,11 @@ impl Shaping {
         [hands, reserved, self.look_at].into_iter().flatten().min()
     }
 
-    /// The tokens that a piece takes, in grains.
-    pub(super) fn grains(&self, kind: Kind, bytes: u64, first: bool, estimate: Duration) -> u64 {
+    /// The tokens that a piece takes, in grains; a flush has no bytes.
+    pub(super) fn grains(&self, bytes: u64, first: bool, estimate: Duration) -> u64 {
         match self.token {
             Token::Request => u64::from(first),
-            Token::Data => {
-                if kind == Kind::Flush {
-                    0
-                } else {
-                    bytes
-                }
-            }
+            Token::Data => bytes,
             Token::Time => estimate.as_nanos(),
         }
     }
@@ -270,9 +265,7 @@ impl Shaping {
         self.reserved.remove(id.0);
         for way in &mut self.ways {
             way.waiting.remove(id.0);
-            if let Some(allowance) = way.allowances.get_mut(id.0 as usize) {
-                *allowance = Allowance::default();
-            }
+            way.allowances.remove(id);
         }
     }
 
@@ -349,7 +342,7 @@ impl Shaping {
             way.filter.set_rate(now, rate);
             if before.rate.is_none() {
                 // Nobody has tokens yet, nor a place in the order.
-                way.allowances.clear();
+                way.allowances = ByStream::default();
                 way.turn = 0;
                 way.regate = true;
             }
@@ -372,11 +365,7 @@ impl Way {
     }
 
     fn allowance(&mut self, id: StreamId) -> &mut Allowance {
-        let slot = id.0 as usize;
-        if slot >= self.allowances.len() {
-            self.allowances.resize(slot + 1, Allowance::default());
-        }
-        &mut self.allowances[slot]
+        self.allowances.get_or_insert_with(id, Allowance::default)
     }
 
     /// Whether a stream may send another piece.

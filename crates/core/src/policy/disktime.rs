@@ -82,7 +82,7 @@ const UNSEEN_PROBES: u64 = 2;
 /// depth 1 had less than .9 of their due in seeds 1 to 50, not 8 %; with 0.25 s 10 %.
 const SAVED: i64 = 1_000_000_000;
 /// Paces that were not seen for so long are to be seen again: the time over which they are summed.
-const STALE: Duration = Duration::from_secs(2);
+const STALE: Duration = Duration::from_nanos(Pace::MEMORY.unsigned_abs());
 
 #[derive(Default)]
 struct DiskTime {
@@ -847,3 +847,6 @@ impl Slices for DiskTime {
         self.horizon = horizon;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,6 @@ use super::{Currency, Pick, Policy, PolicyEntry};
 use crate::classes::lane::Head;
 use crate::types::ids::StreamId;
 use crate::types::order::StreamOrder;
-use crate::types::request::Request;
 use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -56,12 +55,6 @@ impl Ranked {
 }
 
 impl Policy for Ranked {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.place(stream);
-        }
-    }
-
     fn pick(&mut self, _now: Instant, _streams: Streams<'_>) -> Pick {
         self.order.first().map_or(Pick::Nothing, |(_, id)| Pick::Stream(id))
     }

@@ -16,7 +16,6 @@ use super::view::{StreamView, Streams};
 use super::{Currency, Pick, Policy, PolicyEntry};
 use crate::types::ids::StreamId;
 use crate::types::order::StreamOrder;
-use crate::types::request::Request;
 use crate::types::time::Instant;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -64,12 +63,6 @@ impl ScanEdf {
 }
 
 impl Policy for ScanEdf {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.place(stream);
-        }
-    }
-
     fn pick(&mut self, _now: Instant, streams: Streams<'_>) -> Pick {
         while let Some((key, id)) = self.next() {
             let truth = streams.get(id).and_then(key_of);

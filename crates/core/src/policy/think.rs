@@ -46,3 +46,39 @@ impl Think {
         (think < cost).then_some(cost)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thinks(times: &[(u32, u64)]) -> Think {
+        let mut think = Think::default();
+        for (count, millis) in times {
+            (0..*count).for_each(|_| think.add(Duration::from_millis(*millis)));
+        }
+        think
+    }
+
+    /// A client that pauses once does not lose its slices, and one that has become slow does.
+    #[test]
+    fn a_think_time_is_a_mean_over_some_thirty_requests() {
+        let mean = thinks(&[(100, 0), (32, 10)]).mean();
+        assert!((5_500_000..=7_000_000).contains(&mean), "{mean}");
+    }
+
+    /// A client that comes back in the morning is reckoned with as one that was away for a tenth of a second.
+    #[test]
+    fn a_night_of_absence_raises_a_think_time_by_a_few_milliseconds() {
+        let mean = thinks(&[(32, 1), (1, 36_000_000)]).mean();
+        assert!((3_000_000..=6_000_000).contains(&mean), "{mean}");
+    }
+
+    /// The device waits for a stream that nothing is known of if a switch to another one costs more than a
+    /// millisecond: on a disk it does, on flash it does not.
+    #[test]
+    fn an_unknown_stream_is_waited_for_on_a_disk_and_not_on_flash() {
+        let think = Think::default();
+        assert_eq!(think.timeout(800_000), None);
+        assert_eq!(think.timeout(1_500_000), Some(1_500_000));
+    }
+}

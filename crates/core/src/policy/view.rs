@@ -2,8 +2,7 @@
 
 use crate::account::stream_accounts::StreamCounters;
 use crate::classes::lane::{Gate, Head, Lane};
-use crate::classes::stream::Stream;
-use crate::classes::stream_table::StreamTable;
+use crate::classes::stream::{Stream, StreamTable};
 use crate::types::contract::{Contract, StreamSpec};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;

@@ -11,7 +11,6 @@ use super::view::{StreamView, Streams};
 use super::{Currency, Pick, Policy, PolicyEntry};
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
-use crate::types::request::Request;
 use crate::types::share::Share;
 use crate::types::time::Instant;
 
@@ -75,12 +74,6 @@ impl Zygaria {
 }
 
 impl Policy for Zygaria {
-    fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, _request: &Request) {
-        if stream.queued() == 1 {
-            self.note(stream);
-        }
-    }
-
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let chosen = self.due(now, streams).or_else(|| self.least_served(streams));
         chosen.map_or(Pick::Nothing, Pick::Stream)

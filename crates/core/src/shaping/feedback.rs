@@ -82,13 +82,6 @@ impl TokenRate {
         self.0
     }
 
-    /// In tokens per second, for display only.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "for display only")]
-    pub fn as_f64(self) -> f64 {
-        self.0 as f64 / 1e3
-    }
-
     /// Less this part of it, rounded down.
     pub(crate) fn less(self, part: Share) -> Self {
         Self(self.0 - self.of(part).0)
@@ -202,22 +195,26 @@ pub struct Standing {
 /// Decides R, for best effort that reads or for best effort that writes.
 ///
 /// Called by the engine alone. Each call answers the new R, which the engine keeps between R_min and
-/// R_max; `None` is no limit.
+/// R_max; `None` is no limit. Where a controller says nothing, R stays.
 pub trait Controller: Send {
     /// A report counts.
     fn missed(&mut self, now: Instant, pipe: Pipe) -> Option<TokenRate>;
     /// A refill has passed, or, if the controller clears the way, the stream that was behind has
     /// caught up; called while R has an effect.
-    fn refilled(&mut self, now: Instant, pipe: Pipe, standing: Standing) -> Option<TokenRate>;
+    fn refilled(&mut self, _now: Instant, pipe: Pipe, _standing: Standing) -> Option<TokenRate> {
+        pipe.rate
+    }
     /// A stream for which R was cut is done with soft real time: `part` is what the cuts for it came
     /// to, `others` what those for others did.
     fn ended(
         &mut self,
-        now: Instant,
+        _now: Instant,
         pipe: Pipe,
-        part: TokenRate,
-        others: TokenRate,
-    ) -> Option<TokenRate>;
+        _part: TokenRate,
+        _others: TokenRate,
+    ) -> Option<TokenRate> {
+        pipe.rate
+    }
 }
 
 /// Makes a controller.

@@ -1,6 +1,6 @@
 //! Figure 3: workload 1 stops writing, on the SSD alone, at two depths of the array.
 
-use super::cached_servers::{self, Load, Scheduler};
+use super::cached_servers::{self, Load, Scheduler, WRITE};
 use crate::experiment::{Check, Experiment, Sample};
 use crate::open::Open;
 use disktime_core::Duration;
@@ -27,8 +27,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure: |seed| measure_with(seed, WRITE.as_secs_f64() * 1e3),
 };
 
-/// Mean service of a write: lost; that of a read is the paper's.
-pub(super) const WRITE: Duration = Duration::from_micros(400);
 const SECONDS: u64 = 25;
 const CHANGE: u64 = 5;
 

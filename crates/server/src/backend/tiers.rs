@@ -123,6 +123,15 @@ impl Unsure {
     }
 }
 
+/// Where the next migration is looked for.
+#[derive(Default)]
+struct Search {
+    /// The hottest extent of the slow tier that was seen since one was last promoted.
+    hottest: Option<u32>,
+    /// The slot from which on to look for the coldest.
+    hand: u32,
+}
+
 /// Two tiers.
 pub struct Tiers {
     fast: Arc<ServedFile>,
@@ -136,10 +145,7 @@ pub struct Tiers {
     migration_disk: Option<u32>,
     /// All that is promoted goes back, and nothing is.
     empties: bool,
-    /// The hottest extent of the slow tier that was seen since one was last promoted.
-    hottest: Option<u32>,
-    /// The slot from which on to look for the coldest.
-    hand: u32,
+    search: Search,
     under: Slab<Under>,
     migration: Option<Migration>,
     /// Operations that wait until their extent has moved.
@@ -175,8 +181,7 @@ impl Tiers {
             heat,
             migration_disk,
             empties: false,
-            hottest: None,
-            hand: 0,
+            search: Search::default(),
             under: Slab::new(),
             migration: None,
             held: VecDeque::new(),
@@ -253,8 +258,8 @@ impl Tiers {
         if self.migration_disk.is_none() || heat < HOT || self.map.slot(extent).is_some() {
             return;
         }
-        if self.hottest.is_none_or(|hottest| self.heat.of(hottest) < heat) {
-            self.hottest = Some(extent);
+        if self.search.hottest.is_none_or(|hottest| self.heat.of(hottest) < heat) {
+            self.search.hottest = Some(extent);
         }
     }
 
@@ -265,7 +270,7 @@ impl Tiers {
         if self.empties {
             return self.plan_the_way_back();
         }
-        let hot = self.hottest.take()?;
+        let hot = self.search.hottest.take()?;
         let heat = self.heat.of(hot);
         if heat < HOT || self.map.slot(hot).is_some() {
             return None;
@@ -274,22 +279,22 @@ impl Tiers {
             return Some(Migration::new(hot, slot, Tier::Fast));
         }
         let count = self.map.slots();
-        let looked_at = (0..count.min(LOOK)).map(|step| (self.hand + step) % count);
+        let looked_at = (0..count.min(LOOK)).map(|step| (self.search.hand + step) % count);
         let heat_in = |slot| self.map.extent(slot).map(|extent| self.heat.of(extent));
         let coldest = looked_at.filter_map(|slot| Some((heat_in(slot)?, slot))).min();
-        self.hand = (self.hand + count.min(LOOK)) % count;
+        self.search.hand = (self.search.hand + count.min(LOOK)) % count;
         let (least, slot) = coldest?;
         if heat < least.saturating_mul(2).saturating_add(HOT) {
             return None;
         }
-        self.hottest = Some(hot);
+        self.search.hottest = Some(hot);
         Some(Migration::new(self.map.extent(slot)?, slot, Tier::Slow))
     }
 
     /// The next extent that is promoted goes back.
     fn plan_the_way_back(&mut self) -> Option<Migration> {
         let count = self.map.slots();
-        let slots = (0..count).map(|step| (self.hand + step) % count);
+        let slots = (0..count).map(|step| (self.search.hand + step) % count);
         let found = slots.filter_map(|slot| Some((self.map.extent(slot)?, slot))).next();
         let Some((extent, slot)) = found else {
             tracing::info!("the fast tier is empty: all data are on the slow one");
@@ -298,7 +303,7 @@ impl Tiers {
             return None;
         };
         // If that fails the others come first.
-        self.hand = (slot + 1) % count;
+        self.search.hand = (slot + 1) % count;
         Some(Migration::new(extent, slot, Tier::Slow))
     }
 

@@ -4,6 +4,8 @@ use disktime_core::Duration;
 use disktime_model::flash::{Duplex, Firmware, FlashSpec, Later, Suspend, Wait};
 use disktime_model::preset::Parameters;
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use std::fmt;
 
 use super::values::{DeviceError, Place, QUEUE, SOME};
 
@@ -13,16 +15,29 @@ const UNIT_BYTES: u64 = 4096;
 const FLASH_BYTES_MAX: u64 = 4 << 40;
 
 /// A flash drive: what differs from a preset, `flash-generic` if none is named.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default)]
 pub struct FlashTable {
     based_on: Option<String>,
+    shape: ShapeTable,
+    speeds: SpeedsTable,
+}
+
+/// The parts of the drive.
+#[derive(Clone, Debug, Default)]
+struct ShapeTable {
     capacity: Option<String>,
     spare: Option<String>,
     channels: Option<i64>,
     dies_per_channel: Option<i64>,
     page: Option<PageTable>,
     pages_per_block: Option<i64>,
+    write_buffer: Option<String>,
+    queue_depth: Option<i64>,
+}
+
+/// The times and rates of its parts.
+#[derive(Clone, Debug, Default)]
+struct SpeedsTable {
     read: Option<String>,
     program: Option<String>,
     erase: Option<String>,
@@ -30,9 +45,74 @@ pub struct FlashTable {
     channel: Option<String>,
     link: Option<LinkTable>,
     firmware: Option<FirmwareTable>,
-    write_buffer: Option<String>,
-    queue_depth: Option<i64>,
     later: Option<LaterTable>,
+}
+
+/// The keys of a [`FlashTable`], in the order in which errors list them.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Key {
+    BasedOn,
+    Capacity,
+    Spare,
+    Channels,
+    DiesPerChannel,
+    Page,
+    PagesPerBlock,
+    Read,
+    Program,
+    Erase,
+    Suspend,
+    Channel,
+    Link,
+    Firmware,
+    WriteBuffer,
+    QueueDepth,
+    Later,
+}
+
+impl<'de> Deserialize<'de> for FlashTable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+/// Reads a [`FlashTable`] key by key. `serde(flatten)` would lose the list of keys in errors.
+struct Keys;
+
+impl<'de> Visitor<'de> for Keys {
+    type Value = FlashTable;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of a flash drive")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FlashTable, A::Error> {
+        let mut table = FlashTable::default();
+        let FlashTable { based_on, shape, speeds } = &mut table;
+        while let Some(key) = map.next_key()? {
+            match key {
+                Key::BasedOn => *based_on = map.next_value()?,
+                Key::Capacity => shape.capacity = map.next_value()?,
+                Key::Spare => shape.spare = map.next_value()?,
+                Key::Channels => shape.channels = map.next_value()?,
+                Key::DiesPerChannel => shape.dies_per_channel = map.next_value()?,
+                Key::Page => shape.page = map.next_value()?,
+                Key::PagesPerBlock => shape.pages_per_block = map.next_value()?,
+                Key::Read => speeds.read = map.next_value()?,
+                Key::Program => speeds.program = map.next_value()?,
+                Key::Erase => speeds.erase = map.next_value()?,
+                Key::Suspend => speeds.suspend = map.next_value()?,
+                Key::Channel => speeds.channel = map.next_value()?,
+                Key::Link => speeds.link = map.next_value()?,
+                Key::Firmware => speeds.firmware = map.next_value()?,
+                Key::WriteBuffer => shape.write_buffer = map.next_value()?,
+                Key::QueueDepth => shape.queue_depth = map.next_value()?,
+                Key::Later => speeds.later = map.next_value()?,
+            }
+        }
+        Ok(table)
+    }
 }
 
 /// The state of the drive later in the run.
@@ -102,10 +182,10 @@ fn nothing() -> String {
 impl FlashTable {
     pub(super) fn check(&self, place: &Place) -> Result<FlashSpec, DeviceError> {
         let mut spec = base(place, self.based_on.as_deref().unwrap_or("flash-generic"))?;
-        if let Some(text) = &self.capacity {
+        if let Some(text) = &self.shape.capacity {
             spec.capacity_bytes = place.size("capacity", text, UNIT_BYTES)?;
         }
-        if let Some(text) = &self.spare {
+        if let Some(text) = &self.shape.spare {
             spec.spare_permille = place.permille("spare", text)?;
             if spec.spare_permille == 0 {
                 return Err(place.error(
@@ -115,13 +195,13 @@ impl FlashTable {
                 ));
             }
         }
-        if let Some(count) = self.channels {
+        if let Some(count) = self.shape.channels {
             spec.channels = place.number("channels", count, 1..=1024)?;
         }
-        if let Some(count) = self.dies_per_channel {
+        if let Some(count) = self.shape.dies_per_channel {
             spec.dies_per_channel = place.number("dies_per_channel", count, 1..=1024)?;
         }
-        match &self.page {
+        match &self.shape.page {
             Some(PageTable::Size(text)) => {
                 spec.page.bytes = place.size("page", text, spec.page.unit_bytes)?;
             }
@@ -137,13 +217,13 @@ impl FlashTable {
             let value = format_args!("{}B", spec.capacity_bytes).to_string();
             return Err(place.error("capacity", value, allowed));
         }
-        if let Some(count) = self.pages_per_block {
+        if let Some(count) = self.shape.pages_per_block {
             spec.page.per_block = place.number("pages_per_block", count, 1..=65_536)?;
         }
-        if let Some(text) = &self.write_buffer {
+        if let Some(text) = &self.shape.write_buffer {
             spec.write_buffer_bytes = place.size("write_buffer", text, UNIT_BYTES)?;
         }
-        if let Some(depth) = self.queue_depth {
+        if let Some(depth) = self.shape.queue_depth {
             spec.queue_depth = place.number("queue_depth", depth, QUEUE)?;
         }
         self.times(place, &mut spec)?;
@@ -152,23 +232,23 @@ impl FlashTable {
     }
 
     fn times(&self, place: &Place, spec: &mut FlashSpec) -> Result<(), DeviceError> {
-        if let Some(text) = &self.read {
+        if let Some(text) = &self.speeds.read {
             spec.read = place.time("read", text, SOME)?;
         }
-        if let Some(text) = &self.program {
+        if let Some(text) = &self.speeds.program {
             spec.program = place.time("program", text, SOME)?;
         }
-        if let Some(LaterTable { after, program }) = &self.later {
+        if let Some(LaterTable { after, program }) = &self.speeds.later {
             let place = place.table("later");
             spec.later = Some(Later {
                 after: place.time("after", after, Duration::ZERO)?,
                 program: place.time("program", program, SOME)?,
             });
         }
-        if let Some(text) = &self.erase {
+        if let Some(text) = &self.speeds.erase {
             spec.erase = place.time("erase", text, Duration::ZERO)?;
         }
-        if let Some(suspend) = &self.suspend {
+        if let Some(suspend) = &self.speeds.suspend {
             spec.suspend = match suspend {
                 SuspendTable::Never => Suspend::NEVER,
                 SuspendTable::Within(text) => {
@@ -184,10 +264,10 @@ impl FlashTable {
                 }
             };
         }
-        if let Some(text) = &self.channel {
+        if let Some(text) = &self.speeds.channel {
             spec.channel_bytes_per_second = place.rate("channel", text)?;
         }
-        match &self.link {
+        match &self.speeds.link {
             Some(LinkTable::Rate(text)) => spec.link.bytes_per_second = place.rate("link", text)?,
             Some(LinkTable::Duplex(DuplexTable { rate, duplex: text })) => {
                 let place = place.table("link");
@@ -196,7 +276,7 @@ impl FlashTable {
             }
             None => {}
         }
-        if let Some(FirmwareTable { read, write, write_each }) = &self.firmware {
+        if let Some(FirmwareTable { read, write, write_each }) = &self.speeds.firmware {
             let place = place.table("firmware");
             spec.firmware = Firmware {
                 read: place.time("read", read, SOME)?,

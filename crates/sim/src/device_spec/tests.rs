@@ -275,7 +275,10 @@ fn unknown_keys_and_kinds_are_refused() {
             DISK.replace("\"disk\"", "\"disc\""),
             "kind: \"disc\" is not known; there are: preset, disk",
         ),
-        (FLASH.replace("spare", "spares"), "unknown field `spares`"),
+        (
+            FLASH.replace("spare", "spares"),
+            "unknown field `spares`, expected one of `based_on`, `cap",
+        ),
         (RAID.replace("chunk", "chunks"), "unknown field `chunks`"),
         (PARITY.replace("chunk", "stripe"), "unknown field `stripe`"),
         (PARITY.replace("raid5", "raid6"), "kind: \"raid6\" is not known; there are: "),
@@ -285,6 +288,37 @@ fn unknown_keys_and_kinds_are_refused() {
     ] {
         let error = toml::from_str::<DeviceSpec>(&text).err().map(|it| it.to_string());
         assert!(error.as_ref().is_some_and(|it| it.contains(says)), "{says}: {error:?}");
+    }
+}
+
+/// The keys are read one by one: a key that went to another's place would be complained of as that.
+#[test]
+fn each_key_of_a_flash_drive_is_read_as_itself() {
+    let numbers = ["channels", "dies_per_channel", "pages_per_block", "queue_depth"];
+    let texts = [
+        "based_on",
+        "capacity",
+        "spare",
+        "page",
+        "read",
+        "program",
+        "erase",
+        "channel",
+        "link",
+        "write_buffer",
+    ];
+    let tables = [
+        ("suspend.within", "suspend = { within = \"x\" }"),
+        ("firmware.write", "firmware = { read = \"10us\", write = \"x\" }"),
+        ("later.after", "later = { after = \"x\", program = \"2ms\" }"),
+    ];
+    let wrong = (numbers.iter().map(|key| (*key, format!("{key} = -7"))))
+        .chain(texts.iter().map(|key| (*key, format!("{key} = \"x\""))))
+        .chain(tables.map(|(key, line)| (key, line.to_owned())));
+    for (key, line) in wrong {
+        let built = spec(&format!("kind = \"flash\"\n{line}")).build(1);
+        let error = built.err().map(|it| it.to_string()).unwrap_or_default();
+        assert!(error.starts_with(&format!("{key}: ")), "{line}: {error}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of a trace, and where they are.
 
-use crate::spec::SpecError;
+use crate::error::SpecError;
 use disktime_core::Instant;
 use std::fmt;
 use std::io;

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 
 use super::ONE;
 use crate::cost::{SeenOnTier, Used};
+use crate::types::by_stream::ByStream;
 use crate::types::ids::StreamId;
 use crate::types::tiers::Tier;
 
@@ -45,6 +46,7 @@ const STANDS: u32 = 32;
 /// A span divides hits from misses if it is wrong in one of so many of either.
 const WRONG: u32 = 4;
 
+#[derive(Default)]
 pub(super) struct Reuse {
     /// When each block was used last: in pieces of all, and of its stream.
     last: BTreeMap<(StreamId, u64), [u64; 2]>,
@@ -54,7 +56,7 @@ pub(super) struct Reuse {
     at: u64,
     hits: Intervals,
     misses: Intervals,
-    streams: Vec<Option<Own>>,
+    streams: ByStream<Own>,
 }
 
 #[derive(Clone)]
@@ -69,22 +71,11 @@ struct Own {
     stands: u32,
 }
 
-impl Default for Reuse {
-    fn default() -> Self {
-        let (hits, misses) = (Intervals::default(), Intervals::default());
-        Self { last: BTreeMap::new(), rarely: 0, at: 0, hits, misses, streams: Vec::new() }
-    }
-}
-
 impl Reuse {
     /// A stream's piece goes out that begins there. Answers when its block was used before, if that
     /// is in the sample.
     pub(super) fn sent(&mut self, stream: StreamId, offset: u64) -> Option<Used> {
-        let slot = stream.0 as usize;
-        if slot >= self.streams.len() {
-            self.streams.resize(slot + 1, None);
-        }
-        let own = self.streams[slot].get_or_insert_with(Own::new);
+        let own = self.streams.get_or_insert_with(stream, Own::new);
         (self.at, own.at) = (self.at + 1, own.at + 1);
         let (now, block) = ([self.at, own.at], offset / BLOCK);
         let used = is_sampled(block, self.rarely).then(|| {
@@ -98,8 +89,8 @@ impl Reuse {
 
     /// A tier served a piece.
     pub(super) fn seen(&mut self, seen: &SeenOnTier) {
-        let slot = seen.piece.stream.0 as usize;
-        let (Some(used), Some(Some(own))) = (seen.used, self.streams.get_mut(slot)) else { return };
+        let stream = seen.piece.stream;
+        let (Some(used), Some(own)) = (seen.used, self.streams.get_mut(stream)) else { return };
         own.intervals.add(used.own);
         if own.intervals.sum > OWN {
             own.intervals.halve();
@@ -116,8 +107,8 @@ impl Reuse {
             return;
         }
         own.until = AGAIN;
-        let hits = self.work_out(slot);
-        if let Some(own) = &mut self.streams[slot] {
+        let hits = self.work_out(stream);
+        if let Some(own) = self.streams.get_mut(stream) {
             own.stands = if hits.is_some() { 0 } else { own.stands.saturating_add(1) };
             if own.stands == 0 || own.stands > STANDS {
                 own.hits = hits;
@@ -127,18 +118,16 @@ impl Reuse {
 
     /// The part of a stream's pieces that would hit if it were alone, of [`ONE`].
     pub(super) fn hits_alone(&self, stream: StreamId) -> Option<i128> {
-        self.streams.get(stream.0 as usize)?.as_ref()?.hits
+        self.streams.get(stream)?.hits
     }
 
     pub(super) fn forget(&mut self, stream: StreamId) {
-        if let Some(own) = self.streams.get_mut(stream.0 as usize) {
-            *own = None;
-        }
+        self.streams.remove(stream);
         self.last.retain(|(of, _), _| *of != stream);
     }
 
-    fn work_out(&self, slot: usize) -> Option<i128> {
-        let own = self.streams[slot].as_ref().filter(|own| own.intervals.sum >= ENOUGH)?;
+    fn work_out(&self, stream: StreamId) -> Option<i128> {
+        let own = self.streams.get(stream).filter(|own| own.intervals.sum >= ENOUGH)?;
         let span = self.span()?;
         let all = self.hits.plus(&self.misses);
         let blocks = all.blocks(span);

@@ -358,6 +358,60 @@ mod tests {
         assert!((cost(&stream, 1) - 2000).abs() < 100, "{}", cost(&stream, 1));
     }
 
+    /// So many pieces of the slow tier, each so long, until a price is new.
+    fn until_seen(took: i128) -> usize {
+        let mut stream = OnTiers::default();
+        let mut seen = || stream.seen(1, served(Tier::Slow, took), None);
+        (1..100_000).find(|_| seen()).expect("a price is new at last")
+    }
+
+    /// A price is new each second of the busier tier, of a slow one after enough pieces to be a mean, and of a fast
+    /// one before there are too many.
+    #[test]
+    fn a_price_is_new_each_second_or_after_enough_pieces() {
+        assert!((900..=1_100).contains(&until_seen(MS)), "{} pieces of 1 ms", until_seen(MS));
+        let (slow, fast) = (until_seen(100 * MS), until_seen(MS / 1_000));
+        assert!((50..=90).contains(&slow), "{slow} pieces of 100 ms");
+        assert!((3_000..=6_000).contains(&fast), "{fast} pieces of 1 us");
+    }
+
+    /// The cost in per cent of what it was, so many seconds of the tier after pieces take so much longer.
+    fn follows(percent: i128, seconds: usize) -> i128 {
+        let mut stream = OnTiers::default();
+        (0..256_000).for_each(|_| _ = stream.seen(1, served(Tier::Slow, MS), None));
+        let pieces = seconds * 100_000 / usize::try_from(percent).expect("a part");
+        let longer = served(Tier::Slow, MS * percent / 100);
+        (0..pieces).for_each(|_| _ = stream.seen(1, longer, None));
+        cost(&stream, 1) / 10
+    }
+
+    /// Single services vary a hundredfold: a price is a mean over a minute, unless it is off by far, or for long.
+    #[test]
+    fn a_price_follows_small_changes_within_a_minute_and_large_ones_at_once() {
+        let small = follows(120, 32);
+        assert!((107..=111).contains(&small), "{small} % after 32 s");
+        let (soon, later) = (follows(140, 5), follows(140, 10));
+        assert!(soon < 115 && later >= 135, "{soon} % after 5 s, {later} % after 10 s");
+        let (much, more) = (follows(140, 2), follows(160, 2));
+        assert!(much < 120 && more >= 155, "{much} % and {more} % after 2 s");
+    }
+
+    /// A first price is of more than a few pieces alone, or of a tenth of a second of them.
+    #[test]
+    fn a_first_price_takes_a_dozen_fast_pieces_or_a_few_slow_ones() {
+        let first = |took: i128| {
+            let mut stream = OnTiers::default();
+            let mut known = || {
+                stream.seen(1, served(Tier::Slow, took), Some(true));
+                stream.cost(1, MS, None).is_some()
+            };
+            (1..1_000).find(|_| known())
+        };
+        let [fast, slow] = [MS / 10, 20 * MS].map(first).map(|first| first.expect("it is known"));
+        assert!((12..=24).contains(&fast), "{fast} of 0.1 ms");
+        assert!((4..=7).contains(&slow), "{slow} of 20 ms");
+    }
+
     #[test]
     fn extremes_stay_finite() {
         let mut stream = OnTiers::default();

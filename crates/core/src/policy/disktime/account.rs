@@ -4,7 +4,7 @@ use crate::policy::think::{Mean, Think};
 use crate::policy::virtual_time::{Claims, PARTS};
 use crate::types::time::{Duration, Instant};
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Account {
     pub(super) claims: Claims,
     pub(super) tag: i64,
@@ -46,21 +46,7 @@ pub(super) struct Habits {
 
 impl Account {
     pub(super) fn new(used: i64) -> Self {
-        Self {
-            claims: Claims::default(),
-            tag: i64::MIN / 2,
-            used,
-            member: false,
-            ready: false,
-            light: false,
-            idle_since: Instant::ZERO,
-            think: Think::default(),
-            pace: Pace::default(),
-            switch: [Mean::default(); 2],
-            counted: 0,
-            guests: Guests::default(),
-            habits: Habits::default(),
-        }
+        Self { used, tag: i64::MIN / 2, ..Self::default() }
     }
 
     /// Whether others' pieces may be at the device with its own: it reads, does not fill the device, and a
@@ -100,8 +86,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Sums are over so much time at most.
-    const MEMORY: i64 = 2_000_000_000;
+    /// Sums are over so much time at most, in ns.
+    pub(super) const MEMORY: i64 = 2_000_000_000;
 
     pub(super) fn add(&mut self, now: Instant, took: i64, modelled: i64, pieces: i64) {
         if modelled <= 0 || pieces <= 0 {
@@ -164,7 +150,8 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    const MEMORY: i64 = 2_000_000_000;
+    /// As for paces.
+    const MEMORY: i64 = Pace::MEMORY;
 
     pub(super) fn add(&mut self, took: i64, modelled: i64, alone: i64) {
         if self.took.max(self.modelled).max(self.alone) > Self::MEMORY {
@@ -194,5 +181,51 @@ impl Guests {
     /// Whether guests take less of the owner's time than they would of their own.
     pub(super) fn pay(self) -> bool {
         self.took <= self.alone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// A device that is twice as slow from now on: a stream's pace follows within seconds of its own slices.
+    #[test]
+    fn a_pace_is_half_way_to_a_slower_device_after_a_second_and_a_half_of_slices() {
+        let mut pace = Pace::default();
+        (0..3_000).for_each(|_| pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10));
+        assert_eq!(pace.of(1_000), Some(1_000));
+        (0..75).for_each(|_| pace.add(Instant::ZERO, 20 * MS, 10 * MS, 10));
+        let of = pace.of(1_000).expect("it was seen");
+        assert!((1_400..=1_600).contains(&of), "{of}");
+    }
+
+    /// Guests whose pieces take twice as long as alone from now on pay for that within seconds.
+    #[test]
+    fn the_price_of_guests_is_half_way_after_a_second_and_a_half_of_their_time() {
+        let mut guests = Guests::default();
+        (0..3_000).for_each(|_| guests.add(10 * MS, 10 * MS, 10 * MS));
+        (0..75).for_each(|_| guests.add(20 * MS, 10 * MS, 10 * MS));
+        let cost = guests.cost(1_000).expect("they were seen");
+        assert!((1_400..=1_600).contains(&cost), "{cost}");
+        let share = guests.share(1_000);
+        assert!((1_400..=1_600).contains(&share), "{share}");
+    }
+
+    /// One slice says little of what a switch costs, and sixteen say most of it.
+    #[test]
+    fn switch_costs_and_responses_are_means_over_a_dozen_or_two() {
+        let mut account = Account::new(0);
+        let response = Duration::from_millis;
+        (0..100).for_each(|_| account.pace.respond(response(0)));
+        (0..16).for_each(|_| account.pace.respond(response(1)));
+        let beside = account.pace.beside().expect("it was seen");
+        assert!((MS * 55 / 100..=MS * 70 / 100).contains(&beside), "{beside}");
+        for switch in &mut account.switch {
+            (0..100).for_each(|_| switch.add(0));
+            (0..16).for_each(|_| switch.add(MS));
+            assert!((MS * 55 / 100..=MS * 70 / 100).contains(&switch.value), "{}", switch.value);
+        }
     }
 }

@@ -272,7 +272,7 @@ mod tests {
 
         /// R as it holds.
         fn tokens(&self) -> f64 {
-            self.rate.map_or(100.0, |rate| rate.as_f64().max(10.0))
+            self.rate.map_or(100.0, |rate| (rate.as_milli() as f64 / 1e3).max(10.0))
         }
 
         fn report(&mut self) {

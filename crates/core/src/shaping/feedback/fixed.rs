@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Controller, FeedbackEntry, Pipe, Standing, TokenRate};
+use super::{Controller, FeedbackEntry, Pipe, TokenRate};
 use crate::types::time::Instant;
 
 pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
@@ -17,20 +17,6 @@ struct Fixed;
 
 impl Controller for Fixed {
     fn missed(&mut self, _now: Instant, pipe: Pipe) -> Option<TokenRate> {
-        pipe.rate
-    }
-
-    fn refilled(&mut self, _now: Instant, pipe: Pipe, _standing: Standing) -> Option<TokenRate> {
-        pipe.rate
-    }
-
-    fn ended(
-        &mut self,
-        _now: Instant,
-        pipe: Pipe,
-        _part: TokenRate,
-        _others: TokenRate,
-    ) -> Option<TokenRate> {
         pipe.rate
     }
 }

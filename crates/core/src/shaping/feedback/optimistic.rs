@@ -32,15 +32,4 @@ impl Controller for Optimistic {
     fn refilled(&mut self, _now: Instant, pipe: Pipe, _standing: Standing) -> Option<TokenRate> {
         pipe.rate.map(|rate| rate.plus(self.creep))
     }
-
-    /// It creeps back as before.
-    fn ended(
-        &mut self,
-        _now: Instant,
-        pipe: Pipe,
-        _part: TokenRate,
-        _others: TokenRate,
-    ) -> Option<TokenRate> {
-        pipe.rate
-    }
 }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Controller, FeedbackEntry, Pipe, Standing, TokenRate};
+use super::{Controller, FeedbackEntry, Pipe, TokenRate};
 use crate::types::share::Share;
 use crate::types::time::Instant;
 
@@ -22,10 +22,6 @@ struct Pessimistic {
 impl Controller for Pessimistic {
     fn missed(&mut self, _now: Instant, pipe: Pipe) -> Option<TokenRate> {
         Some(pipe.cut_from().less(self.cut))
-    }
-
-    fn refilled(&mut self, _now: Instant, pipe: Pipe, _standing: Standing) -> Option<TokenRate> {
-        pipe.rate
     }
 
     fn ended(

@@ -1,0 +1,119 @@
+//! The tuning numbers of the policy, each by what it is for.
+
+use super::*;
+use crate::classes::stream::{Stream, StreamTable};
+use crate::types::contract::{Contract, StreamSpec};
+use crate::types::rank::Rank;
+use crate::types::share::Share;
+
+const ONE: StreamId = StreamId(0);
+const OTHER: StreamId = StreamId(1);
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
+}
+
+fn known(policy: &mut DiskTime, id: StreamId) -> &mut Account {
+    if slot(id) >= policy.accounts.len() {
+        policy.accounts.resize(slot(id) + 1, None);
+    }
+    policy.accounts[slot(id)].get_or_insert_with(|| Account::new(0))
+}
+
+fn half() -> Stream {
+    let contract = Contract::reserving(Share::from_percent(50).expect("at most 100"));
+    let spec = StreamSpec { contract, ..StreamSpec::default() };
+    Stream::new(ONE, spec, Duration::from_secs(1), Instant::ZERO)
+}
+
+/// Guests wait for the sake of learning for half of the time as long as nothing is known, and for little of it
+/// later on.
+#[test]
+fn half_of_the_time_shows_unknown_paces_and_a_fiftieth_old_ones() {
+    let mut policy = DiskTime::default();
+    let mut wants = |seen: Option<Instant>, probed: u64| {
+        known(&mut policy, ONE).pace.seen_at = seen;
+        policy.probes = Duration::from_secs(probed);
+        policy.wants_quiet(at(1_000_000), ONE)
+    };
+    assert!(wants(None, 400) && !wants(None, 600), "of 1000 s");
+    let old = Some(at(990_000));
+    assert!(wants(old, 15) && !wants(old, 30));
+}
+
+/// A pace may be a second or two old, as a round is.
+#[test]
+fn a_pace_of_three_seconds_ago_is_looked_at_anew_and_one_of_a_second_ago_is_not() {
+    let mut policy = DiskTime::default();
+    let mut wants = |ago: u64| {
+        known(&mut policy, ONE).pace.seen_at = Some(at(100_000 - ago));
+        policy.wants_quiet(at(100_000), ONE)
+    };
+    assert!(!wants(1_500) && wants(3_000));
+}
+
+/// Guests that once cost more than they were worth may be worth it later: they are let in now and then, so seldom
+/// that it costs little.
+#[test]
+fn guests_that_do_not_pay_are_tried_in_three_of_a_hundred_slices() {
+    let mut policy = DiskTime::default();
+    policy.device.depth = 8;
+    known(&mut policy, ONE).guests.add(2_000_000, 1_000_000, 1_000_000);
+    let open = (0..3_200).filter(|slices| {
+        known(&mut policy, ONE).habits.slices = *slices;
+        policy.is_open(ONE)
+    });
+    let open = open.count();
+    assert!((80..=130).contains(&open), "{open} of 3200");
+}
+
+/// Before a switch was seen slices are short, so that they soon show what one costs.
+#[test]
+fn an_unseen_switch_costs_a_millisecond() {
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE);
+    let cost = policy.switch_cost(ONE);
+    assert!((700_000..=1_400_000).contains(&cost), "{cost}");
+}
+
+/// A stream that pauses between requests keeps its place; one that is idle for longer does not hold time back that
+/// others could use.
+#[test]
+fn a_stream_counts_for_some_milliseconds_after_its_last_request() {
+    let stays = |millis: u64| {
+        let mut policy = DiskTime::default();
+        let mut stream = half();
+        stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+        policy.note(at(1_000), stream.view(Rank::Best));
+        stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Shut;
+        policy.note(at(2_000), stream.view(Rank::Best));
+        let mut table = StreamTable::default();
+        table.get_or_insert_with(ONE, || stream);
+        let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, in_flight: 0 };
+        policy.let_go(at(2_000 + millis), streams);
+        policy.get(ONE).is_some_and(|account| account.member)
+    };
+    assert!(stays(15) && !stays(30));
+}
+
+/// A stream that was idle for a night has saved up its share of a second, whatever a round is.
+#[test]
+fn an_idle_stream_has_saved_up_a_second_of_virtual_time() {
+    // A round of 10 s.
+    let mut policy = DiskTime { round: (1_000_000_000, 4), ..DiskTime::default() };
+    let claims = Claims { reserved: 500_000_000, weight: 1 };
+    known(&mut policy, OTHER);
+    policy.claim(OTHER, claims);
+    policy.account(OTHER).member = true;
+    policy.account(OTHER).tag = 0;
+    policy.time.enter(claims, 0);
+    policy.time.moved(claims, 100_000_000_000);
+    let mut stream = half();
+    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+    known(&mut policy, ONE).tag = 0;
+    let time = policy.time.now();
+    assert!(time > 50_000_000_000, "{time}");
+    policy.note(at(100_000), stream.view(Rank::Best));
+    let saved = time - policy.account(ONE).tag;
+    assert!((700_000_000..=1_400_000_000).contains(&saved), "{saved} ns");
+}
