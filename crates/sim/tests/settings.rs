@@ -21,7 +21,7 @@ class = "soft-real-time"
 reserve = "5%"
 [[stream.phases]]
 spec = { pattern = "sequential", extent = { end = "1GB" }, sizes = "128KiB" }
-pace = { player = { rate = "60MB/s", buffer = "100ms", outstanding = 1 } }
+pace = { player = { rate = "60MB/s", buffer = "400ms", outstanding = 1 } }
 [[stream]]
 name = "random"
 reserve = "20%"
