@@ -4,7 +4,7 @@ use disktime_report::chart::Panel;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
-use crate::claims::mean;
+use crate::claims::{Draws, mean};
 use crate::open::{Band, Open};
 
 pub use crate::claims::{Check, Sample};
@@ -50,7 +50,8 @@ pub struct Report {
     pub checks: Vec<Check>,
     /// Rows without a bound, which are shown and not judged, as the mean over the seeds.
     pub reported: Vec<Check>,
-    /// The figure over the range of each number that the paper leaves open.
+    /// The figure over the draws that it makes, and over the range of each number that the paper
+    /// leaves open.
     pub bands: Vec<Band>,
     /// The checks that single seeds of several miss, whatever the mean does.
     pub missed_by_seed: Vec<SeedMiss>,
@@ -94,6 +95,12 @@ impl Report {
         let mut checks = first.checks.clone();
         for (c, check) in checks.iter_mut().enumerate() {
             check.measured = mean(samples.iter().map(|sample| sample.checks[c].measured));
+            for (rank, measured) in check.draws.iter_mut().flat_map(|it| &mut it.measured).enumerate()
+            {
+                let draws = samples.iter().map(|sample| sample.checks[c].draws.as_ref());
+                let drawn = |draws: Option<&Draws>| draws.expect("all seeds draw").measured[rank];
+                *measured = mean(draws.map(drawn));
+            }
         }
         let missed = |(seed, sample): (u64, &Sample)| {
             let missed = sample.checks.iter().filter(|check| check.is_bounded() && !check.pass());
@@ -109,6 +116,7 @@ impl Report {
             (first_seed..).zip(samples).filter(|_| several).flat_map(missed).collect();
         let seconds = samples.iter().map(|sample| sample.seconds).sum();
         let Experiment { id, title, claim, note, reason, .. } = *experiment;
+        let bands = Band::of_draws(&checks).into_iter().chain(bands).collect();
         let (checks, reported) = checks.into_iter().partition(Check::is_bounded);
         Self {
             id,
@@ -137,7 +145,7 @@ impl Report {
     }
 
     /// Whether a check of the report passes: within its bounds at the values shown, and over the
-    /// middle half of the range of each number that the paper leaves open.
+    /// middle half of the range of each number that the paper leaves open, and of what it draws.
     #[must_use]
     pub fn passes(&self, check: &Check) -> bool {
         check.pass() && self.missed_over(check).next().is_none()

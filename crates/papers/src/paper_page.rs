@@ -135,7 +135,8 @@ fn open_row(band: &Band) -> Vec<Cell> {
     if places.is_empty() {
         "all over the whole range".clone_into(&mut places);
     }
-    let texts = [band.name.to_owned(), band.range(), format!("{}, {whose}", band.shown), places];
+    let shown = if band.drawn { "median".to_owned() } else { format!("{}, {whose}", band.shown) };
+    let texts = [band.name.to_owned(), band.range(), shown, places];
     texts.into_iter().chain([band.why.to_owned()]).map(Cell::Text).collect()
 }
 
@@ -197,7 +198,8 @@ A figure has several checks. *We measure* is the one that is nearest to its boun
 mean over the seeds; *passes* is what it may be, and behind it what was published. *Band* is the least and the
 greatest that the same check measures while one number that the paper leaves open runs over its range and the
 others stay as shown. A check holds if it does at the value that the paper states, or else over the middle half of
-the range as well. The simulator's own checkers (no promise broken) are left out. A figure whose claim begins with
+the range as well. The places of files have no order, so that they are drawn: shown is the median of the draws, and
+a check holds if it does in their middle half, sorted by what it measures. The simulator's own checkers (no promise broken) are left out. A figure whose claim begins with
 \"Ours\" measures our own schedulers in a paper's set-up.
 ";
 
@@ -300,8 +302,12 @@ fn band_of(report: &Report, check: &Check) -> String {
 
 fn left_open(report: &Report) -> String {
     let open = report.bands.iter().map(|band| {
-        let stated = if band.stated { ", stated" } else { "" };
-        format!("{}: {} ({}{stated})", band.name, band.range(), band.shown)
+        let shown = match band {
+            Band { drawn: true, .. } => "median".to_owned(),
+            Band { stated: true, shown, .. } => format!("{shown}, stated"),
+            Band { shown, .. } => shown.to_string(),
+        };
+        format!("{}: {} ({shown})", band.name, band.range())
     });
     let texts = open.chain(report.left_out.map(str::to_owned));
     texts.collect::<Vec<_>>().join("; ")

@@ -62,9 +62,8 @@ fn at_90(at: At) -> Sample {
     let (outcome, more) = beside_none(90, at);
     let soft = players_and_load::mean_mb(&outcome, [0], FROM, SECONDS);
     let best = players_and_load::mean_mb(&outcome, 1..4, FROM, SECONDS) / 3.0;
-    let total = Check { published: 3.0, measured: more, low: 0.0, high: 8.0, name: MORE.into() };
     let checks = vec![
-        total,
+        Check::between(MORE, 3.0, more, 0.0..=8.0),
         Check::at_least("soft real-time by the mean of best effort", soft / best, 1.0),
         Check::at_most("soft real-time, MB/s", soft, 8.0),
         players_and_load::kept(&[&outcome]),

@@ -31,13 +31,7 @@ pub(super) const PESSIMISTIC: Experiment = Experiment {
 fn optimistic(at: At) -> Sample {
     let (outcome, other) = (run("optimistic", at), run("pessimistic", at));
     let more = (total(&outcome) / total(&other) - 1.0) * 100.0;
-    let more = Check {
-        name: "more than pessimistic, %".into(),
-        published: 8.6,
-        measured: more,
-        low: 3.0,
-        high: 12.0,
-    };
+    let more = Check::between("more than pessimistic, %", 8.6, more, 3.0..=12.0);
     let checks = vec![
         players_and_load::within("all four together, MB/s", 15.85, total(&outcome), 7.0),
         more,

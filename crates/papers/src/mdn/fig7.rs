@@ -22,13 +22,7 @@ fn figure(at: At) -> Sample {
     let loads = [Load::best_effort(11), Load::soft(9).from(FROM).until(TO)];
     let outcome = players_and_load::run(Shaped::By("pessimistic"), &loads, SECONDS, at);
     let best = players_and_load::mean_mb(&outcome, [0], FROM + 5, TO);
-    let best = Check {
-        name: "best effort beside it, MB/s".into(),
-        published: 4.2,
-        measured: best,
-        low: 3.5,
-        high: 7.0,
-    };
+    let best = Check::between("best effort beside it, MB/s", 4.2, best, 3.5..=7.0);
     let checks = vec![
         Check::at_least(
             "best effort alone, MB/s",
