@@ -1,7 +1,7 @@
 //! The results of stated costs on tiers, over costs that are learned while it runs.
 
 use super::cached_servers;
-use super::falling::Runs;
+use super::falling::{Counted, Runs};
 use super::looping::{OURS_SECONDS, Starts};
 use super::table2::{ROWS, Row};
 use crate::experiment::{Check, Experiment, Sample};
@@ -35,6 +35,9 @@ pub(super) const LOOP: Experiment = Experiment {
 const COST_MODEL: &str = "learned";
 /// Seconds that count: prices are known by the first.
 const COUNTED: [u64; 2] = [60, 180];
+/// Of falling hits. A tenant has 2,400 disk accesses in 120 s, whose times and number each vary by 2 %: over 16
+/// seeds the worst of four was 4 % below their mean, which was 1.0006, and 3 of 16 were 9 % below.
+const FALLING: Counted = Counted { ours: [60, 660], others: COUNTED };
 /// Rows of equal weights.
 const EQUAL: usize = 4;
 
@@ -54,7 +57,7 @@ fn measure(seed: u64) -> Sample {
             checks.push(Check::near(name, published, got, by * published));
         }
     }
-    let falling = Runs::new(COST_MODEL, COUNTED, seed);
+    let falling = Runs::new(COST_MODEL, FALLING, seed);
     checks.extend(falling.checks());
     let mut outcomes = falling.outcomes();
     outcomes.extend(&rows);
