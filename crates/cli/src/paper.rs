@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Subcommand;
 use disktime_papers::paper_page::{self, Provenance};
-use disktime_papers::{Experiment, PAPERS, Paper, RECORDED, Report, Runs, SeedMiss};
+use disktime_papers::{Experiment, PAPERS, Paper, RECORDED, Report, Runs, SeedMiss, reproduction};
 use disktime_report::page::{self, File};
 use disktime_workload::OpenTrace;
 use disktime_workload::trace::TraceReader;
@@ -282,7 +282,7 @@ fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Res
         }
     }
     files.push(paper_page::index(reports, provenance));
-    files.push(paper_page::table(reports, provenance));
+    files.extend(reproduction::files(reports, provenance));
     for File { name, text } in files {
         let path = dir.join(name);
         output::write(&path, &text).with_context(|| format!("writing {}", path.display()))?;

@@ -4,7 +4,7 @@ use disktime_report::chart::Panel;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
-use crate::claims::{Draws, mean};
+use crate::claims::{Draws, KEPT, mean};
 use crate::open::{Band, Open};
 
 pub use crate::claims::{Check, Sample};
@@ -95,7 +95,8 @@ impl Report {
         let mut checks = first.checks.clone();
         for (c, check) in checks.iter_mut().enumerate() {
             check.measured = mean(samples.iter().map(|sample| sample.checks[c].measured));
-            for (rank, measured) in check.draws.iter_mut().flat_map(|it| &mut it.measured).enumerate()
+            for (rank, measured) in
+                check.draws.iter_mut().flat_map(|it| &mut it.measured).enumerate()
             {
                 let draws = samples.iter().map(|sample| sample.checks[c].draws.as_ref());
                 let drawn = |draws: Option<&Draws>| draws.expect("all seeds draw").measured[rank];
@@ -149,6 +150,11 @@ impl Report {
     #[must_use]
     pub fn passes(&self, check: &Check) -> bool {
         check.pass() && self.missed_over(check).next().is_none()
+    }
+
+    /// The checks that are claims: the simulator's own checkers are none.
+    pub fn claims(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| check.name != KEPT)
     }
 
     /// The bands in whose middle half a check is missed.

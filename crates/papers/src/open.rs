@@ -129,9 +129,10 @@ impl Open {
             });
             let measured: Vec<f64> = means.collect();
             // Bounds may depend on the value: each run has its own.
-            let holds = runs.iter().zip(&measured).map(|((_, samples), measured)| {
-                samples[0].checks[index].holds_at(*measured)
-            });
+            let holds = runs
+                .iter()
+                .zip(&measured)
+                .map(|((_, samples), measured)| samples[0].checks[index].holds_at(*measured));
             let holds: Vec<bool> = holds.collect();
             let middle = runs.iter().zip(&holds).filter(|((value, _), _)| self.is_middle(*value));
             let missed = !self.stated && middle.into_iter().any(|(_, holds)| !holds);

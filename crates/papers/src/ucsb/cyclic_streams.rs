@@ -215,10 +215,7 @@ fn run_placed(
     let plan = Plan {
         device: disk(seed),
         profile,
-        scheduling: Scheduling {
-            policy: knobs.elevator(),
-            ..Scheduling::new("elevator", "fixed")
-        },
+        scheduling: Scheduling { policy: knobs.elevator(), ..Scheduling::new("elevator", "fixed") },
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,

@@ -1,6 +1,6 @@
 //! Figure 5: a high-priority stream beside best-effort streams of constant rate.
 
-use super::cyclic_streams::{self, JOINS, Load, MB, Knobs, SECONDS};
+use super::cyclic_streams::{self, JOINS, Knobs, Load, MB, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -1,6 +1,6 @@
 //! Figure 6: a high-priority stream beside best-effort streams that read as fast as they can.
 
-use super::cyclic_streams::{self, CYCLE_SECONDS, JOINS, Load, Knobs, SECONDS};
+use super::cyclic_streams::{self, CYCLE_SECONDS, JOINS, Knobs, Load, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 

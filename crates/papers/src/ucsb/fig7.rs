@@ -1,6 +1,6 @@
 //! Figure 7: response times beside more and more streams of low priority.
 
-use super::cyclic_streams::{self, Load, MB, Knobs, SECONDS};
+use super::cyclic_streams::{self, Knobs, Load, MB, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_core::Admission;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
