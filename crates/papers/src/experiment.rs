@@ -1,6 +1,7 @@
 //! An experiment, what a seed of it measures, and the report over all seeds.
 
 use disktime_report::chart::Panel;
+use disktime_report::page::number;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
@@ -157,12 +158,34 @@ impl Report {
         self.checks.iter().filter(|check| check.name != KEPT)
     }
 
+    /// How many claims hold, in words; `None` without a claim.
+    #[must_use]
+    pub fn held_in_words(&self) -> Option<String> {
+        let all = self.claims().count();
+        let held = self.claims().filter(|check| self.passes(check)).count();
+        let broken = self.checks.iter().any(|check| check.name == KEPT && !check.pass());
+        let broken = if broken { ", promises broken" } else { "" };
+        (all > 0).then(|| format!("{held} of {all}{broken}"))
+    }
+
     /// The bands in whose middle half a check is missed.
     pub fn missed_over<'a>(&'a self, check: &'a Check) -> impl Iterator<Item = &'a Band> {
         let misses = |band: &&Band| {
             band.checks.iter().any(|course| course.missed && course.check == check.name)
         };
         self.bands.iter().filter(misses)
+    }
+
+    /// For each check that single seeds miss: the values that they measure, with their seeds, in words.
+    #[must_use]
+    pub fn missed_by_seed_in_words(&self) -> Vec<String> {
+        let missed_by = |check: &Check| {
+            let of_check = self.missed_by_seed.iter().filter(|miss| miss.check == check.name);
+            let value = |miss: &SeedMiss| format!("{} (seed {})", number(miss.measured), miss.seed);
+            let values: Vec<String> = of_check.map(value).collect();
+            (!values.is_empty()).then(|| format!("{}: {}", check.name, values.join(", ")))
+        };
+        self.checks.iter().filter_map(missed_by).collect()
     }
 
     /// The checks that don't pass.
@@ -276,6 +299,7 @@ mod tests {
         assert!(report.pass());
         let miss = SeedMiss { check: "third".to_owned(), seed: 3, measured: 9.0 };
         assert_eq!(report.missed_by_seed, [miss]);
+        assert_eq!(report.missed_by_seed_in_words(), ["third: 9 (seed 3)"]);
         assert_eq!(over(2).missed_by_seed, []);
     }
 }

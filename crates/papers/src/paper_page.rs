@@ -3,7 +3,7 @@
 //!
 //! Does not know: HTML, directories. It answers names and contents; the caller writes them.
 
-use crate::experiment::{Check, Report, SeedMiss};
+use crate::experiment::{Check, Report};
 use crate::open::Band;
 use crate::{PAPERS, Paper};
 use disktime_report::drawing;
@@ -95,10 +95,8 @@ fn section(report: &Report) -> Section {
         let rows = report.bands.iter().map(open_row).collect();
         parts.push(Part::Table(Table::new(&head, rows)));
     }
-    let alone = report.missed_by_seed.iter().map(|SeedMiss { check, seed, measured }| {
-        Part::note(format!("Seed {seed} alone misses: {check}: {}", number(*measured)))
-    });
-    parts.extend(alone);
+    let alone = report.missed_by_seed_in_words().into_iter();
+    parts.extend(alone.map(|miss| Part::note(format!("Missed by single seeds: {miss}"))));
     if !report.pass() && !report.reason.is_empty() {
         parts.push(Part::note(format!("Why checks are missed: {}", report.reason)));
     }
@@ -162,16 +160,15 @@ pub fn index(reports: &[Report], provenance: &Provenance) -> File {
 }
 
 fn index_row(paper: &Paper, report: &Report) -> Vec<Cell> {
-    let missed = report.missed().count();
-    let held = match report.claims().count() {
-        0 => "not judged here".to_owned(),
-        all => format!("{} of {all}", all - missed),
+    let (held, verdict) = match report.held_in_words() {
+        None => ("not judged here".to_owned(), Cell::Text(String::new())),
+        Some(held) => (held, Cell::Verdict(report.pass())),
     };
     vec![
         Cell::Link { to: format!("{}.html#{}", paper.id, report.id), text: report.id.to_owned() },
         Cell::Text(report.title.to_owned()),
         Cell::Number(held),
-        Cell::Verdict(missed == 0),
+        verdict,
     ]
 }
 

@@ -43,12 +43,13 @@ the ranges of what its paper leaves open the check holds.
 ";
 
 fn table(reports: &[Report], provenance: &Provenance) -> File {
-    let missed = reports.iter().filter(|report| !report.pass()).count();
+    let red = reports.iter().filter(|report| !report.pass()).count();
+    let claims = || reports.iter().flat_map(|report| report.claims().map(move |it| (report, it)));
+    let missed = claims().filter(|(report, check)| !report.passes(check)).count();
     let summary = format!(
-        "{} figures and tables, {} checks: {} checks of {missed} figures are missed. {}",
+        "{} figures and tables, {} checks: {missed} checks are missed, {red} figures are red. {}",
         reports.len(),
-        reports.iter().map(|report| report.claims().count()).sum::<usize>(),
-        reports.iter().map(|report| report.missed().count()).sum::<usize>(),
+        claims().count(),
         origin(provenance),
     );
     let mut shown = BTreeMap::new();
@@ -84,11 +85,8 @@ fn row(report: &Report, shown: &mut BTreeMap<String, &'static str>) -> String {
         let verdict = reasons("not judged here".to_owned());
         return format!("| {id} | {claim} |  |  |  | {verdict} |  |\n");
     };
-    let (all, missed) = (report.claims().count(), report.missed().count());
-    let held = match missed {
-        0 => format!("{all} of {all}"),
-        _ => reasons(format!("**{} of {all}**", all - missed)),
-    };
+    let held = report.held_in_words().unwrap_or_default();
+    let held = if report.pass() { held } else { reasons(format!("**{held}**")) };
     let left_open = left_open(report);
     let left_open = match shown.get(&left_open) {
         Some(above) => format!("as {above}"),
@@ -169,7 +167,11 @@ fn band_of(report: &Report, check: &Check) -> String {
         let (low, high) = ends.unwrap_or((value, value));
         Some((low.min(value), high.max(value)))
     });
-    ends.map_or_else(String::new, |(low, high)| format!("{} to {}", number(low), number(high)))
+    match ends.map(|(low, high)| (number(low), number(high))) {
+        Some((low, high)) if low == high => low,
+        Some((low, high)) => format!("{low} to {high}"),
+        None => String::new(),
+    }
 }
 
 fn left_open(report: &Report) -> String {
@@ -221,18 +223,30 @@ mod tests {
     /// The table had a row for each of 442 checks.
     #[test]
     fn a_figure_has_one_row_with_the_check_that_is_nearest_to_its_bound() {
-        let checks = vec![
-            Check::near("wide", 10.0, 10.0, 5.0),
-            Check::near("near", 10.0, 14.9, 5.0),
-            Check::at_least("far", 90.0, 30.0),
-            Check::deviation("next to what was published", 0.001, 10.0),
-            claims::kept(0),
-        ];
-        let [table, missed] = texts(&[report("zygaria-2", checks)]);
+        let checks = |kept| {
+            vec![
+                Check::near("wide", 10.0, 10.0, 5.0),
+                Check::near("near", 10.0, 14.9, 5.0),
+                Check::at_least("far", 90.0, 30.0),
+                Check::deviation("next to what was published", 0.001, 10.0),
+                claims::kept(kept),
+            ]
+        };
+        let [table, missed] = texts(&[report("zygaria-2", checks(0))]);
         let row = row(&table, "zygaria-2");
         assert!(row.contains("| near: 14.9 | 5 to 15 (10) |  | 4 of 4 |"), "{row}");
-        assert!(table.contains("1 figures and tables, 4 checks: 0 checks of 0 figures are missed"));
+        assert!(
+            table
+                .contains("1 figures and tables, 4 checks: 0 checks are missed, 0 figures are red")
+        );
         assert!(!missed.contains("zygaria-2"), "{missed}");
+        // A promise that was broken once counted as a claim that does not hold.
+        let [table, missed] = texts(&[report("zygaria-2", checks(1))]);
+        assert!(
+            table.contains("| [**4 of 4, promises broken**](reproduction-missed.md#zygaria-2) |")
+        );
+        assert!(missed.contains("## zygaria-2"), "{missed}");
+        assert!(table.contains("4 checks: 0 checks are missed, 1 figures are red"), "{table}");
     }
 
     #[test]

@@ -307,3 +307,19 @@ pub(super) fn kept(outcomes: &[&Outcome]) -> Check {
 pub(super) fn percent(percent: u32) -> Share {
     Share::from_percent(percent).expect("at most 100 %")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The elevator had one batch, of 1 MiB, whatever the figure varied.
+    #[test]
+    fn a_larger_batch_of_the_elevator_loses_less_to_seeks() {
+        let total = |batch| {
+            let outcome = joined(Load::greedy, Knobs { batch, ..Knobs::SHOWN }, 1);
+            (0..=JOINS.len()).map(|stream| mean_mb(&outcome, stream, 30, SECONDS)).sum::<f64>()
+        };
+        let totals = BATCHES.map(total);
+        assert!(totals.windows(2).all(|pair| pair[1] > pair[0] + 1.0), "{totals:?}");
+    }
+}
