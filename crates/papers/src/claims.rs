@@ -122,7 +122,7 @@ pub(crate) fn over_draws(of: &'static str, why: &'static str, samples: &[Sample]
     all
 }
 
-/// Of values least first; of an even count the middle of the two in the middle.
+/// The median of values that rise: of an even count, the middle of the two in the middle.
 fn median(values: &[f64]) -> f64 {
     let last = values.len() - 1;
     f64::midpoint(values[last / 2], values[last.div_ceil(2)])

@@ -72,7 +72,7 @@ impl Runs {
         }
     }
 
-    /// Of all tenants together.
+    /// The rates of all tenants together: under our own scheduler, and under reward.
     fn totals(&self, stage: usize) -> [f64; 2] {
         let Counted { ours, others } = self.counted;
         [(&self.ours, ours), (&self.reward, others)].map(|(runs, [from, to])| {

@@ -25,7 +25,7 @@ const FILE_BYTES: u64 = 700_000_000 / REQUEST_BYTES * REQUEST_BYTES;
 pub(super) struct Knobs {
     /// From one file's start to the next, in files' lengths.
     pub(super) apart: f64,
-    /// What the elevator reads of a stream before it goes on, KiB.
+    /// The bytes that the elevator reads of a stream before it goes on, KiB.
     pub(super) batch: f64,
 }
 
