@@ -36,8 +36,9 @@ pub(super) const LOOP: Experiment = Experiment {
 const COST_MODEL: &str = "learned";
 /// Seconds that count: prices are known by the first.
 const COUNTED: [u64; 2] = [60, 180];
-/// The seconds that count for falling hits: ten minutes. A tenant has 2,400 disk accesses in 120 s, whose times and number each vary by 2 %: over 16
-/// seeds the worst of four was 4 % below their mean, which was 1.0006, and 3 of 16 were 9 % below.
+/// The seconds that count for falling hits: ten minutes. In 120 s a tenant has 2,400 disk accesses, whose times
+/// and number vary by 2 % each: over 16 seeds the worst of four tenants was 4 % below their mean, which was
+/// 1.0006, and with 3 seeds it was 9 % below.
 const FALLING: Counted = Counted { ours: [60, 660], others: COUNTED };
 /// Rows of equal weights.
 const EQUAL: usize = 4;
