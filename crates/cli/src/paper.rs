@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Subcommand;
 use disktime_papers::paper_page::{self, Provenance};
-use disktime_papers::{Experiment, PAPERS, Paper, RECORDED, Report, Runs, SeedMiss};
+use disktime_papers::{Experiment, PAPERS, Paper, RECORDED, Report, Runs, reproduction};
 use disktime_report::page::{self, File};
 use disktime_workload::OpenTrace;
 use disktime_workload::trace::TraceReader;
@@ -260,8 +260,8 @@ fn print(report: &Report) {
             println!("  {} ({}): {} holds {places}", band.name, band.range(), course.check);
         }
     }
-    for SeedMiss { check, seed, measured } in &report.missed_by_seed {
-        println!("  seed {seed} alone misses: {check}: {}", page::number(*measured));
+    for miss in report.missed_by_seed_in_words() {
+        println!("  missed by single seeds: {miss}");
     }
     let texts = [report.reason, report.note].into_iter().filter(|_| !report.pass());
     for text in texts.chain(report.left_out).filter(|text| !text.is_empty()) {
@@ -282,7 +282,7 @@ fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Res
         }
     }
     files.push(paper_page::index(reports, provenance));
-    files.push(paper_page::table(reports, provenance));
+    files.extend(reproduction::files(reports, provenance));
     for File { name, text } in files {
         let path = dir.join(name);
         output::write(&path, &text).with_context(|| format!("writing {}", path.display()))?;

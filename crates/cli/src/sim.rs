@@ -38,7 +38,7 @@ A scenario:
   spec = { pattern = { runs = { length = 1024 } }, extent = { end = \"9GiB\" }, sizes = \"4KiB\" }
   pace = { closed = { outstanding = 8 } }
 
-docs/simulator.md explains every key and column. Exits with 1 if a promise was violated.";
+docs/simulator.md and docs/devices.md explain every key and column. Exits with 1 if a promise was violated.";
 
 /// The action on scenarios.
 #[derive(clap::Args)]

@@ -49,6 +49,7 @@ fn a_run_answers_one_document_and_writes_what_a_browser_opens() {
     assert!(index.contains("<a href=\"zygaria.html#zygaria-10\">zygaria-10</a>"), "{index}");
     let table = std::fs::read_to_string(out.join("reproduction.md")).unwrap();
     assert!(table.contains("| zygaria-10 | Reserving I/Os keeps both rates"), "{table}");
+    assert!(out.join("reproduction-missed.md").exists());
     assert_eq!(report["bands"][0]["values"].as_array().unwrap().len(), 5);
 }
 

@@ -1,10 +1,11 @@
 //! An experiment, what a seed of it measures, and the report over all seeds.
 
 use disktime_report::chart::Panel;
+use disktime_report::page::number;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
-use crate::claims::mean;
+use crate::claims::{Draws, KEPT, mean};
 use crate::open::{Band, Open};
 
 pub use crate::claims::{Check, Sample};
@@ -50,7 +51,8 @@ pub struct Report {
     pub checks: Vec<Check>,
     /// Rows without a bound, which are shown and not judged, as the mean over the seeds.
     pub reported: Vec<Check>,
-    /// The figure over the range of each number that the paper leaves open.
+    /// The figure over the draws that it makes, and over the range of each number that the paper
+    /// leaves open.
     pub bands: Vec<Band>,
     /// The checks that single seeds of several miss, whatever the mean does.
     pub missed_by_seed: Vec<SeedMiss>,
@@ -94,6 +96,13 @@ impl Report {
         let mut checks = first.checks.clone();
         for (c, check) in checks.iter_mut().enumerate() {
             check.measured = mean(samples.iter().map(|sample| sample.checks[c].measured));
+            for (rank, measured) in
+                check.draws.iter_mut().flat_map(|it| &mut it.measured).enumerate()
+            {
+                let draws = samples.iter().map(|sample| sample.checks[c].draws.as_ref());
+                let drawn = |draws: Option<&Draws>| draws.expect("all seeds draw").measured[rank];
+                *measured = mean(draws.map(drawn));
+            }
         }
         let missed = |(seed, sample): (u64, &Sample)| {
             let missed = sample.checks.iter().filter(|check| check.is_bounded() && !check.pass());
@@ -109,6 +118,7 @@ impl Report {
             (first_seed..).zip(samples).filter(|_| several).flat_map(missed).collect();
         let seconds = samples.iter().map(|sample| sample.seconds).sum();
         let Experiment { id, title, claim, note, reason, .. } = *experiment;
+        let bands = Band::of_draws(&checks).into_iter().chain(bands).collect();
         let (checks, reported) = checks.into_iter().partition(Check::is_bounded);
         Self {
             id,
@@ -137,10 +147,25 @@ impl Report {
     }
 
     /// Whether a check of the report passes: within its bounds at the values shown, and over the
-    /// middle half of the range of each number that the paper leaves open.
+    /// middle half of the range of each number that the paper leaves open, and of what it draws.
     #[must_use]
     pub fn passes(&self, check: &Check) -> bool {
         check.pass() && self.missed_over(check).next().is_none()
+    }
+
+    /// The checks that are claims: the simulator's own checkers are none.
+    pub fn claims(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| check.name != KEPT)
+    }
+
+    /// How many claims hold, in words; `None` without a claim.
+    #[must_use]
+    pub fn held_in_words(&self) -> Option<String> {
+        let all = self.claims().count();
+        let held = self.claims().filter(|check| self.passes(check)).count();
+        let broken = self.checks.iter().any(|check| check.name == KEPT && !check.pass());
+        let broken = if broken { ", promises broken" } else { "" };
+        (all > 0).then(|| format!("{held} of {all}{broken}"))
     }
 
     /// The bands in whose middle half a check is missed.
@@ -149,6 +174,18 @@ impl Report {
             band.checks.iter().any(|course| course.missed && course.check == check.name)
         };
         self.bands.iter().filter(misses)
+    }
+
+    /// For each check that single seeds miss: the values that they measure, with their seeds, in words.
+    #[must_use]
+    pub fn missed_by_seed_in_words(&self) -> Vec<String> {
+        let missed_by = |check: &Check| {
+            let of_check = self.missed_by_seed.iter().filter(|miss| miss.check == check.name);
+            let value = |miss: &SeedMiss| format!("{} (seed {})", number(miss.measured), miss.seed);
+            let values: Vec<String> = of_check.map(value).collect();
+            (!values.is_empty()).then(|| format!("{}: {}", check.name, values.join(", ")))
+        };
+        self.checks.iter().filter_map(missed_by).collect()
     }
 
     /// The checks that don't pass.
@@ -262,6 +299,7 @@ mod tests {
         assert!(report.pass());
         let miss = SeedMiss { check: "third".to_owned(), seed: 3, measured: 9.0 };
         assert_eq!(report.missed_by_seed, [miss]);
+        assert_eq!(report.missed_by_seed_in_words(), ["third: 9 (seed 3)"]);
         assert_eq!(over(2).missed_by_seed, []);
     }
 }

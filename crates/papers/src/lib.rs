@@ -7,6 +7,7 @@
 //! - [`live_figures`]: figures that are run against a daemon as well, and what is compared then.
 //! - [`recorded`]: figures that a recorded trace joins.
 //! - [`paper_page`]: a paper's reports as one page, and each figure as a drawing.
+//! - [`reproduction`]: all reports as a table in Markdown, and the checks that are missed.
 //!
 //! An experiment is a short file that is listed in its paper. Runs are simulated: one seed gives one
 //! report, to the byte, whatever the machine and however many threads.
@@ -23,6 +24,7 @@ mod open;
 pub mod paper_page;
 mod qbox;
 pub mod recorded;
+pub mod reproduction;
 mod reward;
 mod runner;
 mod ucsb;

@@ -1,7 +1,9 @@
 //! Numbers that a paper leaves open: their plausible ranges, and where in them the checks hold.
 //!
 //! A figure is shown at one value of each. A check passes if it holds at that value where the paper
-//! states it, and else if it holds at every value of the middle half of the range as well.
+//! states it, and else if it holds at every value of the middle half of the range as well. Things
+//! without an order, like the places of files, are drawn: there a check has to hold in the middle half
+//! of the draws, sorted by what it measures in them.
 //!
 //! Does not know: how a figure is drawn or written.
 
@@ -45,6 +47,9 @@ pub struct Band {
     pub shown: f64,
     /// Whether the paper states that value.
     pub stated: bool,
+    /// Whether the values are ranks of draws, of what each check measures in them: the figure shows
+    /// their median.
+    pub drawn: bool,
     /// The source of the range.
     pub why: &'static str,
     /// Each check: its measured value at each value of the number, and whether it holds there.
@@ -102,9 +107,8 @@ impl Open {
 
     /// Whether a value lies in the middle half of the range, by its place in it.
     fn is_middle(&self, value: f64) -> bool {
-        let last = self.values.len() - 1;
         let index = self.values.iter().position(|it| *it == value);
-        index.is_some_and(|index| (last..=3 * last).contains(&(4 * index)))
+        index.is_some_and(|index| is_middle(index, self.values.len()))
     }
 
     /// The band of the samples at the value shown and at others, one of each for each seed.
@@ -125,9 +129,10 @@ impl Open {
             });
             let measured: Vec<f64> = means.collect();
             // Bounds may depend on the value: each run has its own.
-            let holds = runs.iter().zip(&measured).map(|((_, samples), measured)| {
-                Check { measured: *measured, ..samples[0].checks[index].clone() }.pass()
-            });
+            let holds = runs
+                .iter()
+                .zip(&measured)
+                .map(|((_, samples), measured)| samples[0].checks[index].holds_at(*measured));
             let holds: Vec<bool> = holds.collect();
             let middle = runs.iter().zip(&holds).filter(|((value, _), _)| self.is_middle(*value));
             let missed = !self.stated && middle.into_iter().any(|(_, holds)| !holds);
@@ -138,13 +143,49 @@ impl Open {
             values: runs.iter().map(|(value, _)| *value).collect(),
             shown: self.shown,
             stated: self.stated,
+            drawn: false,
             why: self.why,
             checks: bounded.map(course).collect(),
         }
     }
 }
 
+/// Whether a place among so many evenly spread ones lies in their middle half.
+fn is_middle(index: usize, count: usize) -> bool {
+    let last = count - 1;
+    (last..=3 * last).contains(&(4 * index))
+}
+
 impl Band {
+    /// The bands of the draws that checks keep, one for each subject of draws.
+    pub(crate) fn of_draws(checks: &[Check]) -> Vec<Self> {
+        let mut bands: Vec<Self> = Vec::new();
+        let drawn = checks.iter().filter(|check| check.is_bounded());
+        for (check, draws) in drawn.filter_map(|check| Some((check, check.draws.as_ref()?))) {
+            let count = draws.measured.len();
+            let ranks = (1..=u32::try_from(count).expect("a few draws")).map(f64::from);
+            let holds = draws.measured.iter().map(|it| check.holds_at(*it));
+            let holds: Vec<bool> = holds.collect();
+            let missed = holds.iter().enumerate().any(|(at, holds)| !holds && is_middle(at, count));
+            let measured = draws.measured.clone();
+            let course = Course { check: check.name.clone(), measured, holds, missed };
+            if let Some(band) = bands.iter_mut().find(|band| band.name == draws.of) {
+                band.checks.push(course);
+                continue;
+            }
+            bands.push(Self {
+                name: draws.of,
+                values: ranks.collect(),
+                shown: (count as f64 + 1.0) / 2.0,
+                stated: false,
+                drawn: true,
+                why: draws.why,
+                checks: vec![course],
+            });
+        }
+        bands
+    }
+
     /// The checks that don't hold at every value, each with the values at which it does.
     #[must_use]
     pub fn partly(&self) -> Vec<(&Course, String)> {
@@ -157,12 +198,19 @@ impl Band {
     pub fn held(&self, course: &Course) -> String {
         let held = self.values.iter().zip(&course.holds).filter(|(_, holds)| **holds);
         let held: Vec<String> = held.map(|(value, _)| value.to_string()).collect();
-        if held.is_empty() { "nowhere".to_owned() } else { format!("at {}", held.join(", ")) }
+        match held.len() {
+            0 => "nowhere".to_owned(),
+            count if self.drawn => format!("in {count} of {} draws", self.values.len()),
+            _ => format!("at {}", held.join(", ")),
+        }
     }
 
-    /// The range, from the least value to the greatest.
+    /// The range, from the least value to the greatest, or how many draws there are.
     #[must_use]
     pub fn range(&self) -> String {
+        if self.drawn {
+            return format!("{} draws", self.values.len());
+        }
         let (least, greatest) = (self.values.first(), self.values.last());
         let text = |value: Option<&f64>| value.map_or_else(String::new, f64::to_string);
         format!("{} to {}", text(least), text(greatest))
@@ -172,6 +220,25 @@ impl Band {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::Draws;
+
+    /// A figure once passed by its mean over placements, of which half were far out of bounds.
+    #[test]
+    fn a_check_passes_that_holds_in_the_middle_half_of_draws() {
+        let band = |measured: [f64; 8]| {
+            let draws = Draws { of: "places", why: "", measured: measured.to_vec() };
+            let check = Check { draws: Some(draws), ..Check::near("rate", 3.0, 3.0, 1.0) };
+            let mut bands = Band::of_draws(&[check, Check::near("not drawn", 1.0, 1.0, 1.0)]);
+            assert_eq!(bands.len(), 1);
+            bands.remove(0)
+        };
+        let middle = band([0.0, 0.0, 2.0, 3.0, 3.0, 4.0, 9.0, 9.0]);
+        assert_eq!((middle.range().as_str(), middle.checks.len()), ("8 draws", 1));
+        assert!(!middle.checks[0].missed);
+        assert_eq!(middle.held(&middle.checks[0]), "in 4 of 8 draws");
+        assert!(band([2.0, 2.0, 2.0, 3.0, 3.0, 5.0, 9.0, 9.0]).checks[0].missed);
+        assert!(band([0.0, 0.0, 0.0, 3.0, 3.0, 4.0, 4.0, 4.0]).checks[0].missed);
+    }
 
     /// A figure whose check holds from 20 to 40.
     fn open(stated: bool) -> Open {

@@ -12,24 +12,30 @@ use disktime_core::policy::{Currency, Pick, PieceDone, Policy, PolicyEntry};
 use disktime_core::{Instant, Request, RequestId, StreamId, StreamView, Streams};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
-    name: "elevator",
     doc: "C-SCAN over all streams, each served for a batch of 1 MiB while it goes on in sequence",
-    source: "the kernel's elevator under missed-deadline notification, section 5",
-    currency: Currency::Time,
-    keeps_reservations: false,
-    reorders: true,
-    holds: false,
-    build: || Box::new(Elevator::default()),
+    ..elevator_with_batch::<{ 1 << 20 }>()
 };
 
-/// Bytes of one stream before the sweep goes on.
-const BATCH: u64 = 1 << 20;
+/// Policy `elevator` with another batch: bytes of one stream before the sweep goes on.
+#[must_use]
+pub const fn elevator_with_batch<const BATCH: u64>() -> PolicyEntry {
+    PolicyEntry {
+        name: "elevator",
+        doc: "C-SCAN over all streams, each served for a batch while it goes on in sequence",
+        source: "the kernel's elevator under missed-deadline notification, section 5",
+        currency: Currency::Time,
+        keeps_reservations: false,
+        reorders: true,
+        holds: false,
+        build: || Box::new(Elevator::<BATCH>::default()),
+    }
+}
 
 /// Where a queued request is.
 type Place = (u64, RequestId);
 
 #[derive(Default)]
-struct Elevator {
+struct Elevator<const BATCH: u64> {
     /// All queued requests by offset, with their streams.
     sweep: BTreeMap<Place, StreamId>,
     /// Each stream's queued requests by offset.
@@ -41,7 +47,7 @@ struct Elevator {
     batch: Option<(StreamId, u64)>,
 }
 
-impl Elevator {
+impl<const BATCH: u64> Elevator<BATCH> {
     /// The next request of the stream being served: it continues exactly where the head is.
     fn continues(&self, streams: Streams<'_>) -> Option<Place> {
         let (stream, left) = self.batch?;
@@ -68,7 +74,7 @@ fn is_ready(streams: Streams<'_>, stream: StreamId) -> bool {
     streams.get(stream).is_some_and(StreamView::ready)
 }
 
-impl Policy for Elevator {
+impl<const BATCH: u64> Policy for Elevator<BATCH> {
     fn arrived(&mut self, _now: Instant, stream: StreamView<'_>, request: &Request) {
         let place = (request.offset, request.id);
         self.sweep.insert(place, stream.id());

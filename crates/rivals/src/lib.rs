@@ -35,6 +35,8 @@ mod sfq;
 mod zygaria_iops;
 mod zygaria_reward;
 
+pub use elevator::elevator_with_batch;
+
 /// Every rival.
 pub static REGISTRY: &[PolicyEntry] = &[
     zygaria_reward::ENTRY,

@@ -316,7 +316,9 @@ fn every_example_of_the_documentation_runs() {
         "time_ns,op,offset,bytes\n0,read,0,4096\n1000000,write,99999997952,4096\n",
     )
     .unwrap();
-    let blocks = include_str!("../../../docs/simulator.md").split("```toml\n").skip(1);
+    let pages =
+        [include_str!("../../../docs/simulator.md"), include_str!("../../../docs/devices.md")];
+    let blocks = pages.iter().flat_map(|page| page.split("```toml\n").skip(1));
     let blocks: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
     assert_eq!(blocks.len(), 9);
     for block in blocks {

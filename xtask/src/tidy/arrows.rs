@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-config",
             "disktime-core",
             "disktime-model",
+            "disktime-rivals",
             "disktime-workload",
             "disktime-sim",
             "disktime-report",

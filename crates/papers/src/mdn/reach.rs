@@ -11,7 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "Not in the paper. The total is compared with the better of the two published methods as it is \
            measured here under the same seed, over the same time. It is above because R swings: while it is \
            lower the soft real-time stream reads in long runs, and the disk seeks less.",
-    reason: "As mdn-6: in some drawn places two streams of best effort never have their 16 MB/s.",
+    reason: "As mdn-6: in three of eight drawn places two streams of best effort never have their 16 MB/s.",
     open: &[],
     measure: |seed| players_and_load::placed(seed, Knobs::SHOWN, figure),
 };

@@ -177,13 +177,12 @@ fn fig2_judged(live: &[[f64; 2]], seconds: f64) -> Sample {
             by(reward, 1),
             0.1,
         ),
-        Check {
-            name: "live, reward: workload 1, with the change by without".to_owned(),
-            published: 4.0,
-            measured: by(reward, 0),
-            low: 3.3,
-            high: 4.2,
-        },
+        Check::between(
+            "live, reward: workload 1, with the change by without",
+            4.0,
+            by(reward, 0),
+            3.3..=4.2,
+        ),
         Check::at_least("live, proportional: workload 1 rises, times", by(proportional, 0), 1.05),
         Check::at_least("live, proportional: workload 2 rises, times", by(proportional, 1), 1.05),
         Check::at_most(

@@ -27,17 +27,23 @@ const TENANTS: usize = 5;
 const NAMES: [&str; TENANTS] = ["falling", "steady 1", "steady 2", "steady 3", "steady 4"];
 const RESERVE_PERCENT: u32 = 20;
 /// Seconds that count: from when the array is filled.
-const COUNTED: [u64; 2] = [5, 60];
+const COUNTED: Counted = Counted { ours: [5, 60], others: [5, 60] };
 
 fn placement(hits: &[u32], seed: u64) -> HitRatio {
     let ends = (1..).map(|end| end * cached_servers::REGION_BYTES);
     HitRatio::by_region(ends.zip(hits.iter().map(|percent| percent * 10_000)).collect(), seed)
 }
 
+/// The seconds that count, to the end of a run: under our own scheduler, and alone or under reward.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    pub(super) ours: [u64; 2],
+    pub(super) others: [u64; 2],
+}
+
 /// A run at each hit ratio.
 pub(super) struct Runs {
-    /// Seconds that count, to the end.
-    counted: [u64; 2],
+    counted: Counted,
     /// The tenant that falls, alone.
     alone: [Outcome; HITS.len()],
     ours: [Outcome; HITS.len()],
@@ -45,38 +51,43 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn new(cost_model: &'static str, counted: [u64; 2], seed: u64) -> Self {
-        let run = |scheduler: Scheduler, hits: &[u32]| {
+    pub(super) fn new(cost_model: &'static str, counted: Counted, seed: u64) -> Self {
+        let run_for = |seconds: u64, scheduler: Scheduler, hits: &[u32]| {
             let reserve = Share::from_percent(RESERVE_PERCENT).expect("a part of the whole");
             let load = |name| Load { reserve, ..Load::reads(name, 100) };
             let loads: Vec<Load> = NAMES[..hits.len()].iter().map(|name| load(name)).collect();
             let array = cached_servers::tiers(placement(hits, seed), seed);
-            cached_servers::run(scheduler, array, &loads, counted[1], seed)
+            cached_servers::run(scheduler, array, &loads, seconds, seed)
         };
+        let run = |scheduler, hits: &[u32]| run_for(counted.others[1], scheduler, hits);
         let hits = |percent| [percent, STEADY, STEADY, STEADY, STEADY];
         Self {
             counted,
             alone: HITS.map(|percent| run(Scheduler::plain("fifo"), &[percent])),
             ours: HITS.map(|percent| {
-                run(cached_servers::ours(cost_model, &hits(percent)), &hits(percent))
+                let scheduler = cached_servers::ours(cost_model, &hits(percent));
+                run_for(counted.ours[1], scheduler, &hits(percent))
             }),
             reward: HITS.map(|percent| run(Scheduler::plain("reward"), &hits(percent))),
         }
     }
 
-    fn iops(&self, outcome: &Outcome, stream: usize) -> f64 {
-        cached_servers::iops(outcome, stream, self.counted[0], self.counted[1])
-    }
-
-    fn total(&self, outcome: &Outcome) -> f64 {
-        (0..TENANTS).map(|stream| self.iops(outcome, stream)).sum()
+    /// The rates of all tenants together: under our own scheduler, and under reward.
+    fn totals(&self, stage: usize) -> [f64; 2] {
+        let Counted { ours, others } = self.counted;
+        [(&self.ours, ours), (&self.reward, others)].map(|(runs, [from, to])| {
+            let of = |stream| cached_servers::iops(&runs[stage], stream, from, to);
+            (0..TENANTS).map(of).sum()
+        })
     }
 
     fn insulation(&self, stage: usize, stream: usize) -> f64 {
         // The others hit as the first does before it falls.
-        let alone = self.iops(&self.alone[if stream == 0 { stage } else { 0 }], 0);
+        let Counted { ours, others } = self.counted;
+        let alone = &self.alone[if stream == 0 { stage } else { 0 }];
+        let alone = cached_servers::iops(alone, 0, others[0], others[1]);
         let share = f64::from(RESERVE_PERCENT) / 100.0;
-        self.iops(&self.ours[stage], stream) / (share * alone)
+        cached_servers::iops(&self.ours[stage], stream, ours[0], ours[1]) / (share * alone)
     }
 
     pub(super) fn checks(&self) -> Vec<Check> {
@@ -84,10 +95,10 @@ impl Runs {
             let ratio = f64::from(*percent) / 100.0;
             let others = (1..TENANTS).map(|stream| self.insulation(stage, stream));
             let worst = others.fold(f64::INFINITY, f64::min);
-            let total = self.total(&self.ours[stage]) / self.total(&self.reward[stage]);
+            let [ours, reward] = self.totals(stage);
             [
                 (format!("hits {ratio}: the others' insulation, the worst of four"), worst),
-                (format!("hits {ratio}: total by reward's"), total),
+                (format!("hits {ratio}: total by reward's"), ours / reward),
             ]
         };
         let all = HITS.iter().enumerate().flat_map(of_stage);
@@ -100,7 +111,8 @@ impl Runs {
 
     /// Simulated seconds.
     pub(super) fn seconds(&self) -> u64 {
-        self.outcomes().len() as u64 * self.counted[1]
+        let Counted { ours, others } = self.counted;
+        HITS.len() as u64 * (ours[1] + 2 * others[1])
     }
 
     pub(super) fn panels(&self) -> [Panel; 2] {
@@ -119,8 +131,8 @@ impl Runs {
         let insulated = (0..TENANTS).map(|stream| {
             Series::new(NAMES[stream], by_hits(&|stage| self.insulation(stage, stream)))
         });
-        let totals = [("disktime", &self.ours), ("reward", &self.reward)]
-            .map(|(name, runs)| Series::new(name, by_hits(&|stage| self.total(&runs[stage]))));
+        let totals = [("disktime", 0), ("reward", 1)]
+            .map(|(name, of)| Series::new(name, by_hits(&|stage| self.totals(stage)[of])));
         [
             panel("Insulation under disktime", Axis::linear("insulation"), insulated.collect()),
             panel("All together", Axis::linear("throughput (IOPS)"), totals.into()),

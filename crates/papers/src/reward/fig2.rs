@@ -41,13 +41,12 @@ fn measure_at(seed: u64, depth: f64) -> Sample {
     let total = |spans: &Spans| spans.more.iter().sum::<f64>();
     let checks = vec![
         Check::near("reward: workload 2, with the change by without", 1.0, by(&reward, 1), 0.05),
-        Check {
-            name: "reward: workload 1, with the change by without".to_owned(),
-            published: 4.0,
-            measured: by(&reward, 0),
-            low: 3.3,
-            high: 4.2,
-        },
+        Check::between(
+            "reward: workload 1, with the change by without",
+            4.0,
+            by(&reward, 0),
+            3.3..=4.2,
+        ),
         Check::at_least("proportional: workload 1 rises, times", by(&proportional, 0), 1.05),
         Check::at_least("proportional: workload 2 rises, times", by(&proportional, 1), 1.05),
         Check::at_most(

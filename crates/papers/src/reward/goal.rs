@@ -17,7 +17,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     claim: "Ours: goals in IOPS hold, reserved as time by measured hit ratios",
     note: "Each goal's hit ratio is measured while its tenant runs alone; what the busier tier takes for \
            such a request, times the goal, is reserved. Slack goes in reward's order (zygaria-reward).",
-    reason: "",
+    reason: "Chance of the seeds: over 55 s the ratio varies by 2 % from seed to seed, and its mean over 24 \
+             seeds is .956.",
     open: &[],
     measure,
 };

@@ -1,7 +1,7 @@
 //! The results of stated costs on tiers, over costs that are learned while it runs.
 
 use super::cached_servers;
-use super::falling::Runs;
+use super::falling::{Counted, Runs};
 use super::looping::{OURS_SECONDS, Starts};
 use super::table2::{ROWS, Row};
 use crate::experiment::{Check, Experiment, Sample};
@@ -14,8 +14,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     note: "The array tells which tier served a request, so a workload's costs are what each tier takes \
            for it, seen among the others'. One disk access takes 10 ms give or take as much: a price \
            is a mean over many seconds.",
-    reason: "Since policy `disktime` gives clients that pause their slices, the others' insulation at \
-             hit ratio .5 is below its bar; which of its rules it is was not measured.",
+    reason: "Charges are by learned costs, and single accesses take 10 ms give or take as much: by the \
+             tiers' own time a stream is about once in ten minutes up to 1.5 s behind its reservation, \
+             where its promise bound allows 1.27. Where each access takes 10 ms exactly, none is.",
     open: &[],
     measure,
 };
@@ -35,6 +36,10 @@ pub(super) const LOOP: Experiment = Experiment {
 const COST_MODEL: &str = "learned";
 /// Seconds that count: prices are known by the first.
 const COUNTED: [u64; 2] = [60, 180];
+/// The seconds that count for falling hits: ten minutes. In 120 s a tenant has 2,400 disk accesses, whose times
+/// and number vary by 2 % each: over 16 seeds the worst of four tenants was 4 % below their mean, which was
+/// 1.0006, and with 3 seeds it was 9 % below.
+const FALLING: Counted = Counted { ours: [60, 660], others: COUNTED };
 /// Rows of equal weights.
 const EQUAL: usize = 4;
 
@@ -54,7 +59,7 @@ fn measure(seed: u64) -> Sample {
             checks.push(Check::near(name, published, got, by * published));
         }
     }
-    let falling = Runs::new(COST_MODEL, COUNTED, seed);
+    let falling = Runs::new(COST_MODEL, FALLING, seed);
     checks.extend(falling.checks());
     let mut outcomes = falling.outcomes();
     outcomes.extend(&rows);

@@ -2,13 +2,14 @@
 
 use crate::claims;
 use crate::drawn;
-use crate::experiment::{Check, Sample};
-use crate::open::Open;
+use crate::experiment::Check;
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
+use disktime_core::policy::PolicyEntry;
 use disktime_core::{Access, Admission, Class, Contract, Duration, Instant, Profile, Rate, Share};
 use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
+use disktime_rivals::elevator_with_batch;
 use disktime_sim::{Outcome, Plan, StreamPlan, measure, simulate};
 use disktime_workload::{Cycles, Extent, Pace, Pattern, Phase, Phases, Playback, Spec};
 
@@ -18,21 +19,69 @@ const DISK: &str = "st318437lw";
 const REQUEST_BYTES: u64 = 128 << 10;
 /// "Each stream was accessing a different sequentially-placed 700 MB file" (§IV).
 const FILE_BYTES: u64 = 700_000_000 / REQUEST_BYTES * REQUEST_BYTES;
-/// From one file's start to the next, in files' lengths: next to each other.
-const APART: f64 = 1.0;
 
-/// The number above as one that the paper leaves open: a figure's checks for each.
-pub(super) const fn apart(measure: fn(u64, f64) -> Sample) -> Open {
-    Open {
-        name: "from one file's start to the next, in files' lengths",
-        values: &[1.0, 1.5, 2.0, 2.5, 3.0],
-        shown: APART,
-        stated: false,
-        why: "the paper says that each file is in one piece, not where; at 3 the eight of figure 7 \
-              fill nearly all of the disk",
-        measure,
+/// The numbers that the paper leaves open, once for all figures.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Knobs {
+    /// From one file's start to the next, in files' lengths.
+    pub(super) apart: f64,
+    /// The bytes that the elevator reads of a stream before it goes on, KiB.
+    pub(super) batch: f64,
+}
+
+impl Knobs {
+    pub(super) const SHOWN: Self = Self { apart: 1.0, batch: 1024.0 };
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a few files' lengths are far below 2^52 requests"
+    )]
+    fn stride(self) -> u64 {
+        let requests = (FILE_BYTES / REQUEST_BYTES) as f64 * self.apart;
+        requests as u64 * REQUEST_BYTES
+    }
+
+    fn elevator(self) -> &'static PolicyEntry {
+        let at = BATCHES.iter().position(|batch| *batch == self.batch);
+        &ELEVATORS[at.expect("a batch of the list")]
     }
 }
+
+/// Batches of the elevator, KiB.
+pub(super) const BATCHES: [f64; 4] = [256.0, 512.0, 1024.0, 2048.0];
+static ELEVATORS: [PolicyEntry; BATCHES.len()] = [
+    elevator_with_batch::<{ 256 << 10 }>(),
+    elevator_with_batch::<{ 512 << 10 }>(),
+    elevator_with_batch::<{ 1024 << 10 }>(),
+    elevator_with_batch::<{ 2048 << 10 }>(),
+];
+
+/// These numbers as those that the paper leaves open, for a figure that is measured by `$of`.
+macro_rules! open {
+    ($of:path) => {
+        $crate::open::varied!(
+            |seed, with| $of(seed, with(Knobs::SHOWN)),
+            Knobs,
+            [
+                {
+                    apart: "from one file's start to the next, in files' lengths",
+                    [1.0, 1.5, 2.0, 2.5, 3.0],
+                    shown 1.0, stated false,
+                    "the paper says that each file is in one piece, not where; at 3 the eight of figure 7 \
+                     fill nearly all of the disk",
+                },
+                {
+                    batch: "the elevator's batch, KiB", cyclic_streams::BATCHES,
+                    shown 1024.0, stated false,
+                    "the paper names its kernel, Linux 2.5.67, and not its elevator's limits; from two \
+                     requests to sixteen",
+                },
+            ]
+        )
+    };
+}
+pub(super) use open;
 
 /// Requests that fit the gaps before files, where they are drawn: more than twenty tracks.
 const GAPS: u64 = 64;
@@ -66,8 +115,11 @@ pub(super) fn parameters() -> Vec<(&'static str, String)> {
         ),
         (
             "best effort",
-            "policy elevator, after the kernel's; one read outstanding per stream, as read() has"
-                .to_owned(),
+            format!(
+                "policy elevator, after the kernel's, with batches of {} KiB; one read outstanding per \
+                 stream, as read() has",
+                Knobs::SHOWN.batch
+            ),
         ),
         ("profile", "measured on a copy of the disk, in virtual time".to_owned()),
         ("length", format!("{SECONDS} s")),
@@ -112,8 +164,8 @@ impl Load {
         Self { contract: Contract::default(), pace, start }
     }
 
-    fn plan(&self, index: usize, places: Places, gap: u64, seed: u64) -> StreamPlan {
-        let start = index as u64 * places.stride() + gap;
+    fn plan(&self, index: usize, knobs: Knobs, gap: u64, seed: u64) -> StreamPlan {
+        let start = index as u64 * knobs.stride() + gap;
         let extent = Extent { start, end: start + FILE_BYTES };
         let phase = Phase {
             start: Duration::from_secs(self.start),
@@ -138,25 +190,6 @@ fn name(index: usize) -> String {
     if index == 0 { "high".to_owned() } else { format!("best {index}") }
 }
 
-/// Where files lie: each begins so many files' lengths behind the one before.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Places(pub(super) f64);
-
-impl Places {
-    /// One after the other from the disk's outer edge.
-    pub(super) const NEXT: Self = Self(APART);
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a few files' lengths are far below 2^52 requests"
-    )]
-    fn stride(self) -> u64 {
-        let requests = (FILE_BYTES / REQUEST_BYTES) as f64 * self.0;
-        requests as u64 * REQUEST_BYTES
-    }
-}
-
 fn disk(seed: u64) -> Box<dyn Device> {
     (preset::find(DISK).expect("the paper's disk is a preset").build)(seed)
 }
@@ -167,14 +200,14 @@ pub(super) fn profile(seed: u64) -> Profile {
 }
 
 /// Runs loads side by side. Without a profile nothing is admitted: a priority is all that counts.
-pub(super) fn run(loads: &[Load], places: Places, profile: Option<Profile>, seed: u64) -> Outcome {
-    run_placed(loads, places, profile, seed, |_| 0)
+pub(super) fn run(loads: &[Load], knobs: Knobs, profile: Option<Profile>, seed: u64) -> Outcome {
+    run_placed(loads, knobs, profile, seed, |_| 0)
 }
 
 /// As [`run`]; each file lies so many bytes further in than behind the one before.
 fn run_placed(
     loads: &[Load],
-    places: Places,
+    knobs: Knobs,
     profile: Option<Profile>,
     seed: u64,
     gap: impl Fn(usize) -> u64,
@@ -182,14 +215,14 @@ fn run_placed(
     let plan = Plan {
         device: disk(seed),
         profile,
-        scheduling: Scheduling::new("elevator", "fixed"),
+        scheduling: Scheduling { policy: knobs.elevator(), ..Scheduling::new("elevator", "fixed") },
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,
         streams: loads
             .iter()
             .enumerate()
-            .map(|(index, load)| load.plan(index, places, gap(index), seed))
+            .map(|(index, load)| load.plan(index, knobs, gap(index), seed))
             .collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(SECONDS),
@@ -200,17 +233,17 @@ fn run_placed(
 }
 
 /// The high-priority stream of figures 5 and 6 beside best-effort streams.
-pub(super) fn joined(best_effort: impl Fn(u64) -> Load, places: Places, seed: u64) -> Outcome {
+pub(super) fn joined(best_effort: impl Fn(u64) -> Load, knobs: Knobs, seed: u64) -> Outcome {
     let high = Load::guaranteed(8 * MB, Admission::Deterministic);
     let loads: Vec<_> = std::iter::once(high).chain(JOINS.map(best_effort)).collect();
-    run(&loads, places, Some(profile(seed)), seed)
+    run(&loads, knobs, Some(profile(seed)), seed)
 }
 
 /// As [`joined`], once for each of so many placements: before each file there is a gap of up to 8 MiB,
 /// drawn from the seed and the placement.
 pub(super) fn joined_in_places(
     best_effort: impl Fn(u64) -> Load,
-    places: Places,
+    knobs: Knobs,
     seed: u64,
     placements: u64,
 ) -> Vec<Outcome> {
@@ -222,7 +255,7 @@ pub(super) fn joined_in_places(
     };
     let run = |placement| {
         let gap = |index| gap(seed * placements + placement, index);
-        run_placed(&loads, places, Some(profile.clone()), seed, gap)
+        run_placed(&loads, knobs, Some(profile.clone()), seed, gap)
     };
     (0..placements).map(run).collect()
 }
@@ -273,4 +306,20 @@ pub(super) fn kept(outcomes: &[&Outcome]) -> Check {
 /// A share of so many per cent.
 pub(super) fn percent(percent: u32) -> Share {
     Share::from_percent(percent).expect("at most 100 %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The elevator had one batch, of 1 MiB, whatever the figure varied.
+    #[test]
+    fn a_larger_batch_of_the_elevator_loses_less_to_seeks() {
+        let total = |batch| {
+            let outcome = joined(Load::greedy, Knobs { batch, ..Knobs::SHOWN }, 1);
+            (0..=JOINS.len()).map(|stream| mean_mb(&outcome, stream, 30, SECONDS)).sum::<f64>()
+        };
+        let totals = BATCHES.map(total);
+        assert!(totals.windows(2).all(|pair| pair[1] > pair[0] + 1.0), "{totals:?}");
+    }
 }

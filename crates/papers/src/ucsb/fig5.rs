@@ -1,6 +1,6 @@
 //! Figure 5: a high-priority stream beside best-effort streams of constant rate.
 
-use super::cyclic_streams::{self, JOINS, Load, MB, Places, SECONDS};
+use super::cyclic_streams::{self, JOINS, Knobs, Load, MB, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -9,12 +9,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     claim: "A high-priority stream has its 8 MB/s in each cycle; five of best effort are roughly equal",
     note: "\"Roughly equal\" is read as within 20 % of their mean, once all five are there.",
     reason: "",
-    open: &[cyclic_streams::apart(measure_at)],
-    measure: |seed| measure_at(seed, Places::NEXT.0),
+    open: cyclic_streams::open!(measure_at),
+    measure: |seed| measure_at(seed, Knobs::SHOWN),
 };
 
-fn measure_at(seed: u64, apart: f64) -> Sample {
-    let outcome = cyclic_streams::joined(|start| Load::player(5 * MB, start), Places(apart), seed);
+fn measure_at(seed: u64, knobs: Knobs) -> Sample {
+    let outcome = cyclic_streams::joined(|start| Load::player(5 * MB, start), knobs, seed);
     // The last buffers are full or never will be.
     let from = JOINS[JOINS.len() - 1] + 3;
     let rates: Vec<f64> = (1..=JOINS.len())

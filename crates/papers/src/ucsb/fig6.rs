@@ -1,6 +1,6 @@
 //! Figure 6: a high-priority stream beside best-effort streams that read as fast as they can.
 
-use super::cyclic_streams::{self, CYCLE_SECONDS, JOINS, Load, Places, SECONDS};
+use super::cyclic_streams::{self, CYCLE_SECONDS, JOINS, Knobs, Load, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 
@@ -9,19 +9,17 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "8 MB/s of high priority, joined by five best-effort streams that take all they can",
     claim: "The high-priority stream has its 8 MB/s while the total falls at each join, to 20 to 28 MB/s",
     note: "Totals are means of the last 4 s before the next stream joins, over 64 placements of the \
-           files. Each best-effort stream reads for a batch of 1 MiB before the elevator goes on. From \
-           two of them on every batch ends with a seek, however many they are, and the total falls only \
-           by longer seeks and slower tracks, a few tenths of a MB/s at each join. In one placement the \
-           rotational wait from file to file decides: all files are read at one pace, so it hardly \
-           changes from round to round, and a join can make it shorter. Gaps of up to 8 MiB before each \
-           file let every angle occur, and the share of placements in which the total rises at a join is \
-           shown beside the mean. With six streams the total is about 30 MB/s, above the 20 to 28 that the \
-           paper's disk had under its kernel's elevator, whose batch is not published. The plot is of \
-           one placement.",
-    reason: "The batch of the kernel's elevator is not published: with 256 and 512 KiB six streams have \
-             21.4 and 26.3 MB/s, which holds, with 1 and 2 MiB 30.5 and 33.3 (seed 1).",
-    open: &[cyclic_streams::apart(measure_at)],
-    measure: |seed| measure_at(seed, Places::NEXT.0),
+           files. From two best-effort streams on every batch ends with a seek, however many they are, \
+           and the total falls only by longer seeks and slower tracks, a few tenths of a MB/s at each \
+           join. In one placement the rotational wait from file to file decides: all files are read at \
+           one pace, so it hardly changes from round to round, and a join can make it shorter. Gaps of \
+           up to 8 MiB before each file let every angle occur, and the share of placements in which the \
+           total rises at a join is shown beside the mean. The plot is of one placement.",
+    reason: "A batch of the elevator decides: with 256 and 512 KiB six streams have 21.3 and 26.2 MB/s, \
+             which holds, with 1 and 2 MiB 30.4 and 33.3. The paper names its kernel, Linux \
+             2.5.67, and not the elevator's limits.",
+    open: cyclic_streams::open!(measure_at),
+    measure: |seed| measure_at(seed, Knobs::SHOWN),
 };
 
 /// "The total falls as streams join": at every join.
@@ -33,8 +31,8 @@ const RISING: &str = "placements in which the total rises at some join, %";
 /// placement: with so many the mean of the smallest is known to .06.
 const PLACEMENTS: u64 = 64;
 
-fn measure_at(seed: u64, apart: f64) -> Sample {
-    let outcomes = cyclic_streams::joined_in_places(Load::greedy, Places(apart), seed, PLACEMENTS);
+fn measure_at(seed: u64, knobs: Knobs) -> Sample {
+    let outcomes = cyclic_streams::joined_in_places(Load::greedy, knobs, seed, PLACEMENTS);
     let of = |outcome: &Outcome| -> Vec<f64> {
         let ends = JOINS[1..].iter().copied().chain([SECONDS]);
         let total = |to: u64| {

@@ -1,6 +1,6 @@
 //! Figure 7: response times beside more and more streams of low priority.
 
-use super::cyclic_streams::{self, Load, MB, Places, SECONDS};
+use super::cyclic_streams::{self, Knobs, Load, MB, SECONDS};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_core::Admission;
 use disktime_report::chart::{Axis, Marks, Panel, Series};
@@ -17,16 +17,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
            compares classes, so nothing else may decide. (Once admitted, a slack register lets best \
            effort go first while every cycle is kept, which spends just what this figure shows.)",
     reason: "",
-    open: &[cyclic_streams::apart(measure_at)],
-    measure: |seed| measure_at(seed, Places::NEXT.0),
+    open: cyclic_streams::open!(measure_at),
+    measure: |seed| measure_at(seed, Knobs::SHOWN),
 };
 
-fn measure_at(seed: u64, apart: f64) -> Sample {
+fn measure_at(seed: u64, knobs: Knobs) -> Sample {
     let run = |low: usize| {
         let high = Load::guaranteed(4 * MB, Admission::BestEffort);
         let loads: Vec<_> =
             std::iter::once(high).chain((0..low).map(|_| Load::cycles(4 * MB))).collect();
-        cyclic_streams::run(&loads, Places(apart), None, seed)
+        cyclic_streams::run(&loads, knobs, None, seed)
     };
     let outcomes: Vec<Outcome> = (1..=7).map(run).collect();
     let high: Vec<f64> = outcomes.iter().map(|it| it.streams[0].response.mean_secs()).collect();
