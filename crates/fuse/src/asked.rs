@@ -1,0 +1,252 @@
+//! What a program asks of an open file, by ioctl, by attribute or by default: who may ask for it, and
+//! why it is refused.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use disktime_core::{Class, Contract, Share};
+use rustix::io::Errno;
+
+use crate::abi::{self, Bytes, Call, Reason, Refused};
+use crate::contract_text::{Default, read_contract};
+use crate::file_system::{Answer, Caller, IoctlAnswer};
+use crate::files::Files;
+use crate::nodes::{Node, lock};
+use crate::open_files::OpenFile;
+
+/// The extended attribute that states a file's contract, or that of all files in a directory.
+pub(crate) const ATTRIBUTE: &str = "user.disktime.contract";
+/// All attributes of this mount begin so.
+const PREFIX: &[u8] = b"user.disktime.";
+
+/// The users to whom a promise may be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Askers {
+    /// The superuser, the user who mounts, and these.
+    Only(Vec<u32>),
+    /// Everybody.
+    All,
+}
+
+impl Askers {
+    fn may(&self, caller: Caller) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        match self {
+            Self::All => true,
+            Self::Only(users) => {
+                caller.uid == 0 || caller.uid == own || users.contains(&caller.uid)
+            }
+        }
+    }
+}
+
+/// Whether a contract takes nothing from others: no promise, no larger weight than the usual one.
+fn is_modest(contract: &Contract) -> bool {
+    let Contract { reserve, weight, class, latency, .. } = contract;
+    let humble = matches!(class, Class::BestEffort | Class::Background);
+    humble && *reserve == Share::ZERO && *weight <= 100 && latency.is_none()
+}
+
+/// Whether the name of an attribute is this mount's to give.
+pub(crate) fn is_reserved(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(PREFIX)
+}
+
+impl Files {
+    /// Gives an open file a contract, if it may have it and the device has the time.
+    pub(crate) fn grant(
+        &self,
+        caller: Caller,
+        file: &Arc<OpenFile>,
+        contract: Contract,
+    ) -> Result<(), Refused> {
+        if !is_modest(&contract) && !self.askers.may(caller) {
+            return Err(Refused::because(Reason::Permission));
+        }
+        self.give(file, contract)
+    }
+
+    /// As [`grant`](Self::grant), whoever asks.
+    fn give(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), Refused> {
+        self.scheduler.set(file, contract).map_err(|error| {
+            let refused = Refused::of(&error, &contract);
+            *lock(&file.refused) = refused;
+            refused
+        })?;
+        *lock(&file.refused) = Refused::default();
+        *lock(&file.contract) = contract;
+        Ok(())
+    }
+
+    /// An ioctl on an open file.
+    pub(crate) fn call(
+        &self,
+        caller: Caller,
+        file: &Arc<OpenFile>,
+        command: u32,
+        data: &[u8],
+    ) -> Answer<IoctlAnswer> {
+        let call = Call::of(command)?;
+        let done = |granted: Result<(), Refused>| match granted {
+            Ok(()) => Ok((0, Vec::new())),
+            Err(refused) => Err(Errno::from_raw_os_error(refused.errno())),
+        };
+        match call {
+            Call::Get => Ok((0, self.state(file))),
+            Call::Set => {
+                let asked = abi::contract(data);
+                let granted = asked.and_then(|contract| self.set(caller, file, contract));
+                let result = granted.map_or_else(|refused| -refused.errno(), |()| 0);
+                let refused = granted.err().unwrap_or_default();
+                // On a refusal the program gets back what it has, and what would fit.
+                Ok((result, abi::qos(&lock(&file.contract), &refused).to_vec()))
+            }
+            Call::BestEffort => done(self.set(caller, file, Contract::default())),
+            Call::Priority => {
+                let number = data.try_into().map_err(|_| Errno::INVAL)?;
+                let contract = abi::priority(u32::from_ne_bytes(number));
+                done(contract.and_then(|contract| self.set(caller, file, contract)))
+            }
+            Call::Late => match file.stream() {
+                Some(stream) => {
+                    let told = self.scheduler.late(stream);
+                    told.map(|()| (0, Vec::new())).map_err(|_| Errno::INVAL)
+                }
+                // Nothing was promised to it.
+                None => Err(Errno::INVAL),
+            },
+            Call::Stats => Ok((0, self.figures(file))),
+        }
+    }
+
+    /// A program sets the contract: defaults change nothing any more.
+    fn set(
+        &self,
+        caller: Caller,
+        file: &Arc<OpenFile>,
+        contract: Contract,
+    ) -> Result<(), Refused> {
+        let mut is_set = lock(&file.is_set);
+        self.grant(caller, file, contract)?;
+        *is_set = true;
+        Ok(())
+    }
+
+    fn state(&self, file: &OpenFile) -> Vec<u8> {
+        abi::qos(&lock(&file.contract), &lock(&file.refused)).to_vec()
+    }
+
+    /// `struct disktime_stats`; zeroes if the file has no stream of its own.
+    fn figures(&self, file: &OpenFile) -> Vec<u8> {
+        let report = file.stream().and_then(|_| self.scheduler.report());
+        let streams = report.map(|report| report.streams).unwrap_or_default();
+        let own = streams.into_iter().find(|it| Some(it.stream) == file.stream());
+        let mut bytes = Bytes::default();
+        bytes.word(abi::VERSION);
+        bytes.word(own.as_ref().map_or(0, |it| it.stream.0));
+        let longs = own.map_or([0; 11], |it| {
+            let counters = it.counters;
+            [
+                counters.completed,
+                counters.failed,
+                counters.bytes_read,
+                counters.bytes_written,
+                counters.charged.as_nanos(),
+                counters.held.as_nanos(),
+                counters.cycles,
+                counters.cycles_missed,
+                it.waiting.into(),
+                it.promise.map_or(0, |bound| bound.as_nanos()),
+                it.broken,
+            ]
+        });
+        longs.into_iter().for_each(|long| bytes.long(long));
+        bytes.whole::<{ abi::STATS_BYTES }>().to_vec()
+    }
+
+    /// The contract that an inode's attribute states, or the nearest directory's above it, or the
+    /// mount's.
+    fn default_of(&self, node: &Arc<Node>) -> Option<Contract> {
+        let mut at = Some(Arc::clone(node));
+        // A directory is never its own ancestor; the bound is for a source that changes meanwhile.
+        for _ in 0..256 {
+            let Some(node) = at else { break };
+            if let Some(contract) = self.own_default(&node) {
+                return Some(contract);
+            }
+            at = node.parent();
+        }
+        self.default
+    }
+
+    fn own_default(&self, node: &Node) -> Option<Contract> {
+        let mut known = lock(&node.default);
+        if *known == Default::Unread {
+            let stated = self.source.attribute(node, OsStr::new(ATTRIBUTE));
+            let text = stated.ok().and_then(|value| String::from_utf8(value).ok());
+            let contract = text.as_deref().map(read_contract);
+            if let Some(Err(error)) = &contract {
+                let inode = node.inode.0;
+                tracing::warn!(inode, %error, "an attribute {ATTRIBUTE} can't be used");
+            }
+            *known = contract.and_then(Result::ok).map_or(Default::None, Default::Is);
+        }
+        match *known {
+            Default::Is(contract) => Some(contract),
+            Default::Unread | Default::None => None,
+        }
+    }
+
+    /// A file is opened: it gets its default. One that can't be granted leaves it best effort, and
+    /// the program finds out why by `DISKTIME_GET`.
+    pub(crate) fn begin_with_default(&self, file: &Arc<OpenFile>) {
+        let Some(contract) = self.default_of(&file.node) else { return };
+        if contract == Contract::default() {
+            return;
+        }
+        if let Err(refused) = self.give(file, contract) {
+            let inode = file.node.inode.0;
+            tracing::warn!(inode, ?refused, "a file's default contract is not granted");
+        }
+    }
+
+    /// An attribute of this mount is set: open files that follow the default have it from now on. If
+    /// one of them can't, none has it and the attribute stays as it was.
+    pub(crate) fn set_default(
+        &self,
+        caller: Caller,
+        node: &Arc<Node>,
+        name: &OsStr,
+        value: &[u8],
+    ) -> Answer<Contract> {
+        let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?;
+        if name != OsStr::new(ATTRIBUTE) {
+            return Err(Errno::INVAL);
+        }
+        let contract = read_contract(text).map_err(|error| {
+            tracing::info!(%error, "an attribute {ATTRIBUTE} is refused");
+            Errno::INVAL
+        })?;
+        if !is_modest(&contract) && !self.askers.may(caller) {
+            return Err(Errno::PERM);
+        }
+        let mut changed: Vec<(Arc<OpenFile>, Contract)> = Vec::new();
+        for file in self.open.files_of(node) {
+            let is_set = lock(&file.is_set);
+            if *is_set {
+                continue;
+            }
+            let before = *lock(&file.contract);
+            if let Err(refused) = self.give(&file, contract) {
+                for (file, before) in changed {
+                    // It had this before: it fits.
+                    let _had_it = self.give(&file, before);
+                }
+                return Err(Errno::from_raw_os_error(refused.errno()));
+            }
+            drop(is_set);
+            changed.push((file, before));
+        }
+        Ok(contract)
+    }
+}
