@@ -57,8 +57,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut output = io::stdout().lock();
     for path in &arguments.files {
         let name = path.display();
-        let mut file = std::fs::File::open(path)
-            .map_err(|error| BadInput(format!("{name}: {error}")))?;
+        let mut file =
+            std::fs::File::open(path).map_err(|error| BadInput(format!("{name}: {error}")))?;
         if let Some(priority) = arguments.priority {
             let asked = client::prioritize(file.as_fd(), priority as u32);
             asked.map_err(|error| BadInput(refusal(&name.to_string(), error.into())))?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use disktime_config::{DepthText, DeviceFacts, Named, SchedulingKeys};
 use disktime_core::Contract;
-use disktime_fuse::{Askers, MountError, Mounted, Options, read_contract};
+use disktime_fuse::{Askers, MountError, Mounted, Options, Rule, read_contract};
 use disktime_model::preset;
 use disktime_server::emulate::Emulate;
 use serde::Serialize;
@@ -47,30 +47,18 @@ pub struct Arguments {
     /// The directory in whose place it is shown
     #[arg(value_name = "MNT")]
     at: PathBuf,
-    /// The contract of files for which no attribute states one, like `limit=50%`
+    /// The contract of files for which neither an attribute nor a rule states one, like `limit=50%`
     #[arg(long, value_name = "CONTRACT", value_parser = contract)]
     default: Option<Contract>,
+    /// A contract by who opens a file, like `user=backup class=background` or `process=rsync limit=20%`,
+    /// where no attribute states one; the first that holds counts
+    #[arg(long, value_name = "RULE", value_parser = Rule::read)]
+    rule: Vec<Rule>,
     /// Who may ask for promises beside the superuser and the one who mounts: user IDs, or `all`
     #[arg(long, value_name = "UIDS|all", value_parser = askers, default_value = "")]
     askers: Askers,
-    /// A device whose times are kept to, as `emulate` in a configuration
-    #[arg(long, value_name = "PRESET")]
-    emulate: Option<String>,
-    /// What the device does, from `disktime device profile`: promises of rates and latencies need it
-    #[arg(long, value_name = "FILE")]
-    profile: Option<PathBuf>,
-    /// Which policy orders requests
-    #[arg(long, value_name = "NAME")]
-    policy: Option<String>,
-    /// Pieces at the device at once; else 32, or as many as an emulated device takes
-    #[arg(long, value_name = "N")]
-    queue_depth: Option<u32>,
-    /// Share of the device's time that is promised to no file
-    #[arg(long, value_name = "SHARE")]
-    headroom: Option<String>,
-    /// A controller that shapes best effort when files of class soft-real-time say that they are late
-    #[arg(long, value_name = "NAME")]
-    feedback: Option<String>,
+    #[command(flatten)]
+    engine: EngineArguments,
     /// Nothing can be changed through the mount
     #[arg(long)]
     read_only: bool,
@@ -83,6 +71,32 @@ pub struct Arguments {
     /// Print one JSON document once it is unmounted
     #[arg(long)]
     json: bool,
+}
+
+/// How the device's time is shared.
+#[derive(clap::Args)]
+struct EngineArguments {
+    /// A device whose times are kept to, as `emulate` in a configuration
+    #[arg(long, value_name = "PRESET")]
+    emulate: Option<String>,
+    /// What the device does, from `disktime device profile`: promises of rates and latencies need it
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Which policy orders requests
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// The policy may be one that is there to compare with
+    #[arg(long)]
+    experimental: bool,
+    /// Pieces at the device at once; else 32, or as many as an emulated device takes
+    #[arg(long, value_name = "N")]
+    queue_depth: Option<u32>,
+    /// Share of the device's time that is promised to no file
+    #[arg(long, value_name = "SHARE")]
+    headroom: Option<String>,
+    /// A controller that shapes best effort when files of class soft-real-time say that they are late
+    #[arg(long, value_name = "NAME")]
+    feedback: Option<String>,
 }
 
 /// How it went.
@@ -147,7 +161,8 @@ fn wait() {
 }
 
 fn options(arguments: &Arguments) -> anyhow::Result<Options> {
-    let emulate = match &arguments.emulate {
+    let engine = &arguments.engine;
+    let emulate = match &engine.emulate {
         None => None,
         Some(name) => {
             let known = || preset::PRESETS.iter().map(|it| it.name).collect::<Vec<_>>().join(", ");
@@ -159,20 +174,23 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
     };
     let depth_max = emulate.map_or(disktime_config::DEPTH_MAX, Emulate::queue_depth);
     let keys = SchedulingKeys {
-        policy: arguments.policy.clone(),
-        queue_depth: arguments.queue_depth.map(|depth| DepthText::Count(depth.into())),
-        headroom: arguments.headroom.clone(),
-        feedback: arguments.feedback.clone(),
-        profile: arguments.profile.clone(),
+        policy: engine.policy.clone(),
+        experimental: Some(engine.experimental),
+        queue_depth: engine.queue_depth.map(|depth| DepthText::Count(depth.into())),
+        headroom: engine.headroom.clone(),
+        feedback: engine.feedback.clone(),
+        profile: engine.profile.clone(),
         ..SchedulingKeys::default()
     };
     let facts = DeviceFacts { depth_max, timed: true, real_time: false };
-    let scheduling = keys.check(&Named::only(TABLE), facts).map_err(|error| BadInput(error.to_string()))?;
+    let scheduling =
+        keys.check(&Named::only(TABLE), facts).map_err(|error| BadInput(error.to_string()))?;
     Ok(Options {
         source: arguments.source.clone(),
         at: arguments.at.clone(),
         scheduling,
         emulate,
+        rules: arguments.rule.clone(),
         default: arguments.default,
         askers: arguments.askers.clone(),
         read_only: arguments.read_only,

@@ -173,7 +173,8 @@ pub fn qos(contract: &Contract, refused: &Refused) -> [u8; QOS_BYTES] {
         Some(Access::Both) | None => 0,
     };
     let class = CLASSES.iter().position(|known| known == class).unwrap_or(0) as u32;
-    let words = [VERSION, class, reserve.ppm(), limit.ppm(), *weight, admission, miss.ppm(), access];
+    let words =
+        [VERSION, class, reserve.ppm(), limit.ppm(), *weight, admission, miss.ppm(), access];
     let nanos = |span: Option<Duration>| span.map_or(0, Duration::as_nanos);
     let longs = [
         rate.map_or(0, |it| it.bytes_per_second),

@@ -61,7 +61,9 @@ impl Files {
         contract: Contract,
     ) -> Result<(), Refused> {
         if !is_modest(&contract) && !self.askers.may(caller) {
-            return Err(Refused::because(Reason::Permission));
+            let refused = Refused::because(Reason::Permission);
+            *lock(&file.refused) = refused;
+            return Err(refused);
         }
         self.give(file, contract)
     }
@@ -120,12 +122,7 @@ impl Files {
     }
 
     /// A program sets the contract: defaults change nothing any more.
-    fn set(
-        &self,
-        caller: Caller,
-        file: &Arc<OpenFile>,
-        contract: Contract,
-    ) -> Result<(), Refused> {
+    fn set(&self, caller: Caller, file: &Arc<OpenFile>, contract: Contract) -> Result<(), Refused> {
         let mut is_set = lock(&file.is_set);
         self.grant(caller, file, contract)?;
         *is_set = true;
@@ -164,9 +161,9 @@ impl Files {
         bytes.whole::<{ abi::STATS_BYTES }>().to_vec()
     }
 
-    /// The contract that an inode's attribute states, or the nearest directory's above it, or the
-    /// mount's.
-    fn default_of(&self, node: &Arc<Node>) -> Option<Contract> {
+    /// The contract that an inode's attribute states, or the nearest directory's above it, or a rule, or
+    /// the mount's.
+    fn default_of(&self, caller: Caller, node: &Arc<Node>) -> Option<Contract> {
         let mut at = Some(Arc::clone(node));
         // A directory is never its own ancestor; the bound is for a source that changes meanwhile.
         for _ in 0..256 {
@@ -176,7 +173,7 @@ impl Files {
             }
             at = node.parent();
         }
-        self.default
+        self.rules.iter().find_map(|rule| rule.contract(caller)).or(self.default)
     }
 
     fn own_default(&self, node: &Node) -> Option<Contract> {
@@ -199,8 +196,8 @@ impl Files {
 
     /// A file is opened: it gets its default. One that can't be granted leaves it best effort, and
     /// the program finds out why by `DISKTIME_GET`.
-    pub(crate) fn begin_with_default(&self, file: &Arc<OpenFile>) {
-        let Some(contract) = self.default_of(&file.node) else { return };
+    pub(crate) fn begin_with_default(&self, caller: Caller, file: &Arc<OpenFile>) {
+        let Some(contract) = self.default_of(caller, &file.node) else { return };
         if contract == Contract::default() {
             return;
         }

@@ -28,9 +28,8 @@ pub fn set(
 ) -> std::result::Result<(), (Errno, [u8; abi::QOS_BYTES])> {
     let mut qos = abi::qos(contract, &abi::Refused::default());
     // SAFETY: the number says that the kernel reads and writes as many bytes as the array has.
-    let set = unsafe {
-        ioctl::ioctl(file, Updater::<{ abi::SET }, [u8; abi::QOS_BYTES]>::new(&mut qos))
-    };
+    let set =
+        unsafe { ioctl::ioctl(file, Updater::<{ abi::SET }, [u8; abi::QOS_BYTES]>::new(&mut qos)) };
     set.map_err(|error| (error, qos))
 }
 

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use disktime_config::{AdmissionName, CLASSES, ContractKeys, Named, ValueError, quantity};
-use disktime_core::{Access, Admission, Contract};
+use disktime_core::{Access, Admission, Contract, Duration};
 
 /// The default contract that an inode's own attribute states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +79,7 @@ pub fn contract_text(contract: &Contract) -> String {
     if let Some(rate) = rate {
         add("rate", &quantity::rate_text(rate.bytes_per_second));
         if let Some(cycle) = rate.cycle {
-            add("cycle", &format!("{cycle:?}"));
+            add("cycle", &span_text(cycle));
         }
         match rate.admission {
             Admission::Deterministic => {}
@@ -94,14 +94,22 @@ pub fn contract_text(contract: &Contract) -> String {
         add("access", &access);
     }
     if let Some(latency) = latency {
-        add("latency", &format!("{latency:?}"));
+        add("latency", &span_text(*latency));
     }
     text
 }
 
+/// A span in the largest unit of which it is a whole number.
+fn span_text(span: Duration) -> String {
+    let nanos = span.as_nanos();
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    let whole = units.iter().find(|(_, unit)| nanos % unit == 0);
+    whole.map_or_else(|| format!("{nanos}ns"), |(name, unit)| format!("{}{name}", nanos / unit))
+}
+
 #[cfg(test)]
 mod tests {
-    use disktime_core::{Class, Duration, Rate, Share};
+    use disktime_core::{Class, Rate, Share};
 
     use super::*;
 

@@ -113,13 +113,7 @@ pub(crate) trait FileSystem: Send + Sync + 'static {
     fn remove_directory(&self, at: At<'_>) -> Answer<()>;
     fn rename(&self, from: At<'_>, to: At<'_>, flags: RenameFlags) -> Answer<()>;
     fn open(&self, caller: Caller, inode: Inode, flags: i32) -> Answer<Opened>;
-    fn create(
-        &self,
-        caller: Caller,
-        at: At<'_>,
-        mode: u32,
-        flags: i32,
-    ) -> Answer<(Found, Opened)>;
+    fn create(&self, caller: Caller, at: At<'_>, mode: u32, flags: i32) -> Answer<(Found, Opened)>;
     fn read(&self, span: Span, reply: ReadReply);
     fn write(&self, file: OpenId, offset: u64, data: &[u8], reply: WriteReply);
     /// A descriptor of it was closed.

@@ -17,6 +17,7 @@ use crate::file_system::{
 };
 use crate::nodes::lock;
 use crate::open_files::{Open, OpenFile, OpenTable};
+use crate::rules::Rule;
 use crate::scheduler::{Scheduler, Transfer, Work};
 use crate::source::{Source, length};
 use crate::transfer::{Aligned, TRANSFER_MAX, read_straight, write_straight};
@@ -31,16 +32,18 @@ pub(crate) struct Files {
     pub(crate) open: OpenTable,
     pub(crate) scheduler: Scheduler,
     pub(crate) askers: Askers,
-    /// The contract of files for which no attribute states one.
+    /// Contracts by who opens a file; the first that holds counts.
+    pub(crate) rules: Vec<Rule>,
+    /// The contract of files for which neither an attribute nor a rule states one.
     pub(crate) default: Option<Contract>,
 }
 
 impl Files {
     /// A file that was opened at the source is open from now on.
-    fn opened(&self, inode: Inode, descriptor: OwnedFd) -> Answer<Opened> {
+    fn opened(&self, caller: Caller, inode: Inode, descriptor: OwnedFd) -> Answer<Opened> {
         let node = self.source.nodes.get(inode)?;
         let file = Arc::new(OpenFile::new(descriptor, node));
-        self.begin_with_default(&file);
+        self.begin_with_default(caller, &file);
         Ok(Opened { id: self.open.add(Open::File(file)), direct: false })
     }
 
@@ -59,7 +62,8 @@ impl Files {
             return read_straight(&file.descriptor, span.offset, asked, reply);
         }
         let (offset, work) = (span.offset, Work::Read(asked, reply));
-        self.scheduler.transfer(Transfer { file, offset, bytes, length, work });
+        let place = file.place(offset);
+        self.scheduler.transfer(Transfer { file, offset, bytes, length, place, work });
     }
 
     fn write_file(&self, file: Arc<OpenFile>, offset: u64, data: &[u8], reply: WriteReply) {
@@ -69,7 +73,8 @@ impl Files {
         }
         let length = length(&file.descriptor).unwrap_or(0);
         let (bytes, work) = (data.len() as u64, Work::Write(Arc::new(Aligned::of(data)), reply));
-        self.scheduler.transfer(Transfer { file, offset, bytes, length, work });
+        let place = file.place(offset);
+        self.scheduler.transfer(Transfer { file, offset, bytes, length, place, work });
     }
 
     /// Each entry of a directory from a place on, until one is not taken.
@@ -177,7 +182,7 @@ impl FileSystem for Files {
         self.source.rename(from, to, flags)
     }
 
-    fn open(&self, _caller: Caller, inode: Inode, flags: i32) -> Answer<Opened> {
+    fn open(&self, caller: Caller, inode: Inode, flags: i32) -> Answer<Opened> {
         if is_virtual(inode) {
             let text = self.virtual_text(inode)?;
             let id = self.open.add(Open::Virtual(inode.0, text.into()));
@@ -185,19 +190,13 @@ impl FileSystem for Files {
         }
         let node = self.source.nodes.get(inode)?;
         let descriptor = self.source.reopen(&node, flags)?;
-        self.opened(inode, descriptor)
+        self.opened(caller, inode, descriptor)
     }
 
-    fn create(
-        &self,
-        caller: Caller,
-        at: At<'_>,
-        mode: u32,
-        flags: i32,
-    ) -> Answer<(Found, Opened)> {
+    fn create(&self, caller: Caller, at: At<'_>, mode: u32, flags: i32) -> Answer<(Found, Opened)> {
         of_source(at.parent)?;
         let (found, descriptor) = self.source.create(caller, at, mode, flags)?;
-        match self.opened(found.inode, descriptor) {
+        match self.opened(caller, found.inode, descriptor) {
             Ok(opened) => Ok((found, opened)),
             Err(error) => {
                 self.source.nodes.forget(found.inode, 1);

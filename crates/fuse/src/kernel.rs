@@ -75,9 +75,14 @@ impl Kernel {
         self.session.guard.is_finished()
     }
 
-    /// Unmounts it and waits until all calls are answered.
+    /// Has the system's helper unmount it, and waits until all calls are answered.
     pub(crate) fn unmount(self) -> io::Result<()> {
         self.session.umount_and_join()
+    }
+
+    /// Waits until all calls are answered; it has been unmounted.
+    pub(crate) fn end(self) -> io::Result<()> {
+        self.session.join()
     }
 }
 
@@ -473,9 +478,8 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let mut lister = |item: Item<'_>| {
-            !reply.add(INodeNo(item.inode), item.next, kind(item.kind), item.name)
-        };
+        let mut lister =
+            |item: Item<'_>| !reply.add(INodeNo(item.inode), item.next, kind(item.kind), item.name);
         match self.0.list(id(directory), offset, &mut lister) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -559,7 +563,14 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         empty(reply, set);
     }
 
-    fn getxattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        room: u32,
+        reply: ReplyXattr,
+    ) {
         sized(reply, self.0.attribute(Inode(inode.0), name), room);
     }
 

@@ -17,8 +17,12 @@ use crate::asked::Askers;
 use crate::files::Files;
 use crate::kernel::{self, Kernel};
 use crate::open_files::OpenTable;
+use crate::rules::Rule;
 use crate::scheduler::{Scheduler, Terms};
 use crate::source::Source;
+
+/// Descriptors that a mount wants: about as many inodes of a large tree can be known at once.
+const DESCRIPTORS: u64 = 1 << 20;
 
 /// What is mounted, where and how.
 #[derive(Clone, Debug)]
@@ -31,7 +35,9 @@ pub struct Options {
     pub scheduling: Scheduling,
     /// A device whose times are kept to.
     pub emulate: Option<Emulate>,
-    /// The contract of files for which no attribute states one.
+    /// Contracts by who opens a file, where no attribute states one; the first that holds counts.
+    pub rules: Vec<Rule>,
+    /// The contract of files for which neither an attribute nor a rule states one.
     pub default: Option<Contract>,
     /// Users to whom promises are made.
     pub askers: Askers,
@@ -137,6 +143,7 @@ impl Mounted {
             open: OpenTable::new(),
             scheduler: Scheduler::start(&terms)?,
             askers: options.askers.clone(),
+            rules: options.rules.clone(),
             default: options.default,
         });
         let terms = kernel::Terms {
@@ -176,18 +183,21 @@ impl Mounted {
     /// # Errors
     /// If the system does not unmount it.
     pub fn unmount(self) -> io::Result<()> {
+        if self.is_over() {
+            return self.kernel.end();
+        }
         match unmount(&self.at, UnmountFlags::empty()) {
             Err(Errno::BUSY) => {
                 tracing::warn!(at = %self.at.display(), "in use: it ends with the last open file");
                 unmount(&self.at, UnmountFlags::DETACH)?;
             }
             // Not the superuser: the session asks the helper for it.
-            Err(Errno::PERM) | Ok(()) => {}
+            Err(Errno::PERM) => return self.kernel.unmount(),
             // It is gone already.
-            Err(Errno::INVAL) => {}
+            Ok(()) | Err(Errno::INVAL) => {}
             Err(error) => return Err(error.into()),
         }
-        self.kernel.unmount()
+        self.kernel.end()
     }
 }
 
@@ -197,10 +207,13 @@ fn is_dead(at: &Path) -> Option<MountError> {
     dead.then(|| MountError::Dead { path: at.display().to_string() })
 }
 
-/// Each inode that the kernel knows takes a descriptor.
+/// Each inode that the kernel knows takes a descriptor: as many as the system gives.
 fn raise_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        tracing::warn!(%error, "the limit of open files can't be raised");
+    // Only the superuser may go beyond the limit of limits.
+    let wanted = maximum.map(|most| most.max(DESCRIPTORS));
+    let limits = [wanted, maximum].map(|most| Rlimit { current: most, maximum: most });
+    if !limits.into_iter().any(|limit| setrlimit(Resource::Nofile, limit).is_ok()) {
+        tracing::warn!("the limit of open files can't be raised");
     }
 }

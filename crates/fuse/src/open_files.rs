@@ -9,8 +9,9 @@ use rustix::io::Errno;
 use slab::Slab;
 
 use crate::abi::Refused;
+use crate::extents::Extents;
 use crate::file_system::{Answer, OpenId};
-use crate::nodes::Node;
+use crate::nodes::{Node, lock};
 
 /// An open file without a stream of its own.
 const SHARED: u32 = u32::MAX;
@@ -19,6 +20,7 @@ const SHARED: u32 = u32::MAX;
 pub(crate) struct OpenFile {
     pub(crate) descriptor: OwnedFd,
     pub(crate) node: Arc<Node>,
+    extents: Mutex<Extents>,
     /// The stream of its own, or [`SHARED`].
     stream: AtomicU32,
     /// The contract that it has.
@@ -35,6 +37,7 @@ impl OpenFile {
         Self {
             descriptor,
             node,
+            extents: Mutex::new(Extents::default()),
             stream: AtomicU32::new(SHARED),
             contract: Mutex::new(Contract::default()),
             refused: Mutex::new(Refused::default()),
@@ -46,6 +49,11 @@ impl OpenFile {
     pub(crate) fn stream(&self) -> Option<StreamId> {
         let stream = self.stream.load(Ordering::Acquire);
         (stream != SHARED).then_some(StreamId(stream))
+    }
+
+    /// Where the file system below has a byte of it, if it says so.
+    pub(crate) fn place(&self, offset: u64) -> Option<u64> {
+        lock(&self.extents).place(&self.descriptor, offset)
     }
 
     /// Its requests are of this stream from now on.

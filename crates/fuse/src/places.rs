@@ -1,7 +1,7 @@
 //! Places of files on the device, from which the engine reckons nearness and costs.
 //!
-//! A file's bytes lie one after the other, at a place that it gets with its first request; where
-//! the file system below has them is not asked yet.
+//! A byte is where the file system below says that it is (`extents.rs`). Where it says nothing, a file's
+//! bytes lie one after the other at a place that the file gets with its first request.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,13 @@ impl Places {
             *next = start.saturating_add(room) % capacity.max(1);
             start
         });
-        let last = capacity.saturating_sub(bytes);
-        let place = (start % capacity).saturating_add(offset % capacity);
+        self.within((start % capacity).saturating_add(offset % capacity), bytes)
+    }
+
+    /// A place with room for so many bytes on the device: a smaller one than the source's has the
+    /// source's places round and round.
+    pub(crate) fn within(&self, place: u64, bytes: u64) -> u64 {
+        let last = self.capacity.saturating_sub(bytes);
         if place > last { place % last.max(1) } else { place }
     }
 }

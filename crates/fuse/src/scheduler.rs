@@ -17,9 +17,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use disktime_config::Scheduling;
-use disktime_core::{
-    ChangeError, Contract, DeviceTime, Duration, Share, StreamCounters, StreamId,
-};
+use disktime_core::{ChangeError, Contract, DeviceTime, Duration, Share, StreamCounters, StreamId};
 use disktime_profiler::DeviceProfile;
 use disktime_server::emulate::Emulate;
 
@@ -42,6 +40,8 @@ pub(crate) struct Transfer {
     pub(crate) bytes: u64,
     /// The file's length when it came.
     pub(crate) length: u64,
+    /// Its first byte on the device, if the file system below says so.
+    pub(crate) place: Option<u64>,
     pub(crate) work: Work,
 }
 
@@ -158,11 +158,7 @@ impl Scheduler {
     }
 
     /// Gives an open file a stream of its own with that contract, or its stream another one.
-    pub(crate) fn set(
-        &self,
-        file: &Arc<OpenFile>,
-        contract: Contract,
-    ) -> Result<(), ChangeError> {
+    pub(crate) fn set(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), ChangeError> {
         self.ask(|answer| Message::Contract(Arc::clone(file), contract, answer)).unwrap_or(Ok(()))
     }
 

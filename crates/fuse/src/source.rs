@@ -26,8 +26,12 @@ use crate::nodes::{Node, Nodes};
 const ATTRIBUTE_MAX: usize = 65_536;
 /// Flags that the kernel has dealt with, or that would change what a write at an offset does: with
 /// `O_APPEND` Linux writes at the end, wherever it is told to.
-const NOT_FOR_THE_SOURCE: i32 =
-    libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_TRUNC | libc::O_APPEND;
+const NOT_FOR_THE_SOURCE: i32 = libc::O_CREAT
+    | libc::O_EXCL
+    | libc::O_NOFOLLOW
+    | libc::O_NOCTTY
+    | libc::O_TRUNC
+    | libc::O_APPEND;
 
 /// The source's directory, and all inodes of it that the kernel knows.
 pub(crate) struct Source {
@@ -130,12 +134,7 @@ impl Source {
         self.made(caller, &parent, at.name, 0)
     }
 
-    pub(crate) fn make_symlink(
-        &self,
-        caller: Caller,
-        at: At<'_>,
-        target: &OsStr,
-    ) -> Answer<Found> {
+    pub(crate) fn make_symlink(&self, caller: Caller, at: At<'_>, target: &OsStr) -> Answer<Found> {
         let parent = self.nodes.get(at.parent)?;
         fs::symlinkat(target, &parent.descriptor, at.name)?;
         self.made(caller, &parent, at.name, 0)
@@ -229,7 +228,8 @@ impl Source {
         let (old, new) = (self.nodes.get(from.parent)?, self.nodes.get(to.parent)?);
         fs::renameat_with(&old.descriptor, from.name, &new.descriptor, to.name, flags)?;
         let moves = [(&new, to.name), (&old, from.name)];
-        let moves = moves.into_iter().take(if flags.contains(RenameFlags::EXCHANGE) { 2 } else { 1 });
+        let moves =
+            moves.into_iter().take(if flags.contains(RenameFlags::EXCHANGE) { 2 } else { 1 });
         for (parent, name) in moves {
             if let Ok(stat) = fs::statat(&parent.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
                 self.nodes.moved(&stat, parent);

@@ -144,7 +144,9 @@ fn streams_text(report: &Report) -> String {
             Some(file) => file.upgrade().map_or("(closed)".to_owned(), |file| {
                 let descriptor = format!("/proc/self/fd/{}", file.descriptor.as_raw_fd());
                 let path = fs::readlink(descriptor, Vec::new());
-                path.map_or("?".to_owned(), |path| path.to_string_lossy().escape_debug().to_string())
+                path.map_or("?".to_owned(), |path| {
+                    path.to_string_lossy().escape_debug().to_string()
+                })
             }),
         };
         let _never_fails = writeln!(
@@ -176,7 +178,8 @@ fn of_stream(contract: &Contract) -> String {
 
 fn device_text(report: &Report) -> String {
     let Report { device, depth, in_flight, headroom, .. } = report;
-    let reserved = report.streams.iter().map(|it| u64::from(it.contract.reserve.ppm())).sum::<u64>();
+    let reserved =
+        report.streams.iter().map(|it| u64::from(it.contract.reserve.ppm())).sum::<u64>();
     format!(
         "queue_depth {depth}\nin_flight {in_flight}\nheadroom {headroom}\nreserved_ppm {reserved}\n\
          busy_seconds {}\nspare_seconds {}\nheld_seconds {}\ncharged_seconds {}\n",

@@ -85,9 +85,8 @@ impl Dispatcher {
         let config = scheduling.engine(limits, CostParameters::default());
         let mut engine = Engine::new(&config).map_err(MountError::Engine)?;
         let now = clock::now();
-        let mut change = |change: Change<'_>| {
-            engine.handle_change(now, change).map_err(MountError::Contract)
-        };
+        let mut change =
+            |change: Change<'_>| engine.handle_change(now, change).map_err(MountError::Contract);
         scheduling.changes().try_for_each(&mut change)?;
         if let Some(known) = known {
             change(Change::SetProfile(&known.profile))?;
@@ -202,7 +201,10 @@ impl Dispatcher {
         let stream = transfer.file.stream().filter(|stream| self.streams.contains_key(stream));
         let stream = stream.unwrap_or(SHARED);
         let range = (transfer.offset, transfer.bytes);
-        let place = self.places.of(&transfer.file.node, transfer.length, range);
+        let place = match transfer.place {
+            Some(place) => self.places.within(place, transfer.bytes),
+            None => self.places.of(&transfer.file.node, transfer.length, range),
+        };
         let operation = Operation::new(transfer, stream, place);
         let (kind, bytes) = (operation.kind(), operation.bytes);
         let key = self.operations.insert(operation);
@@ -249,7 +251,8 @@ impl Dispatcher {
         });
         if let Some(emulator) = &mut self.emulator {
             let Dispatch { offset, bytes, flush, .. } = *dispatch;
-            let name = u32::try_from(flight).expect("pieces at the device are bounded by its depth");
+            let name =
+                u32::try_from(flight).expect("pieces at the device are bounded by its depth");
             emulator.start(clock::now(), name, Op { kind, offset, bytes, fua: flush }, &[]);
         }
         let job = Job { flight, file, offset, action };

@@ -58,7 +58,8 @@ fn work(jobs: &Receiver<Job>, to: &Sender<Message>, buffers: &Buffers) {
         let moved = match action {
             Action::Read(bytes) => read(&file, offset, bytes, buffers),
             Action::Write(data, range, durable) => {
-                let written = write_at(&file.descriptor, offset, &data.all()[range]).map(Moved::Written);
+                let written =
+                    write_at(&file.descriptor, offset, &data.all()[range]).map(Moved::Written);
                 if durable {
                     written.and_then(|it| fs::fdatasync(&file.descriptor).map(|()| it))
                 } else {

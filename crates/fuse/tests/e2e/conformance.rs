@@ -76,7 +76,6 @@ fn call() -> impl Strategy<Value = Call> {
         FallocateFlags::KEEP_SIZE,
         FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
         FallocateFlags::ZERO_RANGE,
-        FallocateFlags::COLLAPSE_RANGE,
     ]);
     let rename = prop::sample::select(vec![
         RenameFlags::empty(),
@@ -211,7 +210,9 @@ impl Tree {
                 let mode = Mode::from_raw_mode(0o644);
                 fs::mknodat(CWD, self.path(name), FileType::Fifo, mode, 0).map(nothing)
             }
-            Call::Chmod(name, mode) => fs::chmod(self.path(name), Mode::from_raw_mode(mode)).map(nothing),
+            Call::Chmod(name, mode) => {
+                fs::chmod(self.path(name), Mode::from_raw_mode(mode)).map(nothing)
+            }
             Call::Chown(name, uid, gid) => {
                 let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
                 let follow = AtFlags::SYMLINK_NOFOLLOW;
@@ -288,7 +289,8 @@ impl Tree {
 
 /// Runs many sequences of calls on both.
 fn conforms(mount: &Mount, cases: u32) {
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let number = std::cell::Cell::new(0);
     let sequences = prop::collection::vec(call(), 1..60);
     let outcome = runner.run(&sequences, |calls| {

@@ -116,7 +116,7 @@ fn defaults_are_inherited_from_directories_and_an_attribute_changes_open_files()
     let mut value = vec![0; 100];
     let length = rustix::fs::getxattr(mount.path("other"), NAME, &mut value[..]).unwrap();
     assert_eq!(&value[..length], b"reserve=10%", "the refused one is not kept");
-    set("films/new/one", "reserve=90%").unwrap_err();
+    assert_eq!(set("films/new/one", "reserve=95%"), Err(Errno::NOSPC));
     let two = File::create(mount.path("films/new/two")).unwrap();
     let refused = abi::refused(&client::get(&two).unwrap());
     assert_eq!(contract_of(&two), reserving(40), "{refused:?}");
@@ -132,6 +132,23 @@ fn defaults_are_inherited_from_directories_and_an_attribute_changes_open_files()
     for text in ["reserve", "reserve=200%", "\u{fc}"] {
         assert_eq!(set("films", text), Err(Errno::INVAL), "{text}");
     }
+}
+
+#[test]
+fn a_rule_holds_where_no_attribute_does() {
+    if lacks("a_rule_holds_where_no_attribute_does") {
+        return;
+    }
+    let rules = ["user=4711 weight=1", "process=nobody weight=2", "user=root weight=3"];
+    let mount = Mount::new(|options| {
+        options.rules = rules.map(|rule| disktime_fuse::Rule::read(rule).unwrap()).into();
+        options.default = Some(read_contract("weight=4").unwrap());
+    });
+    let film = File::create(mount.path("film")).unwrap();
+    assert_eq!(contract_of(&film).weight, 3);
+    rustix::fs::fsetxattr(&film, NAME, b"weight=5", XattrFlags::empty()).unwrap();
+    assert_eq!(contract_of(&film).weight, 5, "the attribute changes a file that is open");
+    assert_eq!(contract_of(&File::open(mount.path("film")).unwrap()).weight, 5);
 }
 
 #[test]

@@ -34,7 +34,14 @@ fn the_header_and_the_module_agree() {
     std::fs::write(&source, PROGRAM).unwrap();
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
     let mut compiler = Command::new("cc");
-    compiler.arg("-Wall").arg("-Werror").arg("-I").arg(include).arg("-o").arg(&program).arg(&source);
+    compiler
+        .arg("-Wall")
+        .arg("-Werror")
+        .arg("-I")
+        .arg(include)
+        .arg("-o")
+        .arg(&program)
+        .arg(&source);
     let Ok(status) = compiler.status() else {
         return crate::support::skip("the_header_and_the_module_agree", "there is no C compiler");
     };
@@ -48,7 +55,7 @@ fn the_header_and_the_module_agree() {
         .map(|at| u8::from_str_radix(&lines[2][2 * at..2 * at + 2], 16).unwrap())
         .collect();
     let contract = abi::contract(&bytes).unwrap();
-    let text = "class=guaranteed-rate limit=40% weight=7 rate=8MB/s cycle=1.5s admission=1% \
+    let text = "class=guaranteed-rate limit=40% weight=7 rate=8MB/s cycle=1500ms admission=1% \
                 access=write";
     let expected = disktime_fuse::read_contract(text).unwrap();
     let latency = Some(disktime_core::Duration::from_nanos(9));

@@ -66,6 +66,7 @@ impl Mount {
             at,
             scheduling,
             emulate,
+            rules: Vec::new(),
             default: None,
             askers: Askers::Only(Vec::new()),
             read_only: false,
