@@ -54,7 +54,7 @@ pub struct Arguments {
     /// where no attribute states one; the first that holds counts
     #[arg(long, value_name = "RULE", value_parser = Rule::read)]
     rule: Vec<Rule>,
-    /// Who may ask for promises beside the superuser and the one who mounts: user IDs, or `all`
+    /// Users who may ask for promises beside the superuser and the one who mounts: user IDs, or `all`
     #[arg(long, value_name = "UIDS|all", value_parser = askers, default_value = "")]
     askers: Askers,
     #[command(flatten)]
@@ -79,7 +79,7 @@ struct EngineArguments {
     /// A device whose times are kept to, as `emulate` in a configuration
     #[arg(long, value_name = "PRESET")]
     emulate: Option<String>,
-    /// What the device does, from `disktime device profile`: promises of rates and latencies need it
+    /// A profile of the device, from `disktime device profile`: promises of rates and latencies need it
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Which policy orders requests

@@ -5,23 +5,21 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
-use disktime_core::Contract;
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, RawDir, RenameFlags, SeekFrom, StatVfs};
 use rustix::io::Errno;
 
-use crate::asked::{Askers, is_reserved};
 use crate::contract_text::Default;
+use crate::contracts::{Contracts, is_reserved};
 use crate::file_system::{
     Answer, At, Caller, FileSystem, Found, FullLister, Inode, IoctlAnswer, Item, Lister, OpenId,
     Opened, ReadReply, Span, Wish, WriteReply,
 };
 use crate::nodes::lock;
 use crate::open_files::{Open, OpenFile, OpenTable};
-use crate::rules::Rule;
 use crate::scheduler::{Scheduler, Transfer, Work};
 use crate::source::{Source, length};
 use crate::transfer::{Aligned, TRANSFER_MAX, read_straight, write_straight};
-use crate::virtual_files::is_virtual;
+use crate::virtual_files::{self, is_virtual};
 
 /// Room for entries of a directory as the source lists them.
 const LISTING: usize = 32 << 10;
@@ -30,12 +28,8 @@ const LISTING: usize = 32 << 10;
 pub(crate) struct Files {
     pub(crate) source: Source,
     pub(crate) open: OpenTable,
-    pub(crate) scheduler: Scheduler,
-    pub(crate) askers: Askers,
-    /// Contracts by who opens a file; the first that holds counts.
-    pub(crate) rules: Vec<Rule>,
-    /// The contract of files for which neither an attribute nor a rule states one.
-    pub(crate) default: Option<Contract>,
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) contracts: Contracts,
 }
 
 impl Files {
@@ -43,7 +37,7 @@ impl Files {
     fn opened(&self, caller: Caller, inode: Inode, descriptor: OwnedFd) -> Answer<Opened> {
         let node = self.source.nodes.get(inode)?;
         let file = Arc::new(OpenFile::new(descriptor, node));
-        self.begin_with_default(caller, &file);
+        self.contracts.begin(&self.source, caller, &file);
         Ok(Opened { id: self.open.add(Open::File(file)), direct: false })
     }
 
@@ -118,7 +112,7 @@ fn of_source(inode: Inode) -> Answer<()> {
 
 impl FileSystem for Files {
     fn lookup(&self, at: At<'_>) -> Answer<Found> {
-        self.virtual_lookup(at).unwrap_or_else(|| self.source.lookup(at))
+        virtual_files::lookup(&self.source, at).unwrap_or_else(|| self.source.lookup(at))
     }
 
     fn forget(&self, inode: Inode, lookups: u64) {
@@ -126,7 +120,11 @@ impl FileSystem for Files {
     }
 
     fn attributes(&self, inode: Inode, _file: Option<OpenId>) -> Answer<Found> {
-        if is_virtual(inode) { self.virtual_stat(inode) } else { self.source.stat(inode) }
+        if is_virtual(inode) {
+            virtual_files::stat(&self.source, inode)
+        } else {
+            self.source.stat(inode)
+        }
     }
 
     fn change(&self, inode: Inode, file: Option<OpenId>, wish: &Wish) -> Answer<Found> {
@@ -135,7 +133,11 @@ impl FileSystem for Files {
             let empties = Wish { times: None, ..*wish };
             let only_size = Wish { size: None, ..empties };
             let nothing = only_size.mode.or(only_size.uid).or(only_size.gid).is_none();
-            return if nothing { self.virtual_stat(inode) } else { Err(Errno::PERM) };
+            return if nothing {
+                virtual_files::stat(&self.source, inode)
+            } else {
+                Err(Errno::PERM)
+            };
         }
         let opened = file.and_then(|id| self.open.file(id).ok());
         self.source.change(inode, opened.as_ref().map(|file| &file.descriptor), wish)
@@ -184,7 +186,7 @@ impl FileSystem for Files {
 
     fn open(&self, caller: Caller, inode: Inode, flags: i32) -> Answer<Opened> {
         if is_virtual(inode) {
-            let text = self.virtual_text(inode)?;
+            let text = virtual_files::text(&self.scheduler, inode)?;
             let id = self.open.add(Open::Virtual(inode.0, text.into()));
             return Ok(Opened { id, direct: true });
         }
@@ -223,7 +225,7 @@ impl FileSystem for Files {
         match self.open.get(file) {
             Ok(Open::File(file)) => self.write_file(file, offset, data, reply),
             Ok(Open::Virtual(inode, _)) => {
-                let written = self.virtual_write(Inode(inode), data);
+                let written = virtual_files::write(&self.scheduler, Inode(inode), data);
                 reply(written.map(|()| u32::try_from(data.len()).unwrap_or(u32::MAX)));
             }
             Ok(Open::Directory(_)) => reply(Err(Errno::ISDIR)),
@@ -274,7 +276,7 @@ impl FileSystem for Files {
         match self.directory(directory)? {
             Some(directory) => Self::each_entry(&directory, from, lister),
             None => {
-                Self::virtual_list(from, lister);
+                virtual_files::list(from, lister);
                 Ok(())
             }
         }
@@ -287,8 +289,8 @@ impl FileSystem for Files {
         lister: FullLister<'_>,
     ) -> Answer<()> {
         let Some(directory) = self.directory(directory)? else {
-            Self::virtual_list(from, &mut |item| {
-                let found = self.virtual_stat(Inode(item.inode)).ok();
+            virtual_files::list(from, &mut |item| {
+                let found = virtual_files::stat(&self.source, Inode(item.inode)).ok();
                 let dots = item.kind == FileType::Directory;
                 lister(item, found.as_ref().filter(|_| !dots))
             });
@@ -326,7 +328,7 @@ impl FileSystem for Files {
             return self.source.set_attribute(inode, name, value, flags);
         }
         let node = self.source.nodes.get(inode)?;
-        let contract = self.set_default(caller, &node, name, value)?;
+        let contract = self.contracts.set_default(&self.open, caller, &node, (name, value))?;
         self.source.set_attribute(inode, name, value, flags)?;
         *lock(&node.default) = Default::Is(contract);
         Ok(())
@@ -390,7 +392,7 @@ impl FileSystem for Files {
         _room: u32,
     ) -> Answer<IoctlAnswer> {
         match self.open.get(file)? {
-            Open::File(file) => self.call(caller, &file, command, data),
+            Open::File(file) => self.contracts.call(caller, &file, command, data),
             Open::Directory(_) | Open::Virtual(..) => Err(Errno::NOTTY),
         }
     }

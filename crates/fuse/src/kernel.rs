@@ -30,7 +30,7 @@ const CACHED: Duration = Duration::from_secs(1);
 const TRANSFER_MAX: u32 = 1 << 20;
 /// Reads ahead and asynchronous writes that the kernel has outstanding.
 const BACKGROUND_MAX: u16 = 256;
-/// Whatever an inode's number, it is never given to another file while the kernel knows it.
+/// An inode's number is never given to another file while the kernel knows it.
 const GENERATION: Generation = Generation(0);
 
 /// How a file system is mounted.

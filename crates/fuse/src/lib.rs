@@ -10,13 +10,14 @@
 #![deny(unsafe_code)]
 
 pub mod abi;
-mod asked;
 pub mod client;
 mod contract_text;
+mod contracts;
 mod extents;
 mod file_system;
 mod files;
 mod kernel;
+mod mount_error;
 mod mounted;
 mod nodes;
 mod open_files;
@@ -27,7 +28,8 @@ mod source;
 mod transfer;
 mod virtual_files;
 
-pub use asked::Askers;
 pub use contract_text::{contract_text, read_contract};
-pub use mounted::{MountError, Mounted, Options};
+pub use contracts::Askers;
+pub use mount_error::MountError;
+pub use mounted::{Mounted, Options};
 pub use rules::Rule;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disktime_config::Scheduling;
-use disktime_core::{ChangeError, ConfigError, Contract};
+use disktime_core::Contract;
 use disktime_profiler::DeviceProfile;
 use disktime_server::emulate::Emulate;
 use rustix::fs::Mode;
@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::asked::Askers;
+use crate::contracts::{Askers, Contracts};
 use crate::files::Files;
 use crate::kernel::{self, Kernel};
+use crate::mount_error::MountError;
 use crate::open_files::OpenTable;
 use crate::rules::Rule;
 use crate::scheduler::{Scheduler, Terms};
@@ -24,7 +25,7 @@ use crate::source::Source;
 /// Descriptors that a mount wants: about as many inodes of a large tree can be known at once.
 const DESCRIPTORS: u64 = 1 << 20;
 
-/// What is mounted, where and how.
+/// The terms of a mount.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The directory that is shown.
@@ -52,55 +53,6 @@ pub struct Options {
 impl Options {
     /// The most threads that take the kernel's calls.
     pub const THREADS_MAX: usize = 64;
-}
-
-/// Why a directory can't be mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The source can't be shown.
-    #[error("SRC {path}: {error}: name a directory that can be opened")]
-    Source {
-        /// Its path.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The kernel does not mount.
-    #[error("MNT {path}: {error}: name an empty directory{hint}")]
-    Mount {
-        /// The path of the place.
-        path: String,
-        /// Why.
-        error: io::Error,
-        /// What to do beside that.
-        hint: &'static str,
-    },
-    /// A mount is there whose daemon is gone.
-    #[error(
-        "MNT {path}: a mount is there whose daemon is gone: take it away with `umount -l`, or say \
-         --recover"
-    )]
-    Dead {
-        /// The path of the place.
-        path: String,
-    },
-    /// The profile can't be used.
-    #[error("--profile {path}: {error}")]
-    Profile {
-        /// Its path.
-        path: String,
-        /// Why.
-        error: disktime_profiler::ProfileFileError,
-    },
-    /// The engine can't be made so.
-    #[error("{0}")]
-    Engine(ConfigError),
-    /// The engine does not take what its profile or its parameters say.
-    #[error("{0}")]
-    Contract(ChangeError),
-    /// The system gives no thread.
-    #[error("a thread can't be started: {0}")]
-    Thread(#[from] io::Error),
 }
 
 /// A directory that is mounted. It is unmounted when this is dropped.
@@ -138,14 +90,14 @@ impl Mounted {
             emulate: options.emulate,
             profile: profile.transpose()?,
         };
-        let files = Arc::new(Files {
-            source,
-            open: OpenTable::new(),
-            scheduler: Scheduler::start(&terms)?,
+        let scheduler = Arc::new(Scheduler::start(&terms)?);
+        let contracts = Contracts {
+            scheduler: Arc::clone(&scheduler),
             askers: options.askers.clone(),
             rules: options.rules.clone(),
             default: options.default,
-        });
+        };
+        let files = Arc::new(Files { source, open: OpenTable::new(), scheduler, contracts });
         let terms = kernel::Terms {
             source: named,
             read_only: options.read_only,

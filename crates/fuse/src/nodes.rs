@@ -22,7 +22,7 @@ const RENUMBERED: u64 = 1 << 63;
 /// An inode of the source.
 pub(crate) struct Node {
     pub(crate) inode: Inode,
-    /// Of kind `O_PATH`: neither reads nor writes.
+    /// A descriptor of kind `O_PATH`, which neither reads nor writes.
     pub(crate) descriptor: OwnedFd,
     /// Device and inode number at the source.
     pub(crate) identity: (u64, u64),

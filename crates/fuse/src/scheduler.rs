@@ -116,7 +116,7 @@ pub(crate) struct Scheduler {
 
 impl Scheduler {
     /// Starts the engine's thread and its workers.
-    pub(crate) fn start(terms: &Terms) -> Result<Self, crate::MountError> {
+    pub(crate) fn start(terms: &Terms) -> Result<Self, crate::mount_error::MountError> {
         let (to, messages) = bounded(MESSAGES_MAX);
         let classed = Arc::new(AtomicU32::new(0));
         let (waiting, buffers) = (Arc::new(Waiting::new()), Arc::new(Buffers::new()));

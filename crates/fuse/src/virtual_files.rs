@@ -14,9 +14,9 @@ use rustix::io::Errno;
 
 use crate::contract_text::{contract_text, read_contract};
 use crate::file_system::{Answer, At, Found, Inode, Item, Lister};
-use crate::files::Files;
 use crate::nodes::VIRTUAL;
-use crate::scheduler::{Parameter, Report, StreamReport};
+use crate::scheduler::{Parameter, Report, Scheduler, StreamReport};
+use crate::source::Source;
 
 /// The directory's name.
 const NAME: &str = ".disktime";
@@ -27,7 +27,7 @@ const DIRECTORY: Inode = Inode(VIRTUAL);
 struct VirtualFile {
     name: &'static str,
     text: fn(&Report) -> String,
-    /// What a write does, of a file that can be written.
+    /// The parameter that a write sets, of a file that can be written.
     write: Option<fn(&str) -> Option<Parameter>>,
 }
 
@@ -63,66 +63,64 @@ pub(crate) fn is_virtual(Inode(inode): Inode) -> bool {
     inode >= VIRTUAL
 }
 
-impl Files {
-    /// Looks a name up, if it is one of this directory's, or of its own.
-    pub(crate) fn virtual_lookup(&self, at: At<'_>) -> Option<Answer<Found>> {
-        if at.parent == Inode::ROOT && at.name == OsStr::new(NAME) {
-            return Some(self.virtual_stat(DIRECTORY));
-        }
-        if at.parent != DIRECTORY {
-            return is_virtual(at.parent).then_some(Err(Errno::NOTDIR));
-        }
-        let place = FILES.iter().position(|file| OsStr::new(file.name) == at.name);
-        let inode = place.map(|place| Inode(VIRTUAL + 1 + place as u64));
-        Some(inode.ok_or(Errno::NOENT).and_then(|inode| self.virtual_stat(inode)))
+/// Looks a name up, if it is one of this directory's, or of its own.
+pub(crate) fn lookup(source: &Source, at: At<'_>) -> Option<Answer<Found>> {
+    if at.parent == Inode::ROOT && at.name == OsStr::new(NAME) {
+        return Some(stat(source, DIRECTORY));
     }
-
-    /// Attributes like those of the top, but for what differs.
-    pub(crate) fn virtual_stat(&self, inode: Inode) -> Answer<Found> {
-        let mut stat = self.source.stat(Inode::ROOT)?.stat;
-        let mode = match file(inode) {
-            None if inode == DIRECTORY => FileType::Directory.as_raw_mode() | 0o555,
-            Some(VirtualFile { write: None, .. }) => FileType::RegularFile.as_raw_mode() | 0o444,
-            Some(_) => FileType::RegularFile.as_raw_mode() | 0o644,
-            None => return Err(Errno::STALE),
-        };
-        let uid = rustix::process::geteuid().as_raw();
-        let gid = rustix::process::getegid().as_raw();
-        let links = if inode == DIRECTORY { 2 } else { 1 };
-        (stat.st_ino, stat.st_mode, stat.st_nlink) = (inode.0, mode, links);
-        (stat.st_uid, stat.st_gid, stat.st_rdev) = (uid, gid, 0);
-        (stat.st_size, stat.st_blocks) = (0, 0);
-        Ok(Found { inode, stat })
+    if at.parent != DIRECTORY {
+        return is_virtual(at.parent).then_some(Err(Errno::NOTDIR));
     }
+    let place = FILES.iter().position(|file| OsStr::new(file.name) == at.name);
+    let inode = place.map(|place| Inode(VIRTUAL + 1 + place as u64));
+    Some(inode.ok_or(Errno::NOENT).and_then(|inode| stat(source, inode)))
+}
 
-    /// The text of a file now.
-    pub(crate) fn virtual_text(&self, inode: Inode) -> Answer<String> {
-        let file = file(inode).ok_or(Errno::ISDIR)?;
-        let report = self.scheduler.report().ok_or(Errno::IO)?;
-        Ok((file.text)(&report))
-    }
+/// Attributes like those of the top, but for what differs.
+pub(crate) fn stat(source: &Source, inode: Inode) -> Answer<Found> {
+    let mut stat = source.stat(Inode::ROOT)?.stat;
+    let mode = match file(inode) {
+        None if inode == DIRECTORY => FileType::Directory.as_raw_mode() | 0o555,
+        Some(VirtualFile { write: None, .. }) => FileType::RegularFile.as_raw_mode() | 0o444,
+        Some(_) => FileType::RegularFile.as_raw_mode() | 0o644,
+        None => return Err(Errno::STALE),
+    };
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    let links = if inode == DIRECTORY { 2 } else { 1 };
+    (stat.st_ino, stat.st_mode, stat.st_nlink) = (inode.0, mode, links);
+    (stat.st_uid, stat.st_gid, stat.st_rdev) = (uid, gid, 0);
+    (stat.st_size, stat.st_blocks) = (0, 0);
+    Ok(Found { inode, stat })
+}
 
-    /// Writes a parameter.
-    pub(crate) fn virtual_write(&self, inode: Inode, data: &[u8]) -> Answer<()> {
-        let write = file(inode).and_then(|file| file.write).ok_or(Errno::ACCESS)?;
-        let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?;
-        let parameter = write(text.trim()).ok_or(Errno::INVAL)?;
-        self.scheduler.change(parameter).map_err(|error| {
-            tracing::warn!(?parameter, %error, "a parameter is refused");
-            Errno::INVAL
-        })
-    }
+/// The text of a file now.
+pub(crate) fn text(scheduler: &Scheduler, inode: Inode) -> Answer<String> {
+    let file = file(inode).ok_or(Errno::ISDIR)?;
+    let report = scheduler.report().ok_or(Errno::IO)?;
+    Ok((file.text)(&report))
+}
 
-    pub(crate) fn virtual_list(from: u64, lister: Lister<'_>) {
-        let dots = [(".", DIRECTORY), ("..", Inode::ROOT)];
-        let dots = dots.map(|(name, inode)| (name, inode.0, FileType::Directory));
-        let files = FILES.iter().zip(VIRTUAL + 1..);
-        let files = files.map(|(file, inode)| (file.name, inode, FileType::RegularFile));
-        for ((name, inode, kind), at) in dots.into_iter().chain(files).zip(0_u64..) {
-            let item = Item { name: OsStr::new(name), inode, kind, next: at + 1 };
-            if at >= from && !lister(item) {
-                return;
-            }
+/// Writes a parameter.
+pub(crate) fn write(scheduler: &Scheduler, inode: Inode, data: &[u8]) -> Answer<()> {
+    let write = file(inode).and_then(|file| file.write).ok_or(Errno::ACCESS)?;
+    let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?;
+    let parameter = write(text.trim()).ok_or(Errno::INVAL)?;
+    scheduler.change(parameter).map_err(|error| {
+        tracing::warn!(?parameter, %error, "a parameter is refused");
+        Errno::INVAL
+    })
+}
+
+pub(crate) fn list(from: u64, lister: Lister<'_>) {
+    let dots = [(".", DIRECTORY), ("..", Inode::ROOT)];
+    let dots = dots.map(|(name, inode)| (name, inode.0, FileType::Directory));
+    let files = FILES.iter().zip(VIRTUAL + 1..);
+    let files = files.map(|(file, inode)| (file.name, inode, FileType::RegularFile));
+    for ((name, inode, kind), at) in dots.into_iter().chain(files).zip(0_u64..) {
+        let item = Item { name: OsStr::new(name), inode, kind, next: at + 1 };
+        if at >= from && !lister(item) {
+            return;
         }
     }
 }

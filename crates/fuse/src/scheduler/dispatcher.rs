@@ -19,8 +19,8 @@ use slab::Slab;
 use super::flights::{Flight, Operation};
 use super::workers::{Action, Job, Moved};
 use super::{Message, Parameter, Report, StreamReport, Terms, Transfer};
-use crate::MountError;
 use crate::file_system::Answer;
+use crate::mount_error::MountError;
 use crate::open_files::OpenFile;
 use crate::places::Places;
 use crate::transfer::{Buffers, Waiting};
@@ -150,7 +150,7 @@ impl Dispatcher {
             Message::Transfer(transfer) => self.arrived(*transfer),
             Message::Moved(flight, result) => self.moved(flight, result),
             Message::Contract(file, contract, answer) => {
-                // Whoever asked may be gone: then the answer is too.
+                // The thread that asked may be gone: then the answer is too.
                 let _gone = answer.send(self.set(&file, contract));
             }
             Message::Late(stream, answer) => {

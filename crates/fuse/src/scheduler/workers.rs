@@ -44,7 +44,7 @@ pub(super) fn start(
     to: &Sender<Message>,
     buffers: &Arc<Buffers>,
 ) -> io::Result<(Sender<Job>, Vec<JoinHandle<()>>)> {
-    // Whoever sends a job never waits: there are no more jobs than pieces at the device.
+    // The thread that sends jobs never waits: there are no more jobs than pieces at the device.
     let (jobs, taken) = bounded(depth_max as usize);
     let workers = (0..depth_max.min(WORKERS_MAX)).map(|number| {
         let (taken, to, buffers) = (taken.clone(), to.clone(), Arc::clone(buffers));

@@ -121,7 +121,7 @@ struct Tree {
     open: [Option<OwnedFd>; OPEN],
 }
 
-/// What a call gives, comparable: numbers and bytes.
+/// The answer to a call, comparable: numbers and bytes.
 type Given = io::Result<Vec<u8>>;
 
 impl Tree {

@@ -121,7 +121,7 @@ fn errors_of_the_source_reach_the_program() {
             client::set(&file, &read_contract(contract).unwrap()).unwrap();
         }
         let data = vec![1; 3 << 20];
-        // What fits is written; the next call says why it is not more.
+        // The source takes as much as fits; the next call says why it is not more.
         let error = (0..).find_map(|at| file.write_all_at(&data, at << 22).err()).unwrap();
         assert_eq!(errno(error), Errno::NOSPC);
         file.set_len(0).unwrap();

@@ -1,5 +1,5 @@
-//! What a program asks of an open file, by ioctl, by attribute or by default: who may ask for it, and
-//! why it is refused.
+//! Contracts of open files: asked for by ioctl, by attribute, by rule or by default; granted to users
+//! who may have them, or refused with a reason.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -10,9 +10,11 @@ use rustix::io::Errno;
 use crate::abi::{self, Bytes, Call, Reason, Refused};
 use crate::contract_text::{Default, read_contract};
 use crate::file_system::{Answer, Caller, IoctlAnswer};
-use crate::files::Files;
 use crate::nodes::{Node, lock};
-use crate::open_files::OpenFile;
+use crate::open_files::{OpenFile, OpenTable};
+use crate::rules::Rule;
+use crate::scheduler::Scheduler;
+use crate::source::Source;
 
 /// The extended attribute that states a file's contract, or that of all files in a directory.
 pub(crate) const ATTRIBUTE: &str = "user.disktime.contract";
@@ -52,7 +54,17 @@ pub(crate) fn is_reserved(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(PREFIX)
 }
 
-impl Files {
+/// The terms on which open files get contracts.
+pub(crate) struct Contracts {
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) askers: Askers,
+    /// Contracts by who opens a file; the first that holds counts.
+    pub(crate) rules: Vec<Rule>,
+    /// The contract of files for which neither an attribute nor a rule states one.
+    pub(crate) default: Option<Contract>,
+}
+
+impl Contracts {
     /// Gives an open file a contract, if it may have it and the device has the time.
     pub(crate) fn grant(
         &self,
@@ -163,12 +175,12 @@ impl Files {
 
     /// The contract that an inode's attribute states, or the nearest directory's above it, or a rule, or
     /// the mount's.
-    fn default_of(&self, caller: Caller, node: &Arc<Node>) -> Option<Contract> {
+    fn default_of(&self, source: &Source, caller: Caller, node: &Arc<Node>) -> Option<Contract> {
         let mut at = Some(Arc::clone(node));
         // A directory is never its own ancestor; the bound is for a source that changes meanwhile.
         for _ in 0..256 {
             let Some(node) = at else { break };
-            if let Some(contract) = self.own_default(&node) {
+            if let Some(contract) = own_default(source, &node) {
                 return Some(contract);
             }
             at = node.parent();
@@ -176,28 +188,10 @@ impl Files {
         self.rules.iter().find_map(|rule| rule.contract(caller)).or(self.default)
     }
 
-    fn own_default(&self, node: &Node) -> Option<Contract> {
-        let mut known = lock(&node.default);
-        if *known == Default::Unread {
-            let stated = self.source.attribute(node, OsStr::new(ATTRIBUTE));
-            let text = stated.ok().and_then(|value| String::from_utf8(value).ok());
-            let contract = text.as_deref().map(read_contract);
-            if let Some(Err(error)) = &contract {
-                let inode = node.inode.0;
-                tracing::warn!(inode, %error, "an attribute {ATTRIBUTE} can't be used");
-            }
-            *known = contract.and_then(Result::ok).map_or(Default::None, Default::Is);
-        }
-        match *known {
-            Default::Is(contract) => Some(contract),
-            Default::Unread | Default::None => None,
-        }
-    }
-
     /// A file is opened: it gets its default. One that can't be granted leaves it best effort, and
     /// the program finds out why by `DISKTIME_GET`.
-    pub(crate) fn begin_with_default(&self, caller: Caller, file: &Arc<OpenFile>) {
-        let Some(contract) = self.default_of(caller, &file.node) else { return };
+    pub(crate) fn begin(&self, source: &Source, caller: Caller, file: &Arc<OpenFile>) {
+        let Some(contract) = self.default_of(source, caller, &file.node) else { return };
         if contract == Contract::default() {
             return;
         }
@@ -211,10 +205,10 @@ impl Files {
     /// one of them can't, none has it and the attribute stays as it was.
     pub(crate) fn set_default(
         &self,
+        open: &OpenTable,
         caller: Caller,
         node: &Arc<Node>,
-        name: &OsStr,
-        value: &[u8],
+        (name, value): (&OsStr, &[u8]),
     ) -> Answer<Contract> {
         let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?;
         if name != OsStr::new(ATTRIBUTE) {
@@ -228,7 +222,7 @@ impl Files {
             return Err(Errno::PERM);
         }
         let mut changed: Vec<(Arc<OpenFile>, Contract)> = Vec::new();
-        for file in self.open.files_of(node) {
+        for file in open.files_of(node) {
             let is_set = lock(&file.is_set);
             if *is_set {
                 continue;
@@ -245,5 +239,24 @@ impl Files {
             changed.push((file, before));
         }
         Ok(contract)
+    }
+}
+
+/// The contract that an inode's own attribute states.
+fn own_default(source: &Source, node: &Node) -> Option<Contract> {
+    let mut known = lock(&node.default);
+    if *known == Default::Unread {
+        let stated = source.attribute(node, OsStr::new(ATTRIBUTE));
+        let text = stated.ok().and_then(|value| String::from_utf8(value).ok());
+        let contract = text.as_deref().map(read_contract);
+        if let Some(Err(error)) = &contract {
+            let inode = node.inode.0;
+            tracing::warn!(inode, %error, "an attribute {ATTRIBUTE} can't be used");
+        }
+        *known = contract.and_then(Result::ok).map_or(Default::None, Default::Is);
+    }
+    match *known {
+        Default::Is(contract) => Some(contract),
+        Default::Unread | Default::None => None,
     }
 }
