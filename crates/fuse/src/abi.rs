@@ -13,21 +13,24 @@ const TYPE: u32 = 0xDC;
 /// The version of the structures.
 pub const VERSION: u32 = 1;
 /// Bytes of `struct disktime_qos`.
-pub const QOS_BYTES: usize = 80;
+pub const QOS_BYTES: usize = QOS_SIZE as usize;
 /// Bytes of `struct disktime_stats`.
-pub const STATS_BYTES: usize = 96;
+pub const STATS_BYTES: usize = STATS_SIZE as usize;
+
+const QOS_SIZE: u32 = 80;
+const STATS_SIZE: u32 = 96;
 
 const WRITE: u32 = 1;
 const READ: u32 = 2;
 
-const fn number(direction: u32, nr: u32, bytes: usize) -> u32 {
-    (direction << 30) | ((bytes as u32) << 16) | (TYPE << 8) | nr
+const fn number(direction: u32, nr: u32, bytes: u32) -> u32 {
+    (direction << 30) | (bytes << 16) | (TYPE << 8) | nr
 }
 
 /// `DISKTIME_GET`: the contract of an open file, and why the last one asked for was refused.
-pub const GET: u32 = number(READ, 1, QOS_BYTES);
+pub const GET: u32 = number(READ, 1, QOS_SIZE);
 /// `DISKTIME_SET`: another contract.
-pub const SET: u32 = number(READ | WRITE, 2, QOS_BYTES);
+pub const SET: u32 = number(READ | WRITE, 2, QOS_SIZE);
 /// `DISKTIME_BEST_EFFORT`: the usual contract.
 pub const BEST_EFFORT: u32 = number(0, 3, 0);
 /// `DISKTIME_PRIORITY`: one of three priorities, as a number of 32 bits.
@@ -35,7 +38,7 @@ pub const PRIORITY: u32 = number(WRITE, 4, 4);
 /// `DISKTIME_LATE`: data came too late for the program.
 pub const LATE: u32 = number(0, 5, 0);
 /// `DISKTIME_STATS`: the figures of an open file's stream.
-pub const STATS: u32 = number(READ, 6, STATS_BYTES);
+pub const STATS: u32 = number(READ, 6, STATS_SIZE);
 
 /// The calls by number; what a program may say for the size is not judged here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +175,8 @@ pub fn qos(contract: &Contract, refused: &Refused) -> [u8; QOS_BYTES] {
         Some(Access::Write) => 2,
         Some(Access::Both) | None => 0,
     };
-    let class = CLASSES.iter().position(|known| known == class).unwrap_or(0) as u32;
+    let class =
+        (0..).zip(CLASSES).find(|(_, known)| known == class).map_or(0, |(number, _)| number);
     let words =
         [VERSION, class, reserve.ppm(), limit.ppm(), *weight, admission, miss.ppm(), access];
     let nanos = |span: Option<Duration>| span.map_or(0, Duration::as_nanos);

@@ -80,7 +80,7 @@ impl Contracts {
         self.give(file, contract)
     }
 
-    /// As [`grant`](Self::grant), whoever asks.
+    /// As [`grant`](Self::grant), for any user.
     fn give(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), Refused> {
         self.scheduler.set(file, contract).map_err(|error| {
             let refused = Refused::of(&error, &contract);
@@ -201,15 +201,14 @@ impl Contracts {
         }
     }
 
-    /// An attribute of this mount is set: open files that follow the default have it from now on. If
-    /// one of them can't, none has it and the attribute stays as it was.
+    /// An attribute of this mount is to be set: open files that follow the default have it from now on.
+    /// If one of them can't, none has it. Answers the contract, and those of these files before.
     pub(crate) fn set_default(
         &self,
         open: &OpenTable,
-        caller: Caller,
         node: &Arc<Node>,
-        (name, value): (&OsStr, &[u8]),
-    ) -> Answer<Contract> {
+        (caller, name, value): (Caller, &OsStr, &[u8]),
+    ) -> Answer<(Contract, Before)> {
         let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?;
         if name != OsStr::new(ATTRIBUTE) {
             return Err(Errno::INVAL);
@@ -221,7 +220,7 @@ impl Contracts {
         if !is_modest(&contract) && !self.askers.may(caller) {
             return Err(Errno::PERM);
         }
-        let mut changed: Vec<(Arc<OpenFile>, Contract)> = Vec::new();
+        let mut changed = Before::new();
         for file in open.files_of(node) {
             let is_set = lock(&file.is_set);
             if *is_set {
@@ -229,18 +228,28 @@ impl Contracts {
             }
             let before = *lock(&file.contract);
             if let Err(refused) = self.give(&file, contract) {
-                for (file, before) in changed {
-                    // It had this before: it fits.
-                    let _had_it = self.give(&file, before);
-                }
+                self.restore(changed);
                 return Err(Errno::from_raw_os_error(refused.errno()));
             }
             drop(is_set);
             changed.push((file, before));
         }
-        Ok(contract)
+        Ok((contract, changed))
+    }
+
+    /// Files have the contracts that they had.
+    pub(crate) fn restore(&self, before: Before) {
+        for (file, contract) in before {
+            if let Err(refused) = self.give(&file, contract) {
+                let inode = file.node.inode.0;
+                tracing::warn!(inode, ?refused, "a file's contract of before is gone");
+            }
+        }
     }
 }
+
+/// Open files with the contracts that they had.
+pub(crate) type Before = Vec<(Arc<OpenFile>, Contract)>;
 
 /// The contract that an inode's own attribute states.
 fn own_default(source: &Source, node: &Node) -> Option<Contract> {

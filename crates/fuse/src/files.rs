@@ -105,9 +105,14 @@ impl Files {
     }
 }
 
-/// The source's alone: `.disktime` can't be changed.
+/// An inode of the source: those of `.disktime` can't be changed.
 fn of_source(inode: Inode) -> Answer<()> {
     if is_virtual(inode) { Err(Errno::PERM) } else { Ok(()) }
+}
+
+/// As [`of_source`], of a name.
+fn named_in_source(at: At<'_>) -> Answer<()> {
+    if virtual_files::is_name(at) { Err(Errno::PERM) } else { Ok(()) }
 }
 
 impl FileSystem for Files {
@@ -130,10 +135,8 @@ impl FileSystem for Files {
     fn change(&self, inode: Inode, file: Option<OpenId>, wish: &Wish) -> Answer<Found> {
         if is_virtual(inode) {
             // A shell empties a parameter's file before it writes to it.
-            let empties = Wish { times: None, ..*wish };
-            let only_size = Wish { size: None, ..empties };
-            let nothing = only_size.mode.or(only_size.uid).or(only_size.gid).is_none();
-            return if nothing {
+            let Wish { mode, uid, gid, .. } = wish;
+            return if mode.or(*uid).or(*gid).is_none() {
                 virtual_files::stat(&self.source, inode)
             } else {
                 Err(Errno::PERM)
@@ -148,39 +151,39 @@ impl FileSystem for Files {
     }
 
     fn make_node(&self, caller: Caller, at: At<'_>, mode: u32, device: u32) -> Answer<Found> {
-        of_source(at.parent)?;
+        named_in_source(at)?;
         self.source.make_node(caller, at, mode, device)
     }
 
     fn make_directory(&self, caller: Caller, at: At<'_>, mode: u32) -> Answer<Found> {
-        of_source(at.parent)?;
+        named_in_source(at)?;
         self.source.make_directory(caller, at, mode)
     }
 
     fn make_symlink(&self, caller: Caller, at: At<'_>, target: &OsStr) -> Answer<Found> {
-        of_source(at.parent)?;
+        named_in_source(at)?;
         self.source.make_symlink(caller, at, target)
     }
 
     fn link(&self, inode: Inode, at: At<'_>) -> Answer<Found> {
-        of_source(at.parent)?;
+        named_in_source(at)?;
         of_source(inode)?;
         self.source.link(inode, at)
     }
 
     fn unlink(&self, at: At<'_>) -> Answer<()> {
-        of_source(at.parent)?;
+        named_in_source(at)?;
         self.source.remove(at, AtFlags::empty())
     }
 
     fn remove_directory(&self, at: At<'_>) -> Answer<()> {
-        of_source(at.parent)?;
+        named_in_source(at)?;
         self.source.remove(at, AtFlags::REMOVEDIR)
     }
 
     fn rename(&self, from: At<'_>, to: At<'_>, flags: RenameFlags) -> Answer<()> {
-        of_source(from.parent)?;
-        of_source(to.parent)?;
+        named_in_source(from)?;
+        named_in_source(to)?;
         self.source.rename(from, to, flags)
     }
 
@@ -196,7 +199,7 @@ impl FileSystem for Files {
     }
 
     fn create(&self, caller: Caller, at: At<'_>, mode: u32, flags: i32) -> Answer<(Found, Opened)> {
-        of_source(at.parent)?;
+        named_in_source(at)?;
         let (found, descriptor) = self.source.create(caller, at, mode, flags)?;
         match self.opened(caller, found.inode, descriptor) {
             Ok(opened) => Ok((found, opened)),
@@ -328,8 +331,12 @@ impl FileSystem for Files {
             return self.source.set_attribute(inode, name, value, flags);
         }
         let node = self.source.nodes.get(inode)?;
-        let contract = self.contracts.set_default(&self.open, caller, &node, (name, value))?;
-        self.source.set_attribute(inode, name, value, flags)?;
+        let asked = (caller, name, value);
+        let (contract, before) = self.contracts.set_default(&self.open, &node, asked)?;
+        if let Err(error) = self.source.set_attribute(inode, name, value, flags) {
+            self.contracts.restore(before);
+            return Err(error);
+        }
         *lock(&node.default) = Default::Is(contract);
         Ok(())
     }
@@ -338,7 +345,8 @@ impl FileSystem for Files {
         if is_virtual(inode) {
             return Err(Errno::NODATA);
         }
-        self.source.attribute(&*self.source.nodes.get(inode)?, name)
+        let node = self.source.nodes.get(inode)?;
+        self.source.attribute(&node, name)
     }
 
     fn attribute_names(&self, inode: Inode) -> Answer<Vec<u8>> {

@@ -34,6 +34,14 @@ pub enum MountError {
         /// The path of the place.
         path: String,
     },
+    /// The mount would show itself.
+    #[error(
+        "MNT {path}: it lies within SRC and would show itself: name a directory outside of SRC"
+    )]
+    Within {
+        /// The path of the place.
+        path: String,
+    },
     /// The profile can't be used.
     #[error("--profile {path}: {error}")]
     Profile {

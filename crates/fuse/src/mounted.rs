@@ -74,6 +74,13 @@ impl Mounted {
             }
             unmount(&options.at, UnmountFlags::DETACH).map_err(|_| dead)?;
         }
+        let places = [&options.source, &options.at].map(std::fs::canonicalize);
+        if let [Ok(source), Ok(at)] = &places
+            && at != source
+            && at.starts_with(source)
+        {
+            return Err(MountError::Within { path: at.display().to_string() });
+        }
         raise_descriptors();
         // The kernel has applied the program's mask to modes.
         rustix::process::umask(Mode::empty());

@@ -63,6 +63,11 @@ pub(crate) fn is_virtual(Inode(inode): Inode) -> bool {
     inode >= VIRTUAL
 }
 
+/// Whether a name is the directory's own or lies in it: it can't be made, moved or removed.
+pub(crate) fn is_name(at: At<'_>) -> bool {
+    is_virtual(at.parent) || (at.parent == Inode::ROOT && at.name == OsStr::new(NAME))
+}
+
 /// Looks a name up, if it is one of this directory's, or of its own.
 pub(crate) fn lookup(source: &Source, at: At<'_>) -> Option<Answer<Found>> {
     if at.parent == Inode::ROOT && at.name == OsStr::new(NAME) {

@@ -175,6 +175,11 @@ fn parameters_are_read_and_written_as_files() {
     let names = std::fs::read_dir(mount.at()).unwrap().map(|it| it.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["film"]);
     std::fs::create_dir(mount.path(".disktime/new")).unwrap_err();
+    // A name of the source that is hidden is not reached by removing or moving what hides it.
+    std::fs::create_dir(mount.source(".disktime")).unwrap();
+    std::fs::remove_dir(mount.path(".disktime")).unwrap_err();
+    std::fs::rename(mount.path(".disktime"), mount.path("x")).unwrap_err();
+    assert!(mount.source(".disktime").exists());
     let listed = std::fs::read_dir(mount.path(".disktime")).unwrap().count();
     assert_eq!(listed, 5);
 }
