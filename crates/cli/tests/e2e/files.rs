@@ -197,6 +197,9 @@ fn a_rate_of_a_file_is_kept_beside_readers_without_one() {
     );
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("MB/s") && said.contains("at most"), "{said}");
+    // The high priority fits whatever the profile says: nothing is promised to it.
+    File::create(mount.source("empty")).unwrap();
+    run(disktime().args(["cat", "--priority"]).arg(mount.path("empty")));
     drop(held);
     let mut readers: Vec<Child> = (1..4)
         .map(|number| {
