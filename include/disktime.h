@@ -46,7 +46,7 @@ enum disktime_access {
 enum disktime_priority {
     DISKTIME_PRIORITY_BACKGROUND = 0,
     DISKTIME_PRIORITY_USUAL = 1,
-    DISKTIME_PRIORITY_HIGH = 2, /* before all that have no promise */
+    DISKTIME_PRIORITY_HIGH = 2, /* 99 parts of 100 beside others that have no promise */
 };
 
 enum disktime_error {

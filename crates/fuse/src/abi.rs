@@ -316,16 +316,10 @@ pub fn priority(number: u32) -> Result<Contract, Refused> {
     match number {
         0 => Ok(Contract { class: Class::Background, ..usual }),
         1 => Ok(usual),
-        2 => {
-            // Goes before all that have no promise; nothing is promised to it.
-            let rate = Rate {
-                bytes_per_second: disktime_config::RATE_MAX,
-                cycle: Some(Duration::from_secs(1)),
-                admission: Admission::BestEffort,
-                access: Access::Both,
-            };
-            Ok(Contract { class: Class::GuaranteedRate, rate: Some(rate), ..usual })
-        }
+        // Against the usual weight of 100 it has 99 parts of 100 whenever it wants the device, and it
+        // starves nobody. A rate without a promise would go first only where nobody has a profile:
+        // beside one the slack register lets best effort go before it.
+        2 => Ok(Contract { weight: Contract::WEIGHT_MAX, ..usual }),
         _ => Err(Refused::because(Reason::Invalid)),
     }
 }

@@ -33,7 +33,7 @@ pub fn set(
     set.map_err(|error| (error, qos))
 }
 
-/// Asks for a priority: 0 background, 1 usual, 2 before all that have no promise.
+/// Asks for a priority: 0 background, 1 usual, 2 the largest weight.
 ///
 /// # Errors
 /// `EPERM` if this user may not, `ENOTTY` if the file is on no such mount.

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use disktime_core::{Class, Contract, Rate, Share};
+use disktime_core::{Class, Contract, Share};
 use rustix::io::Errno;
 
 use crate::abi::{self, Bytes, Call, Reason, Refused};
@@ -119,7 +119,7 @@ impl Contracts {
             Call::Priority => {
                 let number = data.try_into().map_err(|_| Errno::INVAL)?;
                 let contract = abi::priority(u32::from_ne_bytes(number));
-                done(contract.and_then(|contract| self.prioritize(caller, file, contract)))
+                done(contract.and_then(|contract| self.set(caller, file, contract)))
             }
             Call::Late => match file.stream() {
                 Some(stream) => {
@@ -139,22 +139,6 @@ impl Contracts {
         self.grant(caller, file, contract)?;
         *is_set = true;
         Ok(())
-    }
-
-    /// Sets the contract of a priority. By a device's profile a rate without a promise, too, is at most
-    /// what its slowest zone transfers.
-    fn prioritize(
-        &self,
-        caller: Caller,
-        file: &Arc<OpenFile>,
-        contract: Contract,
-    ) -> Result<(), Refused> {
-        let refused = match self.set(caller, file, contract) {
-            Err(refused) if refused.reason == Reason::Rate && refused.fits_rate > 0 => refused,
-            set => return set,
-        };
-        let rate = contract.rate.map(|rate| Rate { bytes_per_second: refused.fits_rate, ..rate });
-        self.set(caller, file, Contract { rate, ..contract })
     }
 
     fn state(&self, file: &OpenFile) -> Vec<u8> {
