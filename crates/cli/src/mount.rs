@@ -66,7 +66,7 @@ pub struct Arguments {
     #[arg(long)]
     recover: bool,
     /// Threads that take the kernel's calls
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=Options::THREADS_MAX as i64))]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Print one JSON document once it is unmounted
     #[arg(long)]
