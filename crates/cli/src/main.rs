@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod cat;
 mod control;
 mod costs;
 mod demo;
@@ -15,6 +16,7 @@ mod device;
 mod failure;
 mod interrupt;
 mod miss;
+mod mount;
 mod output;
 mod paper;
 mod plan;
@@ -58,6 +60,10 @@ enum Command {
     Why(why::Why),
     /// Show what happened at a daemon
     Events(why::Events),
+    /// Mount a directory whose open files own shares of the device's time
+    Mount(mount::Arguments),
+    /// Copy files of such a mount to standard output with a priority or a contract
+    Cat(cat::Arguments),
     /// Work out what share of a device's time a goal takes, and whether it fits
     Plan(plan::Arguments),
     /// Measure
@@ -92,6 +98,8 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Device(arguments) => device::run(arguments),
         Command::Why(arguments) => why::why(arguments),
         Command::Events(arguments) => why::events(arguments),
+        Command::Mount(arguments) => mount::run(arguments),
+        Command::Cat(arguments) => cat::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
     }

@@ -61,6 +61,16 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "disktime-fuse",
+        &[
+            "disktime-config",
+            "disktime-core",
+            "disktime-model",
+            "disktime-profiler",
+            "disktime-server",
+        ],
+    ),
+    (
         "disktime-bench",
         &[
             "disktime-client",
@@ -85,6 +95,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "disktime-config",
             "disktime-control",
             "disktime-core",
+            "disktime-fuse",
             "disktime-model",
             "disktime-nbd",
             "disktime-papers",

@@ -10,6 +10,7 @@ mod costs;
 mod crowds;
 mod device_profile;
 mod durability;
+mod files;
 mod holes;
 mod insulation;
 mod live_changes;

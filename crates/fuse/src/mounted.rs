@@ -1,0 +1,178 @@
+//! A mount: from its options to its end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disktime_config::Scheduling;
+use disktime_core::Contract;
+use disktime_profiler::DeviceProfile;
+use disktime_server::emulate::Emulate;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::contracts::{Askers, Contracts};
+use crate::files::Files;
+use crate::kernel::{self, Kernel};
+use crate::mount_error::MountError;
+use crate::open_files::OpenTable;
+use crate::rules::Rule;
+use crate::scheduler::{Scheduler, Terms};
+use crate::source::Source;
+
+/// Descriptors that a mount wants: about as many inodes of a large tree can be known at once.
+const DESCRIPTORS: u64 = 1 << 20;
+
+/// The terms of a mount.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The directory that is shown.
+    pub source: PathBuf,
+    /// The directory in whose place it is shown.
+    pub at: PathBuf,
+    /// How the device's time is shared.
+    pub scheduling: Scheduling,
+    /// A device whose times are kept to.
+    pub emulate: Option<Emulate>,
+    /// Contracts by who opens a file, where no attribute states one; the first that holds counts.
+    pub rules: Vec<Rule>,
+    /// The contract of files for which neither an attribute nor a rule states one.
+    pub default: Option<Contract>,
+    /// Users to whom promises are made.
+    pub askers: Askers,
+    /// Nothing can be changed through the mount.
+    pub read_only: bool,
+    /// Threads that take the kernel's calls: 1 to [`Options::THREADS_MAX`].
+    pub threads: usize,
+    /// A mount whose daemon is gone is taken away first.
+    pub recover: bool,
+}
+
+impl Options {
+    /// The most threads that take the kernel's calls.
+    pub const THREADS_MAX: usize = 64;
+}
+
+/// A directory that is mounted. It is unmounted when this is dropped.
+pub struct Mounted {
+    kernel: Kernel,
+    files: Arc<Files>,
+    at: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts a directory.
+    ///
+    /// # Errors
+    /// If the source can't be opened, the place not be mounted on, or the engine not be made.
+    pub fn new(options: &Options) -> Result<Self, MountError> {
+        if let Some(dead) = is_dead(&options.at) {
+            if !options.recover {
+                return Err(MountError::Dead { path: options.at.display().to_string() });
+            }
+            unmount(&options.at, UnmountFlags::DETACH).map_err(|_| dead)?;
+        }
+        let places = [&options.source, &options.at].map(std::fs::canonicalize);
+        if let [Ok(source), Ok(at)] = &places
+            && at != source
+            && at.starts_with(source)
+        {
+            return Err(MountError::Within { path: at.display().to_string() });
+        }
+        raise_descriptors();
+        // The kernel has applied the program's mask to modes.
+        rustix::process::umask(Mode::empty());
+        let named = options.source.display().to_string();
+        let source = Source::open(&options.source)
+            .map_err(|error| MountError::Source { path: named.clone(), error })?;
+        let profile = options.scheduling.profile.as_ref().map(|path| {
+            let size = options.emulate.map(Emulate::capacity_bytes);
+            DeviceProfile::load(path, size)
+                .map_err(|error| MountError::Profile { path: path.display().to_string(), error })
+        });
+        let terms = Terms {
+            scheduling: options.scheduling.clone(),
+            emulate: options.emulate,
+            profile: profile.transpose()?,
+        };
+        let scheduler = Arc::new(Scheduler::start(&terms)?);
+        let contracts = Contracts {
+            scheduler: Arc::clone(&scheduler),
+            askers: options.askers.clone(),
+            rules: options.rules.clone(),
+            default: options.default,
+        };
+        let files = Arc::new(Files { source, open: OpenTable::new(), scheduler, contracts });
+        let terms = kernel::Terms {
+            source: named,
+            read_only: options.read_only,
+            for_all: rustix::process::geteuid().is_root(),
+            threads: options.threads,
+        };
+        let kernel = Kernel::mount(Arc::clone(&files), &options.at, &terms);
+        let kernel = kernel.map_err(|error| MountError::Mount {
+            path: options.at.display().to_string(),
+            hint: if error.kind() == io::ErrorKind::NotFound {
+                ", and see that /dev/fuse and fusermount3 are there"
+            } else {
+                ""
+            },
+            error,
+        })?;
+        Ok(Self { kernel, files, at: options.at.clone() })
+    }
+
+    /// Whether it has been unmounted from outside.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.kernel.is_over()
+    }
+
+    /// Inodes that the kernel knows beside the top.
+    #[must_use]
+    pub fn inodes(&self) -> usize {
+        self.files.source.nodes.count()
+    }
+
+    /// Unmounts it. While a program has a file of it open, new programs don't find it any more, and it
+    /// ends with the last of these files.
+    ///
+    /// # Errors
+    /// If the system does not unmount it.
+    pub fn unmount(self) -> io::Result<()> {
+        if self.is_over() {
+            return self.kernel.end();
+        }
+        match unmount(&self.at, UnmountFlags::empty()) {
+            Err(Errno::BUSY) => {
+                tracing::warn!(at = %self.at.display(), "in use: it ends with the last open file");
+                unmount(&self.at, UnmountFlags::DETACH)?;
+            }
+            // Not the superuser: the session asks the helper for it.
+            Err(Errno::PERM) => return self.kernel.unmount(),
+            // It is gone already.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.kernel.end()
+    }
+}
+
+/// Whether a mount is there whose daemon is gone; then the error that names it.
+fn is_dead(at: &Path) -> Option<MountError> {
+    let dead = rustix::fs::stat(at).err() == Some(Errno::NOTCONN);
+    dead.then(|| MountError::Dead { path: at.display().to_string() })
+}
+
+/// Each inode that the kernel knows takes a descriptor: as many as the system gives.
+fn raise_descriptors() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Only the superuser may go beyond the limit of limits.
+    let wanted = maximum.map(|most| most.max(DESCRIPTORS));
+    let limits = [wanted, maximum].map(|most| Rlimit { current: most, maximum: most });
+    if !limits.into_iter().any(|limit| setrlimit(Resource::Nofile, limit).is_ok()) {
+        tracing::warn!("the limit of open files can't be raised");
+    }
+}

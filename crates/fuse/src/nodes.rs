@@ -1,0 +1,163 @@
+//! The inodes that the kernel knows, each held by a descriptor that stays with it through renames.
+//!
+//! A descriptor of kind `O_PATH` keeps the source's inode alive, so that the source can't give its
+//! number to another file while the kernel knows this one.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use crate::contract_text::Default;
+use crate::file_system::{Answer, Found, Inode};
+
+/// The numbers of the files that the source does not have: at the top, where no source's are.
+pub(crate) const VIRTUAL: u64 = u64::MAX - 1023;
+/// Inodes of the source that can't keep their number get one from here on: they lie on another
+/// device than the source's directory, or have the number of the top.
+const RENUMBERED: u64 = 1 << 63;
+
+/// An inode of the source.
+pub(crate) struct Node {
+    pub(crate) inode: Inode,
+    /// A descriptor of kind `O_PATH`, which neither reads nor writes.
+    pub(crate) descriptor: OwnedFd,
+    /// Device and inode number at the source.
+    pub(crate) identity: (u64, u64),
+    /// The directory that the kernel found it in last; defaults are inherited from there.
+    parent: Mutex<Option<Arc<Node>>>,
+    /// The default contract that an attribute of its own states.
+    pub(crate) default: Mutex<Default>,
+}
+
+impl Node {
+    /// The directory that it was found in last.
+    pub(crate) fn parent(&self) -> Option<Arc<Self>> {
+        lock(&self.parent).clone()
+    }
+}
+
+struct Entry {
+    node: Arc<Node>,
+    /// Lookups that the kernel has not dropped yet.
+    lookups: u64,
+}
+
+struct Table {
+    by_inode: BTreeMap<u64, Entry>,
+    by_identity: BTreeMap<(u64, u64), u64>,
+    /// The next number for an inode that can't keep its own.
+    next: u64,
+}
+
+/// All inodes that the kernel knows.
+pub(crate) struct Nodes {
+    root: Arc<Node>,
+    table: Mutex<Table>,
+}
+
+impl Nodes {
+    /// The directory at the top alone.
+    pub(crate) fn new(descriptor: OwnedFd, stat: &Stat) -> Self {
+        let root = Arc::new(Node {
+            inode: Inode::ROOT,
+            descriptor,
+            identity: identity(stat),
+            parent: Mutex::new(None),
+            default: Mutex::new(Default::Unread),
+        });
+        let by_identity = BTreeMap::from([(root.identity, Inode::ROOT.0)]);
+        let table = Table { by_inode: BTreeMap::new(), by_identity, next: RENUMBERED };
+        Self { root, table: Mutex::new(table) }
+    }
+
+    /// An inode that the kernel knows.
+    pub(crate) fn get(&self, inode: Inode) -> Answer<Arc<Node>> {
+        if inode == Inode::ROOT {
+            return Ok(Arc::clone(&self.root));
+        }
+        let table = lock(&self.table);
+        table.by_inode.get(&inode.0).map(|entry| Arc::clone(&entry.node)).ok_or(Errno::STALE)
+    }
+
+    /// The inode behind a descriptor, which the kernel knows by one more lookup from now on.
+    pub(crate) fn found(&self, parent: &Arc<Node>, descriptor: OwnedFd, stat: &Stat) -> Found {
+        let identity = identity(stat);
+        let mut table = lock(&self.table);
+        let inode = match table.by_identity.get(&identity) {
+            Some(inode) => *inode,
+            None => table.number(identity, self.root.identity.0),
+        };
+        if inode == Inode::ROOT.0 {
+            // A directory that is mounted within itself.
+            return Found { inode: Inode::ROOT, stat: *stat };
+        }
+        let entry = table.by_inode.entry(inode).or_insert_with(|| {
+            let (parent, default) = (Mutex::new(None), Mutex::new(Default::Unread));
+            let inode = Inode(inode);
+            let node = Node { inode, descriptor, identity, parent, default };
+            Entry { node: Arc::new(node), lookups: 0 }
+        });
+        entry.lookups += 1;
+        *lock(&entry.node.parent) = Some(Arc::clone(parent));
+        Found { inode: Inode(inode), stat: *stat }
+    }
+
+    /// An inode has another name now: what it inherits changes with it.
+    pub(crate) fn moved(&self, stat: &Stat, parent: &Arc<Node>) {
+        let table = lock(&self.table);
+        let inode = table.by_identity.get(&identity(stat));
+        if let Some(entry) = inode.and_then(|inode| table.by_inode.get(inode)) {
+            *lock(&entry.node.parent) = Some(Arc::clone(parent));
+        }
+    }
+
+    /// The kernel has dropped so many lookups of an inode.
+    pub(crate) fn forget(&self, inode: Inode, lookups: u64) {
+        let mut table = lock(&self.table);
+        let Some(entry) = table.by_inode.get_mut(&inode.0) else { return };
+        entry.lookups = entry.lookups.saturating_sub(lookups);
+        if entry.lookups == 0 {
+            let gone = table.by_inode.remove(&inode.0);
+            let gone = gone.map(|entry| entry.node);
+            if let Some(node) = &gone {
+                table.by_identity.remove(&node.identity);
+            }
+            // Closing its descriptor may take long: nobody shall wait for it.
+            drop(table);
+            drop(gone);
+        }
+    }
+
+    /// How many inodes the kernel knows beside the top.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.table).by_inode.len()
+    }
+}
+
+impl Table {
+    /// The number of an inode that is not known: its own at the source, if that can be.
+    fn number(&mut self, identity: (u64, u64), device: u64) -> u64 {
+        let (its_device, own) = identity;
+        let keeps = its_device == device && own > Inode::ROOT.0 && own < RENUMBERED;
+        let inode = if keeps {
+            own
+        } else {
+            self.next += 1;
+            self.next - 1
+        };
+        self.by_identity.insert(identity, inode);
+        inode
+    }
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Locks; what a thread that panicked left is whole, since no call here panics half-way.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

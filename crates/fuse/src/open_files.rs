@@ -1,0 +1,117 @@
+//! Files and directories that programs have open through the mount.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use disktime_core::{Contract, StreamId};
+use rustix::io::Errno;
+use slab::Slab;
+
+use crate::abi::Refused;
+use crate::extents::Extents;
+use crate::file_system::{Answer, OpenId};
+use crate::nodes::{Node, lock};
+
+/// An open file without a stream of its own.
+const SHARED: u32 = u32::MAX;
+
+/// A regular file that is open: descriptors that were duplicated share it.
+pub(crate) struct OpenFile {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) node: Arc<Node>,
+    extents: Mutex<Extents>,
+    /// The stream of its own, or [`SHARED`].
+    stream: AtomicU32,
+    /// The contract that it has.
+    pub(crate) contract: Mutex<Contract>,
+    /// Why the last one that it asked for was refused.
+    pub(crate) refused: Mutex<Refused>,
+    /// A program has set its contract by ioctl: defaults change nothing any more.
+    pub(crate) is_set: Mutex<bool>,
+}
+
+impl OpenFile {
+    /// An open file that shares the stream of all that have none.
+    pub(crate) fn new(descriptor: OwnedFd, node: Arc<Node>) -> Self {
+        Self {
+            descriptor,
+            node,
+            extents: Mutex::new(Extents::default()),
+            stream: AtomicU32::new(SHARED),
+            contract: Mutex::new(Contract::default()),
+            refused: Mutex::new(Refused::default()),
+            is_set: Mutex::new(false),
+        }
+    }
+
+    /// The stream of its own, if it has one.
+    pub(crate) fn stream(&self) -> Option<StreamId> {
+        let stream = self.stream.load(Ordering::Acquire);
+        (stream != SHARED).then_some(StreamId(stream))
+    }
+
+    /// Where the file system below has a byte of it, if it says so.
+    pub(crate) fn place(&self, offset: u64) -> Option<u64> {
+        lock(&self.extents).place(&self.descriptor, offset)
+    }
+
+    /// Its requests are of this stream from now on.
+    pub(crate) fn set_stream(&self, StreamId(stream): StreamId) {
+        self.stream.store(stream, Ordering::Release);
+    }
+}
+
+/// Anything that is open.
+#[derive(Clone)]
+pub(crate) enum Open {
+    File(Arc<OpenFile>),
+    /// The descriptor's place moves with each listing.
+    Directory(Arc<Mutex<OwnedFd>>),
+    /// A file that the source does not have, with what it said when it was opened.
+    Virtual(u64, Arc<str>),
+}
+
+/// All that is open, by the number that the kernel hands back.
+pub(crate) struct OpenTable(RwLock<Slab<Open>>);
+
+impl OpenTable {
+    pub(crate) fn new() -> Self {
+        Self(RwLock::new(Slab::new()))
+    }
+
+    pub(crate) fn add(&self, open: Open) -> OpenId {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        OpenId(table.insert(open) as u64)
+    }
+
+    pub(crate) fn get(&self, OpenId(id): OpenId) -> Answer<Open> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let found = usize::try_from(id).ok().and_then(|id| table.get(id)).cloned();
+        found.ok_or(Errno::BADF)
+    }
+
+    /// The open file of that number.
+    pub(crate) fn file(&self, id: OpenId) -> Answer<Arc<OpenFile>> {
+        match self.get(id)? {
+            Open::File(file) => Ok(file),
+            Open::Directory(_) => Err(Errno::ISDIR),
+            Open::Virtual(..) => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    pub(crate) fn remove(&self, OpenId(id): OpenId) -> Option<Open> {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        usize::try_from(id).ok().and_then(|id| table.try_remove(id))
+    }
+
+    /// Every open file of an inode.
+    pub(crate) fn files_of(&self, node: &Arc<Node>) -> Vec<Arc<OpenFile>> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let files = table.iter().filter_map(|(_, open)| match open {
+            Open::File(file) if Arc::ptr_eq(&file.node, node) => Some(Arc::clone(file)),
+            _ => None,
+        });
+        files.collect()
+    }
+}

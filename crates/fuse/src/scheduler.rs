@@ -1,0 +1,210 @@
+//! The device's time among open files: one thread owns the engine, a pool of workers moves bytes.
+//!
+//! Reads and writes come in over a bounded channel and are answered when the engine has had them
+//! done. While no open file has a contract and no device is emulated, requests of files without a
+//! contract don't come here at all: they go straight through. As soon as one has, they share one
+//! stream of best effort, since a reservation can't be kept beside requests that the engine does
+//! not see.
+
+mod dispatcher;
+mod flights;
+mod workers;
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use disktime_config::Scheduling;
+use disktime_core::{ChangeError, Contract, DeviceTime, Duration, Share, StreamCounters, StreamId};
+use disktime_profiler::DeviceProfile;
+use disktime_server::emulate::Emulate;
+
+use crate::file_system::{Answer, ReadReply, WriteReply};
+use crate::open_files::OpenFile;
+use crate::transfer::{Aligned, Buffers, Waiting};
+
+use dispatcher::Dispatcher;
+use workers::Moved;
+
+/// Messages that wait for the engine's thread; a thread that has one more waits.
+const MESSAGES_MAX: usize = 4096;
+
+/// A read or write that is to be done in its turn.
+pub(crate) struct Transfer {
+    pub(crate) file: Arc<OpenFile>,
+    /// The first byte in the file.
+    pub(crate) offset: u64,
+    /// Bytes that the device has to move: a read past the end of the file moves fewer than asked.
+    pub(crate) bytes: u64,
+    /// The file's length when it came.
+    pub(crate) length: u64,
+    /// Its first byte on the device, if the file system below says so.
+    pub(crate) place: Option<u64>,
+    pub(crate) work: Work,
+}
+
+/// The two kinds of transfers.
+pub(crate) enum Work {
+    /// So many bytes, if the file has them.
+    Read(usize, ReadReply),
+    Write(Arc<Aligned>, WriteReply),
+}
+
+/// A parameter of the engine that can be changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Parameter {
+    Depth(u32),
+    Headroom(Share),
+    /// The contract of the stream that files without one share.
+    Shared(Contract),
+}
+
+enum Message {
+    Transfer(Box<Transfer>),
+    Moved(usize, Answer<Moved>),
+    Contract(Arc<OpenFile>, Contract, Sender<Result<(), ChangeError>>),
+    Late(StreamId, Sender<Result<(), ChangeError>>),
+    Released(StreamId),
+    Parameter(Parameter, Sender<Result<(), ChangeError>>),
+    Report(Sender<Report>),
+    Stop,
+}
+
+/// The figures of a stream.
+pub(crate) struct StreamReport {
+    pub(crate) stream: StreamId,
+    /// Its file; none for the stream that files without a contract share.
+    pub(crate) file: Option<Weak<OpenFile>>,
+    pub(crate) contract: Contract,
+    pub(crate) counters: StreamCounters,
+    pub(crate) waiting: u32,
+    pub(crate) promise: Option<Duration>,
+    /// Times that it was behind its promise.
+    pub(crate) broken: u64,
+}
+
+/// The figures of the device and of all streams.
+pub(crate) struct Report {
+    pub(crate) streams: Vec<StreamReport>,
+    pub(crate) device: DeviceTime,
+    pub(crate) depth: u32,
+    pub(crate) in_flight: u32,
+    pub(crate) headroom: Share,
+    pub(crate) shared: Contract,
+}
+
+/// Terms on which the scheduler is started.
+pub(crate) struct Terms {
+    pub(crate) scheduling: Scheduling,
+    pub(crate) emulate: Option<Emulate>,
+    pub(crate) profile: Option<DeviceProfile>,
+}
+
+/// The engine's thread, as other threads see it.
+pub(crate) struct Scheduler {
+    to: Sender<Message>,
+    thread: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    /// Streams with a contract that is not the usual one.
+    classed: Arc<AtomicU32>,
+    waiting: Arc<Waiting>,
+    /// A device is emulated: nothing goes straight through.
+    emulated: bool,
+}
+
+impl Scheduler {
+    /// Starts the engine's thread and its workers.
+    pub(crate) fn start(terms: &Terms) -> Result<Self, crate::mount_error::MountError> {
+        let (to, messages) = bounded(MESSAGES_MAX);
+        let classed = Arc::new(AtomicU32::new(0));
+        let (waiting, buffers) = (Arc::new(Waiting::new()), Arc::new(Buffers::new()));
+        let depth_max = terms.scheduling.queue_depth.most();
+        let (jobs, workers) = workers::start(depth_max, &to, &buffers)?;
+        let shared = dispatcher::Outside {
+            jobs,
+            buffers,
+            waiting: Arc::clone(&waiting),
+            classed: Arc::clone(&classed),
+        };
+        let dispatcher = Dispatcher::new(terms, shared)?;
+        let thread = spawn("engine", move || dispatcher.run(&messages))?;
+        let (thread, emulated) = (Some(thread), terms.emulate.is_some());
+        Ok(Self { to, thread, workers, classed, waiting, emulated })
+    }
+
+    /// Whether a file's requests need not come here.
+    pub(crate) fn is_straight(&self, file: &OpenFile) -> bool {
+        !self.emulated && file.stream().is_none() && !self.has_classes()
+    }
+
+    /// Whether any open file has a contract that is not the usual one.
+    pub(crate) fn has_classes(&self) -> bool {
+        self.classed.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether each byte that moves takes the device's time.
+    pub(crate) fn counts_all(&self) -> bool {
+        self.emulated || self.has_classes()
+    }
+
+    /// Has it done in its turn. Waits while too much waits already.
+    pub(crate) fn transfer(&self, transfer: Transfer) {
+        if let Work::Write(data, _) = &transfer.work {
+            self.waiting.take(data.all().len() as u64);
+        }
+        self.send(Message::Transfer(Box::new(transfer)));
+    }
+
+    /// Gives an open file a stream of its own with that contract, or its stream another one.
+    pub(crate) fn set(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), ChangeError> {
+        self.ask(|answer| Message::Contract(Arc::clone(file), contract, answer)).unwrap_or(Ok(()))
+    }
+
+    /// The client of a stream says that data came too late.
+    pub(crate) fn late(&self, stream: StreamId) -> Result<(), ChangeError> {
+        self.ask(|answer| Message::Late(stream, answer)).unwrap_or(Ok(()))
+    }
+
+    /// A file is not open any more.
+    pub(crate) fn released(&self, stream: StreamId) {
+        self.send(Message::Released(stream));
+    }
+
+    pub(crate) fn change(&self, parameter: Parameter) -> Result<(), ChangeError> {
+        self.ask(|answer| Message::Parameter(parameter, answer)).unwrap_or(Ok(()))
+    }
+
+    /// The figures now; none while it ends.
+    pub(crate) fn report(&self) -> Option<Report> {
+        self.ask(Message::Report)
+    }
+
+    fn ask<T>(&self, message: impl FnOnce(Sender<T>) -> Message) -> Option<T> {
+        let (answer, answered): (_, Receiver<T>) = bounded(1);
+        self.send(message(answer));
+        answered.recv().ok()
+    }
+
+    fn send(&self, message: Message) {
+        // The thread ends after the last call of the kernel; what comes later is nobody's.
+        let _ended = self.to.send(message);
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.send(Message::Stop);
+        let threads = self.thread.take().into_iter().chain(self.workers.drain(..));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the scheduler panicked");
+            }
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}

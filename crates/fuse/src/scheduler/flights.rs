@@ -1,0 +1,161 @@
+//! Requests on their way through the engine, and their pieces that are at the device.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use disktime_core::{Kind, PieceId, StreamId};
+use rustix::io::Errno;
+
+use super::workers::Moved;
+use super::{Transfer, Work};
+use crate::file_system::{Answer, ReadReply, WriteReply};
+use crate::open_files::OpenFile;
+use crate::transfer::{Aligned, Buffers};
+
+/// A request that is not answered yet.
+pub(super) struct Operation {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) stream: StreamId,
+    /// Its first byte in the file and on the device.
+    pub(super) offset: u64,
+    pub(super) place: u64,
+    /// Bytes that the engine counts.
+    pub(super) bytes: u64,
+    parts: Vec<Part>,
+    error: Option<Errno>,
+    work: Work,
+}
+
+/// A piece of a request that is done.
+struct Part {
+    range: Range<usize>,
+    /// Bytes of it that were moved, and the buffer of a read.
+    moved: usize,
+    buffer: Option<Aligned>,
+}
+
+/// A piece at the device.
+pub(super) struct Flight {
+    pub(super) request: u32,
+    pub(super) piece: PieceId,
+    pub(super) range: Range<usize>,
+    /// The outcome, once the worker is done.
+    pub(super) result: Option<Answer<Moved>>,
+    /// The timing model is done, or there is none.
+    pub(super) timed: bool,
+}
+
+impl Operation {
+    pub(super) fn new(transfer: Transfer, stream: StreamId, place: u64) -> Self {
+        let Transfer { file, offset, bytes, work, .. } = transfer;
+        Self { file, stream, offset, place, bytes, parts: Vec::new(), error: None, work }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self.work {
+            Work::Read(..) => Kind::Read,
+            Work::Write(..) => Kind::Write,
+        }
+    }
+
+    /// The data of a write.
+    pub(super) fn data(&self) -> Option<Arc<Aligned>> {
+        match &self.work {
+            Work::Read(..) => None,
+            Work::Write(data, _) => Some(Arc::clone(data)),
+        }
+    }
+
+    /// The bytes of the request that a piece moves. The last piece of a read also asks for what
+    /// lies past the end of the file: it may have grown meanwhile.
+    pub(super) fn range(&self, place: u64, bytes: u64) -> Range<usize> {
+        let start = place.saturating_sub(self.place);
+        let end = start.saturating_add(bytes);
+        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        match self.work {
+            Work::Read(asked, _) if end >= self.bytes => index(start)..asked.max(index(end)),
+            _ => index(start)..index(end),
+        }
+    }
+
+    /// Notes a piece's outcome.
+    pub(super) fn note(&mut self, range: Range<usize>, result: Answer<Moved>) {
+        match result {
+            Ok(Moved::Read(buffer, moved)) => {
+                self.parts.push(Part { range, moved, buffer: Some(buffer) });
+            }
+            Ok(Moved::Written(moved)) => self.parts.push(Part { range, moved, buffer: None }),
+            Err(error) => self.error = self.error.or(Some(error)),
+        }
+    }
+
+    /// Answers the program; returns the bytes of a write that waited.
+    pub(super) fn answer(mut self, buffers: &Buffers) -> u64 {
+        self.parts.sort_unstable_by_key(|part| part.range.start);
+        let moved = whole(&self.parts);
+        match self.work {
+            Work::Read(_, reply) => answer_read(reply, moved, self.parts, self.error, buffers),
+            Work::Write(data, reply) => {
+                answer_write(reply, moved, self.error);
+                return data.all().len() as u64;
+            }
+        }
+        0
+    }
+
+    /// Answers that it was not done.
+    pub(super) fn refuse(self, error: Errno) -> u64 {
+        match self.work {
+            Work::Read(_, reply) => {
+                reply(Err(error));
+                0
+            }
+            Work::Write(data, reply) => {
+                reply(Err(error));
+                data.all().len() as u64
+            }
+        }
+    }
+}
+
+/// Bytes from the request's first on that were moved without a gap.
+fn whole(parts: &[Part]) -> usize {
+    let mut end = 0;
+    for part in parts {
+        if part.range.start != end {
+            break;
+        }
+        end += part.moved;
+    }
+    end
+}
+
+fn answer_read(
+    reply: ReadReply,
+    moved: usize,
+    parts: Vec<Part>,
+    error: Option<Errno>,
+    buffers: &Buffers,
+) {
+    match (error, &*parts) {
+        (Some(error), _) if moved == 0 => reply(Err(error)),
+        (_, [Part { buffer: Some(buffer), .. }]) => reply(Ok(&buffer.all()[..moved])),
+        _ => {
+            let mut all = Vec::with_capacity(moved);
+            for part in &parts {
+                let room = moved - all.len();
+                let data = part.buffer.as_ref().map_or(&[][..], Aligned::all);
+                all.extend_from_slice(&data[..part.moved.min(room)]);
+            }
+            reply(Ok(&all));
+        }
+    }
+    parts.into_iter().filter_map(|part| part.buffer).for_each(|buffer| buffers.give_back(buffer));
+}
+
+fn answer_write(reply: WriteReply, moved: usize, error: Option<Errno>) {
+    match error {
+        Some(error) if moved == 0 => reply(Err(error)),
+        _ => reply(Ok(u32::try_from(moved).unwrap_or(u32::MAX))),
+    }
+}

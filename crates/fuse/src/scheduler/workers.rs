@@ -1,0 +1,87 @@
+//! Threads that move bytes: as many as pieces may be at the device, so that none waits for another.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::fs;
+
+use super::{Message, spawn};
+use crate::file_system::Answer;
+use crate::open_files::OpenFile;
+use crate::transfer::{Aligned, Buffers, read_at, write_at};
+
+/// The most threads: pieces beyond wait in the channel.
+const WORKERS_MAX: u32 = 64;
+
+/// A piece that is to be moved.
+pub(super) struct Job {
+    /// The flight that is told when it is done.
+    pub(super) flight: usize,
+    pub(super) file: Arc<OpenFile>,
+    pub(super) offset: u64,
+    pub(super) action: Action,
+}
+
+pub(super) enum Action {
+    Read(usize),
+    /// A range of the data; then it is to be on the medium, if the flag says so.
+    Write(Arc<Aligned>, Range<usize>, bool),
+}
+
+/// The outcome of a piece that did not fail.
+pub(super) enum Moved {
+    /// A buffer and how many bytes of it were read.
+    Read(Aligned, usize),
+    Written(usize),
+}
+
+/// Starts workers for a device that holds so many pieces at most.
+pub(super) fn start(
+    depth_max: u32,
+    to: &Sender<Message>,
+    buffers: &Arc<Buffers>,
+) -> io::Result<(Sender<Job>, Vec<JoinHandle<()>>)> {
+    // The thread that sends jobs never waits: there are no more jobs than pieces at the device.
+    let (jobs, taken) = bounded(depth_max as usize);
+    let workers = (0..depth_max.min(WORKERS_MAX)).map(|number| {
+        let (taken, to, buffers) = (taken.clone(), to.clone(), Arc::clone(buffers));
+        spawn(&format!("worker-{number}"), move || work(&taken, &to, &buffers))
+    });
+    Ok((jobs, workers.collect::<io::Result<_>>()?))
+}
+
+fn work(jobs: &Receiver<Job>, to: &Sender<Message>, buffers: &Buffers) {
+    for Job { flight, file, offset, action } in jobs {
+        let moved = match action {
+            Action::Read(bytes) => read(&file, offset, bytes, buffers),
+            Action::Write(data, range, durable) => {
+                let written =
+                    write_at(&file.descriptor, offset, &data.all()[range]).map(Moved::Written);
+                if durable {
+                    written.and_then(|it| fs::fdatasync(&file.descriptor).map(|()| it))
+                } else {
+                    written
+                }
+            }
+        };
+        // Its file may be closed by the time that the engine hears of it.
+        drop(file);
+        if to.send(Message::Moved(flight, moved)).is_err() {
+            return;
+        }
+    }
+}
+
+fn read(file: &OpenFile, offset: u64, bytes: usize, buffers: &Buffers) -> Answer<Moved> {
+    let mut buffer = buffers.take();
+    match read_at(&file.descriptor, offset, buffer.first(bytes)) {
+        Ok(done) => Ok(Moved::Read(buffer, done)),
+        Err(error) => {
+            buffers.give_back(buffer);
+            Err(error)
+        }
+    }
+}
