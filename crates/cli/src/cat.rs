@@ -91,7 +91,7 @@ fn ask(name: &str, file: impl AsFd, contract: &Contract) -> anyhow::Result<()> {
 }
 
 /// Why a file's contract can't be set, in words.
-fn refusal(name: &str, error: io::Error) -> String {
+fn refusal(name: &str, error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(code) if code == rustix::io::Errno::NOTTY.raw_os_error() => {
             format!("{name}: it is on no mount of `disktime mount`: name a file below one")

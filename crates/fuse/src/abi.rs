@@ -125,13 +125,12 @@ impl Refused {
                 let fits = Share::from_ppm(left).unwrap_or(Share::ZERO);
                 Self { fits, ..Self::because(Reason::Overbooked) }
             }
-            ChangeError::Admission(AdmissionError::Stream { error, .. }) => match error {
-                DemandError::Refused { largest: fits_rate, .. }
-                | DemandError::AboveZone { max: fits_rate, .. } => {
-                    Self { fits_rate, ..Self::because(Reason::Rate) }
-                }
-                _ => Self::because(Reason::Invalid),
-            },
+            ChangeError::Admission(AdmissionError::Stream {
+                error:
+                    DemandError::Refused { largest: fits_rate, .. }
+                    | DemandError::AboveZone { max: fits_rate, .. },
+                ..
+            }) => Self { fits_rate, ..Self::because(Reason::Rate) },
             ChangeError::Admission(AdmissionError::Overbooked { .. }) => {
                 Self::because(Reason::Overbooked)
             }

@@ -103,7 +103,7 @@ pub fn contract_text(contract: &Contract) -> String {
 fn span_text(span: Duration) -> String {
     let nanos = span.as_nanos();
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
-    let whole = units.iter().find(|(_, unit)| nanos % unit == 0);
+    let whole = units.iter().find(|(_, unit)| nanos.is_multiple_of(*unit));
     whole.map_or_else(|| format!("{nanos}ns"), |(name, unit)| format!("{}{name}", nanos / unit))
 }
 

@@ -165,7 +165,7 @@ impl Contracts {
                 counters.cycles,
                 counters.cycles_missed,
                 it.waiting.into(),
-                it.promise.map_or(0, |bound| bound.as_nanos()),
+                it.promise.map_or(0, disktime_core::Duration::as_nanos),
                 it.broken,
             ]
         });

@@ -160,7 +160,7 @@ fn attributes(Found { inode, stat }: &Found) -> FileAttr {
         uid: stat.st_uid,
         gid: stat.st_gid,
         rdev: st_rdev as u32,
-        blksize: st_blksize as u32,
+        blksize: u32::try_from(st_blksize).unwrap_or(4096),
         flags: 0,
     }
 }

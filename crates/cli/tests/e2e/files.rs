@@ -40,7 +40,9 @@ struct Mount {
 impl Mount {
     fn start(options: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
-        ["source", "mount"].map(|name| std::fs::create_dir(directory.path().join(name)).unwrap());
+        for name in ["source", "mount"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
         let (child, output) = Self::daemon(&directory, options);
         let mut mount = Self { directory, child, output };
         let mut line = String::new();

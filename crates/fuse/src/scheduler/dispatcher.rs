@@ -75,7 +75,8 @@ impl Dispatcher {
     pub(super) fn new(terms: &Terms, outside: Outside) -> Result<Self, MountError> {
         let scheduling = &terms.scheduling;
         let known = terms.profile.as_ref();
-        let depth = scheduling.queue_depth.on(known.map(|it| it.fast_from()));
+        let depth =
+            scheduling.queue_depth.on(known.map(disktime_profiler::DeviceProfile::fast_from));
         let limits = Limits {
             depth,
             depth_max: scheduling.queue_depth.most().max(depth),
@@ -93,7 +94,8 @@ impl Dispatcher {
         }
         change(Change::AddStream(SHARED, spec(Contract::default())))?;
         let emulator = terms.emulate.map(|emulate| Emulator::new(emulate, 1));
-        let places = Places::new(terms.emulate.map(|it| it.capacity_bytes()));
+        let places =
+            Places::new(terms.emulate.map(disktime_server::emulate::Emulate::capacity_bytes));
         Ok(Self {
             engine,
             emulator,
@@ -375,7 +377,7 @@ impl Dispatcher {
             promise: self.engine.promise(view.id()),
             broken: self.broken.get(&view.id()).copied().unwrap_or(0),
         });
-        let shared = self.engine.stream(SHARED).map(|view| view.contract());
+        let shared = self.engine.stream(SHARED).map(disktime_core::StreamView::contract);
         Report {
             streams: streams.collect(),
             device: self.engine.device_time(),

@@ -113,7 +113,7 @@ fn defaults_are_inherited_from_directories_and_an_attribute_changes_open_files()
     assert_eq!(contract_of(&other), reserving(10));
     assert_eq!(set("other", "reserve=70%"), Err(Errno::NOSPC));
     assert_eq!(contract_of(&other), reserving(10));
-    let mut value = vec![0; 100];
+    let mut value = [0; 100];
     let length = rustix::fs::getxattr(mount.path("other"), NAME, &mut value[..]).unwrap();
     assert_eq!(&value[..length], b"reserve=10%", "the refused one is not kept");
     assert_eq!(set("films/new/one", "reserve=95%"), Err(Errno::NOSPC));
