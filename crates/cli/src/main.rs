@@ -15,6 +15,7 @@ mod device;
 mod failure;
 mod interrupt;
 mod miss;
+mod operators;
 mod output;
 mod paper;
 mod plan;

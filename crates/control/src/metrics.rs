@@ -19,6 +19,7 @@ use prometheus_client::registry::Registry;
 
 use crate::ask::Api;
 use crate::problem::Refusal;
+use crate::sampler::Sampler;
 
 /// The format of the answer.
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -69,10 +70,10 @@ const VDISK: &[Row<Vdisk>] = &[
     }),
     (false, "disktime_vdisk_connections", "Clients", |it| it.figures.connections as f64),
     (false, "disktime_vdisk_queue_p99_seconds", "99th percentile of waiting times", |it| {
-        it.figures.queue_us_p99.unwrap_or(0.0) * 1e-6
+        it.figures.latency.queue_us_p99.unwrap_or(0.0) * 1e-6
     }),
     (false, "disktime_vdisk_service_p99_seconds", "99th percentile of times at the device", |it| {
-        it.figures.service_us_p99.unwrap_or(0.0) * 1e-6
+        it.figures.latency.service_us_p99.unwrap_or(0.0) * 1e-6
     }),
 ];
 
@@ -116,14 +117,11 @@ pub fn routes() -> Router<Api> {
 }
 
 async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse, Refusal> {
-    let look = |server: &mut disktime_server::Server, plane: &mut crate::Plane| {
+    let look = |server: &mut disktime_server::Server, plane: &mut crate::Plane, seen: &Sampler| {
         server.refresh();
-        Ok::<_, Refusal>((plane.vdisks(server), plane.devices(server)?))
+        Ok::<_, Refusal>((plane.vdisks(server, seen), plane.devices(server)?))
     };
-    let (mut vdisks, devices) = api.ask(look).await??;
-    let sampler = api.seen();
-    vdisks.iter_mut().for_each(|vdisk| sampler.rates(&vdisk.name, &mut vdisk.figures));
-    drop(sampler);
+    let (vdisks, devices) = api.ask_seen(look).await??;
     let text = text(&vdisks, &devices)
         .map_err(|error| Refusal::bad_request(format!("no metrics: {error}")))?;
     Ok(([(header::CONTENT_TYPE, TEXT)], text))
