@@ -1,11 +1,13 @@
 //! The control API's sockets and thread, as `serve` and `demo --web` start them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use disktime_control::{Control, Plane, Sockets, Tokens, Truth, Web};
-use disktime_server::{Config, Server, Tls, bind_control, bind_web};
+use disktime_server::config::WebConfig;
+use disktime_server::{Config, Server, Tls, TlsFiles, bind_control, bind_web};
 
 use crate::BadInput;
 

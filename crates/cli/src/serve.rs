@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 
 use crate::costs::{self, CostRow};
 use crate::interrupt::Interrupted;
-use crate::operators::{self, Page};
+use crate::operators::{self, Page, Wanted};
 use crate::{BadInput, registries};
 
 const EXAMPLES: &str = "\
@@ -125,9 +125,28 @@ pub struct Arguments {
     /// Take the place of the daemon that runs with this `state`: its clients see a pause
     #[arg(long, conflicts_with = "check", requires = "config")]
     take_over: bool,
+    /// How logs are written to stderr
+    #[arg(long, value_enum, default_value = "text")]
+    log: Log,
     /// Print the URIs as one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// A form of logs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Log {
+    /// A line for people.
+    Text,
+    /// An object a line, for programs.
+    Json,
+}
+
+impl Arguments {
+    /// Whether logs are objects.
+    pub fn logs_json(&self) -> bool {
+        self.log == Log::Json
+    }
 }
 
 #[derive(Serialize)]
@@ -166,7 +185,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return check(arguments);
     }
     let (config, truth) = source(arguments)?;
-    let addresses = config.clone();
+    let wanted = Wanted::of(&config);
     let sockets = Inherited::take().map_err(|error| {
         BadInput(format!("a socket of the service manager can't be used: {error}"))
     })?;
@@ -198,7 +217,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     forward("successors", &tell, move |tell| {
         successors.iter().try_for_each(|successor| tell.send(Heard::Successor(successor)))
     })?;
-    let mut controlled = operators::open(&addresses, &mut server, truth)?;
+    let mut controlled = operators::open(&wanted, &mut server, truth)?;
     if let Some(operators) = &controlled {
         let asks = operators.control.asks();
         forward("asks", &tell, move |tell| {

@@ -24,6 +24,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Each file: its name, its kind, its text.
 const FILES: &[(&str, &str, &str)] = &[
     ("page.css", CSS, include_str!("../web/page.css")),
+    ("icon.svg", "image/svg+xml", include_str!("../web/icon.svg")),
     ("main.js", SCRIPT, include_str!("../web/main.js")),
     ("api.js", SCRIPT, include_str!("../web/api.js")),
     ("dom.js", SCRIPT, include_str!("../web/dom.js")),

@@ -35,17 +35,20 @@ class Chart {
       height: this.height,
       scales: { x: { time: true }, y: { range: options.range } },
       axes: [
-        { ...axis, space: 70 },
+        { ...axis, space: 80, size: 30, values: (_, marks) => marks.map(clock) },
         { ...axis, size: 52, values: (_, marks) => marks.map((it) => `${Math.round(it * 100)} %`) },
       ],
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-      legend: { live: true },
-      series: [{ value: (_, at) => (at == null ? "–" : new Date(at * 1000).toLocaleTimeString()) }, ...options.series],
+      legend: { live: true, markers: { fill: (_, at) => (at > 0 ? options.series[at - 1].stroke : "") } },
+      series: [{ label: "time", value: (_, at) => (at == null ? "now" : clock(at)) }, ...options.series],
       bands: options.bands ?? [],
     };
     this.plot = new uPlot(whole, data, this.place);
   }
 }
+
+/** The time of day of a moment, in seconds since 1970. */
+const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
 
 /** The device's time: what each virtual disk got, one above the other. */
 export class Band extends Chart {
@@ -69,7 +72,7 @@ export class Band extends Chart {
       stroke: tracks[at].colour,
       width: 1,
       fill: at === 0 ? `${tracks[at].colour}b8` : undefined,
-      value: (_, sum, __, index) => (index == null ? "–" : percent(this.tracks[at]?.got[index] ?? 0, 0)),
+      value: (_, sum, __, index) => percent(this.tracks[at]?.got.at(index ?? -1) ?? 0, 0),
       points: { show: false },
     }));
     const bands = order.slice(0, -1).map((at, index) => ({ series: [index + 1, index + 2], fill: `${tracks[at].colour}b8` }));
@@ -87,10 +90,14 @@ export class Lines extends Chart {
   }
 
   show(seconds, track, colour) {
-    const value = (_, share) => (share == null ? "–" : percent(share));
+    this.track = track;
+    const value = (key) => (_, __, ___, index) => {
+      const share = this.track[key].at(index ?? -1);
+      return share == null ? "–" : percent(share);
+    };
     const series = [
-      { label: "got", stroke: colour, width: 2, fill: `${colour}33`, value, points: { show: false } },
-      { label: "reserved", stroke: themed("--text"), width: 2, dash: [6, 4], value, points: { show: false }, spanGaps: true },
+      { label: "got", stroke: colour, width: 2, fill: `${colour}33`, value: value("got"), points: { show: false } },
+      { label: "reserved", stroke: themed("--text"), width: 2, dash: [6, 4], value: value("reserved"), points: { show: false }, spanGaps: true },
     ];
     const range = (_, __, most) => [0, Math.min(1.05, Math.max(0.1, (most ?? 0) * 1.15))];
     this.draw(colour, { series, range }, [seconds, track.got, track.reserved]);

@@ -30,7 +30,7 @@ export class ContractForm {
       text("limit", "limit", "100%"),
       text("weight", "weight", "100"),
       el("label", {}, "class", this.class),
-      text("rate", "rate (guaranteed-rate)", "2MB/s"),
+      text("rate", "rate", "2MB/s"),
       text("latency", "latency bound", "40ms"),
       el("div", { class: "end" }, this.send, this.undo, this.said));
     this.reset();

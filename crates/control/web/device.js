@@ -86,7 +86,7 @@ export class DeviceView {
     this.rows.replaceChildren(...shown.map((vdisk) => this.row(vdisk, live?.vdisks.find((it) => it.name === vdisk.name))));
     if (focused) this.rows.querySelector(`[data-vdisk="${CSS.escape(focused)}"]`)?.focus();
     if (known.length === 0) {
-      this.rows.append(el("tr", {}, el("td", { class: "quiet" }, "None yet: `disktime vdisk create` makes one.")));
+      this.rows.append(el("tr", {}, el("td", { class: "quiet" }, "None yet: “disktime vdisk create” makes one.")));
     }
   }
 

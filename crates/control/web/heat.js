@@ -69,7 +69,7 @@ export class Heat {
       draw.fillText(time(edges[row]), LEFT - 6, HEIGHT - BELOW - (row - low + 1) * cell.height + 6);
     }
     draw.textBaseline = "alphabetic";
-    const clock = (at) => new Date(at * 1000).toLocaleTimeString();
+    const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
     draw.textAlign = "left";
     draw.fillText(clock(seconds[0]), LEFT, HEIGHT - 4);
     draw.textAlign = "right";

@@ -82,7 +82,7 @@ class App {
       }
     };
     const why = error.status === 401
-      ? "Log in with a token of the daemon's file of tokens (mode 0600; `tokens` in its state directory)."
+      ? "Log in with a token of the daemon's file of tokens (“tokens” in its state directory)."
       : error.message;
     at("main").replaceChildren(el("section", { class: "card login" }, el("h1", {}, "Log in"), el("p", {}, why),
       el("form", { onsubmit: submit }, input, el("button", { class: "main", type: "submit" }, "Log in")), said));
@@ -135,7 +135,7 @@ class App {
     }
     if (!this.view) {
       at("main").replaceChildren(el("section", { class: "card" }, el("h1", {}, "No device yet"),
-        el("p", {}, "`disktime device add disk --back-end file:PATH --create` adds one.")));
+        el("p", {}, "“disktime device add disk --back-end file:PATH --create” adds one.")));
     } else {
       at("main").replaceChildren(this.view.build());
       document.title = `${this.view.name} · disktime`;
@@ -168,7 +168,7 @@ class App {
   }
 
   fillEvents(list) {
-    const line = (event) => el("li", {}, el("time", {}, new Date(event.at_ms).toLocaleTimeString()),
+    const line = (event) => el("li", {}, el("time", {}, new Date(event.at_ms).toLocaleTimeString([], { hour12: false })),
       `${event.kind} ${event.name}`, el("span", { class: "quiet" }, ` ${event.by ?? ""} ${changes(event)}`));
     list.replaceChildren(...this.events.map(line));
     if (this.events.length === 0) list.append(el("li", { class: "quiet" }, "Nothing has happened yet."));

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{Arguments, DISK_SIZE, NOTICE, PRESET, Scene, load, now};
 use crate::interrupt::{self, Temporary};
-use crate::operators::{self, Operators};
+use crate::operators::{self, Operators, Wanted};
 use crate::{BadInput, table};
 
 /// The virtual disks: the first one reads in sequence, the other anywhere.
@@ -68,8 +68,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let web = format!("tcp:127.0.0.1:{}", arguments.port);
     let addresses = Addresses { nbd: &nbd, web: Some(&web), tls: None };
     let config = config_of(&store.load()?, &state, &addresses)?;
-    let mut server = Server::start(config.clone())?;
-    let operators = operators::open(&config, &mut server, Truth::State(store))?;
+    let wanted = Wanted::of(&config);
+    let mut server = Server::start(config)?;
+    let operators = operators::open(&wanted, &mut server, Truth::State(store))?;
     let operators = operators.ok_or_else(|| anyhow!("no control API"))?;
     show(arguments, &mut server, operators)
 }
