@@ -1,4 +1,4 @@
-//! Who asks, and whether it may: users of the Unix socket, tokens and sessions over TCP, and no page of
+//! The caller of a request, and whether it may ask: users of the Unix socket, tokens and sessions over TCP, and no page of
 //! another site.
 //!
 //! Does not know: what requests do.
@@ -18,7 +18,7 @@ use crate::tokens::{Role, Shut, Tokens};
 /// The one who asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// What it may do.
+    /// The things that it may do.
     pub role: Role,
     /// Its name for the audit: a user and a process, or a token's role and an address.
     pub who: String,

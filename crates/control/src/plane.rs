@@ -231,7 +231,12 @@ impl Plane {
             store.remove_vdisk(&spec.name)?;
             return Err(Refusal::from(error).with_room(room(server, &device, &spec.name)));
         }
-        store.put_vdisk(spec, Phase::Ready)?;
+        if let Err(error) = store.put_vdisk(spec, Phase::Ready) {
+            // The caller is told that there is none. A start would give it up as well.
+            server.remove_vdisk(&spec.name)?;
+            let _left_for_the_next_start = store.remove_vdisk(&spec.name);
+            return Err(error.into());
+        }
         self.tell(by, "created", ("vdisk", &spec.name), (None, Some(said(spec))));
         Ok(Made::New)
     }
@@ -288,7 +293,13 @@ impl Plane {
             return Err(Refusal::stale(name, &tag));
         }
         store.put_vdisk(&spec, Phase::Deleting)?;
-        server.remove_vdisk(name)?;
+        if let Err(error) = server.remove_vdisk(name) {
+            // One that is served on must be there after the next start, too.
+            if server.vdisks().iter().any(|it| it.name == name) {
+                store.put_vdisk(&spec, Phase::Ready)?;
+            }
+            return Err(error.into());
+        }
         store.remove_vdisk(name)?;
         self.tell(by, "deleted", ("vdisk", name), (Some(said(&spec)), None));
         Ok(())

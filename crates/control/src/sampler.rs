@@ -39,7 +39,7 @@ enum Wait {
 }
 
 impl Wait {
-    /// Those that hold back, with their names in [`Held`].
+    /// Reasons that hold back, with their names in [`Held`].
     const NAMES: [(Self, &str); 5] = [
         (Self::OwnDepth, "own_depth"),
         (Self::Device, "device"),

@@ -1,4 +1,4 @@
-//! Who may ask what over TCP: tokens of a file, and sessions of browsers that have shown one.
+//! The rights of callers over TCP: tokens of a file, and sessions of browsers that have shown one.
 //!
 //! The file has a line for each token: `view TOKEN` or `operate TOKEN`, and after it `until DATE` if it
 //! ends. It is read again when it changes. Does not know: HTTP.
@@ -20,7 +20,7 @@ const SESSION_MS: u64 = 12 * 3600 * 1000;
 /// Browsers that are logged in at once; the oldest is logged out for one more.
 const SESSIONS_MAX: usize = 256;
 
-/// What a caller may do.
+/// The things that a caller may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Look.

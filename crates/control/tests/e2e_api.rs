@@ -539,3 +539,130 @@ fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
+
+/// Tells that a test can't run here.
+fn skip(test: &str, reason: &str) {
+    use std::io::Write;
+    let line = format!("SKIP: {test}: {reason}");
+    eprintln!("{line}");
+    if let Ok(path) = std::env::var("DISKTIME_SKIPS") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.unwrap(), "{line}").unwrap();
+    }
+}
+
+fn succeeds(words: &[&str]) -> bool {
+    let mut command = std::process::Command::new(words[0]);
+    let quiet = std::process::Stdio::null;
+    command.args(&words[1..]).stdout(quiet()).stderr(quiet());
+    command.status().is_ok_and(|it| it.success())
+}
+
+#[test]
+fn promtool_takes_the_alert_rules() {
+    if !succeeds(&["promtool", "--version"]) {
+        return skip("promtool_takes_the_alert_rules", "promtool is not installed");
+    }
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prometheus/alerts.yml");
+    assert!(succeeds(&["promtool", "check", "rules", rules]));
+}
+
+/// A small file system of its own, which can be filled.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: &Path) -> Option<Self> {
+        std::fs::create_dir_all(path).unwrap();
+        let words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path.to_str().unwrap()];
+        succeeds(&words).then(|| Self(path.to_owned()))
+    }
+
+    fn fill(&self) -> PathBuf {
+        use std::io::Write;
+        let path = self.0.join("filler");
+        let mut file = std::fs::File::create(&path).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        succeeds(&["umount", "-l", self.0.to_str().unwrap()]);
+    }
+}
+
+/// A change that is refused for want of room has not happened, and one that finds room again is made: the store used to
+/// refuse everything after its first failed write, until the daemon was started anew.
+#[test]
+fn a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let Some(small) = Small::mount(&state) else {
+        let name = "a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room";
+        return skip(name, "no file system can be mounted");
+    };
+    let daemon = Daemon::of_state(&state);
+    let pool = directory.path().join("pool");
+    daemon.add_pool(&pool);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let filler = small.fill();
+    let name = |at: u32| format!("v{at}");
+    let long = "x".repeat(50_000);
+    let put = |at: u32| {
+        let spec = json!({"name": name(at), "device": "disk", "size": "1MiB", "description": long});
+        daemon.ask("PUT", &format!("/v1/vdisks/{}", name(at)), Some(&spec))
+    };
+    let refused = (0..400).find(|at| put(*at).status != 201).expect("it is full");
+    let answer = put(refused);
+    let problem: Problem = read(&answer);
+    assert_eq!(answer.status, 507, "{problem:?}");
+    assert!(problem.detail.contains("not full"), "{problem:?}");
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), 1 + refused as usize);
+    assert!(!pool.join(format!("v{refused}.raw")).exists());
+    let raised = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9})));
+    if raised.status != 200 {
+        let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
+        assert_eq!(vdisk.contract.weight, 100, "it was refused");
+    }
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(put(refused).status, 201, "there is room again");
+    drop(daemon);
+    let daemon = Daemon::of_state(&state);
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), 2 + refused as usize);
+    drop(daemon);
+}
+
+/// More is asked at once than anybody answers: each one is made, or refused with the reason.
+#[test]
+fn many_creates_at_once_are_made_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    let device = json!({"name": "disk", "back_end": "memory"});
+    assert_eq!(daemon.ask("PUT", "/v1/devices/disk", Some(&device)).status, 201);
+    let made = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..100 {
+            let (daemon, made) = (&daemon, &made);
+            scope.spawn(move || {
+                for at in 0..4 {
+                    let name = format!("v{thread}-{at}");
+                    let spec = json!({"name": name, "device": "disk", "size": "1MiB"});
+                    let answer = daemon.ask("PUT", &format!("/v1/vdisks/{name}"), Some(&spec));
+                    match answer.status {
+                        201 => {
+                            made.fetch_add(1, Ordering::Relaxed);
+                        }
+                        503 => assert!(!read::<Problem>(&answer).detail.is_empty()),
+                        status => panic!("{status}: {}", String::from_utf8_lossy(&answer.body)),
+                    }
+                }
+            });
+        }
+    });
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), made.into_inner());
+    assert!(!vdisks.is_empty());
+}

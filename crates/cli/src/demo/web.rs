@@ -20,7 +20,7 @@ use crate::{BadInput, table};
 /// The virtual disks: the first one reads in sequence, the other anywhere.
 const NAMES: [&str; 2] = ["sequential", "random"];
 
-/// What each virtual disk got over the whole time.
+/// The figures of each virtual disk over the whole time.
 #[derive(Serialize)]
 struct Report {
     device: &'static str,

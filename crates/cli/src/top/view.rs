@@ -1,4 +1,4 @@
-//! What `top` shows, and what its keys do. Does not know: terminals' modes, the daemon.
+//! The screen of `top`, and the meaning of its keys. Does not know: terminals' modes, the daemon.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -99,7 +99,9 @@ impl View {
             Step::Reverse => self.reversed = !self.reversed,
             Step::Filter => self.writing = true,
             Step::Write(letter) => self.filter.push(letter),
-            Step::Erase => drop(self.filter.pop()),
+            Step::Erase => {
+                self.filter.pop();
+            }
             Step::Written => self.writing = false,
             Step::Clear => {
                 self.filter.clear();
@@ -344,7 +346,9 @@ mod tests {
         }
         assert_eq!(names(&view), ["db", "logs", "web"]);
         view.does(Step::Filter);
-        "limi".chars().for_each(|letter| drop(view.does(Step::Write(letter))));
+        for letter in "limi".chars() {
+            view.does(Step::Write(letter));
+        }
         assert!(screen(&mut view)[7].starts_with("filter: limi_"));
         assert_eq!(names(&view), ["logs"]);
         view.does(Step::Clear);

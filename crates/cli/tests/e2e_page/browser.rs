@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::{now, sleep};
 
 /// How long an answer or a condition may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A browser with one page.
 pub struct Browser {
@@ -105,7 +105,7 @@ impl Browser {
         while self.value(expression) != json!(true) {
             let body = "document.body.innerText";
             assert!(
-                now() - begun < PATIENCE,
+                now() - begun < WAIT_MAX,
                 "{expression}: {}\n{:?}",
                 self.value(body),
                 self.errors

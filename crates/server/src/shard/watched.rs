@@ -10,7 +10,7 @@ use super::{Shard, VdiskId};
 pub enum Watch {
     /// All.
     All,
-    /// Those that have requests in the daemon at this moment.
+    /// The virtual disks that have requests in the daemon at this moment.
     Busy,
 }
 
