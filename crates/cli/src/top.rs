@@ -124,7 +124,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut terminal = ratatui::try_init().context("no terminal: `--once` prints to anything")?;
     let shown = show(&mut terminal, &mut view, &looks);
     ratatui::restore();
-    shown.map(|()| ExitCode::SUCCESS)
+    shown?;
+    interrupt::check()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show(

@@ -6,8 +6,7 @@ use crossbeam_channel::{Sender, TrySendError};
 use disktime_server::Server;
 use tokio::sync::watch;
 
-use crate::events::Events;
-use crate::live::Second;
+use crate::events::{Events, Second};
 use crate::plane::Plane;
 use crate::problem::Refusal;
 use crate::sampler::Sampler;

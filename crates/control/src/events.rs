@@ -2,7 +2,7 @@
 //! and is told so, and holds up nobody.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use disktime_api::Event;
 use disktime_server::clock::wall_ms;
@@ -10,6 +10,9 @@ use tokio::sync::watch;
 
 /// Events that are kept.
 pub const EVENTS_MAX: usize = 4096;
+
+/// The last second of all devices as text, for those that follow; nothing before the first one.
+pub type Second = Option<Arc<str>>;
 
 /// The events of a daemon.
 pub struct Events {

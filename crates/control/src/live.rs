@@ -12,13 +12,10 @@ use futures_util::stream::{self, Stream, StreamExt};
 use tokio::sync::watch;
 
 use crate::ask::Api;
-use crate::events::Events;
+use crate::events::{Events, Second};
 
 /// Events of one answer.
-const EVENTS_MOST: usize = 256;
-
-/// The last second as text; nothing before the first one.
-pub type Second = Option<Arc<str>>;
+const EVENTS_MOST: usize = 16;
 
 /// Events as they happen, after the one that `Last-Event-ID` names.
 #[utoipa::path(get, path = "/v1/events", params(("Last-Event-ID" = Option<String>, Header)),

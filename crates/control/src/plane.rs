@@ -9,13 +9,12 @@ use disktime_api::{
     Contract, Device, DeviceSpec, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
 };
 use disktime_config::CLASSES;
-use disktime_core::Share;
 use disktime_server::{Server, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
 
 use crate::events::Events;
 use crate::gate::Caller;
 use crate::problem::Refusal;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, fraction};
 use crate::state::{Phase, Store};
 use crate::tokens::Role;
 
@@ -410,11 +409,6 @@ fn shown(
         uris: view.uris.clone(),
         spec: None,
     }
-}
-
-/// A share as a fraction.
-pub fn fraction(share: Share) -> f64 {
-    f64::from(share.ppm()) / 1e6
 }
 
 fn terms(contract: &disktime_core::Contract) -> Contract {

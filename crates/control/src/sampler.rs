@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use disktime_api::{Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk};
-use disktime_core::{Duration, Instant};
+use disktime_core::{Duration, Instant, Share};
 use disktime_server::{Server, Snapshot, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
 
 use crate::history::{Moment, NAMED, Octaves, Past, Portion, named, push, short};
@@ -196,6 +196,11 @@ impl Busy {
     }
 }
 
+/// A share as a fraction.
+pub fn fraction(share: Share) -> f64 {
+    f64::from(share.ppm()) / 1e6
+}
+
 /// A virtual disk at its last count.
 struct Slot {
     id: VdiskId,
@@ -255,7 +260,7 @@ impl Sampler {
         }) {
             let busy = self.busy.entry(id).or_default();
             busy.active = looks;
-            busy.reserve = crate::plane::fraction(now.contract.reserve);
+            busy.reserve = fraction(now.contract.reserve);
             push(&mut busy.waits, Wait::of(now, at_device), LOOKS as usize);
         }
         for busy in self.busy.values_mut().filter(|busy| busy.active != looks) {

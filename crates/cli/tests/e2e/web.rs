@@ -104,3 +104,30 @@ fn with_a_certificate_the_page_speaks_tls_and_nothing_else() {
         !finish(Command::new("curl").args(["-sf", "--max-time", "5", &plain])).status.success()
     );
 }
+
+/// A terminal that was left in its other screen and without an echo is of no use to anybody.
+#[test]
+fn top_puts_the_terminal_back_after_a_key_and_after_a_signal() {
+    needs!("top_puts_the_terminal_back_after_a_key_and_after_a_signal", "script");
+    let directory = TempDir::new().unwrap();
+    let daemon = WithPage::start(directory.path(), &[]);
+    let top = format!("{} top --state {}", env!("CARGO_BIN_EXE_disktime"), daemon.served.state);
+    for (end, keys, code) in [("", "q", 0), ("timeout -s TERM 2 ", "", 124)] {
+        let record = directory.path().join("record");
+        let shown = record.to_str().unwrap();
+        let keys = if keys.is_empty() {
+            "sleep 5".to_owned()
+        } else {
+            format!("sleep 2; printf {keys}; sleep 2")
+        };
+        // `timeout` tells its own code.
+        let command = format!("stty rows 24 cols 150; {end}{top}; echo CODE=$?; stty -a");
+        let script = format!("({keys}) | script -qc '{command}' {shown} >/dev/null");
+        finish(Command::new("sh").args(["-c", &script]));
+        let text = std::fs::read_to_string(&record).unwrap();
+        let (before, after) = text.rsplit_once("\x1b[?1049l").expect("it leaves the other screen");
+        assert!(before.contains("\x1b[?1049h") && before.contains("virtual disk"), "{text}");
+        assert!(after.contains(&format!("CODE={code}")), "{after}");
+        assert!(after.contains(" echo ") && after.contains(" icanon "), "{after}");
+    }
+}
