@@ -40,12 +40,27 @@ impl Page {
     }
 }
 
-/// Lets operators in at the sockets of a configuration; `None` if it has none.
+/// The sockets that a configuration asks for.
+pub struct Wanted {
+    control: Option<PathBuf>,
+    web: Option<WebConfig>,
+    tls_files: Option<TlsFiles>,
+}
+
+impl Wanted {
+    /// The sockets of a configuration, which then may go to the server.
+    pub fn of(config: &Config) -> Self {
+        let Config { control, web, tls_files, .. } = config;
+        Self { control: control.clone(), web: web.clone(), tls_files: tls_files.clone() }
+    }
+}
+
+/// Lets operators in at the sockets that are wanted; `None` if there are none.
 ///
 /// # Errors
 /// If a socket, a certificate or the file of tokens can't be used.
 pub fn open(
-    config: &Config,
+    config: &Wanted,
     server: &mut Server,
     truth: Truth,
 ) -> anyhow::Result<Option<Operators>> {

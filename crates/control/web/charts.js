@@ -22,7 +22,6 @@ class Chart {
 
   /** Draws data; a chart of other series is another chart. */
   draw(key, options, data) {
-    this.again = () => this.draw(key, options, data);
     if (key === this.key) {
       this.plot.setData(data);
       return;
@@ -58,6 +57,7 @@ export class Band extends Chart {
 
   /** `tracks` are `{name, got, colour}`, from the bottom to the top. */
   show(seconds, tracks) {
+    this.again = () => this.show(seconds, tracks);
     const sums = [];
     let below = new Array(seconds.length).fill(0);
     for (const track of tracks) {
@@ -90,6 +90,7 @@ export class Lines extends Chart {
   }
 
   show(seconds, track, colour) {
+    this.again = () => this.show(seconds, track, colour);
     this.track = track;
     const value = (key) => (_, __, ___, index) => {
       const share = this.track[key].at(index ?? -1);

@@ -114,7 +114,7 @@ fn the_page_shows_a_live_demo_and_a_contract_changed_by_its_form_counts() {
         let wide = "document.documentElement.scrollWidth <= innerWidth";
         assert_eq!(browser.value(wide), json!(true), "{file}: it is wider than the window");
     };
-    keep(&mut browser, (1200, 900), "light", "page.png");
+    keep(&mut browser, (1200, 1060), "light", "page.png");
     keep(&mut browser, (1200, 900), "dark", "device-dark.png");
     keep(&mut browser, (400, 1400), "light", "device-400.png");
     keep(&mut browser, (1200, 900), "light", "device.png");
