@@ -187,7 +187,8 @@ impl Config {
         let taken = control::Taken { listen: &listen, misses: misses.as_ref() };
         let tokens = control::tokens(file.server.tokens.as_ref(), file.server.state.as_ref());
         let control = file.server.control.as_ref();
-        let control = control.map(|it| it.check(&taken, tokens, file.tls.is_some())).transpose();
+        let control =
+            control.map(|it| it.check(&taken, tokens.as_ref(), file.tls.is_some())).transpose();
         let (control, web) = wrong.note(control).flatten().unwrap_or_default();
         let real_time = |device: &DeviceTable| {
             let mut disks = file.vdisk.iter().filter(|vdisk| vdisk.device == device.name);

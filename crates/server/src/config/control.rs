@@ -40,7 +40,7 @@ impl Control {
     pub(super) fn check(
         &self,
         taken: &Taken<'_>,
-        tokens: Option<PathBuf>,
+        tokens: Option<&PathBuf>,
         has_tls: bool,
     ) -> Result<(Option<PathBuf>, Option<WebConfig>), ConfigError> {
         let texts = match self {
@@ -71,7 +71,7 @@ impl Control {
                              `[tls]`, or choose `tcp:127.0.0.1:PORT`",
                         );
                     }
-                    let Some(tokens) = tokens.clone() else {
+                    let Some(tokens) = tokens.cloned() else {
                         return wrong(
                             "callers over TCP show a token: name the file of `tokens`, or a `state`",
                         );
