@@ -53,9 +53,9 @@ enum Command {
     /// Run a scenario in virtual time
     Sim(sim::Arguments),
     /// Make, change, show and back up virtual disks that a daemon serves
-    Vdisk(vdisk::Arguments),
+    Vdisk(Box<vdisk::Arguments>),
     /// Devices of a daemon; find out what a device does, or make a place for virtual disks
-    Device(device::Arguments),
+    Device(Box<device::Arguments>),
     /// Show live who gets what of each device's time
     Top(top::Arguments),
     /// Say what held a virtual disk back over the last seconds

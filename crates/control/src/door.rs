@@ -157,7 +157,7 @@ impl Door {
                         }
                         Ok(Err(error)) => tracing::debug!(%from, %error, "no TLS with a caller"),
                         Err(_) => {
-                            tracing::debug!(%from, "a caller did not finish its TLS handshake")
+                            tracing::debug!(%from, "a caller did not finish its TLS handshake");
                         }
                     }
                 });

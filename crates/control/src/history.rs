@@ -76,8 +76,8 @@ impl Past {
         self.since_coarse += 1;
         if self.since_coarse == LONG {
             self.since_coarse = 0;
-            let last = self.fine.iter().rev().take(LONG);
-            if let Some(long) = together(last) {
+            let last: Vec<&Moment> = self.fine.iter().rev().take(LONG).collect();
+            if let Some(long) = together(&last) {
                 push(&mut self.coarse, long, COARSE);
             }
         }
@@ -120,12 +120,12 @@ impl Past {
 }
 
 /// Several moments as one, the latest first.
-fn together<'a>(moments: impl Iterator<Item = &'a Moment> + Clone) -> Option<Moment> {
-    let latest = moments.clone().next()?;
-    let count = moments.clone().count() as f32;
+fn together(moments: &[&Moment]) -> Option<Moment> {
+    let latest = moments.first()?;
+    let count = moments.len() as f32;
     let mut all: Vec<Portion> = Vec::new();
     let (mut queue, mut service) = (Octaves::default(), Octaves::default());
-    for moment in moments.clone() {
+    for moment in moments {
         for portion in &moment.portions {
             match all.iter_mut().find(|it| it.name == portion.name) {
                 Some(sum) => sum.got += portion.got,
@@ -137,7 +137,7 @@ fn together<'a>(moments: impl Iterator<Item = &'a Moment> + Clone) -> Option<Mom
         }
     }
     all.iter_mut().for_each(|it| it.got /= count);
-    let mean = |of: fn(&Moment) -> f32| moments.clone().map(of).sum::<f32>() / count;
+    let mean = |of: fn(&Moment) -> f32| moments.iter().map(|it| of(it)).sum::<f32>() / count;
     let (spare, held) = (mean(|it| it.spare), mean(|it| it.held));
     Some(Moment { at_ms: latest.at_ms, portions: named(all), spare, held, queue, service })
 }

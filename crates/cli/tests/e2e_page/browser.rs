@@ -62,7 +62,8 @@ impl Browser {
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
         let id = self.last;
-        let mut message = json!({"id": id, "method": method, "params": params});
+        let mut message = json!({"id": id, "method": method});
+        message["params"] = params;
         if !self.session.is_empty() {
             message["sessionId"] = json!(self.session);
         }
