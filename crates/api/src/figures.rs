@@ -15,6 +15,9 @@ pub struct Server {
     /// Why not, if they can't be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The caller's role: `operate` may change things, `view` may not.
+    #[serde(default)]
+    pub role: String,
 }
 
 /// The terms that the engine keeps for a virtual disk, goals made reservations.
@@ -39,10 +42,15 @@ pub struct Figures {
     pub iops: f64,
     /// Bytes per second, read and written.
     pub bytes_per_second: f64,
-    /// The 99th percentile of waiting times in microseconds, since the start.
-    pub queue_us_p99: Option<f64>,
-    /// The 99th percentile of times at the device in microseconds, since the start.
-    pub service_us_p99: Option<f64>,
+    /// Part of the time in which it had requests in the daemon, 0 to 1.
+    #[serde(default)]
+    pub wanting: f64,
+    /// The reason that held it back most: a part of [`Held`], `idle` left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
+    /// How long its requests took.
+    #[serde(flatten)]
+    pub latency: Latency,
     /// Requests that wait now.
     pub waiting: u32,
     /// Pieces at the device now.
@@ -59,6 +67,19 @@ pub struct Figures {
     pub charged_ns: u64,
     /// How often it was further behind its reservation than is promised.
     pub promises_broken: u64,
+}
+
+/// Response times of the last five to ten seconds, in microseconds; nothing if no request ended.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Latency {
+    /// The median of waiting times.
+    pub queue_us_p50: Option<f64>,
+    /// The 99th percentile of waiting times.
+    pub queue_us_p99: Option<f64>,
+    /// The median of times at the device.
+    pub service_us_p50: Option<f64>,
+    /// The 99th percentile of times at the device.
+    pub service_us_p99: Option<f64>,
 }
 
 /// A virtual disk.
@@ -151,13 +172,91 @@ pub struct Held {
     pub switching: f64,
 }
 
-/// Figures of all virtual disks of a device at one moment, for charts.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Sample {
+/// The past of a device, in columns: entry `i` of each list is of moment `i`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct History {
+    /// Seconds between two moments: 1 or 10.
+    pub step_seconds: u32,
+    /// Milliseconds since 1970 at the end of each moment.
+    pub at_ms: Vec<u64>,
+    /// Virtual disks that got something, 32 at most; those beyond are one, named `others`.
+    pub vdisks: Vec<Track>,
+    /// Share of the time with pieces at the device that is charged to no virtual disk.
+    pub spare: Vec<f64>,
+    /// Share of the time that the device was held idle for a virtual disk.
+    pub held: Vec<f64>,
+    /// The longest time of each row of latencies, in microseconds.
+    pub edges_us: Vec<f64>,
+    /// Requests by the time that they waited: for each moment a count for each row.
+    pub queue: Vec<Vec<u32>>,
+    /// Requests by their time at the device.
+    pub service: Vec<Vec<u32>>,
+}
+
+/// The past of a virtual disk.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Track {
+    /// Its name.
+    pub name: String,
+    /// Share of the device's time that it got.
+    pub got: Vec<f64>,
+    /// Share that it had reserved; nothing where it was not there or got nothing.
+    pub reserved: Vec<Option<f64>>,
+}
+
+/// The last second, as `GET /v1/live` sends it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Live {
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Virtual disks, each with its name and its share of the device's time since the sample before.
-    pub shares: Vec<(String, f64)>,
+    /// The devices.
+    pub devices: Vec<LiveDevice>,
+}
+
+/// A device in the last second.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct LiveDevice {
+    /// Its name.
+    pub name: String,
+    /// Sum of reservations, 0 to 1.
+    pub reserved: f64,
+    /// Share of the time with a piece at the device.
+    pub busy: f64,
+    /// Share of the time charged to no virtual disk.
+    pub spare: f64,
+    /// Share of the time held idle for a virtual disk.
+    pub held: f64,
+    /// Virtual disks that have done something in the last minute, 32 at most.
+    pub vdisks: Vec<LiveVdisk>,
+    /// Requests by the time that they waited, a count for each row of [`History::edges_us`].
+    pub queue: Vec<u32>,
+    /// Requests by their time at the device.
+    pub service: Vec<u32>,
+}
+
+/// A virtual disk in the last second.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct LiveVdisk {
+    /// Its name.
+    pub name: String,
+    /// Share of the device's time that it got.
+    pub got: f64,
+    /// Share that it has reserved.
+    pub reserved: f64,
+    /// Share of the device's time that it got in the last ten seconds.
+    pub utilization: f64,
+    /// Part of the last ten seconds in which it had requests in the daemon.
+    pub wanting: f64,
+    /// Requests per second, of the last ten seconds.
+    pub iops: f64,
+    /// Bytes per second, of the last ten seconds.
+    pub bytes_per_second: f64,
+    /// The reason that held it back most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
+    /// How long its requests took.
+    #[serde(flatten)]
+    pub latency: Latency,
 }
 
 /// Something that happened.
@@ -175,6 +274,9 @@ pub struct Event {
     pub name: String,
     /// For a person.
     pub text: String,
+    /// The one who did it: a user of this machine by number, or a token by its role. Empty if nobody did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
 }
 
 /// Why a request was not done (RFC 9457).

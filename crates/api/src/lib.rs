@@ -9,5 +9,8 @@
 mod figures;
 mod specs;
 
-pub use figures::{Contract, Device, Event, Figures, Held, Plan, Problem, Sample, Server, Vdisk};
+pub use figures::{
+    Contract, Device, Event, Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk, Plan,
+    Problem, Server, Track, Vdisk,
+};
 pub use specs::{DeviceSpec, VdiskChange, VdiskSpec};

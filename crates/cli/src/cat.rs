@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             std::fs::File::open(path).map_err(|error| BadInput(format!("{name}: {error}")))?;
         if let Some(priority) = arguments.priority {
             let asked = client::prioritize(file.as_fd(), priority as u32);
-            asked.map_err(|error| BadInput(refusal(&name.to_string(), error.into())))?;
+            asked.map_err(|error| BadInput(refusal(&name.to_string(), &error.into())))?;
         }
         if let Some(contract) = &arguments.contract {
             ask(&name.to_string(), file.as_fd(), contract)?;
@@ -84,7 +84,7 @@ fn ask(name: &str, file: impl AsFd, contract: &Contract) -> anyhow::Result<()> {
     let refused = abi::refused(&answer);
     match refused.reason {
         abi::Reason::None | abi::Reason::Permission => {
-            bail!(BadInput(refusal(name, error.into())))
+            bail!(BadInput(refusal(name, &error.into())))
         }
         _ => bail!("{name}: {}: {refused}", contract_text(contract)),
     }

@@ -1,5 +1,6 @@
 //! The daemon's control API as commands use it: where it is, questions, errors.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -14,9 +15,14 @@ use crate::BadInput;
 /// Where the daemon is.
 #[derive(Args, Clone, Debug)]
 pub struct Daemon {
-    /// The daemon's control socket, `unix:PATH`; else the one in its state directory
+    /// The daemon's control API: `unix:PATH`, or on this machine `http://127.0.0.1:PORT`; else the
+    /// socket in its state directory
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// A file with a token for an `http:` URL, or the daemon's own file of tokens; else the variable
+    /// DISKTIME_TOKEN has the token
+    #[arg(long, value_name = "FILE", requires = "url")]
+    token_file: Option<PathBuf>,
     /// The daemon's state directory; else the user's own
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     state: Option<PathBuf>,
@@ -57,8 +63,15 @@ impl Daemon {
     /// The daemon's API.
     pub fn api(&self) -> anyhow::Result<ControlApi> {
         if let Some(url) = &self.url {
+            if let Some(address) = url.strip_prefix("http://") {
+                let address =
+                    loopback(address).map_err(|why| BadInput(format!("--url {url}: {why}")))?;
+                return Ok(ControlApi::at_tcp(address, &token(self.token_file.as_deref())?));
+            }
             let Some(path) = url.strip_prefix("unix:").filter(|path| !path.is_empty()) else {
-                bail!(BadInput(format!("--url {url}: a control socket is `unix:PATH`")));
+                let why = "the control API is at `unix:PATH` or `http://127.0.0.1:PORT`; for a daemon \
+                           elsewhere forward its socket: `ssh -L PATH:PATH HOST`";
+                bail!(BadInput(format!("--url {url}: {why}")));
             };
             return Ok(ControlApi::at(Path::new(path)));
         }
@@ -96,9 +109,41 @@ impl Daemon {
     }
 }
 
+/// An address of this machine: a token that is not protected goes no farther.
+fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
+    let text = text.trim_end_matches('/').replacen("localhost", "127.0.0.1", 1);
+    let address: SocketAddr =
+        text.parse().map_err(|_| "an address is like `http://127.0.0.1:7070`")?;
+    let beyond =
+        "without TLS a token goes to this machine only: forward the daemon's socket by `ssh -L`";
+    if address.ip().is_loopback() { Ok(address) } else { Err(beyond) }
+}
+
+/// The token to show: of the one with most rights, where a file has several.
+fn token(file: Option<&Path>) -> Result<String, BadInput> {
+    let Some(file) = file else {
+        let missing =
+            "over TCP a token is shown: name its file by --token-file, or set DISKTIME_TOKEN";
+        return std::env::var("DISKTIME_TOKEN").map_err(|_| BadInput(missing.to_owned()));
+    };
+    let shown = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| BadInput(format!("--token-file {shown}: {error}")))?;
+    let lines = || text.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#'));
+    let of =
+        |role: &str| lines().find_map(|line| line.strip_prefix(role)?.split_whitespace().next());
+    let alone = || lines().next().filter(|line| !line.contains(char::is_whitespace));
+    let token = of("operate ").or_else(|| of("view ")).or_else(alone);
+    token.map(str::to_owned).ok_or_else(|| {
+        BadInput(format!(
+            "--token-file {shown}: no token: a line is `operate TOKEN`, `view TOKEN` or `TOKEN`"
+        ))
+    })
+}
+
 /// No daemon is there, or it ended.
 pub fn gone(api: &ControlApi, error: &std::io::Error) -> anyhow::Error {
-    let path = api.path().display();
+    let path = api.place();
     anyhow!(
         "{path}: {error}: is a daemon there? `disktime serve` starts one; --state or --url names it"
     )
@@ -107,6 +152,36 @@ pub fn gone(api: &ControlApi, error: &std::io::Error) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_goes_to_this_machine_only() {
+        for (text, good) in [
+            ("127.0.0.1:7070", true),
+            ("localhost:7070/", true),
+            ("[::1]:7070", true),
+            ("192.0.2.7:7070", false),
+            ("example.org:7070", false),
+            ("127.0.0.1", false),
+        ] {
+            assert_eq!(loopback(text).is_ok(), good, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_tokens_or_of_one_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        for (text, expected) in [
+            ("# roles\nview abc\noperate def until 2030-01-01\n", Some("def")),
+            ("view abc\n", Some("abc")),
+            ("\nabc\n", Some("abc")),
+            ("# nothing\n", None),
+            ("some words here\n", None),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(token(Some(&path)).ok().as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn names_stay_names_in_addresses() {

@@ -18,6 +18,7 @@ use crate::{BadInput, failure};
 mod recorder;
 mod video;
 mod view;
+mod web;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +26,7 @@ Examples:
   disktime demo --for 60s --split 90/10
   disktime demo --scene recorder
   disktime demo --scene video
+  disktime demo --web                # with a page for a browser, until Ctrl-C
   disktime demo --json | jq .streams
 
 Exits with 0 if each virtual disk, in whole rounds of slices, got its reserved share of disk time within 2 points
@@ -93,19 +95,29 @@ const SETTLE: Duration = Duration::from_secs(4);
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// How long both share the disk, like `20s` or `2m`
-    #[arg(long = "for", value_name = "TIME", default_value = "20s")]
-    duration: humantime::Duration,
+    /// How long both share the disk, like `20s` or `2m`; 20s if left out, with --web until Ctrl-C
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<humantime::Duration>,
     /// Scene to show
     #[arg(long, value_enum, default_value = "split")]
     scene: Scene,
     /// Reservations of the sequential and of the random virtual disk in per cent
     #[arg(long, value_name = "A/B", default_value = "70/30", value_parser = parse_split)]
     split: [u32; 2],
+    /// Serve a page beside it where a browser sees the shares and changes them; prints its address. It
+    /// judges nothing, since you may change what is promised
+    #[arg(long)]
+    web: bool,
+    /// The port of the page; else any that is free
+    #[arg(long, requires = "web", default_value_t = 0, hide_default_value = true)]
+    port: u16,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
+
+/// How long both share the disk if nobody says.
+const USUAL: Duration = Duration::from_secs(20);
 
 /// The demo's result.
 #[derive(Serialize)]
@@ -264,9 +276,13 @@ impl Rounds {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     interrupt::polled();
-    let shared: Duration = *arguments.duration;
+    if arguments.web {
+        return web::run(arguments);
+    }
+    let shared: Duration = arguments.duration.map_or(USUAL, Into::into);
+    let asked = humantime::format_duration(shared);
     if shared < Duration::from_secs(1) || shared > Duration::from_secs(24 * 3600) {
-        bail!(BadInput(format!("--for {}: 1s to 24h", arguments.duration)));
+        bail!(BadInput(format!("--for {asked}: 1s to 24h")));
     }
     let least = match arguments.scene {
         Scene::Split => two_rounds(arguments.split),
@@ -280,7 +296,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             (Scene::Recorder, _) => "two of the cameras' cycles".to_owned(),
             (Scene::Video, _) => "finding out what the player needs, and as much again,".to_owned(),
         };
-        let asked = arguments.duration;
         bail!(BadInput(format!("--for {asked}: {why} take {least}s: give it that or more")));
     }
     if arguments.scene == Scene::Recorder {
@@ -403,23 +418,27 @@ impl Demo {
     }
 
     fn load(&self, index: usize) -> anyhow::Result<Load> {
-        let disk = self.disk(index);
-        let uri: Uri = disk.uris[0].parse()?;
-        let pattern = if index == 0 { Pattern::Runs { length: RUN } } else { Pattern::Random };
-        let spec = LoadSpec {
-            workload: Spec::reads(pattern, Extent { start: 0, end: DISK_SIZE }, REQUEST),
-            pace: Pace::Closed { outstanding: OUTSTANDING, think: disktime_core::Duration::ZERO },
-            seed: 1,
-            name: disk.name.clone(),
-            options: Options::default(),
-        };
-        Ok(Load::start(&uri, spec)?)
+        load(self.disk(index), index)
     }
 
     fn sample(&self, index: usize) -> Sample {
         let stats = &self.disk(index).stats;
         Sample { at: now(), requests: stats.requests(), charged: stats.charged() }
     }
+}
+
+/// The load of a virtual disk: the first one reads runs, the other anywhere.
+fn load(disk: &VdiskView, index: usize) -> anyhow::Result<Load> {
+    let uri: Uri = disk.uris[0].parse()?;
+    let pattern = if index == 0 { Pattern::Runs { length: RUN } } else { Pattern::Random };
+    let spec = LoadSpec {
+        workload: Spec::reads(pattern, Extent { start: 0, end: DISK_SIZE }, REQUEST),
+        pace: Pace::Closed { outstanding: OUTSTANDING, think: disktime_core::Duration::ZERO },
+        seed: 1,
+        name: disk.name.clone(),
+        options: Options::default(),
+    };
+    Ok(Load::start(&uri, spec)?)
 }
 
 /// Waits, unless a signal says to stop.

@@ -17,6 +17,7 @@ mod failure;
 mod interrupt;
 mod miss;
 mod mount;
+mod operators;
 mod output;
 mod paper;
 mod plan;
@@ -25,6 +26,7 @@ mod registries;
 mod serve;
 mod sim;
 mod table;
+mod top;
 mod vdisk;
 mod why;
 
@@ -53,9 +55,11 @@ enum Command {
     /// Run a scenario in virtual time
     Sim(sim::Arguments),
     /// Make, change, show and back up virtual disks that a daemon serves
-    Vdisk(vdisk::Arguments),
+    Vdisk(Box<vdisk::Arguments>),
     /// Devices of a daemon; find out what a device does, or make a place for virtual disks
-    Device(device::Arguments),
+    Device(Box<device::Arguments>),
+    /// Show live who gets what of each device's time
+    Top(top::Arguments),
     /// Say what held a virtual disk back over the last seconds
     Why(why::Why),
     /// Show what happened at a daemon
@@ -96,6 +100,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Sim(arguments) => sim::run(arguments),
         Command::Vdisk(arguments) => vdisk::run(arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Why(arguments) => why::why(arguments),
         Command::Events(arguments) => why::events(arguments),
         Command::Mount(arguments) => mount::run(arguments),
@@ -116,12 +121,16 @@ fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { failure::BAD_INPUT } else { 0 })
 }
 
-/// Logs go to stderr, a line each: time, level, place, what is said, and `key=value`.
+/// Logs go to stderr, a line each: time, level, place, what is said, and `key=value`; or an object each.
 fn log(command: &Command) {
     let usual = if matches!(command, Command::Serve(_)) { serve::LOG } else { "warn" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("DISKTIME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let to = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match command {
+        Command::Serve(serve) if serve.logs_json() => to.json().init(),
+        _ => to.init(),
+    }
     // A panic is a line of the log like any other.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();

@@ -1,15 +1,15 @@
 //! `disktime serve`: the daemon in the foreground.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
 
-use anyhow::{Context, anyhow, bail};
-use disktime_control::{Ask, Control, Plane, Store, Truth};
+use anyhow::{Context, bail};
+use disktime_control::{Addresses, Ask, Plane, Store, Truth};
 use disktime_server::{
     AskError, Config, ConfigError, Inherited, Predecessor, ReloadError, Server, StartError,
-    Successor, ThreadFailure, VdiskView, bind_control,
+    Successor, ThreadFailure, VdiskView,
 };
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -18,11 +18,13 @@ use signal_hook::iterator::Signals;
 
 use crate::costs::{self, CostRow};
 use crate::interrupt::Interrupted;
+use crate::operators::{self, Page, Wanted};
 use crate::{BadInput, registries};
 
 const EXAMPLES: &str = "\
 Examples:
   disktime serve                     # state in the user's directory; then `disktime device add`
+  disktime serve --control tcp:127.0.0.1:7070        # with a page for browsers, too
   disktime serve --config disktime.toml
   disktime serve --config disktime.toml --check      # would it serve? beside a running daemon, too
   disktime serve --config disktime.toml --take-over  # in place of a running one; its clients pause
@@ -40,7 +42,9 @@ A configuration:
   mode = \"0660\"                      # of the Unix sockets; 0600 unless said
   group = \"disk\"                     # and their group
   misses = \"unix:/tmp/misses.sock\"    # where programs report missed deadlines
-  control = \"unix:/tmp/control.sock\"  # for `disktime vdisk list`, `why`: it changes nothing here
+  control = [\"unix:/tmp/control.sock\", \"tcp:127.0.0.1:7070\"]  # for `disktime top`, `why`, and
+                                      #   browsers: it changes nothing here; or one of them
+  tokens = \"/etc/disktime/tokens\"     # for tcp:, whose callers show one; else `tokens` in `state`
   state = \"/var/lib/disktime\"         # where layouts of block devices and exports are recorded
 
   [[listener]]                        # another one, with terms of its own
@@ -105,15 +109,44 @@ pub struct Arguments {
     /// Where clients connect, `unix:PATH` or `tcp:ADDRESS:PORT`; else `nbd.sock` in the state directory
     #[arg(long, value_name = "LISTEN", conflicts_with = "config")]
     nbd: Vec<String>,
+    /// Where browsers find the page, and commands with `--url` the API: `tcp:ADDRESS:PORT`; beyond
+    /// this machine only with a certificate. Tokens are in `tokens` in the state directory
+    #[arg(long, value_name = "LISTEN", conflicts_with = "config")]
+    control: Option<String>,
+    /// The certificate of `--control`, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "control")]
+    tls_certificate: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
     /// Find out whether all of it can be served, without serving; says every error that it finds
     #[arg(long)]
     check: bool,
     /// Take the place of the daemon that runs with this `state`: its clients see a pause
     #[arg(long, conflicts_with = "check", requires = "config")]
     take_over: bool,
+    /// How logs are written to stderr
+    #[arg(long, value_enum, default_value = "text")]
+    log: Log,
     /// Print the URIs as one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// A form of logs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Log {
+    /// A line for people.
+    Text,
+    /// An object a line, for programs.
+    Json,
+}
+
+impl Arguments {
+    /// Whether logs are objects.
+    pub fn logs_json(&self) -> bool {
+        self.log == Log::Json
+    }
 }
 
 #[derive(Serialize)]
@@ -139,12 +172,6 @@ enum Heard {
     Ask(Ask),
 }
 
-/// The part of the daemon that its operators talk to.
-struct Controlled {
-    control: Control,
-    plane: Plane,
-}
-
 /// How serving ends.
 enum Ending {
     Exit(ExitCode),
@@ -158,7 +185,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return check(arguments);
     }
     let (config, truth) = source(arguments)?;
-    let control = config.control.clone();
+    let wanted = Wanted::of(&config);
     let sockets = Inherited::take().map_err(|error| {
         BadInput(format!("a socket of the service manager can't be used: {error}"))
     })?;
@@ -190,14 +217,21 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     forward("successors", &tell, move |tell| {
         successors.iter().try_for_each(|successor| tell.send(Heard::Successor(successor)))
     })?;
-    let mut controlled = match control {
-        Some(path) => Some(begin_control(&path, truth, &mut server, &tell)?),
-        None => None,
-    };
+    let mut controlled = operators::open(&wanted, &mut server, truth)?;
+    if let Some(operators) = &controlled {
+        let asks = operators.control.asks();
+        forward("asks", &tell, move |tell| {
+            asks.iter().try_for_each(|ask| tell.send(Heard::Ask(ask)))
+        })?;
+    }
+    let page = controlled.as_mut().and_then(|it| it.page.take());
+    if let Some(page) = &page {
+        tracing::info!("the page is at {}", page.url());
+    }
     announce(&server, arguments.json)?;
     notify(&[NotifyState::Ready]);
     let plane = controlled.as_mut().map(|it| &mut it.plane);
-    let outcome = serve(arguments, (&mut server, plane), &heard);
+    let outcome = serve(arguments, (&mut server, plane, page.as_ref()), &heard);
     // A successor has its own at the same path.
     drop(controlled.map(|it| it.control));
     notify(&[NotifyState::Stopping]);
@@ -230,23 +264,9 @@ fn source(arguments: &Arguments) -> anyhow::Result<(Config, Truth)> {
     } else {
         arguments.nbd.clone()
     };
-    Ok((disktime_control::config_of(&kept, &state, &nbd)?, Truth::State(store)))
-}
-
-/// Lets operators in.
-fn begin_control(
-    path: &Path,
-    truth: Truth,
-    server: &mut Server,
-    tell: &mpsc::Sender<Heard>,
-) -> anyhow::Result<Controlled> {
-    let listener = bind_control(path)
-        .map_err(|error| BadInput(format!("control = \"unix:{}\": {error}", path.display())))?;
-    let (control, mut plane) = Control::start(listener, path, truth)?;
-    plane.recover(server).map_err(|refusal| anyhow!(refusal.0.detail))?;
-    let asks = control.asks();
-    forward("asks", tell, move |tell| asks.iter().try_for_each(|ask| tell.send(Heard::Ask(ask))))?;
-    Ok(Controlled { control, plane })
+    let tls = arguments.tls_certificate.as_deref().zip(arguments.tls_key.as_deref());
+    let addresses = Addresses { nbd: &nbd, web: arguments.control.as_deref(), tls };
+    Ok((disktime_control::config_of(&kept, &state, &addresses)?, Truth::State(store)))
 }
 
 /// The configuration's file, for people.
@@ -284,7 +304,7 @@ fn predecessor(arguments: &Arguments, config: &Config) -> anyhow::Result<Option<
 /// Does as it is told until it is to end; answers how that is to be judged.
 fn serve(
     arguments: &Arguments,
-    (server, mut plane): (&mut Server, Option<&mut Plane>),
+    (server, mut plane, page): (&mut Server, Option<&mut Plane>, Option<&Page>),
     heard: &mpsc::Receiver<Heard>,
 ) -> anyhow::Result<Ending> {
     // Twice in the span that the service manager waits, if it does.
@@ -314,6 +334,11 @@ fn serve(
                         .collect::<Vec<_>>(),
                 );
                 reload(arguments, server);
+                if let Some(Err(error)) =
+                    page.and_then(|it| it.tls.as_ref()).map(|tls| tls.reload())
+                {
+                    tracing::warn!(%error, "the page's certificate stays as it was");
+                }
                 notify(&[NotifyState::Ready]);
             }
             Some(Heard::Signal(_)) | None => return Ok(Ending::Exit(ExitCode::SUCCESS)),

@@ -1,8 +1,10 @@
-//! Requests to a daemon's control API: HTTP at a Unix socket, one request a connection.
+//! Requests to a daemon's control API: HTTP at a Unix socket, or on this machine over TCP with a token;
+//! one request a connection.
 //!
 //! Does not know: what bodies mean.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +20,67 @@ const BODY_MAX: u64 = 256 << 20;
 /// A daemon's control API.
 #[derive(Clone, Debug)]
 pub struct ControlApi {
-    path: PathBuf,
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    Unix(PathBuf),
+    Tcp { address: SocketAddr, token: String },
+}
+
+impl std::fmt::Debug for Place {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp { address, .. } => write!(f, "http://{address}"),
+        }
+    }
+}
+
+/// A connection to it.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_read_timeout(Some(time)),
+            Self::Tcp(stream) => stream.set_read_timeout(Some(time)),
+        }
+    }
+
+    fn set_write_timeout(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_write_timeout(Some(time)),
+            Self::Tcp(stream) => stream.set_write_timeout(Some(time)),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(bytes),
+            Self::Tcp(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// An answer.
@@ -44,13 +106,22 @@ impl ControlApi {
     /// The API at a socket.
     #[must_use]
     pub fn at(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { place: Place::Unix(path.to_owned()) }
     }
 
-    /// The socket.
+    /// The API at a TCP address of this machine, with a token: without TLS it must not leave it.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn at_tcp(address: SocketAddr, token: &str) -> Self {
+        Self { place: Place::Tcp { address, token: token.to_owned() } }
+    }
+
+    /// Where it is, for people.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.place {
+            Place::Unix(path) => path.display().to_string(),
+            Place::Tcp { address, .. } => format!("http://{address}"),
+        }
     }
 
     /// Sends a request and waits for the answer.
@@ -64,7 +135,7 @@ impl ControlApi {
         (body, if_match): (Option<&[u8]>, Option<&str>),
     ) -> io::Result<Answer> {
         let mut reader = self.send(method, target, (body, if_match, None))?;
-        reader.get_ref().set_read_timeout(Some(TIMEOUT))?;
+        reader.get_ref().set_read_timeout(TIMEOUT)?;
         let Head { mut answer, length, chunked } = read_head(&mut reader)?;
         if chunked {
             while let Some(mut chunk) = read_chunk(&mut reader)? {
@@ -118,12 +189,22 @@ impl ControlApi {
         method: &str,
         target: &str,
         (body, if_match, after): (Option<&[u8]>, Option<&str>, Option<&str>),
-    ) -> io::Result<BufReader<UnixStream>> {
-        let mut stream = UnixStream::connect(&self.path)?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+    ) -> io::Result<BufReader<Stream>> {
+        let (mut stream, host, bearer) = match &self.place {
+            Place::Unix(path) => {
+                (Stream::Unix(UnixStream::connect(path)?), "disktime".to_owned(), None)
+            }
+            Place::Tcp { address, token } => {
+                let stream = Stream::Tcp(TcpStream::connect_timeout(address, TIMEOUT)?);
+                (stream, address.to_string(), Some(format!("Bearer {token}")))
+            }
+        };
+        stream.set_write_timeout(TIMEOUT)?;
         let mut head =
-            format!("{method} {target} HTTP/1.1\r\nhost: disktime\r\nconnection: close\r\n");
-        for (name, value) in [("if-match", if_match), ("last-event-id", after)] {
+            format!("{method} {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+        for (name, value) in
+            [("if-match", if_match), ("last-event-id", after), ("authorization", bearer.as_deref())]
+        {
             if let Some(value) = value.filter(|value| !value.contains(['\r', '\n'])) {
                 head += &format!("{name}: {value}\r\n");
             }

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Sender, TrySendError};
 use disktime_server::Server;
+use tokio::sync::watch;
 
-use crate::events::Events;
+use crate::events::{Events, Second};
 use crate::plane::Plane;
 use crate::problem::Refusal;
 use crate::sampler::Sampler;
@@ -31,6 +32,8 @@ pub struct Api {
     pub events: Arc<Events>,
     /// Looks at virtual disks.
     pub sampler: Arc<Mutex<Sampler>>,
+    /// The last second, for those that follow.
+    pub seconds: Arc<watch::Sender<Second>>,
 }
 
 impl Api {
@@ -48,6 +51,19 @@ impl Api {
             Ok(()) => answered.await.map_err(|_| Refusal::busy()),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refusal::busy()),
         }
+    }
+
+    /// As [`ask`](Self::ask), with the looks at hand.
+    pub async fn ask_seen<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Server, &mut Plane, &Sampler) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let sampler = Arc::clone(&self.sampler);
+        self.ask(move |server, plane| {
+            let sampler = sampler.lock().unwrap_or_else(PoisonError::into_inner);
+            work(server, plane, &sampler)
+        })
+        .await
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Sampler> {

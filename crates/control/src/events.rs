@@ -2,7 +2,7 @@
 //! and is told so, and holds up nobody.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use disktime_api::Event;
 use disktime_server::clock::wall_ms;
@@ -10,6 +10,9 @@ use tokio::sync::watch;
 
 /// Events that are kept.
 pub const EVENTS_MAX: usize = 4096;
+
+/// The last second of all devices as text, for those that follow; nothing before the first one.
+pub type Second = Option<Arc<str>>;
 
 /// The events of a daemon.
 pub struct Events {
@@ -30,16 +33,17 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Something happened to a device or virtual disk.
-    pub fn add(&self, kind: &str, (what, name): (&str, &str), text: String) {
+    /// Something happened to a device or virtual disk, by somebody or of itself.
+    pub fn add(&self, kind: &str, (what, name): (&str, &str), (text, by): (String, &str)) {
         let mut kept = self.kept();
         kept.last += 1;
         let (id, at_ms) = (kept.last, wall_ms());
         let (kind, what, name) = (kind.to_owned(), what.to_owned(), name.to_owned());
+        let by = by.to_owned();
         if kept.events.len() == EVENTS_MAX {
             kept.events.pop_front();
         }
-        kept.events.push_back(Event { id, at_ms, kind, what, name, text });
+        kept.events.push_back(Event { id, at_ms, kind, what, name, text, by });
         self.last.send_replace(id);
     }
 
@@ -57,6 +61,7 @@ impl Events {
             what: "events".to_owned(),
             name: String::new(),
             text: format!("{missing} events are no longer kept"),
+            by: String::new(),
         });
         let after = kept.events.iter().filter(|event| event.id > number).cloned();
         gap.into_iter().chain(after).take(most).collect()
@@ -88,7 +93,7 @@ mod tests {
     #[test]
     fn a_reader_goes_on_after_the_last_event_that_it_saw() {
         let events = Events::default();
-        (0..5).for_each(|_| events.add("changed", ("vdisk", "db"), String::new()));
+        (0..5).for_each(|_| events.add("changed", ("vdisk", "db"), (String::new(), "")));
         assert_eq!(ids(&events.after(0, 10)), [1, 2, 3, 4, 5]);
         assert_eq!(ids(&events.after(3, 10)), [4, 5]);
         assert_eq!(ids(&events.after(5, 10)), [0; 0]);
@@ -99,7 +104,7 @@ mod tests {
     fn a_slow_reader_is_told_what_it_missed() {
         let events = Events::default();
         for _ in 0..EVENTS_MAX + 7 {
-            events.add("changed", ("vdisk", "db"), String::new());
+            events.add("changed", ("vdisk", "db"), (String::new(), ""));
         }
         let heard = events.after(2, usize::MAX);
         assert_eq!((heard[0].kind.as_str(), heard[0].id), ("gap", 7));

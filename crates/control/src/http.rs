@@ -1,34 +1,32 @@
 //! `/v1`: requests become questions to the server's thread, answers become JSON.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use disktime_api::{
-    Contract, Device, DeviceSpec, Event, Figures, Held, Plan, Problem, Sample, Server as About,
-    Vdisk, VdiskChange, VdiskSpec,
+    Contract, Device, DeviceSpec, Event, Figures, Held, History, Latency, Live, LiveDevice,
+    LiveVdisk, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec,
 };
 use disktime_server::Server;
-use futures_util::stream::{self, Stream, StreamExt};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::OpenApi;
 
 use crate::ask::Api;
-use crate::events::Events;
+use crate::gate::{self, Caller};
+use crate::live;
 use crate::plane::{Made, Plane, tag};
 use crate::problem::Refusal;
+use crate::sampler::Sampler;
+use crate::tokens::Tokens;
 
 /// The longest body of a request in bytes.
 const BODY_MAX: usize = 64 << 10;
-/// Events of one answer.
-const EVENTS_MOST: usize = 256;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -49,7 +47,8 @@ const EVENTS_MOST: usize = 256;
         delete_vdisk,
         why,
         plan,
-        events,
+        live::events,
+        live::live,
         kept_events
     ),
     components(schemas(
@@ -60,9 +59,14 @@ const EVENTS_MOST: usize = 256;
         Event,
         Figures,
         Held,
+        History,
+        Latency,
+        Live,
+        LiveDevice,
+        LiveVdisk,
         Plan,
         Problem,
-        Sample,
+        Track,
         Vdisk,
         VdiskChange,
         VdiskSpec
@@ -76,7 +80,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
 }
 
 /// All addresses.
-pub fn router(api: Api) -> Router {
+pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
     Router::new()
         .route("/v1", get(about))
         .route("/v1/openapi.json", get(async || Json(document())))
@@ -90,13 +94,17 @@ pub fn router(api: Api) -> Router {
         )
         .route("/v1/vdisks/{name}/why", get(why))
         .route("/v1/plan", post(plan))
-        .route("/v1/events", get(events))
+        .route("/v1/events", get(live::events))
+        .route("/v1/live", get(live::live))
         .route("/v1/events/kept", get(kept_events))
         .merge(crate::metrics::routes())
+        .merge(crate::page::routes(Arc::clone(&tokens)))
         .fallback(async || {
             Refusal::not_found("nothing is at this address: see /v1/openapi.json".into())
         })
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(axum::middleware::from_fn_with_state(tokens, gate::gate))
+        .layer(axum::middleware::from_fn(gate::harden))
         .with_state(api)
 }
 
@@ -126,8 +134,11 @@ fn status(made: Made) -> StatusCode {
 
 /// The daemon.
 #[utoipa::path(get, path = "/v1", responses((status = 200, body = About)))]
-async fn about(State(api): State<Api>) -> Result<Json<About>, Refusal> {
-    Ok(Json(api.ask(|_, plane| plane.about()).await?))
+async fn about(
+    State(api): State<Api>,
+    Extension(by): Extension<Caller>,
+) -> Result<Json<About>, Refusal> {
+    Ok(Json(api.ask(move |_, plane| plane.about(by.role)).await?))
 }
 
 /// All devices.
@@ -142,13 +153,14 @@ async fn devices(State(api): State<Api>) -> Result<Json<Vec<Device>>, Refusal> {
     (status = "4XX", body = Problem)))]
 async fn put_device(
     State(api): State<Api>,
+    Extension(by): Extension<Caller>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let spec: DeviceSpec = read(&body)?;
     matches_name(&name, &spec.name)?;
     let answer = spec.clone();
-    let made = api.ask(move |server, plane| plane.put_device(server, &spec)).await??;
+    let made = api.ask(move |server, plane| plane.put_device(server, &spec, &by)).await??;
     Ok((status(made), Json(answer)).into_response())
 }
 
@@ -157,49 +169,59 @@ async fn put_device(
     responses((status = 204), (status = "4XX", body = Problem)))]
 async fn delete_device(
     State(api): State<Api>,
+    Extension(by): Extension<Caller>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Refusal> {
-    api.ask(move |server, plane| plane.remove_device(server, &name)).await??;
+    api.ask(move |server, plane| plane.remove_device(server, &name, &by)).await??;
     Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct After {
+struct Since {
     after_ms: Option<u64>,
+    step: Option<u32>,
 }
 
-/// The shares of a device's virtual disks, second by second, of ten minutes at most.
+/// The past of a device: each second of the last ten minutes, or each ten seconds of the last six hours.
 #[utoipa::path(get, path = "/v1/devices/{name}/history", params(("name" = String, Path),
-    ("after_ms" = Option<u64>, Query)), responses((status = 200, body = [Sample])))]
+    ("after_ms" = Option<u64>, Query), ("step" = Option<u32>, Query)),
+    responses((status = 200, body = History), (status = "4XX", body = Problem)))]
 async fn history(
     State(api): State<Api>,
     Path(name): Path<String>,
-    Query(after): Query<After>,
-) -> Json<Vec<Sample>> {
-    Json(api.seen().history(&name, after.after_ms.unwrap_or(0)))
+    Query(since): Query<Since>,
+) -> Result<Json<History>, Refusal> {
+    let long = match since.step {
+        None | Some(1) => false,
+        Some(10) => true,
+        Some(step) => {
+            return Err(Refusal::bad_request(format!("step = {step}: 1 or 10 seconds are kept")));
+        }
+    };
+    let found = api.seen().history(&name, long, since.after_ms.unwrap_or(0));
+    if let Some(history) = found {
+        return Ok(Json(history));
+    }
+    // A new one was not looked at yet.
+    let is_there = move |server: &mut Server, _: &mut Plane| {
+        let found = server.config().devices.iter().any(|device| device.name == name);
+        if found { Ok(Json(History::default())) } else { Err(Refusal::no_device(&name)) }
+    };
+    api.ask(is_there).await?
 }
 
 /// All virtual disks.
 #[utoipa::path(get, path = "/v1/vdisks", responses((status = 200, body = [Vdisk])))]
 async fn vdisks(State(api): State<Api>) -> Result<Json<Vec<Vdisk>>, Refusal> {
-    let mut all = api.ask(|server, plane| plane.vdisks(server)).await?;
-    let sampler = api.seen();
-    all.iter_mut().for_each(|vdisk| sampler.rates(&vdisk.name, &mut vdisk.figures));
-    Ok(Json(all))
+    Ok(Json(api.ask_seen(|server, plane, seen| plane.vdisks(server, seen)).await?))
 }
 
 /// A virtual disk; its tag is the ETag.
 #[utoipa::path(get, path = "/v1/vdisks/{name}", params(("name" = String, Path)),
     responses((status = 200, body = Vdisk), (status = 404, body = Problem)))]
 async fn vdisk(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let find = move |server: &mut Server, plane: &mut Plane| -> Result<Vdisk, Refusal> {
-        let mut all = plane.vdisks(server).into_iter();
-        let found = all.find(|it| it.name == name).ok_or_else(|| Refusal::no_vdisk(&name))?;
-        Ok(Vdisk { spec: plane.spec(&name)?, ..found })
-    };
-    let mut found = api.ask(find).await??;
-    api.seen().rates(&found.name, &mut found.figures);
+    let found = api.ask_seen(move |server, plane, seen| plane.vdisk(server, seen, &name)).await??;
     let tag = found.spec.as_ref().map(tag);
     let mut answer = Json(found).into_response();
     if let Some(tag) = tag.and_then(|tag| tag.parse().ok()) {
@@ -214,13 +236,14 @@ async fn vdisk(State(api): State<Api>, Path(name): Path<String>) -> Result<Respo
     (status = "4XX", body = Problem)))]
 async fn put_vdisk(
     State(api): State<Api>,
+    Extension(by): Extension<Caller>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let spec: VdiskSpec = read(&body)?;
     matches_name(&name, &spec.name)?;
     let answer = spec.clone();
-    let made = api.ask(move |server, plane| plane.put_vdisk(server, &spec)).await??;
+    let made = api.ask(move |server, plane| plane.put_vdisk(server, &spec, &by)).await??;
     Ok((status(made), [(header::ETAG, tag(&answer))], Json(answer)).into_response())
 }
 
@@ -231,13 +254,14 @@ async fn put_vdisk(
     responses((status = 200, body = VdiskSpec), (status = "4XX", body = Problem)))]
 async fn change_vdisk(
     State(api): State<Api>,
+    Extension(by): Extension<Caller>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let (change, seen): (VdiskChange, _) = (read(&body)?, seen(&headers));
     let change = move |server: &mut Server, plane: &mut Plane| {
-        plane.change_vdisk(server, &name, (change, seen.as_deref()))
+        plane.change_vdisk(server, &name, (change, seen.as_deref()), &by)
     };
     let spec = api.ask(change).await??;
     Ok(([(header::ETAG, tag(&spec))], Json(spec)).into_response())
@@ -249,12 +273,13 @@ async fn change_vdisk(
     responses((status = 204), (status = "4XX", body = Problem)))]
 async fn delete_vdisk(
     State(api): State<Api>,
+    Extension(by): Extension<Caller>,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<StatusCode, Refusal> {
     let seen = seen(&headers);
     let remove = move |server: &mut Server, plane: &mut Plane| {
-        plane.remove_vdisk(server, &name, seen.as_deref())
+        plane.remove_vdisk(server, (&name, seen.as_deref()), &by)
     };
     api.ask(remove).await??;
     Ok(StatusCode::NO_CONTENT)
@@ -275,16 +300,13 @@ async fn why(
     Path(name): Path<String>,
     Query(last): Query<Last>,
 ) -> Result<Json<Held>, Refusal> {
-    let held = api.seen().held(&name, last.seconds.unwrap_or(10.0));
-    if let Some(held) = held {
-        return Ok(Json(held));
-    }
-    // A new one was not looked at yet.
-    let is_there = move |server: &mut Server, _: &mut Plane| {
-        let found = server.vdisks().iter().any(|vdisk| vdisk.name == name);
-        if found { Ok(Json(Held::default())) } else { Err(Refusal::no_vdisk(&name)) }
+    let seconds = last.seconds.unwrap_or(10.0);
+    let find = move |server: &mut Server, _: &mut Plane, seen: &Sampler| {
+        let vdisk = server.vdisks().iter().find(|vdisk| vdisk.name == name);
+        let vdisk = vdisk.ok_or_else(|| Refusal::no_vdisk(&name))?;
+        Ok(Json(seen.held(vdisk.id(), seconds)))
     };
-    api.ask(is_there).await?
+    api.ask_seen(find).await?
 }
 
 /// Whether a virtual disk would fit. Changes nothing.
@@ -306,38 +328,4 @@ struct AfterEvent {
     responses((status = 200, body = [Event])))]
 async fn kept_events(State(api): State<Api>, Query(after): Query<AfterEvent>) -> Json<Vec<Event>> {
     Json(api.events.after(after.after.unwrap_or(0), usize::MAX))
-}
-
-/// Events as they happen, after the one that `Last-Event-ID` names.
-#[utoipa::path(get, path = "/v1/events", params(("Last-Event-ID" = Option<String>, Header)),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
-async fn events(
-    State(api): State<Api>,
-    headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let last = last.unwrap_or_else(|| api.events.last());
-    let news = api.events.news();
-    let next = async move |(events, mut news, last): (
-        Arc<Events>,
-        tokio::sync::watch::Receiver<u64>,
-        u64,
-    )| {
-        loop {
-            // Marked before it is read: an event that comes in between is news.
-            news.mark_unchanged();
-            let found = events.after(last, EVENTS_MOST);
-            if let Some(newest) = found.last() {
-                let last = newest.id;
-                return Some((stream::iter(found), (events, news, last)));
-            }
-            news.changed().await.ok()?;
-        }
-    };
-    let found = stream::unfold((Arc::clone(&api.events), news, last), next).flatten();
-    let said = found.map(|event: Event| {
-        let data = serde_json::to_string(&event).unwrap_or_default();
-        Ok(SseEvent::default().id(event.id.to_string()).event(event.kind).data(data))
-    });
-    Sse::new(said).keep_alive(KeepAlive::default())
 }

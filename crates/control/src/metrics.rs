@@ -3,7 +3,7 @@
 //! The figures are read when they are asked for; nothing is counted here. Does not know: where the
 //! figures come from.
 
-use std::sync::atomic::AtomicU64;
+use std::fmt;
 
 use axum::Router;
 use axum::extract::State;
@@ -11,28 +11,17 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use disktime_api::{Device, Vdisk};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::ask::Api;
 use crate::problem::Refusal;
+use crate::sampler::Sampler;
 
 /// The format of the answer.
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct VdiskLabels {
-    vdisk: String,
-    device: String,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct DeviceLabels {
-    device: String,
-}
 
 /// A metric: whether it only rises, its name, its text, its value.
 type Row<T> = (bool, &'static str, &'static str, fn(&T) -> f64);
@@ -69,10 +58,10 @@ const VDISK: &[Row<Vdisk>] = &[
     }),
     (false, "disktime_vdisk_connections", "Clients", |it| it.figures.connections as f64),
     (false, "disktime_vdisk_queue_p99_seconds", "99th percentile of waiting times", |it| {
-        it.figures.queue_us_p99.unwrap_or(0.0) * 1e-6
+        it.figures.latency.queue_us_p99.unwrap_or(0.0) * 1e-6
     }),
     (false, "disktime_vdisk_service_p99_seconds", "99th percentile of times at the device", |it| {
-        it.figures.service_us_p99.unwrap_or(0.0) * 1e-6
+        it.figures.latency.service_us_p99.unwrap_or(0.0) * 1e-6
     }),
 ];
 
@@ -116,47 +105,58 @@ pub fn routes() -> Router<Api> {
 }
 
 async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse, Refusal> {
-    let look = |server: &mut disktime_server::Server, plane: &mut crate::Plane| {
+    let look = |server: &mut disktime_server::Server, plane: &mut crate::Plane, seen: &Sampler| {
         server.refresh();
-        Ok::<_, Refusal>((plane.vdisks(server), plane.devices(server)?))
+        Ok::<_, Refusal>((plane.vdisks(server, seen), plane.devices(server)?))
     };
-    let (mut vdisks, devices) = api.ask(look).await??;
-    let sampler = api.seen();
-    vdisks.iter_mut().for_each(|vdisk| sampler.rates(&vdisk.name, &mut vdisk.figures));
-    drop(sampler);
-    let text = text(&vdisks, &devices)
+    let (vdisks, devices) = api.ask_seen(look).await??;
+    let text = text(vdisks, devices)
         .map_err(|error| Refusal::bad_request(format!("no metrics: {error}")))?;
     Ok(([(header::CONTENT_TYPE, TEXT)], text))
 }
 
-fn text(vdisks: &[Vdisk], devices: &[Device]) -> Result<String, std::fmt::Error> {
+fn text(vdisks: Vec<Vdisk>, devices: Vec<Device>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    let of_vdisk = |it: &Vdisk| VdiskLabels { vdisk: it.name.clone(), device: it.device.clone() };
-    register(&mut registry, VDISK, vdisks, of_vdisk);
-    let of_device = |it: &Device| DeviceLabels { device: it.name.clone() };
-    register(&mut registry, DEVICE, devices, of_device);
+    registry.register_collector(Box::new(Found { vdisks, devices }));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
 }
 
-fn register<T, L>(registry: &mut Registry, rows: &[Row<T>], all: &[T], labels: fn(&T) -> L)
-where
-    L: EncodeLabelSet + Clone + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + 'static,
-{
+/// The figures of one scrape, written out from where they are.
+#[derive(Debug)]
+struct Found {
+    vdisks: Vec<Vdisk>,
+    devices: Vec<Device>,
+}
+
+impl Collector for Found {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        rows(&mut encoder, VDISK, &self.vdisks, |it| {
+            [("vdisk", it.name.as_str()), ("device", it.device.as_str())]
+        })?;
+        rows(&mut encoder, DEVICE, &self.devices, |it| [("device", it.name.as_str())])
+    }
+}
+
+fn rows<'a, T, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    rows: &[Row<T>],
+    all: &'a [T],
+    labels: impl Fn(&'a T) -> [(&'static str, &'a str); N],
+) -> Result<(), fmt::Error> {
     for (rises, name, help, value) in rows {
-        if *rises {
-            let family = Family::<L, Counter<f64, AtomicU64>>::default();
-            for it in all {
-                family.get_or_create(&labels(it)).inc_by(value(it));
+        let kind = if *rises { MetricType::Counter } else { MetricType::Gauge };
+        let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+        for it in all {
+            let labels = labels(it);
+            let mut one = metric.encode_family(&labels)?;
+            if *rises {
+                one.encode_counter::<NoLabelSet, _, f64>(&value(it), None)?;
+            } else {
+                one.encode_gauge(&value(it))?;
             }
-            registry.register(*name, *help, family);
-        } else {
-            let family = Family::<L, Gauge<f64, AtomicU64>>::default();
-            for it in all {
-                family.get_or_create(&labels(it)).set(value(it));
-            }
-            registry.register(*name, *help, family);
         }
     }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Reads and changes of the server on behalf of the API, and of what is kept of them. Runs on the
 //! thread that has the server; blocks at files.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,12 +9,14 @@ use disktime_api::{
     Contract, Device, DeviceSpec, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
 };
 use disktime_config::CLASSES;
-use disktime_core::Share;
-use disktime_server::{Server, WatchedDevice};
+use disktime_server::{Server, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
 
 use crate::events::Events;
+use crate::gate::Caller;
 use crate::problem::Refusal;
+use crate::sampler::{Sampler, fraction};
 use crate::state::{Phase, Store};
+use crate::tokens::Role;
 
 /// The place where devices, virtual disks and contracts are kept.
 pub enum Truth {
@@ -62,15 +65,17 @@ impl Plane {
         Ok(())
     }
 
-    /// The daemon.
-    pub fn about(&self) -> About {
+    /// The daemon, as a caller of this role has it.
+    pub fn about(&self, role: Role) -> About {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        match &self.truth {
-            Truth::State(_) => About { version, writable: true, reason: None },
-            Truth::File(path) => {
-                About { version, writable: false, reason: Some(file_is_truth(path)) }
+        let reason = match (&self.truth, role) {
+            (Truth::File(path), _) => Some(file_is_truth(path)),
+            (Truth::State(_), Role::View) => {
+                Some("you may look: your token is of role `view`".to_owned())
             }
-        }
+            (Truth::State(_), Role::Operate) => None,
+        };
+        About { version, writable: reason.is_none(), reason, role: role.name().to_owned() }
     }
 
     fn store(&self) -> Result<&Store, Refusal> {
@@ -89,7 +94,7 @@ impl Plane {
             Truth::State(store) => store.load()?.devices,
             Truth::File(_) => Vec::new(),
         };
-        let watched = server.watch();
+        let watched = server.watch(Watch::Busy);
         let devices = server.config().devices.iter().zip(&watched).zip(server.devices());
         let device = |((device, watched), stats): (
             (&disktime_server::config::DeviceConfig, &Option<WatchedDevice>),
@@ -130,49 +135,40 @@ impl Plane {
         }
     }
 
-    /// All virtual disks, without figures that take two looks.
-    pub fn vdisks(&self, server: &Server) -> Vec<Vdisk> {
-        let watched = server.watch();
-        let watched: std::collections::BTreeMap<_, _> =
-            watched.into_iter().flatten().flat_map(|device| device.vdisks).collect();
-        let config = server.config().vdisks();
-        let all = server.vdisks().iter().zip(config);
-        let shown = all.map(|(view, (device, config))| {
-            let now = watched.get(&view.id());
-            let contract = now.map_or(config.contract, |now| now.contract);
-            let stats = &view.stats;
-            let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
-            let figures = disktime_api::Figures {
-                queue_us_p99: stats.queue_time.quantile(0.99).map(micros),
-                service_us_p99: stats.service_time.quantile(0.99).map(micros),
-                waiting: now.map_or(0, |now| now.waiting),
-                in_flight: now.map_or(0, |now| now.in_flight),
-                connections: stats.connections(),
-                requests: stats.requests(),
-                failed: stats.failed(),
-                bytes: stats.bytes(),
-                charged_ns: u64::try_from(stats.charged().as_nanos()).unwrap_or(u64::MAX),
-                promises_broken: stats.promises_broken(),
-                ..disktime_api::Figures::default()
-            };
-            Vdisk {
-                name: view.name.clone(),
-                device: device.name.clone(),
-                size_bytes: stats.size(),
-                contract: shown(&contract),
-                figures,
-                uris: view.uris.clone(),
-                spec: None,
-            }
-        });
-        shown.collect()
+    /// All virtual disks.
+    pub fn vdisks(&self, server: &Server, sampler: &Sampler) -> Vec<Vdisk> {
+        let watched = watched(server);
+        let all = server.vdisks().iter().zip(server.config().vdisks());
+        all.map(|(view, (_, config))| {
+            shown(view, watched.get(&view.id()), &config.contract, sampler)
+        })
+        .collect()
+    }
+
+    /// A virtual disk, as it was asked for as well where that is kept.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn vdisk(&self, server: &Server, sampler: &Sampler, name: &str) -> Result<Vdisk, Refusal> {
+        let at = server.vdisks().iter().position(|it| it.name == name);
+        let (view, config) = at
+            .and_then(|at| server.vdisks().get(at).zip(server.config().vdisks().nth(at)))
+            .ok_or_else(|| Refusal::no_vdisk(name))?;
+        let watched = watched(server);
+        let vdisk = shown(view, watched.get(&view.id()), &config.1.contract, sampler);
+        Ok(Vdisk { spec: self.spec(name)?, ..vdisk })
     }
 
     /// Serves a device that was asked for; does nothing if it is there as it is asked for.
     ///
     /// # Errors
     /// If it can't be used, or another one has its name.
-    pub fn put_device(&mut self, server: &mut Server, spec: &DeviceSpec) -> Result<Made, Refusal> {
+    pub fn put_device(
+        &mut self,
+        server: &mut Server,
+        spec: &DeviceSpec,
+        by: &Caller,
+    ) -> Result<Made, Refusal> {
         let store = self.store()?;
         let kept = store.load()?.devices.into_iter().find(|kept| kept.name == spec.name);
         if let Some(kept) = kept {
@@ -185,7 +181,7 @@ impl Plane {
             server.remove_device(&spec.name)?;
             return Err(error.into());
         }
-        self.tell("created", ("device", &spec.name), format!("back end {}", spec.back_end));
+        self.tell(by, "created", ("device", &spec.name), (None, Some(said(spec))));
         Ok(Made::New)
     }
 
@@ -193,11 +189,17 @@ impl Plane {
     ///
     /// # Errors
     /// If it is not there, or has virtual disks.
-    pub fn remove_device(&mut self, server: &mut Server, name: &str) -> Result<(), Refusal> {
+    pub fn remove_device(
+        &mut self,
+        server: &mut Server,
+        name: &str,
+        by: &Caller,
+    ) -> Result<(), Refusal> {
         let store = self.store()?;
+        let kept = store.load()?.devices.into_iter().find(|kept| kept.name == name);
         server.remove_device(name)?;
         store.remove_device(name)?;
-        self.tell("deleted", ("device", name), String::new());
+        self.tell(by, "deleted", ("device", name), (kept.as_ref().map(said), None));
         Ok(())
     }
 
@@ -205,7 +207,12 @@ impl Plane {
     ///
     /// # Errors
     /// If it can't be made, or another one has its name. A refusal of a contract says what would fit.
-    pub fn put_vdisk(&mut self, server: &mut Server, spec: &VdiskSpec) -> Result<Made, Refusal> {
+    pub fn put_vdisk(
+        &mut self,
+        server: &mut Server,
+        spec: &VdiskSpec,
+        by: &Caller,
+    ) -> Result<Made, Refusal> {
         let store = self.store()?;
         if let Some(kept) = self.spec(&spec.name)? {
             return already(&kept, spec, "vdisk", &spec.name);
@@ -223,8 +230,13 @@ impl Plane {
             store.remove_vdisk(&spec.name)?;
             return Err(Refusal::from(error).with_room(room(server, &device, &spec.name)));
         }
-        store.put_vdisk(spec, Phase::Ready)?;
-        self.tell("created", ("vdisk", &spec.name), said(spec));
+        if let Err(error) = store.put_vdisk(spec, Phase::Ready) {
+            // The caller is told that there is none. A start would give it up as well.
+            server.remove_vdisk(&spec.name)?;
+            let _left_for_the_next_start = store.remove_vdisk(&spec.name);
+            return Err(error.into());
+        }
+        self.tell(by, "created", ("vdisk", &spec.name), (None, Some(said(spec))));
         Ok(Made::New)
     }
 
@@ -239,6 +251,7 @@ impl Plane {
         server: &mut Server,
         name: &str,
         (change, seen): (VdiskChange, Option<&str>),
+        by: &Caller,
     ) -> Result<VdiskSpec, Refusal> {
         let store = self.store()?;
         let before = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
@@ -258,7 +271,7 @@ impl Plane {
             server.alter_vdisk(&device, old)?;
             return Err(error.into());
         }
-        self.tell("changed", ("vdisk", name), format!("{} -> {}", said(&before), said(&after)));
+        self.tell(by, "changed", ("vdisk", name), (Some(said(&before)), Some(said(&after))));
         Ok(after)
     }
 
@@ -269,8 +282,8 @@ impl Plane {
     pub fn remove_vdisk(
         &mut self,
         server: &mut Server,
-        name: &str,
-        seen: Option<&str>,
+        (name, seen): (&str, Option<&str>),
+        by: &Caller,
     ) -> Result<(), Refusal> {
         let store = self.store()?;
         let spec = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
@@ -279,9 +292,15 @@ impl Plane {
             return Err(Refusal::stale(name, &tag));
         }
         store.put_vdisk(&spec, Phase::Deleting)?;
-        server.remove_vdisk(name)?;
+        if let Err(error) = server.remove_vdisk(name) {
+            // One that is served on must be there after the next start, too.
+            if server.vdisks().iter().any(|it| it.name == name) {
+                store.put_vdisk(&spec, Phase::Ready)?;
+            }
+            return Err(error.into());
+        }
         store.remove_vdisk(name)?;
-        self.tell("deleted", ("vdisk", name), said(&spec));
+        self.tell(by, "deleted", ("vdisk", name), (Some(said(&spec)), None));
         Ok(())
     }
 
@@ -302,10 +321,18 @@ impl Plane {
         })
     }
 
-    /// Says what was changed: in the log, and to those that wait for events.
-    fn tell(&self, kind: &str, of: (&str, &str), text: String) {
-        tracing::info!(target: "disktime::audit", kind, what = of.0, name = of.1, text, "change");
-        self.events.add(kind, of, text);
+    /// Says what was changed and by whom: in the log, and to those that wait for events.
+    fn tell(
+        &self,
+        by: &Caller,
+        kind: &str,
+        of: (&str, &str),
+        (before, after): (Option<String>, Option<String>),
+    ) {
+        let (who, what, name) = (&*by.who, of.0, of.1);
+        tracing::info!(target: "disktime::audit", kind, what, name, who, before, after, "change");
+        let text = [before, after].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
+        self.events.add(kind, of, (text, who));
     }
 }
 
@@ -338,24 +365,53 @@ fn room(server: &Server, device: &str, but: &str) -> f64 {
     let config = server.config();
     let Some(at) = config.devices.iter().position(|it| it.name == device) else { return 0.0 };
     let headroom = fraction(config.devices[at].scheduling.headroom);
-    let other =
-        server.vdisks().iter().find(|it| it.name == but).map(disktime_server::VdiskView::id);
-    let watched = server.watch().into_iter().nth(at).flatten();
+    let other = server.vdisks().iter().find(|it| it.name == but).map(VdiskView::id);
+    let watched = server.watch(Watch::All).into_iter().nth(at).flatten();
     let others = watched.iter().flat_map(|it| &it.vdisks).filter(|(id, _)| Some(*id) != other);
     let reserved: f64 = others.map(|(_, it)| fraction(it.contract.reserve)).sum();
     (1.0 - headroom - reserved).max(0.0)
 }
 
 fn reserved(device: &WatchedDevice) -> f64 {
-    device.vdisks.iter().fold(0.0, |sum, (_, it)| sum + fraction(it.contract.reserve))
+    device.reserved_ppm as f64 / 1e6
 }
 
-/// A share as a fraction.
-pub fn fraction(share: Share) -> f64 {
-    f64::from(share.ppm()) / 1e6
+/// The state of each virtual disk in the engines.
+fn watched(server: &Server) -> BTreeMap<VdiskId, WatchedVdisk> {
+    server.watch(Watch::All).into_iter().flatten().flat_map(|device| device.vdisks).collect()
 }
 
-fn shown(contract: &disktime_core::Contract) -> Contract {
+fn shown(
+    view: &VdiskView,
+    now: Option<&WatchedVdisk>,
+    configured: &disktime_core::Contract,
+    sampler: &Sampler,
+) -> Vdisk {
+    let stats = &view.stats;
+    let mut figures = disktime_api::Figures {
+        waiting: now.map_or(0, |now| now.waiting),
+        in_flight: now.map_or(0, |now| now.in_flight),
+        connections: stats.connections(),
+        requests: stats.requests(),
+        failed: stats.failed(),
+        bytes: stats.bytes(),
+        charged_ns: u64::try_from(stats.charged().as_nanos()).unwrap_or(u64::MAX),
+        promises_broken: stats.promises_broken(),
+        ..disktime_api::Figures::default()
+    };
+    sampler.rates(view.id(), &mut figures);
+    Vdisk {
+        name: view.name.clone(),
+        device: view.device.clone(),
+        size_bytes: stats.size(),
+        contract: terms(now.map_or(configured, |now| &now.contract)),
+        figures,
+        uris: view.uris.clone(),
+        spec: None,
+    }
+}
+
+fn terms(contract: &disktime_core::Contract) -> Contract {
     let class = CLASSES.into_iter().find(|(_, class)| *class == contract.class);
     Contract {
         reserve: fraction(contract.reserve),

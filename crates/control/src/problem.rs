@@ -12,7 +12,8 @@ use crate::state::StateError;
 pub struct Refusal(pub Box<Problem>);
 
 impl Refusal {
-    fn new(status: StatusCode, detail: String) -> Self {
+    /// A refusal with this status and text.
+    pub fn new(status: StatusCode, detail: String) -> Self {
         let title = status.canonical_reason().unwrap_or_default().to_owned();
         let status = status.as_u16();
         Self(Box::new(Problem { status, title, detail, ..Problem::default() }))
@@ -36,6 +37,13 @@ impl Refusal {
     /// Nothing of this name is there.
     pub fn no_vdisk(name: &str) -> Self {
         AlterError::NoVdisk(name.to_owned()).into()
+    }
+
+    /// Nothing of this name is there.
+    pub fn no_device(name: &str) -> Self {
+        Self::not_found(format!(
+            "no device {name}: `disktime device list` shows those that there are"
+        ))
     }
 
     /// The caller has seen an older state.

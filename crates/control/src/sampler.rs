@@ -1,24 +1,31 @@
-//! Looks at all virtual disks five times a second: what each waits for, and once a second what it got.
-//! Keeps rates of ten seconds, what held it back for a minute, and ten minutes of shares.
+//! Looks at the virtual disks that have requests five times a second: what each waits for; and once a
+//! second at what all got.
+//!
+//! Keeps of each one that did something in the last minute what it waited for, rates of ten seconds and
+//! response times of five to ten; of each device its [past](crate::history). A virtual disk that does
+//! nothing costs a comparison a second and 32 bytes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use disktime_api::{Figures, Held, Sample};
-use disktime_core::{Duration, Instant};
-use disktime_server::{Server, VdiskId, WatchedVdisk};
+use disktime_api::{Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk};
+use disktime_core::{Duration, Instant, Share};
+use disktime_server::{Server, Snapshot, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
+
+use crate::history::{Moment, NAMED, Octaves, Past, Portion, named, push, short};
 
 /// Between two looks.
 pub const LOOK: Duration = Duration::from_millis(200);
 /// Looks that are kept of each virtual disk: a minute.
-const LOOKS: usize = 300;
+const LOOKS: u32 = 300;
 /// Looks between two counts.
 const LOOKS_PER_COUNT: u32 = 5;
+/// Looks of the rates: ten seconds.
+const RATES: usize = 50;
 /// Counts that are kept for rates: of ten seconds.
 const COUNTS: usize = 11;
-/// Shares that are kept of each device: of ten minutes.
-const SHARES: usize = 600;
-/// Virtual disks of a device in a sample of shares; those beyond are one, named `others`.
-const NAMED: usize = 32;
+/// Counts between two beginnings of a span of response times.
+const SPAN: u32 = 5;
 
 /// The thing that a virtual disk waited for at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +39,15 @@ enum Wait {
 }
 
 impl Wait {
+    /// Reasons that hold back, with their names in [`Held`].
+    const NAMES: [(Self, &str); 5] = [
+        (Self::OwnDepth, "own_depth"),
+        (Self::Device, "device"),
+        (Self::Limit, "limit"),
+        (Self::Others, "others"),
+        (Self::Switching, "switching"),
+    ];
+
     /// By the engine's state, where the device has so many pieces.
     fn of(now: &WatchedVdisk, at_device: u32) -> Self {
         match (now.waiting > 0, now.in_flight > 0) {
@@ -45,177 +61,381 @@ impl Wait {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Count {
-    at: Instant,
+/// A virtual disk's totals.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
     requests: u64,
     bytes: u64,
     charged: u64,
+    broken: u64,
 }
 
-struct Seen {
-    name: String,
+/// Something that has a virtual disk's totals.
+pub trait Counted {
+    /// Its identity.
+    fn id(&self) -> VdiskId;
+    /// Its name.
+    fn name(&self) -> &str;
+    /// Its device's name.
+    fn device(&self) -> &str;
+    /// Its totals.
+    fn totals(&self) -> Totals;
+    /// Its waiting times and times at the device.
+    fn times(&self) -> [Snapshot; 2];
+}
+
+impl Counted for VdiskView {
+    fn id(&self) -> VdiskId {
+        self.id()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn totals(&self) -> Totals {
+        let charged = u64::try_from(self.stats.charged().as_nanos()).unwrap_or(u64::MAX);
+        Totals {
+            requests: self.stats.requests(),
+            bytes: self.stats.bytes(),
+            charged,
+            broken: self.stats.promises_broken(),
+        }
+    }
+
+    fn times(&self) -> [Snapshot; 2] {
+        [self.stats.queue_time.snapshot(), self.stats.service_time.snapshot()]
+    }
+}
+
+/// Times at the last count, and at the beginnings of the last two spans.
+#[derive(Default)]
+struct Times {
+    last: Snapshot,
+    spans: [Snapshot; 2],
+}
+
+impl Times {
+    fn quantile(&self, fraction: f64) -> Option<f64> {
+        let time = self.last.since(&self.spans[0]).quantile(fraction)?;
+        Some(time.as_secs_f64() * 1e6)
+    }
+}
+
+/// A virtual disk that did something in the last minute.
+#[derive(Default)]
+struct Busy {
+    /// Its name; nothing until the first count.
+    name: Option<Arc<str>>,
+    device: String,
+    /// The look at which it did something last.
+    active: u32,
+    reserve: f64,
     waits: VecDeque<Wait>,
-    counts: VecDeque<Count>,
+    counts: VecDeque<(Instant, Totals)>,
+    times: [Times; 2],
 }
 
-/// Virtual disks of a device, each with what it waits for.
-type Waits = Vec<(VdiskId, WatchedVdisk)>;
+impl Busy {
+    /// The part of the latest looks in which it waited for that, where it was looked at so often.
+    fn part(&self, wait: Wait, latest: usize) -> f64 {
+        let count = self.waits.iter().rev().take(latest).filter(|it| **it == wait).count();
+        count as f64 / latest.max(1) as f64
+    }
+
+    /// Rates over the counts from one to the latest.
+    fn rates(&self, from: Option<&(Instant, Totals)>) -> [f64; 3] {
+        let Some(((from, before), (to, now))) = from.zip(self.counts.back()) else {
+            return [0.0; 3];
+        };
+        let rate = |of: fn(&Totals) -> u64| {
+            let seconds = to.since(*from).as_secs_f64();
+            if seconds > 0.0 { of(now).saturating_sub(of(before)) as f64 / seconds } else { 0.0 }
+        };
+        [rate(|it| it.charged) / 1e9, rate(|it| it.requests), rate(|it| it.bytes)]
+    }
+
+    /// The share of the last second.
+    fn got(&self) -> f64 {
+        self.rates(self.counts.iter().rev().nth(1))[0]
+    }
+
+    fn held_by(&self) -> Option<String> {
+        let parts = Wait::NAMES.map(|(wait, name)| (self.part(wait, RATES), name));
+        let most = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        most.filter(|(part, _)| *part > 0.0).map(|(_, name)| name.to_owned())
+    }
+
+    fn latency(&self) -> Latency {
+        let [queue, service] = &self.times;
+        Latency {
+            queue_us_p50: queue.quantile(0.5),
+            queue_us_p99: queue.quantile(0.99),
+            service_us_p50: service.quantile(0.5),
+            service_us_p99: service.quantile(0.99),
+        }
+    }
+
+    fn live(&self) -> LiveVdisk {
+        let [utilization, iops, bytes_per_second] = self.rates(self.counts.front());
+        LiveVdisk {
+            name: self.name.as_deref().unwrap_or_default().to_owned(),
+            got: self.got(),
+            reserved: self.reserve,
+            utilization,
+            wanting: 1.0 - self.part(Wait::Idle, RATES.min(self.waits.len())),
+            iops,
+            bytes_per_second,
+            held_by: self.held_by(),
+            latency: self.latency(),
+        }
+    }
+}
+
+/// A share as a fraction.
+pub fn fraction(share: Share) -> f64 {
+    f64::from(share.ppm()) / 1e6
+}
+
+/// A virtual disk at its last count.
+struct Slot {
+    id: VdiskId,
+    requests: u64,
+    charged: u64,
+    broken: u64,
+}
+
+/// A device's times at the last count, and its past.
+#[derive(Default)]
+struct OneDevice {
+    /// Busy, spare and held time.
+    times: Option<(Instant, [Duration; 3])>,
+    past: Past,
+}
 
 /// The findings of a look.
-pub struct Look {
-    /// Each device's name, pieces there, and virtual disks.
-    devices: Vec<(String, u32, Waits)>,
-    /// Counts of virtual disks, if they are due.
-    counts: Option<Vec<(VdiskId, String, Count, u64)>>,
-}
-
-impl Look {
-    /// Looks at a server.
-    pub fn at(server: &Server, at: Instant, counts: bool) -> Self {
-        let watched = server.watch();
-        let devices = server.config().devices.iter().zip(watched);
-        let devices = devices.filter_map(|(device, watched)| {
-            let watched = watched?;
-            Some((device.name.clone(), watched.in_flight, watched.vdisks))
-        });
-        let count = |view: &disktime_server::VdiskView| {
-            let stats = &view.stats;
-            let charged = u64::try_from(stats.charged().as_nanos()).unwrap_or(u64::MAX);
-            let count = Count { at, requests: stats.requests(), bytes: stats.bytes(), charged };
-            (view.id(), view.name.clone(), count, stats.promises_broken())
-        };
-        let counts = counts.then(|| server.vdisks().iter().map(count).collect());
-        Self { devices: devices.collect(), counts }
-    }
+#[derive(Default)]
+pub struct News {
+    /// Virtual disks whose promises were broken since the last count, and how often.
+    pub broken: Vec<(String, u64)>,
+    /// The last second, if it is over.
+    pub live: Option<Live>,
 }
 
 /// All looks that are kept.
 #[derive(Default)]
 pub struct Sampler {
     looks: u32,
-    by_id: BTreeMap<VdiskId, Seen>,
-    by_name: BTreeMap<String, VdiskId>,
-    shares: BTreeMap<String, VecDeque<Sample>>,
-    broken: BTreeMap<VdiskId, u64>,
+    /// In the order in which the server has them.
+    slots: Vec<Slot>,
+    busy: BTreeMap<VdiskId, Busy>,
+    devices: BTreeMap<String, OneDevice>,
 }
 
 impl Sampler {
-    /// Whether counts are due at the next look.
-    pub fn counts_next(&self) -> bool {
-        self.looks.is_multiple_of(LOOKS_PER_COUNT)
+    /// Looks at a server.
+    pub fn look(&mut self, server: &Server, at: Instant, wall_ms: u64) -> News {
+        let watched = server.watch(Watch::Busy);
+        let devices = server.config().devices.iter().map(|it| it.name.as_str()).zip(watched);
+        let devices =
+            devices.filter_map(|(name, watched)| Some((name, watched?))).collect::<Vec<_>>();
+        self.take((at, wall_ms), &devices, server.vdisks())
     }
 
-    /// Takes a look in; answers the virtual disks whose promises were broken since the last counts.
-    pub fn take(&mut self, look: Look, wall_ms: u64) -> Vec<(String, u64)> {
+    /// Takes a look in.
+    fn take(
+        &mut self,
+        (at, wall_ms): (Instant, u64),
+        devices: &[(&str, WatchedDevice)],
+        vdisks: &[impl Counted],
+    ) -> News {
         self.looks = self.looks.wrapping_add(1);
-        let broken = look.counts.map_or_else(Vec::new, |counts| self.count(counts));
-        let counted = self.looks.wrapping_sub(1).is_multiple_of(LOOKS_PER_COUNT);
-        for (device, at_device, vdisks) in &look.devices {
-            for (id, now) in vdisks {
-                let Some(seen) = self.by_id.get_mut(id) else { continue };
-                push(&mut seen.waits, Wait::of(now, *at_device), LOOKS);
-            }
-            if counted {
-                self.share(device, vdisks.iter().map(|(id, _)| *id), wall_ms);
-            }
+        let looks = self.looks;
+        for (id, now, at_device) in devices.iter().flat_map(|(_, device)| {
+            device.vdisks.iter().map(|(id, now)| (*id, now, device.in_flight))
+        }) {
+            let busy = self.busy.entry(id).or_default();
+            busy.active = looks;
+            busy.reserve = fraction(now.contract.reserve);
+            push(&mut busy.waits, Wait::of(now, at_device), LOOKS as usize);
         }
-        if counted {
-            let there = |device: &String| look.devices.iter().any(|(name, ..)| name == device);
-            self.shares.retain(|device, _| there(device));
+        for busy in self.busy.values_mut().filter(|busy| busy.active != looks) {
+            push(&mut busy.waits, Wait::Idle, LOOKS as usize);
         }
-        broken
+        if !looks.wrapping_sub(1).is_multiple_of(LOOKS_PER_COUNT) {
+            return News::default();
+        }
+        let mut octaves: BTreeMap<&str, [Octaves; 2]> = BTreeMap::new();
+        let broken = self.count(at, vdisks, &mut octaves);
+        self.devices.retain(|name, _| devices.iter().any(|(device, _)| device == name));
+        let devices = devices.iter().map(|(name, device)| {
+            let octaves = octaves.get(name).copied().unwrap_or_default();
+            self.device((at, wall_ms), name, device, octaves)
+        });
+        let live = Live { at_ms: wall_ms, devices: devices.collect() };
+        News { broken, live: Some(live) }
     }
 
-    fn count(&mut self, counts: Vec<(VdiskId, String, Count, u64)>) -> Vec<(String, u64)> {
+    /// Counts what each virtual disk got; answers broken promises.
+    fn count<'a>(
+        &mut self,
+        at: Instant,
+        vdisks: &'a [impl Counted],
+        octaves: &mut BTreeMap<&'a str, [Octaves; 2]>,
+    ) -> Vec<(String, u64)> {
+        let aligned = self.slots.len() == vdisks.len()
+            && self.slots.iter().zip(vdisks).all(|(slot, vdisk)| slot.id == vdisk.id());
+        if !aligned {
+            self.align(vdisks);
+        }
         let mut broken = Vec::new();
-        let mut gone = std::mem::take(&mut self.by_id);
-        self.by_name.clear();
-        for (id, name, count, promises) in counts {
-            let new =
-                || Seen { name: name.clone(), waits: VecDeque::new(), counts: VecDeque::new() };
-            let mut seen = gone.remove(&id).unwrap_or_else(new);
-            push(&mut seen.counts, count, COUNTS);
-            let before = self.broken.insert(id, promises).unwrap_or(promises);
-            if promises > before {
-                broken.push((name.clone(), promises - before));
+        for (slot, vdisk) in self.slots.iter_mut().zip(vdisks) {
+            let totals = vdisk.totals();
+            let moved = totals.requests != slot.requests || totals.charged != slot.charged;
+            if totals.broken > slot.broken {
+                broken.push((vdisk.name().to_owned(), totals.broken - slot.broken));
             }
-            self.by_name.insert(name, id);
-            self.by_id.insert(id, seen);
+            (slot.requests, slot.charged, slot.broken) =
+                (totals.requests, totals.charged, totals.broken);
+            let busy = if moved {
+                Some(self.busy.entry(slot.id).or_default())
+            } else if self.busy.is_empty() {
+                None
+            } else {
+                self.busy.get_mut(&slot.id)
+            };
+            let Some(busy) = busy else { continue };
+            if moved {
+                busy.active = self.looks;
+            }
+            if busy.name.is_none() {
+                busy.name = Some(vdisk.name().into());
+                vdisk.device().clone_into(&mut busy.device);
+            }
+            push(&mut busy.counts, (at, totals), COUNTS);
+            if moved {
+                let sums = octaves.entry(vdisk.device()).or_default();
+                for ((times, now), sums) in busy.times.iter_mut().zip(vdisk.times()).zip(sums) {
+                    let new = now.since(&times.last).octaves();
+                    sums.iter_mut().zip(new).for_each(|(sum, it)| *sum = sum.saturating_add(it));
+                    times.last = now;
+                }
+            }
         }
-        self.broken.retain(|id, _| self.by_id.contains_key(id));
+        let span_ends = (self.looks / LOOKS_PER_COUNT).is_multiple_of(SPAN);
+        let looks = self.looks;
+        self.busy.retain(|_, busy| {
+            if span_ends {
+                for times in &mut busy.times {
+                    let [older, newer] = &mut times.spans;
+                    *older = std::mem::replace(newer, times.last.clone());
+                }
+            }
+            looks.wrapping_sub(busy.active) < LOOKS
+        });
         broken
     }
 
-    /// Notes the shares of a device's virtual disks over the last second.
-    fn share(&mut self, device: &str, ids: impl Iterator<Item = VdiskId>, at_ms: u64) {
-        let share = |id: VdiskId| {
-            let seen = self.by_id.get(&id)?;
-            let (to, from) = (seen.counts.back()?, seen.counts.iter().rev().nth(1)?);
-            Some((seen.name.clone(), rate(to.at, from.at, to.charged - from.charged) / 1e9))
+    /// Virtual disks have come or gone.
+    fn align(&mut self, vdisks: &[impl Counted]) {
+        let known = std::mem::take(&mut self.slots).into_iter().map(|slot| (slot.id, slot));
+        let mut known: BTreeMap<VdiskId, Slot> = known.collect();
+        let slot = |vdisk: &_| {
+            let (id, totals) = (Counted::id(vdisk), Counted::totals(vdisk));
+            let Totals { broken, .. } = totals;
+            known.remove(&id).unwrap_or(Slot { id, requests: 0, charged: 0, broken })
         };
-        let mut shares: Vec<(String, f64)> = ids.filter_map(share).collect();
-        if shares.len() > NAMED {
-            shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-            let rest = shares.split_off(NAMED - 1);
-            shares.push(("others".to_owned(), rest.iter().map(|(_, share)| share).sum()));
+        self.slots = vdisks.iter().map(slot).collect();
+        self.busy.retain(|id, _| !known.contains_key(id));
+    }
+
+    /// Keeps a second of a device.
+    fn device(
+        &mut self,
+        (at, at_ms): (Instant, u64),
+        name: &str,
+        now: &WatchedDevice,
+        [queue, service]: [Octaves; 2],
+    ) -> LiveDevice {
+        let of_it = self.busy.values().filter(|busy| busy.device == name && busy.name.is_some());
+        let mut busy: Vec<(f64, &Busy)> = of_it.map(|busy| (busy.got(), busy)).collect();
+        let portion = |(got, busy): &(f64, &Busy)| {
+            #[expect(clippy::cast_possible_truncation, reason = "four digits are shown")]
+            let (got, reserved) = (*got as f32, busy.reserve as f32);
+            Some(Portion { name: Arc::clone(busy.name.as_ref()?), got, reserved })
+        };
+        let portions = named(busy.iter().filter_map(portion).collect());
+        busy.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let vdisks = busy.iter().take(NAMED).map(|(_, busy)| busy.live()).collect();
+        let device = self.devices.entry(name.to_owned()).or_default();
+        let times = [now.busy, now.spare, now.held];
+        let before = device.times.replace((at, times));
+        let share = |which: usize| {
+            let Some((then, before)) = before else { return 0.0 };
+            let time = times[which].as_nanos().saturating_sub(before[which].as_nanos());
+            time as f64 / (at.since(then).as_nanos().max(1)) as f64
+        };
+        let [spent, spare, held] = [0, 1, 2].map(share);
+        #[expect(clippy::cast_possible_truncation, reason = "four digits are shown")]
+        let (spare, held) = (spare as f32, held as f32);
+        device.past.push(Moment { at_ms, portions, spare, held, queue, service });
+        LiveDevice {
+            name: name.to_owned(),
+            reserved: now.reserved_ppm as f64 / 1e6,
+            busy: spent,
+            spare: short(spare),
+            held: short(held),
+            vdisks,
+            queue: queue.to_vec(),
+            service: service.to_vec(),
         }
-        let samples = self.shares.entry(device.to_owned()).or_default();
-        push(samples, Sample { at_ms, shares }, SHARES);
     }
 
     /// Rates of a virtual disk over the last ten seconds, into its figures.
-    pub fn rates(&self, name: &str, figures: &mut Figures) {
-        let seen = self.by_name.get(name).and_then(|id| self.by_id.get(id));
-        let Some((from, to)) = seen.and_then(|seen| seen.counts.front().zip(seen.counts.back()))
-        else {
-            return;
-        };
-        figures.utilization = rate(to.at, from.at, to.charged - from.charged) / 1e9;
-        figures.iops = rate(to.at, from.at, to.requests - from.requests);
-        figures.bytes_per_second = rate(to.at, from.at, to.bytes - from.bytes);
+    pub fn rates(&self, id: VdiskId, figures: &mut Figures) {
+        let Some(busy) = self.busy.get(&id) else { return };
+        let live = busy.live();
+        figures.utilization = live.utilization;
+        figures.iops = live.iops;
+        figures.bytes_per_second = live.bytes_per_second;
+        figures.wanting = live.wanting;
+        figures.held_by = live.held_by;
+        figures.latency = live.latency;
     }
 
     /// Reasons that held a virtual disk back over the last so many seconds.
-    pub fn held(&self, name: &str, seconds: f64) -> Option<Held> {
-        let seen = self.by_name.get(name).and_then(|id| self.by_id.get(id))?;
+    pub fn held(&self, id: VdiskId, seconds: f64) -> Held {
         let look = LOOK.as_secs_f64();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 300")]
-        let most = (seconds / look).clamp(1.0, LOOKS as f64).round() as usize;
-        let waits: Vec<Wait> = seen.waits.iter().rev().take(most).copied().collect();
-        let of = |wait: Wait| {
-            let count = waits.iter().filter(|it| **it == wait).count();
-            100.0 * count as f64 / waits.len().max(1) as f64
+        let most =
+            (seconds / look).clamp(1.0, f64::from(LOOKS.min(self.looks.max(1)))).round() as usize;
+        let samples = if self.looks == 0 { 0 } else { most };
+        let nothing = Held { seconds: samples as f64 * look, samples, ..Held::default() };
+        let Some(busy) = self.busy.get(&id) else {
+            return Held { idle: if samples > 0 { 100.0 } else { 0.0 }, ..nothing };
         };
-        Some(Held {
-            seconds: waits.len() as f64 * look,
-            samples: waits.len(),
-            idle: of(Wait::Idle),
+        let of = |wait| 100.0 * busy.part(wait, most);
+        // It sent nothing before it was looked at first.
+        let unseen = 100.0 * most.saturating_sub(busy.waits.len()) as f64 / most as f64;
+        Held {
+            idle: of(Wait::Idle) + unseen,
             own_depth: of(Wait::OwnDepth),
             device: of(Wait::Device),
             limit: of(Wait::Limit),
             others: of(Wait::Others),
             switching: of(Wait::Switching),
-        })
+            ..nothing
+        }
     }
 
-    /// The shares of a device's virtual disks, second by second, from a moment on.
-    pub fn history(&self, device: &str, after_ms: u64) -> Vec<Sample> {
-        let samples = self.shares.get(device).into_iter().flatten();
-        samples.filter(|sample| sample.at_ms > after_ms).cloned().collect()
+    /// A device's past.
+    pub fn history(&self, device: &str, long: bool, after_ms: u64) -> Option<History> {
+        self.devices.get(device).map(|it| it.past.history(long, after_ms))
     }
-}
-
-fn push<T>(ring: &mut VecDeque<T>, new: T, most: usize) {
-    if ring.len() >= most {
-        ring.pop_front();
-    }
-    ring.push_back(new);
-}
-
-fn rate(to: Instant, from: Instant, count: u64) -> f64 {
-    let seconds = to.since(from).as_secs_f64();
-    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -242,40 +462,108 @@ mod tests {
         }
     }
 
-    fn look(at: u64, state: WatchedVdisk, charged: u64) -> Look {
-        let at = Instant::from_nanos(at);
-        let count = Count { at, requests: charged / 1000, bytes: charged, charged };
-        Look {
-            devices: vec![("disk".to_owned(), 1, vec![(VdiskId(7), state)])],
-            counts: Some(vec![(VdiskId(7), "db".to_owned(), count, charged / 1_000_000_000)]),
+    struct Disk(VdiskId, Totals);
+
+    impl Counted for Disk {
+        fn id(&self) -> VdiskId {
+            self.0
         }
+
+        fn name(&self) -> &str {
+            if self.0 == VdiskId(7) { "db" } else { "other" }
+        }
+
+        fn device(&self) -> &str {
+            "disk"
+        }
+
+        fn totals(&self) -> Totals {
+            self.1
+        }
+
+        fn times(&self) -> [Snapshot; 2] {
+            let histogram = disktime_server::Histogram::default();
+            (0..self.1.requests.min(1000)).for_each(|_| histogram.record(1_000_000));
+            [histogram.snapshot(), Snapshot::default()]
+        }
+    }
+
+    fn device(vdisks: Vec<(VdiskId, WatchedVdisk)>) -> WatchedDevice {
+        let none = Duration::from_nanos(0);
+        WatchedDevice {
+            busy: none,
+            spare: none,
+            held: none,
+            depth: 1,
+            in_flight: 1,
+            reserved_ppm: 300_000,
+            vdisks,
+        }
+    }
+
+    /// Looks at `db`, which is charged 30 % of the time and waits for its limit in every other second.
+    fn looks(sampler: &mut Sampler, seconds: std::ops::Range<u64>) -> u64 {
+        let mut broken = 0;
+        for second in seconds {
+            for _ in 0..LOOKS_PER_COUNT {
+                let charged = second * 300_000_000;
+                let totals = Totals {
+                    requests: second * 10,
+                    bytes: charged,
+                    charged,
+                    broken: charged / 1_000_000_000,
+                };
+                let disks = [Disk(VdiskId(3), Totals::default()), Disk(VdiskId(7), totals)];
+                let waits = (second % 2 == 0).then(|| (VdiskId(7), now(1, 0, false)));
+                let devices = [("disk", device(waits.into_iter().collect()))];
+                let at = Instant::from_nanos(second * 1_000_000_000);
+                let news = sampler.take((at, second * 1000), &devices, &disks);
+                broken += news.broken.iter().map(|it| it.1).sum::<u64>();
+            }
+        }
+        broken
     }
 
     #[test]
     fn rates_are_of_ten_seconds_and_parts_add_up() {
         let mut sampler = Sampler::default();
-        let mut broken = 0;
-        for second in 0..20 {
-            for _ in 0..LOOKS_PER_COUNT {
-                let state = now(u32::from(second % 2 == 0), 0, false);
-                let mut look = look(second * 1_000_000_000, state, second * 300_000_000);
-                if !sampler.counts_next() {
-                    look.counts = None;
-                }
-                broken += sampler.take(look, second * 1000).iter().map(|it| it.1).sum::<u64>();
-            }
-        }
+        assert_eq!(looks(&mut sampler, 0..20), 5, "of 5.7 s charged");
         let mut figures = Figures::default();
-        sampler.rates("db", &mut figures);
+        sampler.rates(VdiskId(7), &mut figures);
         assert!((figures.utilization - 0.3).abs() < 1e-9, "{figures:?}");
-        assert_eq!(broken, 5, "of 5.7 s charged");
-        let held = sampler.held("db", 10.0).unwrap();
+        assert!((figures.iops - 10.0).abs() < 1e-9 && (figures.wanting - 0.5).abs() < 1e-9);
+        assert_eq!(figures.held_by.as_deref(), Some("limit"));
+        let p99 = figures.latency.queue_us_p99.unwrap();
+        assert!((1000.0..1250.0).contains(&p99), "{p99}");
+        let held = sampler.held(VdiskId(7), 10.0);
         assert_eq!((held.samples, held.limit, held.idle), (50, 50.0, 50.0));
         let Held { idle, own_depth, device, limit, others, switching, .. } = held;
         assert_eq!(idle + own_depth + device + limit + others + switching, 100.0);
-        let history = sampler.history("disk", 15_000);
-        assert_eq!(history.len(), 4);
-        assert!((history[0].shares[0].1 - 0.3).abs() < 1e-9, "{history:?}");
-        assert_eq!(sampler.held("nobody", 10.0), None);
+        let history = sampler.history("disk", false, 15_000).unwrap();
+        assert_eq!((history.at_ms.len(), history.vdisks.len()), (4, 1));
+        assert!((history.vdisks[0].got[0] - 0.3).abs() < 1e-9, "{history:?}");
+        assert_eq!(history.queue[0].iter().sum::<u32>(), 10);
+        assert!(sampler.history("nowhere", false, 0).is_none());
+    }
+
+    #[test]
+    fn a_virtual_disk_that_does_nothing_for_a_minute_is_let_go_and_was_idle() {
+        let mut sampler = Sampler::default();
+        looks(&mut sampler, 0..5);
+        assert_eq!(sampler.busy.len(), 1);
+        let rest = [("disk", device(Vec::new()))];
+        for second in 5..70 {
+            let at = Instant::from_nanos(second * 1_000_000_000);
+            let totals = Totals { requests: 40, bytes: 0, charged: 1_200_000_000, broken: 1 };
+            let disks = [Disk(VdiskId(3), Totals::default()), Disk(VdiskId(7), totals)];
+            for _ in 0..LOOKS_PER_COUNT {
+                sampler.take((at, second * 1000), &rest, &disks);
+            }
+        }
+        assert_eq!(sampler.busy.len(), 0);
+        let held = sampler.held(VdiskId(7), 10.0);
+        assert_eq!((held.idle, held.samples), (100.0, 50));
+        sampler.take((Instant::from_nanos(71_000_000_000), 71_000), &rest, &[] as &[Disk]);
+        assert_eq!(sampler.slots.len(), 0);
     }
 }

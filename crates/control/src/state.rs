@@ -7,6 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use disktime_api::{DeviceSpec, VdiskSpec};
 use redb::{
@@ -94,7 +95,9 @@ pub struct Kept {
 
 /// The store, open; no other daemon has it meanwhile.
 pub struct Store {
-    database: Database,
+    /// Closed after an error: redb refuses everything after the first write that failed, and opening it
+    /// anew finds the last state that is whole.
+    database: Mutex<Option<Database>>,
     path: PathBuf,
 }
 
@@ -108,16 +111,27 @@ impl Store {
         let refused =
             |error: io::Error| StateError::Store { path: path.clone(), reason: error.to_string() };
         std::fs::create_dir_all(state).map_err(refused)?;
-        let database = Database::create(&path).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => StateError::InUse(path.clone()),
-            error => StateError::Store { path: path.clone(), reason: error.to_string() },
-        })?;
-        let store = Self { database, path };
-        let found = store.version()?;
+        let store = Self { database: Mutex::new(Some(database(&path)?)), path };
+        let found = store.with(|database| store.version(database))?;
         if found > VERSION {
             return Err(StateError::Newer { path: store.path, found });
         }
         Ok(store)
+    }
+
+    /// Does something with the open database; after an error it is opened anew for the next one.
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        let mut kept = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = match kept.take() {
+            Some(open) => open,
+            None => database(&self.path)?,
+        };
+        let done = work(&open)?;
+        *kept = Some(open);
+        Ok(done)
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> StateError {
@@ -125,9 +139,9 @@ impl Store {
     }
 
     /// The version of the records; all tables are there afterwards.
-    fn version(&self) -> Result<u32, StateError> {
+    fn version(&self, database: &Database) -> Result<u32, StateError> {
         let failed = |error: redb::Error| self.failed(error);
-        let write = self.database.begin_write().map_err(|error| failed(error.into()))?;
+        let write = database.begin_write().map_err(|error| failed(error.into()))?;
         let found = {
             let mut meta = write.open_table(META).map_err(|error| failed(error.into()))?;
             let found = meta.get("version").map_err(|error| failed(error.into()))?;
@@ -165,13 +179,15 @@ impl Store {
     /// # Errors
     /// If its record can't be read.
     pub fn vdisk(&self, name: &str) -> Result<Option<VdiskSpec>, StateError> {
-        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
-        let table = read.open_table(VDISKS).map_err(|error| self.failed(error))?;
-        let Some(bytes) = table.get(name).map_err(|error| self.failed(error))? else {
-            return Ok(None);
-        };
-        let record: Record<VdiskSpec> = self.parse(name, bytes.value())?;
-        Ok((record.phase == Phase::Ready).then_some(record.spec))
+        self.with(|database| {
+            let read = database.begin_read().map_err(|error| self.failed(error))?;
+            let table = read.open_table(VDISKS).map_err(|error| self.failed(error))?;
+            let Some(bytes) = table.get(name).map_err(|error| self.failed(error))? else {
+                return Ok(None);
+            };
+            let record: Record<VdiskSpec> = self.parse(name, bytes.value())?;
+            Ok((record.phase == Phase::Ready).then_some(record.spec))
+        })
     }
 
     fn parse<T: for<'de> Deserialize<'de>>(
@@ -190,15 +206,17 @@ impl Store {
         table: TableDefinition<'_, &str, &[u8]>,
         mut each: impl FnMut(Phase, T),
     ) -> Result<(), StateError> {
-        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
-        let table = read.open_table(table).map_err(|error| self.failed(error))?;
-        let entries = table.iter().map_err(|error| self.failed(error))?;
-        for entry in entries {
-            let (name, bytes) = entry.map_err(|error: StorageError| self.failed(error))?;
-            let record: Record<T> = self.parse(name.value(), bytes.value())?;
-            each(record.phase, record.spec);
-        }
-        Ok(())
+        self.with(|database| {
+            let read = database.begin_read().map_err(|error| self.failed(error))?;
+            let table = read.open_table(table).map_err(|error| self.failed(error))?;
+            let entries = table.iter().map_err(|error| self.failed(error))?;
+            for entry in entries {
+                let (name, bytes) = entry.map_err(|error: StorageError| self.failed(error))?;
+                let record: Record<T> = self.parse(name.value(), bytes.value())?;
+                each(record.phase, record.spec);
+            }
+            Ok(())
+        })
     }
 
     /// Keeps a device.
@@ -252,17 +270,26 @@ impl Store {
         name: &str,
         record: Option<&[u8]>,
     ) -> Result<(), StateError> {
-        let write = self.database.begin_write().map_err(|error| self.failed(error))?;
-        {
-            let mut table = write.open_table(table).map_err(|error| self.failed(error))?;
-            match record {
-                Some(bytes) => table.insert(name, bytes).map(drop),
-                None => table.remove(name).map(drop),
+        self.with(|database| {
+            let write = database.begin_write().map_err(|error| self.failed(error))?;
+            {
+                let mut table = write.open_table(table).map_err(|error| self.failed(error))?;
+                match record {
+                    Some(bytes) => table.insert(name, bytes).map(drop),
+                    None => table.remove(name).map(drop),
+                }
+                .map_err(|error| self.failed(error))?;
             }
-            .map_err(|error| self.failed(error))?;
-        }
-        write.commit().map_err(|error| self.failed(error))
+            write.commit().map_err(|error| self.failed(error))
+        })
     }
+}
+
+fn database(path: &Path) -> Result<Database, StateError> {
+    Database::create(path).map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => StateError::InUse(path.to_owned()),
+        error => StateError::Store { path: path.to_owned(), reason: error.to_string() },
+    })
 }
 
 #[cfg(test)]
@@ -303,9 +330,13 @@ mod tests {
     fn a_state_of_a_newer_version_is_refused_and_stays() {
         let state = tempfile::tempdir().unwrap();
         let store = Store::open(state.path()).unwrap();
-        let write = store.database.begin_write().unwrap();
-        write.open_table(META).unwrap().insert("version", VERSION + 1).unwrap();
-        write.commit().unwrap();
+        let newer = |database: &Database| {
+            let write = database.begin_write().unwrap();
+            write.open_table(META).unwrap().insert("version", VERSION + 1).unwrap();
+            write.commit().unwrap();
+            Ok(())
+        };
+        store.with(newer).unwrap();
         drop(store);
         for _ in 0..2 {
             let error = Store::open(state.path()).err().expect("it is newer");

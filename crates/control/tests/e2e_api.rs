@@ -10,7 +10,7 @@ use std::time::Duration;
 use disktime_api::{Event, Plan, Problem, Vdisk, VdiskSpec};
 use disktime_client::control::{Answer, ControlApi};
 use disktime_client::{Connection, Uri};
-use disktime_control::{Control, Phase, Store, Truth, config_of};
+use disktime_control::{Addresses, Control, Phase, Sockets, Store, Tokens, Truth, Web, config_of};
 use disktime_server::{Config, Server, bind_control};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 /// A daemon without a command line: the thread that has the server answers questions.
 struct Daemon {
     api: ControlApi,
+    page: std::net::SocketAddr,
+    tokens: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -26,7 +28,8 @@ impl Daemon {
     fn of_state(state: &Path) -> Self {
         let store = Store::open(state).unwrap();
         let nbd = [format!("unix:{}", state.join("nbd.sock").display())];
-        let config = config_of(&store.load().unwrap(), state, &nbd).unwrap();
+        let addresses = Addresses { nbd: &nbd, ..Addresses::default() };
+        let config = config_of(&store.load().unwrap(), state, &addresses).unwrap();
         Self::start(config, Truth::State(store))
     }
 
@@ -34,7 +37,13 @@ impl Daemon {
         let path = config.control.clone().unwrap();
         let mut server = Server::start(config).unwrap();
         let listener = bind_control(&path).unwrap();
-        let (control, mut plane) = Control::start(listener, &path, truth).unwrap();
+        let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        web.set_nonblocking(true).unwrap();
+        let page = web.local_addr().unwrap();
+        let tokens = Arc::new(Tokens::of_file(&path.with_file_name("tokens")).unwrap());
+        let web = Some(Web { listener: web, tls: None, tokens });
+        let sockets = Sockets { unix: Some((listener, path.as_path())), web };
+        let (control, mut plane) = Control::start(sockets, truth).unwrap();
         plane.recover(&mut server).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -48,7 +57,14 @@ impl Daemon {
             drop(control);
             server.shutdown().unwrap();
         };
-        Self { api: ControlApi::at(&path), stop, thread: Some(std::thread::spawn(run)) }
+        let tokens = path.with_file_name("tokens");
+        Self {
+            api: ControlApi::at(&path),
+            page,
+            tokens,
+            stop,
+            thread: Some(std::thread::spawn(run)),
+        }
     }
 
     fn ask(&self, method: &str, target: &str, body: Option<&Value>) -> Answer {
@@ -410,4 +426,243 @@ fn boards_and_alerts_ask_for_metrics_that_exist() {
             assert!(names.iter().any(|known| known == name), "{file}: {name}");
         }
     }
+}
+
+impl Daemon {
+    /// A request at the page's address as a browser or a stranger sends it; answers the head and the body.
+    fn over_tcp(&self, line: &str, headers: &[&str], body: &str) -> (String, String) {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(self.page).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let headers = headers.iter().map(|it| format!("{it}\r\n")).collect::<String>();
+        let length = body.len();
+        let request = format!(
+            "{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_ascii_lowercase(), body.to_owned())
+    }
+
+    fn host(&self) -> String {
+        format!("host: {}", self.page)
+    }
+
+    fn token(&self, role: &str) -> String {
+        let text = std::fs::read_to_string(&self.tokens).unwrap();
+        let line = text.lines().find(|line| line.starts_with(role)).unwrap();
+        line.split(' ').nth(1).unwrap().to_owned()
+    }
+}
+
+/// A page on another site that has its name lead to 127.0.0.1 would be of one origin with ours; one that
+/// posts a form has the browser's cookie sent along.
+#[test]
+fn over_tcp_nothing_is_told_or_done_without_a_token_of_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({}))));
+    let (host, origin) = (daemon.host(), format!("origin: http://{}", daemon.page));
+    let status = |line: &str, headers: &[&str], body: &str| {
+        let (head, _) = daemon.over_tcp(line, headers, body);
+        head.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    let (head, page) = daemon.over_tcp("GET /", &[&host], "");
+    assert!(head.contains("200 ok") && page.contains("/page/main.js"), "{head}");
+    assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+    for path in ["/v1", "/v1/vdisks", "/v1/live", "/metrics"] {
+        assert_eq!(status(&format!("GET {path}"), &[&host], ""), 401, "{path}");
+    }
+    assert_eq!(status("GET /", &["host: evil.example"], ""), 421);
+    let bearer = |role| format!("authorization: Bearer {}", daemon.token(role));
+    assert_eq!(status("GET /v1/vdisks", &[&host, &bearer("view")], ""), 200);
+    let heavier = r#"{"weight": 7}"#;
+    assert_eq!(status("PATCH /v1/vdisks/db", &[&host, &bearer("view")], heavier), 403);
+    assert_eq!(status("PATCH /v1/vdisks/db", &[&host, &bearer("operate")], heavier), 200);
+
+    let login = json!({"token": daemon.token("operate")}).to_string();
+    assert_eq!(status("POST /v1/session", &[&host, "origin: http://evil.example"], &login), 403);
+    let (head, _) = daemon.over_tcp("POST /v1/session", &[&host, &origin], &login);
+    assert!(head.contains("httponly; samesite=strict"), "{head}");
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let cookie = format!("cookie: {}", cookie.split(';').next().unwrap());
+    let lighter = r#"{"weight": 3}"#;
+    let patch = "PATCH /v1/vdisks/db";
+    assert_eq!(status(patch, &[&host, &cookie, "origin: http://evil.example"], lighter), 403);
+    assert_eq!(status(patch, &[&host, &cookie], lighter), 403);
+    assert_eq!(status(patch, &[&host, &cookie, &origin], lighter), 200);
+    assert_eq!(status("DELETE /v1/session", &[&host, &cookie, &origin], ""), 204);
+    assert_eq!(status("GET /v1/vdisks", &[&host, &cookie], ""), 401);
+    let wrong = r#"{"token": "0123456789abcdef0123456789abcdef"}"#;
+    assert_eq!(status("POST /v1/session", &[&host, &origin], wrong), 401);
+    let events: Vec<Event> = read(&daemon.ask("GET", "/v1/events/kept", None));
+    let by: Vec<&str> = events.iter().filter(|it| it.kind == "changed").map(|it| &*it.by).collect();
+    assert!(by[0].starts_with("token operate from 127.0.0.1:"), "{by:?}");
+    assert!(by[1].starts_with("session operate from 127.0.0.1:"), "{by:?}");
+}
+
+/// Readers that take nothing kept the daemon's memory growing, or held up others, with many a server.
+#[test]
+fn stuck_readers_hold_up_nobody() {
+    use std::io::Write;
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    let bearer = format!("authorization: Bearer {}", daemon.token("view"));
+    let stuck: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(daemon.page).unwrap();
+            let ask = format!("GET /v1/live HTTP/1.1\r\n{}\r\n{bearer}\r\n\r\n", daemon.host());
+            stream.write_all(ask.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let before = resident();
+    let description = "x".repeat(1000);
+    for round in 0..200 {
+        let spec = json!({"name": "db", "device": "disk", "size": "1MiB", "description": description,
+                          "weight": 1 + round % 9});
+        assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&spec)).status, 201);
+        assert_eq!(daemon.ask("DELETE", "/v1/vdisks/db", None).status, 204);
+    }
+    // The events of 40 readers are few each: what waits for them is bounded.
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 24 << 20, "{grown} bytes");
+    drop(stuck);
+}
+
+/// Memory of this process in bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Tells that a test can't run here.
+fn skip(test: &str, reason: &str) {
+    use std::io::Write;
+    let line = format!("SKIP: {test}: {reason}");
+    eprintln!("{line}");
+    if let Ok(path) = std::env::var("DISKTIME_SKIPS") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.unwrap(), "{line}").unwrap();
+    }
+}
+
+fn succeeds(words: &[&str]) -> bool {
+    let mut command = std::process::Command::new(words[0]);
+    let quiet = std::process::Stdio::null;
+    command.args(&words[1..]).stdout(quiet()).stderr(quiet());
+    command.status().is_ok_and(|it| it.success())
+}
+
+#[test]
+fn promtool_takes_the_alert_rules() {
+    if !succeeds(&["promtool", "--version"]) {
+        return skip("promtool_takes_the_alert_rules", "promtool is not installed");
+    }
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prometheus/alerts.yml");
+    assert!(succeeds(&["promtool", "check", "rules", rules]));
+}
+
+/// A small file system of its own, which can be filled.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: &Path) -> Option<Self> {
+        std::fs::create_dir_all(path).unwrap();
+        let words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path.to_str().unwrap()];
+        succeeds(&words).then(|| Self(path.to_owned()))
+    }
+
+    fn fill(&self) -> PathBuf {
+        use std::io::Write;
+        let path = self.0.join("filler");
+        let mut file = std::fs::File::create(&path).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        succeeds(&["umount", "-l", self.0.to_str().unwrap()]);
+    }
+}
+
+/// A change that is refused for want of room has not happened, and one that finds room again is made: the store used to
+/// refuse everything after its first failed write, until the daemon was started anew.
+#[test]
+fn a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let Some(small) = Small::mount(&state) else {
+        let name = "a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room";
+        return skip(name, "no file system can be mounted");
+    };
+    let daemon = Daemon::of_state(&state);
+    let pool = directory.path().join("pool");
+    daemon.add_pool(&pool);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let filler = small.fill();
+    let name = |at: u32| format!("v{at}");
+    let long = "x".repeat(1000);
+    let put = |at: u32| {
+        let spec = json!({"name": name(at), "device": "disk", "size": "1MiB", "description": long});
+        daemon.ask("PUT", &format!("/v1/vdisks/{}", name(at)), Some(&spec))
+    };
+    let refused = (0..3000).find(|at| put(*at).status != 201).expect("it is full");
+    let answer = put(refused);
+    let problem: Problem = read(&answer);
+    assert_eq!(answer.status, 507, "{problem:?}");
+    assert!(problem.detail.contains("not full"), "{problem:?}");
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), 1 + refused as usize);
+    assert!(!pool.join(format!("v{refused}.raw")).exists());
+    let raised = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9})));
+    if raised.status != 200 {
+        let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
+        assert_eq!(vdisk.contract.weight, 100, "it was refused");
+    }
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(put(refused).status, 201, "there is room again");
+    drop(daemon);
+    let daemon = Daemon::of_state(&state);
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), 2 + refused as usize);
+    drop(daemon);
+}
+
+/// More is asked at once than anybody answers: each one is made, or refused with the reason.
+#[test]
+fn many_creates_at_once_are_made_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    let device = json!({"name": "disk", "back_end": "memory"});
+    assert_eq!(daemon.ask("PUT", "/v1/devices/disk", Some(&device)).status, 201);
+    let made = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..100 {
+            let (daemon, made) = (&daemon, &made);
+            scope.spawn(move || {
+                for at in 0..4 {
+                    let name = format!("v{thread}-{at}");
+                    let spec = json!({"name": name, "device": "disk", "size": "1MiB"});
+                    let answer = daemon.ask("PUT", &format!("/v1/vdisks/{name}"), Some(&spec));
+                    match answer.status {
+                        201 => {
+                            made.fetch_add(1, Ordering::Relaxed);
+                        }
+                        503 => assert!(!read::<Problem>(&answer).detail.is_empty()),
+                        status => panic!("{status}: {}", String::from_utf8_lossy(&answer.body)),
+                    }
+                }
+            });
+        }
+    });
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), made.into_inner());
+    assert!(!vdisks.is_empty());
 }

@@ -19,6 +19,7 @@ use listener_table::{ListenerTable, TlsTable, check_doors};
 use vdisk::VdiskTable;
 
 mod changes;
+mod control;
 mod device_table;
 mod listen;
 mod listener_table;
@@ -27,6 +28,7 @@ mod vdisk;
 
 pub use changes::Change;
 pub(crate) use changes::{changes, vdisk_changes};
+pub use control::WebConfig;
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
 pub use listener_table::{Door, TlsUse};
@@ -101,6 +103,8 @@ pub struct Config {
     pub tls_files: Option<TlsFiles>,
     /// The Unix socket of the control API.
     pub control: Option<PathBuf>,
+    /// The control API's TCP address, where browsers find its page, and the file of its tokens.
+    pub web: Option<WebConfig>,
     /// Listeners beside `listen`, with terms of their own.
     pub listeners: Vec<Door>,
 }
@@ -127,7 +131,8 @@ struct ServerTable {
     mode: Option<String>,
     group: Option<String>,
     misses: Option<String>,
-    control: Option<String>,
+    control: Option<control::Control>,
+    tokens: Option<PathBuf>,
     state: Option<PathBuf>,
     memory: Option<String>,
     idle_timeout: Option<String>,
@@ -179,9 +184,12 @@ impl Config {
         let access = wrong.note(file.server.access(&listen)).unwrap_or_default();
         let misses = file.server.misses.as_deref();
         let misses = misses.and_then(|text| wrong.note(misses_path(text, &listen)));
-        let control = file.server.control.as_deref();
+        let taken = control::Taken { listen: &listen, misses: misses.as_ref() };
+        let tokens = control::tokens(file.server.tokens.as_ref(), file.server.state.as_ref());
+        let control = file.server.control.as_ref();
         let control =
-            control.and_then(|text| wrong.note(control_path(text, &listen, misses.as_ref())));
+            control.map(|it| it.check(&taken, tokens.as_ref(), file.tls.is_some())).transpose();
+        let (control, web) = wrong.note(control).flatten().unwrap_or_default();
         let real_time = |device: &DeviceTable| {
             let mut disks = file.vdisk.iter().filter(|vdisk| vdisk.device == device.name);
             disks.any(VdiskTable::is_real_time)
@@ -239,6 +247,7 @@ impl Config {
             tls,
             tls_files,
             control,
+            web,
             listeners,
         };
         config.memory_for_clients().map_err(|error| vec![error])?;
@@ -353,23 +362,6 @@ fn misses_path(text: &str, listen: &[Listen]) -> Result<PathBuf, ConfigError> {
         Ok(Listen::Tcp(_)) | Err(_) => {
             wrong("a Unix datagram socket is `unix:PATH`; there is no other kind")
         }
-    }
-}
-
-/// A Unix socket's path, and no other socket's.
-fn control_path(
-    text: &str,
-    listen: &[Listen],
-    misses: Option<&PathBuf>,
-) -> Result<PathBuf, ConfigError> {
-    let wrong = |reason: &str| Err(wrong_server("control", text, reason));
-    match text.parse() {
-        Ok(path) if listen.contains(&path) => wrong("a listener's path: choose another"),
-        Ok(Listen::Unix(path)) if Some(&path) == misses => {
-            wrong("the path of `misses`: choose another")
-        }
-        Ok(Listen::Unix(path)) => Ok(path),
-        Ok(Listen::Tcp(_)) | Err(_) => wrong("the control API is at a Unix socket: `unix:PATH`"),
     }
 }
 

@@ -356,6 +356,19 @@ pub fn bind_control(path: &Path) -> Result<UnixListener, BindError> {
     patiently(bind, BindError::is_in_use)
 }
 
+/// Binds the control API's TCP address.
+///
+/// # Errors
+/// If the address is in use or is none of this machine's.
+pub fn bind_web(address: std::net::SocketAddr) -> Result<TcpListener, BindError> {
+    let bind = || {
+        let listener = TcpListener::bind(address).map_err(|error| tcp(error, address))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    patiently(bind, BindError::is_in_use)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -57,7 +57,7 @@ pub use parting::Leaving;
 use turns::Turns;
 use vdisks::Vdisks;
 pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskError, VdiskId};
-pub use watched::{WatchedDevice, WatchedVdisk};
+pub use watched::{Watch, WatchedDevice, WatchedVdisk};
 
 /// The longest piece of a device in bytes, and the longest part of a request: what is at the device
 /// holds others up for as long.
@@ -137,7 +137,7 @@ pub enum Message {
     /// answer has room.
     Estimates(Sender<Vec<Vec<Estimate>>>),
     /// Say how the device and each virtual disk are now.
-    Watch(Sender<WatchedDevice>),
+    Watch(Watch, Sender<WatchedDevice>),
     /// Take no more requests, finish those taken, and end.
     Drain,
     /// The same, with clients left for a successor.
@@ -444,8 +444,8 @@ impl Shard {
                         tracing::debug!("nobody waits for estimates any more");
                     }
                 }
-                Message::Watch(answer) => {
-                    let _nobody_waits = answer.try_send(self.watched());
+                Message::Watch(watch, answer) => {
+                    let _nobody_waits = answer.try_send(self.watched(watch));
                 }
                 Message::Drain => self.drain(),
                 Message::HandOver(to) => self.hand_over(to),

@@ -1,27 +1,39 @@
 //! Live figures: written by one shard, read by anyone, without locks.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Buckets of a [`Histogram`]: four an octave of nanoseconds, up to 2^40 ns (18 minutes).
 const BUCKETS: usize = 4 * 40;
 
-/// Times, counted in buckets of a quarter octave (19 % wide).
-#[derive(Debug)]
+/// Times, counted in buckets of a quarter octave (19 % wide). Takes no memory until the first one.
+#[derive(Debug, Default)]
 pub struct Histogram {
-    buckets: [AtomicU64; BUCKETS],
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { buckets: std::array::from_fn(|_| AtomicU64::new(0)) }
-    }
+    buckets: OnceLock<Box<[AtomicU64; BUCKETS]>>,
 }
 
 impl Histogram {
     /// Counts a time in nanoseconds. Called by one thread only.
     pub fn record(&self, nanos: u64) {
-        add(&self.buckets[bucket_of(nanos)], 1);
+        let none = || Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        add(&self.buckets.get_or_init(none)[bucket_of(nanos)], 1);
+    }
+
+    /// The counts so far, of the times that a device's requests have.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        let Some(buckets) = self.buckets.get() else { return snapshot };
+        for (bucket, count) in buckets.iter().enumerate() {
+            let place = bucket.clamp(FIRST, LAST) - FIRST;
+            let count = count.load(Ordering::Relaxed);
+            // Only differences count, which wrap around as this does.
+            #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+            let count = count as u32;
+            snapshot.0[place] = snapshot.0[place].wrapping_add(count);
+        }
+        snapshot
     }
 
     /// The time that a fraction 0 to 1 of those counted did not exceed (the upper edge of its
@@ -34,7 +46,10 @@ impl Histogram {
     /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        Counts(self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect())
+        let buckets = self.buckets.get().into_iter().flat_map(|buckets| buckets.iter());
+        let mut counts: Vec<u64> = buckets.map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        counts.resize(BUCKETS, 0);
+        Counts(counts)
     }
 }
 
@@ -54,25 +69,76 @@ impl Counts {
     /// As [`Histogram::quantile`].
     #[must_use]
     pub fn quantile(&self, fraction: f64) -> Option<Duration> {
-        let counts = &self.0;
-        let total = counts.iter().sum::<u64>();
-        if total == 0 {
-            return None;
-        }
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rank among counts, for display"
-        )]
-        let rank = ((total as f64 * fraction).ceil() as u64).max(1);
-        let mut seen = 0;
-        let reached = counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        });
-        reached.map(|bucket| Duration::from_nanos(upper_edge(bucket)))
+        let bucket = bucket_at(self.0.iter().copied(), fraction)?;
+        Some(Duration::from_nanos(upper_edge(bucket)))
     }
+}
+
+/// The first and last bucket of a [`Snapshot`]: from 512 ns to 17 s. Times beyond count there.
+const FIRST: usize = 4 * 9;
+const LAST: usize = 4 * 34 - 1;
+
+/// Counts of a [`Histogram`] at one moment or between two, in little memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot([u32; LAST - FIRST + 1]);
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self([0; LAST - FIRST + 1])
+    }
+}
+
+impl Snapshot {
+    /// Octaves of times in a snapshot.
+    pub const OCTAVES: usize = (LAST - FIRST + 1) / 4;
+
+    /// The counts since an earlier moment.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at].wrapping_sub(before.0[at])))
+    }
+
+    /// As [`Histogram::quantile`].
+    #[must_use]
+    pub fn quantile(&self, fraction: f64) -> Option<Duration> {
+        let bucket = bucket_at(self.0.iter().map(|count| u64::from(*count)), fraction)?;
+        Some(Duration::from_nanos(upper_edge(FIRST + bucket)))
+    }
+
+    /// Counts by octave.
+    #[must_use]
+    pub fn octaves(&self) -> [u32; Self::OCTAVES] {
+        std::array::from_fn(|octave| {
+            self.0[4 * octave..4 * octave + 4].iter().fold(0_u32, |sum, it| sum.saturating_add(*it))
+        })
+    }
+
+    /// The longest time of each octave.
+    #[must_use]
+    pub fn edges() -> [Duration; Self::OCTAVES] {
+        std::array::from_fn(|octave| Duration::from_nanos(upper_edge(FIRST + 4 * octave + 3)))
+    }
+}
+
+/// The bucket in which a fraction of the counts is reached; `None` if there are none.
+fn bucket_at(counts: impl Iterator<Item = u64> + Clone, fraction: f64) -> Option<usize> {
+    let total = counts.clone().sum::<u64>();
+    if total == 0 {
+        return None;
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rank among counts, for display"
+    )]
+    let rank = ((total as f64 * fraction).ceil() as u64).max(1);
+    let mut seen = 0;
+    let mut counts = counts;
+    counts.position(|count| {
+        seen += count;
+        seen >= rank
+    })
 }
 
 fn bucket_of(nanos: u64) -> usize {

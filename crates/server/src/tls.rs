@@ -77,13 +77,18 @@ impl Tls {
         Ok(())
     }
 
+    /// The settings for new connections, for a caller that has a driver of its own.
+    #[must_use]
+    pub fn settings(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The server's side of a new connection.
     ///
     /// # Errors
     /// If the library refuses: it has no memory, say.
     pub fn begin(&self) -> Result<Channel, rustls::Error> {
-        let config = Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut session = ServerConnection::new(config)?;
+        let mut session = ServerConnection::new(self.settings())?;
         // The caller bounds the bytes that it seals.
         session.set_buffer_limit(None);
         Ok(Channel(session))

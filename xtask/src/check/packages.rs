@@ -28,6 +28,10 @@ const PACKAGES: &[Package] = &[
     // libFuzzer is built from its source.
     Package { name: "g++", probe: &["c++", "--version"] },
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
+    // The page is tried in a browser.
+    Package { name: "chromium", probe: &["chromium", "--version"] },
+    // For promtool, which reads the board's rules.
+    Package { name: "prometheus", probe: &["promtool", "--version"] },
 ];
 
 /// The action on missing packages.

@@ -11,16 +11,22 @@ use tempfile::TempDir;
 use crate::support::finish;
 
 /// A `disktime serve` with a state directory; killed when it is dropped.
-struct Served {
-    state: String,
+pub struct Served {
+    pub state: String,
     child: Child,
 }
 
 impl Served {
-    fn start(directory: &Path) -> Self {
+    pub fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[], Stdio::null())
+    }
+
+    /// With more words on its command line, and its log going there.
+    pub fn start_with(directory: &Path, words: &[&str], log: Stdio) -> Self {
         let state = directory.join("state").to_str().unwrap().to_owned();
         let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
-        command.args(["serve", "--state", &state]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["serve", "--state", &state]).args(words);
+        command.stdout(Stdio::null()).stderr(log);
         let mut served = Self { child: command.spawn().unwrap(), state };
         let until = now() + Duration::from_secs(20);
         while !served.api().request("GET", "/v1", (None, None)).is_ok_and(|it| it.status == 200) {
@@ -48,7 +54,7 @@ impl Served {
     }
 
     /// Runs a command that exits so; answers its document.
-    fn exits(&self, code: i32, words: &[&str]) -> Value {
+    pub fn exits(&self, code: i32, words: &[&str]) -> Value {
         let output = self.run(words);
         let text = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -26,3 +26,4 @@ mod service;
 mod support;
 mod take_over;
 mod tools;
+mod web;

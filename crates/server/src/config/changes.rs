@@ -69,12 +69,14 @@ const SIZE: Key<Placed> = Key {
     value: |(_, it)| size_text(it.size),
 };
 
-const SERVER: [Key<Config>; 11] = [
+const SERVER: [Key<Config>; 13] = [
     fixed("nbd", |it| list(it.listen.iter().map(ToString::to_string))),
     fixed("mode", |it| format!("{:04o}", it.access.mode)),
     fixed("group", |it| maybe(it.access.group, |group| group.to_string())),
     fixed("misses", |it| maybe(it.misses.as_ref(), |path| path.display().to_string())),
     fixed("control", |it| maybe(it.control.as_ref(), |path| path.display().to_string())),
+    fixed("control", |it| maybe(it.web.as_ref(), |web| format!("tcp:{}", web.address))),
+    fixed("tokens", |it| maybe(it.web.as_ref(), |web| web.tokens.display().to_string())),
     fixed("state", |it| maybe(it.state.as_ref(), |path| path.display().to_string())),
     fixed("memory", |it| size_text(it.memory)),
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),

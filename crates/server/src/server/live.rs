@@ -10,7 +10,7 @@ use super::{ReloadError, Server, Starting, TIMEOUT, VdiskView, Wrap};
 use crate::backend::BackEnd;
 use crate::config::{Change, Config, ConfigError, DeviceConfig, VdiskConfig, vdisk_changes};
 use crate::desk::Entry;
-use crate::shard::{DRAIN, Message, NewVdisk, VdiskError, VdiskId, WatchedDevice};
+use crate::shard::{DRAIN, Message, NewVdisk, VdiskError, VdiskId, Watch, WatchedDevice};
 use crate::start_error::StartError;
 
 /// Why a device or virtual disk did not come, change or go. Nothing has changed, unless an error says
@@ -76,10 +76,10 @@ impl Server {
     /// The state of each device now, in the order of the configuration; nothing of one that does not
     /// answer within a second.
     #[must_use]
-    pub fn watch(&self) -> Vec<Option<WatchedDevice>> {
-        let ask = |shard: &crate::shard::ShardHandle| {
+    pub fn watch(&self, watch: Watch) -> Vec<Option<WatchedDevice>> {
+        let ask = move |shard: &crate::shard::ShardHandle| {
             let (answer, watched) = crossbeam_channel::bounded(1);
-            shard.try_tell(Message::Watch(answer));
+            shard.try_tell(Message::Watch(watch, answer));
             watched
         };
         // All are asked before the first one is waited for.

@@ -5,6 +5,15 @@ use disktime_core::{Contract, Duration};
 
 use super::{Shard, VdiskId};
 
+/// The virtual disks that are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// All.
+    All,
+    /// The virtual disks that have requests in the daemon at this moment.
+    Busy,
+}
+
 /// A device's account of time since its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchedDevice {
@@ -18,7 +27,9 @@ pub struct WatchedDevice {
     pub depth: u32,
     /// Pieces at the device now.
     pub in_flight: u32,
-    /// Its virtual disks, in the order of their identities.
+    /// The sum of all reservations in parts per million.
+    pub reserved_ppm: u64,
+    /// Its virtual disks that were asked for, in the order of their identities.
     pub vdisks: Vec<(VdiskId, WatchedVdisk)>,
 }
 
@@ -37,21 +48,28 @@ pub struct WatchedVdisk {
 
 impl Shard {
     /// The engine's state now.
-    pub(super) fn watched(&self) -> WatchedDevice {
+    pub(super) fn watched(&self, watch: Watch) -> WatchedDevice {
         let time = self.engine.device_time();
+        let mut reserved_ppm = 0;
         let of = |(id, stream)| {
             let view = self.engine.stream(stream)?;
-            let (contract, waiting) = (view.contract(), view.waiting());
-            let (in_flight, ready) = (view.in_flight(), view.ready());
+            reserved_ppm += u64::from(view.contract().reserve.ppm());
+            let (waiting, in_flight) = (view.waiting(), view.in_flight());
+            if watch == Watch::Busy && waiting == 0 && in_flight == 0 {
+                return None;
+            }
+            let (contract, ready) = (view.contract(), view.ready());
             Some((id, WatchedVdisk { contract, waiting, in_flight, ready }))
         };
+        let vdisks = self.vdisks.known().filter_map(of).collect();
         WatchedDevice {
             busy: time.busy,
             spare: time.spare,
             held: time.held,
             depth: self.engine.depth(),
             in_flight: self.engine.in_flight(),
-            vdisks: self.vdisks.known().filter_map(of).collect(),
+            reserved_ppm,
+            vdisks,
         }
     }
 }

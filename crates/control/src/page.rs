@@ -1,0 +1,102 @@
+//! The page: files that are part of the program, and a browser's login.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use disktime_server::clock::wall_ms;
+use serde::Deserialize;
+
+use crate::ask::Api;
+use crate::door::Peer;
+use crate::gate::{SESSION, cookie_name, session};
+use crate::problem::Refusal;
+use crate::tokens::{Shut, Tokens};
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Each file: its name, its kind, its text.
+const FILES: &[(&str, &str, &str)] = &[
+    ("page.css", CSS, include_str!("../web/page.css")),
+    ("icon.svg", "image/svg+xml", include_str!("../web/icon.svg")),
+    ("main.js", SCRIPT, include_str!("../web/main.js")),
+    ("api.js", SCRIPT, include_str!("../web/api.js")),
+    ("dom.js", SCRIPT, include_str!("../web/dom.js")),
+    ("past.js", SCRIPT, include_str!("../web/past.js")),
+    ("charts.js", SCRIPT, include_str!("../web/charts.js")),
+    ("heat.js", SCRIPT, include_str!("../web/heat.js")),
+    ("device.js", SCRIPT, include_str!("../web/device.js")),
+    ("vdisk.js", SCRIPT, include_str!("../web/vdisk.js")),
+    ("contract.js", SCRIPT, include_str!("../web/contract.js")),
+    ("uplot.js", SCRIPT, include_str!("../web/vendor/uplot/uPlot.iife.min.js")),
+    ("uplot.css", CSS, include_str!("../web/vendor/uplot/uPlot.min.css")),
+    ("uplot.txt", "text/plain; charset=utf-8", include_str!("../web/vendor/uplot/LICENSE")),
+];
+
+/// Its addresses.
+pub fn routes(tokens: Arc<Tokens>) -> Router<Api> {
+    let index = async || ([(header::CONTENT_TYPE, HTML)], include_str!("../web/index.html"));
+    Router::new()
+        .route("/", get(index))
+        .route("/page/{name}", get(file))
+        .route(SESSION, post(log_in).delete(log_out))
+        .layer(Extension(tokens))
+}
+
+async fn file(Path(name): Path<String>) -> Response {
+    match FILES.iter().find(|(known, ..)| *known == name) {
+        Some((_, kind, text)) => ([(header::CONTENT_TYPE, *kind)], *text).into_response(),
+        None => Refusal::not_found(format!("no file {}", name.escape_default())).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    token: String,
+}
+
+async fn log_in(
+    State(_): State<Api>,
+    Extension(tokens): Extension<Arc<Tokens>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let login: Login = serde_json::from_slice(&body)
+        .map_err(|error| Refusal::bad_request(format!("a login is {{\"token\": …}}: {error}")))?;
+    let (id, role) = tokens.log_in(login.token.trim(), wall_ms()).map_err(|shut| {
+        tracing::warn!(target: "disktime::audit", ?peer, ?shut, "a login was refused");
+        Refusal::unknown_caller(match shut {
+            Shut::Unknown => {
+                "this token opens nothing: a link to log in is good once, a token of the \
+                              daemon's file of tokens until its end"
+            }
+            Shut::Expired => {
+                "this token has expired: use another one of the daemon's file of tokens"
+            }
+        })
+    })?;
+    tracing::info!(target: "disktime::audit", ?peer, role = role.name(), "a browser has logged in");
+    let secure = if matches!(peer, Peer::Tcp { tls: true, .. }) { "; Secure" } else { "" };
+    let cookie = format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{secure}", cookie_name(&peer));
+    let role = Json(serde_json::json!({ "role": role.name() }));
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], role).into_response())
+}
+
+async fn log_out(
+    Extension(tokens): Extension<Arc<Tokens>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(id) = session(&peer, &headers) {
+        tokens.log_out(id);
+    }
+    let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", cookie_name(&peer));
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+}

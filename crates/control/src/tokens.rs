@@ -1,0 +1,390 @@
+//! The rights of callers over TCP: tokens of a file, and sessions of browsers that have shown one.
+//!
+//! The file has a line for each token: `view TOKEN` or `operate TOKEN`, and after it `until DATE` if it
+//! ends. It is read again when it changes. Does not know: HTTP.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a token that is made here.
+const BYTES: usize = 32;
+/// The shortest token that a person may choose, in characters.
+const SHORTEST: usize = 32;
+/// The longest file in bytes.
+const FILE_MAX: u64 = 64 << 10;
+/// How long a browser stays logged in: half a day.
+const SESSION_MS: u64 = 12 * 3600 * 1000;
+/// Browsers that are logged in at once; the oldest is logged out for one more.
+const SESSIONS_MAX: usize = 256;
+
+/// The things that a caller may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Look.
+    View,
+    /// Look and change.
+    Operate,
+}
+
+impl Role {
+    /// Its name in the file of tokens.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Operate => "operate",
+        }
+    }
+}
+
+/// Why tokens can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file can't be read or made.
+    #[error("tokens {}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Others may read it.
+    #[error(
+        "tokens {}: its mode is {mode:04o}, and others could read it: `chmod 600` it",
+        path.display()
+    )]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// A line is none of a token.
+    #[error("tokens {}: line {line}: {reason}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// The lines that are allowed. The token itself is not told.
+        reason: &'static str,
+    },
+}
+
+/// A token of the file.
+#[derive(Clone, Debug)]
+struct Token {
+    role: Role,
+    text: String,
+    until_ms: Option<u64>,
+}
+
+/// A browser that has logged in.
+struct Session {
+    id: String,
+    role: Role,
+    until_ms: u64,
+}
+
+/// All that may be shown by a caller.
+pub struct Tokens {
+    path: Option<PathBuf>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    tokens: Vec<Token>,
+    /// The file's change that was read.
+    read: Option<(i64, i64, u64)>,
+    sessions: Vec<Session>,
+    /// Tokens that are good for one login.
+    once: Vec<Token>,
+}
+
+/// Why a token or a session opens nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shut {
+    /// It is none of ours.
+    Unknown,
+    /// Its time is over.
+    Expired,
+}
+
+impl Tokens {
+    /// The tokens of a file. One that is not there is made, for its owner alone, with a token of each
+    /// role.
+    ///
+    /// # Errors
+    /// If the file can't be used; one that others may read is refused.
+    pub fn of_file(path: &Path) -> Result<Self, TokenError> {
+        let failed = |error| TokenError::File { path: path.to_owned(), error };
+        let make = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        match make {
+            Ok(mut file) => {
+                let text = format!(
+                    "# Who may use the control API and its page over TCP: role, token, `until DATE` if it \
+                     ends.\noperate {}\nview {}\n",
+                    random().map_err(failed)?,
+                    random().map_err(failed)?
+                );
+                file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let tokens = Self { path: Some(path.to_owned()), kept: Mutex::default() };
+        tokens.read_again(&mut tokens.kept())?;
+        Ok(tokens)
+    }
+
+    /// No tokens but those for one login.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { path: None, kept: Mutex::default() }
+    }
+
+    /// A new token that is good for one login.
+    ///
+    /// # Errors
+    /// If the system has no randomness.
+    pub fn once(&self, role: Role) -> io::Result<String> {
+        let text = random()?;
+        self.kept().once.push(Token { role, text: text.clone(), until_ms: None });
+        Ok(text)
+    }
+
+    /// The role of a token.
+    ///
+    /// # Errors
+    /// If it is none, or has expired.
+    pub fn role(&self, text: &str, now_ms: u64) -> Result<Role, Shut> {
+        let mut kept = self.kept();
+        if let Err(error) = self.read_again(&mut kept) {
+            // Nobody is let in by what can't be read; those who are in stay until they log out.
+            tracing::error!(%error, "no token is accepted");
+            kept.tokens.clear();
+            kept.read = None;
+        }
+        role_of(&kept.tokens, text, now_ms)
+    }
+
+    /// Logs a browser in by a token; answers the session's name.
+    ///
+    /// # Errors
+    /// If the token is none, or has expired.
+    pub fn log_in(&self, text: &str, now_ms: u64) -> Result<(String, Role), Shut> {
+        let found = self.role(text, now_ms);
+        let mut kept = self.kept();
+        let role = match (found, kept.once.iter().position(|it| same(&it.text, text))) {
+            (Ok(role), _) => role,
+            (Err(_), Some(at)) => kept.once.remove(at).role,
+            (Err(shut), None) => return Err(shut),
+        };
+        let id = random().map_err(|_| Shut::Unknown)?;
+        if kept.sessions.len() >= SESSIONS_MAX {
+            kept.sessions.remove(0);
+        }
+        kept.sessions.push(Session { id: id.clone(), role, until_ms: now_ms + SESSION_MS });
+        Ok((id, role))
+    }
+
+    /// The role of a session.
+    ///
+    /// # Errors
+    /// If it is none, or has expired.
+    pub fn session(&self, id: &str, now_ms: u64) -> Result<Role, Shut> {
+        let mut kept = self.kept();
+        let at = kept.sessions.iter().position(|it| same(&it.id, id)).ok_or(Shut::Unknown)?;
+        if kept.sessions[at].until_ms > now_ms {
+            return Ok(kept.sessions[at].role);
+        }
+        kept.sessions.remove(at);
+        Err(Shut::Expired)
+    }
+
+    /// Ends a session.
+    pub fn log_out(&self, id: &str) {
+        self.kept().sessions.retain(|it| !same(&it.id, id));
+    }
+
+    /// Reads the file if it has changed.
+    fn read_again(&self, kept: &mut Kept) -> Result<(), TokenError> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let failed = |error| TokenError::File { path: path.clone(), error };
+        let about = std::fs::metadata(path).map_err(failed)?;
+        let change = (about.mtime(), about.mtime_nsec(), about.ino());
+        if kept.read == Some(change) {
+            return Ok(());
+        }
+        let mode = about.mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(TokenError::Mode { path: path.clone(), mode });
+        }
+        let mut text = String::new();
+        File::open(path)
+            .map_err(failed)?
+            .take(FILE_MAX)
+            .read_to_string(&mut text)
+            .map_err(failed)?;
+        kept.tokens = parse(path, &text)?;
+        kept.read = Some(change);
+        Ok(())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Token>, TokenError> {
+    let mut tokens = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let wrong = |reason| TokenError::Line { path: path.to_owned(), line: index + 1, reason };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (role, text, until) = match words[..] {
+            [] => continue,
+            [first, ..] if first.starts_with('#') => continue,
+            [role, text] => (role, text, None),
+            [role, text, "until", date] => (role, text, Some(date)),
+            _ => return Err(wrong("`view TOKEN` or `operate TOKEN`, and `until DATE` if it ends")),
+        };
+        let role = match role {
+            "view" => Role::View,
+            "operate" => Role::Operate,
+            _ => return Err(wrong("the role is `view` or `operate`")),
+        };
+        if text.len() < SHORTEST {
+            return Err(wrong(
+                "a token has 32 characters or more: `openssl rand -hex 32` makes one",
+            ));
+        }
+        let until = until.map(|date| {
+            let date = if date.len() == 10 { format!("{date}T00:00:00Z") } else { date.to_owned() };
+            let time = humantime::parse_rfc3339(&date).ok()?;
+            u64::try_from(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis()).ok()
+        });
+        let until_ms = match until {
+            Some(None) => return Err(wrong("a date is `2027-01-31` or `2027-01-31T12:00:00Z`")),
+            until => until.flatten(),
+        };
+        tokens.push(Token { role, text: text.to_owned(), until_ms });
+    }
+    Ok(tokens)
+}
+
+fn role_of(tokens: &[Token], text: &str, now_ms: u64) -> Result<Role, Shut> {
+    let token = tokens.iter().find(|it| same(&it.text, text)).ok_or(Shut::Unknown)?;
+    if token.until_ms.is_some_and(|until| until <= now_ms) {
+        Err(Shut::Expired)
+    } else {
+        Ok(token.role)
+    }
+}
+
+/// Whether two secrets are the same, in a time that does not tell where they differ.
+fn same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+/// A secret: 256 random bits in hexadecimal.
+fn random() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const LONG: &str = "0123456789abcdef0123456789abcdef";
+
+    fn file(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        (directory, path)
+    }
+
+    #[test]
+    fn a_new_file_is_for_its_owner_alone_and_has_a_token_of_each_role() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        let tokens = Tokens::of_file(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let of = |role: &str| {
+            let line = text.lines().find(|line| line.starts_with(role)).unwrap();
+            line.split(' ').nth(1).unwrap().to_owned()
+        };
+        assert_eq!(tokens.role(&of("operate"), 0), Ok(Role::Operate));
+        assert_eq!(tokens.role(&of("view"), 0), Ok(Role::View));
+        assert_eq!(tokens.role("", 0), Err(Shut::Unknown));
+        assert_eq!(tokens.role(&of("view")[1..], 0), Err(Shut::Unknown));
+    }
+
+    #[test]
+    fn tokens_expire_and_a_changed_file_counts_at_once() {
+        let (_directory, path) = file(&format!("view {LONG} until 1970-01-02\n"), 0o600);
+        let tokens = Tokens::of_file(&path).unwrap();
+        assert_eq!(tokens.role(LONG, 1000), Ok(Role::View));
+        assert_eq!(tokens.role(LONG, 86_400_000), Err(Shut::Expired));
+        let other = path.with_extension("new");
+        std::fs::write(&other, format!("operate {LONG}\n")).unwrap();
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert_eq!(tokens.role(LONG, 86_400_000), Ok(Role::Operate));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(tokens.role(LONG, 0), Err(Shut::Unknown), "what can't be read opens nothing");
+    }
+
+    #[test]
+    fn files_that_others_may_read_and_lines_that_are_no_tokens_are_refused() {
+        let (_directory, path) = file(&format!("view {LONG}\n"), 0o640);
+        assert!(matches!(Tokens::of_file(&path), Err(TokenError::Mode { mode: 0o640, .. })));
+        for text in [
+            "view short",
+            "admin 0123456789abcdef0123456789abcdef",
+            "view 0123456789abcdef0123456789abcdef until tomorrow",
+            "view 0123456789abcdef0123456789abcdef forever",
+            "0123456789abcdef0123456789abcdef",
+        ] {
+            let (_directory, path) = file(text, 0o600);
+            let error = Tokens::of_file(&path).err().expect(text).to_string();
+            assert!(error.contains("line 1") && !error.contains(LONG), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_token_for_one_login_is_good_for_one() {
+        let tokens = Tokens::none();
+        let once = tokens.once(Role::Operate).unwrap();
+        assert_eq!(tokens.role(&once, 0), Err(Shut::Unknown), "it is none for requests");
+        let (session, role) = tokens.log_in(&once, 0).unwrap();
+        assert_eq!(role, Role::Operate);
+        assert_eq!(tokens.log_in(&once, 0), Err(Shut::Unknown));
+        assert_eq!(tokens.session(&session, SESSION_MS - 1), Ok(Role::Operate));
+        assert_eq!(tokens.session(&session, SESSION_MS), Err(Shut::Expired));
+        let again = tokens.once(Role::View).unwrap();
+        let (session, _) = tokens.log_in(&again, 0).unwrap();
+        tokens.log_out(&session);
+        assert_eq!(tokens.session(&session, 0), Err(Shut::Unknown));
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let (_directory, path) = file(&format!("view {LONG}\n"), 0o600);
+        let tokens = Tokens::of_file(&path).unwrap();
+        let first = tokens.log_in(LONG, 0).unwrap().0;
+        (0..SESSIONS_MAX).for_each(|_| drop(tokens.log_in(LONG, 0).unwrap()));
+        assert_eq!(tokens.kept().sessions.len(), SESSIONS_MAX);
+        assert_eq!(tokens.session(&first, 0), Err(Shut::Unknown));
+    }
+}

@@ -1,0 +1,217 @@
+// The page: what is known of the daemon, which view is shown, logging in.
+
+import { ask, follow, get, vdiskPath } from "./api.js";
+import { DeviceView } from "./device.js";
+import { colour, el } from "./dom.js";
+import { Past } from "./past.js";
+import { VdiskView } from "./vdisk.js";
+
+const EVENTS_SHOWN = 50;
+/** How often contracts and sizes are read again, which change rarely and tell so by an event. */
+const LIST_MS = 5000;
+
+const at = (id) => document.getElementById(id);
+
+class App {
+  constructor() {
+    this.about = { writable: false, reason: "" };
+    this.devices = new Map();
+    this.vdisks = new Map();
+    this.tags = new Map();
+    this.pasts = new Map();
+    this.places = new Map();
+    this.second = null;
+    this.events = [];
+    this.lists = new Set();
+  }
+
+  async start() {
+    await this.logInByLink();
+    try {
+      this.about = await get("/v1");
+    } catch (error) {
+      this.showLogin(error);
+      return;
+    }
+    at("log-out").hidden = false;
+    at("log-out").onclick = async () => {
+      await ask("DELETE", "/v1/session");
+      location.reload();
+    };
+    if (this.about.reason) {
+      at("notice").textContent = `Nothing can be changed here: ${this.about.reason}`;
+      at("notice").hidden = false;
+    }
+    await this.refresh();
+    this.events = (await get("/v1/events/kept")).slice(-EVENTS_SHOWN).reverse();
+    addEventListener("hashchange", () => this.show());
+    await this.show();
+    follow({
+      sample: (second) => this.take(second),
+      event: (event) => this.happened(event),
+      state: (state) => this.say(state),
+    });
+    setInterval(() => {
+      if (!document.hidden) this.refresh().catch(() => {});
+    }, LIST_MS);
+  }
+
+  /** A link that `disktime` prints carries a token that is good once, after the `#`, which browsers keep
+   * to themselves. */
+  async logInByLink() {
+    const token = /^#token=([0-9a-zA-Z]+)$/.exec(location.hash)?.[1];
+    if (!token) return;
+    history.replaceState(null, "", "/");
+    try {
+      await ask("POST", "/v1/session", { token });
+    } catch (error) {
+      this.refused = error.message;
+    }
+  }
+
+  showLogin(error) {
+    const said = el("p", { class: "no", role: "alert" }, this.refused ?? "");
+    const input = el("input", { type: "password", name: "token", autocomplete: "current-password", "aria-label": "Token", placeholder: "token" });
+    const submit = async (event) => {
+      event.preventDefault();
+      try {
+        await ask("POST", "/v1/session", { token: input.value });
+        location.reload();
+      } catch (refused) {
+        said.textContent = refused.message;
+      }
+    };
+    const why = error.status === 401
+      ? "Log in with a token of the daemon's file of tokens (“tokens” in its state directory)."
+      : error.message;
+    at("main").replaceChildren(el("section", { class: "card login" }, el("h1", {}, "Log in"), el("p", {}, why),
+      el("form", { onsubmit: submit }, input, el("button", { class: "main", type: "submit" }, "Log in")), said));
+    input.focus();
+  }
+
+  /** Reads devices and virtual disks. */
+  async refresh() {
+    const [devices, vdisks] = await Promise.all([get("/v1/devices"), get("/v1/vdisks")]);
+    this.devices = new Map(devices.map((device) => [device.name, device]));
+    const before = this.vdisks;
+    this.vdisks = new Map(vdisks.map((vdisk) => [vdisk.name, { ...vdisk, spec: before.get(vdisk.name)?.spec }]));
+    for (const name of this.vdisks.keys()) this.colour(name);
+    this.nav();
+    const shown = this.view instanceof VdiskView ? this.view.name : null;
+    if (shown && this.vdisks.has(shown)) await this.refreshVdisk(shown);
+    this.view?.draw();
+  }
+
+  async refreshVdisk(name) {
+    const { value, tag } = await ask("GET", vdiskPath(name));
+    this.vdisks.set(name, value);
+    this.tags.set(name, tag);
+  }
+
+  nav() {
+    const current = this.view instanceof DeviceView ? this.view.name : null;
+    const links = [...this.devices.keys()].map((name) => el("a", {
+      href: `#/devices/${encodeURIComponent(name)}`,
+      "aria-current": name === current ? "page" : null,
+    }, name));
+    at("devices").replaceChildren(...links);
+  }
+
+  async show() {
+    const [, kind, encoded] = location.hash.split("/");
+    const name = encoded ? decodeURIComponent(encoded) : "";
+    if (kind === "vdisks" && this.vdisks.has(name)) {
+      await this.refreshVdisk(name);
+      this.view = new VdiskView(this, name);
+    } else {
+      const device = this.devices.has(name) ? name : this.devices.keys().next().value;
+      this.view = device ? new DeviceView(this, device) : null;
+    }
+    const device = this.view instanceof VdiskView ? this.vdisks.get(name).device : this.view?.name;
+    if (device && !this.pasts.has(device)) {
+      const past = new Past(device);
+      await past.load();
+      this.pasts.set(device, past);
+    }
+    if (!this.view) {
+      at("main").replaceChildren(el("section", { class: "card" }, el("h1", {}, "No device yet"),
+        el("p", {}, "“disktime device add disk --back-end file:PATH --create” adds one.")));
+    } else {
+      at("main").replaceChildren(this.view.build());
+      document.title = `${this.view.name} · disktime`;
+      this.view.draw();
+    }
+    this.nav();
+  }
+
+  /** The last second has come. */
+  take(second) {
+    this.second = second;
+    for (const device of second.devices) this.pasts.get(device.name)?.add(second.at_ms, device);
+    this.view?.draw();
+    document.documentElement.dataset.samples = String(Number(document.documentElement.dataset.samples ?? 0) + 1);
+  }
+
+  happened(event) {
+    this.events.unshift(event);
+    this.events.length = Math.min(this.events.length, EVENTS_SHOWN);
+    for (const list of this.lists) this.fillEvents(list);
+    this.refresh().catch(() => {});
+    if (!this.view) this.show();
+  }
+
+  eventList() {
+    const list = el("ul", { class: "events" });
+    this.lists = new Set([list]);
+    this.fillEvents(list);
+    return list;
+  }
+
+  fillEvents(list) {
+    const line = (event) => el("li", {}, el("time", {}, new Date(event.at_ms).toLocaleTimeString([], { hour12: false })),
+      `${event.kind} ${event.name}`, el("span", { class: "quiet" }, ` ${event.by ?? ""} ${changes(event)}`));
+    list.replaceChildren(...this.events.map(line));
+    if (this.events.length === 0) list.append(el("li", { class: "quiet" }, "Nothing has happened yet."));
+  }
+
+  past(device) {
+    return this.pasts.get(device) ?? new Past(device);
+  }
+
+  live(device) {
+    return this.second?.devices.find((it) => it.name === device);
+  }
+
+  /** A virtual disk keeps its colour while the page is open. */
+  colour(name) {
+    if (name === "others") return "#8b96a3";
+    if (!this.places.has(name)) this.places.set(name, this.places.size);
+    return colour(this.places.get(name));
+  }
+
+  say(state) {
+    const texts = { live: "live", lost: "no connection to the daemon: trying again", out: "logged out: load the page again" };
+    at("state").textContent = texts[state];
+    at("state").className = state === "live" ? "live" : "lost";
+  }
+}
+
+/** The keys that differ between two wishes in an event's text. */
+function changes({ text }) {
+  const [before, after] = text.split(" -> ").map((part) => {
+    try {
+      return JSON.parse(part);
+    } catch {
+      return null;
+    }
+  });
+  if (!before || typeof before !== "object") return text;
+  if (!after) return "";
+  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return keys.filter((key) => String(before[key]) !== String(after[key]))
+    .map((key) => `${key} ${before[key] ?? "–"} → ${after[key] ?? "–"}`).join(", ");
+}
+
+new App().start().catch((error) => {
+  at("main").replaceChildren(el("section", { class: "card" }, el("h1", {}, "The page can't go on"), el("p", {}, error.message)));
+});
