@@ -186,7 +186,7 @@ const OPENS: &str = r#"
 import fcntl, os, resource, struct, sys
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-qos = struct.pack('=8I3Q2I2Q', 1, 0, 90, 500000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+qos = struct.pack('=8I3Q2I2Q', 1, 0, 90, 500000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 files = []
 for _ in range(10000):
     files.append(os.open(sys.argv[1], os.O_RDONLY))
