@@ -242,21 +242,3 @@ fn the_device_is_held_no_longer_than_a_slice_for_a_stream_that_asks_seldom() {
     assert!(used < Duration::from_millis(60), "{used:?} of a second, of which 40 ms are its share");
     assert!(outcome.streams[0].counters.completed > 1_000, "{:?}", outcome.streams[0].counters);
 }
-
-/// One piece at a time takes what it takes: no slice has to go on beyond its length until the pace of its pieces is
-/// known. Four times its length, 234 ms, were half of what a stream with 2 % is due in the first 16 s.
-#[test]
-fn a_first_slice_at_depth_1_is_no_longer_than_others() {
-    let small = {
-        let spec = Spec::reads(Pattern::Sequential, Extent { start: 0, end: 19 << 30 }, 256 << 10);
-        let pace = Pace::Closed { outstanding: 8, think: Duration::ZERO };
-        let traffic = Source::new(spec, pace, 1, "small", Instant::ZERO).unwrap().into();
-        let contract = Contract::reserving(Share::from_percent(2).unwrap());
-        StreamPlan { name: "small".to_owned(), contract, base: 0, extent: None, traffic }
-    };
-    let others = (0..7).map(|at| stream(&format!("{at}"), 14, Pattern::Random, 1));
-    let streams = [small].into_iter().chain(others).collect();
-    let device = (preset::find("deskstar-34gxp").unwrap().build)(1);
-    let used = run_on(device, 1, streams, 4).streams[0].counters.charged;
-    assert!(used < Duration::from_millis(180), "{used:?} of 4 s, of which 80 ms are its share");
-}

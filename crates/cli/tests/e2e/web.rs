@@ -112,7 +112,7 @@ fn top_puts_the_terminal_back_after_a_key_and_after_a_signal() {
     let directory = TempDir::new().unwrap();
     let daemon = WithPage::start(directory.path(), &[]);
     let top = format!("{} top --state {}", env!("CARGO_BIN_EXE_disktime"), daemon.served.state);
-    for (end, keys, code) in [("", "q", 0), ("timeout -s TERM 2 ", "", 124)] {
+    for (end, keys, code) in [("", "q", 0), ("timeout --foreground -s TERM 2 ", "", 124)] {
         let record = directory.path().join("record");
         let shown = record.to_str().unwrap();
         let keys = if keys.is_empty() {

@@ -98,7 +98,7 @@ fn the_page_shows_a_live_demo_and_a_contract_changed_by_its_form_counts() {
     let demo = Demo::start();
     let mut browser = Browser::start();
     browser.open(&demo.link);
-    let shown = "Number(document.documentElement.dataset.samples ?? 0) > 0 \
+    let shown = "Number(document.documentElement?.dataset.samples ?? 0) > 0 \
                  && document.querySelectorAll('tbody tr .meter').length === 2 \
                  && !!document.querySelector('.chart canvas')";
     let took = browser.wait(shown);

@@ -21,7 +21,7 @@
 //!    A writer pays for what its slices gain in their beginnings: a cache took its writes, and the device brings
 //!    them to the medium in the next slice of another stream, which is relieved of as much.
 //! 6. If the owner asks again sooner than a switch takes, on average, the device is held for it, at its charge,
-//!    for as long as the switch takes.
+//!    for as long as the switch takes; for an owner that starves as a guest for as long as a request takes there.
 //!
 //! A device that tells which of its tiers served a piece does several streams' work at once, and the cost model
 //! learns there what a stream's pieces take, among others' pieces. A stream has slices there until its price is
@@ -536,14 +536,10 @@ impl DiskTime {
             && !self.wants_quiet(now, id)
     }
 
-    /// Whether the owner has had its time, and its pace is known, or can't be seen now: it has nothing to do. One
-    /// piece at a time is charged what it took, whatever the pace.
+    /// Whether the owner has had its time, and its pace is known, or can't be seen now: it has nothing to do.
     fn is_over(&self, now: Instant, slice: &Slice, works: bool) -> bool {
         let Some(account) = self.get(slice.owner) else { return true };
-        let shown = self.device.depth == 1
-            || account.pace.seen_at.is_some()
-            || self.has_shown(slice)
-            || slice.was_mixed;
+        let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
         let length = slice.length.as_tokens();
         let used = account.used - slice.used + slice.undivided.max(0);
         // Beside guests the owner may have little of its slice, which ends all the same.

@@ -97,19 +97,23 @@ fn measure(contract: Option<Contract>, others: u64) -> Got {
     if let Some(contract) = &contract {
         client::set(&file, contract).unwrap();
     }
-    let own = Reader::start(file, 1);
+    let reserves = contract.as_ref().is_some_and(|contract| contract.reserve.ppm() > 0);
+    // A promise is about a stream that always asks: no thread's pause may leave the file without a request.
+    let threads = if reserves { 4 } else { 1 };
+    let own: Vec<_> =
+        (0..threads).map(|at| Reader::start(file.try_clone().unwrap(), 100 + at)).collect();
+    let done = || own.iter().map(Reader::done).sum::<u64>();
     let name = |other: u64| format!("other-{other}");
     let _others: Vec<_> =
         (0..others).map(|other| Reader::start(open(&mount, &name(other)), other + 2)).collect();
     std::thread::sleep(SETTLES);
     let stream = if contract.is_some() { "own" } else { "(shared)" };
     let charged = || figure(&mount, stream, 8);
-    let (before, began, time) = (own.done(), Instant::now(), charged());
+    let (before, began, time) = (done(), Instant::now(), charged());
     std::thread::sleep(MEASURED);
     let seconds = began.elapsed().as_secs_f64();
-    let reserves = contract.is_some_and(|contract| contract.reserve.ppm() > 0);
     Got {
-        rate: (own.done() - before) as f64 / seconds,
+        rate: (done() - before) as f64 / seconds,
         share: (charged() - time) / seconds,
         behind: if reserves { figure(&mount, stream, 9) / seconds } else { 0.0 },
     }
