@@ -43,6 +43,8 @@ fn has_chromium() -> bool {
 struct Demo {
     child: Child,
     link: String,
+    /// Its standard output stays open: it has more to say.
+    _said: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Demo {
@@ -52,9 +54,9 @@ impl Demo {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let link = lines.map(Result::unwrap).find(|line| line.contains("#token="));
-        Self { child, link: link.expect("a link").trim().to_owned() }
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let link = said.by_ref().map(Result::unwrap).find(|line| line.contains("#token="));
+        Self { child, link: link.expect("a link").trim().to_owned(), _said: said }
     }
 }
 
