@@ -86,6 +86,7 @@ pub(crate) fn capture(command: Command) -> Result<Ended> {
 }
 
 fn run(mut command: Command, show: impl FnMut(&[u8]) -> Result<()>) -> Result<Ended> {
+    forget_our_package(&mut command);
     let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot run {}", shown(&command)))?;
@@ -98,6 +99,19 @@ fn run(mut command: Command, show: impl FnMut(&[u8]) -> Result<()>) -> Result<En
         _ => format!("ended with {status}"),
     });
     Ok(Ended { lines, failure })
+}
+
+/// Cargo tells a program that it runs about the program's own package. Build scripts that watch these
+/// variables would run again, with all that is built on them, whenever another cargo was asked before.
+fn forget_our_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let is_ours = ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+        if is_ours {
+            command.env_remove(name);
+        }
+    }
 }
 
 fn shown(command: &Command) -> String {
@@ -133,6 +147,12 @@ mod tests {
         let ended = shell("echo one; echo two >&2; echo three", None);
         assert_eq!(ended.lines, ["one", "two", "three"]);
         assert_eq!(ended.failure, None);
+    }
+
+    #[test]
+    fn commands_do_not_see_which_package_runs_them() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "cargo runs this test");
+        assert_eq!(shell("echo \"<$CARGO_PKG_NAME$CARGO_MANIFEST_DIR>\"", None).lines, ["<>"]);
     }
 
     #[test]
