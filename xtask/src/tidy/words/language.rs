@@ -48,7 +48,7 @@ struct Size {
     words: usize,
 }
 
-/// Judges Rust files by package, and the Markdown files at the root one by one.
+/// Judges Rust files by package, and the Markdown files at the root and of the manual one by one.
 pub(super) fn judge(workspace: &Workspace) -> Report {
     let mut found: BTreeMap<&str, Prose> = BTreeMap::new();
     for package in &workspace.packages {
@@ -73,9 +73,9 @@ pub(super) fn judge(workspace: &Workspace) -> Report {
     report
 }
 
-/// Whether this is a Markdown file at the root.
+/// Whether this is a Markdown file at the root, or a page of the manual.
 fn is_page(path: &str) -> bool {
-    path.ends_with(".md") && !path.contains('/')
+    path.ends_with(".md") && (!path.contains('/') || path.starts_with("docs/"))
 }
 
 /// The list's lines, and the findings in the others.
@@ -212,7 +212,7 @@ mod tests {
                 assert!(found[1].starts_with("crates/nothing: has 1 sentences"), "{found:?}");
             }
             let page = failures(judge, &[("README.md", &sentence), ("docs/a.md", &sentence)]);
-            assert_eq!(page.len(), 2, "{page:?}");
+            assert_eq!(page.len(), 4, "{page:?}");
         }
     }
 
