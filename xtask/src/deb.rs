@@ -29,7 +29,7 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("zsh/_disktime", "usr/share/zsh/vendor-completions/_disktime"),
 ];
 
-/// What is asked for.
+/// The package that is asked for.
 struct Plan {
     root: PathBuf,
     /// The binary that goes into the package; built for release if none is named.

@@ -24,6 +24,7 @@ mod device_table;
 mod listen;
 mod listener_table;
 mod memory;
+mod reference;
 mod vdisk;
 
 pub use changes::Change;
@@ -31,6 +32,7 @@ pub(crate) use changes::{changes, vdisk_changes};
 pub use control::WebConfig;
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
+pub use reference::{KEYS, KeyRow};
 pub use listener_table::{Door, TlsUse};
 pub use vdisk::{BitmapsConfig, REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 

@@ -20,12 +20,12 @@ const WORDS_MAX: usize = 1_500;
 const SENTENCE_MAX: usize = 35;
 /// Pages of derivations, whose sentences may be long.
 const DERIVATIONS: &str = "docs/appendix/";
-/// What a fenced block of a page with commands may be.
+/// Kinds of fenced blocks in a page with commands.
 const LANGUAGES: &[&str] = &["sh", "text", "toml", "xml", "yaml", "json", "c", "python"];
-/// What follows `sh` where a test does not run the block; behind it the reason.
+/// The word behind `sh` where a test does not run the block; the reason follows.
 const NOT_RUN: &str = "not-run:";
 
-/// What a page has too much of.
+/// The measure that a page exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Excess {
     Words,

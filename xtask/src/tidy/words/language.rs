@@ -175,7 +175,7 @@ fn words_of(name: &str) -> impl Iterator<Item = String> {
 fn wrong_beginning(sentence: &Sentence) -> Option<&'static str> {
     let text = sentence.text.trim_start_matches(|it: char| !it.is_alphanumeric());
     let is_name = sentence.place == Place::Text && BEGINNINGS.contains(&text);
-    if is_name || text.ends_with('?') {
+    if is_name || text.trim_end_matches('*').ends_with('?') {
         return None;
     }
     BEGINNINGS.iter().copied().find(|beginning| {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn subjects_questions_and_names_pass() {
-        let fine = "// What is a share? It is a part. Thatched roofs, Offsets and whose they are.\n\
+        let fine = "// **What is a share?** What is a share? It is a part. Thatched roofs, Offsets and whose they are.\n\
                     fn f() { g(\"What\"); }\n// ```\n// What code says.\n// ```";
         assert_eq!(judged(fine, ""), Vec::<String>::new());
     }
