@@ -61,7 +61,9 @@ pub(crate) fn run(words: &[String]) -> Result<bool> {
             "--out" => plan.out = value()?.into(),
             "--version" => plan.version = Some(value()?.clone()),
             "--tarball" => plan.tarball = true,
-            _ => bail!("not understood: {word}; --binary FILE, --out DIR, --version VERSION, --tarball"),
+            _ => bail!(
+                "not understood: {word}; --binary FILE, --out DIR, --version VERSION, --tarball"
+            ),
         }
     }
     println!("{}", plan.make(&workspace.target)?.display());

@@ -54,7 +54,11 @@ pub(crate) const GATES: &[Gate] = &[
         claim: "each relaxed lint carries its reason",
         run: relaxations::run,
     },
-    Gate { name: "links", claim: "relative links and anchors in Markdown resolve", run: links::run },
+    Gate {
+        name: "links",
+        claim: "relative links and anchors in Markdown resolve",
+        run: links::run,
+    },
     Gate {
         name: "pages",
         claim: "README and the manual's pages are short, found, and say which commands are run",

@@ -65,7 +65,12 @@ impl Check {
     }
 
     /// `Ok` if it holds; else so, with advice.
-    fn unless(holds: bool, otherwise: State, name: &'static str, (found, advice): (String, &str)) -> Self {
+    fn unless(
+        holds: bool,
+        otherwise: State,
+        name: &'static str,
+        (found, advice): (String, &str),
+    ) -> Self {
         if holds { Self::ok(name, found) } else { Self::new(name, otherwise, found, advice) }
     }
 }

@@ -102,7 +102,8 @@ fn every_command_named_in_a_sentence_is_there() {
     for (page, text) in pages() {
         for span in text.split('`').filter_map(|span| span.strip_prefix("disktime ")) {
             let mut words = span.split_whitespace();
-            let Some(first) = words.next().filter(|it| it.chars().all(|it| it.is_ascii_lowercase()))
+            let Some(first) =
+                words.next().filter(|it| it.chars().all(|it| it.is_ascii_lowercase()))
             else {
                 continue;
             };
@@ -110,7 +111,8 @@ fn every_command_named_in_a_sentence_is_there() {
             let found = known.find_subcommand(first);
             let found = found.unwrap_or_else(|| panic!("{page}: there is no `disktime {first}`"));
             let below = words.next().filter(|it| it.chars().all(|it| it.is_ascii_lowercase()));
-            if let Some(below) = below.filter(|_| found.get_arguments().all(|it| !it.is_positional()))
+            if let Some(below) =
+                below.filter(|_| found.get_arguments().all(|it| !it.is_positional()))
             {
                 let there = found.find_subcommand(below).is_some();
                 assert!(there, "{page}: there is no `disktime {first} {below}`");

@@ -64,11 +64,7 @@ fn files(mut command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// The page of a command, and those of its subcommands.
-fn pages(
-    command: &Command,
-    name: &str,
-    files: &mut Vec<(String, Vec<u8>)>,
-) -> std::io::Result<()> {
+fn pages(command: &Command, name: &str, files: &mut Vec<(String, Vec<u8>)>) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut bytes)?;
     files.push((format!("man1/{name}.1"), bytes));

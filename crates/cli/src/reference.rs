@@ -26,7 +26,8 @@ fn pages() -> [(&'static str, String); 4] {
 }
 
 fn configuration() -> String {
-    let mut page = format!("# Configuration\n\n{WRITTEN}\n\n{}", include_str!("reference/configuration.txt"));
+    let mut page =
+        format!("# Configuration\n\n{WRITTEN}\n\n{}", include_str!("reference/configuration.txt"));
     for (table, title) in [
         ("server", "The server: `[server]`"),
         ("listener", "More listeners: `[[listener]]`"),

@@ -212,9 +212,7 @@ fn stream(vdisk: &toml::Table, name: &str, file: &str) -> String {
     }
     let size = toml::Value::from(text_of(vdisk, "size").unwrap_or("1GiB"));
     let past = "past_end = \"wrap\"";
-    text + &format!(
-        "[stream.replay]\npath = \"{file}\"\nextent = {{ end = {size} }}\n{past}\n"
-    )
+    text + &format!("[stream.replay]\npath = \"{file}\"\nextent = {{ end = {size} }}\n{past}\n")
 }
 
 /// The header and the last requests of a trace, with times from the first of these on.
@@ -252,7 +250,10 @@ mod tests {
             assert!(!found.contains(secret), "{secret}: {found}");
         }
         assert!(found.contains("nbd://host:10809/a") && found.contains("state = \"/var/lib\""));
-        assert_eq!(without_user("a = 'nbd+unix:///db?socket=/x@y'"), "a = 'nbd+unix:///db?socket=/x@y'");
+        assert_eq!(
+            without_user("a = 'nbd+unix:///db?socket=/x@y'"),
+            "a = 'nbd+unix:///db?socket=/x@y'"
+        );
     }
 
     #[test]

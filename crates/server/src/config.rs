@@ -32,8 +32,8 @@ pub(crate) use changes::{changes, vdisk_changes};
 pub use control::WebConfig;
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
-pub use reference::{KEYS, KeyRow};
 pub use listener_table::{Door, TlsUse};
+pub use reference::{KEYS, KeyRow};
 pub use vdisk::{BitmapsConfig, REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// How long clients may be idle at least and at most, where that is bounded.

@@ -122,15 +122,18 @@ mod tests {
     #[test]
     fn headings_that_are_not_there_are_found() {
         let a = "# One, two: `three`\n## Same\n## Same\n```\n# code\n```\n[x](#one-two-three) [y](#code)\n";
-        let b = "[x](a.md#same-1) [y](./a.md#same-2) [z](../docs/a.md#same) [c](../include/c.h#L1)\n";
+        let b =
+            "[x](a.md#same-1) [y](./a.md#same-2) [z](../docs/a.md#same) [c](../include/c.h#L1)\n";
         let files = [("docs/a.md", a), ("docs/b.md", b), ("include/c.h", "")];
-        let expected = ["docs/a.md:7: link to nowhere: #code", "docs/b.md:1: link to nowhere: ./a.md#same-2"];
+        let expected =
+            ["docs/a.md:7: link to nowhere: #code", "docs/b.md:1: link to nowhere: ./a.md#same-2"];
         assert_eq!(failures(run, &files), expected);
     }
 
     #[test]
     fn the_web_headings_and_code_are_left_alone() {
-        let text = "# Part\n[w](https://e.org/x#y) [h](#part) `[x](y)`\n```\n[x](y)\n```\n[d](docs)\n";
+        let text =
+            "# Part\n[w](https://e.org/x#y) [h](#part) `[x](y)`\n```\n[x](y)\n```\n[d](docs)\n";
         assert_eq!(failures(run, &[("a.md", text), ("docs/b.md", "")]), Vec::<String>::new());
     }
 }

@@ -47,7 +47,10 @@ fn kind(metadata: &Metadata) -> Check {
     } else if kind.is_dir() {
         Check::ok("kind", "directory: a plain raw file for each virtual disk")
     } else if kind.is_file() {
-        Check::ok("kind", format!("image of {} bytes: an extent for each virtual disk", metadata.len()))
+        Check::ok(
+            "kind",
+            format!("image of {} bytes: an extent for each virtual disk", metadata.len()),
+        )
     } else {
         let advice = "a back end is a block device, a file or a directory";
         Check::new("kind", State::Missing, "none of these", advice)
@@ -84,7 +87,9 @@ fn file_system(path: &Path) -> Check {
         return Check::new("file system", State::Note, "unknown", "");
     };
     let magic = u64::try_from(found.f_type).unwrap_or(0);
-    judge_file_system(FILE_SYSTEMS.iter().find(|(_, known)| *known == magic).map_or("other", |it| it.0))
+    judge_file_system(
+        FILE_SYSTEMS.iter().find(|(_, known)| *known == magic).map_or("other", |it| it.0),
+    )
 }
 
 fn judge_file_system(name: &str) -> Check {
@@ -113,9 +118,16 @@ fn block(number: u64, read: impl Fn(&str) -> Option<String>) -> Vec<Check> {
 
 fn medium(rotational: Option<&str>) -> Check {
     match rotational {
-        Some("1") => Check::ok("medium", "rotating: shares, goals, firm rates and latency bounds, by a profile"),
-        Some(_) => Check::ok("medium", "not rotating: shares and goals; latency bounds as far as measured"),
-        None => Check::new("medium", State::Note, "unknown", "the kernel says nothing of its queue"),
+        Some("1") => Check::ok(
+            "medium",
+            "rotating: shares, goals, firm rates and latency bounds, by a profile",
+        ),
+        Some(_) => {
+            Check::ok("medium", "not rotating: shares and goals; latency bounds as far as measured")
+        }
+        None => {
+            Check::new("medium", State::Note, "unknown", "the kernel says nothing of its queue")
+        }
     }
 }
 
@@ -127,7 +139,8 @@ fn write_cache(kind: Option<&str>) -> Check {
 }
 
 fn scheduler(list: Option<&str>) -> Check {
-    let chosen = list.and_then(|it| it.split_once('[')?.1.split_once(']')).map_or("unknown", |it| it.0);
+    let chosen =
+        list.and_then(|it| it.split_once('[')?.1.split_once(']')).map_or("unknown", |it| it.0);
     let advice = "the kernel orders requests again below disktime: `echo none > \
                   /sys/block/NAME/queue/scheduler`";
     Check::unless(chosen == "none", State::Note, "scheduler", (chosen.to_owned(), advice))

@@ -15,7 +15,8 @@ const DESCRIPTORS: u64 = 4_096;
 /// Stolen time above which shares are not judged, in parts per thousand.
 const STEAL_PER_MILLE: u64 = 20;
 /// Sources of the clock that cost tens of nanoseconds a look.
-const QUICK_CLOCKS: &[&str] = &["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
+const QUICK_CLOCKS: &[&str] =
+    &["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
 
 pub(super) fn checks() -> Vec<Check> {
     let uname = rustix::system::uname();
@@ -72,7 +73,8 @@ fn clock(source: &str) -> Check {
 /// Time that the host of a virtual machine took, of all since the start; by `/proc/stat`.
 fn steal(stat: &str) -> Check {
     let first = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|it| it.parse().ok()).collect();
+    let ticks: Vec<u64> =
+        first.split_whitespace().skip(1).filter_map(|it| it.parse().ok()).collect();
     let all: u64 = ticks.iter().take(8).sum();
     let stolen = ticks.get(7).copied().unwrap_or(0);
     let per_mille = stolen * 1000 / all.max(1);
@@ -93,7 +95,8 @@ fn cgroups(own: &str, read: impl Fn(&str) -> Option<String>) -> Check {
     let memory = limited(file("memory.max")).map(|it| format!("memory {} bytes", it.trim()));
     let cpu = limited(file("cpu.max")).map(|it| format!("processor {} us", it.trim()));
     let limits: Vec<String> = memory.into_iter().chain(cpu).collect();
-    let found = format!("version 2{}{}", if limits.is_empty() { "" } else { ", " }, limits.join(", "));
+    let found =
+        format!("version 2{}{}", if limits.is_empty() { "" } else { ", " }, limits.join(", "));
     let advice = "the group's limits hold for the daemon too: state `memory` in [server] well below \
                   the group's, and leave a device's thread its processor";
     Check::unless(limits.is_empty(), State::Note, "cgroups", (found, advice))
@@ -102,10 +105,16 @@ fn cgroups(own: &str, read: impl Fn(&str) -> Option<String>) -> Check {
 /// Linux's BFQ, which `bench insulation --live` compares with.
 fn bfq(release: &str, exists: impl Fn(&str) -> bool) -> Check {
     let module = format!("/lib/modules/{release}/kernel/block/bfq.ko");
-    let places = ["/sys/module/bfq".to_owned(), module.clone(), format!("{module}.xz"), format!("{module}.zst")];
+    let places = [
+        "/sys/module/bfq".to_owned(),
+        module.clone(),
+        format!("{module}.xz"),
+        format!("{module}.zst"),
+    ];
     let there = places.iter().any(|place| exists(place));
     let found = if there { "in the kernel" } else { "not found" };
-    let advice = "only `disktime bench insulation --live` compares with it: nothing to do for serving";
+    let advice =
+        "only `disktime bench insulation --live` compares with it: nothing to do for serving";
     Check::unless(there, State::Note, "BFQ", (found.to_owned(), advice))
 }
 

@@ -23,8 +23,12 @@ fn the_doctor_finds_that_tests_can_run_here_and_names_what_is_not_there() {
     let output = finish(disktime().args(["doctor", "--json"]).arg(directory.path()));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &found["pass"]), (Some(0), &Value::Bool(true)), "{found}");
-    let names: Vec<&str> =
-        found["machine"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = found["machine"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
     for name in ["kernel", "io_uring", "memlock", "BFQ", "cgroups", "clock", "steal"] {
         assert!(names.contains(&name), "{name} is not looked at: {names:?}");
     }

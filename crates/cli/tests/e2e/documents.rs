@@ -12,10 +12,10 @@ use crate::support::finish;
 
 /// Times that a reader takes and a test has not.
 const SHORTER: &[(&str, &str)] = &[
-    ("--budget 20s", "--budget 4s"),
+    ("--budget 20s", "--budget 2s"),
     ("--runtime=60", "--runtime=1"),
-    ("--for 14s", "--for 3s"),
-    ("--for 10s", "--for 2s"),
+    ("--for 9s", "--for 1s"),
+    ("--for 10s", "--for 1s"),
     ("--control tcp:127.0.0.1:7070", "--control tcp:127.0.0.1:0"),
 ];
 
@@ -52,7 +52,9 @@ fn follow(page: &str, blocks: usize) -> String {
     let binary = Path::new(env!("CARGO_BIN_EXE_disktime")).parent().unwrap();
     let paths = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     // A daemon that a failed page leaves would hold the outputs open, and the test with them.
-    let script = format!("set -euo pipefail\nexport PATH={paths:?}\ntrap 'kill $(jobs -p) || :' ERR\n{script}");
+    let script = format!(
+        "set -euo pipefail\nexport PATH={paths:?}\ntrap 'kill $(jobs -p) || :' ERR\n{script}"
+    );
     let log = std::fs::File::create(directory.path().join("log")).unwrap();
     let mut shell = Command::new("timeout");
     shell.args(["50", "bash", "-c", &script]).current_dir(directory.path());
@@ -161,7 +163,10 @@ fn yaml_examples_are_documents_of_their_kinds() {
                   assert sorted(data) == ['runcmd', 'write_files'], data\n";
     let mut python = Command::new("/usr/bin/python3");
     if !finish(Command::new("/usr/bin/python3").args(["-c", "import yaml"])).status.success() {
-        crate::support::skip("yaml_examples_are_documents_of_their_kinds", "python3-yaml is not installed");
+        crate::support::skip(
+            "yaml_examples_are_documents_of_their_kinds",
+            "python3-yaml is not installed",
+        );
         return;
     }
     let examples = root().join("examples");
