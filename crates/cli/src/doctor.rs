@@ -122,7 +122,10 @@ fn show(title: &str, checks: &[Check]) {
             State::Note => "note",
             State::Missing => "MISSING",
         };
-        println!("  {state:<8}{:<13}{}", check.name, check.found);
+        for (index, line) in wrapped(&check.found, 57).iter().enumerate() {
+            let (state, name) = if index == 0 { (state, check.name) } else { ("", "") };
+            println!("  {state:<8}{name:<13}{line}");
+        }
         wrapped(&check.advice, 57).iter().for_each(|line| println!("{:23}{line}", ""));
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn checks() -> Vec<Check> {
         clock(read("/sys/devices/system/clocksource/clocksource0/current_clocksource").trim()),
         steal(&read("/proc/stat")),
         cgroups(&read("/proc/self/cgroup"), |file| fs::read_to_string(file).ok()),
-        bfq(&release, |file| fs::exists(file).unwrap_or(false)),
+        bfq(&release, &schedulers(&release), |file| fs::exists(file).unwrap_or(false)),
         fuse(fs::exists("/dev/fuse").unwrap_or(false)),
     ]
 }
@@ -54,6 +54,9 @@ fn uring() -> Check {
 fn limit(name: &'static str, resource: rustix::process::Resource, least: u64) -> Check {
     let limit = rustix::process::getrlimit(resource).current;
     let found = limit.map_or("no limit".to_owned(), |limit| limit.to_string());
+    if name == "memlock" && rustix::process::geteuid().is_root() {
+        return Check::ok(name, format!("{found}, which does not hold for this user"));
+    }
     let advice = if name == "memlock" {
         "buffers are not registered then, and each request costs more: `ulimit -l 65536`, or \
          LimitMEMLOCK=64M in the unit"
@@ -102,20 +105,24 @@ fn cgroups(own: &str, read: impl Fn(&str) -> Option<String>) -> Check {
     Check::unless(limits.is_empty(), State::Note, "cgroups", (found, advice))
 }
 
-/// Linux's BFQ, which `bench insulation --live` compares with.
-fn bfq(release: &str, exists: impl Fn(&str) -> bool) -> Check {
-    let module = format!("/lib/modules/{release}/kernel/block/bfq.ko");
-    let places = [
-        "/sys/module/bfq".to_owned(),
-        module.clone(),
-        format!("{module}.xz"),
-        format!("{module}.zst"),
-    ];
-    let there = places.iter().any(|place| exists(place));
+/// Linux's BFQ, which `bench insulation --live` compares with; `known` lists schedulers of the kernel.
+fn bfq(release: &str, known: &str, exists: impl Fn(&str) -> bool) -> Check {
+    let modules = format!("/lib/modules/{release}/kernel/block/bfq.ko");
+    let mut places = ["", ".xz", ".zst"].iter().map(|end| format!("{modules}{end}"));
+    let there =
+        known.contains("bfq") || exists("/sys/module/bfq") || places.any(|place| exists(&place));
     let found = if there { "in the kernel" } else { "not found" };
     let advice =
         "only `disktime bench insulation --live` compares with it: nothing to do for serving";
     Check::unless(there, State::Note, "BFQ", (found.to_owned(), advice))
+}
+
+/// The schedulers that block devices can have, and modules that are built in.
+fn schedulers(release: &str) -> String {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let lists = devices.map(|it| it.path().join("queue/scheduler"));
+    let built_in = format!("/lib/modules/{release}/modules.builtin").into();
+    lists.chain([built_in]).filter_map(|it| fs::read_to_string(it).ok()).collect()
 }
 
 fn fuse(there: bool) -> Check {
@@ -168,8 +175,9 @@ mod tests {
     fn slow_clocks_and_missing_parts_are_notes() {
         assert_eq!(clock("hpet").state, State::Note);
         assert_eq!(clock("tsc").state, State::Ok);
-        assert_eq!(bfq("6.1", |_| false).state, State::Note);
-        assert_eq!(bfq("6.1", |place| place.ends_with("bfq.ko.xz")).state, State::Ok);
+        assert_eq!(bfq("6.1", "", |_| false).state, State::Note);
+        assert_eq!(bfq("6.1", "kernel/block/bfq.ko\n", |_| false).state, State::Ok);
+        assert_eq!(bfq("6.1", "", |place| place.ends_with("bfq.ko.xz")).state, State::Ok);
         assert_eq!(fuse(false).state, State::Note);
     }
 }
