@@ -8,6 +8,7 @@
 
 mod bench;
 mod check;
+mod deb;
 mod finding;
 #[cfg(test)]
 mod fixture;
@@ -62,6 +63,12 @@ const COMMANDS: &[Command] = &[
         help: "one-line mistakes planted in the engine, and the tests that notice; NAME… or --sample",
         flags: None,
         run: mutants::run,
+    },
+    Command {
+        name: "deb",
+        help: "the Debian package of a release build; --tarball --binary FILE --out DIR --version V",
+        flags: None,
+        run: deb::run,
     },
     Command { name: "help", help: "this text", flags: Some(&[]), run: help },
 ];

@@ -7,6 +7,7 @@ mod budgets;
 mod cycles;
 mod fields;
 mod links;
+mod pages;
 mod purity;
 mod reexports;
 mod relaxations;
@@ -53,7 +54,16 @@ pub(crate) const GATES: &[Gate] = &[
         claim: "each relaxed lint carries its reason",
         run: relaxations::run,
     },
-    Gate { name: "links", claim: "relative links in Markdown resolve", run: links::run },
+    Gate {
+        name: "links",
+        claim: "relative links and anchors in Markdown resolve",
+        run: links::run,
+    },
+    Gate {
+        name: "pages",
+        claim: "README and the manual's pages are short, found, and say which commands are run",
+        run: pages::run,
+    },
     Gate {
         name: "architecture",
         claim: "ARCHITECTURE.md is short and maps every crate",

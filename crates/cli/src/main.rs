@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 mod bench;
 mod cat;
@@ -13,8 +13,12 @@ mod control;
 mod costs;
 mod demo;
 mod device;
+mod doctor;
+#[cfg(test)]
+mod documents;
 mod failure;
 mod interrupt;
+mod manual;
 mod miss;
 mod mount;
 mod operators;
@@ -22,7 +26,10 @@ mod output;
 mod paper;
 mod plan;
 mod play;
+#[cfg(test)]
+mod reference;
 mod registries;
+mod report;
 mod serve;
 mod sim;
 mod table;
@@ -72,6 +79,12 @@ enum Command {
     Plan(plan::Arguments),
     /// Measure
     Bench(bench::Arguments),
+    /// Say what this machine lacks, and what a device is good for
+    Doctor(doctor::Arguments),
+    /// Write what a bug report needs into a directory, without secrets
+    Report(report::Arguments),
+    /// Write the manual pages and the completions of shells, for packages
+    Manual(manual::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -107,6 +120,9 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Cat(arguments) => cat::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
+        Command::Manual(arguments) => manual::run(arguments, Arguments::command()),
     }
 }
 

@@ -8,6 +8,15 @@ use disktime_api::Event;
 use disktime_server::clock::wall_ms;
 use tokio::sync::watch;
 
+/// Every kind of event, and what it tells: for the manual's reference page.
+pub const KINDS: &[(&str, &str)] = &[
+    ("created", "a device or virtual disk was made, by the one named"),
+    ("changed", "the contract or size of a virtual disk was changed, from and to what"),
+    ("deleted", "a device or virtual disk was removed; a virtual disk's data are given up"),
+    ("promise-broken", "a virtual disk was behind its reservation by longer than its bound"),
+    ("gap", "the reader was slow, or came late: so many events are no longer kept"),
+];
+
 /// Events that are kept.
 pub const EVENTS_MAX: usize = 4096;
 
@@ -35,6 +44,7 @@ impl Default for Events {
 impl Events {
     /// Something happened to a device or virtual disk, by somebody or of itself.
     pub fn add(&self, kind: &str, (what, name): (&str, &str), (text, by): (String, &str)) {
+        debug_assert!(KINDS.iter().any(|(known, _)| *known == kind), "{kind} is a kind of event");
         let mut kept = self.kept();
         kept.last += 1;
         let (id, at_ms) = (kept.last, wall_ms());

@@ -33,8 +33,9 @@ use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 
 pub use ask::Ask;
+pub use events::KINDS as EVENT_KINDS;
 pub use http::document;
-pub use metrics::names as metric_names;
+pub use metrics::{listed as metric_rows, names as metric_names};
 pub use plane::{Plane, Truth};
 pub use problem::Refusal;
 pub use state::{Kept, Phase, StateError, Store};

@@ -99,6 +99,19 @@ pub fn names() -> Vec<String> {
     of(VDISK).chain(of(DEVICE)).collect()
 }
 
+/// Every metric as it is asked for, its labels, and its text: for the manual's reference page.
+#[must_use]
+pub fn listed() -> Vec<[String; 3]> {
+    fn of<T>(rows: &[Row<T>], labels: &str) -> Vec<[String; 3]> {
+        let row = |(rises, name, text, _): &Row<T>| {
+            let name = format!("{name}{}", if *rises { "_total" } else { "" });
+            [name, labels.to_owned(), (*text).to_owned()]
+        };
+        rows.iter().map(row).collect()
+    }
+    [of(VDISK, "vdisk, device"), of(DEVICE, "device")].concat()
+}
+
 /// Its addresses.
 pub fn routes() -> Router<Api> {
     Router::new().route("/metrics", get(metrics))

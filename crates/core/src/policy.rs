@@ -169,7 +169,7 @@ pub struct PolicyEntry {
     /// The currency of the accounts that it orders by.
     pub currency: Currency,
     /// Whether it promises each stream its reserved share of disk time, within the bounds of
-    /// `docs/scheduling.md`: the conformance suite then holds it to that.
+    /// `docs/promises.md`: the conformance suite then holds it to that.
     pub keeps_reservations: bool,
     /// Whether it may serve a stream's requests in another order than they came.
     pub reorders: bool,

@@ -51,7 +51,7 @@ fn a_bound_is_a_number_of_contracts_depth_piece_and_slice() {
         (0..streams).for_each(|_| terms.add(&contract, None));
         terms.bound(&contract).unwrap().as_nanos() / MS
     };
-    // The table of docs/scheduling.md.
+    // The table of docs/promises.md.
     let bounds = [(2, 500_000), (10, 100_000), (1_000, 1_000)].map(|(streams, ppm)| {
         [(1, 50), (32, 50), (32, 2)].map(|(depth, piece)| bound(streams, ppm, depth, piece))
     });

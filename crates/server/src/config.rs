@@ -24,6 +24,7 @@ mod device_table;
 mod listen;
 mod listener_table;
 mod memory;
+mod reference;
 mod vdisk;
 
 pub use changes::Change;
@@ -32,6 +33,7 @@ pub use control::WebConfig;
 pub use device_table::DeviceConfig;
 pub use listen::{Listen, SocketAccess};
 pub use listener_table::{Door, TlsUse};
+pub use reference::{KEYS, KeyRow};
 pub use vdisk::{BitmapsConfig, REQUEST_BANDWIDTH, REQUEST_IOPS, VdiskConfig, VdiskGoal};
 
 /// How long clients may be idle at least and at most, where that is bounded.

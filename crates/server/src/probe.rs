@@ -32,7 +32,7 @@ pub enum ProbeError {
     #[error("{0}")]
     Open(io::Error),
     /// The system gives no ring.
-    #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]
+    #[error("the system refuses: {0} ({remedy})", remedy = crate::ring::remedy(.0))]
     System(io::Error),
     /// Writes were allowed, and can't be done.
     #[error("read-only: its writes can't be measured")]

@@ -249,6 +249,32 @@ pub struct Ring {
     arena: bool,
 }
 
+/// Makes such a ring as a device's thread has, and lets it go.
+///
+/// # Errors
+/// The system's reason for having none: `EPERM` in most containers, `ENOSYS` without io_uring,
+/// `EINVAL` before Linux 6.1.
+pub fn available() -> io::Result<()> {
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(8).map(|_: IoUring| ())
+}
+
+/// The remedy for a ring that the system refuses, or nothing if its reason says all.
+#[must_use]
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here: in a container use a seccomp profile that allows it \
+             (docs/how-to/install.md), else set the sysctl kernel.io_uring_disabled to 0"
+        }
+        Some(libc::ENOSYS) => "the kernel is built without io_uring: it needs CONFIG_IO_URING",
+        Some(libc::EINVAL) => "io_uring of Linux 6.1 or newer is needed",
+        Some(libc::ENOMEM) => {
+            "the limit on locked memory is too low: raise it to 64 MiB (`ulimit -l`, LimitMEMLOCK=)"
+        }
+        _ => "io_uring of Linux 6.1 or newer is needed",
+    }
+}
+
 impl Ring {
     /// A ring for the calling thread, with the pool's arena registered where the system lets us.
     ///

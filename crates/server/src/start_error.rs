@@ -117,7 +117,7 @@ pub enum StartError {
         error: Box<Unfit>,
     },
     /// The system gives no thread, ring or event.
-    #[error("the system refuses: {0} (io_uring of Linux 6.1 or newer is needed)")]
+    #[error("the system refuses: {0} ({remedy})", remedy = crate::ring::remedy(.0))]
     System(io::Error),
 }
 

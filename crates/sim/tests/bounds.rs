@@ -103,7 +103,7 @@ fn run(case: &Case, bound: Duration) -> (f64, f64) {
 /// A bound of 10 s holds nothing back; but it cuts requests into pieces, as any does.
 const NONE: Duration = Duration::from_secs(10);
 
-/// The table's figures in `docs/black-box.md`.
+/// The table's figures in `docs/black-box-measured.md`.
 fn keeps(case: &Case, bound: Duration, pays: f64) {
     let (free_p99, free) = run(case, NONE);
     let (p99, paid) = run(case, bound);

@@ -30,6 +30,10 @@ const PACKAGES: &[Package] = &[
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
     // The page is tried in a browser.
     Package { name: "chromium", probe: &["chromium", "--version"] },
+    // For virt-xml-validate, which reads libvirt's example, and the parser of YAML for two others.
+    Package { name: "libvirt-clients", probe: &["virt-xml-validate", "--version"] },
+    Package { name: "libxml2-utils", probe: &["xmllint", "--version"] },
+    Package { name: "python3-yaml", probe: &["/usr/bin/python3", "-c", "import yaml"] },
     // For promtool, which reads the board's rules.
     Package { name: "prometheus", probe: &["promtool", "--version"] },
 ];

@@ -1,6 +1,7 @@
-//! Relative links in Markdown lead to files that exist. Links into the web are not followed, and a
-//! `#heading` is not looked for.
+//! Relative links in Markdown lead to files that exist, and a `#heading` of a Markdown file to a heading
+//! there. Links into the web are not followed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::finding::{Finding, Report};
@@ -9,16 +10,20 @@ use crate::workspace::{TextFile, Workspace};
 /// Finds links of every `.md` file whose target is missing.
 pub(crate) fn run(workspace: &Workspace) -> Report {
     let is_markdown = |file: &&TextFile| file.path.ends_with(".md");
-    let broken = |file| broken_links(&workspace.root, file);
+    let broken = |file| broken_links(workspace, file);
     workspace.texts.iter().filter(is_markdown).flat_map(broken).collect::<Vec<_>>().into()
 }
 
-fn broken_links(root: &Path, file: &TextFile) -> Vec<Finding> {
+fn broken_links(workspace: &Workspace, file: &TextFile) -> Vec<Finding> {
+    let root = &workspace.root;
     let absolute = root.join(&file.path);
     let dir = absolute.parent().unwrap_or(root);
+    let leads = |target: &String| {
+        leads_somewhere(dir, target) && anchored(workspace, file, target).unwrap_or(true)
+    };
     prose_lines(&file.text)
         .flat_map(|(line, text)| targets(&text).into_iter().map(move |target| (line, target)))
-        .filter(|(_, target)| !leads_somewhere(dir, target))
+        .filter(|(_, target)| !leads(target))
         .map(|(line, target)| Finding::at(&file.path, line, format!("link to nowhere: {target}")))
         .collect()
 }
@@ -47,6 +52,58 @@ fn leads_somewhere(dir: &Path, target: &str) -> bool {
     is_web || path.is_empty() || dir.join(path).exists()
 }
 
+/// Whether the heading that a target names is there; none if it names no heading of a Markdown file.
+fn anchored(workspace: &Workspace, file: &TextFile, target: &str) -> Option<bool> {
+    let (path, anchor) = target.split_once('#').filter(|_| !target.contains("://"))?;
+    let path = if path.is_empty() { file.path.clone() } else { joined(&file.path, path) };
+    let text = workspace.text(&path).filter(|_| path.ends_with(".md"))?;
+    Some(anchors(&text.text).iter().any(|it| it == anchor))
+}
+
+/// The path that `target` names from the file at `from`, relative to the root.
+fn joined(from: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The anchors of a file's headings, as code hosts form them: lower case, spaces to hyphens, other marks
+/// left out, and a number behind one that occurs again.
+fn anchors(text: &str) -> Vec<String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let headings = prose_headings(text);
+    let anchor = |heading: &str| {
+        let kept = |it: &char| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_');
+        let lower = heading.trim().to_lowercase();
+        lower.chars().filter(kept).collect::<String>().replace(' ', "-")
+    };
+    let numbered = headings.map(|heading| {
+        let anchor = anchor(heading);
+        let count = seen.entry(anchor.clone()).and_modify(|count| *count += 1).or_insert(0);
+        if *count == 0 { anchor } else { format!("{anchor}-{count}") }
+    });
+    numbered.collect()
+}
+
+/// The headings of a file, without their marks; fenced blocks have none.
+fn prose_headings(text: &str) -> impl Iterator<Item = &str> {
+    let mut fenced = false;
+    text.lines().filter_map(move |line| {
+        fenced ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        (!fenced && heading.len() < line.len() && heading.starts_with(' ')).then_some(heading)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,8 +120,20 @@ mod tests {
     }
 
     #[test]
+    fn headings_that_are_not_there_are_found() {
+        let a = "# One, two: `three`\n## Same\n## Same\n```\n# code\n```\n[x](#one-two-three) [y](#code)\n";
+        let b =
+            "[x](a.md#same-1) [y](./a.md#same-2) [z](../docs/a.md#same) [c](../include/c.h#L1)\n";
+        let files = [("docs/a.md", a), ("docs/b.md", b), ("include/c.h", "")];
+        let expected =
+            ["docs/a.md:7: link to nowhere: #code", "docs/b.md:1: link to nowhere: ./a.md#same-2"];
+        assert_eq!(failures(run, &files), expected);
+    }
+
+    #[test]
     fn the_web_headings_and_code_are_left_alone() {
-        let text = "[w](https://example.com/x) [h](#part) `[x](y)`\n```\n[x](y)\n```\n[d](docs)\n";
+        let text =
+            "# Part\n[w](https://e.org/x#y) [h](#part) `[x](y)`\n```\n[x](y)\n```\n[d](docs)\n";
         assert_eq!(failures(run, &[("a.md", text), ("docs/b.md", "")]), Vec::<String>::new());
     }
 }

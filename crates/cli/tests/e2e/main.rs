@@ -9,6 +9,8 @@ mod control;
 mod costs;
 mod crowds;
 mod device_profile;
+mod diagnosis;
+mod documents;
 mod durability;
 mod files;
 mod holes;

@@ -49,7 +49,7 @@ pub struct StreamCounters {
 /// that led there. With a plain floor of -u the guarantee would not hold: a stream that starts a
 /// window at the floor gets nothing while its debt fills up and others use the slack, and then
 /// waits f·(1-f)·p for streams that return with their u. -f·u keeps the sum at u
-/// (`docs/scheduling.md`).
+/// (`docs/appendix/guarantee-zygaria.md`).
 #[derive(Default)]
 pub(crate) struct Accounts {
     pub(crate) reserve: TokenBucket,

@@ -32,9 +32,9 @@
 //! ```
 //!
 //! Without slices (s = 0, n = 1) this is the guarantee of `zygaria`, u + c + f·D·c of disk time
-//! (`docs/scheduling.md`), divided by f. Beside a statistical or an unchecked rate nothing bounds what
-//! goes first, so nothing is promised. A guaranteed-latency stream waits for no slices, and has no
-//! bound beside rates, as it pays for their seeks back.
+//! (`docs/appendix/guarantee-zygaria.md`), divided by f. Beside a statistical or an unchecked rate
+//! nothing bounds what goes first, so nothing is promised. A guaranteed-latency stream waits for no
+//! slices, and has no bound beside rates, as it pays for their seeks back.
 //!
 //! **Example.** Two virtual disks with 50 % each on a disk, depth 1, no profile: c = 50 ms and
 //! s = 350 ms, so Θ = 1 s + 350 ms + 100 ms + 350 ms + 50 ms + 50 ms = 1.9 s.

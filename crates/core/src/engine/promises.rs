@@ -123,7 +123,7 @@ impl Promises {
 
 impl Engine {
     /// The longest time that a stream, while it is backlogged, can be behind its reservation; `None`
-    /// if it reserves nothing, or is promised something else (`docs/scheduling.md`).
+    /// if it reserves nothing, or is promised something else (`docs/promises.md`).
     #[must_use]
     pub fn promise(&self, id: StreamId) -> Option<Duration> {
         let stream = self.streams.get(id)?;

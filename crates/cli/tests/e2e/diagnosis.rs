@@ -1,0 +1,83 @@
+//! `disktime doctor` and `disktime report` on this machine.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::control::Served;
+use crate::support::{Daemon, finish};
+
+fn disktime() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_disktime"))
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_doctor_finds_that_tests_can_run_here_and_names_what_is_not_there() {
+    let directory = TempDir::new().unwrap();
+    let output = finish(disktime().args(["doctor", "--json"]).arg(directory.path()));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &found["pass"]), (Some(0), &Value::Bool(true)), "{found}");
+    let names: Vec<&str> = found["machine"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    for name in ["kernel", "io_uring", "memlock", "BFQ", "cgroups", "clock", "steal"] {
+        assert!(names.contains(&name), "{name} is not looked at: {names:?}");
+    }
+    let gone = finish(disktime().args(["doctor", "/nowhere/at/all"]));
+    assert_eq!(gone.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&gone.stdout);
+    assert!(said.contains("MISSING") && said.contains("can't serve here"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+}
+
+#[test]
+fn a_report_has_a_trace_that_is_replayed_and_no_secret() {
+    let disks = "[[device]]\nname = \"ram\"\nback_end = \"memory\"\n[[vdisk]]\nname = \"mem\"\n\
+                 device = \"ram\"\nsize = \"64MiB\"\nreserve = \"50%\"\nrecord = \"DIRECTORY/mem.csv\"\n";
+    let daemon = Daemon::start(&format!("tokens = \"DIRECTORY/tokens\"\n{disks}"));
+    let uri = daemon.uri("mem");
+    let played = ["play", "--rate", "1MB/s", "--for", "2s", &uri];
+    assert!(finish(disktime().args(played)).status.success());
+    let (kept, ended) = daemon.end("TERM");
+    assert!(ended);
+    let directory = kept.path();
+    let config = directory.join("disktime.toml");
+    let out = directory.join("report");
+    let mut report = disktime();
+    report.args(["report", "--json", "--url", "unix:/nowhere/control.sock", "--config"]);
+    let output = finish(report.arg(&config).arg("--out").arg(&out));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said["left_out"][0].as_str().unwrap().starts_with("daemon.json"), "{said}");
+    assert!(text(&out.join("configuration.toml")).contains("tokens = \"left out\""));
+    let run = finish(disktime().args(["sim", "run"]).arg(out.join("scenario.toml")));
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(String::from_utf8_lossy(&run.stdout).contains("mem"));
+    // A directory that is there is not written to.
+    let mut again = disktime();
+    let again = finish(again.arg("report").arg("--out").arg(&out));
+    assert_eq!(again.status.code(), Some(2));
+}
+
+#[test]
+fn a_report_of_a_daemon_has_its_figures_and_events() {
+    let directory = TempDir::new().unwrap();
+    let served = Served::start(directory.path());
+    served.exits(0, &["device", "add", "ram", "--back-end", "memory"]);
+    let out = directory.path().join("report");
+    let mut report = disktime();
+    let output = finish(report.args(["report", "--state", &served.state, "--out"]).arg(&out));
+    assert!(output.status.success());
+    assert!(text(&out.join("devices.json")).contains("\"ram\""));
+    assert!(text(&out.join("events.json")).contains("\"created\""));
+    assert!(text(&out.join("metrics.txt")).contains("disktime_device_busy_seconds"));
+}

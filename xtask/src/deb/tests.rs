@@ -1,0 +1,160 @@
+//! The package is installed, upgraded, removed and purged in a root directory of its own, without an
+//! init system. A script stands for the binary: the real one writes the same files (`crates/cli`).
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const BINARY: &str = "#!/bin/sh\nset -e\n[ \"$1\" = manual ]\nmkdir -p \"$3/man1\" \"$3/completions/bash\" \
+                      \"$3/completions/fish\" \"$3/completions/zsh\"\necho page > \"$3/man1/disktime.1\"\n\
+                      for file in bash/disktime fish/disktime.fish zsh/_disktime; do echo x > \
+                      \"$3/completions/$file\"; done\n";
+
+/// Tells that a test can't run here; whether it can't.
+fn lacks(test: &str, program: &str) -> bool {
+    if Command::new(program).arg("--version").output().is_ok_and(|it| it.status.success()) {
+        return false;
+    }
+    let line = format!("SKIP: {test}: {program} is not installed");
+    eprintln!("{line}");
+    if let Ok(path) = std::env::var("DISKTIME_SKIPS") {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.expect("the list of skips opens"), "{line}").expect("a skip can be told");
+    }
+    true
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
+}
+
+fn package(out: &Path, version: &str, tarball: bool) -> PathBuf {
+    let binary = out.join("binary");
+    fs::write(&binary, BINARY).expect("a script can be written");
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).expect("it is executable");
+    let version = Some(version.to_owned());
+    let plan = Plan { root: root(), binary: Some(binary), out: out.to_owned(), version, tarball };
+    plan.make(out).expect("the package is built")
+}
+
+/// A root directory with a package database and nothing else.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self(TempDir::new().expect("a temporary directory can be made"));
+        for directory in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"] {
+            fs::create_dir_all(machine.path(directory)).expect("a directory can be made");
+        }
+        fs::write(machine.path("var/lib/dpkg/status"), "").expect("a file can be written");
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn dpkg(&self, words: &[&std::ffi::OsStr]) {
+        let mut command = Command::new("dpkg");
+        command.arg(format!("--root={}", self.0.path().display()));
+        command.args(["--log=/dev/null", "--force-not-root", "--force-depends", "--force-confold"]);
+        command.args(["--force-script-chrootless", "--force-bad-path"]).args(words);
+        succeeds(&mut command).expect("dpkg does as it is asked");
+    }
+}
+
+#[test]
+fn the_package_is_installed_upgraded_removed_and_purged_and_leaves_data_alone() {
+    if lacks("the_package_is_installed_upgraded_removed_and_purged", "dpkg-deb") {
+        return;
+    }
+    let (out, machine) = (TempDir::new().expect("a directory"), Machine::new());
+    let (old, new) = (package(out.path(), "0.1.9", false), package(out.path(), "0.2.0", false));
+    machine.dpkg(&["--install".as_ref(), old.as_ref()]);
+    for (_, place, _) in FILES {
+        assert!(machine.path(place).is_file(), "{place} is not there");
+    }
+    for place in ["usr/bin/disktime", "usr/share/man/man1/disktime.1.gz", COMPLETIONS[2].1] {
+        assert!(machine.path(place).is_file(), "{place} is not there");
+    }
+    // The administrator's configuration and data, and an upgrade.
+    let data = machine.path("var/lib/disktime/pool");
+    fs::create_dir_all(&data).expect("a directory can be made");
+    fs::write(data.join("db.raw"), "data").expect("a file can be written");
+    let configuration = machine.path("etc/disktime.toml");
+    fs::write(&configuration, "# mine\n").expect("a file can be written");
+    machine.dpkg(&["--install".as_ref(), new.as_ref()]);
+    let text = || fs::read_to_string(&configuration).expect("the configuration is there");
+    assert_eq!(text(), "# mine\n", "an upgrade keeps what was changed");
+    machine.dpkg(&["--remove".as_ref(), "disktime".as_ref()]);
+    assert!(!machine.path("usr/bin/disktime").exists());
+    assert_eq!(text(), "# mine\n", "the configuration stays until it is purged");
+    machine.dpkg(&["--purge".as_ref(), "disktime".as_ref()]);
+    assert!(!configuration.exists(), "a purge removes the configuration");
+    assert_eq!(fs::read_to_string(data.join("db.raw")).expect("data stay"), "data");
+}
+
+#[test]
+fn the_tarball_has_the_files_of_the_package() {
+    if lacks("the_tarball_has_the_files_of_the_package", "dpkg") {
+        return;
+    }
+    let out = TempDir::new().expect("a directory");
+    let made = package(out.path(), "0.2.0", true);
+    let list = output(Command::new("tar").arg("-tzf").arg(made)).expect("the tarball can be read");
+    for (_, place, _) in FILES {
+        assert!(list.contains(&format!("./{place}\n")), "{place} is not in {list}");
+    }
+    assert!(!list.contains("DEBIAN"), "{list}");
+}
+
+/// systemd's own judgement of the unit: no word that it does not know, and an exposure of at most 3.
+#[test]
+fn systemd_understands_the_units_and_finds_them_tight() {
+    if lacks("systemd_understands_the_units_and_finds_them_tight", "systemd-analyze") {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    for unit in ["disktime.service", "disktime.socket"] {
+        let text = fs::read_to_string(root().join("examples/systemd").join(unit));
+        // A program that is there, and no manual that is not installed.
+        let text = text.expect("the unit is there").replace("/usr/bin/disktime", "/bin/true");
+        let text = text.replace("Documentation=man:disktime-serve(1)\n", "");
+        fs::write(directory.path().join(unit), text).expect("a unit can be written");
+    }
+    let service = directory.path().join("disktime.service");
+    let mut verify = Command::new("systemd-analyze");
+    let found = verify.arg("verify").arg(&service).output().expect("systemd-analyze runs");
+    let said = String::from_utf8_lossy(&found.stderr).into_owned();
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("disktime")).collect();
+    assert!(found.status.success() && ours.is_empty(), "{said}");
+    let mut security = Command::new("systemd-analyze");
+    let options = ["security", "--offline=true", "--threshold=30"];
+    let found = security.args(options).arg(&service).output().expect("systemd-analyze runs");
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+}
+
+/// A profile that forbids io_uring is what engines have already.
+#[test]
+fn the_container_may_use_io_uring_and_nothing_that_it_never_needs() {
+    let text = fs::read_to_string(root().join("packaging/container/seccomp.json"));
+    let profile: serde_json::Value =
+        serde_json::from_str(&text.expect("the profile is there")).expect("it is JSON");
+    assert_eq!(profile["defaultAction"], "SCMP_ACT_ALLOW");
+    let denied: Vec<&str> = profile["syscalls"][0]["names"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(serde_json::Value::as_str)
+        .collect();
+    assert_eq!(profile["syscalls"][0]["action"], "SCMP_ACT_ERRNO");
+    for needed in ["io_uring_setup", "io_uring_enter", "io_uring_register"] {
+        assert!(!denied.contains(&needed), "{needed} is denied");
+    }
+    for never in ["mount", "ptrace", "bpf", "reboot", "init_module", "kexec_load", "setns"] {
+        assert!(denied.contains(&never), "{never} is allowed");
+    }
+}
