@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
@@ -10,7 +11,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use disktime_api::{
     Contract, Device, DeviceSpec, Event, Figures, Held, History, Latency, Live, LiveDevice,
-    LiveVdisk, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec,
+    LiveVdisk, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec, Waited,
 };
 use disktime_server::Server;
 use serde::Deserialize;
@@ -49,7 +50,8 @@ const BODY_MAX: usize = 64 << 10;
         plan,
         live::events,
         live::live,
-        kept_events
+        kept_events,
+        crate::metrics::metrics
     ),
     components(schemas(
         About,
@@ -69,7 +71,8 @@ const BODY_MAX: usize = 64 << 10;
         Track,
         Vdisk,
         VdiskChange,
-        VdiskSpec
+        VdiskSpec,
+        Waited
     ))
 )]
 struct Document;
@@ -190,8 +193,9 @@ struct Since {
 async fn history(
     State(api): State<Api>,
     Path(name): Path<String>,
-    Query(since): Query<Since>,
+    since: Result<Query<Since>, QueryRejection>,
 ) -> Result<Json<History>, Refusal> {
+    let Query(since) = since?;
     let long = match since.step {
         None | Some(1) => false,
         Some(10) => true,
@@ -298,9 +302,9 @@ struct Last {
 async fn why(
     State(api): State<Api>,
     Path(name): Path<String>,
-    Query(last): Query<Last>,
+    last: Result<Query<Last>, QueryRejection>,
 ) -> Result<Json<Held>, Refusal> {
-    let seconds = last.seconds.unwrap_or(10.0);
+    let seconds = last?.seconds.unwrap_or(10.0);
     let find = move |server: &mut Server, _: &mut Plane, seen: &Sampler| {
         let vdisk = server.vdisks().iter().find(|vdisk| vdisk.name == name);
         let vdisk = vdisk.ok_or_else(|| Refusal::no_vdisk(&name))?;
@@ -326,6 +330,9 @@ struct AfterEvent {
 /// Events that are kept, after the one of a number.
 #[utoipa::path(get, path = "/v1/events/kept", params(("after" = Option<u64>, Query)),
     responses((status = 200, body = [Event])))]
-async fn kept_events(State(api): State<Api>, Query(after): Query<AfterEvent>) -> Json<Vec<Event>> {
-    Json(api.events.after(after.after.unwrap_or(0), usize::MAX))
+async fn kept_events(
+    State(api): State<Api>,
+    after: Result<Query<AfterEvent>, QueryRejection>,
+) -> Result<Json<Vec<Event>>, Refusal> {
+    Ok(Json(api.events.after(after?.after.unwrap_or(0), usize::MAX)))
 }

@@ -17,6 +17,7 @@ mod page;
 mod plane;
 mod problem;
 mod sampler;
+mod settle;
 mod state;
 mod tokens;
 
@@ -37,6 +38,7 @@ pub use http::document;
 pub use metrics::names as metric_names;
 pub use plane::{Plane, Truth};
 pub use problem::Refusal;
+pub use settle::settled;
 pub use state::{Kept, Phase, StateError, Store};
 pub use tokens::{Role, TokenError, Tokens};
 

@@ -16,7 +16,7 @@ use super::{Access, FileBackEnd, Files, lock, open};
 use crate::backend::Abilities;
 use crate::backend::blocks::{BLOCK, Disk};
 use crate::durable::{Next, directory_of, sync_directory_of};
-use crate::layout::Record;
+use crate::layout::{Move, Record};
 use crate::served_file::ServedFile;
 
 mod growing;
@@ -342,6 +342,32 @@ impl PoolDirectory {
         Ok((back_end, GrowingPool { pool: self.pool, lock, files }))
     }
 
+    /// Finishes another name or a smaller size that a killed daemon may have left half-way.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn finish_move(&mut self, it: &Move<'_>) -> Result<(), PoolError> {
+        let Move { from, to, bytes } = *it;
+        let before = self.pool.identity.clone();
+        if from != to && self.pool.file_of(from).symlink_metadata().is_ok() {
+            self.pool.rename_file(from, to)?;
+        }
+        self.pool.rename(from, to);
+        let path = self.pool.file_of(to);
+        let file = File::options().write(true).open(&path).map_err(io_at(&path))?;
+        lock(&file).map_err(io_at(&path))?;
+        let len = file.metadata().map_err(io_at(&path))?.len();
+        let wanted = bytes.next_multiple_of(BLOCK);
+        if len > wanted {
+            self.pool.enter(to, bytes);
+        }
+        if self.pool.identity != before {
+            self.lock = put(&self.pool.path.join(IDENTITY), &self.pool.identity)?;
+        }
+        let cut = if len > wanted { file.set_len(wanted) } else { Ok(()) };
+        cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
+    }
+
     /// Makes a virtual disk's file shorter: what is beyond is lost.
     ///
     /// # Errors
@@ -434,6 +460,24 @@ impl SeenPool {
             std::cmp::Ordering::Equal => Ok(FileState::Whole),
             std::cmp::Ordering::Greater => Err(PoolError::Larger { vdisk, path, pool, file, size }),
         }
+    }
+
+    /// Gives a file the name of another virtual disk, durably.
+    fn rename_file(&self, name: &str, to: &str) -> Result<(), PoolError> {
+        let (old, new) = (self.file_of(name), self.file_of(to));
+        let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
+        match rustix::fs::renameat_with(here, &old, here, &new, flags) {
+            Ok(()) => sync_directory_of(&new).map_err(io_at(&new)),
+            Err(rustix::io::Errno::EXIST) => {
+                Err(PoolError::Exists { path: new, what: "a file with data" })
+            }
+            Err(error) => Err(io_at(&old)(error.into())),
+        }
+    }
+
+    fn rename(&mut self, name: &str, to: &str) {
+        let listed = self.identity.vdisk.iter_mut().find(|disk| disk.name == name);
+        listed.into_iter().for_each(|disk| to.clone_into(&mut disk.name));
     }
 
     fn enter(&mut self, name: &str, size: u64) {
