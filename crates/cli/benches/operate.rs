@@ -316,7 +316,7 @@ fn creates(sizes: &Sizes, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a virtual disk is known to be, as far as somebody was told.
+/// Virtual disks with weight and size, as far as somebody was told of them.
 type Known = BTreeMap<String, (u32, u64)>;
 
 /// A change by number: what is asked, and the virtual disks after it.

@@ -15,6 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+/// The exit code once standard output is gone: that of any failure while running.
+const UNHEARD_EXIT: i32 = 1;
+
 /// A signal has come.
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// The command looks whether one has.
@@ -77,7 +80,7 @@ pub fn unheard() {
         ASKED.store(true, Ordering::SeqCst);
     } else {
         list().drain(..).flatten().for_each(|it| it.remove());
-        std::process::exit(crate::failure::FAILED.into());
+        std::process::exit(UNHEARD_EXIT);
     }
 }
 

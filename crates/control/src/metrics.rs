@@ -137,7 +137,7 @@ pub fn routes() -> Router<Api> {
     Router::new().route("/metrics", get(metrics))
 }
 
-/// What a scrape asks for.
+/// The wishes of a scrape.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
@@ -148,7 +148,8 @@ pub(crate) struct Wanted {
 /// Metrics in the text format of OpenMetrics.
 #[utoipa::path(get, path = "/metrics", params(("histograms" = Option<bool>, Query)),
     responses((status = 200, body = String, content_type = "application/openmetrics-text"),
-    (status = 400, body = Problem)))]
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn metrics(
     State(api): State<Api>,
     wanted: Result<Query<Wanted>, QueryRejection>,

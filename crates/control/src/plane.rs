@@ -255,15 +255,17 @@ impl Plane {
     ) -> Result<VdiskSpec, Refusal> {
         let store = self.store()?;
         let before = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
+        // A change that can't be is refused as such, whatever the caller has seen.
+        let moves = change.name.is_some() || change.shrink.is_some();
+        let after = if moves { moved(&before, &change)? } else { change.of(&before) };
+        let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
         let tag = tag(&before);
         if seen.is_some_and(|seen| seen != "*" && seen != tag) {
             return Err(Refusal::stale(name, &tag));
         }
-        if change.name.is_some() || change.shrink.is_some() {
-            return self.move_vdisk(server, &before, &change, by);
+        if moves {
+            return self.move_vdisk(server, (&before, after), (&device, vdisk.size), by);
         }
-        let after = change.of(&before);
-        let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
         let size = size_of(server, name);
         if vdisk.size < size {
             return Err(Refusal::smaller(name, &after.size, size));
@@ -286,15 +288,13 @@ impl Plane {
     fn move_vdisk(
         &self,
         server: &mut Server,
-        before: &VdiskSpec,
-        change: &VdiskChange,
+        (before, after): (&VdiskSpec, VdiskSpec),
+        (device, bytes): (&str, u64),
         by: &Caller,
     ) -> Result<VdiskSpec, Refusal> {
         let store = self.store()?;
-        let after = moved(before, change)?;
-        let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
         let renames = after.name != before.name;
-        if renames && !server.is_vacant(&device, &after.name)? {
+        if renames && !server.is_vacant(device, &after.name)? {
             return Err(Refusal::conflict(format!(
                 "name = \"{}\": device {device} has a virtual disk or data of that name: choose another",
                 after.name
@@ -304,7 +304,7 @@ impl Plane {
         let done = if renames {
             server.rename_vdisk(&before.name, &after.name)
         } else {
-            server.shrink_vdisk(&before.name, vdisk.size)
+            server.shrink_vdisk(&before.name, bytes)
         };
         if let Err(error) = done {
             store.put_vdisk(before, Phase::Ready)?;

@@ -104,7 +104,7 @@ pub struct Kept {
     pub vdisks: Vec<VdiskSpec>,
     /// Virtual disks that a crash has left half-way between coming or going.
     pub unfinished: Vec<VdiskSpec>,
-    /// Those that it has left half-way between two names or sizes: before and after.
+    /// Virtual disks that it has left half-way between two names or sizes: before and after.
     pub moving: Vec<(VdiskSpec, VdiskSpec)>,
 }
 

@@ -11,6 +11,12 @@ use crate::{Daemon, db, read};
 
 const MIB: u64 = 1 << 20;
 
+/// A moment: the end of a connection is noticed later.
+#[expect(clippy::disallowed_methods, reason = "nothing tells when a daemon notices it")]
+fn rest() {
+    std::thread::sleep(std::time::Duration::from_millis(5));
+}
+
 fn byte(client: &mut Connection, at: u64) -> u8 {
     let mut bytes = [0; 512];
     client.read(at, &mut bytes).unwrap();
@@ -85,7 +91,7 @@ fn a_virtual_disk_becomes_smaller_on_purpose_and_while_nobody_has_it() {
     assert_eq!(change(json!({"size": "9MiB", "shrink": true})).status, 422, "it is larger");
     // The connection's end takes a moment to be noticed.
     let shrunk = (0..200).find(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        rest();
         change(shrink.clone()).status == 200
     });
     assert!(shrunk.is_some());
@@ -117,7 +123,7 @@ fn in_memory_what_is_beyond_is_lost_as_well_and_an_image_keeps_its_size() {
         let shrink = json!({"size": format!("{}B", MIB + 512), "shrink": true});
         let expected = if name == "ram" { 200 } else { 422 };
         let done = (0..200).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            rest();
             daemon.ask("PATCH", &at, Some(&shrink)).status == expected
         });
         assert!(done, "{name}");
@@ -141,7 +147,7 @@ fn a_start_goes_on_with_a_move_wherever_a_crash_has_left_it() {
         ..VdiskSpec::default()
     };
     let pool_file = |directory: &Path, name: &str| directory.join(format!("pool/{name}.raw"));
-    // What of it had happened: nothing, the file's new name, the pool's record of it, all of it.
+    // The steps that had been made: nothing, the file's new name, the pool's record of it, all of it.
     for step in 0..4 {
         let directory = tempfile::tempdir().unwrap();
         let (state, at) = (directory.path().join("state"), directory.path());

@@ -4,6 +4,7 @@
 //! point without its file system is no pool, another pool mounted there is another one, and a file
 //! that vanished is missed. It is also the pool's lock. Blocks; not to be called on a shard.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -306,8 +307,12 @@ impl PoolDirectory {
     /// As [`back_end`](Self::back_end).
     pub fn serve(mut self, disks: &[(&str, u64)]) -> Result<(FileBackEnd, GrowingPool), PoolError> {
         let before = self.pool.identity.clone();
-        let absent =
-            disks.iter().map(|(name, size)| Ok((name, size, self.pool.check(name, *size)?)));
+        let listed = before.vdisk.iter().map(|disk| (&*disk.name, disk.size));
+        let listed: BTreeMap<&str, u64> = listed.collect();
+        let absent = disks.iter().map(|(name, size)| {
+            let state = self.pool.check_beside(name, *size, listed.get(name).copied())?;
+            Ok((name, size, state))
+        });
         let absent: Vec<_> = absent.collect::<Result<_, PoolError>>()?;
         for (name, size, state) in absent {
             let path = self.pool.file_of(name);
@@ -317,7 +322,9 @@ impl PoolDirectory {
                 FileState::Short => lengthen(&path, size.next_multiple_of(BLOCK)),
             };
             grown.map_err(io_at(&path))?;
-            self.pool.enter(name, *size);
+            if listed.get(name) != Some(size) {
+                self.pool.enter(name, *size);
+            }
         }
         if self.pool.identity != before {
             let file = self.pool.path.join(IDENTITY);
@@ -428,7 +435,12 @@ impl SeenPool {
     /// # Errors
     /// If not, the error of the first one that is not.
     pub fn check_all(&self, disks: &[(&str, u64)]) -> Result<(), PoolError> {
-        disks.iter().try_for_each(|(name, size)| self.check(name, *size).map(drop))
+        let listed = self.identity.vdisk.iter().map(|disk| (&*disk.name, disk.size));
+        let listed: BTreeMap<&str, u64> = listed.collect();
+        let check = |(name, size): &(&str, u64)| {
+            self.check_beside(name, *size, listed.get(name).copied()).map(drop)
+        };
+        disks.iter().try_for_each(check)
     }
 
     fn file_of(&self, name: &str) -> PathBuf {
@@ -437,8 +449,18 @@ impl SeenPool {
 
     /// How a virtual disk's file differs from its record.
     fn check(&self, name: &str, size: u64) -> Result<FileState, PoolError> {
-        let (path, vdisk, pool) = (self.file_of(name), name.to_owned(), self.path.clone());
         let listed = self.identity.vdisk.iter().find(|disk| disk.name == name);
+        self.check_beside(name, size, listed.map(|disk| disk.size))
+    }
+
+    /// The same beside the size in its record, if it has one.
+    fn check_beside(
+        &self,
+        name: &str,
+        size: u64,
+        listed: Option<u64>,
+    ) -> Result<FileState, PoolError> {
+        let (path, vdisk, pool) = (self.file_of(name), name.to_owned(), self.path.clone());
         let metadata = match std::fs::metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -452,8 +474,8 @@ impl SeenPool {
             return Err(PoolError::NoFile { vdisk, path });
         }
         let (file, len) = (metadata.len(), size.next_multiple_of(BLOCK));
-        if let Some(disk) = listed.filter(|disk| disk.size > file) {
-            return Err(PoolError::Short { vdisk, path, pool, file, recorded: disk.size });
+        if let Some(recorded) = listed.filter(|recorded| *recorded > file) {
+            return Err(PoolError::Short { vdisk, path, pool, file, recorded });
         }
         match file.cmp(&len) {
             std::cmp::Ordering::Less => Ok(FileState::Short),
