@@ -6,6 +6,7 @@ mod figures;
 mod guest;
 mod hostile;
 mod live;
+mod operate;
 pub(crate) mod same;
 
 use std::fmt;
@@ -50,6 +51,11 @@ const BENCHES: &[Bench] = &[
         name: "live",
         help: "the daemon against the simulator on a quiet machine; --only CASE --long --json",
         run: live::run,
+    },
+    Bench {
+        name: "operate",
+        help: "a daemon with 10,000 virtual disks, 100,000, and killed 200 times; --only CASE --json",
+        run: operate::run,
     },
     Bench {
         name: "same",

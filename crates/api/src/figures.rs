@@ -67,6 +67,25 @@ pub struct Figures {
     pub charged_ns: u64,
     /// How often it was further behind its reservation than is promised.
     pub promises_broken: u64,
+    /// Time for which its requests waited.
+    #[serde(default)]
+    pub waited: Waited,
+}
+
+/// Seconds since the daemon's start in which a virtual disk had requests in the daemon, by what they
+/// waited for: together all that time, in steps of the looks at it.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Waited {
+    /// All that it had sent was at the device.
+    pub own_depth: f64,
+    /// It was at the device and more of it waited.
+    pub device: f64,
+    /// Its limit or its part of the queue depth kept it from the device: it was throttled.
+    pub limit: f64,
+    /// Others had the device.
+    pub others: f64,
+    /// The device was left idle, to switch between streams or for another's next request.
+    pub switching: f64,
 }
 
 /// Response times of the last five to ten seconds, in microseconds; nothing if no request ended.
@@ -170,6 +189,9 @@ pub struct Held {
     pub others: f64,
     /// Percent: the device was left idle, to switch between streams or for another's next request.
     pub switching: f64,
+    /// The same in seconds since the daemon's start.
+    #[serde(default)]
+    pub waited: Waited,
 }
 
 /// The past of a device, in columns: entry `i` of each list is of moment `i`.

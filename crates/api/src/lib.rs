@@ -11,6 +11,6 @@ mod specs;
 
 pub use figures::{
     Contract, Device, Event, Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk, Plan,
-    Problem, Server, Track, Vdisk,
+    Problem, Server, Track, Vdisk, Waited,
 };
 pub use specs::{DeviceSpec, VdiskChange, VdiskSpec};

@@ -144,8 +144,13 @@ spec! {
     /// A change of a virtual disk: keys that are left out stay as they are, an empty text takes a key
     /// away.
     VdiskChange {;
-        /// A size that is not smaller.
+        /// Another name. It changes alone.
+        name: String,
+        /// A size that is not smaller, unless `shrink` is true.
         size: String,
+        /// Whether the size may be smaller: data beyond are lost. It goes with `size` alone, and while no
+        /// client is connected.
+        shrink: bool,
         /// Its class.
         class: String,
         /// Share of disk time that it gets whenever it wants it.
@@ -172,7 +177,7 @@ spec! {
 }
 
 impl VdiskChange {
-    /// The virtual disk with this change.
+    /// The virtual disk with this change of its contract or size.
     #[must_use]
     pub fn of(self, before: &VdiskSpec) -> VdiskSpec {
         let mut after = before.clone();

@@ -15,11 +15,14 @@ use crate::BadInput;
 /// Where the daemon is.
 #[derive(Args, Clone, Debug)]
 pub struct Daemon {
-    /// The daemon's control API: `unix:PATH`, or on this machine `http://127.0.0.1:PORT`; else the
-    /// socket in its state directory
+    /// The daemon's control API: `unix:PATH`, on this machine `http://127.0.0.1:PORT`, anywhere
+    /// `https://HOST:PORT`; else the socket in its state directory
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// A file with a token for an `http:` URL, or the daemon's own file of tokens; else the variable
+    /// The certificates, in PEM, one of which vouches for the daemon's own at an `https:` URL
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca: Option<PathBuf>,
+    /// A file with a token for an `http:` or `https:` URL, or the daemon's own file of tokens; else the variable
     /// DISKTIME_TOKEN has the token
     #[arg(long, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
@@ -68,9 +71,17 @@ impl Daemon {
                     loopback(address).map_err(|why| BadInput(format!("--url {url}: {why}")))?;
                 return Ok(ControlApi::at_tcp(address, &token(self.token_file.as_deref())?));
             }
+            if let Some(address) = url.strip_prefix("https://") {
+                let missing = "name the certificate that vouches for the daemon's by --ca";
+                let wrong = |why: String| BadInput(format!("--url {url}: {why}"));
+                let ca = self.ca.as_deref().ok_or_else(|| wrong(missing.to_owned()))?;
+                let token = token(self.token_file.as_deref())?;
+                let api = ControlApi::at_tls(address.trim_end_matches('/'), &token, ca);
+                return Ok(api.map_err(|error| wrong(error.to_string()))?);
+            }
             let Some(path) = url.strip_prefix("unix:").filter(|path| !path.is_empty()) else {
-                let why = "the control API is at `unix:PATH` or `http://127.0.0.1:PORT`; for a daemon \
-                           elsewhere forward its socket: `ssh -L PATH:PATH HOST`";
+                let why = "the control API is at `unix:PATH`, `http://127.0.0.1:PORT` or, under TLS, \
+                           `https://HOST:PORT`";
                 bail!(BadInput(format!("--url {url}: {why}")));
             };
             return Ok(ControlApi::at(Path::new(path)));
@@ -114,8 +125,8 @@ fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     let text = text.trim_end_matches('/').replacen("localhost", "127.0.0.1", 1);
     let address: SocketAddr =
         text.parse().map_err(|_| "an address is like `http://127.0.0.1:7070`")?;
-    let beyond =
-        "without TLS a token goes to this machine only: forward the daemon's socket by `ssh -L`";
+    let beyond = "without TLS a token goes to this machine only: serve with a certificate and use `https:`, \
+         or forward the daemon's socket by `ssh -L`";
     if address.ip().is_loopback() { Ok(address) } else { Err(beyond) }
 }
 

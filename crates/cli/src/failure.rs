@@ -20,7 +20,7 @@ pub const INTERRUPTED: u8 = 130;
 pub const EXIT_CODES: &str = "\
 Exit codes:
     0  done; every check held
-    1  failed while running, or a check missed
+    1  failed while running, or a check missed; or standard output was closed before all was said
     2  something is wrong with what was given: options, files, configurations, profiles, sockets that
        can't be bound, back ends that can't be opened
     3  not judged: the machine was too busy for it
@@ -61,13 +61,16 @@ pub fn interrupted() -> (u8, Option<String>) {
 
 /// Says why a command failed, and how it exits.
 pub fn tell(error: &anyhow::Error) -> ExitCode {
+    if interrupt::is_unheard() {
+        return ExitCode::from(FAILED);
+    }
     let exit = code(error);
     // The first thing that fails because of a signal says something else.
     // An error's own text says its causes; what its context adds stands before it.
     let text = if exit == INTERRUPTED { "interrupted".to_owned() } else { format!("{error:#}") };
     eprintln!("disktime: {text}");
     if let Some(document) = document(&text, exit) {
-        print!("{document}");
+        crate::say::last(&document);
     }
     ExitCode::from(exit)
 }

@@ -1,4 +1,5 @@
-//! Ctrl-C: ends any command but `serve`, leaves nothing unfinished behind, and exits with 130.
+//! Ctrl-C: ends any command but `serve`, leaves nothing unfinished behind, and exits with 130. So does
+//! a standard output that is gone, with 1.
 //!
 //! A command that only computes ends at once. One that has servers, clients or other processes to
 //! end says so with [`polled`], looks at [`is_asked`] in its loops, and fails when it is; a second
@@ -14,10 +15,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+/// The exit code once standard output is gone: that of any failure while running.
+const UNHEARD_EXIT: i32 = 1;
+
 /// A signal has come.
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// The command looks whether one has.
 static POLLED: AtomicBool = AtomicBool::new(false);
+/// Standard output can't be written to any more.
+static UNHEARD: AtomicBool = AtomicBool::new(false);
 /// Files and directories to be removed; a place is empty once its owner has removed its own.
 static UNFINISHED: Mutex<Vec<Option<Kind>>> = Mutex::new(Vec::new());
 
@@ -60,6 +66,22 @@ pub fn polled() {
 /// Whether a signal has come.
 pub fn is_asked() -> bool {
     ASKED.load(Ordering::SeqCst)
+}
+
+/// Whether standard output is gone.
+pub fn is_unheard() -> bool {
+    UNHEARD.load(Ordering::SeqCst)
+}
+
+/// Standard output is gone: the command ends at once or, if it looks itself, as after a signal.
+pub fn unheard() {
+    UNHEARD.store(true, Ordering::SeqCst);
+    if POLLED.load(Ordering::SeqCst) {
+        ASKED.store(true, Ordering::SeqCst);
+    } else {
+        list().drain(..).flatten().for_each(|it| it.remove());
+        std::process::exit(UNHEARD_EXIT);
+    }
 }
 
 /// Fails if a signal has come.

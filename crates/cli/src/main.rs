@@ -1,6 +1,9 @@
 //! `disktime`: virtual disks that own a share of a device's time.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "a command line's answers go to standard output")]
+
+// Its macros hold in all modules below.
+#[macro_use]
+mod say;
 
 use std::process::ExitCode;
 
@@ -97,7 +100,8 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     log(&command);
-    run(&command).unwrap_or_else(|error| failure::tell(&error))
+    let exit = run(&command).unwrap_or_else(|error| failure::tell(&error));
+    if interrupt::is_unheard() { ExitCode::from(failure::FAILED) } else { exit }
 }
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
@@ -132,7 +136,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     let document = failure::document(text.trim().trim_start_matches("error: "), failure::BAD_INPUT);
     if let Some(document) = document.filter(|_| error.use_stderr()) {
-        print!("{document}");
+        say::last(&document);
     }
     ExitCode::from(if error.use_stderr() { failure::BAD_INPUT } else { 0 })
 }
@@ -143,6 +147,8 @@ fn log(command: &Command) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("DISKTIME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     let to = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Where nobody reads standard error, nobody reads that a line could not be written there either.
+    let to = to.log_internal_errors(false);
     match command {
         Command::Serve(serve) if serve.logs_json() => to.json().init(),
         _ => to.init(),

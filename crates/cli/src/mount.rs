@@ -132,8 +132,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let began = now();
     let (source, at) = (arguments.source.display(), arguments.at.display());
     if !arguments.json {
-        println!("{source} is mounted at {at}");
-        let _nobody_reads = std::io::stdout().flush();
+        // Nobody need read it: the mount stays.
+        let _nobody_reads = writeln!(std::io::stdout(), "{source} is mounted at {at}");
     }
     while !mounted.is_over() && !interrupt::is_asked() {
         wait();

@@ -258,7 +258,8 @@ fn source(arguments: &Arguments) -> anyhow::Result<(Config, Truth)> {
     let state = arguments.state.clone().map_or_else(crate::control::usual_state, Ok)?;
     let state = std::path::absolute(state)?;
     let store = Store::open(&state).map_err(|error| BadInput(error.to_string()))?;
-    let kept = store.load()?;
+    let kept = disktime_control::settled(&store, &state);
+    let kept = kept.map_err(|refusal| BadInput(refusal.0.detail))?;
     let nbd = if arguments.nbd.is_empty() {
         vec![format!("unix:{}", state.join("nbd.sock").display())]
     } else {

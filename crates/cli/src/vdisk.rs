@@ -32,6 +32,8 @@ Examples, with a daemon that `disktime serve` has started:
   disktime vdisk create db --device disk --size 10GiB --reserve 30% --limit 60%
   disktime vdisk create db2 --device disk --size 10GiB --reserve 80% --plan   # would it fit?
   disktime vdisk set db --reserve 40%
+  disktime vdisk rename db database
+  disktime vdisk shrink database --size 5GiB --yes      # data beyond 5 GiB are lost
   disktime vdisk list --json
 
 Exits with 0 if it is done, 1 if no daemon answers or --plan finds that it does not fit, 2 if the daemon
@@ -58,6 +60,10 @@ enum Command {
     List(crate::control::Daemon),
     /// Make a virtual disk larger; clients that connect from then on see it
     Grow(manage::Size),
+    /// Make a virtual disk smaller, while no client has it: what is beyond is lost
+    Shrink(manage::Shrink),
+    /// Give a virtual disk another name; clients that are connected go on
+    Rename(manage::Rename),
     /// Delete a virtual disk: its data are lost, its clients are let go
     Delete(manage::One),
     /// Look after the bitmaps of blocks that have changed since a backup
@@ -114,6 +120,8 @@ pub fn run(Arguments { command }: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Show(arguments) => manage::show(arguments),
         Command::List(daemon) => manage::list(daemon),
         Command::Grow(arguments) => manage::grow(arguments),
+        Command::Shrink(arguments) => manage::shrink(arguments),
+        Command::Rename(arguments) => manage::rename(arguments),
         Command::Delete(arguments) => manage::delete(arguments),
         Command::Bitmap(Bitmap { step }) => bitmap(step),
     }

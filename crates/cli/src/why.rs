@@ -40,19 +40,32 @@ pub fn why(Why { name, last, daemon }: &Why) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string(&held)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{name}, the last {:.1} s, {} samples", held.seconds, held.samples);
-    for (part, reason) in [
-        (held.idle, "it sent nothing"),
-        (held.own_depth, "all that it had sent was at the device: more at once would get more"),
-        (held.device, "it had the device, and more of it waited"),
-        (held.limit, "its limit, or its part of the queue depth, kept it from the device"),
-        (held.others, "others had the device"),
+    println!(
+        "{name}, the last {:.1} s, {} samples; and since the daemon's start",
+        held.seconds, held.samples
+    );
+    println!("{:6.1} %  {:>10}  it sent nothing", held.idle, "");
+    let all = held.waited;
+    for (part, waited, reason) in [
+        (
+            held.own_depth,
+            all.own_depth,
+            "all that it had sent was at the device: more at once would get more",
+        ),
+        (held.device, all.device, "it had the device, and more of it waited"),
+        (
+            held.limit,
+            all.limit,
+            "its limit, or its part of the queue depth, kept it from the device",
+        ),
+        (held.others, all.others, "others had the device"),
         (
             held.switching,
+            all.switching,
             "the device was left idle: between streams, or for another's next request",
         ),
     ] {
-        println!("{part:6.1} %  {reason}");
+        println!("{part:6.1} %  {waited:8.1} s  {reason}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,16 @@
-//! Requests to a daemon's control API: HTTP at a Unix socket, or on this machine over TCP with a token;
-//! one request a connection.
+//! Requests to a daemon's control API: HTTP at a Unix socket, over TCP on this machine with a token, or
+//! under TLS anywhere; one request a connection.
 //!
 //! Does not know: what bodies mean.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
+
+mod place;
+
+use place::{Place, Protected, Stream};
 
 /// How long a daemon may take for an answer: it may wait for the clients of a virtual disk that goes.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,66 +24,6 @@ const BODY_MAX: u64 = 256 << 20;
 #[derive(Clone, Debug)]
 pub struct ControlApi {
     place: Place,
-}
-
-#[derive(Clone)]
-enum Place {
-    Unix(PathBuf),
-    Tcp { address: SocketAddr, token: String },
-}
-
-impl std::fmt::Debug for Place {
-    /// Without the token.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp { address, .. } => write!(f, "http://{address}"),
-        }
-    }
-}
-
-/// A connection to it.
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.set_read_timeout(Some(time)),
-            Self::Tcp(stream) => stream.set_read_timeout(Some(time)),
-        }
-    }
-
-    fn set_write_timeout(&self, time: Duration) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.set_write_timeout(Some(time)),
-            Self::Tcp(stream) => stream.set_write_timeout(Some(time)),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.read(bytes),
-            Self::Tcp(stream) => stream.read(bytes),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.write(bytes),
-            Self::Tcp(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// An answer.
@@ -115,13 +58,20 @@ impl ControlApi {
         Self { place: Place::Tcp { address, token: token.to_owned() } }
     }
 
+    /// The API under TLS at `HOST:PORT`, with a token. The daemon shows a certificate for that host which
+    /// one in the file `authorities`, in PEM, vouches for.
+    ///
+    /// # Errors
+    /// If the address or the file is not what it should be.
+    pub fn at_tls(address: &str, token: &str, authorities: &Path) -> io::Result<Self> {
+        let place = Protected::new(address, token, authorities)?;
+        Ok(Self { place: Place::Tls(Box::new(place)) })
+    }
+
     /// Where it is, for people.
     #[must_use]
     pub fn place(&self) -> String {
-        match &self.place {
-            Place::Unix(path) => path.display().to_string(),
-            Place::Tcp { address, .. } => format!("http://{address}"),
-        }
+        self.place.to_string()
     }
 
     /// Sends a request and waits for the answer.
@@ -135,7 +85,7 @@ impl ControlApi {
         (body, if_match): (Option<&[u8]>, Option<&str>),
     ) -> io::Result<Answer> {
         let mut reader = self.send(method, target, (body, if_match, None))?;
-        reader.get_ref().set_read_timeout(TIMEOUT)?;
+        reader.get_ref().set_read_timeout(Some(TIMEOUT))?;
         let Head { mut answer, length, chunked } = read_head(&mut reader)?;
         if chunked {
             while let Some(mut chunk) = read_chunk(&mut reader)? {
@@ -165,6 +115,8 @@ impl ControlApi {
         if answer.status != 200 || !chunked {
             return Err(wrong("it has no stream of events"));
         }
+        // The next event may be hours away.
+        reader.get_ref().set_read_timeout(None)?;
         let mut text = Vec::new();
         while let Some(mut chunk) = read_chunk(&mut reader)? {
             text.append(&mut chunk);
@@ -190,16 +142,8 @@ impl ControlApi {
         target: &str,
         (body, if_match, after): (Option<&[u8]>, Option<&str>, Option<&str>),
     ) -> io::Result<BufReader<Stream>> {
-        let (mut stream, host, bearer) = match &self.place {
-            Place::Unix(path) => {
-                (Stream::Unix(UnixStream::connect(path)?), "disktime".to_owned(), None)
-            }
-            Place::Tcp { address, token } => {
-                let stream = Stream::Tcp(TcpStream::connect_timeout(address, TIMEOUT)?);
-                (stream, address.to_string(), Some(format!("Bearer {token}")))
-            }
-        };
-        stream.set_write_timeout(TIMEOUT)?;
+        let mut stream = self.place.connect(TIMEOUT)?;
+        let (host, bearer) = (self.place.host(), self.place.bearer());
         let mut head =
             format!("{method} {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
         for (name, value) in
@@ -216,6 +160,7 @@ impl ControlApi {
         head += "\r\n";
         stream.write_all(head.as_bytes())?;
         stream.write_all(body.unwrap_or_default())?;
+        stream.flush()?;
         Ok(BufReader::new(stream))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
@@ -10,7 +11,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use disktime_api::{
     Contract, Device, DeviceSpec, Event, Figures, Held, History, Latency, Live, LiveDevice,
-    LiveVdisk, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec,
+    LiveVdisk, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec, Waited,
 };
 use disktime_server::Server;
 use serde::Deserialize;
@@ -49,7 +50,8 @@ const BODY_MAX: usize = 64 << 10;
         plan,
         live::events,
         live::live,
-        kept_events
+        kept_events,
+        crate::metrics::metrics
     ),
     components(schemas(
         About,
@@ -69,7 +71,8 @@ const BODY_MAX: usize = 64 << 10;
         Track,
         Vdisk,
         VdiskChange,
-        VdiskSpec
+        VdiskSpec,
+        Waited
     ))
 )]
 struct Document;
@@ -133,7 +136,8 @@ fn status(made: Made) -> StatusCode {
 }
 
 /// The daemon.
-#[utoipa::path(get, path = "/v1", responses((status = 200, body = About)))]
+#[utoipa::path(get, path = "/v1", responses((status = 200, body = About), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn about(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
@@ -142,7 +146,8 @@ async fn about(
 }
 
 /// All devices.
-#[utoipa::path(get, path = "/v1/devices", responses((status = 200, body = [Device])))]
+#[utoipa::path(get, path = "/v1/devices", responses((status = 200, body = [Device]), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn devices(State(api): State<Api>) -> Result<Json<Vec<Device>>, Refusal> {
     Ok(Json(api.ask(|server, plane| plane.devices(server)).await??))
 }
@@ -150,7 +155,8 @@ async fn devices(State(api): State<Api>) -> Result<Json<Vec<Device>>, Refusal> {
 /// Serves a device. Repeating a request does nothing.
 #[utoipa::path(put, path = "/v1/devices/{name}", params(("name" = String, Path)),
     request_body = DeviceSpec, responses((status = 201), (status = 200),
-    (status = "4XX", body = Problem)))]
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn put_device(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
@@ -166,7 +172,8 @@ async fn put_device(
 
 /// Serves a device no longer. Its contents stay.
 #[utoipa::path(delete, path = "/v1/devices/{name}", params(("name" = String, Path)),
-    responses((status = 204), (status = "4XX", body = Problem)))]
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn delete_device(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
@@ -186,12 +193,15 @@ struct Since {
 /// The past of a device: each second of the last ten minutes, or each ten seconds of the last six hours.
 #[utoipa::path(get, path = "/v1/devices/{name}/history", params(("name" = String, Path),
     ("after_ms" = Option<u64>, Query), ("step" = Option<u32>, Query)),
-    responses((status = 200, body = History), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = History), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn history(
     State(api): State<Api>,
     Path(name): Path<String>,
-    Query(since): Query<Since>,
+    since: Result<Query<Since>, QueryRejection>,
 ) -> Result<Json<History>, Refusal> {
+    let Query(since) = since?;
+    let after_ms = signed("after_ms", since.after_ms)?;
     let long = match since.step {
         None | Some(1) => false,
         Some(10) => true,
@@ -199,7 +209,7 @@ async fn history(
             return Err(Refusal::bad_request(format!("step = {step}: 1 or 10 seconds are kept")));
         }
     };
-    let found = api.seen().history(&name, long, since.after_ms.unwrap_or(0));
+    let found = api.seen().history(&name, long, after_ms);
     if let Some(history) = found {
         return Ok(Json(history));
     }
@@ -212,14 +222,16 @@ async fn history(
 }
 
 /// All virtual disks.
-#[utoipa::path(get, path = "/v1/vdisks", responses((status = 200, body = [Vdisk])))]
+#[utoipa::path(get, path = "/v1/vdisks", responses((status = 200, body = [Vdisk]), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn vdisks(State(api): State<Api>) -> Result<Json<Vec<Vdisk>>, Refusal> {
     Ok(Json(api.ask_seen(|server, plane, seen| plane.vdisks(server, seen)).await?))
 }
 
 /// A virtual disk; its tag is the ETag.
 #[utoipa::path(get, path = "/v1/vdisks/{name}", params(("name" = String, Path)),
-    responses((status = 200, body = Vdisk), (status = 404, body = Problem)))]
+    responses((status = 200, body = Vdisk), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn vdisk(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Refusal> {
     let found = api.ask_seen(move |server, plane, seen| plane.vdisk(server, seen, &name)).await??;
     let tag = found.spec.as_ref().map(tag);
@@ -233,7 +245,8 @@ async fn vdisk(State(api): State<Api>, Path(name): Path<String>) -> Result<Respo
 /// Makes a virtual disk. Repeating a request does nothing.
 #[utoipa::path(put, path = "/v1/vdisks/{name}", params(("name" = String, Path)),
     request_body = VdiskSpec, responses((status = 201, body = VdiskSpec), (status = 200),
-    (status = "4XX", body = Problem)))]
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn put_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
@@ -251,7 +264,8 @@ async fn put_vdisk(
 /// that was seen.
 #[utoipa::path(patch, path = "/v1/vdisks/{name}", params(("name" = String, Path),
     ("If-Match" = Option<String>, Header)), request_body = VdiskChange,
-    responses((status = 200, body = VdiskSpec), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = VdiskSpec), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn change_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
@@ -270,7 +284,8 @@ async fn change_vdisk(
 /// Deletes a virtual disk and its data.
 #[utoipa::path(delete, path = "/v1/vdisks/{name}", params(("name" = String, Path),
     ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = "4XX", body = Problem)))]
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn delete_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
@@ -294,13 +309,14 @@ struct Last {
 /// Reasons that held a virtual disk back.
 #[utoipa::path(get, path = "/v1/vdisks/{name}/why", params(("name" = String, Path),
     ("seconds" = Option<f64>, Query)),
-    responses((status = 200, body = Held), (status = 404, body = Problem)))]
+    responses((status = 200, body = Held), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn why(
     State(api): State<Api>,
     Path(name): Path<String>,
-    Query(last): Query<Last>,
+    last: Result<Query<Last>, QueryRejection>,
 ) -> Result<Json<Held>, Refusal> {
-    let seconds = last.seconds.unwrap_or(10.0);
+    let seconds = last?.seconds.unwrap_or(10.0);
     let find = move |server: &mut Server, _: &mut Plane, seen: &Sampler| {
         let vdisk = server.vdisks().iter().find(|vdisk| vdisk.name == name);
         let vdisk = vdisk.ok_or_else(|| Refusal::no_vdisk(&name))?;
@@ -311,10 +327,20 @@ async fn why(
 
 /// Whether a virtual disk would fit. Changes nothing.
 #[utoipa::path(post, path = "/v1/plan", request_body = VdiskSpec,
-    responses((status = 200, body = Plan), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = Plan), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn plan(State(api): State<Api>, body: Bytes) -> Result<Json<Plan>, Refusal> {
     let spec: VdiskSpec = read(&body)?;
     Ok(Json(api.ask(move |server, plane| plane.plan(server, &spec)).await??))
+}
+
+/// A number that the document says is one of 63 bits.
+fn signed(key: &str, value: Option<u64>) -> Result<u64, Refusal> {
+    let value = value.unwrap_or(0);
+    if i64::try_from(value).is_ok() {
+        return Ok(value);
+    }
+    Err(Refusal::bad_request(format!("{key} = {value}: 0 to {} is possible", i64::MAX)))
 }
 
 #[derive(Deserialize)]
@@ -325,7 +351,12 @@ struct AfterEvent {
 
 /// Events that are kept, after the one of a number.
 #[utoipa::path(get, path = "/v1/events/kept", params(("after" = Option<u64>, Query)),
-    responses((status = 200, body = [Event])))]
-async fn kept_events(State(api): State<Api>, Query(after): Query<AfterEvent>) -> Json<Vec<Event>> {
-    Json(api.events.after(after.after.unwrap_or(0), usize::MAX))
+    responses((status = 200, body = [Event]), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+async fn kept_events(
+    State(api): State<Api>,
+    after: Result<Query<AfterEvent>, QueryRejection>,
+) -> Result<Json<Vec<Event>>, Refusal> {
+    let after = signed("after", after?.after)?;
+    Ok(Json(api.events.after(after, usize::MAX)))
 }

@@ -17,6 +17,7 @@ mod page;
 mod plane;
 mod problem;
 mod sampler;
+mod settle;
 mod state;
 mod tokens;
 
@@ -38,6 +39,7 @@ pub use http::document;
 pub use metrics::{listed as metric_rows, names as metric_names};
 pub use plane::{Plane, Truth};
 pub use problem::Refusal;
+pub use settle::settled;
 pub use state::{Kept, Phase, StateError, Store};
 pub use tokens::{Role, TokenError, Tokens};
 

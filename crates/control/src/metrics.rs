@@ -6,15 +6,18 @@
 use std::fmt;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use disktime_api::{Device, Vdisk};
+use disktime_api::{Device, Problem, Vdisk, Waited};
+use disktime_server::{Server, Snapshot, VdiskView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use serde::Deserialize;
 
 use crate::ask::Api;
 use crate::problem::Refusal;
@@ -90,13 +93,43 @@ const DEVICE: &[Row<Device>] = &[
     (false, "disktime_device_vdisks", "Virtual disks", |it| it.vdisks as f64),
 ];
 
+/// Time that virtual disks waited, by reason.
+const WAITED: (&str, &str) = (
+    "disktime_vdisk_waited_seconds",
+    "Time with requests in the daemon, by what they waited for; reason `limit` is throttled time",
+);
+
+/// A reason's name, and the time in seconds.
+type Reason = (&'static str, fn(&Waited) -> f64);
+
+const REASONS: [Reason; 5] = [
+    ("own_depth", |it| it.own_depth),
+    ("device", |it| it.device),
+    ("limit", |it| it.limit),
+    ("others", |it| it.others),
+    ("switching", |it| it.switching),
+];
+
+/// Histograms of each virtual disk, for those who ask for them.
+const TIMES: [(&str, &str); 2] = [
+    (
+        "disktime_vdisk_queue_seconds",
+        "Waiting times of requests; their sum takes 3/4 of each bucket's edge",
+    ),
+    (
+        "disktime_vdisk_service_seconds",
+        "Times of requests at the device; their sum takes 3/4 of each bucket's edge",
+    ),
+];
+
 /// The names of all metrics, as they are asked for.
 #[must_use]
 pub fn names() -> Vec<String> {
     fn of<T>(rows: &[Row<T>]) -> impl Iterator<Item = String> {
         rows.iter().map(|(rises, name, ..)| format!("{name}{}", if *rises { "_total" } else { "" }))
     }
-    of(VDISK).chain(of(DEVICE)).collect()
+    let waited = std::iter::once(format!("{}_total", WAITED.0));
+    of(VDISK).chain(waited).chain(of(DEVICE)).collect()
 }
 
 /// Every metric as it is asked for, its labels, and its text: for the manual's reference page.
@@ -117,20 +150,49 @@ pub fn routes() -> Router<Api> {
     Router::new().route("/metrics", get(metrics))
 }
 
-async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse, Refusal> {
-    let look = |server: &mut disktime_server::Server, plane: &mut crate::Plane, seen: &Sampler| {
+/// The wishes of a scrape.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    histograms: bool,
+}
+
+/// Metrics in the text format of OpenMetrics.
+#[utoipa::path(get, path = "/metrics", params(("histograms" = Option<bool>, Query)),
+    responses((status = 200, body = String, content_type = "application/openmetrics-text"),
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn metrics(
+    State(api): State<Api>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<impl IntoResponse, Refusal> {
+    let Query(Wanted { histograms }) = wanted?;
+    let look = move |server: &mut Server, plane: &mut crate::Plane, seen: &Sampler| {
         server.refresh();
-        Ok::<_, Refusal>((plane.vdisks(server, seen), plane.devices(server)?))
+        let times = if histograms { times(server) } else { Vec::new() };
+        let (vdisks, devices) = (plane.vdisks(server, seen), plane.devices(server)?);
+        Ok::<_, Refusal>(Found { vdisks, devices, times })
     };
-    let (vdisks, devices) = api.ask_seen(look).await??;
-    let text = text(vdisks, devices)
+    let text = text(api.ask_seen(look).await??)
         .map_err(|error| Refusal::bad_request(format!("no metrics: {error}")))?;
     Ok(([(header::CONTENT_TYPE, TEXT)], text))
 }
 
-fn text(vdisks: Vec<Vdisk>, devices: Vec<Device>) -> Result<String, fmt::Error> {
+/// The times of virtual disks that had a request.
+fn times(server: &Server) -> Vec<Times> {
+    let used = server.vdisks().iter().filter(|it| it.stats.requests() > 0);
+    let of = |it: &VdiskView| {
+        let times = [&it.stats.queue_time, &it.stats.service_time];
+        let octaves = times.map(|histogram| histogram.counts().octaves());
+        Times { vdisk: it.name.clone(), device: it.device.clone(), octaves }
+    };
+    used.map(of).collect()
+}
+
+fn text(found: Found) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Found { vdisks, devices }));
+    registry.register_collector(Box::new(found));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
@@ -141,6 +203,15 @@ fn text(vdisks: Vec<Vdisk>, devices: Vec<Device>) -> Result<String, fmt::Error> 
 struct Found {
     vdisks: Vec<Vdisk>,
     devices: Vec<Device>,
+    times: Vec<Times>,
+}
+
+/// Waiting times of a virtual disk, and times at the device, counted by octave.
+#[derive(Debug)]
+struct Times {
+    vdisk: String,
+    device: String,
+    octaves: [[u64; Snapshot::OCTAVES]; 2],
 }
 
 impl Collector for Found {
@@ -148,7 +219,9 @@ impl Collector for Found {
         rows(&mut encoder, VDISK, &self.vdisks, |it| {
             [("vdisk", it.name.as_str()), ("device", it.device.as_str())]
         })?;
-        rows(&mut encoder, DEVICE, &self.devices, |it| [("device", it.name.as_str())])
+        waited(&mut encoder, &self.vdisks)?;
+        rows(&mut encoder, DEVICE, &self.devices, |it| [("device", it.name.as_str())])?;
+        histograms(&mut encoder, &self.times)
     }
 }
 
@@ -169,6 +242,43 @@ fn rows<'a, T, const N: usize>(
             } else {
                 one.encode_gauge(&value(it))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Virtual disks that never waited have no such lines: there may be many of them.
+fn waited(encoder: &mut DescriptorEncoder<'_>, vdisks: &[Vdisk]) -> Result<(), fmt::Error> {
+    let (name, help) = WAITED;
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for it in vdisks.iter().filter(|it| it.figures.waited != Waited::default()) {
+        for (reason, of) in REASONS {
+            let labels = [("vdisk", &*it.name), ("device", &*it.device), ("reason", reason)];
+            let value = of(&it.figures.waited);
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
+        }
+    }
+    Ok(())
+}
+
+fn histograms(encoder: &mut DescriptorEncoder<'_>, all: &[Times]) -> Result<(), fmt::Error> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let edges = Snapshot::edges().map(|edge| edge.as_secs_f64());
+    for (which, (name, help)) in TIMES.into_iter().enumerate() {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for Times { vdisk, device, octaves } in all {
+            let octaves = &octaves[which];
+            let mut buckets: Vec<_> = edges.into_iter().zip(*octaves).collect();
+            // An octave's times are 0.75 of its edge on average, if they are spread evenly.
+            let sum = buckets.iter().map(|(edge, count)| 0.75 * edge * *count as f64).sum();
+            if let Some((edge, _)) = buckets.last_mut() {
+                *edge = f64::INFINITY;
+            }
+            let labels = [("vdisk", &**vdisk), ("device", &**device)];
+            let mut one = metric.encode_family(&labels)?;
+            one.encode_histogram::<NoLabelSet>(sum, octaves.iter().sum(), &buckets, None)?;
         }
     }
     Ok(())

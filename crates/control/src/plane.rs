@@ -91,7 +91,7 @@ impl Plane {
     /// If the state can't be read.
     pub fn devices(&self, server: &Server) -> Result<Vec<Device>, Refusal> {
         let specs = match &self.truth {
-            Truth::State(store) => store.load()?.devices,
+            Truth::State(store) => store.devices()?,
             Truth::File(_) => Vec::new(),
         };
         let watched = server.watch(Watch::Busy);
@@ -170,7 +170,7 @@ impl Plane {
         by: &Caller,
     ) -> Result<Made, Refusal> {
         let store = self.store()?;
-        let kept = store.load()?.devices.into_iter().find(|kept| kept.name == spec.name);
+        let kept = store.devices()?.into_iter().find(|kept| kept.name == spec.name);
         if let Some(kept) = kept {
             return already(&kept, spec, "device", &spec.name);
         }
@@ -196,7 +196,7 @@ impl Plane {
         by: &Caller,
     ) -> Result<(), Refusal> {
         let store = self.store()?;
-        let kept = store.load()?.devices.into_iter().find(|kept| kept.name == name);
+        let kept = store.devices()?.into_iter().find(|kept| kept.name == name);
         server.remove_device(name)?;
         store.remove_device(name)?;
         self.tell(by, "deleted", ("device", name), (kept.as_ref().map(said), None));
@@ -255,12 +255,21 @@ impl Plane {
     ) -> Result<VdiskSpec, Refusal> {
         let store = self.store()?;
         let before = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
+        // A change that can't be is refused as such, whatever the caller has seen.
+        let moves = change.name.is_some() || change.shrink.is_some();
+        let after = if moves { moved(&before, &change)? } else { change.of(&before) };
+        let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
         let tag = tag(&before);
         if seen.is_some_and(|seen| seen != "*" && seen != tag) {
             return Err(Refusal::stale(name, &tag));
         }
-        let after = change.of(&before);
-        let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
+        if moves {
+            return self.move_vdisk(server, (&before, after), (&device, vdisk.size), by);
+        }
+        let size = size_of(server, name);
+        if vdisk.size < size {
+            return Err(Refusal::smaller(name, &after.size, size));
+        }
         server
             .alter_vdisk(&device, vdisk)
             .map_err(|error| Refusal::from(error).with_room(room(server, &device, name)))?;
@@ -272,6 +281,44 @@ impl Plane {
             return Err(error.into());
         }
         self.tell(by, "changed", ("vdisk", name), (Some(said(&before)), Some(said(&after))));
+        Ok(after)
+    }
+
+    /// Gives a virtual disk another name, or makes it smaller.
+    fn move_vdisk(
+        &self,
+        server: &mut Server,
+        (before, after): (&VdiskSpec, VdiskSpec),
+        (device, bytes): (&str, u64),
+        by: &Caller,
+    ) -> Result<VdiskSpec, Refusal> {
+        let store = self.store()?;
+        let renames = after.name != before.name;
+        if renames && !server.is_vacant(device, &after.name)? {
+            return Err(Refusal::conflict(format!(
+                "name = \"{}\": device {device} has a virtual disk or data of that name: choose another",
+                after.name
+            )));
+        }
+        store.begin_move(before, &after)?;
+        let done = if renames {
+            server.rename_vdisk(&before.name, &after.name)
+        } else {
+            server.shrink_vdisk(&before.name, bytes)
+        };
+        if let Err(error) = done {
+            store.put_vdisk(before, Phase::Ready)?;
+            return Err(error.into());
+        }
+        if let Err(error) = store.end_move(&before.name, &after) {
+            // The next start goes on with what is recorded; a name can be taken back now.
+            if renames && store.put_vdisk(before, Phase::Ready).is_ok() {
+                server.rename_vdisk(&after.name, &before.name)?;
+            }
+            return Err(error.into());
+        }
+        let (kind, of) = (if renames { "renamed" } else { "changed" }, ("vdisk", &*after.name));
+        self.tell(by, kind, of, (Some(said(before)), Some(said(&after))));
         Ok(after)
     }
 
@@ -334,6 +381,33 @@ impl Plane {
         let text = [before, after].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
         self.events.add(kind, of, (text, who));
     }
+}
+
+/// A virtual disk with another name or a smaller size, and nothing else.
+fn moved(before: &VdiskSpec, change: &VdiskChange) -> Result<VdiskSpec, Refusal> {
+    let alone = |kept: VdiskChange| {
+        let detail = "`name` changes alone, and `shrink` is true and goes with `size` alone: ask for one \
+                      change after the other";
+        if *change == kept { Ok(()) } else { Err(Refusal::bad_request(detail.to_owned())) }
+    };
+    let (name, size) = (change.name.clone(), change.size.clone());
+    if let Some(name) = name {
+        alone(VdiskChange { name: Some(name.clone()), ..VdiskChange::default() })?;
+        if name == before.name {
+            return Err(Refusal::conflict(format!("name = \"{name}\": it has that name")));
+        }
+        return Ok(VdiskSpec { name, ..before.clone() });
+    }
+    let size = size.unwrap_or_default();
+    let shrink = Some(true);
+    alone(VdiskChange { size: Some(size.clone()), shrink, ..VdiskChange::default() })?;
+    Ok(VdiskSpec { size, ..before.clone() })
+}
+
+/// The size of a virtual disk as it is served.
+fn size_of(server: &Server, name: &str) -> u64 {
+    let vdisk = server.vdisks().iter().find(|it| it.name == name);
+    vdisk.map_or(0, |it| it.stats.size())
 }
 
 fn file_is_truth(path: &std::path::Path) -> String {
@@ -400,6 +474,7 @@ fn shown(
         ..disktime_api::Figures::default()
     };
     sampler.rates(view.id(), &mut figures);
+    figures.waited = sampler.waited(view.id()).unwrap_or_default();
     Vdisk {
         name: view.name.clone(),
         device: view.device.clone(),

@@ -1,9 +1,10 @@
 //! Refusals, and how they look over HTTP: problem+json with the field, its value and what is allowed.
 
+use axum::extract::rejection::QueryRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use disktime_api::Problem;
-use disktime_server::{AlterError, ConfigError, ReloadError, VdiskError};
+use disktime_server::{AlterError, ConfigError, ReloadError, StartError, VdiskError};
 
 use crate::state::StateError;
 
@@ -54,6 +55,19 @@ impl Refusal {
         )
     }
 
+    /// A size that would lose data.
+    pub fn smaller(name: &str, size: &str, now: u64) -> Self {
+        let detail = format!(
+            "vdisk {name}: size = \"{size}\": it has {now} bytes, and data beyond would be lost: if they \
+             may be, ask with \"shrink\": true"
+        );
+        let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail);
+        refusal.0.field = Some("size".to_owned());
+        refusal.0.value = Some(size.to_owned());
+        refusal.0.allowed = Some(format!("at least {now} bytes"));
+        refusal
+    }
+
     /// Too much is asked at once.
     pub fn busy() -> Self {
         let detail = "the daemon has too many requests waiting: repeat this one in a moment";
@@ -75,6 +89,11 @@ impl Refusal {
         self
     }
 
+    /// A device is not as it should be.
+    pub fn of_start(error: StartError) -> Self {
+        AlterError::Start(error).into()
+    }
+
     fn of_config(error: &ConfigError) -> Self {
         let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
         if let ConfigError::Value(error) = error {
@@ -83,6 +102,12 @@ impl Refusal {
             refusal.0.allowed = Some(error.allowed.clone());
         }
         refusal
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(error: QueryRejection) -> Self {
+        Self::bad_request(format!("the part of the address after `?`: {}", error.body_text()))
     }
 }
 
@@ -96,15 +121,19 @@ impl From<AlterError> for Refusal {
     fn from(error: AlterError) -> Self {
         let status = match &error {
             AlterError::NoDevice { .. } | AlterError::NoVdisk(_) => StatusCode::NOT_FOUND,
-            AlterError::Taken { .. } | AlterError::NotEmpty { .. } => StatusCode::CONFLICT,
+            AlterError::Taken { .. }
+            | AlterError::NotEmpty { .. }
+            | AlterError::Connected { .. } => StatusCode::CONFLICT,
             AlterError::Config(error) => return Self::of_config(error),
             AlterError::Silent(_) => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Refused { error: VdiskError::Ends, .. } => StatusCode::SERVICE_UNAVAILABLE,
+            AlterError::Refused { error: VdiskError::Connected(_), .. } => StatusCode::CONFLICT,
             AlterError::Change(ReloadError::Tls(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             AlterError::Start(error) if !error.is_input() => StatusCode::INTERNAL_SERVER_ERROR,
-            AlterError::Start(_) | AlterError::Refused { .. } | AlterError::Change(_) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            AlterError::Start(_)
+            | AlterError::Fixed { .. }
+            | AlterError::Refused { .. }
+            | AlterError::Change(_) => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self::new(status, error.to_string())
     }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use disktime_api::{Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk};
+use disktime_api::{Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk, Waited};
 use disktime_core::{Duration, Instant, Share};
 use disktime_server::{Server, Snapshot, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
 
@@ -233,6 +233,10 @@ pub struct Sampler {
     /// In the order in which the server has them.
     slots: Vec<Slot>,
     busy: BTreeMap<VdiskId, Busy>,
+    /// Nanoseconds that virtual disks which ever had requests waited, by [`Wait::NAMES`].
+    waited: BTreeMap<VdiskId, [u64; Wait::NAMES.len()]>,
+    /// The last look.
+    last: Option<Instant>,
     devices: BTreeMap<String, OneDevice>,
 }
 
@@ -255,13 +259,19 @@ impl Sampler {
     ) -> News {
         self.looks = self.looks.wrapping_add(1);
         let looks = self.looks;
+        // A look stands for the time since the one before.
+        let span = self.last.replace(at).map_or(0, |last| at.since(last).as_nanos());
         for (id, now, at_device) in devices.iter().flat_map(|(_, device)| {
             device.vdisks.iter().map(|(id, now)| (*id, now, device.in_flight))
         }) {
             let busy = self.busy.entry(id).or_default();
             busy.active = looks;
             busy.reserve = fraction(now.contract.reserve);
-            push(&mut busy.waits, Wait::of(now, at_device), LOOKS as usize);
+            let wait = Wait::of(now, at_device);
+            push(&mut busy.waits, wait, LOOKS as usize);
+            if let Some(reason) = Wait::NAMES.iter().position(|(it, _)| *it == wait) {
+                self.waited.entry(id).or_default()[reason] += span;
+            }
         }
         for busy in self.busy.values_mut().filter(|busy| busy.active != looks) {
             push(&mut busy.waits, Wait::Idle, LOOKS as usize);
@@ -351,6 +361,7 @@ impl Sampler {
         };
         self.slots = vdisks.iter().map(slot).collect();
         self.busy.retain(|id, _| !known.contains_key(id));
+        self.waited.retain(|id, _| !known.contains_key(id));
     }
 
     /// Keeps a second of a device.
@@ -407,6 +418,13 @@ impl Sampler {
         figures.latency = live.latency;
     }
 
+    /// Time for which a virtual disk waited, by reason; nothing if it never had a request.
+    pub fn waited(&self, id: VdiskId) -> Option<Waited> {
+        let seconds = self.waited.get(&id)?.map(|nanos| nanos as f64 / 1e9);
+        let [own_depth, device, limit, others, switching] = seconds;
+        Some(Waited { own_depth, device, limit, others, switching })
+    }
+
     /// Reasons that held a virtual disk back over the last so many seconds.
     pub fn held(&self, id: VdiskId, seconds: f64) -> Held {
         let look = LOOK.as_secs_f64();
@@ -414,7 +432,8 @@ impl Sampler {
         let most =
             (seconds / look).clamp(1.0, f64::from(LOOKS.min(self.looks.max(1)))).round() as usize;
         let samples = if self.looks == 0 { 0 } else { most };
-        let nothing = Held { seconds: samples as f64 * look, samples, ..Held::default() };
+        let waited = self.waited(id).unwrap_or_default();
+        let nothing = Held { seconds: samples as f64 * look, samples, waited, ..Held::default() };
         let Some(busy) = self.busy.get(&id) else {
             return Held { idle: if samples > 0 { 100.0 } else { 0.0 }, ..nothing };
         };
@@ -537,6 +556,8 @@ mod tests {
         assert!((1000.0..1250.0).contains(&p99), "{p99}");
         let held = sampler.held(VdiskId(7), 10.0);
         assert_eq!((held.samples, held.limit, held.idle), (50, 50.0, 50.0));
+        // A second of waiting in every other one of 19: looks that found nothing count for nothing.
+        assert_eq!(held.waited, Waited { limit: 9.0, ..Waited::default() });
         let Held { idle, own_depth, device, limit, others, switching, .. } = held;
         assert_eq!(idle + own_depth + device + limit + others + switching, 100.0);
         let history = sampler.history("disk", false, 15_000).unwrap();
@@ -562,8 +583,9 @@ mod tests {
         }
         assert_eq!(sampler.busy.len(), 0);
         let held = sampler.held(VdiskId(7), 10.0);
+        assert_eq!(held.waited.limit, 2.0, "it is kept for as long as the virtual disk is there");
         assert_eq!((held.idle, held.samples), (100.0, 50));
         sampler.take((Instant::from_nanos(71_000_000_000), 71_000), &rest, &[] as &[Disk]);
-        assert_eq!(sampler.slots.len(), 0);
+        assert_eq!((sampler.slots.len(), sampler.waited.len()), (0, 0));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! One redb file. Each change is one transaction, durable before it is acknowledged. Records are JSON
 //! with a version. A virtual disk is recorded as `creating` before its file is made and as `deleting`
-//! before its file goes: a start gives up what a crash has left half-way.
+//! before its file goes: a start gives up what a crash has left half-way. One that gets another name or
+//! becomes smaller is recorded as `moving` meanwhile: a start goes on with that.
 //! Does not know: HTTP, the server.
 
 use std::io;
@@ -72,6 +73,8 @@ pub enum Phase {
     Ready,
     /// Its file may or may not be gone.
     Deleting,
+    /// It becomes another one: of another name, or smaller. Its file may or may not be so already.
+    Moving,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,7 +83,17 @@ struct Record<T> {
     version: u32,
     phase: Phase,
     spec: T,
+    /// The virtual disk that it becomes.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    to: Option<T>,
 }
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+/// A name, and the record that it has from now on, if any.
+type Entry<'a> = (&'a str, Option<&'a [u8]>);
 
 /// All records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -89,8 +102,10 @@ pub struct Kept {
     pub devices: Vec<DeviceSpec>,
     /// Virtual disks that are whole, by name.
     pub vdisks: Vec<VdiskSpec>,
-    /// Virtual disks that a crash has left half-way.
+    /// Virtual disks that a crash has left half-way between coming or going.
     pub unfinished: Vec<VdiskSpec>,
+    /// Virtual disks that it has left half-way between two names or sizes: before and after.
+    pub moving: Vec<(VdiskSpec, VdiskSpec)>,
 }
 
 /// The store, open; no other daemon has it meanwhile.
@@ -165,13 +180,23 @@ impl Store {
     /// # Errors
     /// If one can't be read.
     pub fn load(&self) -> Result<Kept, StateError> {
-        let mut kept = Kept::default();
-        self.each(DEVICES, |_, spec| kept.devices.push(spec))?;
-        self.each(VDISKS, |phase, spec| match phase {
-            Phase::Ready => kept.vdisks.push(spec),
-            Phase::Creating | Phase::Deleting => kept.unfinished.push(spec),
+        let mut kept = Kept { devices: self.devices()?, ..Kept::default() };
+        self.each(VDISKS, |Record { phase, spec, to, .. }| match (phase, to) {
+            (Phase::Moving, Some(to)) => kept.moving.push((spec, to)),
+            (Phase::Creating | Phase::Deleting, _) => kept.unfinished.push(spec),
+            (Phase::Ready | Phase::Moving, _) => kept.vdisks.push(spec),
         })?;
         Ok(kept)
+    }
+
+    /// The devices, by name.
+    ///
+    /// # Errors
+    /// If a record can't be read.
+    pub fn devices(&self) -> Result<Vec<DeviceSpec>, StateError> {
+        let mut devices = Vec::new();
+        self.each(DEVICES, |record| devices.push(record.spec))?;
+        Ok(devices)
     }
 
     /// A virtual disk that is whole.
@@ -204,7 +229,7 @@ impl Store {
     fn each<T: for<'de> Deserialize<'de>>(
         &self,
         table: TableDefinition<'_, &str, &[u8]>,
-        mut each: impl FnMut(Phase, T),
+        mut each: impl FnMut(Record<T>),
     ) -> Result<(), StateError> {
         self.with(|database| {
             let read = database.begin_read().map_err(|error| self.failed(error))?;
@@ -213,7 +238,7 @@ impl Store {
             for entry in entries {
                 let (name, bytes) = entry.map_err(|error: StorageError| self.failed(error))?;
                 let record: Record<T> = self.parse(name.value(), bytes.value())?;
-                each(record.phase, record.spec);
+                each(record);
             }
             Ok(())
         })
@@ -235,12 +260,48 @@ impl Store {
         self.put(VDISKS, &spec.name, phase, spec)
     }
 
+    /// Keeps many virtual disks that are whole, at once.
+    ///
+    /// # Errors
+    /// If they can't be written: then nothing has changed.
+    pub fn put_vdisks(&self, specs: &[VdiskSpec]) -> Result<(), StateError> {
+        let record = |spec| Record { version: VERSION, phase: Phase::Ready, spec, to: None };
+        let bytes = specs.iter().map(|spec| serde_json::to_vec(&record(spec)));
+        let bytes = bytes.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        let named = specs.iter().zip(&bytes).map(|(spec, bytes)| (&*spec.name, Some(&**bytes)));
+        self.change(VDISKS, &named.collect::<Vec<_>>())
+    }
+
+    /// Notes that a virtual disk becomes another one, of another name or smaller: a start after a crash
+    /// goes on with that.
+    ///
+    /// # Errors
+    /// If it can't be written: then nothing has changed.
+    pub fn begin_move(&self, before: &VdiskSpec, after: &VdiskSpec) -> Result<(), StateError> {
+        let record =
+            Record { version: VERSION, phase: Phase::Moving, spec: before, to: Some(after) };
+        let bytes = serde_json::to_vec(&record).map_err(|error| self.failed(error))?;
+        self.change(VDISKS, &[(&before.name, Some(&bytes))])
+    }
+
+    /// Notes that a virtual disk has become another one.
+    ///
+    /// # Errors
+    /// If it can't be written: then nothing has changed.
+    pub fn end_move(&self, before: &str, after: &VdiskSpec) -> Result<(), StateError> {
+        let record = Record { version: VERSION, phase: Phase::Ready, spec: after, to: None };
+        let bytes = serde_json::to_vec(&record).map_err(|error| self.failed(error))?;
+        let gone = (before != after.name).then_some((before, None));
+        let changes = gone.into_iter().chain([(&*after.name, Some(&*bytes))]);
+        self.change(VDISKS, &changes.collect::<Vec<_>>())
+    }
+
     /// Keeps a device no longer.
     ///
     /// # Errors
     /// If it can't be written: then nothing has changed.
     pub fn remove_device(&self, name: &str) -> Result<(), StateError> {
-        self.change(DEVICES, name, None)
+        self.change(DEVICES, &[(name, None)])
     }
 
     /// Keeps a virtual disk no longer.
@@ -248,7 +309,7 @@ impl Store {
     /// # Errors
     /// If it can't be written: then nothing has changed.
     pub fn remove_vdisk(&self, name: &str) -> Result<(), StateError> {
-        self.change(VDISKS, name, None)
+        self.change(VDISKS, &[(name, None)])
     }
 
     fn put<T: Serialize>(
@@ -258,27 +319,28 @@ impl Store {
         phase: Phase,
         spec: &T,
     ) -> Result<(), StateError> {
-        let record = Record { version: VERSION, phase, spec };
+        let record = Record { version: VERSION, phase, spec, to: None };
         let bytes = serde_json::to_vec(&record).map_err(|error| self.failed(error))?;
-        self.change(table, name, Some(&bytes))
+        self.change(table, &[(name, Some(&bytes))])
     }
 
     /// One transaction, durable when it returns.
     fn change(
         &self,
         table: TableDefinition<'_, &str, &[u8]>,
-        name: &str,
-        record: Option<&[u8]>,
+        changes: &[Entry<'_>],
     ) -> Result<(), StateError> {
         self.with(|database| {
             let write = database.begin_write().map_err(|error| self.failed(error))?;
             {
                 let mut table = write.open_table(table).map_err(|error| self.failed(error))?;
-                match record {
-                    Some(bytes) => table.insert(name, bytes).map(drop),
-                    None => table.remove(name).map(drop),
+                for (name, record) in changes {
+                    match record {
+                        Some(bytes) => table.insert(name, *bytes).map(drop),
+                        None => table.remove(name).map(drop),
+                    }
+                    .map_err(|error| self.failed(error))?;
                 }
-                .map_err(|error| self.failed(error))?;
             }
             write.commit().map_err(|error| self.failed(error))
         })
@@ -315,6 +377,26 @@ mod tests {
         let kept = Store::open(state.path()).unwrap().load().unwrap();
         assert_eq!(kept.vdisks, [vdisk("a")]);
         assert_eq!(kept.unfinished, [vdisk("b"), vdisk("c")]);
+    }
+
+    /// A name that was there twice, or not at all, after a crash would be two virtual disks on one file,
+    /// or none.
+    #[test]
+    fn a_move_is_there_until_it_has_ended_and_then_its_end_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        store.put_vdisk(&vdisk("a"), Phase::Ready).unwrap();
+        store.begin_move(&vdisk("a"), &vdisk("b")).unwrap();
+        assert_eq!(store.vdisk("a").unwrap(), None);
+        let kept = store.load().unwrap();
+        assert_eq!((kept.moving, kept.vdisks), (vec![(vdisk("a"), vdisk("b"))], vec![]));
+        store.end_move("a", &vdisk("b")).unwrap();
+        let kept = store.load().unwrap();
+        assert_eq!((kept.moving, kept.vdisks), (vec![], vec![vdisk("b")]));
+        let smaller = VdiskSpec { size: "512B".to_owned(), ..vdisk("b") };
+        store.begin_move(&vdisk("b"), &smaller).unwrap();
+        store.end_move("b", &smaller).unwrap();
+        assert_eq!(store.load().unwrap().vdisks, [smaller]);
     }
 
     #[test]

@@ -253,6 +253,21 @@ fn the_slack_register_lets_best_effort_go_first() {
     // Best effort that takes all it can get does not break the rate: see above.
 }
 
+/// A rate that was admitted without a check was said to go first whatever there is: nothing is set aside
+/// for it, so the slack register has all of the time, as long as there is a profile to reckon with.
+#[test]
+fn a_rate_admitted_without_a_check_goes_first_but_for_slack() {
+    let order_with = |mut rig: Rig| {
+        rig.add(0, rate(200_000, Duration::from_secs(4), Admission::BestEffort));
+        rig.add(1, Contract::default());
+        rig.ask(4 * SECOND, 1, 1, 5_000);
+        rig.ask(4 * SECOND, 0, 0, 20_000);
+        order(&mut rig, 4 * SECOND)
+    };
+    assert_eq!(order_with(Rig::new(1)), [0, 1], "no profile, no slack");
+    assert_eq!(order_with(rig()), [1, 0], "slack");
+}
+
 /// A request that states a class which its stream has not paid for is its stream's own class's work, in
 /// the accounts as well.
 #[test]

@@ -56,6 +56,23 @@ pub(crate) struct Entry {
     pub(crate) bitmaps: Offered,
 }
 
+impl Entry {
+    /// The same under another name.
+    fn named(&self, name: &str) -> Self {
+        let Self { info, shard, vdisk, stats, surveyed, is_default, clients, bitmaps } = self;
+        Self {
+            info: ExportInfo { name: name.to_owned(), ..info.clone() },
+            shard: shard.clone(),
+            vdisk: *vdisk,
+            stats: Arc::clone(stats),
+            surveyed: *surveyed,
+            is_default: *is_default,
+            clients: clients.clone(),
+            bitmaps: bitmaps.clone(),
+        }
+    }
+}
+
 /// A place where clients connect, bound, with what they find there.
 pub(crate) struct OpenDoor {
     pub(crate) listener: Listener,
@@ -91,18 +108,37 @@ impl Catalog {
     }
 
     pub(crate) fn add(&self, entry: Entry) {
-        let entry = Arc::new(entry);
-        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
-        exports.by_name.insert(entry.info.name.clone(), Arc::clone(&entry));
-        exports.by_id.insert(entry.vdisk, entry);
+        self.show(Arc::new(entry));
     }
 
     /// Clients find this export no longer.
     pub(crate) fn remove(&self, name: &str) {
+        let _gone_already = self.hide(name);
+    }
+
+    /// The same export under another name.
+    pub(crate) fn rename(&self, name: &str, to: &str) {
         let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = exports.by_name.remove(name) {
-            exports.by_id.remove(&entry.vdisk);
+            let entry = Arc::new(entry.named(to));
+            exports.by_id.insert(entry.vdisk, Arc::clone(&entry));
+            exports.by_name.insert(to.to_owned(), entry);
         }
+    }
+
+    /// Clients don't find an export until it is shown again.
+    pub(crate) fn hide(&self, name: &str) -> Option<Arc<Entry>> {
+        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
+        let entry = exports.by_name.remove(name)?;
+        exports.by_id.remove(&entry.vdisk);
+        Some(entry)
+    }
+
+    /// Clients find a hidden export again.
+    pub(crate) fn show(&self, entry: Arc<Entry>) {
+        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
+        exports.by_name.insert(entry.info.name.clone(), Arc::clone(&entry));
+        exports.by_id.insert(entry.vdisk, entry);
     }
 
     fn exported(&self) -> RwLockReadGuard<'_, Exported> {

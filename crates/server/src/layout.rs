@@ -67,6 +67,17 @@ impl Extent {
     }
 }
 
+/// A virtual disk as it was and as it is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move<'a> {
+    /// Its name before.
+    pub from: &'a str,
+    /// Its name from now on.
+    pub to: &'a str,
+    /// Its size in bytes from now on, no larger than before.
+    pub bytes: u64,
+}
+
 /// A virtual disk to be placed.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {

@@ -148,6 +148,51 @@ impl Room {
         Ok(())
     }
 
+    /// Gives a virtual disk's room another name, durably.
+    ///
+    /// # Errors
+    /// If the system refuses: then it has its old name.
+    pub(crate) fn rename(
+        &mut self,
+        device: &DeviceConfig,
+        name: &str,
+        to: &str,
+    ) -> Result<(), StartError> {
+        let mut layout = self.layout.clone();
+        layout.iter_mut().filter(|it| it.name == name).for_each(|it| to.clone_into(&mut it.name));
+        match &mut self.ground {
+            Ground::Memory => {}
+            Ground::Pool(pool) => {
+                pool.rename(name, to).map_err(|error| misplaced(device, error.into()))?;
+            }
+            Ground::Extents(record, _) => {
+                let recorded = Recorded { pool: None, extents: layout.clone() };
+                record.save(&recorded).map_err(recorded_wrong(device))?;
+            }
+        }
+        self.layout = layout;
+        Ok(())
+    }
+
+    /// Whether virtual disks can become smaller here: an extent's end would have to be wiped first.
+    pub(crate) fn can_shrink(&self) -> bool {
+        !self.is_placed()
+    }
+
+    /// Has a virtual disk's room be as small as a configuration states, durably. Not for extents.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn shrink(&mut self, device: &DeviceConfig, place: usize) -> Result<(), StartError> {
+        let VdiskConfig { name, size, .. } = &device.vdisks[place];
+        if let Ground::Pool(pool) = &mut self.ground {
+            pool.shrink(name, *size).map_err(|error| misplaced(device, error.into()))?;
+        }
+        let mut placed = self.layout.iter_mut();
+        placed.find(|it| it.name == *name).iter_mut().for_each(|it| it.size = *size);
+        Ok(())
+    }
+
     fn is_placed(&self) -> bool {
         matches!(self.ground, Ground::Extents(..))
     }

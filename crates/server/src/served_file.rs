@@ -53,7 +53,11 @@ impl ServedFile {
     }
 
     /// Makes a regular file so long, durably; from now on it must be no shorter. Blocks.
-    pub(crate) fn lengthen(&self, bytes: u64) -> io::Result<()> {
+    pub(crate) fn set_length(&self, bytes: u64) -> io::Result<()> {
+        // While its length changes it has the smaller one at least.
+        if let Some(expected) = &self.expected {
+            expected.bytes.fetch_min(bytes, Ordering::Relaxed);
+        }
         self.file.set_len(bytes)?;
         self.file.sync_all()?;
         if let Some(expected) = &self.expected {

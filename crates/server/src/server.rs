@@ -42,9 +42,11 @@ use crate::wakeup::wake;
 
 mod hand_over;
 mod live;
+mod moves;
 mod reload;
 
 pub use live::AlterError;
+pub use moves::finish_move;
 use reload::BitmapNumbers;
 pub use reload::ReloadError;
 

@@ -120,6 +120,19 @@ pub enum Message {
         /// Where the outcome goes.
         answer: Answer,
     },
+    /// A virtual disk of fewer bytes from now on, if no client has it.
+    Shrink {
+        /// Which.
+        vdisk: VdiskId,
+        /// Its size in bytes.
+        bytes: u64,
+        /// Where that lies, if the device's offsets are places.
+        extent: Option<(u64, u64)>,
+        /// Where the outcome goes.
+        answer: Answer,
+    },
+    /// The name that a virtual disk has from now on, for the log.
+    Rename(VdiskId, String),
     /// The bitmaps that a virtual disk has from now on. Known ones go on.
     Bitmaps(VdiskId, Vec<BitmapSpec>, Answer),
     /// A step of a bitmap, if any; the answer has all bitmaps of the virtual disk.
@@ -430,6 +443,10 @@ impl Shard {
                 Message::Grow { vdisk, bytes, extent, answer } => {
                     self.grow_vdisk(vdisk, (bytes, extent), &answer);
                 }
+                Message::Shrink { vdisk, bytes, extent, answer } => {
+                    self.shrink_vdisk(vdisk, (bytes, extent), &answer);
+                }
+                Message::Rename(vdisk, name) => self.rename_vdisk(vdisk, name),
                 Message::Bitmaps(vdisk, specs, answer) => {
                     self.set_bitmaps(vdisk, specs, &answer);
                 }

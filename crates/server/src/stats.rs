@@ -66,6 +66,16 @@ impl Counts {
         }
     }
 
+    /// Counts by octave, as a [`Snapshot`] has them: times beyond its edges count in the outermost.
+    #[must_use]
+    pub fn octaves(&self) -> [u64; Snapshot::OCTAVES] {
+        let mut octaves = [0; Snapshot::OCTAVES];
+        for (bucket, count) in self.0.iter().enumerate() {
+            octaves[(bucket.clamp(FIRST, LAST) - FIRST) / 4] += count;
+        }
+        octaves
+    }
+
     /// As [`Histogram::quantile`].
     #[must_use]
     pub fn quantile(&self, fraction: f64) -> Option<Duration> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use disktime_api::{DeviceSpec, VdiskSpec};
-use disktime_control::{Addresses, Phase, Role, Store, Truth, config_of};
+use disktime_control::{Addresses, Role, Store, Truth, config_of};
 use disktime_server::{Server, VdiskView};
 use serde::Serialize;
 
@@ -54,16 +54,15 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ..DeviceSpec::default()
     };
     store.put_device(&device)?;
-    for (name, share) in NAMES.into_iter().zip(arguments.split) {
-        let spec = VdiskSpec {
-            name: name.to_owned(),
-            device: "disk".to_owned(),
-            size: format!("{DISK_SIZE}B"),
-            reserve: Some(format!("{share}%")),
-            ..VdiskSpec::default()
-        };
-        store.put_vdisk(&spec, Phase::Ready)?;
-    }
+    let shares = NAMES.into_iter().zip(arguments.split);
+    let specs = shares.map(|(name, share)| VdiskSpec {
+        name: name.to_owned(),
+        device: "disk".to_owned(),
+        size: format!("{DISK_SIZE}B"),
+        reserve: Some(format!("{share}%")),
+        ..VdiskSpec::default()
+    });
+    store.put_vdisks(&specs.collect::<Vec<_>>())?;
     let nbd = [format!("unix:{}", directory.path().join("nbd.sock").display())];
     let web = format!("tcp:127.0.0.1:{}", arguments.port);
     let addresses = Addresses { nbd: &nbd, web: Some(&web), tls: None };

@@ -102,6 +102,29 @@ pub struct Size {
     daemon: Daemon,
 }
 
+/// A smaller size.
+#[derive(Args, Clone, Debug)]
+pub struct Shrink {
+    #[command(flatten)]
+    to: Size,
+    /// All data beyond that size may be lost
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Another name.
+#[derive(Args, Clone, Debug)]
+pub struct Rename {
+    /// The virtual disk
+    #[arg(value_name = "VDISK")]
+    name: String,
+    /// Its name from now on
+    #[arg(value_name = "NAME")]
+    to: String,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
 /// One virtual disk.
 #[derive(Args, Clone, Debug)]
 pub struct One {
@@ -117,7 +140,9 @@ impl Terms {
         let Self { class, reserve, limit, weight, rate, cycle, .. } = self.clone();
         let Self { admission, access, latency, iops, bandwidth, .. } = self.clone();
         VdiskChange {
+            name: None,
             size: None,
+            shrink: None,
             class,
             reserve,
             limit,
@@ -186,12 +211,36 @@ pub fn grow(Size { name, size, daemon }: &Size) -> anyhow::Result<ExitCode> {
     let before: Vdisk = daemon.get(&address("vdisks", name))?;
     if wanted <= before.size_bytes {
         let has = size_text(before.size_bytes);
-        let why = format!("--size {size}: {name} has {has}: it can only become larger");
+        let why =
+            format!("--size {size}: {name} has {has}: `disktime vdisk shrink` makes it smaller");
         return Err(BadInput(why).into());
     }
     let change = VdiskChange { size: Some(size.clone()), ..VdiskChange::default() };
     daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
     show_one(name, daemon)
+}
+
+/// Makes a virtual disk smaller.
+pub fn shrink(
+    Shrink { to: Size { name, size, daemon }, yes }: &Shrink,
+) -> anyhow::Result<ExitCode> {
+    if !yes {
+        let why = format!(
+            "{name}: all data beyond {size} would be lost, and nothing was changed: say --yes if they may be"
+        );
+        return Err(BadInput(why).into());
+    }
+    let (size, shrink) = (Some(size.clone()), Some(true));
+    let change = VdiskChange { size, shrink, ..VdiskChange::default() };
+    daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
+    show_one(name, daemon)
+}
+
+/// Gives a virtual disk another name.
+pub fn rename(Rename { name, to, daemon }: &Rename) -> anyhow::Result<ExitCode> {
+    let change = VdiskChange { name: Some(to.clone()), ..VdiskChange::default() };
+    daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
+    show_one(to, daemon)
 }
 
 /// Shows a virtual disk.

@@ -18,6 +18,7 @@ mod insulation;
 mod live_changes;
 mod misses;
 mod operators;
+mod pipes;
 mod placement;
 mod plan;
 mod qemu_backup;

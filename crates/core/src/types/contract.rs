@@ -32,7 +32,9 @@ pub enum Admission {
         /// The part.
         miss: Share,
     },
-    /// Admitted without a check: it goes first, but nothing is promised.
+    /// Admitted without a check, and nothing is set aside for it. It goes before best effort, but while
+    /// the slack register holds time best effort goes before it, as before every rate (ucsb §III-A).
+    /// Without a profile there is no such register.
     BestEffort,
 }
 

@@ -145,7 +145,15 @@ impl BackEnd for MemoryBackEnd {
     }
 
     fn grow_disk(&mut self, disk: u32, bytes: u64) -> Result<(), DeviceError> {
-        self.disks[disk as usize].bytes = bytes;
+        let disk = &mut self.disks[disk as usize];
+        // A disk that becomes smaller and larger again has zeroes there.
+        if bytes < disk.bytes {
+            disk.chunks.split_off(&bytes.div_ceil(CHUNK));
+            if let Some(chunk) = disk.chunks.get_mut(&(bytes / CHUNK)) {
+                chunk[size(bytes % CHUNK)..].fill(0);
+            }
+        }
+        disk.bytes = bytes;
         Ok(())
     }
 

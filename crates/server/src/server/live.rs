@@ -61,6 +61,22 @@ pub enum AlterError {
     /// A difference can't be changed while the daemon runs, or is refused.
     #[error(transparent)]
     Change(#[from] ReloadError),
+    /// A virtual disk can't be changed so.
+    #[error("vdisk {name}: {reason}")]
+    Fixed {
+        /// Which.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Its clients stand in the way.
+    #[error("vdisk {name}: {clients} clients are connected: disconnect them, and repeat this")]
+    Connected {
+        /// Which.
+        name: String,
+        /// How many.
+        clients: u64,
+    },
     /// The device's thread did not answer in time: whether it changes later is unknown.
     #[error("device {0} does not answer: look again whether it has changed")]
     Silent(String),
@@ -255,7 +271,7 @@ impl Server {
         self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
     }
 
-    fn id_of(&self, name: &str) -> Result<VdiskId, AlterError> {
+    pub(super) fn id_of(&self, name: &str) -> Result<VdiskId, AlterError> {
         let entry = self.roll.catalog.entry(name);
         entry.map(|it| it.vdisk).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))
     }
@@ -332,7 +348,7 @@ impl Server {
     }
 
     /// The place of a virtual disk's device, and its own place there.
-    fn vdisk_at(&self, name: &str) -> Result<(usize, usize), AlterError> {
+    pub(super) fn vdisk_at(&self, name: &str) -> Result<(usize, usize), AlterError> {
         let mut devices = self.config.devices.iter().enumerate();
         let found = devices.find_map(|(at, device)| {
             Some((at, device.vdisks.iter().position(|vdisk| vdisk.name == name)?))
@@ -342,7 +358,10 @@ impl Server {
 }
 
 /// The outcome of a change at a shard.
-fn answered(outcome: &Receiver<Result<(), VdiskError>>, device: &str) -> Result<(), AlterError> {
+pub(super) fn answered(
+    outcome: &Receiver<Result<(), VdiskError>>,
+    device: &str,
+) -> Result<(), AlterError> {
     let outcome = outcome.recv_timeout(TIMEOUT).map_err(io::Error::other);
     let outcome = outcome.map_err(|_| AlterError::Silent(device.to_owned()))?;
     outcome.map_err(|error| AlterError::Refused { device: device.to_owned(), error })

@@ -91,6 +91,32 @@ impl Shard {
         tell(answer, grown);
     }
 
+    /// Serves less of a virtual disk, if no client has it.
+    pub(super) fn shrink_vdisk(
+        &mut self,
+        id: VdiskId,
+        size: (u64, Option<(u64, u64)>),
+        answer: &Answer,
+    ) {
+        let unused = self.vdisks.find(id).and_then(|stream| {
+            let vdisk = &self.vdisks[stream.0 as usize];
+            let seats = vdisk.stats.connections();
+            let clients = seats.max(vdisk.clients.into());
+            if clients > 0 { Err(VdiskError::Connected(clients)) } else { Ok(()) }
+        });
+        tell(answer, unused.and_then(|()| self.try_grow(id, size)));
+    }
+
+    /// Has a virtual disk be logged under another name.
+    pub(super) fn rename_vdisk(&mut self, id: VdiskId, name: String) {
+        if let Ok(stream) = self.vdisks.find(id) {
+            let vdisk = &mut self.vdisks[stream.0 as usize];
+            let before = std::mem::replace(&mut vdisk.name, name);
+            tracing::info!(vdisk = vdisk.name, before, "renamed");
+        }
+    }
+
+    /// Has a virtual disk be so large, and lie there.
     fn try_grow(
         &mut self,
         id: VdiskId,

@@ -24,6 +24,12 @@ impl Shard {
             self.refused(vdisk, Cause::Client, &"the daemon ends");
             return;
         }
+        // Its handshake began before the virtual disk became smaller.
+        if client.session.export.size_bytes > self.vdisks[vdisk as usize].stats.size() {
+            let why = "it was told of more bytes than there are now: it has to connect again";
+            self.refused(vdisk, Cause::Client, &why);
+            return;
+        }
         let connection = Connection::new(client, vdisk, &mut self.pool, clock::now());
         let client = name(self.clients.insert(connection));
         self.vdisks[vdisk as usize].clients += 1;

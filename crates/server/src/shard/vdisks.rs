@@ -83,6 +83,9 @@ pub enum VdiskError {
     /// The back end can't take it in.
     #[error("the back end can't take the virtual disk in while it runs: {0}")]
     BackEnd(DeviceError),
+    /// Clients have it.
+    #[error("{0} clients are connected: disconnect them, and repeat this")]
+    Connected(u64),
     /// The daemon ends.
     #[error("the daemon ends")]
     Ends,

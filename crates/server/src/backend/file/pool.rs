@@ -4,6 +4,7 @@
 //! point without its file system is no pool, another pool mounted there is another one, and a file
 //! that vanished is missed. It is also the pool's lock. Blocks; not to be called on a shard.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -16,7 +17,7 @@ use super::{Access, FileBackEnd, Files, lock, open};
 use crate::backend::Abilities;
 use crate::backend::blocks::{BLOCK, Disk};
 use crate::durable::{Next, directory_of, sync_directory_of};
-use crate::layout::Record;
+use crate::layout::{Move, Record};
 use crate::served_file::ServedFile;
 
 mod growing;
@@ -306,8 +307,12 @@ impl PoolDirectory {
     /// As [`back_end`](Self::back_end).
     pub fn serve(mut self, disks: &[(&str, u64)]) -> Result<(FileBackEnd, GrowingPool), PoolError> {
         let before = self.pool.identity.clone();
-        let absent =
-            disks.iter().map(|(name, size)| Ok((name, size, self.pool.check(name, *size)?)));
+        let listed = before.vdisk.iter().map(|disk| (&*disk.name, disk.size));
+        let listed: BTreeMap<&str, u64> = listed.collect();
+        let absent = disks.iter().map(|(name, size)| {
+            let state = self.pool.check_beside(name, *size, listed.get(name).copied())?;
+            Ok((name, size, state))
+        });
         let absent: Vec<_> = absent.collect::<Result<_, PoolError>>()?;
         for (name, size, state) in absent {
             let path = self.pool.file_of(name);
@@ -317,7 +322,9 @@ impl PoolDirectory {
                 FileState::Short => lengthen(&path, size.next_multiple_of(BLOCK)),
             };
             grown.map_err(io_at(&path))?;
-            self.pool.enter(name, *size);
+            if listed.get(name) != Some(size) {
+                self.pool.enter(name, *size);
+            }
         }
         if self.pool.identity != before {
             let file = self.pool.path.join(IDENTITY);
@@ -340,6 +347,32 @@ impl PoolDirectory {
         let frees = media.iter().all(Files::can_free);
         let back_end = FileBackEnd::new(media, all, Abilities::of_files(frees));
         Ok((back_end, GrowingPool { pool: self.pool, lock, files }))
+    }
+
+    /// Finishes another name or a smaller size that a killed daemon may have left half-way.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn finish_move(&mut self, it: &Move<'_>) -> Result<(), PoolError> {
+        let Move { from, to, bytes } = *it;
+        let before = self.pool.identity.clone();
+        if from != to && self.pool.file_of(from).symlink_metadata().is_ok() {
+            self.pool.rename_file(from, to)?;
+        }
+        self.pool.rename(from, to);
+        let path = self.pool.file_of(to);
+        let file = File::options().write(true).open(&path).map_err(io_at(&path))?;
+        lock(&file).map_err(io_at(&path))?;
+        let len = file.metadata().map_err(io_at(&path))?.len();
+        let wanted = bytes.next_multiple_of(BLOCK);
+        if len > wanted {
+            self.pool.enter(to, bytes);
+        }
+        if self.pool.identity != before {
+            self.lock = put(&self.pool.path.join(IDENTITY), &self.pool.identity)?;
+        }
+        let cut = if len > wanted { file.set_len(wanted) } else { Ok(()) };
+        cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
     }
 
     /// Makes a virtual disk's file shorter: what is beyond is lost.
@@ -402,7 +435,12 @@ impl SeenPool {
     /// # Errors
     /// If not, the error of the first one that is not.
     pub fn check_all(&self, disks: &[(&str, u64)]) -> Result<(), PoolError> {
-        disks.iter().try_for_each(|(name, size)| self.check(name, *size).map(drop))
+        let listed = self.identity.vdisk.iter().map(|disk| (&*disk.name, disk.size));
+        let listed: BTreeMap<&str, u64> = listed.collect();
+        let check = |(name, size): &(&str, u64)| {
+            self.check_beside(name, *size, listed.get(name).copied()).map(drop)
+        };
+        disks.iter().try_for_each(check)
     }
 
     fn file_of(&self, name: &str) -> PathBuf {
@@ -411,8 +449,18 @@ impl SeenPool {
 
     /// How a virtual disk's file differs from its record.
     fn check(&self, name: &str, size: u64) -> Result<FileState, PoolError> {
-        let (path, vdisk, pool) = (self.file_of(name), name.to_owned(), self.path.clone());
         let listed = self.identity.vdisk.iter().find(|disk| disk.name == name);
+        self.check_beside(name, size, listed.map(|disk| disk.size))
+    }
+
+    /// The same beside the size in its record, if it has one.
+    fn check_beside(
+        &self,
+        name: &str,
+        size: u64,
+        listed: Option<u64>,
+    ) -> Result<FileState, PoolError> {
+        let (path, vdisk, pool) = (self.file_of(name), name.to_owned(), self.path.clone());
         let metadata = match std::fs::metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -426,14 +474,32 @@ impl SeenPool {
             return Err(PoolError::NoFile { vdisk, path });
         }
         let (file, len) = (metadata.len(), size.next_multiple_of(BLOCK));
-        if let Some(disk) = listed.filter(|disk| disk.size > file) {
-            return Err(PoolError::Short { vdisk, path, pool, file, recorded: disk.size });
+        if let Some(recorded) = listed.filter(|recorded| *recorded > file) {
+            return Err(PoolError::Short { vdisk, path, pool, file, recorded });
         }
         match file.cmp(&len) {
             std::cmp::Ordering::Less => Ok(FileState::Short),
             std::cmp::Ordering::Equal => Ok(FileState::Whole),
             std::cmp::Ordering::Greater => Err(PoolError::Larger { vdisk, path, pool, file, size }),
         }
+    }
+
+    /// Gives a file the name of another virtual disk, durably.
+    fn rename_file(&self, name: &str, to: &str) -> Result<(), PoolError> {
+        let (old, new) = (self.file_of(name), self.file_of(to));
+        let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
+        match rustix::fs::renameat_with(here, &old, here, &new, flags) {
+            Ok(()) => sync_directory_of(&new).map_err(io_at(&new)),
+            Err(rustix::io::Errno::EXIST) => {
+                Err(PoolError::Exists { path: new, what: "a file with data" })
+            }
+            Err(error) => Err(io_at(&old)(error.into())),
+        }
+    }
+
+    fn rename(&mut self, name: &str, to: &str) {
+        let listed = self.identity.vdisk.iter_mut().find(|disk| disk.name == name);
+        listed.into_iter().for_each(|disk| to.clone_into(&mut disk.name));
     }
 
     fn enter(&mut self, name: &str, size: u64) {

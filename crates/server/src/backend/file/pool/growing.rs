@@ -79,6 +79,42 @@ impl GrowingPool {
         Ok(())
     }
 
+    /// Gives a virtual disk and its file another name.
+    ///
+    /// # Errors
+    /// If there is a file of that name, or the system refuses: then it has its old name.
+    pub(crate) fn rename(&mut self, name: &str, to: &str) -> Result<(), PoolError> {
+        let before = self.pool.identity.clone();
+        self.pool.rename_file(name, to)?;
+        self.pool.rename(name, to);
+        match put(&self.pool.path.join(IDENTITY), &self.pool.identity) {
+            Ok(identity) => self.lock = Arc::new(identity),
+            Err(error) => {
+                self.pool.identity = before;
+                self.pool.rename_file(to, name)?;
+                return Err(error);
+            }
+        }
+        let known = self.files.iter_mut().filter(|(known, _)| known == name);
+        known.for_each(|(known, _)| to.clone_into(known));
+        Ok(())
+    }
+
+    /// Makes a virtual disk's file shorter: what is beyond is lost.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn shrink(&mut self, name: &str, size: u64) -> Result<(), PoolError> {
+        // First the identity: a crash leaves a file that is longer than it says.
+        self.pool.enter(name, size);
+        self.lock = Arc::new(put(&self.pool.path.join(IDENTITY), &self.pool.identity)?);
+        let path = self.pool.file_of(name);
+        let served = self.files.iter().find(|(known, _)| known == name);
+        served.map_or(Ok(()), |(_, file)| {
+            file.set_length(size.next_multiple_of(BLOCK)).map_err(io_at(&path))
+        })
+    }
+
     /// Whether these virtual disks' files can have these sizes: whether they are as they were recorded.
     ///
     /// # Errors
@@ -96,7 +132,7 @@ impl GrowingPool {
             let path = self.pool.file_of(name);
             let served = self.files.iter().find(|(known, _)| known == name);
             if let (FileState::Short, Some((_, file))) = (self.pool.check(name, *size)?, served) {
-                file.lengthen(size.next_multiple_of(BLOCK)).map_err(io_at(&path))?;
+                file.set_length(size.next_multiple_of(BLOCK)).map_err(io_at(&path))?;
             }
             self.pool.enter(name, *size);
         }

@@ -1,6 +1,8 @@
 //! The control API with a real server, real sockets and real files.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+mod moves;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +12,9 @@ use std::time::Duration;
 use disktime_api::{Event, Plan, Problem, Vdisk, VdiskSpec};
 use disktime_client::control::{Answer, ControlApi};
 use disktime_client::{Connection, Uri};
-use disktime_control::{Addresses, Control, Phase, Sockets, Store, Tokens, Truth, Web, config_of};
+use disktime_control::{
+    Addresses, Control, Phase, Sockets, Store, Tokens, Truth, Web, config_of, settled,
+};
 use disktime_server::{Config, Server, bind_control};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -29,7 +33,7 @@ impl Daemon {
         let store = Store::open(state).unwrap();
         let nbd = [format!("unix:{}", state.join("nbd.sock").display())];
         let addresses = Addresses { nbd: &nbd, ..Addresses::default() };
-        let config = config_of(&store.load().unwrap(), state, &addresses).unwrap();
+        let config = config_of(&settled(&store, state).unwrap(), state, &addresses).unwrap();
         Self::start(config, Truth::State(store))
     }
 
@@ -405,6 +409,23 @@ fn metrics_are_all_there_and_move() {
             assert!(value > 0.0, "{name} is {value}");
         }
     }
+    // The reasons add up to the time for which it had requests in the daemon.
+    let waited = text.lines().filter(|it| it.starts_with("disktime_vdisk_waited_seconds_total{"));
+    let waited: Vec<f64> =
+        waited.map(|it| it.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(waited.len(), 5, "{text}");
+    assert!((0.5..3.5).contains(&waited.iter().sum::<f64>()), "{waited:?}");
+    assert!(!text.contains("disktime_vdisk_queue_seconds_bucket"), "for those who ask for it");
+    let answer = daemon.ask("GET", "/metrics?histograms=true", None);
+    let times = String::from_utf8(answer.body).unwrap();
+    let requests = metric(&times, "disktime_vdisk_requests_total").unwrap();
+    for name in ["disktime_vdisk_queue_seconds", "disktime_vdisk_service_seconds"] {
+        assert!(metric(&times, &format!("{name}_count")).unwrap() >= requests, "{times}");
+        assert!(metric(&times, &format!("{name}_sum")).unwrap() > 0.0, "{times}");
+        assert!(times.contains(&format!("{name}_bucket{{le=\"+Inf\"")), "{times}");
+    }
+    let wrong: Problem = read(&daemon.ask("GET", "/metrics?histograms=perhaps", None));
+    assert_eq!(wrong.status, 400, "{wrong:?}");
     assert_eq!(metric(&text, "disktime_vdisk_reserve_ratio"), Some(0.25));
     assert_eq!(metric(&text, "disktime_vdisk_connections"), Some(1.0));
     let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
