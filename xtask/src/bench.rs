@@ -6,6 +6,7 @@ mod figures;
 mod guest;
 mod hostile;
 mod live;
+mod nbd;
 mod operate;
 pub(crate) mod same;
 
@@ -22,6 +23,11 @@ struct Bench {
 }
 
 const BENCHES: &[Bench] = &[
+    Bench {
+        name: "instructions",
+        help: "instructions of the core's paths beside those in xtask/instructions.txt; --bless writes them down",
+        run: crate::instructions::run,
+    },
     Bench {
         name: "crash",
         help: "kills and power losses on all back ends; --rounds N --seed N --only ROW --json",
@@ -51,6 +57,11 @@ const BENCHES: &[Bench] = &[
         name: "live",
         help: "the daemon against the simulator on a quiet machine; --only CASE --long --json",
         run: live::run,
+    },
+    Bench {
+        name: "nbd",
+        help: "`disktime bench nbd` as it is built for release: ours and each peer found; --help",
+        run: nbd::run,
     },
     Bench {
         name: "operate",

@@ -17,6 +17,7 @@ use anyhow::Result;
 
 use crate::finding::Report;
 use crate::fuzz;
+use crate::instructions;
 use crate::mutants;
 use crate::stream::{Deadline, now};
 use crate::tidy;
@@ -50,6 +51,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool> {
     session.cargo_gates();
     session.tidy();
     session.tests();
+    session.gate("instructions", |it| instructions::gate(it.workspace, it.deadline));
     session.gate("fuzz", |it| fuzz::gate(it.workspace, it.deadline));
     session.gate("mutants", |it| mutants::sample(it.workspace, it.deadline));
     Ok(session.verdict.print())

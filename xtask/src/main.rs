@@ -13,6 +13,7 @@ mod finding;
 #[cfg(test)]
 mod fixture;
 mod fuzz;
+mod instructions;
 mod mutants;
 mod source;
 mod stream;

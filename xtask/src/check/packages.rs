@@ -27,6 +27,8 @@ const PACKAGES: &[Package] = &[
     Package { name: "nbdkit", probe: &["nbdkit", "--version"] },
     // libFuzzer is built from its source.
     Package { name: "g++", probe: &["c++", "--version"] },
+    // It counts the instructions of the core's paths.
+    Package { name: "valgrind", probe: &["valgrind", "--version"] },
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
     // The page is tried in a browser.
     Package { name: "chromium", probe: &["chromium", "--version"] },
