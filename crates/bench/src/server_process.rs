@@ -118,26 +118,58 @@ fn last_line(path: &Path) -> String {
 /// # Errors
 /// If the process is gone, or the line is none.
 pub fn process_cpu(process: &str) -> std::io::Result<f64> {
+    fields_of(process, 2)
+}
+
+/// The same, with those of its children that have ended and were waited for.
+///
+/// # Errors
+/// As [`process_cpu`].
+pub fn family_cpu(process: &str) -> std::io::Result<f64> {
+    fields_of(process, 4)
+}
+
+fn fields_of(process: &str, fields: usize) -> std::io::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name, in parentheses, may hold anything; user and system time are fields 14 and 15.
+    // The name, in parentheses, may hold anything; user and system time are fields 14 and 15, and
+    // those of children follow.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    let ticks = after_name.split_whitespace().skip(11).take(fields).map(str::parse::<f64>);
     let ticks = ticks.sum::<Result<f64, _>>().map_err(std::io::Error::other)?;
     Ok(ticks / ticks_per_second())
 }
 
-/// CPU seconds that anyone has used on this machine.
+/// CPU seconds of a machine since it started.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MachineCpu {
+    /// Anyone on the machine has used so much.
+    pub busy: f64,
+    /// The machine's host has taken so much.
+    pub stolen: f64,
+}
+
+/// CPU seconds that anyone has used on this machine, with those that its host has taken.
 ///
 /// # Errors
 /// If the system does not say.
 pub fn machine_busy() -> std::io::Result<f64> {
+    machine_cpu().map(|cpu| cpu.busy + cpu.stolen)
+}
+
+/// The same, apart.
+///
+/// # Errors
+/// If the system does not say.
+pub fn machine_cpu() -> std::io::Result<MachineCpu> {
     let stat = std::fs::read_to_string("/proc/stat")?;
     let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
     let ticks = fields.map(str::parse::<f64>).collect::<Result<Vec<f64>, _>>();
     let ticks = ticks.map_err(std::io::Error::other)?;
     // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user time already.
-    let busy = ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4));
-    Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second())
+    let busy = ticks.iter().take(7).enumerate().filter(|(field, _)| !matches!(field, 3 | 4));
+    let busy = busy.map(|(_, ticks)| ticks).sum::<f64>() / ticks_per_second();
+    let stolen = ticks.get(7).copied().unwrap_or_default() / ticks_per_second();
+    Ok(MachineCpu { busy, stolen })
 }
 
 /// The unit that proc counts in: USER_HZ is 100 on every architecture that Rust has.

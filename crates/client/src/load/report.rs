@@ -37,6 +37,8 @@ pub struct Latency {
     pub p50_us: f64,
     /// Within 0.1 %.
     pub p99_us: f64,
+    /// The 99.9th percentile, within 0.1 %.
+    pub p999_us: f64,
     /// Exact.
     pub max_us: f64,
 }
@@ -65,6 +67,7 @@ fn latency(ended: &Ended) -> Latency {
         mean_us: micros(latency_ns_sum) / float(completed),
         p50_us: micros(quantile(0.50)),
         p99_us: micros(quantile(0.99)),
+        p999_us: micros(quantile(0.999)),
         max_us: micros(latency_ns_max),
     }
 }
