@@ -110,7 +110,7 @@ pub struct Row {
     pub round: u32,
     /// Whether the machine was quiet enough in this round.
     pub judged: bool,
-    /// What was measured.
+    /// Its figures.
     #[serde(flatten)]
     pub figures: Figures,
 }

@@ -85,11 +85,14 @@ fn turned<T: Copy>(all: &[T], round: u32) -> Vec<T> {
     turned
 }
 
+/// Figures, each with its owner.
+type Measured<'a, T> = Vec<(&'a T, Figures)>;
+
 /// A measurement of each, repeated until nobody disturbed any; and whether that came about.
 fn quiet<'a, T, E>(
     all: &[&'a T],
     measure: impl Fn(&'a T) -> Result<Figures, E>,
-) -> Result<(Vec<(&'a T, Figures)>, bool), E> {
+) -> Result<(Measured<'a, T>, bool), E> {
     let mut attempt = 1;
     loop {
         let measured = all.iter().map(|it| Ok((*it, measure(it)?)));
