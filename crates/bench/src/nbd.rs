@@ -115,7 +115,7 @@ pub struct Row {
     pub figures: Figures,
 }
 
-/// What a measurement amounts to.
+/// The result of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Figures {
     /// Requests per second.

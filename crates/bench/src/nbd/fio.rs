@@ -24,7 +24,7 @@ pub fn is_installed() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// What fio did, without CPU times; and its count of requests.
+/// The figures of a load by fio, without CPU times; and its count of requests.
 pub(super) fn run(
     server: &'static str,
     work: &Work,
