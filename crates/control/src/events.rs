@@ -12,6 +12,7 @@ use tokio::sync::watch;
 pub const KINDS: &[(&str, &str)] = &[
     ("created", "a device or virtual disk was made, by the one named"),
     ("changed", "the contract or size of a virtual disk was changed, from and to what"),
+    ("renamed", "a virtual disk got another name: `text` has both"),
     ("deleted", "a device or virtual disk was removed; a virtual disk's data are given up"),
     ("promise-broken", "a virtual disk was behind its reservation by longer than its bound"),
     ("gap", "the reader was slow, or came late: so many events are no longer kept"),

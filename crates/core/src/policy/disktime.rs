@@ -10,7 +10,7 @@
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
 //!    a slice is φ·R, and longer for small shares.
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
-//!    loses, is a guest in the slice at once, until it is idle again. So is any request of a stream with a latency
+//!    takes, is a guest in the slice at once, until it is idle again. So is any request of a stream with a latency
 //!    bound and a positive lag.
 //! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
 //!    slices. One piece at a time the nearest request goes.
@@ -200,7 +200,7 @@ impl DiskTime {
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, round) = (view.id(), self.time.now(), self.round_time());
         let host = self.slice.as_ref().map(|slice| slice.owner).filter(|owner| *owner != id);
-        let switch = self.lost(id) + host.map_or(0, |host| self.lost(host));
+        let switch = self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
         // Two rounds of those who want to run.
         let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
         let account = self.account(id);
@@ -250,14 +250,7 @@ impl DiskTime {
         self.round.1 += i64::from(before == 0);
     }
 
-    /// As for [`length`](Self::length): a slice is no shorter than a piece.
     fn switch_cost(&self, id: StreamId) -> i64 {
-        let piece = self.get(id).and_then(|account| account.pace.piece());
-        self.lost(id).max(piece.unwrap_or(0))
-    }
-
-    /// The time that a switch to a stream and back loses.
-    fn lost(&self, id: StreamId) -> i64 {
         let both = |of: &dyn Fn(usize) -> i64| of(0).max(0) + of(1).max(0);
         let usual = |at: usize| match self.switch[at] {
             // One piece at a time leaves nothing to drain.
@@ -265,12 +258,12 @@ impl DiskTime {
             Mean { count: 0, .. } => UNSEEN / 2,
             mean => mean.value,
         };
-        let Some(account) = self.get(id) else { return both(&usual).max(1_000) };
+        let Some(account) = self.get(id) else { return both(&usual) };
         let seen = |at: usize| match account.switch[at] {
             Mean { count, value } if count > 1 => value,
             _ => usual(at),
         };
-        both(&seen).max(1_000)
+        both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
     }
 
     /// Whether a stream has less than its share as a guest, and is behind by more than its slice: it is to wait for

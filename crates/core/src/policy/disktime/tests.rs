@@ -89,31 +89,6 @@ fn one_piece_at_a_time_leaves_nothing_to_drain() {
     assert_eq!((cost(1), cost(2)), (2_000, 2_000 + UNSEEN / 2));
 }
 
-/// A switch that costs little is worth it however long a piece takes: a stream that pauses for longer than its
-/// switch is a guest at once.
-#[test]
-fn a_stream_that_pauses_for_longer_than_switches_lose_is_light_whatever_its_pieces_take() {
-    let mut policy = DiskTime::default();
-    policy.device.depth = 1;
-    let claims = Claims { reserved: 500_000_000, weight: 1 };
-    known(&mut policy, OTHER);
-    policy.claim(OTHER, claims);
-    policy.time.enter(claims, 0);
-    policy.time.moved(claims, 1_000_000_000);
-    let account = known(&mut policy, ONE);
-    account.switch[0] = Mean { value: 1_000_000, count: 16 };
-    account.pace.add(at(1), 80_000_000, 80_000_000, 10);
-    let mut stream = half();
-    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
-    policy.note(at(1_000), stream.view(Rank::Best));
-    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Shut;
-    policy.note(at(1_001), stream.view(Rank::Best));
-    policy.account(ONE).tag = 0;
-    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
-    policy.note(at(1_004), stream.view(Rank::Best));
-    assert!(policy.account(ONE).light, "3 ms of thought, 1 ms of loss, 8 ms a piece");
-}
-
 /// A stream that pauses between requests keeps its place; one that is idle for longer does not hold time back that
 /// others could use.
 #[test]
