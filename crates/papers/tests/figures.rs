@@ -14,7 +14,7 @@ const ONE_SEED: &[&str] = &[
     "reward-loop",
     "reward-shares",
     "reward-insulated-disk",
-    // Red with each seed.
+    // Red, also with the first seed alone, and minutes long over three.
     "qbox-14",
     "qbox-16",
 ];
