@@ -253,8 +253,6 @@ impl DiskTime {
     fn switch_cost(&self, id: StreamId) -> i64 {
         let both = |of: &dyn Fn(usize) -> i64| of(0).max(0) + of(1).max(0);
         let usual = |at: usize| match self.switch[at] {
-            // One piece at a time leaves nothing to drain.
-            _ if at == 1 && self.device.depth == 1 => 0,
             Mean { count: 0, .. } => UNSEEN / 2,
             mean => mean.value,
         };

@@ -76,19 +76,6 @@ fn an_unseen_switch_costs_a_millisecond() {
     assert!((700_000..=1_400_000).contains(&cost), "{cost}");
 }
 
-/// Where one piece at a time goes out nothing is drained. With half a millisecond for that, a device of a few
-/// microseconds per piece was held for a client for as long, and slices lasted 20 ms.
-#[test]
-fn one_piece_at_a_time_leaves_nothing_to_drain() {
-    let cost = |depth| {
-        let mut policy = DiskTime::default();
-        policy.device.depth = depth;
-        known(&mut policy, ONE).switch[0] = Mean { value: 2_000, count: 16 };
-        policy.switch_cost(ONE)
-    };
-    assert_eq!((cost(1), cost(2)), (2_000, 2_000 + UNSEEN / 2));
-}
-
 /// A stream that pauses between requests keeps its place; one that is idle for longer does not hold time back that
 /// others could use.
 #[test]
