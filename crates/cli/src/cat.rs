@@ -17,9 +17,10 @@ Examples:
   disktime cat --priority=background /mnt/media/*.mkv | sha256sum
   disktime cat --contract 'reserve=50%' /mnt/media/film.mkv > /dev/null
 
-The files lie on a mount of `disktime mount`. A priority is `high` (99 parts of 100 beside others that have no promise),
-`usual` or `background` (when nobody else wants the device). Exits with 1 if a file can't be read or
-the device has not the time, 2 if a file is on no such mount, or this user may not ask for it.";
+The files lie on a mount of `disktime mount`. A priority is `high` (99 parts of
+100 beside others that have no promise), `usual` or `background` (when nobody
+else wants the device). Exits with 1 if a file can't be read or the device has
+not the time, 2 if a file is on no such mount, or this user may not ask for it.";
 
 /// Bytes of a read.
 const CHUNK: usize = 1 << 20;

@@ -1,11 +1,10 @@
 //! Cost estimates of pieces, as tables and JSON show them.
 
-use comfy_table::Table;
 use disktime_core::Instant;
 use disktime_core::cost::{Certainty, Estimate};
 use serde::Serialize;
 
-use crate::table;
+use crate::table::{self, Table};
 
 /// The cost estimate of a stream's pieces of one kind.
 #[derive(Serialize)]
@@ -46,7 +45,7 @@ pub fn table<'a>(
     owner: &str,
     rows: impl IntoIterator<Item = (&'a str, &'a [CostRow])>,
 ) -> Option<Table> {
-    let header = [owner, "kind", "bytes", "costs us", "± %", "drift %", "known"];
+    let header = [owner, "kind", "bytes", "costs µs", "± %", "drift %", "known"];
     let mut table = table::new(&header, 2..6);
     for (name, costs) in rows {
         for row in costs {

@@ -29,15 +29,18 @@ Examples:
   disktime demo --web                # with a page for a browser, until Ctrl-C
   disktime demo --json | jq .streams
 
-Exits with 0 if each virtual disk, in whole rounds of slices, got its reserved share of disk time within 2 points
-and, over 10s or longer, did what that share of its speed alone is: 97 % of it, of less than 30 %
-reserved 90 %. In the scene `recorder`, if every camera got its rate in every cycle; in `video`, if data
-were late at most three times, all in the first 5 s in which misses were reported. With 1 if not.
+Exits with 0 if each virtual disk, in whole rounds of slices, got its reserved
+share of disk time within 2 points and, over 10s or longer, did what that share
+of its speed alone is: 97 % of it, of less than 30 % reserved 90 %. In the scene
+`recorder`, if every camera got its rate in every cycle; in `video`, if data
+were late at most three times, all in the first 5 s in which misses were
+reported. With 1 if not.
 
-Exits with 3, and judges nothing, if the machine was too busy to emulate a disk: more than 1 % of its
-answers were over 1 ms later than its timing model; or if there were fewer than two whole rounds.
-A --for below what two rounds take at least is refused: of 50/50 2.8s, of 70/30 3.4s, of 90/10 7.8s, of 99/1
-70.8s; in the scene `recorder` 4s (two cycles), in `video` 10s.";
+Exits with 3, and judges nothing, if the machine was too busy to emulate a disk:
+more than 1 % of its answers were over 1 ms later than its timing model; or if
+there were fewer than two whole rounds. A --for below what two rounds take at
+least is refused: of 50/50 2.8s, of 70/30 3.4s, of 90/10 7.8s, of 99/1 70.8s; in
+the scene `recorder` 4s (two cycles), in `video` 10s.";
 
 /// The scene that is shown.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -161,7 +164,7 @@ impl TimingError {
     fn too_busy(&self) -> String {
         format!(
             "NOT JUDGED: this machine is too busy: 1 % of the emulated disk's answers were {:.1} ms late or \
-             later,\n  {:.0} ms is allowed. Run the demo again when less else runs.",
+             later, {:.0} ms is allowed. Run the demo again when less else runs.",
             self.p99 / 1e3,
             LATE_MAX.as_secs_f64() * 1e3
         )

@@ -5,7 +5,6 @@ mod drawing;
 mod init;
 mod manage;
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,16 +22,21 @@ use crate::{BadInput, output, table};
 const EXAMPLES: &str = "\
 Examples:
   disktime device profile /dev/sdb --out sdb.json --svg sdb.svg
-  disktime device profile 'nbd+unix:///db?socket=/tmp/disktime.sock' --budget 20s
-  disktime device profile 'nbd+unix:///scratch?socket=/tmp/disktime.sock' --scratch --out box.json
-  disktime device profile /dev/sdb --destructive      # measures writes: ALL DATA ON IT IS LOST
+  disktime device profile 'nbd+unix:///db?socket=/tmp/disktime.sock' \\
+      --budget 20s
+  disktime device profile 'nbd+unix:///scratch?socket=/tmp/disktime.sock' \\
+      --scratch --out box.json
+  # measures writes: ALL DATA ON IT IS LOST
+  disktime device profile /dev/sdb --destructive
 
-Three quarters of the time go to rotation, zones and seeks, if there are any, the rest to what each
-kind of requests costs at the device's best depth. Nothing else should use the device meanwhile. One
-that holds nothing yet is faster than it will be. A block device can only be read by who may: its
-group is usually `disk`. docs/planning.md explains what is saved.
+Three quarters of the time go to rotation, zones and seeks, if there are any,
+the rest to what each kind of requests costs at the device's best depth. Nothing
+else should use the device meanwhile. One that holds nothing yet is faster than
+it will be. A block device can only be read by who may: its group is usually
+`disk`. docs/planning.md explains what is saved.
 
-Exits with 1 if the device fails or falls silent, with 2 if it or an option can't be used.";
+Exits with 1 if the device fails or falls silent, with 2 if it or an option
+can't be used.";
 
 /// A device's figures.
 #[derive(clap::Args)]
@@ -113,9 +117,9 @@ fn profile(arguments: &Profile) -> anyhow::Result<ExitCode> {
         path.as_deref().map(|path| output::begin(option, path)).transpose()
     };
     let (out, svg) = (begin("--out", &arguments.out)?, begin("--svg", &arguments.svg)?);
-    let mut line = Line::new(arguments.json, arguments.budget);
-    let found = find(target, arguments, &mut line);
-    line.end();
+    let mut watch = Watch::new(arguments.budget);
+    let found = find(target, arguments, &mut watch);
+    drop(watch);
     let found = found.map_err(said)?;
     let text = serde_json::to_string_pretty(&found)? + "\n";
     if let Some(out) = out {
@@ -158,16 +162,16 @@ fn open(arguments: &Profile) -> Result<ProfileTarget, Failure> {
 }
 
 /// The disk's part, one request at a time; then prices, with many.
-fn find(target: ProfileTarget, arguments: &Profile, line: &mut Line) -> Result<Found, Failure> {
+fn find(target: ProfileTarget, arguments: &Profile, watch: &mut Watch) -> Result<Found, Failure> {
     let Profile { device, budget, .. } = arguments;
     let part = |of: u64| Duration::from_nanos(budget.as_nanos() / 4 * of);
     let disk = if *budget < BUDGET_MIN { *budget } else { part(3).max(BUDGET_MIN) };
-    let found = target.profile(device, disk, |progress| line.watch(progress.between(0.0, 0.75)))?;
+    let found = target.profile(device, disk, |progress| watch.see(progress.between(0.0, 0.75)))?;
     let options = ProbeOptions::thorough(part(1), arguments.writes());
-    let watch = |progress: Progress| line.watch(progress.between(0.75, 1.0));
+    let see = |progress: Progress| watch.see(progress.between(0.75, 1.0));
     let priced = match place(device)? {
-        Place::Path(path) => price_file(path, &options, watch),
-        Place::Export(uri) => price_export(&uri, &options, watch),
+        Place::Path(path) => price_file(path, &options, see),
+        Place::Export(uri) => price_export(&uri, &options, see),
     };
     Ok(found.with_prices(priced?))
 }
@@ -224,7 +228,7 @@ fn print(found: &Found) {
         );
     }
     println!("\nzones, in sequence");
-    let header = ["from GB", "to GB", "read MB/s", "us/request", "write MB/s", "us/request"];
+    let header = ["from GB", "to GB", "read MB/s", "µs/request", "write MB/s", "µs/request"];
     let mut zones = table::new(&header, 0..6);
     let mut from = 0;
     for zone in &profile.zones {
@@ -263,7 +267,7 @@ fn print(found: &Found) {
 fn print_prices(prices: &PriceList, speeds: &Speeds) {
     println!("\nprices, alone at the best depth");
     let header =
-        ["kind", "depth", "parallel", "us each", "us/MiB", "4 KiB/s", "64 KiB MB/s", "1 MiB MB/s"];
+        ["kind", "depth", "parallel", "µs each", "µs/MiB", "4 KiB/s", "64 KiB MB/s", "1 MiB MB/s"];
     let mut table = table::new(&header, 1..8);
     for of in &speeds.works {
         let price = of.work.price(prices);
@@ -302,63 +306,26 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// How far a profile is: one line on stderr, rewritten, if a person watches.
-struct Line {
-    terminal: bool,
-    budget: Duration,
-    drawn: Option<u64>,
+/// A profile that is watched, in thousandths of its budget.
+struct Watch {
+    shown: crate::progress::Progress,
+    told: u64,
 }
 
-impl Line {
-    fn new(json: bool, budget: Duration) -> Self {
-        let terminal = !json && std::io::stderr().is_terminal();
-        if !json && !terminal {
-            eprintln!("profiling for at most {} s", budget.as_secs_f64());
-        }
-        Self { terminal, budget, drawn: None }
+impl Watch {
+    fn new(budget: Duration) -> Self {
+        let shown = crate::progress::Progress::new(1000);
+        shown.at(0, &format!("profiling for at most {} s", budget.as_secs_f64()));
+        Self { shown, told: 0 }
     }
 
-    fn watch(&mut self, progress: Progress) {
-        // A line for each percent.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
-        let percent = (progress.part * 100.0) as u64;
-        if self.terminal && self.drawn.replace(percent) != Some(percent) {
-            tell(&format!("\r\x1b[K{}", line(progress, self.budget)));
+    fn see(&mut self, progress: Progress) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+        let part = (progress.part * 1000.0) as u64;
+        if part > self.told {
+            self.told = part;
+            let Progress { phase, requests, .. } = progress;
+            self.shown.at(part, &format!("profiling: {phase}, {requests} requests"));
         }
-    }
-
-    /// Wipes the line.
-    fn end(&self) {
-        if self.drawn.is_some() {
-            tell("\r\x1b[K");
-        }
-    }
-}
-
-/// Below 80 columns.
-fn line(progress: Progress, budget: Duration) -> String {
-    let Progress { phase, part, requests } = progress;
-    format!(
-        "profiling: {:.0} %, {phase}, {requests} requests, at most {} s",
-        part * 100.0,
-        budget.as_secs_f64()
-    )
-}
-
-fn tell(text: &str) {
-    let mut stderr = std::io::stderr();
-    // A progress line that can't be written is no reason to fail.
-    let _told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_says_what_is_done_and_how_far_it_is() {
-        let progress = Progress { phase: "seeks", part: 0.705, requests: 12_345 };
-        let said = line(progress, Duration::from_secs(150));
-        assert_eq!(said, "profiling: 70 %, seeks, 12345 requests, at most 150 s");
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::FAILED;
+use crate::terminal::wrapped;
 
 mod device;
 mod machine;
@@ -14,11 +15,12 @@ mod machine;
 const EXAMPLES: &str = "\
 Examples:
   disktime doctor                    what this machine lacks
-  disktime doctor /dev/nvme0n1       and what a block device, file or directory is good for
+  disktime doctor /dev/nvme0n1
+      and what a block device, file or directory is good for
   disktime doctor --json
 
-Nothing is changed and no device is written to. Exits with 0 if disktime can serve here, with 1 if
-something is missing.";
+Nothing is changed and no device is written to. Exits with 0 if disktime can
+serve here, with 1 if something is missing.";
 
 /// Say what this machine lacks, and what a device is good for.
 #[derive(Args)]
@@ -130,30 +132,9 @@ fn show(title: &str, checks: &[Check]) {
     }
 }
 
-/// A text in lines of at most so many characters.
-fn wrapped(text: &str, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_no_longer_than_asked() {
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("", 7), Vec::<String>::new());
-    }
 
     #[test]
     fn what_is_missing_fails_and_notes_pass() {

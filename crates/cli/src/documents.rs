@@ -1,5 +1,5 @@
 //! Commands in the documents are commands that there are: a test parses each line of a block that
-//! begins with `disktime`, in README and in every page of `docs/`.
+//! begins with `disktime`, in README, CONTRIBUTING and in every page of `docs/`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README and all pages below `docs/`, with their texts.
+/// README, CONTRIBUTING and all pages below `docs/`, with their texts.
 fn pages() -> Vec<(String, String)> {
-    let mut paths = vec![root().join("README.md")];
+    let mut paths = ["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)).to_vec();
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("docs can be read") {
@@ -93,6 +93,37 @@ fn every_command_in_a_block_is_understood() {
         }
     }
     assert!(count > 40, "only {count} commands were found");
+}
+
+/// `cargo xtask` of the pages is there, and so are the packages and options of cargo that they name.
+#[test]
+fn every_cargo_command_in_a_block_is_understood() {
+    let main = std::fs::read_to_string(root().join("xtask/src/main.rs")).expect("xtask is there");
+    let bench = std::fs::read_to_string(root().join("xtask/src/bench.rs")).expect("xtask is there");
+    let is_named = |text: &str, name: &str| text.contains(&format!("name: \"{name}\""));
+    let mut count = 0;
+    for (page, text) in pages() {
+        for line in lines_of_blocks(&text) {
+            let line = line.strip_prefix("$ ").unwrap_or(&line).to_owned();
+            let words = words(&line);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let known = match &words[..] {
+                ["cargo", "xtask", "bench", name, ..] => is_named(&bench, name),
+                ["cargo", "xtask", name, ..] => is_named(&main, name),
+                ["cargo", command, rest @ ..] => {
+                    let package = rest.iter().skip_while(|it| **it != "-p").nth(1);
+                    let folder =
+                        |name: &&str| name.strip_prefix("disktime-").unwrap_or("cli").to_owned();
+                    ["run", "build", "test", "nextest", "doc", "install"].contains(command)
+                        && package.is_none_or(|it| root().join("crates").join(folder(it)).is_dir())
+                }
+                _ => continue,
+            };
+            assert!(known, "{page}: {line}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "only {count} commands of cargo were found");
 }
 
 #[test]

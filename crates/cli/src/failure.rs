@@ -1,11 +1,11 @@
 //! How commands fail: the text, the exit code, and the same as a document under `--json`.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use disktime_server::{ConfigError, StartError};
 
 use crate::interrupt::{self, Interrupted};
+use crate::{progress, terminal};
 
 /// Exit code of a failure while running, and of a check that missed.
 pub const FAILED: u8 = 1;
@@ -20,21 +20,15 @@ pub const INTERRUPTED: u8 = 130;
 pub const EXIT_CODES: &str = "\
 Exit codes:
     0  done; every check held
-    1  failed while running, or a check missed; or standard output was closed before all was said
-    2  something is wrong with what was given: options, files, configurations, profiles, sockets that
-       can't be bound, back ends that can't be opened
+    1  failed while running, or a check missed; or standard output was closed
+       before all was said
+    2  something is wrong with what was given: options, files, configurations,
+       profiles, sockets that can't be bound, back ends that can't be opened
     3  not judged: the machine was too busy for it
   130  interrupted by a signal; a second one ends at once
 
-With --json a failure is one document on standard output: {\"error\": \"…\", \"exit\": 2}";
-
-/// Whether answers are JSON.
-static JSON: AtomicBool = AtomicBool::new(false);
-
-/// From now on failures are documents as well.
-pub fn as_json() {
-    JSON.store(true, Ordering::Relaxed);
-}
+With --json a failure is one document on standard output:
+{\"error\": \"…\", \"exit\": 2}";
 
 /// Input that can't be used, as against a failure while running.
 #[derive(Debug)]
@@ -50,12 +44,13 @@ impl std::error::Error for BadInput {}
 
 /// A failure as a document with its line's end, under `--json`.
 pub fn document(error: &str, exit: u8) -> Option<String> {
-    let json = JSON.load(Ordering::Relaxed);
-    json.then(|| format!("{}\n", serde_json::json!({ "error": error, "exit": exit })))
+    terminal::is_json()
+        .then(|| format!("{}\n", serde_json::json!({ "error": error, "exit": exit })))
 }
 
 /// How a command exits that a signal ends, and its document.
 pub fn interrupted() -> (u8, Option<String>) {
+    progress::wipe();
     (INTERRUPTED, document("interrupted", INTERRUPTED))
 }
 
@@ -68,7 +63,7 @@ pub fn tell(error: &anyhow::Error) -> ExitCode {
     // The first thing that fails because of a signal says something else.
     // An error's own text says its causes; what its context adds stands before it.
     let text = if exit == INTERRUPTED { "interrupted".to_owned() } else { format!("{error:#}") };
-    eprintln!("disktime: {text}");
+    eprintln!("{} {text}", terminal::alarm("disktime:"));
     if let Some(document) = document(&text, exit) {
         crate::say::last(&document);
     }

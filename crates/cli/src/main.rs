@@ -8,7 +8,7 @@ mod say;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod bench;
 mod cat;
@@ -29,6 +29,7 @@ mod output;
 mod paper;
 mod plan;
 mod play;
+mod progress;
 #[cfg(test)]
 mod reference;
 mod registries;
@@ -36,16 +37,31 @@ mod report;
 mod serve;
 mod sim;
 mod table;
+mod terminal;
 mod top;
 mod vdisk;
 mod why;
 
 use failure::BadInput;
+use terminal::Color;
 
 /// Carves a storage device into virtual disks that each own a share of its time.
 #[derive(Parser)]
 #[command(version, propagate_version = true, after_help = failure::EXIT_CODES)]
+#[command(max_term_width = terminal::COLUMNS)]
 struct Arguments {
+    /// Colours: always, never or auto: on terminals, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        display_order = 1000,
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
+    color: Color,
     #[command(subcommand)]
     command: Command,
 }
@@ -93,10 +109,14 @@ enum Command {
 fn main() -> ExitCode {
     // Also where arguments can't be parsed: a script that asked for JSON reads JSON.
     if std::env::args_os().any(|argument| argument == "--json") {
-        failure::as_json();
+        terminal::as_json();
     }
-    let command = match Arguments::try_parse() {
-        Ok(Arguments { command }) => command,
+    let words: Vec<_> = std::env::args_os().collect();
+    let color = Color::among(&words);
+    terminal::choose(color);
+    let parsed = Arguments::command().color(color.choice()).try_get_matches_from(words);
+    let command = match parsed.and_then(|found| Arguments::from_arg_matches(&found)) {
+        Ok(Arguments { command, color: _ }) => command,
         Err(error) => return usage(&error),
     };
     log(&command);

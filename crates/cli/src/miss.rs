@@ -9,14 +9,16 @@ use crate::BadInput;
 
 const EXAMPLES: &str = "\
 Examples:
-  disktime miss video                                # the daemon has `misses` set to this path
+  # the daemon has `misses` set to this path
+  disktime miss video
   disktime miss video --socket /tmp/misses.sock
 
-Says what a player says of itself when data were not there in time: one datagram with the virtual
-disk's name. It counts only for a virtual disk of class soft-real-time on a device with a `feedback`
-controller, at most once a second, and only while the disk's requests keep it waiting. The daemon
-answers nothing; a name that it does not know it drops, with a warning in its log.
-Exits with 1 if nobody listens, 2 if it can't be a name.";
+Says what a player says of itself when data were not there in time: one datagram
+with the virtual disk's name. It counts only for a virtual disk of class
+soft-real-time on a device with a `feedback` controller, at most once a second,
+and only while the disk's requests keep it waiting. The daemon answers nothing;
+a name that it does not know it drops, with a warning in its log. Exits with 1
+if nobody listens, 2 if it can't be a name.";
 
 /// Report a missed deadline of a virtual disk.
 #[derive(clap::Args)]

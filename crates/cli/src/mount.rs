@@ -17,20 +17,25 @@ use crate::{BadInput, interrupt};
 
 const EXAMPLES: &str = "\
 Examples:
-  disktime mount /srv/media /mnt/media               # until Ctrl-C or `umount /mnt/media`
+  # until Ctrl-C or `umount /mnt/media`
+  disktime mount /srv/media /mnt/media
   disktime mount /srv/media /mnt/media --default 'reserve=0% limit=50%'
-  disktime mount /srv/media /mnt/media --profile disk.json --queue-depth 1   # promises need a profile
+  # promises need a profile
+  disktime mount /srv/media /mnt/media --profile disk.json --queue-depth 1
   disktime mount /srv/media /mnt/media --emulate deskstar-34gxp
   setfattr -n user.disktime.contract -v 'reserve=50%' /mnt/media/film.mkv
   disktime cat --priority /mnt/media/film.mkv > /dev/null
-  cat /mnt/media/.disktime/streams                   # also: device, queue_depth, headroom, shared
+  # also: device, queue_depth, headroom, shared
+  cat /mnt/media/.disktime/streams
 
-A program asks for a contract of an open file by ioctl (include/disktime.h), or anybody by the attribute
-user.disktime.contract of a file or of a directory, for all files below. Keys are those of a virtual
-disk: class, reserve, limit, weight, rate, cycle, admission, access, latency.
-Files without a contract share one stream of best effort while any file has one; while none has, they
-go straight through. Runs in the foreground. Exits with 0 once it is unmounted, also after a signal;
-with 1 if that fails, 2 if the source, the place or an option can't be used.";
+A program asks for a contract of an open file by ioctl (include/disktime.h), or
+anybody by the attribute user.disktime.contract of a file or of a directory, for
+all files below. Keys are those of a virtual disk: class, reserve, limit,
+weight, rate, cycle, admission, access, latency. Files without a contract share
+one stream of best effort while any file has one; while none has, they go
+straight through. Runs in the foreground. Exits with 0 once it is unmounted,
+also after a signal; with 1 if that fails, 2 if the source, the place or an
+option can't be used.";
 
 /// The options' name in errors.
 const TABLE: &str = "mount";

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -14,7 +15,8 @@ use disktime_workload::OpenTrace;
 use disktime_workload::trace::TraceReader;
 use serde::Serialize;
 
-use crate::{BadInput, output, table};
+use crate::progress::Progress;
+use crate::{BadInput, output, table, terminal};
 
 mod daemon_runs;
 
@@ -164,9 +166,16 @@ fn run_all(
         true => Runs { first_seed: *first_seed, ..Runs::of_seeds(*seeds) },
         false => Runs::whole(*first_seed, *seeds),
     };
+    let all: usize = experiments.iter().map(|experiment| runs.count(experiment)).sum();
+    let progress = Progress::new(all as u64);
+    let begun_runs = AtomicUsize::new(0);
     let mut reports = disktime_papers::run(experiments, runs, threads, |experiment, seed| {
-        eprintln!("running {} with seed {seed}", experiment.id);
+        let before = begun_runs.fetch_add(1, Ordering::Relaxed);
+        // Runs that began on other threads are under way.
+        let done = before.saturating_sub(threads.get() - 1);
+        progress.at(done as u64, &format!("{} with seed {seed}", experiment.id));
     });
+    drop(progress);
     match trace {
         Some(trace) => join(&mut reports, trace, runs, threads)?,
         None => tell_left_out(&mut reports),
@@ -223,7 +232,8 @@ fn join(
         let trace = trace.to_owned();
         Box::new(move || TraceReader::open(&trace, None))
     };
-    eprintln!("running with the recorded trace {}", trace.display());
+    let progress = Progress::new(0);
+    progress.at(0, "with the recorded trace");
     disktime_papers::recorded::join(reports, &open, runs, threads)?;
     Ok(())
 }
@@ -255,17 +265,18 @@ fn print(report: &Report) {
         table.add_row([format!("  {}", row.name), published, measured, passes, verdict]);
     }
     println!("{table}");
+    let say = |text: String| println!("{}", terminal::paragraph(&text, "    "));
     for band in &report.bands {
         for (course, places) in band.partly() {
-            println!("  {} ({}): {} holds {places}", band.name, band.range(), course.check);
+            say(format!("  {} ({}): {} holds {places}", band.name, band.range(), course.check));
         }
     }
     for miss in report.missed_by_seed_in_words() {
-        println!("  missed by single seeds: {miss}");
+        say(format!("  missed by single seeds: {miss}"));
     }
     let texts = [report.reason, report.note].into_iter().filter(|_| !report.pass());
     for text in texts.chain(report.left_out).filter(|text| !text.is_empty()) {
-        println!("  {text}");
+        say(format!("  {text}"));
     }
     println!();
 }

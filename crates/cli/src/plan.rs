@@ -25,21 +25,29 @@ const EXAMPLES: &str = "\
 Examples:
   disktime plan --profile disk.json --iops 2000 --request 4KiB
   disktime plan --profile disk.json --bandwidth 80MB/s --run 64 --request 64KiB
-  disktime plan --profile ssd.json --depth 32 --iops 50000 --latency 2ms --percentile 99
+  disktime plan --profile ssd.json --depth 32 --iops 50000 --latency 2ms \\
+      --percentile 99
   disktime plan --profile disk.json --trace db.csv --percentile 99
   disktime plan --config disktime.toml --device disk --iops 300 --access write
 
-The profile is what `disktime device profile` saves. The share is the surest method's that the
-profile allows: batches (what 20 requests took, at --confidence), prices (what they took on the mean),
-mechanics (half the longest seek, half a revolution, and the transfer). With --config it must fit
-beside what the device's virtual disks reserve, and beside its headroom. docs/planning.md derives
-the formulas and says what they leave out.
+The profile is what `disktime device profile` saves. The share is the surest
+method's that the profile allows: batches (what 20 requests took, at
+--confidence), prices (what they took on the mean), mechanics (half the longest
+seek, half a revolution, and the transfer). With --config it must fit beside
+what the device's virtual disks reserve, and beside its headroom.
+docs/planning.md derives the formulas and says what they leave out.
 
-Exits with 1 if it does not fit, and says what would; with 2 if an option or a file can't be used.";
+Exits with 1 if it does not fit, and says what would; with 2 if an option or a
+file can't be used.";
+
+/// The groups of options that one line has no room for.
+const USAGE: &str = "\
+disktime plan [OPTIONS] <--profile <FILE>|--config <FILE>>
+           <--iops <NUMBER>|--bandwidth <RATE>|--latency <TIME>|--trace <FILE>>";
 
 /// Work out what share of a device's time a goal takes, and whether it fits.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 #[command(group = clap::ArgGroup::new("where").required(true).args(["profile", "config"]))]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
     .args(["iops", "bandwidth", "latency", "trace"]))]

@@ -21,18 +21,22 @@ mod view;
 const EXAMPLES: &str = "\
 Examples:
   disktime play --rate 8MB/s 'nbd+unix:///video?socket=/tmp/disktime.sock'
-  disktime play --rate 8MB/s --report /tmp/misses.sock 'nbd+unix:///video?socket=/tmp/disktime.sock'
+  disktime play --rate 8MB/s \\
+      --report /tmp/misses.sock 'nbd+unix:///video?socket=/tmp/disktime.sock'
   disktime play --rate 2MB/s --streams 4 --vbr 50% --for 60s movie.mkv
-  disktime play --rate 2MB/s --write --for 60s /dev/sdb         # OVERWRITES what is there
+  # OVERWRITES what is there
+  disktime play --rate 2MB/s --write --for 60s /dev/sdb
 
-A stream reads its part of the target in order, again from the start at its end, and fills its buffer
-as fast as it can. It plays from when a buffer's time has passed. When it needs data that are not
-there, that is a miss: it stands still until they come. With --write it records: a miss is a full
-buffer. --report tells the daemon of each miss, at the socket that `misses` in its configuration names;
-there the virtual disk is of class soft-real-time, on a device with a `feedback` controller.
-Plays until --for has passed; without --for until a signal comes. Exits with 0 if no stream missed
-(after --grace), 1 if one did or a request failed, 2 if an option or a target can't be used, 130 if a
-signal came before --for had passed.";
+A stream reads its part of the target in order, again from the start at its end,
+and fills its buffer as fast as it can. It plays from when a buffer's time has
+passed. When it needs data that are not there, that is a miss: it stands still
+until they come. With --write it records: a miss is a full buffer. --report
+tells the daemon of each miss, at the socket that `misses` in its configuration
+names; there the virtual disk is of class soft-real-time, on a device with a
+`feedback` controller. Plays until --for has passed; without --for until a
+signal comes. Exits with 0 if no stream missed (after --grace), 1 if one did or
+a request failed, 2 if an option or a target can't be used, 130 if a signal came
+before --for had passed.";
 
 /// The most streams at once.
 const STREAMS_MAX: usize = 64;

@@ -45,7 +45,7 @@ fn configuration() -> String {
 
 fn commands() -> String {
     let mut page = format!("# Commands\n\n{WRITTEN}\n");
-    let mut command = Arguments::command();
+    let mut command = Arguments::command().term_width(crate::terminal::COLUMNS);
     command.build();
     describe(&command, "disktime", &mut page);
     page
@@ -150,4 +150,35 @@ fn every_event_of_the_engine_is_described() {
     let event = Event::Cut(disktime_core::StreamId(0));
     assert!(ENGINE.iter().any(|(name, _)| *name == engine_name(&event)));
     assert_eq!(ENGINE.len(), 10, "as many as `engine_name` knows");
+}
+
+/// The texts of a command's help and of all below it, each with the command's name.
+fn helps(command: &Command, name: &str) -> Vec<(String, String)> {
+    let long = command.clone().render_long_help().to_string();
+    let mut helps = vec![(name.to_owned(), long)];
+    helps.push((format!("{name} -h"), command.clone().render_help().to_string()));
+    // Lines of examples are not to be broken by the wrapping either.
+    let behind = [command.get_after_help(), command.get_after_long_help()];
+    for text in behind.into_iter().flatten() {
+        helps.push((format!("{name}: the text behind the options"), text.to_string()));
+    }
+    for below in command.get_subcommands().filter(|it| it.get_name() != "help") {
+        helps.extend(self::helps(below, &format!("{name} {}", below.get_name())));
+    }
+    helps
+}
+
+/// 284 lines were longer.
+#[test]
+fn every_help_fits_into_80_columns() {
+    let mut command = Arguments::command().term_width(crate::terminal::COLUMNS);
+    command.build();
+    let helps = helps(&command, "disktime");
+    assert!(helps.len() > 60, "only {} texts", helps.len());
+    for (name, text) in helps {
+        for line in text.lines() {
+            let columns = line.trim_end().chars().count();
+            assert!(columns <= crate::terminal::COLUMNS, "{name}: {columns} columns: {line}");
+        }
+    }
 }

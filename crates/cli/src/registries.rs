@@ -7,6 +7,8 @@ use disktime_core::cost::{self, CostEntry};
 use disktime_core::feedback::{self, FeedbackEntry};
 use disktime_core::policy::{self, PolicyEntry};
 
+use crate::terminal::{self, COLUMNS};
+
 /// A name, what it stands for, and where that comes from.
 type Row = [&'static str; 3];
 
@@ -34,7 +36,8 @@ fn list(title: &str, rows: impl Iterator<Item = Row>) -> String {
     let mut text = format!("{title}:\n");
     for [name, doc, source] in rows {
         let source = if source == "-" { String::new() } else { format!(" ({source})") };
-        let _infallible = writeln!(text, "  {name:<15} {doc}{source}");
+        let about = terminal::wrapped(&format!("{doc}{source}"), COLUMNS - 18);
+        let _infallible = writeln!(text, "  {name:<15} {}", about.join(&format!("\n{:18}", "")));
     }
     text
 }
@@ -46,14 +49,18 @@ mod tests {
     /// Each registry had a line and a source for every name, and nothing ever showed them.
     #[test]
     fn help_says_what_each_name_of_a_configuration_stands_for() {
+        // Lines are wrapped: texts are compared without their breaks.
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let text = names();
+        let all = flat(&text);
         for PolicyEntry { name, doc, source, .. } in disktime_rivals::all() {
-            let line = text.lines().find(|line| line.split(' ').nth(2) == Some(name));
-            let line = line.unwrap_or_else(|| panic!("{name} is not listed"));
-            assert!(line.contains(doc) && line.ends_with(&format!("({source})")), "{line}");
+            let found = text.lines().any(|line| line.split(' ').nth(2) == Some(name));
+            assert!(found, "{name} is not listed");
+            let said = flat(&format!("{name} {doc} ({source})"));
+            assert!(all.contains(&said), "{said}");
         }
         let others = cost::REGISTRY.iter().map(|entry| entry.doc);
         let others = others.chain(feedback::REGISTRY.iter().map(|entry| entry.doc));
-        others.for_each(|doc| assert!(text.contains(doc), "{doc}"));
+        others.for_each(|doc| assert!(all.contains(&flat(doc)), "{doc}"));
     }
 }

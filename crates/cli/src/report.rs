@@ -17,13 +17,15 @@ use crate::doctor;
 const EXAMPLES: &str = "\
 Examples:
   disktime report                                    of the user's own daemon
-  disktime report --config /etc/disktime.toml --url unix:/run/disktime/control.sock --out report
+  disktime report --config /etc/disktime.toml \\
+      --url unix:/run/disktime/control.sock --out report
 
-The directory has: versions, `disktime doctor`, the configuration without secrets, devices, virtual
-disks, metrics and recent events of the daemon if it answers, and the end of each trace that key
-`record` of the configuration names, with a scenario that `disktime sim run` replays. Names of virtual
-disks and paths are in it: look at it before you send it. Exits with 0 once it is written, also if no
-daemon answers.";
+The directory has: versions, `disktime doctor`, the configuration without
+secrets, devices, virtual disks, metrics and recent events of the daemon if it
+answers, and the end of each trace that key `record` of the configuration names,
+with a scenario that `disktime sim run` replays. Names of virtual disks and
+paths are in it: look at it before you send it. Exits with 0 once it is written,
+also if no daemon answers.";
 
 /// Requests of a trace that a report has at most: some 400 KiB.
 const TRACE_MAX: usize = 10_000;

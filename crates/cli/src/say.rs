@@ -6,7 +6,7 @@
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 
-use crate::interrupt;
+use crate::{interrupt, terminal};
 
 /// Prints a line on standard output.
 macro_rules! println {
@@ -26,9 +26,11 @@ macro_rules! eprintln {
 
 /// Writes to standard output; the command ends if it can't be written to.
 pub fn out(text: Arguments<'_>) {
+    let text = text.to_string();
+    let text = terminal::painted(&text);
     let mut out = io::stdout().lock();
     // A text without a line's end, too, is for somebody who waits for it.
-    let written = out.write_fmt(text).and_then(|()| out.flush());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     drop(out);
     let Err(error) = written else { return };
     if interrupt::is_unheard() {

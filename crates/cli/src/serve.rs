@@ -23,72 +23,91 @@ use crate::{BadInput, registries};
 
 const EXAMPLES: &str = "\
 Examples:
-  disktime serve                     # state in the user's directory; then `disktime device add`
-  disktime serve --control tcp:127.0.0.1:7070        # with a page for browsers, too
+  # state in the user's directory; then `disktime device add`
+  disktime serve
+  # with a page for browsers, too
+  disktime serve --control tcp:127.0.0.1:7070
   disktime serve --config disktime.toml
-  disktime serve --config disktime.toml --check      # would it serve? beside a running daemon, too
-  disktime serve --config disktime.toml --take-over  # in place of a running one; its clients pause
-  kill -HUP PID      read the configuration again, change contracts live, log what changed
-  kill -USR1 PID     show on stderr what pieces are learned to cost (one document with --json)
+  # would it serve? beside a running daemon, too
+  disktime serve --config disktime.toml --check
+  # in place of a running one; its clients pause
+  disktime serve --config disktime.toml --take-over
+  kill -HUP PID
+      read the configuration again, change contracts live, log what changed
+  kill -USR1 PID
+      show on stderr what pieces are learned to cost (one document with --json)
   kill -TERM PID     finish the requests taken, then end: within 5 s
 
-Logs go to stderr, a line each, with the virtual disk's name; DISKTIME_LOG=info says more. Exits with 0
-after a signal, 1 if a device's thread failed, 2 if the configuration, a socket or a back end can't be
-used, 130 if a signal came before it served.
+Logs go to stderr, a line each, with the virtual disk's name; DISKTIME_LOG=info
+says more. Exits with 0 after a signal, 1 if a device's thread failed, 2 if the
+configuration, a socket or a back end can't be used, 130 if a signal came before
+it served.
 
 A configuration:
   [server]
   nbd = [\"unix:/tmp/disktime.sock\"]
-  mode = \"0660\"                      # of the Unix sockets; 0600 unless said
-  group = \"disk\"                     # and their group
-  misses = \"unix:/tmp/misses.sock\"    # where programs report missed deadlines
-  control = [\"unix:/tmp/control.sock\", \"tcp:127.0.0.1:7070\"]  # for `disktime top`, `why`, and
-                                      #   browsers: it changes nothing here; or one of them
-  tokens = \"/etc/disktime/tokens\"     # for tcp:, whose callers show one; else `tokens` in `state`
-  state = \"/var/lib/disktime\"         # where layouts of block devices and exports are recorded
+  mode = \"0660\"           # of the Unix sockets; 0600 unless said
+  group = \"disk\"          # and their group
+  # where programs report missed deadlines
+  misses = \"unix:/tmp/misses.sock\"
+  # for `disktime top`, `why` and browsers; it changes nothing here
+  control = [\"unix:/tmp/control.sock\", \"tcp:127.0.0.1:7070\"]
+  # for tcp:, whose callers show one; else `tokens` in `state`
+  tokens = \"/etc/disktime/tokens\"
+  # where layouts of block devices and exports are recorded
+  state = \"/var/lib/disktime\"
 
-  [[listener]]                        # another one, with terms of its own
-  nbd = \"tcp:0.0.0.0:10809\"           # beyond loopback only with tls = \"require\"
-  vdisks = [\"db\"]                     # all, unless said; also for a unix: one: mode, owner, group
-  tls = \"require\"                     # or \"allow\"; in [server], too
+  # another one, with terms of its own; beyond loopback only with
+  # tls = \"require\"; a unix: one also takes: mode, owner, group
+  [[listener]]
+  nbd = \"tcp:0.0.0.0:10809\"
+  vdisks = [\"db\"]         # all, unless said
+  tls = \"require\"         # or \"allow\", in [server] as well
 
   [tls]
   certificate = \"/etc/disktime/server.pem\"
   key = \"/etc/disktime/server.key\"
-  client_ca = \"/etc/disktime/ca.pem\"  # clients must show a certificate; also: revoked
+  # clients must show a certificate; also: revoked
+  client_ca = \"/etc/disktime/ca.pem\"
 
+  # back_end: a directory or image (`disktime device init` makes it; also:
+  #   create), a block device, or one of
+  #   \"memory\"
+  #   \"raid0:/dev/sdx,/dev/sdy\"          also: chunk
+  #   \"tiered:/dev/nvme0n1,/dev/sdx\"     fast, slow; also: promotion,
+  #                                      empty_fast
+  #   \"nbd://HOST:PORT/EXPORT\"           also: connections, hold
+  #   \"nbd+unix:///EXPORT?socket=PATH\"
   [[device]]
   name = \"disk\"
-  back_end = \"file:/srv/disktime\"     # a directory or image (`disktime device init` makes it; also:
-                                      #   create), a block device; or one of
-                                      #   \"memory\"
-                                      #   \"raid0:/dev/sdx,/dev/sdy\"   (also: chunk)
-                                      #   \"tiered:/dev/nvme0n1,/dev/sdx\"   (fast, slow; also: promotion,
-                                      #    empty_fast)
-                                      #   \"nbd://HOST:PORT/EXPORT\"   (also: connections, hold)
-                                      #   \"nbd+unix:///EXPORT?socket=PATH\"
-  emulate = \"deskstar-34gxp\"          # leave out for the device's own speed
-  feedback = \"adaptive\"              # misses shape best effort; also: feedback_token, feedback_min,
-                                      #   and feedback_rate of \"fixed\"
-  profile = \"disk.json\"               # from `disktime device profile`; promises and goals need one
+  back_end = \"file:/srv/disktime\"
+  # leave out for the device's own speed
+  emulate = \"deskstar-34gxp\"
+  # misses shape best effort; also: feedback_token, feedback_min, and
+  # feedback_rate of \"fixed\"
+  feedback = \"adaptive\"
+  # from `disktime device profile`; promises and goals need one
+  profile = \"disk.json\"
 
+  # also: limit, weight, zone, record, default, read_only, description,
+  # bitmap_granularity
   [[vdisk]]
   name = \"db\"
   device = \"disk\"
   size = \"8GiB\"
-  reserve = \"70%\"                     # also: limit, weight, zone, record; in its place a goal:
-                                      #   iops or bandwidth, request, run (see `disktime plan`)
-  clients = [\"db.example.org\"]        # names of certificates; also: default, read_only,
-                                      #   description
-  bitmaps = [\"daily\"]                # for `disktime vdisk bitmap`; also: bitmap_granularity
+  # in its place a goal: iops or bandwidth, request, run (`disktime plan`)
+  reserve = \"70%\"
+  clients = [\"db.example.org\"]   # names of certificates
+  bitmaps = [\"daily\"]            # for `disktime vdisk bitmap`
 
+  # class: guaranteed-latency (with latency), guaranteed-rate,
+  # soft-real-time, best-effort, background
   [[vdisk]]
   name = \"camera\"
   device = \"disk\"
   size = \"8GiB\"
-  class = \"guaranteed-rate\"           # or guaranteed-latency, soft-real-time, best-effort,
-                                      # background
-  rate = \"2MB/s\"                      # also: cycle, admission, access; of a latency: latency";
+  class = \"guaranteed-rate\"
+  rate = \"2MB/s\"          # also: cycle, admission, access";
 
 /// The default of `DISKTIME_LOG`: warnings, and actions on a signal.
 pub const LOG: &str = "warn,disktime::serve=info,disktime::audit=info";

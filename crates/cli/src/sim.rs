@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::costs::{self, CostRow};
 use crate::{BadInput, output, table};
-use progress::Progress;
+use progress::Watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,10 +35,14 @@ A scenario:
   name = \"sequential\"
   reserve = \"70%\"
   [[stream.phases]]
-  spec = { pattern = { runs = { length = 1024 } }, extent = { end = \"9GiB\" }, sizes = \"4KiB\" }
   pace = { closed = { outstanding = 8 } }
+  [stream.phases.spec]
+  pattern = { runs = { length = 1024 } }
+  extent = { end = \"9GiB\" }
+  sizes = \"4KiB\"
 
-docs/simulator.md and docs/devices.md explain every key and column. Exits with 1 if a promise was violated.";
+docs/simulator.md and docs/devices.md explain every key and column. Exits with 1
+if a promise was violated.";
 
 /// The action on scenarios.
 #[derive(clap::Args)]
@@ -136,9 +140,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for seed in scenario.seeds() {
         let mut plan = scenario.plan(*seed).map_err(|error| BadInput(error.to_string()))?;
         plan.decisions = decisions.map(|(from, to)| (instant(from), instant(to)));
-        let mut progress = Progress::new(*json, seconds, *seed);
-        let outcome = sim::simulate_watched(plan, |moment| progress.watch(moment));
-        progress.end();
+        let outcome = {
+            let mut watch = Watch::new(seconds, *seed);
+            sim::simulate_watched(plan, |moment| watch.see(moment))
+        };
         let outcome = outcome.map_err(|error| BadInput(error.to_string()))?;
         if let Some((_, error)) = outcome.failures.first() {
             bail!(BadInput(error.clone()));
@@ -236,7 +241,7 @@ impl From<&sim::Candidate> for CandidateRow {
 fn print(run: &Run) {
     println!("seed {}: {} requests in {} s", run.seed, run.requests, run.seconds);
     let header =
-        ["stream", "disk time", "IOPS", "MB/s", "queue mean us", "p99", "service mean us", "p99"];
+        ["stream", "disk time", "IOPS", "MB/s", "queue mean µs", "p99", "service mean µs", "p99"];
     let mut table = table::new(&header, 1..8);
     for stream in &run.streams {
         table.add_row([

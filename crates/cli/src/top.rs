@@ -24,10 +24,11 @@ Examples:
   disktime top --json                  # once, as one document
   disktime top --url http://127.0.0.1:7070 --token-file tokens
 
-Keys: arrows or j, k choose; s sorts by the next column, r the other way round; / filters by name, device or
-reason; Esc takes the filter away; q or Ctrl-C ends.
-`got` is a virtual disk's share of its device's time in the last ten seconds, `wants` the part of that time in
-which it had requests waiting or at the device. `held by` is what kept it back most: `disktime why` has all.";
+Keys: arrows or j, k choose; s sorts by the next column, r the other way round;
+/ filters by name, device or reason; Esc takes the filter away; q or Ctrl-C
+ends. `got` is a virtual disk's share of its device's time in the last ten
+seconds, `wants` the part of that time in which it had requests waiting or at
+the device. `held by` is what kept it back most: `disktime why` has all.";
 
 /// Show live who gets what of each device's time.
 #[derive(Args)]

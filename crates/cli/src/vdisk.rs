@@ -17,27 +17,32 @@ const EXAMPLES: &str = "\
 Examples, with `bitmaps = [\"daily\"]` in [[vdisk]] and `state` in [server]:
   disktime vdisk bitmap show db --config disktime.toml
   disktime vdisk bitmap begin db daily --config disktime.toml
-  nbdinfo --map=qemu:dirty-bitmap:daily nbd+unix:///db?socket=/run/disktime/nbd.sock
+  nbdinfo --map=qemu:dirty-bitmap:daily \\
+      nbd+unix:///db?socket=/run/disktime/nbd.sock
   disktime vdisk bitmap done db daily --config disktime.toml
 
-A backup is three steps: `begin`, a copy of the blocks that are dirty in `qemu:dirty-bitmap:NAME`, and
-`done` once the copy is safe. Blocks that are written after `begin` stay dirty for the next backup. A
-backup that fails needs no step: the next `begin` covers its blocks, too. A new bitmap is dirty as a
-whole, and so is every bitmap after a crash of the daemon.
-Exits with 1 if no daemon answers, 2 if there is no such virtual disk or bitmap.";
+A backup is three steps: `begin`, a copy of the blocks that are dirty in
+`qemu:dirty-bitmap:NAME`, and `done` once the copy is safe. Blocks that are
+written after `begin` stay dirty for the next backup. A backup that fails needs
+no step: the next `begin` covers its blocks, too. A new bitmap is dirty as a
+whole, and so is every bitmap after a crash of the daemon. Exits with 1 if no
+daemon answers, 2 if there is no such virtual disk or bitmap.";
 
 const MANAGE: &str = "\
 Examples, with a daemon that `disktime serve` has started:
   disktime device add disk --back-end file:/srv/disktime --create
   disktime vdisk create db --device disk --size 10GiB --reserve 30% --limit 60%
-  disktime vdisk create db2 --device disk --size 10GiB --reserve 80% --plan   # would it fit?
+  # would it fit?
+  disktime vdisk create db2 --device disk --size 10GiB --reserve 80% --plan
   disktime vdisk set db --reserve 40%
   disktime vdisk rename db database
-  disktime vdisk shrink database --size 5GiB --yes      # data beyond 5 GiB are lost
+  # data beyond 5 GiB are lost
+  disktime vdisk shrink database --size 5GiB --yes
   disktime vdisk list --json
 
-Exits with 0 if it is done, 1 if no daemon answers or --plan finds that it does not fit, 2 if the daemon
-refuses what was given: its answer says what is allowed.";
+Exits with 0 if it is done, 1 if no daemon answers or --plan finds that it does
+not fit, 2 if the daemon refuses what was given: its answer says what is
+allowed.";
 
 /// Look after a virtual disk that a daemon serves.
 #[derive(Args)]

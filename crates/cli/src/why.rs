@@ -6,6 +6,7 @@ use clap::Args;
 use disktime_api::{Event, Held};
 
 use crate::control::{Daemon, address, gone};
+use crate::terminal;
 
 /// Says what held a virtual disk back over the last seconds, in parts of 100 %.
 #[derive(Args)]
@@ -40,10 +41,11 @@ pub fn why(Why { name, last, daemon }: &Why) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string(&held)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    let head = format!(
         "{name}, the last {:.1} s, {} samples; and since the daemon's start",
         held.seconds, held.samples
     );
+    println!("{}", terminal::prose(&head));
     println!("{:6.1} %  {:>10}  it sent nothing", held.idle, "");
     let all = held.waited;
     for (part, waited, reason) in [
@@ -65,6 +67,8 @@ pub fn why(Why { name, last, daemon }: &Why) -> anyhow::Result<ExitCode> {
             "the device was left idle: between streams, or for another's next request",
         ),
     ] {
+        let reason =
+            terminal::wrapped(reason, terminal::COLUMNS - 22).join(&format!("\n{:22}", ""));
         println!("{part:6.1} %  {waited:8.1} s  {reason}");
     }
     Ok(ExitCode::SUCCESS)

@@ -31,6 +31,12 @@ impl Runs {
         Self { first_seed, seeds, bands: Some((Values::All, seeds)) }
     }
 
+    /// Runs of an experiment.
+    #[must_use]
+    pub fn count(&self, experiment: &'static Experiment) -> usize {
+        self.jobs(experiment).len()
+    }
+
     /// An experiment's runs, in the order in which [`Self::report`] takes their samples.
     fn jobs(&self, experiment: &'static Experiment) -> Vec<Job> {
         let job = |run: Option<(&'static Open, f64)>, seeds: NonZero<u32>| {

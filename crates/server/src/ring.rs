@@ -266,7 +266,10 @@ pub fn remedy(error: &io::Error) -> &'static str {
             "io_uring is forbidden here: in a container use a seccomp profile that allows it \
              (docs/how-to/install.md), else set the sysctl kernel.io_uring_disabled to 0"
         }
-        Some(libc::ENOSYS) => "the kernel is built without io_uring: it needs CONFIG_IO_URING",
+        Some(libc::ENOSYS) => {
+            "io_uring is not there: either a container engine hides it, and needs a seccomp profile \
+             that allows it (docs/how-to/install.md), or the kernel is built without CONFIG_IO_URING"
+        }
         Some(libc::EINVAL) => "io_uring of Linux 6.1 or newer is needed",
         Some(libc::ENOMEM) => {
             "the limit on locked memory is too low: raise it to 64 MiB (`ulimit -l`, LimitMEMLOCK=)"

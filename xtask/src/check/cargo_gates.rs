@@ -85,7 +85,8 @@ fn read_diffs(lines: &[String], root: &Path) -> Vec<Finding> {
     places.into_iter().map(|place| Finding::new(place, "is not formatted")).collect()
 }
 
-/// rustc, clippy and rustdoc print `error: what` or `error[E0001]: what`, then `--> place`. The
+/// rustc, clippy and rustdoc print `error: what` or `error[E0001]: what`, then `--> place`; cargo-deny
+/// prints `┌─ place`. The
 /// same error comes once for each target that a file is compiled into.
 pub(super) fn read_errors(lines: &[String], _: &Path) -> Vec<Finding> {
     const SUMMARIES: [&str; 4] =
@@ -97,7 +98,10 @@ pub(super) fn read_errors(lines: &[String], _: &Path) -> Vec<Finding> {
         if !is_error || SUMMARIES.iter().any(|summary| what.contains(summary)) {
             continue;
         }
-        let place = lines[index + 1..].iter().take(3).find_map(|it| it.trim().strip_prefix("--> "));
+        let place = lines[index + 1..].iter().take(3).find_map(|it| {
+            let it = it.trim();
+            it.strip_prefix("--> ").or_else(|| it.strip_prefix("┌─ "))
+        });
         found.insert(Finding::new(place.unwrap_or("cargo"), what));
     }
     found.into_iter().collect()

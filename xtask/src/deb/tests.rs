@@ -125,6 +125,12 @@ fn systemd_understands_the_units_and_finds_them_tight() {
         let text = text.replace("Documentation=man:disktime-serve(1)\n", "");
         fs::write(directory.path().join(unit), text).expect("a unit can be written");
     }
+    // Minimal systems have no /bin/kill, and a reload failed there.
+    let text = fs::read_to_string(root().join("examples/systemd/disktime.service"));
+    for line in text.expect("the unit is there").lines().filter(|line| line.starts_with("Exec")) {
+        let program = line.split(['=', ' ']).nth(1).unwrap_or_default();
+        assert!(["/usr/bin/disktime", "/bin/sh"].contains(&program), "{line}");
+    }
     let service = directory.path().join("disktime.service");
     let mut verify = Command::new("systemd-analyze");
     let found = verify.arg("verify").arg(&service).output().expect("systemd-analyze runs");
@@ -135,6 +141,20 @@ fn systemd_understands_the_units_and_finds_them_tight() {
     let options = ["security", "--offline=true", "--threshold=30"];
     let found = security.args(options).arg(&service).output().expect("systemd-analyze runs");
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+}
+
+/// Parsed and not loaded: tests don't change the machine.
+#[test]
+fn apparmor_understands_the_profile() {
+    let test = "apparmor_understands_the_profile";
+    if lacks(test, "apparmor_parser") {
+        return;
+    }
+    let mut parser = Command::new("apparmor_parser");
+    let options = ["--skip-kernel-load", "--skip-cache", "--skip-read-cache"];
+    let found = parser.args(options).arg(root().join("packaging/apparmor/disktime")).output();
+    let found = found.expect("apparmor_parser runs");
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
 }
 
 /// A profile that forbids io_uring is what engines have already.

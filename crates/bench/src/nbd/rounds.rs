@@ -36,6 +36,19 @@ impl Settings {
             |generator: &Generator| WORKS.iter().any(|it| self.wants(store, *generator, it));
         self.generators.iter().any(wants)
     }
+
+    /// Measurements of these servers, if none is repeated.
+    #[must_use]
+    pub fn measurements(&self, peers: &[Peer]) -> u32 {
+        let of_peer = |peer: &Peer| {
+            let store = peer.server.store;
+            let generators = self.generators.iter().filter(|it| peer.takes(**it));
+            let wanted =
+                |generator| WORKS.iter().filter(move |it| self.wants(store, generator, it));
+            u32::try_from(generators.flat_map(|it| wanted(*it)).count()).unwrap_or(u32::MAX)
+        };
+        self.rounds * peers.iter().map(of_peer).sum::<u32>()
+    }
 }
 
 /// Measures every load on every server that runs, and answers a row for each round. `tell` is told

@@ -75,9 +75,9 @@ fn speed(work: &Work, figures: &Figures) -> f64 {
 
 fn cell(work: &Work, figures: &Figures) -> String {
     let cpu = figures.server_cpu_us_per_request;
-    let cpu = if cpu > 0.0 { format!(", {cpu:.1} us") } else { String::new() };
+    let cpu = if cpu > 0.0 { format!(", {cpu:.1} µs") } else { String::new() };
     if work.is_alone() {
-        format!("after {:.0} us{cpu}", figures.p50_us)
+        format!("after {:.0} µs{cpu}", figures.p50_us)
     } else if work.sequential {
         format!("{:.0} MB/s{cpu}", figures.bytes_per_second / 1e6)
     } else {
@@ -124,7 +124,7 @@ mod tests {
         rows.push(row("qemu-storage-daemon", 1, 40e3, 500.0, true));
         let text = markdown(&rows);
         let line = text.lines().find(|line| line.contains("x 32")).unwrap();
-        assert!(line.ends_with("| 1.20 | 0.75 |") && line.contains("60.0 k/s, 5.0 us"), "{text}");
+        assert!(line.ends_with("| 1.20 | 0.75 |") && line.contains("60.0 k/s, 5.0 µs"), "{text}");
         assert!(text.starts_with("| file | disktime | qemu-nbd native | qemu-storage"), "{text}");
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn one_request_at_a_time_is_compared_by_its_response_time() {
         let rows = [row("disktime", 0, 1e3, 50.0, true), row("nbdkit file", 0, 9e3, 100.0, true)];
         let text = markdown(&rows);
-        assert!(text.contains("after 50 us") && text.contains("| 2.00 |  |"), "{text}");
+        assert!(text.contains("after 50 µs") && text.contains("| 2.00 |  |"), "{text}");
     }
 
     #[test]

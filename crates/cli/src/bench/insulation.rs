@@ -3,8 +3,6 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use disktime_bench::insulation::{
     self, Cell, Miss, OWN, Origin, Progress, QUICK, Row, SHARING, Settings,
@@ -15,17 +13,19 @@ use super::cells::selected;
 use super::files::write;
 use super::insulation_live as live;
 use crate::paper::machine;
-use crate::{BadInput, output, registries, table};
+use crate::{BadInput, output, progress, registries, table};
 
 const EXAMPLES: &str = "\
 Examples:
   disktime bench insulation --quick
   disktime bench insulation --policy disktime --policy bfq --out report
-  disktime bench insulation --policy zygaria --cell 'deskstar-34gxp/random-4k/*/10' --json
+  disktime bench insulation --policy zygaria \\
+      --cell 'deskstar-34gxp/random-4k/*/10' --json
   disktime bench insulation --live --on file --on nbdkit --out report
 
-Live: the daemon's policies (disktime and zygaria-iops unless said) beside a server without any order,
-Linux's BFQ on a loop device (root) and QEMU's throttle groups, as far as they can be had here.
+Live: the daemon's policies (disktime and zygaria-iops unless said) beside a
+server without any order, Linux's BFQ on a loop device (root) and QEMU's
+throttle groups, as far as they can be had here.
 
 Exits with 1 if policy `disktime` misses a bar.";
 
@@ -70,10 +70,18 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let cells = arguments.cells()?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let settings = Settings { seed: arguments.seed, windows: Settings::WINDOWS, threads };
-    eprintln!("{} cells, {} policies, {threads} threads", cells.len(), policies.len());
-    let ticker = Ticker::new();
-    let rows = insulation::run(&policies, &cells, settings, |progress| ticker.tell(progress));
-    eprintln!("{} rows in {:.0} s", rows.len(), ticker.begun.elapsed().as_secs_f64());
+    let progress = progress::Progress::new(0);
+    progress.at(0, &format!("{} cells, {} policies", cells.len(), policies.len()));
+    let rows = insulation::run(&policies, &cells, settings, |step| {
+        let (what, done, of) = match step {
+            Progress::Alone(done, of) => ("loads alone", done, of),
+            Progress::Rows(done, of) => ("rows", done, of),
+        };
+        progress.set_of(of as u64);
+        progress.at(done as u64, &format!("{done} of {of} {what}"));
+    });
+    progress.note(&format!("{} rows in {:.0} s", rows.len(), progress.elapsed().as_secs_f64()));
+    drop(progress);
     if let Some(dir) = &arguments.out {
         let origin = Origin { command: arguments.command(), machine: machine() };
         write(dir, insulation::files(&rows, &origin), "insulation.json", &rows)?;
@@ -126,12 +134,11 @@ fn find(name: &str) -> Result<&'static PolicyEntry, BadInput> {
     disktime_rivals::find(name).map_err(|error| BadInput(format!("--policy: {error}")))
 }
 
+/// A table for each policy and device.
 fn print_rows(rows: &[Row]) {
     let header = [
-        "policy",
-        "device",
         "victim",
-        "antagonist",
+        "beside",
         "share",
         "insulation",
         "p01",
@@ -141,25 +148,26 @@ fn print_rows(rows: &[Row]) {
         "gap ms",
         "p99 ratio",
     ];
-    let mut table = table::new(&header, 4..12);
-    for row in rows {
-        let Cell { device, victim, antagonist, share_percent } = row.cell;
-        table.add_row([
-            row.policy.to_owned(),
-            device.name().to_owned(),
-            victim.name().to_owned(),
-            antagonist.name().to_owned(),
-            format!("{share_percent} %"),
-            format!("{:.3}", row.insulation_mean),
-            format!("{:.3}", row.insulation_p01),
-            format!("{:.2}", row.windows_above_0_9),
-            format!("{:.2}", row.share_error_points),
-            format!("{:.3}", row.work_conservation),
-            format!("{:.1}", row.gap_ms_max),
-            format!("{:.2}", row.p99_ratio),
-        ]);
+    for rows in rows.chunk_by(|a, b| (a.policy, a.cell.device) == (b.policy, b.cell.device)) {
+        let Some(first) = rows.first() else { continue };
+        let mut table = table::new(&header, 2..10);
+        for row in rows {
+            let Cell { victim, antagonist, share_percent, .. } = row.cell;
+            table.add_row([
+                victim.name().to_owned(),
+                antagonist.name().to_owned(),
+                format!("{share_percent} %"),
+                format!("{:.3}", row.insulation_mean),
+                format!("{:.3}", row.insulation_p01),
+                format!("{:.2}", row.windows_above_0_9),
+                format!("{:.2}", row.share_error_points),
+                format!("{:.3}", row.work_conservation),
+                format!("{:.1}", row.gap_ms_max),
+                format!("{:.2}", row.p99_ratio),
+            ]);
+        }
+        println!("{} on {}\n{table}\n", first.policy, first.cell.device.name());
     }
-    println!("{table}");
 }
 
 fn print_summaries(rows: &[Row]) {
@@ -185,41 +193,11 @@ fn print_summaries(rows: &[Row]) {
             format!("{:.3}", work.1),
         ]);
     }
-    println!("\n{table}");
+    println!("{table}");
 }
 
 fn tell_missed(missed: &[Miss]) {
     for Miss { cell, figure, measured, bar } in missed {
         eprintln!("{OWN} misses {cell}: {figure} is {measured:.4}, bar {bar}");
     }
-}
-
-/// Tells a person how far it is, now and then.
-struct Ticker {
-    begun: Instant,
-    told: Mutex<Instant>,
-}
-
-impl Ticker {
-    fn new() -> Self {
-        let begun = now();
-        Self { begun, told: Mutex::new(begun) }
-    }
-
-    fn tell(&self, progress: Progress) {
-        let (what, done, of) = match progress {
-            Progress::Alone(done, of) => ("loads alone", done, of),
-            Progress::Rows(done, of) => ("rows", done, of),
-        };
-        let Ok(mut told) = self.told.try_lock() else { return };
-        if told.elapsed() >= Duration::from_secs(5) {
-            *told = now();
-            eprintln!("{:>4.0} s: {done} of {of} {what}", self.begun.elapsed().as_secs_f64());
-        }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long it takes is told to a person")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -114,24 +114,25 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
     let settings = options.settings(asked.seed)?;
     let bytes = options.size.as_deref().map(size).transpose()?;
     let on = options.on(&asked.cells);
-    let mut world = Machine::new();
+    let world = Machine::new();
     // Sockets: their paths may not be long.
     let directory = Temporary::new("disktime-live-")?;
     let scratch = if on.contains(&On::File) || on.contains(&On::QemuNbd) {
         let within = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
-        eprintln!("writing a file full of noise in {}", within.display());
+        world.say(&format!("writing a file full of noise in {}", within.display()));
         Some(Scratch::create(&within, bytes, &world)?)
     } else {
         None
     };
     let jobs = options.jobs(&on, asked, scratch.as_ref(), directory.path())?;
     let lengths = jobs.iter().map(|job| settings.length(&job.scene, job.contenders.len()));
-    world.length = lengths.sum();
+    world.takes(lengths.sum());
     let mut rows = Vec::new();
     for Job { scene, contenders } in &jobs {
         rows.extend(live::run(scene, contenders, settings, &world)?);
     }
-    eprintln!("{} rows in {:.0} s", rows.len(), world.now().as_secs_f64());
+    world.note(&format!("{} rows in {:.0} s", rows.len(), world.now().as_secs_f64()));
+    drop(world);
     if let Some(dir) = asked.out {
         let origin = Origin { command: options.command(asked), machine: hardware() };
         write(dir, live::live_files(&rows, &origin), "insulation-live.json", &rows)?;

@@ -6,6 +6,7 @@ use disktime_bench::live::{Step, Stopped, World};
 use disktime_bench::server_process::{machine_busy, process_cpu};
 
 use crate::interrupt;
+use crate::progress::Progress;
 
 /// How long a signal may go unnoticed.
 const NOTICE: Duration = Duration::from_millis(100);
@@ -13,8 +14,7 @@ const NOTICE: Duration = Duration::from_millis(100);
 /// This machine.
 pub(super) struct Machine {
     begun: Instant,
-    /// How long all will take, once that is known.
-    pub(super) length: Duration,
+    progress: Progress,
 }
 
 impl Machine {
@@ -22,12 +22,22 @@ impl Machine {
     /// left behind.
     pub(super) fn new() -> Self {
         interrupt::polled();
-        Self { begun: now(), length: Duration::ZERO }
+        Self { begun: now(), progress: Progress::new(0) }
     }
 
-    fn say(&self, what: &str) {
-        let (at, of) = (self.begun.elapsed().as_secs_f64(), self.length.as_secs_f64());
-        eprintln!("{at:>4.0} of about {of:.0} s: {what}");
+    /// From now on it takes so long.
+    pub(super) fn takes(&self, length: Duration) {
+        self.progress.set_of(millis(self.begun.elapsed() + length));
+    }
+
+    /// A part of the measurement begins.
+    pub(super) fn say(&self, what: &str) {
+        self.progress.at(millis(self.begun.elapsed()), what);
+    }
+
+    /// A line that stays.
+    pub(super) fn note(&self, text: &str) {
+        self.progress.note(text);
     }
 }
 
@@ -68,10 +78,14 @@ impl World for Machine {
                 self.say(&format!("{device} at {split}, round {round}: {policy}: {who}"));
             }
             Step::LeftOut { scene, policy, reason } => {
-                self.say(&format!("left out: {policy} on {}: {reason}", scene.device.name()));
+                self.note(&format!("left out: {policy} on {}: {reason}", scene.device.name()));
             }
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a live bench measures in real time")]

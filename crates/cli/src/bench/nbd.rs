@@ -20,13 +20,17 @@ Examples:
   disktime bench nbd --only 'file/fio/random read 4 KiB x 32' --seconds 10
   disktime bench nbd --tls --rounds 5 --json
 
-A load's full name is STORE/GENERATOR/WORK: file, memory or cached / disktime or fio / as in the table.
-Peers are measured where nbdkit, qemu-nbd, qemu-storage-daemon and nbd-server are installed, loads by
-fio where fio is, TLS where openssl is. A server is left out with a line that says so. Exits with 3 if
-others had more than 5 % of the processor, or the host took more than 2 %, in each of three attempts.";
+A load's full name is STORE/GENERATOR/WORK: file, memory or cached / disktime or
+fio / as in the table. Peers are measured where nbdkit, qemu-nbd,
+qemu-storage-daemon and nbd-server are installed, loads by fio where fio is, TLS
+where openssl is. A server is left out with a line that says so. Exits with 3 if
+others had more than 5 % of the processor, or the host took more than 2 %, in
+each of three attempts.";
 
 /// Where memory has a file system.
 const IN_MEMORY: &str = "/dev/shm";
+/// Time that connections and warming up take for each figure.
+const BETWEEN: Duration = Duration::from_millis(500);
 /// How a bench that found the machine too busy exits.
 const NOT_JUDGED: u8 = 3;
 
@@ -59,6 +63,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::new();
     let rows =
         if arguments.tls { secure(arguments, &machine)? } else { plain(arguments, &machine)? };
+    drop(machine);
     if arguments.json {
         println!("{}", serde_json::to_string(&rows)?);
     } else if arguments.tls {
@@ -77,7 +82,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn plain(arguments: &Arguments, machine: &Machine) -> anyhow::Result<Vec<Row>> {
     let mut generators = vec![Generator::Disktime, Generator::Fio];
     if !nbd::has_fio() {
-        eprintln!("fio is not installed: its loads are not measured");
+        machine.note("fio is not installed: its loads are not measured");
         generators.pop();
     }
     let settings = Settings {
@@ -96,7 +101,7 @@ fn plain(arguments: &Arguments, machine: &Machine) -> anyhow::Result<Vec<Row>> {
     let directory = Temporary::within(&within, "disktime-bench-")?;
     let mut places = places(directory.path())?;
     if settings.needs(Store::File) || settings.needs(Store::Cached) {
-        eprintln!("writing two files of {} MiB", SIZE >> 20);
+        machine.say(&format!("writing two files of {} MiB", SIZE >> 20));
         scratch_file::create(&places.file, SIZE, machine)?;
         scratch_file::create(&places.cached, SIZE, machine)?;
     }
@@ -107,13 +112,14 @@ fn plain(arguments: &Arguments, machine: &Machine) -> anyhow::Result<Vec<Row>> {
     for server in SERVERS.iter().filter(|server| settings.needs(server.store)) {
         let at = directory.path().join(format!("{}-{}", server.store.name(), peers.len()));
         std::fs::create_dir(&at)?;
-        eprintln!("starting {}", server.name);
+        machine.say(&format!("starting {}", server.name));
         match Peer::start(server, &at, &places, machine)? {
             Some(peer) => peers.push(peer),
-            None => eprintln!("{} is not installed: not measured", server.name),
+            None => machine.note(&format!("{} is not installed: not measured", server.name)),
         }
     }
-    Ok(nbd::run(&settings, &peers, machine, &|what| eprintln!("{what}"))?)
+    machine.takes((settings.length + BETWEEN) * settings.measurements(&peers));
+    Ok(nbd::run(&settings, &peers, machine, &|what| machine.say(what))?)
 }
 
 /// Reads under TLS.
@@ -134,16 +140,18 @@ fn secure(arguments: &Arguments, machine: &Machine) -> anyhow::Result<Vec<Row>> 
     let is_asked = |server: &&nbd::Server| {
         server.store == Store::Memory && SECURE_SERVERS.contains(&server.name)
     };
+    let servers = SERVERS.iter().filter(is_asked).count();
+    machine.takes((length + BETWEEN) * arguments.rounds * u32::try_from(servers).unwrap_or(1));
     let mut rows = Vec::new();
     for round in 1..=arguments.rounds {
         for server in SERVERS.iter().filter(is_asked) {
             machine.wait(Duration::ZERO).map_err(nbd::NbdError::from)?;
             let at = Temporary::within(directory.path(), "server-")?;
             let Some(peer) = Peer::start(server, at.path(), &places, machine)? else {
-                eprintln!("{} is not installed: not measured", server.name);
+                machine.note(&format!("{} is not installed: not measured", server.name));
                 continue;
             };
-            eprintln!("round {round}: {}: {}", nbd::SECURE, server.name);
+            machine.say(&format!("round {round}: {}: {}", nbd::SECURE, server.name));
             let figures = peer.measure_secure(&papers, length, machine)?;
             rows.push(Row {
                 server: server.name,
@@ -172,7 +180,7 @@ fn places(directory: &Path) -> std::io::Result<Places> {
 /// A full file in memory, if there is a place for it.
 fn in_memory(machine: &Machine) -> anyhow::Result<Option<Temporary>> {
     let Ok(directory) = Temporary::within(Path::new(IN_MEMORY), "disktime-bench-") else {
-        eprintln!("{IN_MEMORY} takes no files: qemu-nbd is not measured there");
+        machine.note(&format!("{IN_MEMORY} takes no files: qemu-nbd is not measured there"));
         return Ok(None);
     };
     scratch_file::create(&directory.path().join("image"), SIZE, machine)?;
@@ -180,9 +188,9 @@ fn in_memory(machine: &Machine) -> anyhow::Result<Option<Temporary>> {
 }
 
 /// A line for each row.
-fn list(rows: &[Row]) -> comfy_table::Table {
+fn list(rows: &[Row]) -> table::Table {
     let header =
-        ["server", "workload", "IOPS", "mean us", "p99 us", "server CPU us/request", "others' CPU"];
+        ["server", "workload", "IOPS", "mean µs", "p99 µs", "server CPU µs/request", "others' CPU"];
     let mut table = table::new(&header, 2..7);
     for row in rows {
         let figures = &row.figures;

@@ -4,8 +4,6 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use disktime_bench::insulation::{OWN, Origin};
 use disktime_bench::random::{
@@ -15,7 +13,7 @@ use disktime_core::policy::PolicyEntry;
 
 use super::files::write;
 use crate::paper::machine;
-use crate::{BadInput, output, registries, table};
+use crate::{BadInput, output, progress, registries, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +21,8 @@ Examples:
   disktime bench random --seeds 1-50 --group flash --policy disktime --json
   disktime bench random --seed 7 --cell 2 --policy bfq
 
-Cells follow from the seed alone: docs/random-cells.md has how they are drawn and what is due.";
+Cells follow from the seed alone: docs/random-cells.md has how they are drawn
+and what is due.";
 
 /// The most cells of a seed.
 const CELLS_MAX: u32 = 10_000;
@@ -106,13 +105,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Err(BadInput(text.to_owned()).into());
     }
     let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    eprintln!("{} cells, {} policies, {threads} threads", cells.len(), policies.len());
-    let ticker = Ticker::new();
+    let progress = progress::Progress::new(cells.len() as u64);
+    progress.at(0, &format!("{} cells, {} policies", cells.len(), policies.len()));
     let kept = arguments.alone_cache.as_ref().map(|dir| Kept { dir: dir.clone() });
     let store = kept.as_ref().map_or(&NoStore as &dyn AloneStore, |kept| kept);
     let settings = Settings { threads, latency: !arguments.no_latency, store };
-    let rows = random::run(&policies, &cells, settings, |progress| ticker.tell(progress));
-    eprintln!("{} rows in {:.0} s", rows.len(), ticker.begun.elapsed().as_secs_f64());
+    let rows = random::run(&policies, &cells, settings, |Progress { done, of }| {
+        progress.at(done as u64, &format!("{done} of {of} cells"));
+    });
+    progress.note(&format!("{} rows in {:.0} s", rows.len(), progress.elapsed().as_secs_f64()));
+    drop(progress);
     if let Some(dir) = &arguments.out {
         let origin = Origin { command: arguments.command(), machine: machine() };
         write(dir, random::files(&rows, &origin), "random.json", &rows)?;
@@ -309,30 +311,4 @@ fn print_streams(row: &Row) {
         println!("{}", wrapped(&format!("{}: {}", it.name, it.what)));
     }
     println!();
-}
-
-/// Tells a person how far it is, now and then.
-struct Ticker {
-    begun: Instant,
-    told: Mutex<Instant>,
-}
-
-impl Ticker {
-    fn new() -> Self {
-        let begun = now();
-        Self { begun, told: Mutex::new(begun) }
-    }
-
-    fn tell(&self, Progress { done, of }: Progress) {
-        let Ok(mut told) = self.told.try_lock() else { return };
-        if told.elapsed() >= Duration::from_secs(5) {
-            *told = now();
-            eprintln!("{:>4.0} s: {done} of {of} cells", self.begun.elapsed().as_secs_f64());
-        }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long it takes is told to a person")]
-fn now() -> Instant {
-    Instant::now()
 }

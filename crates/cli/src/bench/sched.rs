@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use disktime_bench::sched::{self, CostFigure, SchedFigure, sched};
 use serde::Serialize;
 
+use crate::progress::Progress;
 use crate::table;
 
 const EXAMPLES: &str = "\
@@ -65,9 +66,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if *costs {
         return run_costs(vdisks, *seconds, *json);
     }
-    let progress =
-        |policy: &str, vdisks| eprintln!("measuring {policy} with {vdisks} virtual disks");
-    let figures = sched(vdisks, *seconds, progress).map_err(|error| anyhow!("{error}"))?;
+    let shown = Progress::new((disktime_rivals::all().count() * vdisks.len()) as u64);
+    let figures = sched(vdisks, *seconds, told(&shown)).map_err(|error| anyhow!("{error}"))?;
+    drop(shown);
     let rows: Vec<SchedRow> = figures.into_iter().map(SchedRow::from).collect();
     if *json {
         println!("{}", serde_json::to_string(&rows)?);
@@ -85,10 +86,20 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows each figure that is begun.
+fn told(shown: &Progress) -> impl FnMut(&str, u32) {
+    let mut done = 0;
+    move |what, vdisks| {
+        shown.at(done, &format!("{what} with {vdisks} virtual disks"));
+        done += 1;
+    }
+}
+
 fn run_costs(vdisks: &[u32], seconds: f64, json: bool) -> anyhow::Result<ExitCode> {
-    let progress =
-        |model: &str, vdisks| eprintln!("measuring costs `{model}` with {vdisks} virtual disks");
-    let figures = sched::costs(vdisks, seconds, progress).map_err(|error| anyhow!("{error}"))?;
+    let shown = Progress::new(2 * vdisks.len() as u64);
+    let figures =
+        sched::costs(vdisks, seconds, told(&shown)).map_err(|error| anyhow!("{error}"))?;
+    drop(shown);
     let rows = figures.into_iter().map(|figure| {
         let CostFigure { cost_model, vdisks, ns_per_decision, ns_per_window } = figure;
         CostRow { cost_model, vdisks, ns_per_decision, ns_per_window }

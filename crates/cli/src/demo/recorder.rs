@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{PRESET, TimingError, exit, now, wait_until};
 use crate::interrupt::Temporary;
 use crate::table;
+use crate::terminal::prose;
 
 /// Cameras.
 const CAMERAS: usize = 3;
@@ -66,10 +67,10 @@ impl Stream {
 /// Runs the scene for that long.
 pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
     let directory = Temporary::new("disktime-demo-")?;
-    let say = |text: &str| if json { eprintln!("{text}") } else { println!("{text}") };
+    let say = |text: &str| if json { eprintln!("{text}") } else { println!("{}", prose(text)) };
     say(&format!(
         "An emulated IBM Deskstar 34GXP behind the real daemon, over NBD. {CAMERAS} cameras write \
-         {} MB/s each,\nguaranteed in every cycle of {} s. Then a backup reads as fast as it can, and a \
+         {} MB/s each, guaranteed in every cycle of {} s. Then a backup reads as fast as it can, and a \
          random reader joins.\n",
         RATE / 1_000_000,
         CYCLE.as_secs()
@@ -225,7 +226,7 @@ fn verdict(report: &Report) {
     }
     println!("\n{table}\n");
     if !report.judged {
-        println!("{}", report.timing_error_us.too_busy());
+        println!("{}", prose(&report.timing_error_us.too_busy()));
     } else if report.pass {
         println!("KEPT: every camera got its rate in every cycle; the rest had what was left.");
     } else {

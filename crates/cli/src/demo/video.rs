@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::{TimingError, exit, now, wait_until};
 use crate::interrupt::Temporary;
 use crate::table;
+use crate::terminal::prose;
 
 /// The emulated disk: that of the paper on missed deadlines.
 const PRESET: &str = "st340810a";
@@ -75,12 +76,12 @@ struct Phase {
 /// Runs the scene for that long.
 pub(super) fn run(seconds: Duration, json: bool) -> anyhow::Result<ExitCode> {
     let directory = Temporary::new("disktime-demo-")?;
-    let say = |text: &str| if json { eprintln!("{text}") } else { println!("{text}") };
+    let say = |text: &str| if json { eprintln!("{text}") } else { println!("{}", prose(text)) };
     say(&format!(
         "An emulated Seagate ST340810A (5400 rpm, 40 GB, 2001) behind the real daemon, over NBD. A player \
-         needs\n{} MB/s, with a buffer of a second; {STORMS} readers take all they can get. First the \
-         player keeps\nits misses to itself. Then it reports them, a datagram each, and best effort is \
-         held back\nuntil they stop.\n",
+         needs {} MB/s, with a buffer of a second; {STORMS} readers take all they can get. First the \
+         player keeps its misses to itself. Then it reports them, a datagram each, and best effort is \
+         held back until they stop.\n",
         RATE / 1_000_000
     ));
     let server = Server::start(config(directory.path())?)?;
@@ -273,17 +274,17 @@ fn verdict(report: &Report) {
     println!("{table}\n");
     let [_, heard] = &report.phases;
     if !report.judged {
-        println!("{}", report.timing_error_us.too_busy());
+        println!("{}", prose(&report.timing_error_us.too_busy()));
     } else if report.pass {
         println!(
-            "SMOOTH: no data were late after the first {} s, in which it is found out what the player \
-             needs.",
+            "SMOOTH: no data were late after the first {} s, in which it is found out what\nthe \
+             player needs.",
             GRACE.as_secs()
         );
     } else {
         println!(
-            "MISSED: data were late {} times, {} of them after the first {} s; {MISSES_MAX} and 0 are \
-             allowed.",
+            "MISSED: data were late {} times, {} of them after the first {} s;\n{MISSES_MAX} \
+             and 0 are allowed.",
             heard.misses,
             heard.misses_late,
             GRACE.as_secs()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Rate, Report, Stream};
 use crate::table;
+use crate::terminal::prose;
 
 /// Lines of the live table.
 const LINES: usize = 4;
@@ -22,7 +23,7 @@ impl View {
         let terminal = !json && std::io::stdout().is_terminal();
         let view = Self { json, terminal, split };
         view.say(&format!(
-            "An emulated IBM Deskstar 34GXP (7200 rpm, 20.5 GB, 1999) behind the real daemon, over NBD.\n\
+            "An emulated IBM Deskstar 34GXP (7200 rpm, 20.5 GB, 1999) behind the real daemon,\nover NBD.\n\
              `sequential` reserves {} % of its time and reads runs of 1024 x 4 KiB;\n\
              `random` reserves {} % and reads 4 KiB anywhere. Each keeps 32 requests waiting.\n",
             split[0], split[1]
@@ -86,7 +87,7 @@ impl View {
         if self.json {
             eprintln!("{text}");
         } else {
-            println!("{text}");
+            println!("{}", prose(text));
         }
     }
 }
@@ -111,13 +112,14 @@ pub(super) fn verdict(report: &Report) {
         ]);
     }
     println!("\n{table}\n");
-    println!("{}", judgement(report));
+    println!("{}", prose(&judgement(report)));
     if report.judged {
         report.streams.iter().map(explain).for_each(|line| println!("  {line}"));
     }
     let error = &report.timing_error_us;
     println!(
-        "  The emulated disk answered within {:.0} us of its timing model half of the time, {:.0} us 99 % of it.",
+        "  The emulated disk answered within {:.0} µs of its timing model half of the\n  time, {:.0} µs 99 % \
+         of it.",
         error.p50, error.p99
     );
 }
@@ -165,7 +167,7 @@ fn explain(stream: &Stream) -> String {
             ":\n    each return to its run costs a seek and half a turn, and it pays for them."
         }
         _ => {
-            ":\n    the head comes back from the other's place, farther than between its own requests."
+            ":\n    the head comes back from the other's place, farther than between its own\n    requests."
         }
     };
     format!("{share}\n    {worth}{why}")

@@ -90,7 +90,7 @@ fn show(
         .duration
         .map_or_else(|| "Ctrl-C ends it".to_owned(), |time| format!("for {time}"));
     let text = format!(
-        "An emulated IBM Deskstar 34GXP (1999) behind the real daemon, two clients that never stop.\n\
+        "An emulated IBM Deskstar 34GXP (1999) behind the real daemon, two clients\nthat never stop.\n\
          Watch it, and change who gets what; the link logs one browser in, once:\n\n  {link}\n\n{ends}."
     );
     if arguments.json {

@@ -19,12 +19,15 @@ impl From<PoolError> for BadInput {
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  disktime device init /srv/disktime                 a directory: a raw file for each virtual disk
-  disktime device init /srv/disks.img --size 100GiB  an image: an extent for each virtual disk
+  disktime device init /srv/disktime
+      a directory: a raw file for each virtual disk
+  disktime device init /srv/disks.img --size 100GiB
+      an image: an extent for each virtual disk
 
-A directory that is there already keeps all it has: each NAME.raw in it becomes the file of the virtual disk
-NAME. The directory's identity is kept in `.disktime-pool`; `disktime serve` serves no directory without it,
-so that a mount point whose file system is missing is not taken for an empty one.
+A directory that is there already keeps all it has: each NAME.raw in it becomes
+the file of the virtual disk NAME. The directory's identity is kept in
+`.disktime-pool`; `disktime serve` serves no directory without it, so that a
+mount point whose file system is missing is not taken for an empty one.
 
 Exits with 2 if the path can't be used.";
 

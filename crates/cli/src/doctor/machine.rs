@@ -96,7 +96,7 @@ fn cgroups(own: &str, read: impl Fn(&str) -> Option<String>) -> Check {
     let file = |name: &str| read(&format!("/sys/fs/cgroup{}/{name}", path.trim_end_matches('/')));
     let limited = |text: Option<String>| text.filter(|it| !it.trim().starts_with("max"));
     let memory = limited(file("memory.max")).map(|it| format!("memory {} bytes", it.trim()));
-    let cpu = limited(file("cpu.max")).map(|it| format!("processor {} us", it.trim()));
+    let cpu = limited(file("cpu.max")).map(|it| format!("processor {} µs", it.trim()));
     let limits: Vec<String> = memory.into_iter().chain(cpu).collect();
     let found =
         format!("version 2{}{}", if limits.is_empty() { "" } else { ", " }, limits.join(", "));

@@ -12,6 +12,7 @@ use disktime_workload::{Extent, Pace, Pattern, Spec};
 
 use crate::BadInput;
 use crate::interrupt::{self, Interrupted, Temporary};
+use crate::progress::Progress;
 
 const SPANS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -67,8 +68,10 @@ impl Wanted {
         let array = Array::new(figure)?;
         let mut rates = Vec::new();
         let mut daemon: Option<(Server, &str)> = None;
-        for cell in (figure.cells)() {
-            eprintln!("running {} live: {}", figure.id, cell.name);
+        let cells = (figure.cells)();
+        let progress = Progress::new(cells.len() as u64);
+        for (done, cell) in cells.into_iter().enumerate() {
+            progress.at(done as u64, &format!("{} live: {}", figure.id, cell.name));
             let config = array.config(cell.policy, cell.weights, Moving::Nothing)?;
             let (same, other) = match daemon.take() {
                 Some((server, policy)) if policy == cell.policy => (Some(server), None),

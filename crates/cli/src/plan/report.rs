@@ -292,7 +292,7 @@ fn summary(demand: &trace::Demand) -> String {
 fn span(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     match micros {
-        ..1_000.0 => format!("{micros:.2} us"),
+        ..1_000.0 => format!("{micros:.2} µs"),
         ..1_000_000.0 => format!("{:.2} ms", micros / 1e3),
         _ => format!("{:.2} s", micros / 1e6),
     }

@@ -1,77 +1,52 @@
-//! How far a simulation has come: one line, rewritten, if a person watches.
+//! How far a simulation has come.
 
-use std::io::{IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use disktime_sim::Moment;
 
-/// How often the line is rewritten.
+use crate::progress::Progress;
+
+/// How often a person is told.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// The line on stderr.
-pub(super) struct Progress {
-    terminal: bool,
-    seconds: f64,
+/// A run that is watched.
+pub(super) struct Watch {
+    progress: Progress,
     seed: u64,
-    begun: Instant,
-    drawn: Option<Instant>,
+    told: Duration,
 }
 
-impl Progress {
-    /// The progress of a run of so many virtual seconds. Nothing is said with `json`.
-    pub(super) fn new(json: bool, seconds: f64, seed: u64) -> Self {
-        let terminal = !json && std::io::stderr().is_terminal();
-        if !json && !terminal {
-            eprintln!("simulating {seconds} s with seed {seed}");
-        }
-        Self { terminal, seconds, seed, begun: now(), drawn: None }
+impl Watch {
+    /// A run of so many virtual seconds.
+    pub(super) fn new(seconds: f64, seed: u64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most 10^9 s"
+        )]
+        let progress = Progress::new((seconds * 1e9) as u64);
+        progress.at(0, &format!("simulating {seconds} s with seed {seed}"));
+        Self { progress, seed, told: Duration::ZERO }
     }
 
-    /// Notes how far it is.
-    pub(super) fn watch(&mut self, moment: Moment) {
-        if !self.terminal {
+    /// The run has come so far.
+    pub(super) fn see(&mut self, moment: Moment) {
+        let wall = self.progress.elapsed();
+        if wall < self.told + PERIOD {
             return;
         }
-        let now = now();
-        if now.duration_since(self.drawn.unwrap_or(self.begun)) < PERIOD {
-            return;
-        }
-        self.drawn = Some(now);
-        let line = line(self.seed, self.seconds, moment, now.duration_since(self.begun));
-        write(&format!("\r\x1b[K{line}"));
-    }
-
-    /// Wipes the line.
-    pub(super) fn end(&self) {
-        if self.drawn.is_some() {
-            write("\r\x1b[K");
-        }
+        self.told = wall;
+        let text = text(self.seed, moment, wall);
+        self.progress.at(moment.now.as_nanos(), &text);
     }
 }
 
-/// Below 80 columns.
+/// At most 40 columns, unless figures are long.
 #[expect(clippy::cast_precision_loss, reason = "for display")]
-fn line(seed: u64, seconds: f64, moment: Moment, wall: Duration) -> String {
-    let Moment { now, requests } = moment;
+fn text(seed: u64, Moment { now, requests }: Moment, wall: Duration) -> String {
     let simulated = now.as_nanos() as f64 / 1e9;
-    let wall = wall.as_secs_f64();
-    format!(
-        "seed {seed}: {:.0} % of {seconds} s, {requests} requests, {:.0}/s, {:.0} x real time",
-        simulated / seconds * 100.0,
-        requests as f64 / wall,
-        simulated / wall,
-    )
-}
-
-fn write(text: &str) {
-    let mut stderr = std::io::stderr();
-    // A progress line that can't be written is no reason to fail.
-    let _told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-}
-
-#[expect(clippy::disallowed_methods, reason = "how fast it goes is told to a person")]
-fn now() -> Instant {
-    Instant::now()
+    let (speed, millions) = (simulated / wall.as_secs_f64(), requests as f64 / 1e6);
+    format!("seed {seed}: {millions:.2} M requests, {speed:.0} x real time")
 }
 
 #[cfg(test)]
@@ -79,9 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_how_far_and_how_fast() {
+    fn the_text_says_how_far_and_how_fast() {
         let now = disktime_core::Instant::from_nanos(30_000_000_000);
-        let line = line(1, 60.0, Moment { now, requests: 2_000_000 }, Duration::from_secs(10));
-        assert_eq!(line, "seed 1: 50 % of 60 s, 2000000 requests, 200000/s, 3 x real time");
+        let text = text(1, Moment { now, requests: 2_000_000 }, Duration::from_secs(10));
+        assert_eq!(text, "seed 1: 2.00 M requests, 3 x real time");
+        assert!(text.len() <= 40);
     }
 }

@@ -252,7 +252,7 @@ fn time(micros: Option<f64>) -> String {
         None => "-".to_owned(),
         Some(micros) if micros >= 1e6 => format!("{:.1}s", micros / 1e6),
         Some(micros) if micros >= 1e3 => format!("{:.1}ms", micros / 1e3),
-        Some(micros) => format!("{micros:.0}us"),
+        Some(micros) => format!("{micros:.0}µs"),
     }
 }
 
@@ -322,7 +322,7 @@ mod tests {
             "40.0 %",
             "1234",
             "5.0",
-            "900us/2.5s",
+            "900µs/2.5s",
             "12.3ms/-",
             "others",
             "▄",

@@ -152,7 +152,7 @@ fn an_export_that_is_read_only_is_looked_at_and_served() {
     daemon.signal("USR1");
     // Had the look failed, it would have been told first.
     let header = daemon.error_line();
-    assert!(header.contains("costs us"), "{header}");
+    assert!(header.contains("costs µs"), "{header}");
     let row = daemon.error_line();
     assert!(row.contains("first") && row.contains("anchored"), "{row}");
     assert!(daemon.end("TERM").1);

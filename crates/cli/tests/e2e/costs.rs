@@ -21,7 +21,7 @@ fn a_daemon_that_is_asked_shows_what_it_knows_of_costs() {
     }
     daemon.signal("USR1");
     let header = daemon.error_line();
-    assert!(header.contains("costs us") && header.contains("drift %"), "{header}");
+    assert!(header.contains("costs µs") && header.contains("drift %"), "{header}");
     let mut rows = [daemon.error_line(), daemon.error_line()];
     rows.sort();
     for (row, disk) in rows.iter().zip(["file", "mem"]) {

@@ -28,5 +28,6 @@ mod restarts;
 mod service;
 mod support;
 mod take_over;
+mod terminal;
 mod tools;
 mod web;
