@@ -18,7 +18,7 @@ use anyhow::{Context, bail, ensure};
 use disktime_api::{DeviceSpec, Vdisk, VdiskSpec};
 use disktime_client::control::{Answer, ControlApi};
 use disktime_client::{Load, LoadSpec, Options};
-use disktime_control::Store;
+use disktime_control::{Phase, Store};
 use disktime_workload::{Extent, Pace, Pattern, Spec};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -205,7 +205,8 @@ fn filled(
         store.put_device(&DeviceSpec { name, back_end, create, ..DeviceSpec::default() })?;
     }
     let of = |at: usize| vdisk(format!("v{at:06}"), &devices[at % devices.len()].0);
-    store.put_vdisks(&(0..vdisks).map(of).collect::<Vec<_>>())?;
+    let all: Vec<_> = (0..vdisks).map(of).collect();
+    store.settle(Phase::Ready, &all.iter().collect::<Vec<_>>(), &[])?;
     Ok(state)
 }
 
