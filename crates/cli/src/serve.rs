@@ -154,7 +154,7 @@ impl Arguments {
 struct Vdisk<'a> {
     name: &'a str,
     device: &'a str,
-    uris: &'a [String],
+    uris: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -489,7 +489,7 @@ fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
         let disks = disks.iter().map(|disk| Vdisk {
             name: &disk.name,
             device: &disk.device,
-            uris: &disk.uris(),
+            uris: disk.uris(),
         });
         tell(&(serde_json::to_string(&disks.collect::<Vec<_>>())? + "\n"));
         return Ok(());

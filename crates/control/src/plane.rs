@@ -349,7 +349,8 @@ impl Plane {
         if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
             // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.
             let size = after.size.clone();
-            let (_, old) = server.config().check_vdisk(&table(&VdiskSpec { size, ..before })?, Some(name))?;
+            let (_, old) =
+                server.config().check_vdisk(&table(&VdiskSpec { size, ..before })?, Some(name))?;
             server.alter_vdisk(&device, old)?;
             return Err(error.into());
         }

@@ -130,7 +130,8 @@ impl From<AlterError> for Refusal {
             AlterError::Refused { error: VdiskError::Ends, .. } => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Refused { error: VdiskError::Connected(_), .. } => StatusCode::CONFLICT,
             AlterError::Start(error) if error.lacks_room() => {
-                let detail = format!("{error}: make room there, or make it writable, and repeat this");
+                let detail =
+                    format!("{error}: make room there, or make it writable, and repeat this");
                 return Self::new(StatusCode::INSUFFICIENT_STORAGE, detail);
             }
             AlterError::Change(ReloadError::Tls(_)) => StatusCode::INTERNAL_SERVER_ERROR,

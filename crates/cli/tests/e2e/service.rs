@@ -65,7 +65,8 @@ fn systemd_is_told_how_the_daemon_stands() {
     socket.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
     // The control plane asks every 200 ms: the thread that feeds the watchdog was never without a
     // question for half its span, and a daemon with a control socket was killed as one that hangs.
-    let sockets = "nbd = [\"unix:DIRECTORY/nbd.sock\"]\ncontrol = \"unix:DIRECTORY/control.sock\"\n";
+    let sockets =
+        "nbd = [\"unix:DIRECTORY/nbd.sock\"]\ncontrol = \"unix:DIRECTORY/control.sock\"\n";
     let config = configured(directory.path(), sockets);
     let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
     command.args(["serve", "--config", &config]).stdout(Stdio::null()).stderr(Stdio::null());

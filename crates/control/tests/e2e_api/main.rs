@@ -616,7 +616,8 @@ fn many_creates_at_once_are_made_or_refused() {
                     }
                 }
                 // A name that all ask for in the same words, and one that nobody can have.
-                match put("same", &json!({"name": "same", "device": "disk", "size": "1MiB"})).status {
+                match put("same", &json!({"name": "same", "device": "disk", "size": "1MiB"})).status
+                {
                     201 => drop(made.fetch_add(1, Ordering::Relaxed)),
                     200 => drop(already.fetch_add(1, Ordering::Relaxed)),
                     status => panic!("{status}"),

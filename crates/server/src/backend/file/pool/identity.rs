@@ -101,10 +101,7 @@ impl IdentityFile {
     ///
     /// # Errors
     /// If it can't be read, or written where that is needed.
-    pub(super) fn open(
-        directory: &Path,
-        mut held: File,
-    ) -> Result<(Self, Identity), PoolError> {
+    pub(super) fn open(directory: &Path, mut held: File) -> Result<(Self, Identity), PoolError> {
         let (path, mut text) = (directory.join(IDENTITY), Vec::new());
         io::Read::read_to_end(&mut held, &mut text).map_err(io_at(&path))?;
         let Understood { identity, version, lines, len } = understand(&path, &text)?;
@@ -172,10 +169,8 @@ impl IdentityFile {
             self.lock.set_len(self.len)?;
         }
         self.torn = true;
-        let appended = self
-            .lock
-            .write_all_at(text.as_bytes(), self.len)
-            .and_then(|()| self.lock.sync_data());
+        let appended =
+            self.lock.write_all_at(text.as_bytes(), self.len).and_then(|()| self.lock.sync_data());
         if let Err(error) = appended {
             let cut = self.lock.set_len(self.len).and_then(|()| self.lock.sync_data());
             self.torn = cut.is_err();
