@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use disktime_api::{DeviceSpec, Vdisk, VdiskSpec};
+use disktime_api::{DeviceSpec, Problem, Vdisk, VdiskSpec};
 use disktime_client::control::{Answer, ControlApi};
 use disktime_client::{Load, LoadSpec, Options};
 use disktime_control::{Phase, Store};
@@ -283,7 +283,11 @@ fn creates_on(on: &str, wanted: usize, rows: &mut Vec<Row>) -> anyhow::Result<()
         "files" => format!("file:{}", directory.path().join("pool").display()),
         _ => "memory".to_owned(),
     };
-    let devices = [("disk".to_owned(), back_end)];
+    // A device takes 16,384 virtual disks: the others are refused with that reason.
+    let devices: Vec<_> = match on {
+        "files" => vec![("d0".to_owned(), back_end)],
+        _ => (0..8).map(|at| (format!("d{at}"), back_end.clone())).collect(),
+    };
     let state = filled(directory.path(), &devices, 0)?;
     let daemon = Daemon::start(&state)?;
     let before = daemon.memory()?;
@@ -298,11 +302,14 @@ fn creates_on(on: &str, wanted: usize, rows: &mut Vec<Row>) -> anyhow::Result<()
                     if at >= wanted {
                         return;
                     }
-                    let spec = json!({"name": format!("v{at}"), "device": "disk", "size": "1MiB"});
+                    let on = &devices[at % devices.len()].0;
+                    let spec = json!({"name": format!("v{at}"), "device": on, "size": "1MiB"});
                     let answer = daemon.ask("PUT", &format!("/v1/vdisks/v{at}"), Some(&spec));
                     let counter = match &answer {
                         Ok(Answer { status: 201, .. }) => &made,
-                        Ok(Answer { status: 503, body, .. }) if !body.is_empty() => &refused,
+                        Ok(answer) if serde_json::from_slice::<Problem>(&answer.body).is_ok() => {
+                            &refused
+                        }
                         _ => &wrong,
                     };
                     counter.fetch_add(1, Ordering::Relaxed);

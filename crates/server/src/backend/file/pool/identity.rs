@@ -163,7 +163,7 @@ impl IdentityFile {
     }
 
     fn append(&mut self, changes: &[Change<'_>]) -> io::Result<()> {
-        let text: String = changes.iter().map(|change| line(change)).collect();
+        let text: String = changes.iter().map(line).collect();
         // An append that failed may have left whole lines: they must not count.
         if self.torn {
             self.lock.set_len(self.len)?;
