@@ -492,7 +492,8 @@ fn file_is_truth(path: &std::path::Path) -> String {
     )
 }
 
-/// What is kept; nothing while the state can't be read: figures and contracts are shown without it.
+/// The records that are kept; none while the state can't be read: figures and contracts are shown
+/// without them.
 fn as_far_as_kept<T: Default>(kept: Result<T, StateError>) -> T {
     kept.unwrap_or_else(|error| {
         tracing::warn!(%error, "the state can't be read: what was asked for is left out");

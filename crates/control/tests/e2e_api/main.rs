@@ -590,8 +590,8 @@ fn promtool_takes_the_alert_rules() {
     assert!(succeeds(&["promtool", "check", "rules", rules]));
 }
 
-/// More is asked at once than anybody answers: each one is made, or refused with the reason. Those that
-/// wait together are recorded together, and one that is refused takes none along.
+/// More is asked at once than anybody answers: each one is made, or refused with the reason. Creates
+/// that wait together are recorded together, and one that is refused takes none along.
 #[test]
 fn many_creates_at_once_are_made_or_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -140,7 +140,7 @@ impl GrowingPool {
         self.file.change(&mut self.pool.identity, &changes)
     }
 
-    /// Those of these sizes that are not entered so: the files of the others are as they were.
+    /// The sizes that are not entered so: the files of the other virtual disks are as they were.
     fn changed<'a>(&self, sizes: &[(&'a str, u64)]) -> Vec<(&'a str, u64)> {
         let entered = |name: &str| self.pool.identity.vdisks.get(name).copied();
         sizes.iter().copied().filter(|(name, size)| entered(name) != Some(*size)).collect()

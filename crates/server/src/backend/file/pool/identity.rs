@@ -26,7 +26,7 @@ const VERSION: u32 = 2;
 /// The first version with lines for changes.
 const WITH_CHANGES: u32 = 2;
 /// Lines after which the file is written whole again, if the virtual disks are not more: 1,024 lines are
-/// some 60 KiB, and an append stays cheap beside a whole file of as many entries.
+/// some 60 KiB, and an append costs little beside a whole file of as many entries.
 const LINES_MIN: usize = 1024;
 
 const HEADER: &str = "\
