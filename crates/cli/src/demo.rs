@@ -432,7 +432,7 @@ impl Demo {
 
 /// The load of a virtual disk: the first one reads runs, the other anywhere.
 fn load(disk: &VdiskView, index: usize) -> anyhow::Result<Load> {
-    let uri: Uri = disk.uris[0].parse()?;
+    let uri: Uri = disk.uris()[0].parse()?;
     let pattern = if index == 0 { Pattern::Runs { length: RUN } } else { Pattern::Random };
     let spec = LoadSpec {
         workload: Spec::reads(pattern, Extent { start: 0, end: DISK_SIZE }, REQUEST),

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use disktime_control::{Addresses, Ask, Plane, Store, Truth};
@@ -172,7 +173,7 @@ impl Arguments {
 struct Vdisk<'a> {
     name: &'a str,
     device: &'a str,
-    uris: &'a [String],
+    uris: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -329,17 +330,22 @@ fn serve(
 ) -> anyhow::Result<Ending> {
     // Twice in the span that the service manager waits, if it does.
     let watch = sd_notify::watchdog_enabled().map(|span| span / 2);
+    let mut fed = now();
+    let mut left = None;
     loop {
-        let next = match watch {
-            None => heard.recv().ok(),
-            Some(span) => match heard.recv_timeout(span) {
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    // A thread that hangs lets the service manager start the daemon anew.
-                    if server.is_responsive() {
-                        notify(&[NotifyState::Watchdog]);
-                    }
-                    continue;
-                }
+        // The control plane asks several times a second: time passes between questions as well.
+        if watch.is_some_and(|span| fed.elapsed() >= span) {
+            fed = now();
+            // A thread that hangs lets the service manager start the daemon anew.
+            if server.is_responsive() {
+                notify(&[NotifyState::Watchdog]);
+            }
+        }
+        let next = match (left.take(), watch) {
+            (Some(left), _) => Some(left),
+            (None, None) => heard.recv().ok(),
+            (None, Some(span)) => match heard.recv_timeout(span.saturating_sub(fed.elapsed())) {
+                Err(mpsc::RecvTimeoutError::Timeout) => continue,
                 next => next.ok(),
             },
         };
@@ -371,13 +377,32 @@ fn serve(
                 return Err(failure.into());
             }
             Some(Heard::Ask(ask)) => {
+                let (asks, other) = together(ask, heard);
+                left = other;
                 if let Some(plane) = &mut plane {
-                    ask.answer(server, plane);
+                    Ask::answer(asks, server, plane);
                 }
             }
             Some(Heard::Started(_)) => {}
         }
     }
+}
+
+/// A question with those that wait behind it, and the first thing behind them.
+fn together(ask: Ask, heard: &mpsc::Receiver<Heard>) -> (Vec<Ask>, Option<Heard>) {
+    let mut asks = vec![ask];
+    while asks.len() < Ask::TOGETHER_MAX {
+        match heard.try_recv() {
+            Ok(Heard::Ask(ask)) => asks.push(ask),
+            other => return (asks, other.ok()),
+        }
+    }
+    (asks, None)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the service manager waits in real time")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Tells the service manager, if there is one.
@@ -483,13 +508,13 @@ fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
         let disks = disks.iter().map(|disk| Vdisk {
             name: &disk.name,
             device: &disk.device,
-            uris: &disk.uris,
+            uris: disk.uris(),
         });
         tell(&(serde_json::to_string(&disks.collect::<Vec<_>>())? + "\n"));
         return Ok(());
     }
     let width = disks.iter().map(|disk| disk.name.len()).max().unwrap_or(0);
-    let line = |disk: &VdiskView| format!("{:width$}  {}\n", disk.name, disk.uris.join("  "));
+    let line = |disk: &VdiskView| format!("{:width$}  {}\n", disk.name, disk.uris().join("  "));
     tell(&disks.iter().map(line).collect::<String>());
     Ok(())
 }

@@ -3,23 +3,59 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Sender, TrySendError};
+use disktime_api::VdiskSpec;
 use disktime_server::Server;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::events::{Events, Second};
-use crate::plane::Plane;
+use crate::gate::Caller;
+use crate::plane::{Made, Plane};
 use crate::problem::Refusal;
 use crate::sampler::Sampler;
 
 /// A question for the thread that has the server.
-pub struct Ask(Box<Work>);
+pub struct Ask(Kind);
+
+enum Kind {
+    Any(Box<Work>),
+    /// A virtual disk that is to be made: those that wait at once are recorded together.
+    Create(Box<Create>),
+}
 
 type Work = dyn FnOnce(&mut Server, &mut Plane) + Send;
 
+struct Create {
+    wanted: (VdiskSpec, Caller),
+    answer: oneshot::Sender<Result<Made, Refusal>>,
+}
+
 impl Ask {
-    /// Carries it out and answers.
-    pub fn answer(self, server: &mut Server, plane: &mut Plane) {
-        (self.0)(server, plane);
+    /// Questions that are best carried out together, at most.
+    pub const TOGETHER_MAX: usize = 256;
+
+    /// Carries out questions in their order and answers them. A virtual disk that is to be made costs
+    /// two writes that wait for the disk; many in a row cost no more.
+    pub fn answer(asks: Vec<Self>, server: &mut Server, plane: &mut Plane) {
+        let mut creates = Vec::new();
+        for Self(kind) in asks {
+            match kind {
+                Kind::Create(create) => creates.push(*create),
+                Kind::Any(work) => {
+                    answer_creates(std::mem::take(&mut creates), server, plane);
+                    work(server, plane);
+                }
+            }
+        }
+        answer_creates(creates, server, plane);
+    }
+}
+
+fn answer_creates(creates: Vec<Create>, server: &mut Server, plane: &mut Plane) {
+    let (wanted, answers): (Vec<_>, Vec<_>) =
+        creates.into_iter().map(|create| (create.wanted, create.answer)).unzip();
+    for (outcome, answer) in plane.put_vdisks(server, &wanted).into_iter().zip(answers) {
+        // The caller may have gone.
+        let _nobody_waits = answer.send(outcome);
     }
 }
 
@@ -42,12 +78,23 @@ impl Api {
         &self,
         work: impl FnOnce(&mut Server, &mut Plane) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (answer, answered) = tokio::sync::oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         let work = move |server: &mut Server, plane: &mut Plane| {
             // The caller may have gone.
             let _nobody_waits = answer.send(work(server, plane));
         };
-        match self.asks.try_send(Ask(Box::new(work))) {
+        self.wait(Kind::Any(Box::new(work)), answered).await
+    }
+
+    /// Asks for a virtual disk.
+    pub async fn create(&self, wanted: VdiskSpec, by: Caller) -> Result<Made, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let create = Create { wanted: (wanted, by), answer };
+        self.wait(Kind::Create(Box::new(create)), answered).await?
+    }
+
+    async fn wait<T>(&self, kind: Kind, answered: oneshot::Receiver<T>) -> Result<T, Refusal> {
+        match self.asks.try_send(Ask(kind)) {
             Ok(()) => answered.await.map_err(|_| Refusal::busy()),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refusal::busy()),
         }

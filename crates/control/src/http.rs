@@ -149,7 +149,7 @@ async fn about(
 #[utoipa::path(get, path = "/v1/devices", responses((status = 200, body = [Device]), (status = "4XX", body = Problem, content_type = "application/problem+json"),
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn devices(State(api): State<Api>) -> Result<Json<Vec<Device>>, Refusal> {
-    Ok(Json(api.ask(|server, plane| plane.devices(server)).await??))
+    Ok(Json(api.ask(|server, plane| plane.devices(server)).await?))
 }
 
 /// Serves a device. Repeating a request does nothing.
@@ -256,7 +256,7 @@ async fn put_vdisk(
     let spec: VdiskSpec = read(&body)?;
     matches_name(&name, &spec.name)?;
     let answer = spec.clone();
-    let made = api.ask(move |server, plane| plane.put_vdisk(server, &spec, &by)).await??;
+    let made = api.create(spec, by).await?;
     Ok((status(made), [(header::ETAG, tag(&answer))], Json(answer)).into_response())
 }
 

@@ -171,10 +171,10 @@ pub(crate) async fn metrics(
     let look = move |server: &mut Server, plane: &mut crate::Plane, seen: &Sampler| {
         server.refresh();
         let times = if histograms { times(server) } else { Vec::new() };
-        let (vdisks, devices) = (plane.vdisks(server, seen), plane.devices(server)?);
-        Ok::<_, Refusal>(Found { vdisks, devices, times })
+        let (vdisks, devices) = (plane.vdisks(server, seen), plane.devices(server));
+        Found { vdisks, devices, times }
     };
-    let text = text(api.ask_seen(look).await??)
+    let text = text(api.ask_seen(look).await?)
         .map_err(|error| Refusal::bad_request(format!("no metrics: {error}")))?;
     Ok(([(header::CONTENT_TYPE, TEXT)], text))
 }
@@ -185,7 +185,7 @@ fn times(server: &Server) -> Vec<Times> {
     let of = |it: &VdiskView| {
         let times = [&it.stats.queue_time, &it.stats.service_time];
         let octaves = times.map(|histogram| histogram.counts().octaves());
-        Times { vdisk: it.name.clone(), device: it.device.clone(), octaves }
+        Times { vdisk: it.name.clone(), device: it.device.to_string(), octaves }
     };
     used.map(of).collect()
 }

@@ -1,7 +1,7 @@
 //! Reads and changes of the server on behalf of the API, and of what is kept of them. Runs on the
 //! thread that has the server; blocks at files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use disktime_api::{
     Contract, Device, DeviceSpec, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
 };
 use disktime_config::CLASSES;
+use disktime_server::config::VdiskConfig;
 use disktime_server::{Server, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
 
 use crate::events::Events;
 use crate::gate::Caller;
 use crate::problem::Refusal;
 use crate::sampler::{Sampler, fraction};
-use crate::state::{Phase, Store};
+use crate::state::{Phase, StateError, Store};
 use crate::tokens::Role;
 
 /// The place where devices, virtual disks and contracts are kept.
@@ -86,12 +87,9 @@ impl Plane {
     }
 
     /// All devices.
-    ///
-    /// # Errors
-    /// If the state can't be read.
-    pub fn devices(&self, server: &Server) -> Result<Vec<Device>, Refusal> {
+    pub fn devices(&self, server: &Server) -> Vec<Device> {
         let specs = match &self.truth {
-            Truth::State(store) => store.devices()?,
+            Truth::State(store) => as_far_as_kept(store.devices()),
             Truth::File(_) => Vec::new(),
         };
         let watched = server.watch(Watch::Busy);
@@ -121,7 +119,7 @@ impl Plane {
                 spec: specs.iter().find(|spec| spec.name == device.name).cloned(),
             }
         };
-        Ok(devices.map(device).collect())
+        devices.map(device).collect()
     }
 
     /// A virtual disk as it was asked for, where that is kept.
@@ -156,7 +154,11 @@ impl Plane {
             .ok_or_else(|| Refusal::no_vdisk(name))?;
         let watched = watched(server);
         let vdisk = shown(view, watched.get(&view.id()), &config.1.contract, sampler);
-        Ok(Vdisk { spec: self.spec(name)?, ..vdisk })
+        let spec = match &self.truth {
+            Truth::State(store) => as_far_as_kept(store.vdisk(name)),
+            Truth::File(_) => None,
+        };
+        Ok(Vdisk { spec, ..vdisk })
     }
 
     /// Serves a device that was asked for; does nothing if it is there as it is asked for.
@@ -203,21 +205,57 @@ impl Plane {
         Ok(())
     }
 
-    /// Makes a virtual disk that was asked for; does nothing if it is there as it is asked for.
+    /// Makes virtual disks that were asked for, each for itself; does nothing about those that are there
+    /// as they are asked for. All are recorded by one transaction before, and by one after.
     ///
     /// # Errors
-    /// If it can't be made, or another one has its name. A refusal of a contract says what would fit.
-    pub fn put_vdisk(
+    /// If one can't be made, or another one has its name. A refusal of a contract says what would fit.
+    pub fn put_vdisks(
         &mut self,
         server: &mut Server,
-        spec: &VdiskSpec,
-        by: &Caller,
-    ) -> Result<Made, Refusal> {
-        let store = self.store()?;
-        if let Some(kept) = self.spec(&spec.name)? {
-            return already(&kept, spec, "vdisk", &spec.name);
+        wanted: &[(VdiskSpec, Caller)],
+    ) -> Vec<Result<Made, Refusal>> {
+        let mut names = BTreeSet::new();
+        let mut outcomes: Vec<Option<Result<Made, Refusal>>> = Vec::with_capacity(wanted.len());
+        let mut new = Vec::new();
+        for (at, (spec, _)) in wanted.iter().enumerate() {
+            if !names.insert(&*spec.name) {
+                outcomes.push(None);
+                continue;
+            }
+            outcomes.push(match self.checked(server, spec) {
+                Ok(Some(checked)) => {
+                    new.push((at, checked));
+                    None
+                }
+                Ok(None) => Some(Ok(Made::Already)),
+                Err(refusal) => Some(Err(refusal)),
+            });
         }
-        let (device, vdisk) = server.config().check_vdisk(&table(spec)?)?;
+        for (at, outcome) in self.make(server, wanted, new) {
+            outcomes[at] = Some(outcome);
+        }
+        // A name that was asked for twice: what the first one of it has left.
+        let again = |(at, outcome): (usize, Option<_>)| {
+            outcome.unwrap_or_else(|| {
+                let one = std::slice::from_ref(&wanted[at]);
+                self.put_vdisks(server, one).pop().expect("one outcome of one")
+            })
+        };
+        outcomes.into_iter().enumerate().map(again).collect()
+    }
+
+    /// A virtual disk that is to be made, checked; nothing if it is there.
+    fn checked(
+        &self,
+        server: &Server,
+        spec: &VdiskSpec,
+    ) -> Result<Option<(String, VdiskConfig)>, Refusal> {
+        self.store()?;
+        if let Some(kept) = self.spec(&spec.name)? {
+            return already(&kept, spec, "vdisk", &spec.name).map(|_| None);
+        }
+        let (device, vdisk) = server.config().check_vdisk(&table(spec)?, None)?;
         if !server.is_vacant(&device, &spec.name)? {
             return Err(Refusal::conflict(format!(
                 "vdisk {}: device {device} has data of that name which are of no virtual disk: choose \
@@ -225,19 +263,54 @@ impl Plane {
                 spec.name
             )));
         }
-        store.put_vdisk(spec, Phase::Creating)?;
-        if let Err(error) = server.add_vdisk(&device, vdisk) {
-            store.remove_vdisk(&spec.name)?;
-            return Err(Refusal::from(error).with_room(room(server, &device, &spec.name)));
+        Ok(Some((device, vdisk)))
+    }
+
+    /// Makes those virtual disks of the ones that were asked for, by their places among these.
+    fn make(
+        &mut self,
+        server: &mut Server,
+        wanted: &[(VdiskSpec, Caller)],
+        new: Vec<(usize, (String, VdiskConfig))>,
+    ) -> Vec<(usize, Result<Made, Refusal>)> {
+        if new.is_empty() {
+            return Vec::new();
         }
-        if let Err(error) = store.put_vdisk(spec, Phase::Ready) {
-            // The caller is told that there is none. A start would give it up as well.
-            server.remove_vdisk(&spec.name)?;
-            let _left_for_the_next_start = store.remove_vdisk(&spec.name);
-            return Err(error.into());
+        let specs = |places: &mut dyn Iterator<Item = usize>| {
+            places.map(|at| &wanted[at].0).collect::<Vec<_>>()
+        };
+        let store = match self.store() {
+            Ok(store) => store,
+            Err(error) => return new.into_iter().map(|(at, _)| (at, Err(error.clone()))).collect(),
+        };
+        let creating = specs(&mut new.iter().map(|(at, _)| *at));
+        if let Err(error) = store.settle(Phase::Creating, &creating, &[]) {
+            let refusal = Refusal::from(error);
+            return new.into_iter().map(|(at, _)| (at, Err(refusal.clone()))).collect();
         }
-        self.tell(by, "created", ("vdisk", &spec.name), (None, Some(said(spec))));
-        Ok(Made::New)
+        let add = |(at, (device, vdisk)): (usize, (String, VdiskConfig))| {
+            let added = server.add_vdisk(&device, vdisk).map(drop);
+            let refused = |error| Refusal::from(error).with_room(|| room(server, &device, ""));
+            (at, added.map(|()| Made::New).map_err(refused))
+        };
+        let mut made: Vec<_> = new.into_iter().map(add).collect();
+        let of = |ok: bool| made.iter().filter(move |(_, it)| it.is_ok() == ok).map(|(at, _)| *at);
+        let (ready, gone) = (specs(&mut of(true)), specs(&mut of(false)));
+        if let Err(error) = store.settle(Phase::Ready, &ready, &gone) {
+            // The callers are told that there are none. A start would give them up as well.
+            let refusal = Refusal::from(error);
+            for (at, outcome) in made.iter_mut().filter(|(_, outcome)| outcome.is_ok()) {
+                let name = &wanted[*at].0.name;
+                let undone = server.remove_vdisk(name).map_err(Refusal::from);
+                *outcome = undone.and(Err(refusal.clone()));
+                let _left_for_the_next_start = store.remove_vdisk(name);
+            }
+        }
+        for (at, _) in made.iter().filter(|(_, outcome)| outcome.is_ok()) {
+            let (spec, by) = &wanted[*at];
+            self.tell(by, "created", ("vdisk", &spec.name), (None, Some(said(spec))));
+        }
+        made
     }
 
     /// Changes a virtual disk, if it is still the one that the caller has seen; answers it as it is
@@ -258,7 +331,7 @@ impl Plane {
         // A change that can't be is refused as such, whatever the caller has seen.
         let moves = change.name.is_some() || change.shrink.is_some();
         let after = if moves { moved(&before, &change)? } else { change.of(&before) };
-        let (device, vdisk) = server.config().check_vdisk(&table(&after)?)?;
+        let (device, vdisk) = server.config().check_vdisk(&table(&after)?, Some(name))?;
         let tag = tag(&before);
         if seen.is_some_and(|seen| seen != "*" && seen != tag) {
             return Err(Refusal::stale(name, &tag));
@@ -272,11 +345,12 @@ impl Plane {
         }
         server
             .alter_vdisk(&device, vdisk)
-            .map_err(|error| Refusal::from(error).with_room(room(server, &device, name)))?;
+            .map_err(|error| Refusal::from(error).with_room(|| room(server, &device, name)))?;
         if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
             // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.
             let size = after.size.clone();
-            let (_, old) = server.config().check_vdisk(&table(&VdiskSpec { size, ..before })?)?;
+            let (_, old) =
+                server.config().check_vdisk(&table(&VdiskSpec { size, ..before })?, Some(name))?;
             server.alter_vdisk(&device, old)?;
             return Err(error.into());
         }
@@ -356,7 +430,7 @@ impl Plane {
     /// # Errors
     /// If what is asked for can't be at all.
     pub fn plan(&self, server: &Server, spec: &VdiskSpec) -> Result<Plan, Refusal> {
-        let (device, vdisk) = server.config().check_vdisk(&table(spec)?)?;
+        let (device, vdisk) = server.config().check_vdisk(&table(spec)?, Some(&spec.name))?;
         let would_fit = room(server, &device, &spec.name);
         let reserve = fraction(vdisk.contract.reserve);
         Ok(match server.would_have(&device, &vdisk) {
@@ -418,6 +492,15 @@ fn file_is_truth(path: &std::path::Path) -> String {
     )
 }
 
+/// The records that are kept; none while the state can't be read: figures and contracts are shown
+/// without them.
+fn as_far_as_kept<T: Default>(kept: Result<T, StateError>) -> T {
+    kept.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the state can't be read: what was asked for is left out");
+        T::default()
+    })
+}
+
 /// It is there: as it is asked for, or not.
 fn already<T: PartialEq>(kept: &T, wanted: &T, what: &str, name: &str) -> Result<Made, Refusal> {
     if kept == wanted {
@@ -440,10 +523,12 @@ fn room(server: &Server, device: &str, but: &str) -> f64 {
     let Some(at) = config.devices.iter().position(|it| it.name == device) else { return 0.0 };
     let headroom = fraction(config.devices[at].scheduling.headroom);
     let other = server.vdisks().iter().find(|it| it.name == but).map(VdiskView::id);
-    let watched = server.watch(Watch::All).into_iter().nth(at).flatten();
-    let others = watched.iter().flat_map(|it| &it.vdisks).filter(|(id, _)| Some(*id) != other);
-    let reserved: f64 = others.map(|(_, it)| fraction(it.contract.reserve)).sum();
-    (1.0 - headroom - reserved).max(0.0)
+    // Only what one of them has takes a look at all.
+    let watch = if other.is_some() { Watch::All } else { Watch::Busy };
+    let Some(watched) = server.watch(watch).into_iter().nth(at).flatten() else { return 0.0 };
+    let own = watched.vdisks.iter().find(|(id, _)| Some(*id) == other);
+    let own = own.map_or(0.0, |(_, it)| fraction(it.contract.reserve));
+    (1.0 - headroom - (reserved(&watched) - own)).max(0.0)
 }
 
 fn reserved(device: &WatchedDevice) -> f64 {
@@ -477,11 +562,11 @@ fn shown(
     figures.waited = sampler.waited(view.id()).unwrap_or_default();
     Vdisk {
         name: view.name.clone(),
-        device: view.device.clone(),
+        device: view.device.to_string(),
         size_bytes: stats.size(),
         contract: terms(now.map_or(configured, |now| &now.contract)),
         figures,
-        uris: view.uris.clone(),
+        uris: view.uris(),
         spec: None,
     }
 }

@@ -80,8 +80,9 @@ impl Refusal {
     }
 
     /// The same with the largest reservation that would fit, if it is one of admission.
-    pub fn with_room(mut self, room: f64) -> Self {
+    pub fn with_room(mut self, room: impl FnOnce() -> f64) -> Self {
         if self.0.status == StatusCode::UNPROCESSABLE_ENTITY.as_u16() && self.0.field.is_none() {
+            let room = room();
             self.0.would_fit = Some(room);
             self.0.detail =
                 format!("{}; a reservation of {:.4}% would fit", self.0.detail, room * 100.0);
@@ -128,6 +129,11 @@ impl From<AlterError> for Refusal {
             AlterError::Silent(_) => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Refused { error: VdiskError::Ends, .. } => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Refused { error: VdiskError::Connected(_), .. } => StatusCode::CONFLICT,
+            AlterError::Start(error) if error.lacks_room() => {
+                let detail =
+                    format!("{error}: make room there, or make it writable, and repeat this");
+                return Self::new(StatusCode::INSUFFICIENT_STORAGE, detail);
+            }
             AlterError::Change(ReloadError::Tls(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             AlterError::Start(error) if !error.is_input() => StatusCode::INTERNAL_SERVER_ERROR,
             AlterError::Start(_)

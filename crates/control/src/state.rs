@@ -260,16 +260,22 @@ impl Store {
         self.put(VDISKS, &spec.name, phase, spec)
     }
 
-    /// Keeps many virtual disks that are whole, at once.
+    /// Keeps many virtual disks in a phase, and others no longer, all at once.
     ///
     /// # Errors
     /// If they can't be written: then nothing has changed.
-    pub fn put_vdisks(&self, specs: &[VdiskSpec]) -> Result<(), StateError> {
-        let record = |spec| Record { version: VERSION, phase: Phase::Ready, spec, to: None };
-        let bytes = specs.iter().map(|spec| serde_json::to_vec(&record(spec)));
+    pub fn settle(
+        &self,
+        phase: Phase,
+        kept: &[&VdiskSpec],
+        gone: &[&VdiskSpec],
+    ) -> Result<(), StateError> {
+        let record = |spec| Record { version: VERSION, phase, spec, to: None };
+        let bytes = kept.iter().map(|spec| serde_json::to_vec(&record(*spec)));
         let bytes = bytes.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
-        let named = specs.iter().zip(&bytes).map(|(spec, bytes)| (&*spec.name, Some(&**bytes)));
-        self.change(VDISKS, &named.collect::<Vec<_>>())
+        let kept = kept.iter().zip(&bytes).map(|(spec, bytes)| (&*spec.name, Some(&**bytes)));
+        let gone = gone.iter().map(|spec| (&*spec.name, None));
+        self.change(VDISKS, &kept.chain(gone).collect::<Vec<_>>())
     }
 
     /// Notes that a virtual disk becomes another one, of another name or smaller: a start after a crash
@@ -397,6 +403,18 @@ mod tests {
         store.begin_move(&vdisk("b"), &smaller).unwrap();
         store.end_move("b", &smaller).unwrap();
         assert_eq!(store.load().unwrap().vdisks, [smaller]);
+    }
+
+    #[test]
+    fn many_are_settled_by_one_transaction() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(vdisk);
+        store.settle(Phase::Creating, &[&a, &b, &c], &[]).unwrap();
+        assert_eq!(store.load().unwrap().unfinished, [a.clone(), b.clone(), c.clone()]);
+        store.settle(Phase::Ready, &[&a, &c], &[&b]).unwrap();
+        let kept = store.load().unwrap();
+        assert_eq!((kept.vdisks, kept.unfinished), (vec![a, c], vec![]));
     }
 
     #[test]

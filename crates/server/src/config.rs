@@ -262,12 +262,16 @@ impl Config {
         [&own_doors(&self.listen, self.access, self.tls)[..], &self.listeners].concat()
     }
 
-    /// Checks the table of one more virtual disk, or of another contract for one; answers its device's
-    /// name as well.
+    /// Checks the table of one more virtual disk, or of the one that takes the place of the one of a
+    /// name; answers its device's name as well.
     ///
     /// # Errors
     /// If it can't be used, whatever is left of the device.
-    pub fn check_vdisk(&self, table: &str) -> Result<(String, VdiskConfig), ConfigError> {
+    pub fn check_vdisk(
+        &self,
+        table: &str,
+        in_place_of: Option<&str>,
+    ) -> Result<(String, VdiskConfig), ConfigError> {
         let table: VdiskTable = toml::from_str(table)?;
         let vdisk = table.check()?;
         let of = Named::new("vdisk", &table.name);
@@ -285,9 +289,9 @@ impl Config {
             let class = table.class_text();
             return Err(of.wrong("class", class, reason).into());
         }
-        let alone = DeviceConfig { vdisks: vec![vdisk.clone()], ..device.without_vdisks() };
-        alone.check()?;
-        let is_other = |it: &VdiskConfig| it.export.is_default && it.name != vdisk.name;
+        device.with_only(vdisk.clone()).check()?;
+        let stays = |it: &VdiskConfig| in_place_of.is_none_or(|name| it.name != name);
+        let is_other = |it: &VdiskConfig| it.export.is_default && stays(it);
         if let (true, Some(other)) =
             (vdisk.export.is_default, self.vdisks().map(|(_, it)| it).find(|it| is_other(it)))
         {

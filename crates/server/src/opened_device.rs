@@ -1,6 +1,7 @@
 //! A device before its shard runs: opened, its virtual disks in their places, its profile read,
 //! its contracts admitted. All that blocks happens here.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use disktime_config::{Named, ValueError};
@@ -190,6 +191,8 @@ impl Opened {
         let layout =
             layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })?;
         let ground = Ground::new(device, &layout, device.capacity());
+        // Without places on a device nobody asks where an extent lies.
+        let layout = if device.capacity().is_some() { layout } else { Vec::new() };
         Ok(Self { storage, ground, room: Room { layout, ground: on }, new: None })
     }
 
@@ -343,10 +346,10 @@ impl Storage {
 
 impl Ground {
     fn new(device: &DeviceConfig, layout: &[Extent], size: Option<u64>) -> Self {
-        let base = |vdisk: &VdiskConfig| {
-            let extent = layout.iter().find(|extent| extent.name == vdisk.name);
-            extent.expect("every virtual disk was placed").start
-        };
+        let starts = layout.iter().map(|extent| (&*extent.name, extent.start));
+        let starts: BTreeMap<&str, u64> = starts.collect();
+        let base =
+            |it: &VdiskConfig| *starts.get(&*it.name).expect("every virtual disk was placed");
         let bases = device.vdisks.iter().map(base).collect();
         let depth = device.scheduling.queue_depth.on(None);
         let abilities = Abilities::PLAIN;

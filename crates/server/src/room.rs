@@ -61,6 +61,30 @@ impl Room {
         layout.map_err(|error| StartError::Layout { device: device.name.clone(), error })
     }
 
+    /// Plans room for one more virtual disk: its first byte, and the layout with it where virtual disks
+    /// have places. Where they have none this costs the same however many there are.
+    ///
+    /// # Errors
+    /// If there is no room; says how much there is.
+    pub(crate) fn plan_one(
+        &self,
+        device: &DeviceConfig,
+        vdisk: &VdiskConfig,
+    ) -> Result<(u64, Option<Vec<Extent>>), StartError> {
+        if !self.is_placed() && device.capacity().is_none() {
+            if let Ground::Pool(pool) = &self.ground {
+                let checked = pool.check(&[(&vdisk.name, vdisk.size)]);
+                checked.map_err(|error| misplaced(device, error.into()))?;
+            }
+            return Ok((0, None));
+        }
+        let mut grown = device.clone();
+        grown.vdisks.push(vdisk.clone());
+        let layout = self.plan(&grown)?;
+        let base = layout.iter().find(|it| it.name == vdisk.name).map_or(0, |it| it.start);
+        Ok((base, Some(layout)))
+    }
+
     /// Makes the room that was planned, durably.
     ///
     /// # Errors
@@ -85,34 +109,38 @@ impl Room {
         Ok(())
     }
 
-    /// Makes room for the last virtual disk of a device, by the layout that was planned. Answers its
-    /// file, if it has one of its own.
+    /// Makes room for one more virtual disk, by the layout that was planned. Answers its file, if it has
+    /// one of its own.
     ///
     /// # Errors
     /// If the system refuses: then the virtual disk has no room.
     pub(crate) fn add(
         &mut self,
         device: &DeviceConfig,
-        layout: Vec<Extent>,
+        vdisk: &VdiskConfig,
+        layout: Option<Vec<Extent>>,
     ) -> Result<Option<PoolFile>, StartError> {
-        let Some(vdisk) = device.vdisks.last() else { return Ok(None) };
         let file = match &mut self.ground {
             Ground::Pool(pool) => {
                 let file = pool.add(&vdisk.name, vdisk.size);
                 Some(file.map_err(|error| misplaced(device, error.into()))?)
             }
             Ground::Memory | Ground::Extents(..) => {
-                self.make(device, layout)?;
+                if let Some(layout) = layout {
+                    self.make(device, layout)?;
+                }
                 return Ok(None);
             }
         };
-        self.layout = layout;
+        if let Some(layout) = layout {
+            self.layout = layout;
+        }
         Ok(file)
     }
 
-    /// Whether nothing of that name has room, or data, here.
+    /// Whether no data of that name are here that outlive their virtual disk.
     pub(crate) fn is_vacant(&self, name: &str) -> bool {
-        let placed = self.layout.iter().any(|extent| extent.name == name);
+        let placed = self.is_placed() && self.layout.iter().any(|extent| extent.name == name);
         let filed = matches!(&self.ground, Ground::Pool(pool) if !pool.is_vacant(name));
         !placed && !filed
     }

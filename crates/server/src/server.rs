@@ -70,12 +70,21 @@ pub struct VdiskView {
     /// Its name.
     pub name: String,
     /// Its device's name.
-    pub device: String,
-    /// Under which URIs it is reached.
-    pub uris: Vec<String>,
+    pub device: Arc<str>,
     /// Its live figures.
     pub stats: Arc<VdiskStats>,
     bitmaps: Offered,
+    reach: Arc<Reach>,
+}
+
+/// The places where clients connect, each with its address.
+#[derive(Debug)]
+struct Reach(Vec<(Listen, Door)>);
+
+impl Reach {
+    fn of(config: &Config, listen: &[Listen]) -> Self {
+        Self(listen.iter().cloned().zip(config.doors()).collect())
+    }
 }
 
 impl VdiskView {
@@ -83,6 +92,22 @@ impl VdiskView {
     #[must_use]
     pub fn id(&self) -> VdiskId {
         self.id
+    }
+
+    /// Under which URIs it is reached. They are made when somebody asks: a hundred thousand of them
+    /// would take more memory than the names.
+    #[must_use]
+    pub fn uris(&self) -> Vec<String> {
+        let reached = |door: &Door| match &door.vdisks {
+            Some(names) => names.contains(&self.name),
+            None => true,
+        };
+        let doors = self.reach.0.iter().filter(|(_, door)| reached(door));
+        let uri = |(listen, door): &(Listen, Door)| match door.tls {
+            TlsUse::Require => listen.tls_uri(&self.name),
+            TlsUse::Off | TlsUse::Allow => listen.uri(&self.name),
+        };
+        doors.map(uri).collect()
     }
 }
 
@@ -117,6 +142,7 @@ struct Roll {
     catalog: Arc<Catalog>,
     budget: Arc<Budget>,
     claims: Claims,
+    reach: Arc<Reach>,
     /// The identity of the next virtual disk.
     next_id: u64,
 }
@@ -222,9 +248,11 @@ impl Server {
         let (successor, successors) = crossbeam_channel::bounded(1);
         let doors = Arc::new(doors);
         let handing = Handing { socket: None, doors, leaving: Arc::default(), desk, successors };
+        let reach = Arc::new(Reach::of(&config, &listen));
         let mut server = Self {
             config,
             roll: Roll {
+                reach,
                 catalog: Arc::new(Catalog::new(Arc::clone(&budget))),
                 budget,
                 claims: Claims::default(),
@@ -437,26 +465,14 @@ impl Server {
             clients: names_of(vdisk),
             bitmaps: offered.clone(),
         });
-        let (name, uris) = (vdisk.name.clone(), self.uris(&vdisk.name));
-        let (stats_here, on) = (Arc::clone(&stats), device.name.clone());
-        let view = VdiskView { id, name, device: on, uris, stats, bitmaps: offered };
+        let (name, stats_here) = (vdisk.name.clone(), Arc::clone(&stats));
+        // One text for all virtual disks of a device.
+        let same = self.vdisks.last().filter(|it| *it.device == *device.name);
+        let device = same.map_or_else(|| device.name.as_str().into(), |it| Arc::clone(&it.device));
+        let reach = Arc::clone(&self.roll.reach);
+        let view = VdiskView { id, name, device, stats, bitmaps: offered, reach };
         let disk = Vdisk::new(vdisk.name.clone(), base, stats_here, recorder);
         Ok((view, disk.with_bitmaps(bitmaps)))
-    }
-
-    /// Where a virtual disk is reached.
-    fn uris(&self, vdisk: &str) -> Vec<String> {
-        let reached = |door: &Door| match &door.vdisks {
-            Some(names) => names.iter().any(|name| name == vdisk),
-            None => true,
-        };
-        let doors = self.config.doors();
-        let doors = self.listen.iter().zip(&doors).filter(|(_, door)| reached(door));
-        let uri = |(listen, door): (&Listen, &Door)| match door.tls {
-            TlsUse::Require => listen.tls_uri(vdisk),
-            TlsUse::Off | TlsUse::Allow => listen.uri(vdisk),
-        };
-        doors.map(uri).collect()
     }
 
     /// Where clients connect.

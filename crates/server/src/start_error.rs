@@ -7,6 +7,7 @@ use disktime_config::{Named, ValueError};
 use disktime_core::{ChangeError, ConfigError as EngineError};
 use disktime_profiler::ProfileFileError;
 
+use crate::backend::PoolError;
 use crate::config::{ConfigError, Listen};
 use crate::layout::{LayoutError, RecordError};
 use crate::listener::BindError;
@@ -132,6 +133,23 @@ impl StartError {
     #[must_use]
     pub fn is_input(&self) -> bool {
         !matches!(self, Self::System(_))
+    }
+
+    /// Whether the file system is full, or can't be written.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        let error = match self {
+            Self::BackEnd { error, .. } => error,
+            Self::Place { error, .. } => match &**error {
+                PlaceError::Io { error, .. } | PlaceError::Pool(PoolError::Io { error, .. }) => {
+                    error
+                }
+                _ => return false,
+            },
+            _ => return false,
+        };
+        use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        matches!(error.kind(), QuotaExceeded | ReadOnlyFilesystem | StorageFull)
     }
 
     /// Whether another process has what it needs, which may be about to end.

@@ -173,8 +173,8 @@ fn raw_files_are_adopted() {
     std::fs::write(path.join("notes"), "x").unwrap();
     std::fs::create_dir(path.join("b.raw")).unwrap();
     let pool = PoolDirectory::make(&path).unwrap();
-    let adopted: Vec<_> = pool.disks().iter().map(|disk| (&*disk.name, disk.size)).collect();
-    assert_eq!(adopted, [("a", MIB)]);
+    let adopted: Vec<_> = pool.disks().map(|disk| (disk.name, disk.size)).collect();
+    assert_eq!(adopted, [("a".to_owned(), MIB)]);
     drop(pool);
     assert!(matches!(PoolDirectory::make(&path), Err(PoolError::Exists { .. })));
     let pool = PoolDirectory::open(&path).unwrap().unwrap();
@@ -214,7 +214,7 @@ fn a_virtual_disks_file_is_there_and_whole_or_an_error() {
     assert_eq!(raw.metadata().unwrap().len(), MIB);
 
     for (from, to, says) in [
-        ("version = 1", "version = 2", "version = 2: this disktime knows version 1"),
+        ("version = 2", "version = 3", "version = 3: this disktime knows versions up to 2"),
         ("[[vdisk]]", "[[disk]]", "unknown field `disk`"),
     ] {
         let text = std::fs::read_to_string(&identity).unwrap();
@@ -243,7 +243,7 @@ fn a_virtual_disk_shrinks_on_purpose_alone() {
         open().shrink(name, size).unwrap_err();
     }
     open().shrink("a", MIB).unwrap();
-    assert_eq!((len(), open().disks()[0].size), (MIB, MIB));
+    assert_eq!((len(), open().disks().next().unwrap().size), (MIB, MIB));
     drop(open().back_end(&[("a", MIB)]).unwrap());
 }
 

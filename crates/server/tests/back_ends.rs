@@ -109,7 +109,7 @@ fn nbd(
     );
     let text = text.replace("DIRECTORY", directory.to_str().unwrap());
     let server = Server::start(Config::parse(&text).unwrap()).unwrap();
-    let uris = &server.vdisks()[0].uris;
+    let uris = server.vdisks()[0].uris();
     let uri = if connections == Some(1) { uris.last() } else { uris.first() };
     let export = Export::open(&uri.unwrap().parse().unwrap(), connections).unwrap();
     assert_eq!(export.size(), DEVICE);

@@ -62,7 +62,7 @@ reserve = "70%"
 
     fn connect(&self, export: &str) -> Connection {
         let vdisk = self.server.vdisks().iter().find(|vdisk| vdisk.name == export).unwrap();
-        Connection::open(&vdisk.uris[0].parse::<Uri>().unwrap()).unwrap()
+        Connection::open(&vdisk.uris()[0].parse::<Uri>().unwrap()).unwrap()
     }
 
     fn try_raw(&self) -> Option<UnixStream> {
@@ -474,13 +474,13 @@ fn unaligned_requests_of_every_shape_read_back() {
 #[test]
 fn unknown_exports_and_crowds_are_turned_away() {
     let fixture = Fixture::new(MEMORY, &[]);
-    let uri = fixture.server.vdisks()[0].uris[0].replace("/a?", "/nobody?");
+    let uri = fixture.server.vdisks()[0].uris()[0].replace("/a?", "/nobody?");
     assert!(Connection::open(&uri.parse::<Uri>().unwrap()).is_err());
-    let tcp = fixture.server.vdisks()[1].uris[1].parse::<Uri>().unwrap();
+    let tcp = fixture.server.vdisks()[1].uris()[1].parse::<Uri>().unwrap();
     let mut over_tcp = Connection::open(&tcp).unwrap();
     over_tcp.write(5, b"over tcp", true).unwrap();
     let crowd: Vec<_> = (0..16).map(|_| fixture.connect("a")).collect();
-    let uri = fixture.server.vdisks()[0].uris[0].parse::<Uri>().unwrap();
+    let uri = fixture.server.vdisks()[0].uris()[0].parse::<Uri>().unwrap();
     let refused = Connection::open(&uri).err().unwrap().to_string();
     assert!(refused.contains("16 clients are connected to this virtual disk"), "{refused}");
     drop(crowd);

@@ -21,7 +21,7 @@ fn start(directory: &TempDir, faults: &[(usize, Fault)]) -> Server {
 }
 
 fn connect(server: &Server, vdisk: usize) -> Connection {
-    Connection::open(&server.vdisks()[vdisk].uris[0].parse::<Uri>().unwrap()).unwrap()
+    Connection::open(&server.vdisks()[vdisk].uris()[0].parse::<Uri>().unwrap()).unwrap()
 }
 
 /// A shard that panicked took its device with it, and the daemon went on as if nothing had happened:

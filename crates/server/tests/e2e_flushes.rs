@@ -50,7 +50,7 @@ impl Fixture {
     }
 
     fn connect(&self, vdisk: usize) -> Connection {
-        Connection::open(&self.server.vdisks()[vdisk].uris[0].parse().unwrap()).unwrap()
+        Connection::open(&self.server.vdisks()[vdisk].uris()[0].parse().unwrap()).unwrap()
     }
 
     fn write(&mut self, client: usize) {

@@ -39,7 +39,7 @@ zone = "inner"
     );
     let server = Server::start(Config::parse(&text).unwrap()).unwrap();
     let [greedy, other] = server.vdisks() else { panic!("two virtual disks") };
-    let uri = greedy.uris[0].parse::<Uri>().unwrap();
+    let uri = greedy.uris()[0].parse::<Uri>().unwrap();
     thread::scope(|scope| {
         for client in 0..8 {
             let uri = &uri;

@@ -30,7 +30,7 @@ impl Fixture {
     }
 
     fn uri(&self, vdisk: usize) -> Uri {
-        self.server.vdisks()[vdisk].uris[0].parse().unwrap()
+        self.server.vdisks()[vdisk].uris()[0].parse().unwrap()
     }
 
     /// A closed loop of reads.

@@ -46,7 +46,7 @@ fn tiers(directory: &Path) {
 }
 
 fn connect(vdisk: &VdiskView) -> Connection {
-    Connection::open(&vdisk.uris[0].parse::<Uri>().unwrap()).unwrap()
+    Connection::open(&vdisk.uris()[0].parse::<Uri>().unwrap()).unwrap()
 }
 
 fn median(vdisk: &VdiskView) -> Duration {

@@ -121,7 +121,7 @@ const TLS: &str =
     "[tls]\ncertificate = \"DIRECTORY/server.test.pem\"\nkey = \"DIRECTORY/server.test.key\"\n";
 
 fn connect(server: &Server) -> TcpStream {
-    let uri = &server.vdisks()[0].uris[0];
+    let uri = &server.vdisks()[0].uris()[0];
     let address = uri.split('/').nth(2).unwrap().to_owned();
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
@@ -230,7 +230,7 @@ fn data_pass_under_tls() {
 fn required_tls_is_required() {
     let papers = Papers::new();
     let server = papers.serve("require", TLS);
-    assert!(server.vdisks()[0].uris[0].starts_with("nbds://"));
+    assert!(server.vdisks()[0].uris()[0].starts_with("nbds://"));
     let mut plain = greeted(&server);
     assert_eq!(go(&mut plain, "open").unwrap(), 0x8000_0005, "TLS first");
     plain.write_all(&option(3, &[])).unwrap();
@@ -396,7 +396,7 @@ read_only = true
     let server = papers.serve("off", more);
     let mode = std::fs::metadata(papers.path().join("some.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o666);
-    let uris = |name: &str| server.vdisks().iter().find(|it| it.name == name).unwrap().uris.len();
+    let uris = |name: &str| server.vdisks().iter().find(|it| it.name == name).unwrap().uris().len();
     assert_eq!((uris("open"), uris("third"), uris("second")), (1, 2, 3));
     let listed = |socket: &mut dyn Talk| {
         socket.write_all(&option(3, &[])).unwrap();

@@ -209,7 +209,7 @@ fn requests_are_held_while_the_server_is_gone() {
     let hold = Duration::from_millis(600);
     let mut rig = Rig::new(|directory| {
         let server = daemon(directory);
-        let export = Export::open(&server.vdisks()[0].uris[0].parse().unwrap(), None).unwrap();
+        let export = Export::open(&server.vdisks()[0].uris()[0].parse().unwrap(), None).unwrap();
         let export = export.with_hold(Some(Duration::from_secs(60)));
         (Box::new(export.on_shard(&[(0, MIB / 2), (MIB / 2, MIB / 2)])), Some(server))
     });
@@ -231,7 +231,7 @@ fn requests_are_held_while_the_server_is_gone() {
     // A server that stays away fails them in the end.
     let mut rig = Rig::new(|directory| {
         let server = daemon(directory);
-        let export = Export::open(&server.vdisks()[0].uris[0].parse().unwrap(), None).unwrap();
+        let export = Export::open(&server.vdisks()[0].uris()[0].parse().unwrap(), None).unwrap();
         (Box::new(export.with_hold(Some(hold)).on_shard(&[(0, MIB)])), Some(server))
     });
     rig.server.take().unwrap().shutdown().unwrap();
@@ -273,7 +273,7 @@ fn daemon(directory: &Path) -> Server {
 fn a_server_that_went_away_is_found_again() {
     let mut rig = Rig::new(|directory| {
         let server = daemon(directory);
-        let export = Export::open(&server.vdisks()[0].uris[0].parse().unwrap(), None).unwrap();
+        let export = Export::open(&server.vdisks()[0].uris()[0].parse().unwrap(), None).unwrap();
         (Box::new(export.on_shard(&[(0, MIB / 2), (MIB / 2, MIB / 2)])), Some(server))
     });
     rig.write(0, 0, b"flushed").unwrap();

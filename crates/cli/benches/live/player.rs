@@ -180,7 +180,7 @@ fn play(server: &Server, directory: &Path, seconds: u64) -> anyhow::Result<Child
         .args(["play", "--json", "--rate", "8MB/s", "--for", &format!("{seconds}s")])
         .args(["--outstanding", &OUTSTANDING.to_string(), "--report"])
         .arg(directory.join("misses.sock"))
-        .arg(&server.vdisks()[PLAYER].uris[0])
+        .arg(&server.vdisks()[PLAYER].uris()[0])
         .stdout(Stdio::piped())
         .spawn()?;
     Ok(child)
@@ -213,7 +213,7 @@ impl Reader {
             .arg(format!("--iodepth={OUTSTANDING}"))
             .arg(format!("--offset={from_mib}m"))
             .arg(format!("--size={FILE_MIB}m"))
-            .arg(format!("--uri={}", disk.uris[0]))
+            .arg(format!("--uri={}", disk.uris()[0]))
             .stdout(Stdio::null())
             // It complains when the server ends before it does.
             .stderr(Stdio::null())
@@ -229,7 +229,7 @@ impl Reader {
             seed: 1,
             options: Options::default(),
         };
-        Ok(Self::Own(Load::start(&disk.uris[0].parse()?, spec)?))
+        Ok(Self::Own(Load::start(&disk.uris()[0].parse()?, spec)?))
     }
 
     fn stop(self) -> anyhow::Result<()> {

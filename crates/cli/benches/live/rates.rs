@@ -103,7 +103,7 @@ fn until_cycle() -> Duration {
 
 fn load(server: &Server, place: usize, does: Does) -> anyhow::Result<Load> {
     let disk = &server.vdisks()[place];
-    let uri: Uri = disk.uris[0].parse()?;
+    let uri: Uri = disk.uris()[0].parse()?;
     let extent = Extent { start: 0, end: SIZE };
     let think = disktime_core::Duration::ZERO;
     let pace = match place {

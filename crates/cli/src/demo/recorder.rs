@@ -156,7 +156,7 @@ fn report(server: &Server, seconds: Duration, rates: &[f64]) -> Report {
 
 fn load(server: &Server, place: usize) -> anyhow::Result<Load> {
     let disk = &server.vdisks()[place];
-    let uri: Uri = disk.uris[0].parse()?;
+    let uri: Uri = disk.uris()[0].parse()?;
     let extent = Extent { start: 0, end: SIZE };
     let closed = |outstanding| Pace::Closed { outstanding, think: disktime_core::Duration::ZERO };
     let (workload, pace) = match disk.name.as_str() {

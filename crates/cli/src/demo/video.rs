@@ -190,7 +190,7 @@ impl Scene<'_> {
     }
 
     fn uri(&self, place: usize) -> anyhow::Result<Uri> {
-        Ok(self.server.vdisks()[place].uris[0].parse()?)
+        Ok(self.server.vdisks()[place].uris()[0].parse()?)
     }
 }
 
@@ -212,7 +212,7 @@ fn player() -> LoadSpec {
 fn storm(server: &Server, place: usize) -> anyhow::Result<Load> {
     let disk = &server.vdisks()[place];
     let pace = Pace::Closed { outstanding: OUTSTANDING, think: disktime_core::Duration::ZERO };
-    Ok(Load::start(&disk.uris[0].parse()?, load(&disk.name, pace))?)
+    Ok(Load::start(&disk.uris()[0].parse()?, load(&disk.name, pace))?)
 }
 
 fn load(name: &str, pace: Pace) -> LoadSpec {

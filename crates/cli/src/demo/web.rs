@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use disktime_api::{DeviceSpec, VdiskSpec};
-use disktime_control::{Addresses, Role, Store, Truth, config_of};
+use disktime_control::{Addresses, Ask, Phase, Role, Store, Truth, config_of};
 use disktime_server::{Server, VdiskView};
 use serde::Serialize;
 
@@ -62,7 +62,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         reserve: Some(format!("{share}%")),
         ..VdiskSpec::default()
     });
-    store.put_vdisks(&specs.collect::<Vec<_>>())?;
+    let specs: Vec<_> = specs.collect();
+    store.settle(Phase::Ready, &specs.iter().collect::<Vec<_>>(), &[])?;
     let nbd = [format!("unix:{}", directory.path().join("nbd.sock").display())];
     let web = format!("tcp:127.0.0.1:{}", arguments.port);
     let addresses = Addresses { nbd: &nbd, web: Some(&web), tls: None };
@@ -101,7 +102,7 @@ fn show(
     let (begun, asks) = (now(), control.asks());
     while !interrupt::is_asked() && until.is_none_or(|until| now() < until) {
         if let Ok(ask) = asks.recv_timeout(NOTICE) {
-            ask.answer(server, &mut plane);
+            Ask::answer(vec![ask], server, &mut plane);
         }
     }
     let seconds = (now() - begun).as_secs_f64();

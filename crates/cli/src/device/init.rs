@@ -101,7 +101,8 @@ pub(super) fn init(arguments: &Init) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let pool = PoolDirectory::make(path).map_err(BadInput::from)?;
-    let adopted: Vec<Disk<'_>> = pool.disks().iter().map(Disk::from).collect();
+    let found: Vec<PoolDisk> = pool.disks().collect();
+    let adopted: Vec<Disk<'_>> = found.iter().map(Disk::from).collect();
     if *json {
         let made = Made { path, kind: "pool", id: Some(pool.id()), size_bytes: None, adopted };
         println!("{}", serde_json::to_string(&made)?);

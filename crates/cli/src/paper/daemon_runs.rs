@@ -189,7 +189,7 @@ fn config_text(directory: &Path, policy: &str, device: &str, weights: [u32; 2]) 
 }
 
 fn load(server: &Server, at: usize, extent: Extent, outstanding: u32) -> anyhow::Result<Load> {
-    let uri: Uri = server.vdisks()[at].uris[0].parse()?;
+    let uri: Uri = server.vdisks()[at].uris()[0].parse()?;
     let spec = LoadSpec {
         workload: Spec::reads(Pattern::Random, extent, Live::REQUEST_BYTES),
         pace: Pace::Closed { outstanding, think: disktime_core::Duration::ZERO },

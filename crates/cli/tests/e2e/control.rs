@@ -199,3 +199,44 @@ fn kills_in_the_middle_of_changes_leave_each_change_whole_or_undone() {
         served.child.wait().unwrap();
     }
 }
+
+/// Unmounts when it is dropped.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut command = Command::new("umount");
+        let _gone_already = command.arg("-l").arg(&self.0).stderr(Stdio::null()).status();
+    }
+}
+
+/// A start on a file system that can't be written says which file, why, and what to do.
+#[test]
+fn a_start_on_a_read_only_state_directory_is_refused_with_the_remedy() {
+    let directory = TempDir::new().unwrap();
+    let at = directory.path().join("small");
+    std::fs::create_dir(&at).unwrap();
+    let mount = |options: &str| {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&at).stderr(Stdio::null());
+        command.status().is_ok_and(|it| it.success())
+    };
+    if !mount("size=8m") {
+        let name = "a_start_on_a_read_only_state_directory_is_refused_with_the_remedy";
+        return crate::support::skip(name, "no file system can be mounted");
+    }
+    let mounted = Mounted(at.clone());
+    Served::start(&at).kill();
+    assert!(mount("remount,ro"));
+    for state in ["state", "new"] {
+        let state = at.join(state).to_str().unwrap().to_owned();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        let output = finish(command.args(["serve", "--state", &state, "--json"]));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        for said in [&*state, "Read-only file system", "can be written"] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+    }
+    drop(mounted);
+}

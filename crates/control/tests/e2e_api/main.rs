@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
 mod moves;
+mod room;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use disktime_api::{Event, Plan, Problem, Vdisk, VdiskSpec};
 use disktime_client::control::{Answer, ControlApi};
 use disktime_client::{Connection, Uri};
 use disktime_control::{
-    Addresses, Control, Phase, Sockets, Store, Tokens, Truth, Web, config_of, settled,
+    Addresses, Ask, Control, Phase, Sockets, Store, Tokens, Truth, Web, config_of, settled,
 };
 use disktime_server::{Config, Server, bind_control};
 use serde::de::DeserializeOwned;
@@ -55,7 +56,8 @@ impl Daemon {
             let asks = control.asks();
             while !stopped.load(Ordering::Relaxed) {
                 if let Ok(ask) = asks.recv_timeout(Duration::from_millis(5)) {
-                    ask.answer(&mut server, &mut plane);
+                    let asks = std::iter::once(ask).chain(asks.try_iter()).collect();
+                    Ask::answer(asks, &mut server, &mut plane);
                 }
             }
             drop(control);
@@ -365,7 +367,7 @@ fn keys_of(error: &str) -> Vec<String> {
 fn wishes_have_every_key_of_the_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let (_, config) = file_config(directory.path());
-    let vdisk = config.check_vdisk("no_such_key = 1").unwrap_err().to_string();
+    let vdisk = config.check_vdisk("no_such_key = 1", None).unwrap_err().to_string();
     let device = config.check_device("no_such_key = 1").unwrap_err().to_string();
     let sorted = |keys: Vec<String>| {
         let mut keys = keys;
@@ -588,102 +590,49 @@ fn promtool_takes_the_alert_rules() {
     assert!(succeeds(&["promtool", "check", "rules", rules]));
 }
 
-/// A small file system of its own, which can be filled.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(path: &Path) -> Option<Self> {
-        std::fs::create_dir_all(path).unwrap();
-        let words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path.to_str().unwrap()];
-        succeeds(&words).then(|| Self(path.to_owned()))
-    }
-
-    fn fill(&self) -> PathBuf {
-        use std::io::Write;
-        let path = self.0.join("filler");
-        let mut file = std::fs::File::create(&path).unwrap();
-        while file.write_all(&[1; 4096]).is_ok() {}
-        path
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        succeeds(&["umount", "-l", self.0.to_str().unwrap()]);
-    }
-}
-
-/// A change that is refused for want of room has not happened, and one that finds room again is made: the store used to
-/// refuse everything after its first failed write, until the daemon was started anew.
-#[test]
-fn a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room() {
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state");
-    let Some(small) = Small::mount(&state) else {
-        let name = "a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room";
-        return skip(name, "no file system can be mounted");
-    };
-    let daemon = Daemon::of_state(&state);
-    let pool = directory.path().join("pool");
-    daemon.add_pool(&pool);
-    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
-    let filler = small.fill();
-    let name = |at: u32| format!("v{at}");
-    let long = "x".repeat(1000);
-    let put = |at: u32| {
-        let spec = json!({"name": name(at), "device": "disk", "size": "1MiB", "description": long});
-        daemon.ask("PUT", &format!("/v1/vdisks/{}", name(at)), Some(&spec))
-    };
-    let refused = (0..3000).find(|at| put(*at).status != 201).expect("it is full");
-    let answer = put(refused);
-    let problem: Problem = read(&answer);
-    assert_eq!(answer.status, 507, "{problem:?}");
-    assert!(problem.detail.contains("not full"), "{problem:?}");
-    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
-    assert_eq!(vdisks.len(), 1 + refused as usize);
-    assert!(!pool.join(format!("v{refused}.raw")).exists());
-    let raised = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9})));
-    if raised.status != 200 {
-        let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
-        assert_eq!(vdisk.contract.weight, 100, "it was refused");
-    }
-    std::fs::remove_file(filler).unwrap();
-    assert_eq!(put(refused).status, 201, "there is room again");
-    drop(daemon);
-    let daemon = Daemon::of_state(&state);
-    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
-    assert_eq!(vdisks.len(), 2 + refused as usize);
-    drop(daemon);
-}
-
-/// More is asked at once than anybody answers: each one is made, or refused with the reason.
+/// More is asked at once than anybody answers: each one is made, or refused with the reason. Creates
+/// that wait together are recorded together, and one that is refused takes none along.
 #[test]
 fn many_creates_at_once_are_made_or_refused() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::of_state(&directory.path().join("state"));
-    let device = json!({"name": "disk", "back_end": "memory"});
-    assert_eq!(daemon.ask("PUT", "/v1/devices/disk", Some(&device)).status, 201);
-    let made = std::sync::atomic::AtomicUsize::new(0);
+    daemon.add_pool(&directory.path().join("pool"));
+    let [made, already] = [(); 2].map(|()| std::sync::atomic::AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for thread in 0..100 {
-            let (daemon, made) = (&daemon, &made);
+        for thread in 0..60 {
+            let (daemon, made, already) = (&daemon, &made, &already);
             scope.spawn(move || {
+                let put = |name: &str, spec: &Value| {
+                    daemon.ask("PUT", &format!("/v1/vdisks/{name}"), Some(spec))
+                };
                 for at in 0..4 {
                     let name = format!("v{thread}-{at}");
                     let spec = json!({"name": name, "device": "disk", "size": "1MiB"});
-                    let answer = daemon.ask("PUT", &format!("/v1/vdisks/{name}"), Some(&spec));
+                    let answer = put(&name, &spec);
                     match answer.status {
-                        201 => {
-                            made.fetch_add(1, Ordering::Relaxed);
-                        }
+                        201 => drop(made.fetch_add(1, Ordering::Relaxed)),
                         503 => assert!(!read::<Problem>(&answer).detail.is_empty()),
                         status => panic!("{status}: {}", String::from_utf8_lossy(&answer.body)),
                     }
                 }
+                // A name that all ask for in the same words, and one that nobody can have.
+                match put("same", &json!({"name": "same", "device": "disk", "size": "1MiB"})).status
+                {
+                    201 => drop(made.fetch_add(1, Ordering::Relaxed)),
+                    200 => drop(already.fetch_add(1, Ordering::Relaxed)),
+                    status => panic!("{status}"),
+                }
+                let most = json!({"name": "most", "device": "disk", "size": "1MiB",
+                                  "reserve": "100%", "limit": "1%"});
+                assert_eq!(put("most", &most).status, 422);
             });
         }
     });
     let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
-    assert_eq!(vdisks.len(), made.into_inner());
-    assert!(!vdisks.is_empty());
+    assert_eq!((vdisks.len(), already.into_inner()), (made.into_inner(), 59));
+    assert!(vdisks.len() > 60, "{}", vdisks.len());
+    drop(daemon);
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    let again: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(again.len(), vdisks.len(), "all are there after the next start");
 }

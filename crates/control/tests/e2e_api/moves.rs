@@ -190,3 +190,24 @@ fn a_start_goes_on_with_a_move_wherever_a_crash_has_left_it() {
         assert_eq!(Daemon::of_state(&state).connect("new").export().size_bytes, MIB);
     }
 }
+
+/// A virtual disk that is the default had itself in its way when it was to get another name.
+#[test]
+fn the_default_is_renamed_and_stays_the_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let daemon = Daemon::of_state(&state);
+    daemon.add_pool(&directory.path().join("pool"));
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({"default": true})))).status, 201);
+    let renamed = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"name": "new"})));
+    assert_eq!(renamed.status, 200, "{}", String::from_utf8_lossy(&renamed.body));
+    let other = json!({"name": "other", "device": "disk", "size": "1MiB", "default": true});
+    let refused = daemon.ask("PUT", "/v1/vdisks/other", Some(&other));
+    let problem: Problem = read(&refused);
+    assert_eq!((refused.status, problem.field.as_deref()), (422, Some("default")), "{problem:?}");
+    let plan = json!({"name": "new", "device": "disk", "size": "1MiB", "default": true});
+    assert_eq!(daemon.ask("POST", "/v1/plan", Some(&plan)).status, 200, "it is the one itself");
+    assert_eq!(daemon.ask("PATCH", "/v1/vdisks/new", Some(&json!({"weight": 5}))).status, 200);
+    drop(daemon);
+    assert_eq!(names(&Daemon::of_state(&state)), ["new"]);
+}

@@ -71,6 +71,11 @@ impl DeviceConfig {
         }
     }
 
+    /// The same device with this virtual disk and no other.
+    pub(crate) fn with_only(&self, vdisk: VdiskConfig) -> Self {
+        Self { vdisks: vec![vdisk], ..self.without_vdisks() }
+    }
+
     /// Its virtual disks' names, for the log.
     pub(crate) fn vdisk_names(&self) -> String {
         let names = self.vdisks.iter().map(|vdisk| &*vdisk.name);

@@ -32,6 +32,21 @@ fn outer_ones_go_in_front_and_inner_ones_to_the_back() {
     assert_eq!(starts(&layout), [("a", 0), ("c", 1), ("e", 2), ("b", 8), ("d", 10)]);
 }
 
+/// Ten thousand virtual disks were placed by looking at all others for each: they lie where they did.
+#[test]
+fn a_first_layout_is_as_if_they_had_come_one_by_one() {
+    let names: Vec<String> = (0..40).map(|at| format!("v{at}")).collect();
+    let size = |at: usize| [512, MIB, MIB + 512, 3 * MIB][at % 4];
+    let wanted: Vec<_> =
+        names.iter().enumerate().map(|(at, name)| want(name, size(at), None)).collect();
+    let mut one_by_one = Vec::new();
+    for upto in 1..=wanted.len() {
+        one_by_one = lay_out(100 * MIB, &one_by_one, &wanted[..upto]).unwrap();
+    }
+    assert_eq!(lay_out(100 * MIB, &[], &wanted).unwrap(), one_by_one);
+    lay_out(60 * MIB, &[], &wanted).unwrap_err();
+}
+
 /// An extent could not become larger, whatever was free behind it.
 #[test]
 fn an_extent_grows_into_the_gap_behind_it() {

@@ -159,19 +159,17 @@ impl Server {
         if self.roll.catalog.entry(&vdisk.name).is_some() {
             return Err(AlterError::Taken { what: "vdisk", name: vdisk.name });
         }
-        let mut grown = self.config.devices[at].clone();
-        grown.vdisks.push(vdisk.clone());
-        grown.check_zones(self.grounds[at].size())?;
-        let contracts = self.grounds[at].contracts(&grown).map_err(ConfigError::from)?;
-        let contract = *contracts.last().expect("the device has the virtual disk");
-        let layout = self.rooms[at].plan(&grown)?;
-        let base = layout.iter().find(|it| it.name == vdisk.name).map_or(0, |it| it.start);
-        let file = self.rooms[at].add(&grown, layout)?;
+        // Nothing here looks at all virtual disks of the device: they may be a hundred thousand.
+        let alone = self.config.devices[at].with_only(vdisk.clone());
+        alone.check_zones(self.grounds[at].size())?;
+        let contract = self.contract_of_new(at, &vdisk)?;
+        let (base, layout) = self.rooms[at].plan_one(&self.config.devices[at], &vdisk)?;
+        let file = self.rooms[at].add(&alone, &vdisk, layout)?;
         let bytes = vdisk.size;
-        let piece_max = grown.piece_max().beside(false).into();
+        let piece_max = alone.piece_max().beside(false).into();
         let spec = self.grounds[at].spec(contract, (base, bytes), piece_max);
         let (shard, abilities) = (self.shards[at].clone(), self.grounds[at].abilities);
-        let (view, disk) = match self.enter(&grown, &vdisk, (&shard, base, abilities), None) {
+        let (view, disk) = match self.enter(&alone, &vdisk, (&shard, base, abilities), None) {
             Ok(entered) => entered,
             Err(error) => {
                 self.give_up_room(at, &vdisk.name);
@@ -181,7 +179,7 @@ impl Server {
         let (answer, outcome) = crossbeam_channel::bounded(1);
         let new = NewVdisk { id: view.id, vdisk: disk, bytes, file, spec, answer };
         shard.tell(Message::AddVdisk(Box::new(new)));
-        if let Err(error) = answered(&outcome, &grown.name) {
+        if let Err(error) = answered(&outcome, &alone.name) {
             self.roll.catalog.remove(&vdisk.name);
             self.give_up_room(at, &vdisk.name);
             return Err(error);
@@ -191,6 +189,22 @@ impl Server {
         let before = self.config.devices[..=at].iter().map(|it| it.vdisks.len()).sum::<usize>() - 1;
         self.vdisks.insert(before, view);
         Ok(&self.vdisks[before])
+    }
+
+    /// The contract of a virtual disk that is not there yet, beside those that are.
+    fn contract_of_new(
+        &self,
+        at: usize,
+        vdisk: &VdiskConfig,
+    ) -> Result<disktime_core::Contract, ConfigError> {
+        // Only what a goal needs depends on what is left.
+        if vdisk.goal.is_none() {
+            return Ok(vdisk.contract);
+        }
+        let mut grown = self.config.devices[at].clone();
+        grown.vdisks.push(vdisk.clone());
+        let contracts = self.grounds[at].contracts(&grown)?;
+        Ok(*contracts.last().expect("the device has the virtual disk"))
     }
 
     /// Serves a virtual disk no longer and gives up its data. Its clients are let go.
@@ -315,7 +329,8 @@ impl Server {
     /// # Errors
     /// If there is no such device.
     pub fn is_vacant(&self, device: &str, name: &str) -> Result<bool, AlterError> {
-        Ok(self.rooms[self.device_at(device)?].is_vacant(name))
+        let room = &self.rooms[self.device_at(device)?];
+        Ok(self.roll.catalog.entry(name).is_none() && room.is_vacant(name))
     }
 
     /// Gives up data on a device that are of no virtual disk, if there are any.

@@ -30,9 +30,8 @@ impl Server {
         self.rooms[at].rename(&self.config.devices[at], name, to)?;
         self.shards[at].tell(Message::Rename(id, to.to_owned()));
         self.roll.catalog.rename(name, to);
-        let uris = self.uris(to);
         if let Some(view) = self.vdisks.iter_mut().find(|view| view.name == name) {
-            (view.name, view.uris) = (to.to_owned(), uris);
+            to.clone_into(&mut view.name);
         }
         to.clone_into(&mut self.config.devices[at].vdisks[place].name);
         Ok(())

@@ -16,45 +16,31 @@ use serde::{Deserialize, Serialize};
 use super::{Access, FileBackEnd, Files, lock, open};
 use crate::backend::Abilities;
 use crate::backend::blocks::{BLOCK, Disk};
-use crate::durable::{Next, directory_of, sync_directory_of};
+use crate::durable::{directory_of, sync_directory_of};
 use crate::layout::{Move, Record};
 use crate::served_file::ServedFile;
 
 mod growing;
+mod identity;
 
 pub use growing::GrowingPool;
+use identity::{Identity, IdentityFile};
 
 /// The identity file's name in the directory.
 pub const IDENTITY: &str = ".disktime-pool";
-const VERSION: u32 = 1;
 /// How often an identity file may be replaced while it is locked: only its owner does that.
 const TRIES: u32 = 8;
-
-const HEADER: &str = "\
-# The identity of this directory of virtual disks. Written by disktime, which serves the directory only
-# while this file is here. A virtual disk whose file is gone is an error: delete its entry, while the
-# server is down, to give up its data.
-";
 
 /// A directory of raw files, locked for this process alone.
 pub struct PoolDirectory {
     pool: SeenPool,
-    lock: File,
+    file: IdentityFile,
 }
 
 /// A directory of raw files as it is seen from outside.
 pub struct SeenPool {
     path: PathBuf,
     identity: Identity,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Identity {
-    version: u32,
-    id: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    vdisk: Vec<PoolDisk>,
 }
 
 /// A virtual disk that has a file in a pool.
@@ -245,10 +231,11 @@ impl PoolDirectory {
             return Err(exists("a pool"));
         }
         let id = random_id().map_err(io_at(Path::new("/dev/urandom")))?;
-        let vdisk = raw_files(path).map_err(io_at(path))?;
-        let identity = Identity { version: VERSION, id, vdisk };
-        let lock = put(&file, &identity)?;
-        Ok(Self { pool: SeenPool { path: path.to_owned(), identity }, lock })
+        let found = raw_files(path).map_err(io_at(path))?;
+        let vdisks = found.into_iter().map(|disk| (disk.name, disk.size)).collect();
+        let identity = Identity { id, vdisks };
+        let file = IdentityFile::make(path, &identity)?;
+        Ok(Self { pool: SeenPool { path: path.to_owned(), identity }, file })
     }
 
     /// Opens a pool; `None` if the directory is none.
@@ -259,7 +246,7 @@ impl PoolDirectory {
         let file = path.join(IDENTITY);
         let in_use = || PoolError::InUse { path: path.to_owned() };
         for _ in 0..TRIES {
-            let mut held = match File::options().read(true).write(true).open(&file) {
+            let held = match File::options().read(true).write(true).open(&file) {
                 Ok(held) => held,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(io_at(&file)(error)),
@@ -274,8 +261,8 @@ impl PoolDirectory {
             if (named.dev(), named.ino()) != (locked.dev(), locked.ino()) {
                 continue;
             }
-            let pool = SeenPool::of(path, &mut held)?;
-            return Ok(Some(Self { pool, lock: held }));
+            let (file, identity) = IdentityFile::open(path, held)?;
+            return Ok(Some(Self { pool: SeenPool { path: path.to_owned(), identity }, file }));
         }
         Err(in_use())
     }
@@ -286,10 +273,10 @@ impl PoolDirectory {
         &self.pool.identity.id
     }
 
-    /// The virtual disks that have files here.
-    #[must_use]
-    pub fn disks(&self) -> &[PoolDisk] {
-        &self.pool.identity.vdisk
+    /// The virtual disks that have files here, by name.
+    pub fn disks(&self) -> impl Iterator<Item = PoolDisk> {
+        let listed = self.pool.identity.vdisks.iter();
+        listed.map(|(name, size)| PoolDisk { name: name.clone(), size: *size })
     }
 
     /// Opens each virtual disk's file. One that is new in the pool gets a file, one that has grown a
@@ -306,11 +293,9 @@ impl PoolDirectory {
     /// # Errors
     /// As [`back_end`](Self::back_end).
     pub fn serve(mut self, disks: &[(&str, u64)]) -> Result<(FileBackEnd, GrowingPool), PoolError> {
-        let before = self.pool.identity.clone();
-        let listed = before.vdisk.iter().map(|disk| (&*disk.name, disk.size));
-        let listed: BTreeMap<&str, u64> = listed.collect();
+        let mut after = self.pool.identity.clone();
         let absent = disks.iter().map(|(name, size)| {
-            let state = self.pool.check_beside(name, *size, listed.get(name).copied())?;
+            let state = self.pool.check(name, *size)?;
             Ok((name, size, state))
         });
         let absent: Vec<_> = absent.collect::<Result<_, PoolError>>()?;
@@ -322,18 +307,16 @@ impl PoolDirectory {
                 FileState::Short => lengthen(&path, size.next_multiple_of(BLOCK)),
             };
             grown.map_err(io_at(&path))?;
-            if listed.get(name) != Some(size) {
-                self.pool.enter(name, *size);
-            }
+            after.apply(&[(name, Some(*size))]);
         }
-        if self.pool.identity != before {
-            let file = self.pool.path.join(IDENTITY);
+        if self.pool.identity != after {
             // First the files' names: what is entered is there.
-            sync_directory_of(&file).map_err(io_at(&self.pool.path))?;
-            self.lock = put(&file, &self.pool.identity)?;
+            sync_directory_of(&self.pool.path.join(IDENTITY)).map_err(io_at(&self.pool.path))?;
+            self.file.rewrite(&after)?;
+            self.pool.identity = after;
         }
-        let (mut media, mut all, mut files) = (Vec::new(), Vec::new(), Vec::new());
-        let lock = Arc::new(self.lock.try_clone().map_err(io_at(&self.pool.path))?);
+        let (mut media, mut all, mut files) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let lock = Arc::clone(self.file.lock());
         for (at, (name, bytes)) in disks.iter().enumerate() {
             let path = self.pool.file_of(name);
             let (file, direct) = open(&path, Access::Write, 0).map_err(io_at(&path))?;
@@ -342,11 +325,11 @@ impl PoolDirectory {
             file.hold(name);
             all.push(Disk::new(at, direct, 0, *bytes));
             media.push(Files::of_pool(Arc::clone(&file), Arc::clone(&lock)));
-            files.push(((*name).to_owned(), file));
+            files.insert((*name).to_owned(), file);
         }
         let frees = media.iter().all(Files::can_free);
         let back_end = FileBackEnd::new(media, all, Abilities::of_files(frees));
-        Ok((back_end, GrowingPool { pool: self.pool, lock, files }))
+        Ok((back_end, GrowingPool { pool: self.pool, file: self.file, files }))
     }
 
     /// Finishes another name or a smaller size that a killed daemon may have left half-way.
@@ -355,21 +338,24 @@ impl PoolDirectory {
     /// If the system refuses.
     pub fn finish_move(&mut self, it: &Move<'_>) -> Result<(), PoolError> {
         let Move { from, to, bytes } = *it;
-        let before = self.pool.identity.clone();
+        let mut after = self.pool.identity.clone();
         if from != to && self.pool.file_of(from).symlink_metadata().is_ok() {
             self.pool.rename_file(from, to)?;
         }
-        self.pool.rename(from, to);
+        if let Some(size) = after.vdisks.remove(from) {
+            after.apply(&[(to, Some(size))]);
+        }
         let path = self.pool.file_of(to);
         let file = File::options().write(true).open(&path).map_err(io_at(&path))?;
         lock(&file).map_err(io_at(&path))?;
         let len = file.metadata().map_err(io_at(&path))?.len();
         let wanted = bytes.next_multiple_of(BLOCK);
         if len > wanted {
-            self.pool.enter(to, bytes);
+            after.apply(&[(to, Some(bytes))]);
         }
-        if self.pool.identity != before {
-            self.lock = put(&self.pool.path.join(IDENTITY), &self.pool.identity)?;
+        if self.pool.identity != after {
+            self.file.rewrite(&after)?;
+            self.pool.identity = after;
         }
         let cut = if len > wanted { file.set_len(wanted) } else { Ok(()) };
         cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
@@ -380,11 +366,11 @@ impl PoolDirectory {
     /// # Errors
     /// If there is no such virtual disk, its file is not longer, or the system refuses.
     pub fn shrink(&mut self, name: &str, size: u64) -> Result<(), PoolError> {
-        let Some(disk) = self.pool.identity.vdisk.iter_mut().find(|disk| disk.name == name) else {
-            let known = self.pool.identity.vdisk.iter().map(|disk| disk.name.clone()).collect();
+        if !self.pool.identity.vdisks.contains_key(name) {
+            let known = self.pool.identity.vdisks.keys().cloned().collect();
             let (vdisk, pool) = (name.to_owned(), self.pool.path.clone());
             return Err(PoolError::NoVdisk { vdisk, pool, known });
-        };
+        }
         let path = self.pool.path.join(format!("{name}.raw"));
         let file = File::options().write(true).open(&path).map_err(io_at(&path))?;
         lock(&file).map_err(io_at(&path))?;
@@ -397,8 +383,7 @@ impl PoolDirectory {
             return Err(PoolError::Size { size, allowed });
         }
         // First the identity: a crash leaves a file that is longer than it says.
-        disk.size = size;
-        self.lock = put(&self.pool.path.join(IDENTITY), &self.pool.identity)?;
+        self.file.change(&mut self.pool.identity, &[(name, Some(size))])?;
         let cut = file.set_len(size.next_multiple_of(BLOCK).min(len));
         cut.and_then(|()| file.sync_all()).map_err(io_at(&path))
     }
@@ -411,17 +396,16 @@ impl SeenPool {
     /// If its identity can't be read.
     pub fn look(path: &Path) -> Result<Option<Self>, PoolError> {
         match File::open(path.join(IDENTITY)) {
-            Ok(mut file) => Self::of(path, &mut file).map(Some),
+            Ok(file) => Self::of(path, file).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_at(&path.join(IDENTITY))(error)),
         }
     }
 
-    fn of(path: &Path, identity: &mut File) -> Result<Self, PoolError> {
-        let (file, mut text) = (path.join(IDENTITY), String::new());
-        identity.read_to_string(&mut text).map_err(io_at(&file))?;
-        let identity = parse(&text).map_err(|reason| PoolError::Syntax { path: file, reason })?;
-        Ok(Self { path: path.to_owned(), identity })
+    fn of(path: &Path, mut identity: File) -> Result<Self, PoolError> {
+        let (file, mut text) = (path.join(IDENTITY), Vec::new());
+        identity.read_to_end(&mut text).map_err(io_at(&file))?;
+        Ok(Self { path: path.to_owned(), identity: Identity::parse(&file, &text)? })
     }
 
     /// Which pool it is.
@@ -435,12 +419,7 @@ impl SeenPool {
     /// # Errors
     /// If not, the error of the first one that is not.
     pub fn check_all(&self, disks: &[(&str, u64)]) -> Result<(), PoolError> {
-        let listed = self.identity.vdisk.iter().map(|disk| (&*disk.name, disk.size));
-        let listed: BTreeMap<&str, u64> = listed.collect();
-        let check = |(name, size): &(&str, u64)| {
-            self.check_beside(name, *size, listed.get(name).copied()).map(drop)
-        };
-        disks.iter().try_for_each(check)
+        disks.iter().try_for_each(|(name, size)| self.check(name, *size).map(drop))
     }
 
     fn file_of(&self, name: &str) -> PathBuf {
@@ -449,17 +428,7 @@ impl SeenPool {
 
     /// How a virtual disk's file differs from its record.
     fn check(&self, name: &str, size: u64) -> Result<FileState, PoolError> {
-        let listed = self.identity.vdisk.iter().find(|disk| disk.name == name);
-        self.check_beside(name, size, listed.map(|disk| disk.size))
-    }
-
-    /// The same beside the size in its record, if it has one.
-    fn check_beside(
-        &self,
-        name: &str,
-        size: u64,
-        listed: Option<u64>,
-    ) -> Result<FileState, PoolError> {
+        let listed = self.identity.vdisks.get(name).copied();
         let (path, vdisk, pool) = (self.file_of(name), name.to_owned(), self.path.clone());
         let metadata = match std::fs::metadata(&path) {
             Ok(metadata) => metadata,
@@ -494,18 +463,6 @@ impl SeenPool {
                 Err(PoolError::Exists { path: new, what: "a file with data" })
             }
             Err(error) => Err(io_at(&old)(error.into())),
-        }
-    }
-
-    fn rename(&mut self, name: &str, to: &str) {
-        let listed = self.identity.vdisk.iter_mut().find(|disk| disk.name == name);
-        listed.into_iter().for_each(|disk| to.clone_into(&mut disk.name));
-    }
-
-    fn enter(&mut self, name: &str, size: u64) {
-        match self.identity.vdisk.iter_mut().find(|disk| disk.name == name) {
-            Some(disk) => disk.size = size,
-            None => self.identity.vdisk.push(PoolDisk { name: name.to_owned(), size }),
         }
     }
 }
@@ -572,27 +529,6 @@ fn lengthen(path: &Path, len: u64) -> io::Result<()> {
     lock(&file)?;
     file.set_len(len)?;
     file.sync_all()
-}
-
-/// The identity file's next contents take its place, locked before others can see them.
-fn put(path: &Path, identity: &Identity) -> Result<File, PoolError> {
-    let text = toml::to_string(identity)
-        .map_err(|error| PoolError::Syntax { path: path.to_owned(), reason: error.to_string() })?;
-    let next = Next::write(path, format!("{HEADER}{text}").as_bytes()).map_err(io_at(path))?;
-    lock(next.file()).map_err(io_at(path))?;
-    next.put().map_err(io_at(path))
-}
-
-fn parse(text: &str) -> Result<Identity, String> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        version: u32,
-    }
-    let Versioned { version } = toml::from_str(text).map_err(|error| error.to_string())?;
-    if version != VERSION {
-        return Err(format!("version = {version}: this disktime knows version {VERSION}"));
-    }
-    toml::from_str(text).map_err(|error| error.to_string())
 }
 
 /// 128 bits that no other pool has.

@@ -1,11 +1,12 @@
 //! A pool whose virtual disks are served: their files become longer meanwhile.
 
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{FileState, IDENTITY, PoolError, SeenPool, create, io_at, put};
+use super::identity::IdentityFile;
+use super::{FileState, PoolError, SeenPool, create, io_at};
 use crate::backend::blocks::BLOCK;
 use crate::backend::file::{Access, lock, open};
 use crate::durable::sync_directory_of;
@@ -14,9 +15,9 @@ use crate::served_file::{PoolFile, ServedFile};
 /// The files of a pool that is served, and its identity. Blocks; not to be called on a shard.
 pub struct GrowingPool {
     pub(super) pool: SeenPool,
-    /// Kept for as long as the pool is served: the identity file is replaced by each growth.
-    pub(super) lock: Arc<File>,
-    pub(super) files: Vec<(String, Arc<ServedFile>)>,
+    /// Kept for as long as the pool is served.
+    pub(super) file: IdentityFile,
+    pub(super) files: BTreeMap<String, Arc<ServedFile>>,
 }
 
 impl GrowingPool {
@@ -32,8 +33,15 @@ impl GrowingPool {
                 return Err(PoolError::Exists { path, what: "a file with data" });
             }
         }
-        create(&path, size.next_multiple_of(BLOCK)).map_err(io_at(&path))?;
-        let entered = self.enter_new(&path, name, size);
+        let made = create(&path, size.next_multiple_of(BLOCK));
+        let of_another = |it: &io::Error| it.kind() == io::ErrorKind::AlreadyExists;
+        if let Err(error) = made.as_ref()
+            && of_another(error)
+        {
+            return Err(PoolError::Exists { path, what: "a file with data" });
+        }
+        let made = made.map_err(io_at(&path));
+        let entered = made.and_then(|()| self.enter_new(&path, name, size));
         if entered.is_err() {
             // The error is what the caller is to hear of.
             let _left_behind = std::fs::remove_file(&path);
@@ -47,16 +55,15 @@ impl GrowingPool {
         lock(&file).map_err(io_at(path))?;
         let file = Arc::new(ServedFile::new(file, path).map_err(io_at(path))?);
         file.hold(name);
-        self.pool.enter(name, size);
-        self.lock = Arc::new(put(&self.pool.path.join(IDENTITY), &self.pool.identity)?);
-        self.files.push((name.to_owned(), Arc::clone(&file)));
-        Ok(PoolFile { file, lock: Arc::clone(&self.lock), direct })
+        self.file.change(&mut self.pool.identity, &[(name, Some(size))])?;
+        self.files.insert(name.to_owned(), Arc::clone(&file));
+        Ok(PoolFile { file, lock: Arc::clone(self.file.lock()), direct })
     }
 
     /// Whether the pool has no virtual disk and no file of that name.
     pub(crate) fn is_vacant(&self, name: &str) -> bool {
-        let listed = self.pool.identity.vdisk.iter().any(|disk| disk.name == name);
-        !listed && self.pool.file_of(name).symlink_metadata().is_err()
+        !self.pool.identity.vdisks.contains_key(name)
+            && self.pool.file_of(name).symlink_metadata().is_err()
     }
 
     /// Removes a virtual disk and its file: its data are lost.
@@ -73,10 +80,8 @@ impl GrowingPool {
             _ => {}
         }
         sync_directory_of(&path).map_err(io_at(&path))?;
-        self.files.retain(|(known, _)| known != name);
-        self.pool.identity.vdisk.retain(|disk| disk.name != name);
-        self.lock = Arc::new(put(&self.pool.path.join(IDENTITY), &self.pool.identity)?);
-        Ok(())
+        self.files.remove(name);
+        self.file.change(&mut self.pool.identity, &[(name, None)])
     }
 
     /// Gives a virtual disk and its file another name.
@@ -84,19 +89,15 @@ impl GrowingPool {
     /// # Errors
     /// If there is a file of that name, or the system refuses: then it has its old name.
     pub(crate) fn rename(&mut self, name: &str, to: &str) -> Result<(), PoolError> {
-        let before = self.pool.identity.clone();
         self.pool.rename_file(name, to)?;
-        self.pool.rename(name, to);
-        match put(&self.pool.path.join(IDENTITY), &self.pool.identity) {
-            Ok(identity) => self.lock = Arc::new(identity),
-            Err(error) => {
-                self.pool.identity = before;
-                self.pool.rename_file(to, name)?;
-                return Err(error);
-            }
+        let size = self.pool.identity.vdisks.get(name).copied();
+        if let Err(error) = self.file.change(&mut self.pool.identity, &[(name, None), (to, size)]) {
+            self.pool.rename_file(to, name)?;
+            return Err(error);
         }
-        let known = self.files.iter_mut().filter(|(known, _)| known == name);
-        known.for_each(|(known, _)| to.clone_into(known));
+        if let Some(file) = self.files.remove(name) {
+            self.files.insert(to.to_owned(), file);
+        }
         Ok(())
     }
 
@@ -106,11 +107,9 @@ impl GrowingPool {
     /// If the system refuses.
     pub(crate) fn shrink(&mut self, name: &str, size: u64) -> Result<(), PoolError> {
         // First the identity: a crash leaves a file that is longer than it says.
-        self.pool.enter(name, size);
-        self.lock = Arc::new(put(&self.pool.path.join(IDENTITY), &self.pool.identity)?);
+        self.file.change(&mut self.pool.identity, &[(name, Some(size))])?;
         let path = self.pool.file_of(name);
-        let served = self.files.iter().find(|(known, _)| known == name);
-        served.map_or(Ok(()), |(_, file)| {
+        self.files.get(name).map_or(Ok(()), |file| {
             file.set_length(size.next_multiple_of(BLOCK)).map_err(io_at(&path))
         })
     }
@@ -120,7 +119,7 @@ impl GrowingPool {
     /// # Errors
     /// If one is not.
     pub(crate) fn check(&self, grown: &[(&str, u64)]) -> Result<(), PoolError> {
-        self.pool.check_all(grown)
+        self.pool.check_all(&self.changed(grown))
     }
 
     /// Makes files as long as these sizes, then enters the sizes, durably.
@@ -128,15 +127,22 @@ impl GrowingPool {
     /// # Errors
     /// If the system refuses: files may be longer than what is entered.
     pub(crate) fn grow(&mut self, grown: &[(&str, u64)]) -> Result<(), PoolError> {
-        for (name, size) in grown {
+        let grown = self.changed(grown);
+        for (name, size) in &grown {
             let path = self.pool.file_of(name);
-            let served = self.files.iter().find(|(known, _)| known == name);
-            if let (FileState::Short, Some((_, file))) = (self.pool.check(name, *size)?, served) {
+            if let (FileState::Short, Some(file)) =
+                (self.pool.check(name, *size)?, self.files.get(*name))
+            {
                 file.set_length(size.next_multiple_of(BLOCK)).map_err(io_at(&path))?;
             }
-            self.pool.enter(name, *size);
         }
-        self.lock = Arc::new(put(&self.pool.path.join(IDENTITY), &self.pool.identity)?);
-        Ok(())
+        let changes: Vec<_> = grown.iter().map(|(name, size)| (*name, Some(*size))).collect();
+        self.file.change(&mut self.pool.identity, &changes)
+    }
+
+    /// The sizes that are not entered so: the files of the other virtual disks are as they were.
+    fn changed<'a>(&self, sizes: &[(&'a str, u64)]) -> Vec<(&'a str, u64)> {
+        let entered = |name: &str| self.pool.identity.vdisks.get(name).copied();
+        sizes.iter().copied().filter(|(name, size)| entered(name) != Some(*size)).collect()
     }
 }

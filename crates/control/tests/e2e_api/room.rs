@@ -1,0 +1,173 @@
+//! File systems that are full, or can't be written: changes are refused whole, and made when that ends.
+
+use std::path::{Path, PathBuf};
+
+use disktime_api::{Device, Problem, Vdisk};
+use serde_json::json;
+
+use crate::{Daemon, db, read, skip, succeeds};
+
+/// A small file system of its own, which can be filled.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: &Path) -> Option<Self> {
+        std::fs::create_dir_all(path).unwrap();
+        let words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", path.to_str().unwrap()];
+        succeeds(&words).then(|| Self(path.to_owned()))
+    }
+
+    fn fill(&self) -> PathBuf {
+        use std::io::Write;
+        let path = self.0.join("filler");
+        let mut file = std::fs::File::create(&path).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        succeeds(&["umount", "-l", self.0.to_str().unwrap()]);
+    }
+}
+
+/// A change that is refused for want of room has not happened, and one that finds room again is made:
+/// the store used to refuse everything after its first failed write, until the daemon was started anew.
+#[test]
+fn a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let Some(small) = Small::mount(&state) else {
+        let name = "a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room";
+        return skip(name, "no file system can be mounted");
+    };
+    let daemon = Daemon::of_state(&state);
+    let pool = directory.path().join("pool");
+    daemon.add_pool(&pool);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let filler = small.fill();
+    let name = |at: u32| format!("v{at}");
+    let long = "x".repeat(1000);
+    let put = |at: u32| {
+        let spec = json!({"name": name(at), "device": "disk", "size": "1MiB", "description": long});
+        daemon.ask("PUT", &format!("/v1/vdisks/{}", name(at)), Some(&spec))
+    };
+    let refused = (0..3000).find(|at| put(*at).status != 201).expect("it is full");
+    let answer = put(refused);
+    let problem: Problem = read(&answer);
+    assert_eq!(answer.status, 507, "{problem:?}");
+    assert!(problem.detail.contains("not full"), "{problem:?}");
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), 1 + refused as usize);
+    assert!(!pool.join(format!("v{refused}.raw")).exists());
+    let raised = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9})));
+    if raised.status != 200 {
+        let vdisk: Vdisk = read(&daemon.ask("GET", "/v1/vdisks/db", None));
+        assert_eq!(vdisk.contract.weight, 100, "it was refused");
+    }
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(put(refused).status, 201, "there is room again");
+    drop(daemon);
+    let daemon = Daemon::of_state(&state);
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), 2 + refused as usize);
+    drop(daemon);
+}
+
+/// A file that could not be entered in the pool's identity stayed there, and its name could not be had
+/// any more.
+#[test]
+fn a_full_pool_refuses_virtual_disks_whole_and_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&directory.path().join("small")) else {
+        let name = "a_full_pool_refuses_virtual_disks_whole_and_goes_on_when_there_is_room";
+        return skip(name, "no file system can be mounted");
+    };
+    let state = directory.path().join("state");
+    let daemon = Daemon::of_state(&state);
+    let pool = small.0.join("pool");
+    daemon.add_pool(&pool);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let filler = small.fill();
+    let put = |at: u32| {
+        let spec = json!({"name": format!("v{at}"), "device": "disk", "size": "1MiB"});
+        daemon.ask("PUT", &format!("/v1/vdisks/v{at}"), Some(&spec))
+    };
+    let refused = (0..3000).find(|at| put(*at).status != 201).expect("it is full");
+    let answer = put(refused);
+    let problem: Problem = read(&answer);
+    assert_eq!(answer.status, 507, "{problem:?}");
+    assert!(problem.detail.contains("No space left"), "{problem:?}");
+    assert!(problem.detail.contains("make room"), "{problem:?}");
+    let raw = pool.join(format!("v{refused}.raw"));
+    assert!(!raw.exists());
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(put(refused).status, 201, "there is room again");
+    drop(daemon);
+    let daemon = Daemon::of_state(&state);
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(vdisks.len(), 2 + refused as usize);
+    assert!(raw.exists());
+    drop(daemon);
+}
+
+/// A file that nobody may change until this is dropped, not even through what is open.
+struct Immutable<'a>(&'a Path);
+
+impl<'a> Immutable<'a> {
+    fn make(path: &'a Path) -> Option<Self> {
+        succeeds(&["chattr", "+i", path.to_str().unwrap()]).then_some(Self(path))
+    }
+}
+
+impl Drop for Immutable<'_> {
+    fn drop(&mut self) {
+        succeeds(&["chattr", "-i", self.0.to_str().unwrap()]);
+    }
+}
+
+/// A file system that has an error becomes read-only under a daemon that runs.
+#[test]
+fn a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, pool) = (directory.path().join("state"), directory.path().join("pool"));
+    let daemon = Daemon::of_state(&state);
+    daemon.add_pool(&pool);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let file = state.join("state.redb");
+    let Some(read_only) = Immutable::make(&file) else {
+        let name = "a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards";
+        return skip(name, "no file can be made immutable here");
+    };
+    let new = json!({"name": "new", "device": "disk", "size": "1MiB"});
+    let memory = json!({"name": "m", "back_end": "memory"});
+    for (method, target, body) in [
+        ("PUT", "/v1/vdisks/new", Some(&new)),
+        ("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9}))),
+        ("PATCH", "/v1/vdisks/db", Some(&json!({"name": "other"}))),
+        ("DELETE", "/v1/vdisks/db", None),
+        ("PUT", "/v1/devices/m", Some(&memory)),
+    ] {
+        let answer = daemon.ask(method, target, body);
+        let problem: Problem = read(&answer);
+        assert_eq!(answer.status, 507, "{method} {target}: {problem:?}");
+        assert!(problem.detail.contains("state.redb"), "{problem:?}");
+        assert!(problem.detail.contains("can be written"), "{problem:?}");
+    }
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    let seen: Vec<_> = vdisks.iter().map(|it| (&*it.name, it.contract.weight)).collect();
+    assert_eq!(seen, [("db", 100)]);
+    assert!(pool.join("db.raw").exists() && !pool.join("new.raw").exists());
+    let devices: Vec<Device> = read(&daemon.ask("GET", "/v1/devices", None));
+    assert_eq!(devices.len(), 1, "what is served is shown");
+    daemon.connect("db").write(0, &[1; 4096], true).unwrap();
+    drop(read_only);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/new", Some(&new)).status, 201);
+    assert_eq!(daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9}))).status, 200);
+    drop(daemon);
+    let daemon = Daemon::of_state(&state);
+    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    let seen: Vec<_> = vdisks.iter().map(|it| (&*it.name, it.contract.weight)).collect();
+    assert_eq!(seen, [("db", 9), ("new", 100)]);
+}
