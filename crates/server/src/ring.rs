@@ -93,6 +93,8 @@ pub struct Message {
     headers: Vec<u8>,
     /// For each part its header's length and its payload.
     parts: Vec<(usize, Option<Payload>)>,
+    /// Bytes of memory that are held for the parts, as their sender counts them.
+    held: usize,
     vectors: Vec<libc::iovec>,
     /// The first vector not wholly sent.
     first: usize,
@@ -104,10 +106,12 @@ impl Message {
     /// them.
     const SMALL: usize = 64;
 
-    /// Adds a header, which may be empty, and after it a range of a buffer.
-    pub fn push(&mut self, header: &[u8], payload: Option<Payload>) {
+    /// Adds a header, which may be empty, and after it a range of a buffer, for which so many bytes
+    /// of memory are held.
+    pub fn push(&mut self, header: &[u8], payload: Option<Payload>, held: usize) {
         self.headers.extend_from_slice(header);
         self.parts.push((header.len(), payload));
+        self.held += held;
     }
 
     /// Whether its memory is worth keeping.
@@ -158,7 +162,7 @@ impl Message {
     /// # Errors
     /// As `fill`: then the message is empty.
     pub fn refill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        drop(self.clear());
+        self.clear();
         let outcome = fill(&mut self.headers);
         match (&outcome, self.headers.len()) {
             (Ok(()), len @ 1..) => self.parts.push((len, None)),
@@ -167,12 +171,14 @@ impl Message {
         outcome
     }
 
-    /// Takes the payloads out; the message is empty afterwards.
-    pub fn clear(&mut self) -> impl Iterator<Item = Payload> + '_ {
+    /// Lets the payloads go; the message is empty afterwards. Answers how many bytes of memory were
+    /// held for its parts.
+    pub fn clear(&mut self) -> usize {
         self.headers.clear();
         self.vectors.clear();
         self.first = 0;
-        self.parts.drain(..).filter_map(|(_, payload)| payload)
+        self.parts.clear();
+        std::mem::take(&mut self.held)
     }
 
     /// Notes that `count` more bytes were sent; true if that was all.

@@ -231,7 +231,7 @@ impl Connection {
                     self.incoming.skip(payload_bytes as usize);
                     let RequestHeader { cookie, offset, .. } = header;
                     let to = ReplyTo { style: self.session.style, cookie, offset };
-                    self.outgoing.push(&to.error(error, message), None);
+                    self.outgoing.push(&to.error(error, message), None, 0);
                 }
             }
         }

@@ -5,7 +5,6 @@
 
 use std::os::fd::RawFd;
 
-use crate::memory::REQUEST;
 use crate::ring::{Message, Payload, Ring, Token};
 
 /// The sending side of a connection.
@@ -22,9 +21,9 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Appends the head of a reply, and data after it.
-    pub(super) fn push(&mut self, head: &[u8], data: Option<Payload>) {
-        self.replies.push(head, data);
+    /// Appends the head of a reply, and data after it, for which so many bytes of memory are held.
+    pub(super) fn push(&mut self, head: &[u8], data: Option<Payload>, held: usize) {
+        self.replies.push(head, data, held);
     }
 
     /// Replies that gather.
@@ -69,7 +68,7 @@ impl Outgoing {
             self.unsent = Some(message);
             return (0, true);
         }
-        let memory = message.clear().map(|(buffer, _)| REQUEST + buffer.len()).sum();
+        let memory = message.clear();
         self.spare = Some(message).filter(|message| message.is_small());
         (memory, count.is_some())
     }
