@@ -368,7 +368,7 @@ impl Shard {
             }
         };
         self.turns.unfinished |= self.copies.waits();
-        self.charge_own_time();
+        self.charge_own_time_in_time();
         self.let_idle_go();
         self.end_parting();
         self.tell_events();
