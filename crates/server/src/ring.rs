@@ -27,6 +27,10 @@ pub const PARTS_MAX: usize = 512;
 /// wait for all of it.
 pub const COPY_MAX: usize = 128 << 10;
 
+/// So many bytes more are moved with them, rather than at another time: the headers of the replies whose
+/// data are [`COPY_MAX`], and a short reply.
+const COPY_REST: usize = 8 << 10;
+
 /// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Token {
@@ -84,6 +88,17 @@ pub struct CopyPlace {
     header: usize,
     /// Bytes of the part, header and payload.
     within: usize,
+}
+
+/// How a message stands that was sent as far as the socket takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// All of it is sent.
+    All,
+    /// More of it may be sent in another turn: what is copied in one is bounded.
+    More,
+    /// The socket takes no more now: the ring waits until it does.
+    Full,
 }
 
 /// Parts to be sent together, each with the buffer that holds it.
@@ -196,6 +211,24 @@ impl Message {
         true
     }
 
+    /// Sends the next of what is left at once, as much as the socket takes; answers how many bytes that
+    /// were, and how it stands. A failure is told by the ring's next attempt.
+    pub fn send_now(&mut self, fd: RawFd) -> (usize, Sent) {
+        let (header, wanted) = self.prepare();
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: `prepare` has pointed the header at vectors of the message's own, and those at headers
+        // and buffers that it holds. The call does not wait, and the system keeps none of it.
+        let count = unsafe { libc::sendmsg(fd, header, flags) };
+        let count = usize::try_from(count).unwrap_or(0);
+        let over = count > 0 && self.sent(count);
+        let stands = match (over, count == wanted) {
+            (true, _) => Sent::All,
+            (false, true) => Sent::More,
+            (false, false) => Sent::Full,
+        };
+        (count, stands)
+    }
+
     /// Lays the vectors out on first use, and points the system call's header at the next of what is
     /// left. Answers the header, and how many bytes they are.
     fn prepare(&mut self) -> (*const libc::msghdr, usize) {
@@ -218,7 +251,7 @@ impl Message {
         }
         let (mut count, mut bytes) = (0, 0);
         for vector in self.vectors[self.first..].iter().take(2 * PARTS_MAX) {
-            if count > 0 && bytes + vector.iov_len > COPY_MAX {
+            if bytes >= COPY_MAX || (count > 0 && bytes + vector.iov_len > COPY_MAX + COPY_REST) {
                 break;
             }
             (count, bytes) = (count + 1, bytes + vector.iov_len);

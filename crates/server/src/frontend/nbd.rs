@@ -38,6 +38,7 @@ mod status;
 mod tls;
 
 use incoming::Incoming;
+pub use outgoing::Flushed;
 use outgoing::Outgoing;
 pub use parting::Parted;
 use pending::{Asked, Pending};
@@ -400,16 +401,33 @@ impl Connection {
         if result == -libc::ECANCELED { Some((0, 0)) } else { came }
     }
 
-    /// Sends more of the gathered replies, unless some are being sent: so many bytes.
-    pub fn flush(&mut self, key: u32, ring: &mut Ring) -> usize {
+    /// Sends more of the gathered replies, unless some are being sent.
+    pub fn flush(&mut self, key: u32, ring: &mut Ring) -> Flushed {
         if self.state == State::Dead {
-            return 0;
+            return Flushed::default();
         }
         let (token, fd) = (Token::Send(key), self.fd.as_raw_fd());
-        let Some(tls) = &mut self.tls else { return self.outgoing.flush(token, ring, fd) };
-        let (bytes, memory) = self.outgoing.flush_sealed(tls, token, ring, fd);
+        let (flushed, memory) = match &mut self.tls {
+            Some(tls) => {
+                let (begun, memory) = self.outgoing.flush_sealed(tls, token, ring, fd);
+                (Flushed { sent: 0, begun }, memory)
+            }
+            None => self.outgoing.flush(token, ring, fd),
+        };
         self.seat.account.give(memory);
-        bytes
+        flushed
+    }
+
+    /// Whether a message is sent in part, and its rest waits for another turn alone.
+    #[must_use]
+    pub fn goes_on_sending(&self) -> bool {
+        self.tls.is_none() && self.state != State::Dead && self.outgoing.goes_on()
+    }
+
+    /// Whether input has come that is not acted on yet: a request that waits for room, or for others.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        self.requests.cut.is_some() || !self.incoming.wants()
     }
 
     /// A send is over. Answers whether the client is still there.
