@@ -317,21 +317,21 @@ impl Connection {
             let bytes = rest.min(BARE_PART_MAX);
             return self.hold(Extent { offset, bytes, memory: REQUEST });
         }
-        let part_max = u64::from(part_max);
-        let several = length > part_max;
-        if several && asked.reads_whole(self.session.style) && !alone {
-            if !self.is_quiet() {
-                return None;
-            }
-            self.requests.cut.as_mut()?.alone = true;
-        }
-        let mut bytes = rest.min(part_max);
+        // A read of several parts that one header leads needs the connection for itself.
+        let whole = asked.reads_whole(self.session.style) && !alone;
+        let quiet = self.is_quiet();
+        let mut bytes = rest.min(u64::from(part_max));
         loop {
             // Parts end on blocks, so that the next one begins on one.
             let cut = bytes < rest;
             let over = (offset + bytes) % ALIGN as u64;
             let extent = Extent::of(offset, if cut { bytes - over } else { bytes });
+            let becomes_alone = whole && extent.bytes < length;
+            if becomes_alone && !quiet {
+                return None;
+            }
             if let Some(extent) = self.hold(extent) {
+                self.requests.cut.as_mut()?.alone |= becomes_alone;
                 return Some(extent);
             }
             if bytes <= PART_MIN as u64 {
