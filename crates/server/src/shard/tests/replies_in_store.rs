@@ -8,16 +8,19 @@ const LONG: usize = 64 << 10;
 /// Replies of which the last ones wait for the client to read.
 const COUNT: usize = 16;
 
+/// Where the bytes are.
+const AT: u64 = 12 << 10;
+
 /// A request with another length.
-fn long(command: u16, cookie: u64, bytes: usize) -> Vec<u8> {
-    let mut request = request(command, cookie, 0);
+fn long(command: u16, cookie: u64, offset: u64, bytes: usize) -> Vec<u8> {
+    let mut request = request(command, cookie, offset);
     request.truncate(24);
     request.extend(u32::try_from(bytes).unwrap().to_be_bytes());
     request
 }
 
 fn long_write(cookie: u64, byte: u8) -> Vec<u8> {
-    [long(1, cookie, LONG), vec![byte; LONG]].concat()
+    [long(1, cookie, AT, LONG), vec![byte; LONG]].concat()
 }
 
 /// Has the shard work until so many bytes have come.
@@ -52,7 +55,8 @@ fn rig_with_unread_replies() -> (Rig, UnixStream, UnixStream) {
 /// Asks for the replies, and has the device be done with them.
 fn ask(rig: &mut Rig, reader: &mut UnixStream) {
     let before = rig.shard.vdisks[0].stats.requests();
-    let requests: Vec<u8> = (0..COUNT as u64).flat_map(|cookie| long(0, cookie, LONG)).collect();
+    let requests: Vec<u8> =
+        (0..COUNT as u64).flat_map(|cookie| long(0, cookie, AT, LONG)).collect();
     reader.write_all(&requests).unwrap();
     rig.until(|shard| shard.vdisks[0].stats.requests() == before + COUNT as u64);
 }
@@ -75,7 +79,7 @@ fn only_of(data: &[u8], bytes: &[u8]) -> bool {
 #[test]
 fn a_lent_read_beside_a_write_has_the_bytes_of_before_or_after() {
     let (mut rig, mut writer, mut reader) = rig_with_unread_replies();
-    writer.write_all(&write(2, 0x22)).unwrap();
+    writer.write_all(&[long(1, 2, AT, BYTES), vec![0x22; BYTES]].concat()).unwrap();
     assert_eq!(replies(&mut rig, &mut writer), (vec![(2, 0)], false));
     let data = all_data(&mut rig, &mut reader);
     for data in &data {
@@ -122,7 +126,7 @@ fn a_read_longer_than_its_connections_memory_goes_on_as_replies_leave() {
     let mut rig = rig(&[7]);
     rig.budget = Budget::new(OWN);
     let bytes = usize::try_from(MIB).unwrap();
-    let mut client = rig.client(7, &[long(0, 1, bytes)]);
+    let mut client = rig.client(7, &[long(0, 1, 0, bytes)]);
     let came = collect(&mut rig, &mut client, 16 + bytes);
     assert!(came[4..8] == [0; 4] && only_of(&came[16..], &[0]));
 }
