@@ -418,7 +418,7 @@ impl Connection {
         flushed
     }
 
-    /// Whether a message is sent in part, and its rest waits for another turn alone.
+    /// Whether there is more to send, which waits for another turn alone.
     #[must_use]
     pub fn goes_on_sending(&self) -> bool {
         self.tls.is_none() && self.state != State::Dead && self.outgoing.goes_on()

@@ -85,9 +85,10 @@ impl Outgoing {
         (flushed, 0)
     }
 
-    /// Whether more of a message may be sent, with nothing to wait for.
+    /// Whether there is more to send, with nothing to wait for: the rest of a message, or replies that
+    /// gathered behind it.
     pub(super) fn goes_on(&self) -> bool {
-        self.unsent.is_some() && !self.sending
+        !self.sending && (self.unsent.is_some() || !self.replies.is_empty())
     }
 
     /// A send is over. Answers how many bytes of memory are held no longer, and whether the client is

@@ -118,6 +118,16 @@ fn a_lent_read_outlives_growth_and_removal() {
     assert_eq!(removed.try_recv(), Ok(Ok(())));
 }
 
+/// Replies that gathered while a longer message left stayed where they were: nothing came back from the ring
+/// for them. Bytes that were never written are not in the store.
+#[test]
+fn replies_that_gather_behind_a_long_message_leave_after_it() {
+    let mut rig = rig(&[7]);
+    let mut reader = rig.client(7, &[]);
+    ask(&mut rig, &mut reader);
+    assert!(all_data(&mut rig, &mut reader).iter().all(|data| only_of(data, &[0])));
+}
+
 /// Replies that leave at once give memory back without a completion from the ring: a read longer than the
 /// memory of its connection has to go on by itself. A read as long as one part, which the memory had no
 /// room for, was cut all the same, and its simple reply had no header.
