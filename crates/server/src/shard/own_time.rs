@@ -18,9 +18,9 @@ use crate::clock;
 /// some 4 GB/s.
 const REQUEST_BYTES: u64 = 8 << 10;
 
-/// Time between two comparisons, which take a system call and a posting for each virtual disk: two of a
-/// turn's halves. At a tenth a request of 4 KiB at a time costs some 5 % more; at ten times as much a
-/// slice of 5 ms ends a fifth of its length late.
+/// Time between two comparisons, each of which takes a system call and a posting for each virtual disk: as
+/// long as a full turn. The shortest slice is 5 ms, so that a charge is late by a fiftieth of it at most; at
+/// ten times as much by a fifth.
 const COMPARE: Duration = Duration::from_micros(100);
 
 /// Requests and bytes that moved since time was divided last.
