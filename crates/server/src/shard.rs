@@ -377,7 +377,7 @@ impl Shard {
         }
     }
 
-    /// Looks at the clock. What follows at once is of this time.
+    /// Looks at the clock. Calls that follow at once are of this time.
     fn look(&mut self) -> Instant {
         self.turns.now = clock::now();
         self.turns.now
