@@ -10,7 +10,7 @@ use disktime_core::{Kind, Tier};
 use disktime_model::Op;
 
 use crate::buffers::{ALIGN, Buffer, Pool};
-use crate::ring::{Keep, Ring};
+use crate::ring::{Keep, Payload, Ring};
 
 mod blocks;
 pub mod delayed;
@@ -175,6 +175,13 @@ pub trait BackEnd {
     fn begin(&mut self, _io: &mut Io<'_>) {}
     /// Begins a job under a name that is not in use.
     fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
+    /// Where a disk's bytes are, all of an extent in one piece, if the back end has them in memory:
+    /// a read is then answered from there, and its job has this memory as its buffer. A write may
+    /// change the bytes until they are sent, as it may change what a read finds that it is
+    /// concurrent with: until the reply to a read is there, both are under way.
+    fn lend(&self, _disk: u32, _extent: &Range<u64>) -> Option<Payload> {
+        None
+    }
     /// An operation of the job is over: its memory and its result.
     fn finished(
         &mut self,

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Alignment of every buffer: enough for direct I/O on any device.
 pub const ALIGN: usize = 4096;
@@ -112,15 +112,16 @@ struct Inner {
     origin: Option<Origin>,
     start: NonNull<u8>,
     len: usize,
-    home: Rc<Home>,
+    /// Where its memory goes; that of a buffer of its own goes back to the system.
+    home: Option<Rc<Home>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        match self.origin.take() {
-            Some(Origin::Own(memory)) => self.home.kept.borrow_mut().give(memory),
-            Some(Origin::Arena(slot)) => self.home.slots.borrow_mut().push(slot),
-            None => {}
+        match (self.origin.take(), &self.home) {
+            (Some(Origin::Own(memory)), Some(home)) => home.kept.borrow_mut().give(memory),
+            (Some(Origin::Arena(slot)), Some(home)) => home.slots.borrow_mut().push(slot),
+            _ => {}
         }
     }
 }
@@ -130,6 +131,40 @@ impl Drop for Inner {
 pub struct Buffer(Rc<Inner>);
 
 impl Buffer {
+    /// A buffer of its own, in no pool: of at least [`MAPPED`] bytes, all zeroes, of which each page
+    /// exists once it was touched. `None` if the system has no memory.
+    ///
+    /// # Panics
+    /// If it would be shorter.
+    #[must_use]
+    pub fn mapped(len: usize) -> Option<Self> {
+        assert!(len >= MAPPED, "shorter memory is not mapped");
+        let memory = Memory::new(len)?;
+        let (start, origin) = (memory.start, Some(Origin::Own(memory)));
+        Some(Self(Rc::new(Inner { origin, start, len, home: None })))
+    }
+
+    /// Gives whole pages of a [mapped](Self::mapped) buffer back to the system: they read as zeroes
+    /// from now on.
+    ///
+    /// # Panics
+    /// If the buffer is in a pool, or the range is not of whole pages within it.
+    pub fn release(&self, range: &Range<usize>) {
+        let whole = range.start.is_multiple_of(ALIGN) && range.end.is_multiple_of(ALIGN);
+        assert!(self.0.home.is_none() && whole, "{range:?} can't be given back");
+        let start = self.pointer(range).cast();
+        // SAFETY: the range is within a private mapping of this buffer's own, as checked. Pages that
+        // are given back read as zeroes; nobody has a reference into them.
+        let released = unsafe { madvise(start, range.len(), Advice::LinuxDontNeed) };
+        debug_assert!(released.is_ok(), "these pages are mapped");
+    }
+
+    /// Whether both are handles on the same bytes.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Bytes it holds.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -257,7 +292,7 @@ impl Pool {
             let memory = kept.or_else(|| Memory::new(len))?;
             (memory.start, len, Origin::Own(memory))
         };
-        let (origin, home) = (Some(origin), Rc::clone(&self.home));
+        let (origin, home) = (Some(origin), Some(Rc::clone(&self.home)));
         Some(Buffer(Rc::new(Inner { origin, start, len, home })))
     }
 
@@ -348,6 +383,27 @@ mod tests {
         let mut pool = Pool::new();
         let taken: Vec<_> = (0..ARENA_SLOTS + 1).map(|_| pool.take(1)).collect();
         assert_eq!(taken.iter().filter(|buffer| buffer.registered()).count(), ARENA_SLOTS);
+    }
+
+    #[test]
+    fn pages_that_are_given_back_read_as_zeroes() {
+        let buffer = Buffer::mapped(MAPPED).unwrap();
+        (0..2).for_each(|page| buffer.put(page * ALIGN, b"x"));
+        buffer.release(&(0..ALIGN));
+        let byte = |at| {
+            let mut byte = [1];
+            buffer.get(at, &mut byte);
+            byte[0]
+        };
+        assert_eq!([byte(0), byte(ALIGN)], [0, b'x']);
+        let other = Buffer::mapped(MAPPED).unwrap();
+        assert!(buffer.is_same(&buffer.clone()) && !buffer.is_same(&other));
+    }
+
+    #[test]
+    #[should_panic(expected = "can't be given back")]
+    fn memory_of_a_pool_is_not_given_back() {
+        Pool::new().take(100_000).release(&(0..ALIGN));
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub(crate) struct Ground {
 
 /// A back end between its opening and its shard's thread, which it stays on.
 pub(crate) enum Storage {
-    Memory(MemoryBackEnd),
+    /// With the virtual disks' sizes in bytes.
+    Memory(Vec<u64>),
     File(FileBackEnd),
     /// With the virtual disks' extents of it.
     Nbd(Box<Export>, Vec<(u64, u64)>),
@@ -75,7 +76,7 @@ impl Opened {
         let mut opened = match &device.back_end {
             BackEndKind::Memory => {
                 let sizes: Vec<u64> = device.vdisks.iter().map(|vdisk| vdisk.size).collect();
-                let memory = Storage::Memory(MemoryBackEnd::new(&sizes));
+                let memory = Storage::Memory(sizes);
                 Self::laid_out(device, memory, room::Ground::Memory)
             }
             BackEndKind::File(path) => Self::at_path(device, path, state),
@@ -297,7 +298,10 @@ impl Opened {
         let emulate = device.emulate;
         let storage = &mut self.storage;
         let run = || match storage {
-            Storage::Memory(back_end) => probe::price(back_end, emulate, &spaces, &options, |_| {}),
+            Storage::Memory(sizes) => {
+                let mut back_end = MemoryBackEnd::new(sizes);
+                probe::price(&mut back_end, emulate, &spaces, &options, |_| {})
+            }
             Storage::File(back_end) => probe::price(back_end, emulate, &spaces, &options, |_| {}),
             Storage::Tiered(..) => unreachable!("tiers are not looked at"),
             // Its connections belong to the shard's ring.
@@ -324,7 +328,7 @@ impl Opened {
 
     pub(crate) fn abilities(&self) -> Abilities {
         match &self.storage {
-            Storage::Memory(back_end) => back_end.abilities(),
+            Storage::Memory(_) => MemoryBackEnd::ABILITIES,
             Storage::File(back_end) => back_end.abilities(),
             Storage::Nbd(export, _) => export.abilities(),
             Storage::Tiered(tiers, ..) => tiers.abilities(),
@@ -336,7 +340,7 @@ impl Storage {
     /// The back end, on its shard's thread.
     pub(crate) fn on_shard(self) -> Box<dyn BackEnd> {
         match self {
-            Self::Memory(back_end) => Box::new(back_end),
+            Self::Memory(sizes) => Box::new(MemoryBackEnd::new(&sizes)),
             Self::File(back_end) => Box::new(back_end),
             Self::Nbd(export, extents) => Box::new(export.on_shard(&extents)),
             Self::Tiered(tiers, extents, promotes) => Box::new(tiers.on_shard(&extents, promotes)),

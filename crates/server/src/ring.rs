@@ -27,6 +27,10 @@ pub const PARTS_MAX: usize = 512;
 /// wait for all of it.
 pub const COPY_MAX: usize = 128 << 10;
 
+/// So many bytes more are moved with them, rather than at another time: the headers of the replies whose
+/// data are [`COPY_MAX`], and a short reply.
+const COPY_REST: usize = 8 << 10;
+
 /// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Token {
@@ -86,6 +90,17 @@ pub struct CopyPlace {
     within: usize,
 }
 
+/// How a message stands that was sent as far as the socket takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// All of it is sent.
+    All,
+    /// More of it may be sent in another turn: what is copied in one is bounded.
+    More,
+    /// The socket takes no more now: the ring waits until it does.
+    Full,
+}
+
 /// Parts to be sent together, each with the buffer that holds it.
 #[derive(Default)]
 pub struct Message {
@@ -93,6 +108,8 @@ pub struct Message {
     headers: Vec<u8>,
     /// For each part its header's length and its payload.
     parts: Vec<(usize, Option<Payload>)>,
+    /// Bytes of memory that are held for the parts, as their sender counts them.
+    held: usize,
     vectors: Vec<libc::iovec>,
     /// The first vector not wholly sent.
     first: usize,
@@ -104,10 +121,12 @@ impl Message {
     /// them.
     const SMALL: usize = 64;
 
-    /// Adds a header, which may be empty, and after it a range of a buffer.
-    pub fn push(&mut self, header: &[u8], payload: Option<Payload>) {
+    /// Adds a header, which may be empty, and after it a range of a buffer, for which so many bytes
+    /// of memory are held.
+    pub fn push(&mut self, header: &[u8], payload: Option<Payload>, held: usize) {
         self.headers.extend_from_slice(header);
         self.parts.push((header.len(), payload));
+        self.held += held;
     }
 
     /// Whether its memory is worth keeping.
@@ -158,7 +177,7 @@ impl Message {
     /// # Errors
     /// As `fill`: then the message is empty.
     pub fn refill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        drop(self.clear());
+        self.clear();
         let outcome = fill(&mut self.headers);
         match (&outcome, self.headers.len()) {
             (Ok(()), len @ 1..) => self.parts.push((len, None)),
@@ -167,12 +186,14 @@ impl Message {
         outcome
     }
 
-    /// Takes the payloads out; the message is empty afterwards.
-    pub fn clear(&mut self) -> impl Iterator<Item = Payload> + '_ {
+    /// Lets the payloads go; the message is empty afterwards. Answers how many bytes of memory were
+    /// held for its parts.
+    pub fn clear(&mut self) -> usize {
         self.headers.clear();
         self.vectors.clear();
         self.first = 0;
-        self.parts.drain(..).filter_map(|(_, payload)| payload)
+        self.parts.clear();
+        std::mem::take(&mut self.held)
     }
 
     /// Notes that `count` more bytes were sent; true if that was all.
@@ -188,6 +209,24 @@ impl Message {
             self.first += 1;
         }
         true
+    }
+
+    /// Sends the next of what is left at once, as much as the socket takes; answers how many bytes that
+    /// were, and how it stands. A failure is told by the ring's next attempt.
+    pub fn send_now(&mut self, fd: RawFd) -> (usize, Sent) {
+        let (header, wanted) = self.prepare();
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: `prepare` has pointed the header at vectors of the message's own, and those at headers
+        // and buffers that it holds. The call does not wait, and the system keeps none of it.
+        let count = unsafe { libc::sendmsg(fd, header, flags) };
+        let count = usize::try_from(count).unwrap_or(0);
+        let over = count > 0 && self.sent(count);
+        let stands = match (over, count == wanted) {
+            (true, _) => Sent::All,
+            (false, true) => Sent::More,
+            (false, false) => Sent::Full,
+        };
+        (count, stands)
     }
 
     /// Lays the vectors out on first use, and points the system call's header at the next of what is
@@ -212,7 +251,7 @@ impl Message {
         }
         let (mut count, mut bytes) = (0, 0);
         for vector in self.vectors[self.first..].iter().take(2 * PARTS_MAX) {
-            if count > 0 && bytes + vector.iov_len > COPY_MAX {
+            if bytes >= COPY_MAX || (count > 0 && bytes + vector.iov_len > COPY_MAX + COPY_REST) {
                 break;
             }
             (count, bytes) = (count + 1, bytes + vector.iov_len);

@@ -136,11 +136,43 @@ struct Part {
     edge: bool,
 }
 
+/// A job's parts by step; most jobs have one, which takes no allocation.
+#[derive(Default)]
+struct Parts {
+    first: Option<Part>,
+    more: Vec<Option<Part>>,
+    count: usize,
+}
+
+impl Parts {
+    fn push(&mut self, part: Part) {
+        if self.count == 0 {
+            self.first = Some(part);
+        } else {
+            self.more.push(Some(part));
+        }
+        self.count += 1;
+    }
+
+    /// The part of a step; `None` once it is moved.
+    fn at(&mut self, step: usize) -> Option<&mut Option<Part>> {
+        match step.checked_sub(1) {
+            None => Some(&mut self.first),
+            Some(more) => self.more.get_mut(more),
+        }
+    }
+
+    /// The parts that are not moved yet.
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.first.iter_mut().chain(self.more.iter_mut().flatten())
+    }
+}
+
 /// Where a job is.
 #[derive(Default)]
 pub(crate) struct Stage {
     phase: Phase,
-    parts: Vec<Option<Part>>,
+    parts: Parts,
     /// Operations under way.
     pending: u32,
     error: Option<DeviceError>,
@@ -208,7 +240,7 @@ impl<M: Medium> BlockBackEnd<M> {
         let disk = &self.disks[job.disk as usize];
         match job.kind {
             Kind::Read => {
-                job.stage.parts = self.split(job, vec![Some(disk.whole(job))]);
+                job.stage.parts = self.split(job, [Some(disk.whole(job)), None, None]);
                 self.transfer(id, job, io)
             }
             Kind::Write => {
@@ -249,9 +281,9 @@ impl<M: Medium> BlockBackEnd<M> {
     }
 
     /// Cuts parts where the medium's transfers end.
-    fn split(&self, job: &Job, parts: Vec<Option<Part>>) -> Vec<Option<Part>> {
+    fn split(&self, job: &Job, parts: [Option<Part>; 3]) -> Parts {
         let disk = &self.disks[job.disk as usize];
-        let mut cut = Vec::with_capacity(parts.len());
+        let mut cut = Parts::default();
         for mut part in parts.into_iter().flatten() {
             loop {
                 let reach = self.media[disk.medium].reach(disk.base + part.offset);
@@ -259,7 +291,7 @@ impl<M: Medium> BlockBackEnd<M> {
                 let mut head = part.clone();
                 head.range.end = head.range.start + len;
                 (part.offset, part.range.start) = (part.offset + len as u64, head.range.end);
-                cut.push(Some(head));
+                cut.push(head);
                 if part.range.is_empty() {
                     break;
                 }
@@ -276,21 +308,22 @@ impl<M: Medium> BlockBackEnd<M> {
 
     /// Starts the transfers of some of the job's parts.
     fn issue(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>, which: impl Fn(&Part) -> bool) {
-        for step in 0..job.stage.parts.len() {
-            if job.stage.parts[step].as_ref().is_some_and(&which) {
+        for step in 0..job.stage.parts.count {
+            let part = job.stage.parts.at(step).and_then(|part| part.as_ref());
+            if part.is_some_and(&which) {
                 self.issue_one(id, u32::try_from(step).expect("at most a part a block"), job, io);
             }
         }
     }
 
     fn issue_one(&mut self, id: u32, step: u32, job: &mut Job, io: &mut Io<'_>) {
-        let part =
-            job.stage.parts[step as usize].as_ref().expect("only parts that exist are issued");
+        let part = job.stage.parts.at(step as usize).and_then(|part| part.as_ref());
+        let part = part.expect("only parts that exist are issued").clone();
         let memory = if part.edge { job.stage.scratch.as_ref() } else { job.buffer.as_ref() };
         let memory = memory.expect("a part's memory is there while it is moved").clone();
         let disk = &self.disks[job.disk as usize];
         let (medium, offset) = (&mut self.media[disk.medium], disk.base + part.offset);
-        let (name, memory) = (Name { job: id, step }, (memory, part.range.clone()));
+        let (name, memory) = (Name { job: id, step }, (memory, part.range));
         if job.kind == Kind::Read || job.stage.phase == Phase::Edges {
             medium.read(name, offset, memory, io);
         } else {
@@ -357,7 +390,7 @@ impl<M: Medium> BlockBackEnd<M> {
     fn merge_edges(&self, job: &mut Job) {
         let extent = job.extent();
         let scratch = job.stage.scratch.as_ref().expect("edges are read into scratch");
-        for part in job.stage.parts.iter_mut().flatten().filter(|part| part.edge) {
+        for part in job.stage.parts.iter_mut().filter(|part| part.edge) {
             let start = extent.start.max(part.offset);
             let end = extent.end.min(part.offset + BLOCK);
             let from = job.at + size(start - extent.start);
@@ -392,12 +425,11 @@ impl<M: Medium> BlockBackEnd<M> {
     /// One transfer moved `count` bytes: whether its part is complete. A short one goes on.
     fn moved(&mut self, id: u32, step: u32, job: &mut Job, io: &mut Io<'_>, count: usize) {
         let phase = job.stage.phase;
-        let Some(part) = job.stage.parts.get_mut(step as usize).and_then(Option::as_mut) else {
-            return;
-        };
+        let Some(slot) = job.stage.parts.at(step as usize) else { return };
+        let Some(part) = slot else { return };
         if count >= part.range.len() {
             if phase == Phase::Body {
-                job.stage.parts[step as usize] = None;
+                *slot = None;
             }
             return;
         }

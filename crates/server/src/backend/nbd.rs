@@ -300,7 +300,7 @@ impl Remote {
     fn lose(&mut self, at: u32, reason: &dyn std::fmt::Display, io: &mut Io<'_>) {
         let line = &mut self.lines[at as usize];
         if line.is_up() {
-            line.shut(io);
+            line.shut();
             if let Some(left_out) = self.quiet.note(clock::now(), Cause::Lost) {
                 let server = self.uri.as_str();
                 tracing::warn!(server, connection = at, %reason, left_out, "connection lost");

@@ -38,6 +38,7 @@ mod status;
 mod tls;
 
 use incoming::Incoming;
+pub use outgoing::Flushed;
 use outgoing::Outgoing;
 pub use parting::Parted;
 use pending::{Asked, Pending};
@@ -231,7 +232,7 @@ impl Connection {
                     self.incoming.skip(payload_bytes as usize);
                     let RequestHeader { cookie, offset, .. } = header;
                     let to = ReplyTo { style: self.session.style, cookie, offset };
-                    self.outgoing.push(&to.error(error, message), None);
+                    self.outgoing.push(&to.error(error, message), None, 0);
                 }
             }
         }
@@ -316,21 +317,21 @@ impl Connection {
             let bytes = rest.min(BARE_PART_MAX);
             return self.hold(Extent { offset, bytes, memory: REQUEST });
         }
-        let part_max = u64::from(part_max);
-        let several = length > part_max;
-        if several && asked.reads_whole(self.session.style) && !alone {
-            if !self.is_quiet() {
-                return None;
-            }
-            self.requests.cut.as_mut()?.alone = true;
-        }
-        let mut bytes = rest.min(part_max);
+        // A read of several parts that one header leads needs the connection for itself.
+        let whole = asked.reads_whole(self.session.style) && !alone;
+        let quiet = self.is_quiet();
+        let mut bytes = rest.min(u64::from(part_max));
         loop {
             // Parts end on blocks, so that the next one begins on one.
             let cut = bytes < rest;
             let over = (offset + bytes) % ALIGN as u64;
             let extent = Extent::of(offset, if cut { bytes - over } else { bytes });
+            let becomes_alone = whole && extent.bytes < length;
+            if becomes_alone && !quiet {
+                return None;
+            }
             if let Some(extent) = self.hold(extent) {
+                self.requests.cut.as_mut()?.alone |= becomes_alone;
                 return Some(extent);
             }
             if bytes <= PART_MIN as u64 {
@@ -400,16 +401,33 @@ impl Connection {
         if result == -libc::ECANCELED { Some((0, 0)) } else { came }
     }
 
-    /// Sends more of the gathered replies, unless some are being sent: so many bytes.
-    pub fn flush(&mut self, key: u32, ring: &mut Ring) -> usize {
+    /// Sends more of the gathered replies, unless some are being sent.
+    pub fn flush(&mut self, key: u32, ring: &mut Ring) -> Flushed {
         if self.state == State::Dead {
-            return 0;
+            return Flushed::default();
         }
         let (token, fd) = (Token::Send(key), self.fd.as_raw_fd());
-        let Some(tls) = &mut self.tls else { return self.outgoing.flush(token, ring, fd) };
-        let (bytes, memory) = self.outgoing.flush_sealed(tls, token, ring, fd);
+        let (flushed, memory) = match &mut self.tls {
+            Some(tls) => {
+                let (begun, memory) = self.outgoing.flush_sealed(tls, token, ring, fd);
+                (Flushed { sent: 0, begun }, memory)
+            }
+            None => self.outgoing.flush(token, ring, fd),
+        };
         self.seat.account.give(memory);
-        bytes
+        flushed
+    }
+
+    /// Whether there is more to send, which waits for another turn alone.
+    #[must_use]
+    pub fn goes_on_sending(&self) -> bool {
+        self.tls.is_none() && self.state != State::Dead && self.outgoing.goes_on()
+    }
+
+    /// Whether input has come that is not acted on yet: a request that waits for room, or for others.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        self.requests.cut.is_some() || !self.incoming.wants()
     }
 
     /// A send is over. Answers whether the client is still there.

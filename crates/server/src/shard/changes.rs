@@ -188,7 +188,7 @@ impl Shard {
     /// Lets those go that hold up a removal for too long: clients that don't read their replies, or
     /// whose requests wait for a device that is slow.
     pub(super) fn end_removals(&mut self) {
-        let now = clock::now();
+        let now = self.turns.now;
         while let Some((_, stream)) = self.vdisks.removing.pop_front_if(|(until, _)| *until <= now)
         {
             let clients = self.clients_of(stream);

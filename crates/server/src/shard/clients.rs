@@ -176,7 +176,7 @@ impl Shard {
             class: None,
             deadline: None,
         };
-        if let Err(refusal) = self.engine.handle_arrival(clock::now(), request) {
+        if let Err(refusal) = self.engine.handle_arrival(self.turns.now, request) {
             self.refused(vdisk, Cause::Queue, &refusal);
             self.answer(key, Err(BlockError::QueueFull));
         }
@@ -184,8 +184,10 @@ impl Shard {
 
     /// Work of a client is over: its front end answers.
     pub(super) fn answer(&mut self, key: u32, result: Result<(), BlockError>) {
-        let Operation { work, vdisk, buffer, survey, .. } = self.operations.remove(key as usize);
-        let (place, range, op) = (work.place(), work.range, work.op);
+        let operation = self.operations.remove(key as usize);
+        let place = operation.place();
+        let Operation { work, vdisk, buffer, survey, .. } = operation;
+        let (range, op) = (work.range, work.op);
         let Origin::Client { client, ticket } = work.origin else {
             unreachable!("internal work is nobody's to answer");
         };
@@ -232,13 +234,14 @@ impl Shard {
 impl Operation {
     /// Work that the engine has not seen yet, on a virtual disk.
     pub(super) fn new(work: Work, vdisk: u32) -> Self {
-        let (buffer, error, survey) = (None, None, None);
-        Self { work, vdisk, buffer, error, arrived: false, begun: false, survey }
+        let (buffer, lent_at, error, survey) = (None, None, None, None);
+        Self { work, vdisk, buffer, lent_at, error, arrived: false, begun: false, survey }
     }
 
     /// Where its data are in its buffer.
     pub(super) fn place(&self) -> Range<usize> {
-        self.work.place()
+        let place = self.work.place();
+        self.lent_at.map_or(place.clone(), |start| start..start + place.len())
     }
 
     /// The client that asked for it.

@@ -72,7 +72,17 @@ impl Shard {
             self.copies.waiting.push_back(client);
             return;
         }
-        let mut bytes = connection.flush(client, &mut self.ring);
+        let flushed = connection.flush(client, &mut self.ring);
+        let mut bytes = flushed.sent + flushed.begun;
+        if flushed.sent > 0 {
+            connection.moved_at = self.turns.now;
+            self.turns.own_time.moved(vdisk, flushed.sent);
+        }
+        if connection.goes_on_sending() {
+            self.copies.waiting.push_back(client);
+        }
+        // Replies that have left make room for requests.
+        let freed = flushed.sent > 0 && connection.has_input();
         if let Some((key, had)) = connection.writing {
             let work = &self.operations[key as usize];
             let (place, buffer) =
@@ -83,7 +93,11 @@ impl Shard {
         } else {
             bytes += connection.receive(client, &mut self.ring, &mut self.pool);
         }
+        let left = self.copies.left(vdisk);
         *left = left.saturating_sub(bytes);
+        if freed {
+            self.touch(client);
+        }
     }
 }
 

@@ -33,7 +33,7 @@ fn pause(timeout: Duration) -> Duration {
 impl Shard {
     /// Lets clients go of which no byte came or went for long, unless the device has work of theirs.
     pub(super) fn let_idle_go(&mut self) {
-        let now = clock::now();
+        let now = self.turns.now;
         let Some(timeout) = self.turns.idle.timeout.filter(|_| self.turns.idle.next <= Some(now))
         else {
             return;

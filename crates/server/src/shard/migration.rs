@@ -94,7 +94,7 @@ impl Shard {
 
     /// Has a migration that has waited for long go on as best effort.
     pub(super) fn hurry_migration(&mut self) {
-        let now = clock::now();
+        let now = self.turns.now;
         if self.migration_waits_until().is_none_or(|until| until > now) {
             return;
         }

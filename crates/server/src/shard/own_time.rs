@@ -1,7 +1,7 @@
 //! Charges the shard's own work: where the device is faster than the processor that serves it,
 //! virtual disks share the processor.
 //!
-//! After each turn the thread's processor time since the last one is compared with how long the
+//! After turns the thread's processor time since the last comparison is compared with how long the
 //! device was busy meanwhile. For the time beyond that, the device was idle because the shard was
 //! at work with its clients' bytes. This time is divided among the virtual disks whose requests and
 //! bytes came or went, in proportion to what these take, and charged to them as time for which the
@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use disktime_core::{Duration, StreamId};
+use disktime_core::{Duration, Instant, StreamId};
 
 use super::Shard;
 use crate::clock;
@@ -18,7 +18,12 @@ use crate::clock;
 /// some 4 GB/s.
 const REQUEST_BYTES: u64 = 8 << 10;
 
-/// Requests and bytes that moved since the last turn was divided.
+/// Time between two comparisons, each of which takes a system call and a posting for each virtual disk: as
+/// long as a full turn. The shortest slice is 5 ms, so that a charge is late by a fiftieth of it at most; at
+/// ten times as much by a fifth.
+const COMPARE: Duration = Duration::from_micros(100);
+
+/// Requests and bytes that moved since time was divided last.
 #[derive(Default)]
 pub(super) struct OwnTime {
     /// By virtual disk, in bytes.
@@ -28,13 +33,15 @@ pub(super) struct OwnTime {
     /// The thread's processor time, and the device's busy time, when they were compared last.
     cpu_ns: u64,
     busy: Duration,
+    /// When they are compared again.
+    next: Instant,
 }
 
 impl OwnTime {
     /// For so many virtual disks.
     pub(super) fn new(vdisks: usize) -> Self {
         let (movers, cpu_ns) = (Vec::new(), clock::thread_cpu_ns());
-        Self { moved: vec![0; vdisks], movers, cpu_ns, busy: Duration::ZERO }
+        Self { moved: vec![0; vdisks], movers, cpu_ns, busy: Duration::ZERO, next: Instant::ZERO }
     }
 
     /// A virtual disk has come.
@@ -52,35 +59,43 @@ impl OwnTime {
         *moved += REQUEST_BYTES + bytes as u64;
     }
 
-    /// Divides what is the shard's own of the time that has passed, if anything moved: each virtual
-    /// disk's part, rounded down.
-    fn divide(&mut self, cpu_ns: u64, busy: Duration) -> Vec<(u32, Duration)> {
+    /// Divides what is the shard's own of the time that has passed, if anything moved: tells `each` its
+    /// part, rounded down.
+    fn divide(&mut self, cpu_ns: u64, busy: Duration, mut each: impl FnMut(u32, Duration)) {
         let worked = cpu_ns - std::mem::replace(&mut self.cpu_ns, cpu_ns);
         let busy_before = std::mem::replace(&mut self.busy, busy);
         let own = worked.saturating_sub(busy.as_nanos() - busy_before.as_nanos());
         let sum: u64 = self.movers.iter().map(|at| self.moved[*at as usize]).sum();
-        let part = |vdisk: u32| {
+        for vdisk in self.movers.drain(..) {
             let moved = std::mem::take(&mut self.moved[vdisk as usize]);
             let part = u128::from(own) * u128::from(moved) / u128::from(sum.max(1));
-            (vdisk, Duration::from_nanos(u64::try_from(part).unwrap_or(own)))
-        };
-        self.movers.drain(..).map(part).collect()
+            each(vdisk, Duration::from_nanos(u64::try_from(part).unwrap_or(own)));
+        }
     }
 }
 
 impl Shard {
+    /// Charges what the shard has worked for its clients while the device was idle, if that was not done
+    /// a moment ago.
+    pub(super) fn charge_own_time_in_time(&mut self) {
+        if self.turns.own_time.next <= self.turns.now {
+            self.charge_own_time();
+        }
+    }
+
     /// Charges what the shard has worked for its clients while the device was idle.
     pub(super) fn charge_own_time(&mut self) {
         if self.turns.own_time.movers.is_empty() {
             return;
         }
         let (cpu_ns, busy) = (clock::thread_cpu_ns(), self.engine.device_time().busy);
-        let now = clock::now();
-        for (vdisk, time) in self.turns.own_time.divide(cpu_ns, busy) {
+        let (now, engine) = (self.turns.now, &mut self.engine);
+        self.turns.own_time.divide(cpu_ns, busy, |vdisk, time| {
             if time > Duration::ZERO {
-                self.engine.handle_idled(now, StreamId(vdisk), time);
+                engine.handle_idled(now, StreamId(vdisk), time);
             }
-        }
+        });
+        self.turns.own_time.next = now + COMPARE;
         self.stats.cpu_ns.store(cpu_ns, Ordering::Relaxed);
     }
 }
@@ -96,15 +111,21 @@ mod tests {
     #[test]
     fn idle_time_for_own_work_is_divided_by_the_bytes_that_moved() {
         let mut own = OwnTime { moved: vec![0; 3], ..OwnTime::default() };
+        let divide = |own: &mut OwnTime, cpu_ns, busy| {
+            let mut parts = Vec::new();
+            own.divide(cpu_ns, busy, |vdisk, time| parts.push((vdisk, time)));
+            parts
+        };
         own.moved(0, 0);
         own.moved(2, 24 << 10);
-        let parts = own.divide(100_000, us(50));
-        assert_eq!(parts, [(0, us(10)), (2, us(40))]);
+        assert_eq!(divide(&mut own, 100_000, us(50)), [(0, us(10)), (2, us(40))]);
         own.moved(1, 0);
-        assert_eq!(own.divide(130_000, us(90)), [(1, us(0))], "the device was busy for longer");
+        let parts = divide(&mut own, 130_000, us(90));
+        assert_eq!(parts, [(1, us(0))], "the device was busy for longer");
         own.moved(1, 0);
-        assert_eq!(own.divide(140_000, us(90)), [(1, us(10))]);
+        assert_eq!(divide(&mut own, 140_000, us(90)), [(1, us(10))]);
         own.moved(7, 0);
-        assert!(own.divide(150_000, us(90)).is_empty(), "migrations move no client's bytes");
+        let parts = divide(&mut own, 150_000, us(90));
+        assert!(parts.is_empty(), "migrations move no client's bytes");
     }
 }

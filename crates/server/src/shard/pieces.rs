@@ -18,11 +18,18 @@ impl Shard {
         operation.begun = true;
         let vdisk = operation.vdisk;
         let offset = dispatch.offset - self.vdisks[vdisk as usize].base;
+        if operation.work.op == WorkOp::Read && operation.buffer.is_none() {
+            let range = &operation.work.range;
+            // A read of several pieces has a buffer of its own.
+            let whole = dispatch.bytes == range.end - range.start;
+            let lent = whole.then(|| self.device.back_end.lend(vdisk, range)).flatten();
+            (operation.buffer, operation.lent_at) = match lent {
+                Some((buffer, place)) => (Some(buffer), Some(place.start)),
+                None => (self.pool.try_take(operation.place().end), None),
+            };
+        }
         let place = operation.place();
         let work = &operation.work;
-        if work.op == WorkOp::Read && operation.buffer.is_none() {
-            operation.buffer = self.pool.try_take(place.end);
-        }
         let within = usize::try_from(offset - work.range.start.min(offset));
         let mut job = Job::new(vdisk, work.op.kind(), offset, dispatch.bytes);
         if let WorkOp::Status { one } = work.op {
@@ -178,8 +185,9 @@ impl Shard {
         work.survey = flight.job.survey;
         work.error = work.error.or(result.err());
         let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
-        let (now, piece) = (clock::now(), flight.piece);
-        let completion = self.engine.handle_completion_on(now, piece, outcome, flight.tier);
+        let piece = flight.piece;
+        let completion =
+            self.engine.handle_completion_on(self.turns.now, piece, outcome, flight.tier);
         if let Some(completion) = completion {
             self.complete(&completion);
         }

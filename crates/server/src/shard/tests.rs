@@ -17,8 +17,11 @@ use super::*;
 use crate::backend::{Abilities, Job, MemoryBackEnd, Step};
 use crate::bitmap::GRANULARITY;
 use crate::memory::Budget;
+use crate::ring::Payload;
 use crate::seats::Seat;
 use crate::stats::VdiskStats;
+
+mod replies_in_store;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of each read and write.
@@ -70,6 +73,10 @@ impl BackEnd for Gated {
 
     fn remove_disk(&mut self, disk: u32) {
         self.inner.remove_disk(disk);
+    }
+
+    fn lend(&self, disk: u32, extent: &Range<u64>) -> Option<Payload> {
+        self.inner.lend(disk, extent)
     }
 
     fn abilities(&self) -> Abilities {

@@ -9,6 +9,8 @@ use super::parting::Parting;
 pub(super) struct Turns {
     /// When completions were last taken off the ring.
     pub(super) heard_at: Instant,
+    /// When the clock was looked at last.
+    pub(super) now: Instant,
     /// The last turn ended with work left.
     pub(super) unfinished: bool,
     /// The last wait was awake.

@@ -40,11 +40,11 @@ impl Disk {
 
     /// A write's parts: the aligned middle and, through scratch, the blocks at its edges. Answers
     /// also whether there are edges.
-    pub(super) fn write_parts(&self, job: &Job) -> (Vec<Option<Part>>, bool) {
+    pub(super) fn write_parts(&self, job: &Job) -> ([Option<Part>; 3], bool) {
         let extent = job.extent();
         let span = blocks(&extent);
         if !self.direct || span == extent {
-            return (vec![Some(self.whole(job))], false);
+            return ([Some(self.whole(job)), None, None], false);
         }
         let edge = |offset, slot| {
             Some(Part { offset, range: slot * ALIGN..(slot + 1) * ALIGN, edge: true })
@@ -61,6 +61,6 @@ impl Disk {
         });
         let head = if head { edge(span.start, 0) } else { None };
         let tail = if tail { edge(span.end - BLOCK, 1) } else { None };
-        (vec![middle, head, tail], true)
+        ([middle, head, tail], true)
     }
 }

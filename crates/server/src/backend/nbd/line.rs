@@ -69,7 +69,7 @@ impl Line {
         data: Option<Payload>,
         io: &mut Io<'_>,
     ) {
-        self.out.push(&header, data);
+        self.out.push(&header, data, 0);
         self.asked += 1;
         self.flush(token, io);
     }
@@ -96,17 +96,17 @@ impl Line {
             return true;
         }
         self.sending = false;
-        message.clear().for_each(|(buffer, _)| io.pool.give_back(buffer));
+        message.clear();
         self.spare = Some(message);
         self.flush(token, io);
         count.is_some()
     }
 
     /// Gives it up: what the ring has of it comes back.
-    pub(super) fn shut(&mut self, io: &mut Io<'_>) {
+    pub(super) fn shut(&mut self) {
         self.up = false;
         self.asked = 0;
-        self.out.clear().for_each(|(buffer, _)| io.pool.give_back(buffer));
+        self.out.clear();
         if let Err(error) = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both) {
             tracing::trace!(%error, "the peer was gone already");
         }

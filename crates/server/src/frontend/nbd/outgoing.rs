@@ -1,12 +1,21 @@
 //! Replies on their way to a client: gathered into messages, each sent with one system call.
 //!
-//! At most one message is with the ring; replies that come meanwhile gather in the next one. Does not
-//! know: the form of a reply, requests.
+//! A message is sent at once, as far as the socket takes it; its rest goes to the ring, which waits for
+//! the client. At most one message is with the ring; replies that come meanwhile gather in the next one.
+//! Does not know: the form of a reply, requests.
 
 use std::os::fd::RawFd;
 
-use crate::memory::REQUEST;
-use crate::ring::{Message, Payload, Ring, Token};
+use crate::ring::{Message, Payload, Ring, Sent, Token};
+
+/// Bytes that left for a client.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Flushed {
+    /// Bytes that were sent.
+    pub sent: usize,
+    /// Bytes that the ring was given to send.
+    pub begun: usize,
+}
 
 /// The sending side of a connection.
 #[derive(Default)]
@@ -22,9 +31,9 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Appends the head of a reply, and data after it.
-    pub(super) fn push(&mut self, head: &[u8], data: Option<Payload>) {
-        self.replies.push(head, data);
+    /// Appends the head of a reply, and data after it, for which so many bytes of memory are held.
+    pub(super) fn push(&mut self, head: &[u8], data: Option<Payload>, held: usize) {
+        self.replies.push(head, data, held);
     }
 
     /// Replies that gather.
@@ -47,17 +56,39 @@ impl Outgoing {
         self.sending
     }
 
-    /// Sends more of the replies, unless some are being sent: so many bytes.
-    pub(super) fn flush(&mut self, token: Token, ring: &mut Ring, fd: RawFd) -> usize {
+    /// Sends more of the replies, unless some are being sent. Answers how many bytes that were, and how
+    /// many bytes of memory are held no longer.
+    pub(super) fn flush(&mut self, token: Token, ring: &mut Ring, fd: RawFd) -> (Flushed, usize) {
+        let mut flushed = Flushed::default();
         if self.sending {
-            return 0;
+            return (flushed, 0);
         }
         let message = self.unsent.take().or_else(|| {
             let mut next = || self.spare.take().unwrap_or_default();
             (!self.replies.is_empty()).then(|| std::mem::replace(&mut self.replies, next()))
         });
-        self.sending = message.is_some();
-        message.map_or(0, |message| ring.send(token, fd, message))
+        let Some(mut message) = message else { return (flushed, 0) };
+        let (count, stands) = message.send_now(fd);
+        flushed.sent = count;
+        match stands {
+            Sent::All => {
+                let memory = message.clear();
+                self.spare = Some(message).filter(|message| message.is_small());
+                return (flushed, memory);
+            }
+            Sent::More => self.unsent = Some(message),
+            Sent::Full => {
+                self.sending = true;
+                flushed.begun = ring.send(token, fd, message);
+            }
+        }
+        (flushed, 0)
+    }
+
+    /// Whether there is more to send, with nothing to wait for: the rest of a message, or replies that
+    /// gathered behind it.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.sending && (self.unsent.is_some() || !self.replies.is_empty())
     }
 
     /// A send is over. Answers how many bytes of memory are held no longer, and whether the client is
@@ -69,7 +100,7 @@ impl Outgoing {
             self.unsent = Some(message);
             return (0, true);
         }
-        let memory = message.clear().map(|(buffer, _)| REQUEST + buffer.len()).sum();
+        let memory = message.clear();
         self.spare = Some(message).filter(|message| message.is_small());
         (memory, count.is_some())
     }

@@ -15,8 +15,10 @@ use disktime_nbd::{Checked, Command, NbdError, Operation};
 use super::{Connection, Cut};
 use crate::backend::DeviceError;
 use crate::frontend::request::{BlockError, Op, State, Ticket};
-use crate::memory::REQUEST;
 use crate::ring::Payload;
+
+/// Data, and how many bytes of memory are held for them.
+type Held = (Payload, usize);
 
 /// How work ended: with data, without, or with an error.
 pub type Answer = Result<Option<Payload>, BlockError>;
@@ -93,7 +95,7 @@ struct Parts {
     /// Bytes of data that were sent.
     sent: u64,
     /// Data that wait for those before them, by their place in the request.
-    kept: BTreeMap<u64, Payload>,
+    kept: BTreeMap<u64, Held>,
 }
 
 impl Pending {
@@ -172,12 +174,12 @@ impl Connection {
         match answer {
             // Whole chunks: `describe` wrote their headers, too.
             Ok(Some(chunks)) if asked.command == Command::BlockStatus => {
-                self.outgoing.push(&[], Some(chunks));
+                self.outgoing.push(&[], Some(chunks), memory);
             }
             Ok(Some(data)) => {
-                self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data));
+                self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data), memory);
             }
-            Ok(None) => self.outgoing.push(&to.done(asked.command), None),
+            Ok(None) => self.outgoing.push(&to.done(asked.command), None, 0),
             Err(error) => self.refuse(asked, error),
         }
     }
@@ -194,12 +196,12 @@ impl Connection {
         let wanted = self.state != State::Dead && parts.error.is_none();
         match answer {
             Ok(Some(data)) if wanted && parts.alone => {
-                parts.kept.insert(range.start - asked.checked.offset, data);
+                parts.kept.insert(range.start - asked.checked.offset, (data, memory));
             }
             Ok(Some(data)) if wanted => {
                 let last = parts.are_over(asked);
                 parts.sent += length(range);
-                self.data(asked, range.start, data, [false, last]);
+                self.data(asked, range.start, (data, memory), [false, last]);
             }
             Ok(_) => self.seat.account.give(memory),
             Err(error) => {
@@ -224,7 +226,7 @@ impl Connection {
             None if parts.sent == asked.checked.length => {}
             None => {
                 let done = asked.reply_to(self.session.style).done(asked.command);
-                self.outgoing.push(&done, None);
+                self.outgoing.push(&done, None, 0);
             }
             Some(_) if parts.alone && parts.sent > 0 => {
                 tracing::debug!("a read failed after its simple reply had begun: hanging up");
@@ -255,30 +257,30 @@ impl Connection {
         while let Some(data) = parts.kept.remove(&parts.sent) {
             let first = parts.sent == 0;
             let offset = asked.checked.offset + parts.sent;
-            parts.sent += data.1.len() as u64;
+            parts.sent += data.0.1.len() as u64;
             self.data(asked, offset, data, [first, false]);
         }
     }
 
     /// The data of a part of a read, as a chunk, or the next of a simple reply: with its header if
     /// they are the first.
-    fn data(&mut self, asked: &Asked, offset: u64, data: Payload, [first, last]: [bool; 2]) {
+    fn data(&mut self, asked: &Asked, offset: u64, (data, held): Held, [first, last]: [bool; 2]) {
         let to = asked.reply_to(self.session.style);
         let bytes = u32::try_from(data.1.len()).expect("a part is at most 1 MiB");
         if !asked.reads_whole(self.session.style) {
             let chunk = if last { Chunk::Last } else { Chunk::More };
-            self.outgoing.push(&to.data_chunk_header(chunk, offset, bytes), Some(data));
+            self.outgoing.push(&to.data_chunk_header(chunk, offset, bytes), Some(data), held);
         } else if first {
-            self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data));
+            self.outgoing.push(&to.read_ok_header(asked.data_bytes()), Some(data), held);
         } else {
-            self.outgoing.push(&[], Some(data));
+            self.outgoing.push(&[], Some(data), held);
         }
     }
 
     /// Data that were kept will not be sent.
     fn discard(&mut self, parts: &mut Parts) {
-        while let Some((_, data)) = parts.kept.pop_first() {
-            self.seat.account.give(REQUEST + data.0.len());
+        while let Some((_, (_, held))) = parts.kept.pop_first() {
+            self.seat.account.give(held);
         }
     }
 
@@ -312,7 +314,7 @@ impl Connection {
     fn refuse(&mut self, asked: &Asked, error: BlockError) {
         let to = asked.reply_to(self.session.style);
         let reply = to.error(code(error), &error.to_string());
-        self.outgoing.push(&reply, None);
+        self.outgoing.push(&reply, None, 0);
     }
 }
 

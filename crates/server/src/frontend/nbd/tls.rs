@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use crate::buffers::{Buffer, Pool};
-use crate::memory::{INPUT, REQUEST};
+use crate::memory::INPUT;
 use crate::ring::{COPY_MAX, CopyPlace, Message, Ring, Token};
 use crate::tls::Channel;
 
@@ -50,7 +50,7 @@ impl Secured {
         self.plain.clear();
         if let Some((mut message, mut place)) = self.sealing.take() {
             if message.copy_out(&mut place, &mut self.plain, COPY_MAX) {
-                memory = message.clear().map(|(buffer, _)| REQUEST + buffer.len()).sum();
+                memory = message.clear();
                 *spare = Some(message).filter(|message| message.is_small());
             } else {
                 self.sealing = Some((message, place));
