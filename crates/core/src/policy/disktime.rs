@@ -9,9 +9,9 @@
 //!    drained in between.
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
 //!    a slice is φ·R, and longer for small shares.
-//! 3. A stream that comes back with a positive lag, after it was idle for longer than one of its pieces takes, and
-//!    than switches to it and back lose, is a guest in the slice at once, until it is idle again. So is any request
-//!    of a stream with a latency bound and a positive lag.
+//! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
+//!    takes, is a guest in the slice at once, until it is idle again. So is any request of a stream with a latency
+//!    bound and a positive lag.
 //! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
 //!    slices. One piece at a time the nearest request goes.
 //!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
@@ -200,7 +200,7 @@ impl DiskTime {
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, round) = (view.id(), self.time.now(), self.round_time());
         let host = self.slice.as_ref().map(|slice| slice.owner).filter(|owner| *owner != id);
-        let switch = self.switch_cost(id) + host.map_or(0, |host| self.loss(host));
+        let switch = self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
         // Two rounds of those who want to run.
         let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
         let account = self.account(id);
@@ -250,17 +250,8 @@ impl DiskTime {
         self.round.1 += i64::from(before == 0);
     }
 
-    /// The cost of a switch: one of the stream's pieces at least.
     fn switch_cost(&self, id: StreamId) -> i64 {
-        let piece = self.get(id).and_then(|account| account.pace.piece());
-        self.loss(id).max(piece.unwrap_or(0)).max(1_000)
-    }
-
-    /// The time that a stream's slices lose to switches, at their beginnings and ends. One piece at a time leaves
-    /// nothing to be drained.
-    fn loss(&self, id: StreamId) -> i64 {
-        let drains = self.device.depth > 1;
-        let both = |of: &dyn Fn(usize) -> i64| of(0).max(0) + if drains { of(1).max(0) } else { 0 };
+        let both = |of: &dyn Fn(usize) -> i64| of(0).max(0) + of(1).max(0);
         let usual = |at: usize| match self.switch[at] {
             Mean { count: 0, .. } => UNSEEN / 2,
             mean => mean.value,
@@ -270,7 +261,7 @@ impl DiskTime {
             Mean { count, value } if count > 1 => value,
             _ => usual(at),
         };
-        both(&seen)
+        both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
     }
 
     /// Whether a stream has less than its share as a guest, and is behind by more than its slice: it is to wait for

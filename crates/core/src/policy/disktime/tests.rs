@@ -67,48 +67,13 @@ fn guests_that_do_not_pay_are_tried_in_three_of_a_hundred_slices() {
     assert!((80..=130).contains(&open), "{open} of 3200");
 }
 
-/// Before a switch was seen slices are short, so that they soon show what one costs. One piece at a time leaves
-/// nothing to be drained at the end of a slice, which is half of that.
+/// Before a switch was seen slices are short, so that they soon show what one costs.
 #[test]
 fn an_unseen_switch_costs_a_millisecond() {
-    for (depth, parts) in [(8, 2), (1, 1)] {
-        let mut policy = DiskTime::default();
-        policy.device.depth = depth;
-        known(&mut policy, ONE);
-        let cost = policy.switch_cost(ONE);
-        assert!(
-            (350_000 * parts..=700_000 * parts).contains(&cost),
-            "{cost} at a depth of {depth}"
-        );
-    }
-}
-
-/// A client that pauses for its answers does not wait for slices beside a stream of long pieces, if that loses
-/// nothing when another goes in between.
-#[test]
-fn a_stream_of_short_pieces_is_light_beside_one_of_long_pieces_that_loses_nothing() {
-    let is_light = |lost: i64, pause: u64| {
-        let mut policy = DiskTime { round: (1_000_000, 2), ..DiskTime::default() };
-        policy.device.depth = 1;
-        for (id, piece, lost) in [(OTHER, 30_000, lost), (ONE, 2_000, 0)] {
-            let account = known(&mut policy, id);
-            account.pace.add(at(1), 8 * piece, 8 * piece, 8);
-            (0..2).for_each(|_| account.switch[0].add(lost));
-        }
-        let claims = Claims { reserved: 500_000_000, weight: 1 };
-        policy.time.enter(claims, 0);
-        policy.time.moved(claims, 1_000_000_000);
-        policy.slice = Some(Slice::new(OTHER, at(1_000), Duration::from_millis(1), false));
-        let account = policy.account(ONE);
-        account.idle_since = at(1_000);
-        let mut stream = half();
-        stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
-        policy.note(at(1_000) + Duration::from_micros(pause), stream.view(Rank::Best));
-        policy.account(ONE).light
-    };
-    assert!(is_light(0, 25), "its own pieces take less than its pause");
-    assert!(!is_light(0, 1), "it hardly pauses");
-    assert!(!is_light(100_000, 25), "the other stream seeks back to its place");
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE);
+    let cost = policy.switch_cost(ONE);
+    assert!((700_000..=1_400_000).contains(&cost), "{cost}");
 }
 
 /// A stream that pauses between requests keeps its place; one that is idle for longer does not hold time back that
