@@ -131,7 +131,7 @@ impl Drop for Inner {
 pub struct Buffer(Rc<Inner>);
 
 impl Buffer {
-    /// A buffer of its own, in no pool: of at least [`MAPPED`] bytes, all zeroes, of which each page
+    /// A buffer of its own, in no pool: of at least 64 KiB, all zeroes, of which each page
     /// exists once it was touched. `None` if the system has no memory.
     ///
     /// # Panics
