@@ -22,24 +22,6 @@ pub(super) struct Ran {
     pub(super) counts: Counts,
     pub(super) report: Report,
     pub(super) slowest: Slowest,
-    /// The fates of the tests that are known to fail, if they ran among the others: those that failed
-    /// count as skipped, and are no failures.
-    pub(super) red: Option<Vec<Counts>>,
-}
-
-impl Ran {
-    /// The same with the fates of some tests apart.
-    fn apart(mut self, lines: &[String], names: &[&TestName]) -> Self {
-        let red: Vec<Counts> = names.iter().map(|name| counts_of(lines, &name.text())).collect();
-        for (name, fate) in names.iter().zip(&red).filter(|(_, fate)| fate.failed > 0) {
-            self.counts.failed = self.counts.failed.saturating_sub(fate.failed);
-            self.counts.skipped += fate.failed;
-            let begins = format!("{}: ", name.text());
-            self.report.failures.retain(|it| !it.to_string().starts_with(&begins));
-        }
-        self.red = Some(red);
-        self
-    }
 }
 
 /// The tests of a workspace and how to run them.
@@ -59,21 +41,23 @@ impl<'a> Tests<'a> {
         Self { workspace, deadline, skips, has_nextest: has_nextest() }
     }
 
-    /// Every test but doc tests; those that are known to fail are apart, or left out without nextest.
+    /// Every test but doc tests and `left_out`.
     ///
     /// # Errors
     /// When cargo can't be run.
-    pub(super) fn all(&self, red: &[&TestName]) -> Result<Ran> {
+    pub(super) fn all(&self, left_out: &[&TestName]) -> Result<Ran> {
         let mut command = self.command();
         if self.has_nextest {
             self.nextest(&mut command);
-            let ended = stream(command)?;
-            return Ok(read_nextest(&ended).apart(&ended.lines, red));
+            if !left_out.is_empty() {
+                command.args(["--filterset", &format!("not ({})", filter_of(left_out))]);
+            }
+        } else {
+            command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+            command.args(["--lib", "--bins", "--tests", "--", "--exact"]);
+            command.args(left_out.iter().flat_map(|name| ["--skip", &name.test]));
         }
-        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-        command.args(["--lib", "--bins", "--tests", "--", "--exact"]);
-        command.args(red.iter().flat_map(|name| ["--skip", &name.test]));
-        Ok(read_cargo_test(&stream(command)?))
+        Ok(self.read(&stream(command)?))
     }
 
     /// The tests in documentation, which nextest can't run.
@@ -86,17 +70,23 @@ impl<'a> Tests<'a> {
         Ok(read_cargo_test(&stream(command)?))
     }
 
-    /// These tests alone, without nextest: the counts of each, which are all zero if there is no such
-    /// test.
+    /// These tests alone: the counts of each, which are all zero if there is no such test.
     ///
     /// # Errors
     /// When cargo can't be run.
     pub(super) fn each(&self, names: &[&TestName]) -> Result<Vec<Counts>> {
+        if self.has_nextest && !names.is_empty() {
+            let mut command = self.command();
+            self.nextest(&mut command);
+            command.args(["--no-tests", "pass", "--filterset", &filter_of(names)]);
+            let lines = stream(command)?.lines;
+            return Ok(names.iter().map(|name| counts_of(&lines, &name.text())).collect());
+        }
         let one = |name: &&TestName| {
             let mut command = self.command();
             command.args(["test", "--locked"]).args(&name.selector);
             command.args(["--", "--exact", &name.test]);
-            Ok(read_cargo_test(&stream(command)?).counts)
+            Ok(self.read(&stream(command)?).counts)
         };
         names.iter().map(one).collect()
     }
@@ -113,12 +103,22 @@ impl<'a> Tests<'a> {
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
         command.arg("--tool-config-file").arg(format!("xtask:{}", config.display()));
     }
+
+    fn read(&self, ended: &Ended) -> Ran {
+        if self.has_nextest { read_nextest(ended) } else { read_cargo_test(ended) }
+    }
 }
 
 fn has_nextest() -> bool {
     let mut command = Command::new(cargo());
     command.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+/// The expression that selects these tests in nextest's language.
+fn filter_of(names: &[&TestName]) -> String {
+    let each = names.iter().map(|name| format!("({})", name.filter()));
+    each.collect::<Vec<_>>().join(" or ")
 }
 
 /// The fate of one test by the lines that nextest prints as tests end: `PASS [ 0.1s] (1/9) name`.
@@ -147,7 +147,7 @@ fn read_nextest(ended: &Ended) -> Ran {
     });
     let counts = Counts::from_nextest(&ended.lines).unwrap_or_default();
     let report = report(ended, "nextest", failed.chain(build_errors(ended)).collect());
-    Ran { counts, report, slowest: Slowest::from_nextest(&ended.lines), red: None }
+    Ran { counts, report, slowest: Slowest::from_nextest(&ended.lines) }
 }
 
 /// `cargo test` prints `test name ... FAILED` as it goes.
@@ -159,7 +159,7 @@ fn read_cargo_test(ended: &Ended) -> Ran {
     let counts = Counts::from_cargo_test(&ended.lines);
     let report = report(ended, "test", failed.chain(build_errors(ended)).collect());
     // `cargo test` tells no times.
-    Ran { counts, report, slowest: Slowest::default(), red: None }
+    Ran { counts, report, slowest: Slowest::default() }
 }
 
 /// Errors that the compiler reports; what cargo says of tests that failed is left out.
@@ -213,27 +213,6 @@ mod tests {
             (Counts { passed: 1, ..Counts::default() }, Counts { failed: 1, ..Counts::default() });
         assert_eq!([fate("nx a"), fate("nx::b mod::a"), fate("nx c")], [passed, failed, failed]);
         assert_eq!([fate("nx d"), fate("nx e")], [Counts::default(); 2], "cut short, or gone");
-    }
-
-    #[test]
-    fn tests_that_are_known_to_fail_are_no_failures_when_they_do() {
-        let name = |test: &str| TestName {
-            binary: "nx".to_owned(),
-            test: test.to_owned(),
-            selector: Vec::new(),
-        };
-        let ended = ended(
-            "        FAIL [   0.128s] (1/3) nx bad\n        FAIL [   0.128s] (2/3) nx bad_too\n\
-             \x20       PASS [   0.128s] (3/3) nx good\n\
-             \x20    Summary [   0.145s] 3 tests run: 1 passed, 2 failed, 0 skipped\n\
-             \x20       FAIL [   0.128s] (1/3) nx bad\n        FAIL [   0.128s] (2/3) nx bad_too\n",
-        );
-        let (bad, good, gone) = (name("bad"), name("good"), name("gone"));
-        let ran = read_nextest(&ended).apart(&ended.lines, &[&bad, &good, &gone]);
-        assert_eq!(ran.counts, Counts { passed: 1, failed: 1, skipped: 1 });
-        assert_eq!(shown(&ran), ["nx bad_too: test failed (FAIL)"]);
-        let fates: Vec<_> = ran.red.unwrap().iter().map(|it| [it.passed, it.failed]).collect();
-        assert_eq!(fates, [[0, 1], [1, 0], [0, 0]]);
     }
 
     #[test]
