@@ -3,6 +3,7 @@
 
 mod cargo_gates;
 mod counts;
+mod deny;
 mod expected_red;
 mod packages;
 mod runner;
@@ -49,6 +50,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool> {
         session.gate("lockfile", |it| cargo_gates::lockfile(it.workspace));
     }
     session.cargo_gates();
+    session.gate("dependencies", |it| deny::gate(it.workspace, it.deadline));
     session.tidy();
     session.tests();
     session.gate("instructions", |it| instructions::gate(it.workspace, it.deadline));
