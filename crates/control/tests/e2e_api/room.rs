@@ -26,6 +26,15 @@ impl Small {
     }
 }
 
+/// Ends a daemon; its successor on the same state has so many virtual disks.
+fn restarted(daemon: Daemon, state: &Path, vdisks: usize) -> Daemon {
+    drop(daemon);
+    let daemon = Daemon::of_state(state);
+    let all: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
+    assert_eq!(all.len(), vdisks);
+    daemon
+}
+
 impl Drop for Small {
     fn drop(&mut self) {
         succeeds(&["umount", "-l", self.0.to_str().unwrap()]);
@@ -68,10 +77,7 @@ fn a_full_state_directory_refuses_changes_and_goes_on_when_there_is_room() {
     }
     std::fs::remove_file(filler).unwrap();
     assert_eq!(put(refused).status, 201, "there is room again");
-    drop(daemon);
-    let daemon = Daemon::of_state(&state);
-    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
-    assert_eq!(vdisks.len(), 2 + refused as usize);
+    let daemon = restarted(daemon, &state, 2 + refused as usize);
     drop(daemon);
 }
 
@@ -104,10 +110,7 @@ fn a_full_pool_refuses_virtual_disks_whole_and_goes_on_when_there_is_room() {
     assert!(!raw.exists());
     std::fs::remove_file(filler).unwrap();
     assert_eq!(put(refused).status, 201, "there is room again");
-    drop(daemon);
-    let daemon = Daemon::of_state(&state);
-    let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
-    assert_eq!(vdisks.len(), 2 + refused as usize);
+    let daemon = restarted(daemon, &state, 2 + refused as usize);
     assert!(raw.exists());
     drop(daemon);
 }
