@@ -37,7 +37,8 @@ fn on_a_terminal(directory: &Path, variables: &str, words: &str) -> String {
     let record = directory.join("record");
     let command = format!("stty cols 80; {} {words}", env!("CARGO_BIN_EXE_disktime"));
     let mut script = Command::new("env");
-    script.args(["-u", "NO_COLOR", "TERM=xterm"]).args(variables.split_whitespace());
+    // In CI the choice of colours passes over TERM=dumb.
+    script.args(["-u", "NO_COLOR", "-u", "CI", "TERM=xterm"]).args(variables.split_whitespace());
     run(script.args(["script", "-qc", &command]).arg(&record));
     std::fs::read_to_string(&record).unwrap()
 }
