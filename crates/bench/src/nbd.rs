@@ -89,6 +89,13 @@ pub enum NbdError {
     Stopped,
 }
 
+impl NbdError {
+    /// Whether a server's doing ended the measurement.
+    fn is_of_server(&self) -> bool {
+        matches!(self, Self::Load { .. } | Self::Lost { .. } | Self::Fio { .. })
+    }
+}
+
 impl From<Stopped> for NbdError {
     fn from(_: Stopped) -> Self {
         Self::Stopped

@@ -311,7 +311,7 @@ pub fn remedy(error: &io::Error) -> &'static str {
         }
         Some(libc::EINVAL) => "io_uring of Linux 6.1 or newer is needed",
         Some(libc::ENOMEM) => {
-            "the limit on locked memory is too low: raise it to 64 MiB (`ulimit -l`, LimitMEMLOCK=)"
+            "io_uring may not lock enough memory: raise the limit to 64 MiB (`ulimit -l`, LimitMEMLOCK=)"
         }
         _ => "io_uring of Linux 6.1 or newer is needed",
     }

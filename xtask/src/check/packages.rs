@@ -29,6 +29,8 @@ const PACKAGES: &[Package] = &[
     Package { name: "g++", probe: &["c++", "--version"] },
     // It counts the instructions of the core's paths.
     Package { name: "valgrind", probe: &["valgrind", "--version"] },
+    // It plays a system that refuses io_uring.
+    Package { name: "strace", probe: &["strace", "--version"] },
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
     // The page is tried in a browser.
     Package { name: "chromium", probe: &["chromium", "--version"] },

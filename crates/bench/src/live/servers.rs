@@ -1,6 +1,7 @@
 //! Servers of other projects as contenders and as devices: `qemu-nbd`, `qemu-storage-daemon`,
 //! `nbdkit`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -22,11 +23,13 @@ pub enum Way {
     Bfq,
     /// QEMU limits each to its share of what it did alone.
     Throttle,
+    /// A filter of nbdkit does.
+    Rate,
 }
 
 impl Way {
     /// Every way.
-    pub const ALL: [Self; 3] = [Self::None, Self::Bfq, Self::Throttle];
+    pub const ALL: [Self; 4] = [Self::None, Self::Bfq, Self::Throttle, Self::Rate];
 
     /// Its name in rows and on the command line.
     #[must_use]
@@ -35,6 +38,7 @@ impl Way {
             Self::None => "none",
             Self::Bfq => "linux-bfq",
             Self::Throttle => "qemu-throttle",
+            Self::Rate => "nbdkit-rate",
         }
     }
 }
@@ -77,14 +81,35 @@ impl Contender for Foreign {
                 "a scheduler of the kernel takes a block device, and this one is a server's export"
                     .to_owned(),
             )),
-            (Way::Throttle, Ready::File(file)) => {
-                let throttle = Throttle::start(over_file(file), scene, directory, None)?;
-                Ok(Box::new(throttle))
+            (Way::Throttle, ready) => {
+                let (disk, boxed) = match ready {
+                    Ready::File(file) => (over_file(file), None),
+                    Ready::Boxed(process, socket) => (over_nbd(&socket), Some(process)),
+                };
+                let socket = directory.join("throttle.sock");
+                let places = places(scene, |stream| (export_name(stream), socket.clone()))?;
+                let servers = move |limits: &[Option<Limit>]| {
+                    vec![(storage_daemon(&disk, limits, &socket), socket.clone())]
+                };
+                Limited::start(scene, places, "qemu-utils", Box::new(servers), boxed)
             }
-            (Way::Throttle, Ready::Boxed(process, socket)) => {
-                let disk = over_nbd(&socket);
-                let throttle = Throttle::start(disk, scene, directory, Some(process))?;
-                Ok(Box::new(throttle))
+            (Way::Rate, ready) => {
+                let (disk, boxed) = match ready {
+                    Ready::File(file) => {
+                        (vec!["file".into(), file.into(), "cache=none".into()], None)
+                    }
+                    Ready::Boxed(process, socket) => (behind_nbdkit(&socket), Some(process)),
+                };
+                let sockets = directory.to_owned();
+                let socket = move |stream: usize| sockets.join(format!("rate-{stream}.sock"));
+                let places = places(scene, |stream| (String::new(), socket(stream)))?;
+                let servers = move |limits: &[Option<Limit>]| {
+                    let server = |(stream, limit)| {
+                        (rate_filter(&disk, limit, &socket(stream)), socket(stream))
+                    };
+                    limits.iter().copied().enumerate().map(server).collect()
+                };
+                Limited::start(scene, places, "nbdkit", Box::new(servers), boxed)
             }
         }
     }
@@ -129,42 +154,66 @@ impl Served for Plain {
     }
 }
 
-/// An export and a throttle group for each stream, in one `qemu-storage-daemon`.
-struct Throttle {
+/// The most that a stream may do: requests of so many bytes, so many in a second.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    bytes: u64,
+    per_second: f64,
+}
+
+impl Limit {
+    /// 0 would be no limit at all.
+    fn requests(self) -> f64 {
+        self.per_second.max(1.0)
+    }
+
+    fn bytes_per_second(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "requests are short")]
+        let bytes = self.bytes as f64;
+        (self.per_second * bytes).max(1.0)
+    }
+}
+
+/// The commands of servers that hold streams to limits, or to none, and where each listens.
+type Servers = Box<dyn Fn(&[Option<Limit>]) -> Vec<(Command, PathBuf)>>;
+
+/// Servers that are told each stream's share of what it did alone.
+struct Limited {
     places: Vec<Place>,
     scene: Scene,
-    disk: String,
-    socket: PathBuf,
-    /// None only between two.
-    process: Option<Process>,
+    /// The Debian package that has them.
+    package: &'static str,
+    servers: Servers,
+    /// None only between two limits.
+    processes: Vec<Process>,
     boxed: Option<Process>,
 }
 
-impl Throttle {
+impl Limited {
     fn start(
-        disk: String,
         scene: &Scene,
-        directory: &Path,
+        places: Vec<Place>,
+        package: &'static str,
+        servers: Servers,
         boxed: Option<Process>,
-    ) -> Result<Self, NotStarted> {
-        let socket = directory.join("throttle.sock");
-        let places = places(scene, |stream| (export_name(stream), socket.clone()))?;
+    ) -> Result<Box<dyn Served>, NotStarted> {
         let scene = scene.clone();
-        let mut throttle = Self { places, scene, disk, socket, process: None, boxed };
-        let unlimited = vec![String::new(); throttle.scene.tenants.len()];
-        throttle.serve(&unlimited)?;
-        Ok(throttle)
+        let mut limited = Self { places, scene, package, servers, processes: Vec::new(), boxed };
+        let unlimited = vec![None; limited.scene.tenants.len()];
+        limited.serve(&unlimited)?;
+        Ok(Box::new(limited))
     }
 
-    fn serve(&mut self, limits: &[String]) -> Result<(), NotStarted> {
-        self.process = None;
-        let command = storage_daemon(&self.disk, limits, &self.socket);
-        self.process = Some(serve(command, &self.socket, "qemu-utils")?);
+    fn serve(&mut self, limits: &[Option<Limit>]) -> Result<(), NotStarted> {
+        self.processes.clear();
+        for (command, socket) in (self.servers)(limits) {
+            self.processes.push(serve(command, &socket, self.package)?);
+        }
         Ok(())
     }
 }
 
-impl Served for Throttle {
+impl Served for Limited {
     fn places(&self) -> &[Place] {
         &self.places
     }
@@ -175,13 +224,14 @@ impl Served for Throttle {
 
     fn limit(&mut self, alone: &[Alone]) -> Result<(), NotStarted> {
         let limits = self.scene.tenants.iter().zip(alone).map(|(tenant, alone)| {
-            throttled(tenant.load.bytes(), tenant.share() * alone.per_second)
+            let per_second = tenant.share() * alone.per_second;
+            Some(Limit { bytes: tenant.load.bytes(), per_second })
         });
         self.serve(&limits.collect::<Vec<_>>())
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.process.iter().chain(&self.boxed).map(Process::id).collect()
+        self.processes.iter().chain(&self.boxed).map(Process::id).collect()
     }
 }
 
@@ -189,21 +239,20 @@ fn export_name(stream: usize) -> String {
     format!("stream-{stream}")
 }
 
-/// The keys of a throttle group that hold a stream of such requests to so many a second.
-fn throttled(bytes: u64, per_second: f64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "requests are short")]
-    let (key, limit) = match bytes {
-        LONG.. => ("x-bps-total", per_second * bytes as f64),
-        _ => ("x-iops-total", per_second),
-    };
-    // 0 would be no limit at all.
-    format!(",{key}={:.0}", limit.max(1.0))
+/// The keys of a throttle group that hold a stream to a limit.
+fn throttled(limit: Limit) -> String {
+    match limit.bytes {
+        LONG.. => format!(",x-bps-total={:.0}", limit.bytes_per_second()),
+        _ => format!(",x-iops-total={:.0}", limit.requests()),
+    }
 }
 
-fn storage_daemon(disk: &str, limits: &[String], socket: &Path) -> Command {
+/// An export and a throttle group for each stream.
+fn storage_daemon(disk: &str, limits: &[Option<Limit>], socket: &Path) -> Command {
     let mut command = Command::new("qemu-storage-daemon");
     command.arg("--blockdev").arg(disk);
     for (stream, limit) in limits.iter().enumerate() {
+        let limit = limit.map_or_else(String::new, throttled);
         command.arg("--object").arg(format!("throttle-group,id=group-{stream}{limit}"));
         let node = format!(
             "driver=throttle,node-name=node-{stream},throttle-group=group-{stream},file=disk"
@@ -220,6 +269,23 @@ fn storage_daemon(disk: &str, limits: &[String], socket: &Path) -> Command {
     command
 }
 
+/// The plugin of an nbdkit in front of another server, and its words.
+fn behind_nbdkit(socket: &Path) -> Vec<OsString> {
+    let mut at = OsString::from("socket=");
+    at.push(socket);
+    vec!["nbd".into(), at, format!("export={EXPORT}").into()]
+}
+
+/// One stream's server. The filter counts bits, whatever requests are.
+fn rate_filter(disk: &[OsString], limit: Option<Limit>, socket: &Path) -> Command {
+    let mut command = Command::new("nbdkit");
+    command.args(["--foreground", "--filter=rate", "--unix"]).arg(socket).args(disk);
+    if let Some(limit) = limit {
+        command.arg(format!("rate={:.0}", limit.bytes_per_second() * 8.0));
+    }
+    command
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,16 +295,29 @@ mod tests {
         words.collect::<Vec<_>>().join(" ")
     }
 
+    fn limit(bytes: u64, per_second: f64) -> Limit {
+        Limit { bytes, per_second }
+    }
+
     #[test]
     fn small_requests_are_throttled_by_number_and_long_ones_by_bytes() {
-        assert_eq!(throttled(4096, 1234.4), ",x-iops-total=1234");
-        assert_eq!(throttled(65536, 100.0), ",x-bps-total=6553600");
-        assert_eq!(throttled(4096, 0.01), ",x-iops-total=1", "0 would be no limit");
+        assert_eq!(throttled(limit(4096, 1234.4)), ",x-iops-total=1234");
+        assert_eq!(throttled(limit(65536, 100.0)), ",x-bps-total=6553600");
+        assert_eq!(throttled(limit(4096, 0.01)), ",x-iops-total=1", "0 would be no limit");
+    }
+
+    #[test]
+    fn the_rate_filter_is_told_bits_once_limits_are_known() {
+        let disk = behind_nbdkit(Path::new("/x/box"));
+        let limits = |limit| words(&rate_filter(&disk, limit, Path::new("/x/s")));
+        let unlimited = "--foreground --filter=rate --unix /x/s nbd socket=/x/box export=disk";
+        assert_eq!(limits(None), unlimited);
+        assert_eq!(limits(Some(limit(4096, 2.5))), format!("{unlimited} rate=81920"));
     }
 
     #[test]
     fn every_stream_has_its_group_and_export() {
-        let limits = [String::new(), ",x-iops-total=7".to_owned()];
+        let limits = [None, Some(limit(4096, 7.0))];
         let disk = over_file(Path::new("/x/image"));
         let words = words(&storage_daemon(&disk, &limits, Path::new("/x/s")));
         for part in [

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::servers::OURS;
 use super::{Figures, Generator, NbdError, Peer, Row, Store, WORKS, Work};
 use crate::live::World;
 
@@ -72,7 +73,14 @@ pub fn run(
                     let name = format!("{}, {}: {}", store.name(), generator.name(), work.name);
                     let measure = |peer: &Peer| {
                         tell(&format!("round {round}: {name}: {}", peer.server.name));
-                        peer.measure(work, *generator, settings.length, world)
+                        match peer.measure(work, *generator, settings.length, world) {
+                            // Another project's server that fails ends no bench.
+                            Err(error) if peer.server.name != OURS && error.is_of_server() => {
+                                tell(&format!("left out of {name}: {error}"));
+                                Ok(None)
+                            }
+                            figures => figures.map(Some),
+                        }
                     };
                     let (figures, judged) = quiet(&turned(&turn, round), measure)?;
                     rows.extend(figures.into_iter().map(|(peer, figures)| Row {
@@ -101,15 +109,16 @@ fn turned<T: Copy>(all: &[T], round: u32) -> Vec<T> {
 /// Figures, each with its owner.
 type Measured<'a, T> = Vec<(&'a T, Figures)>;
 
-/// A measurement of each, repeated until nobody disturbed any; and whether that came about.
+/// A measurement of each that can be measured, repeated until nobody disturbed any; and whether that came
+/// about.
 fn quiet<'a, T, E>(
     all: &[&'a T],
-    measure: impl Fn(&'a T) -> Result<Figures, E>,
+    measure: impl Fn(&'a T) -> Result<Option<Figures>, E>,
 ) -> Result<(Measured<'a, T>, bool), E> {
     let mut attempt = 1;
     loop {
-        let measured = all.iter().map(|it| Ok((*it, measure(it)?)));
-        let measured = measured.collect::<Result<Vec<_>, E>>()?;
+        let figures = all.iter().map(|it| Ok(Some(*it).zip(measure(it)?)));
+        let measured = figures.filter_map(Result::transpose).collect::<Result<Vec<_>, E>>()?;
         let judged = measured.iter().all(|(_, figures)| figures.is_quiet());
         if judged || attempt == ATTEMPTS {
             return Ok((measured, judged));
@@ -137,14 +146,26 @@ mod tests {
     fn a_round_in_which_others_had_the_processor_is_repeated() {
         for (busy_until, judged, runs) in [(0, true, 1), (2, true, 3), (9, false, 3)] {
             let count = Cell::new(0);
-            let measure = |_: &()| -> Result<Figures, ()> {
+            let measure = |_: &()| -> Result<Option<Figures>, ()> {
                 count.set(count.get() + 1);
                 let foreign_cpu = if count.get() <= busy_until { 0.06 } else { 0.04 };
-                Ok(Figures { foreign_cpu, ..Figures::default() })
+                Ok(Some(Figures { foreign_cpu, ..Figures::default() }))
             };
             let (measured, quiet) = quiet(&[&()], measure).unwrap();
             assert_eq!((measured.len(), quiet, count.get()), (1, judged, runs), "{busy_until}");
         }
+    }
+
+    #[test]
+    fn a_server_that_fails_is_left_out_and_an_end_of_the_bench_is_not() {
+        let measure = |at: &u8| match at {
+            0 => Ok(None),
+            1 => Ok(Some(Figures::default())),
+            _ => Err("stopped"),
+        };
+        let (measured, _) = quiet(&[&0, &1], measure).unwrap();
+        assert_eq!(measured.iter().map(|(at, _)| **at).collect::<Vec<_>>(), [1]);
+        assert_eq!(quiet(&[&0, &2], measure).unwrap_err(), "stopped");
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub(super) const OURS: &str = "disktime";
 pub(super) const RAW: &str = "raw";
 
 /// Every server, ours first among those of its store.
-pub static SERVERS: [Server; 13] = [
+pub static SERVERS: [Server; 12] = [
     server(OURS, Store::File, |places, at| {
         disktime(places, at, &format!("file:{}", places.file.display()))
     }),
@@ -97,9 +97,6 @@ pub static SERVERS: [Server; 13] = [
         Ok(qemu_nbd(places, at, &["--cache=none", "--aio=io_uring"], &places.file))
     }),
     server("qemu-storage-daemon", Store::File, |places, at| Ok(storage_daemon(places, at))),
-    server("nbdkit file, cache=none", Store::File, |places, at| {
-        Ok(nbdkit(places, at, &["file", &file_of(&places.cached), "cache=none"]))
-    }),
     Server { name: RAW, store: Store::File, command: None },
     server(OURS, Store::Memory, |places, at| disktime(places, at, "memory")),
     server("nbdkit memory", Store::Memory, |places, at| Ok(nbdkit(places, at, &["memory", "1G"]))),
@@ -110,6 +107,9 @@ pub static SERVERS: [Server; 13] = [
     server("nbdkit file", Store::Cached, |places, at| {
         Ok(nbdkit(places, at, &["file", &file_of(&places.cached)]))
     }),
+    server("nbdkit file, cache=none", Store::Cached, |places, at| {
+        Ok(nbdkit(places, at, &["file", &file_of(&places.cached), "cache=none"]))
+    }),
     server("qemu-nbd writeback", Store::Cached, |places, at| {
         Ok(qemu_nbd(places, at, &["--cache=writeback"], &places.cached))
     }),
@@ -117,7 +117,6 @@ pub static SERVERS: [Server; 13] = [
         let words = ["--cache=writeback", "--aio=io_uring"];
         Ok(qemu_nbd(places, at, &words, &places.cached))
     }),
-    server("nbd-server", Store::Cached, nbd_server),
 ];
 
 /// The servers that are measured under TLS.
@@ -185,19 +184,6 @@ fn nbdkit(places: &Places, at: &Path, plugin: &[&str]) -> Command {
     }
     command.args(plugin);
     command
-}
-
-fn nbd_server(places: &Places, at: &Path) -> std::io::Result<Command> {
-    let config = at.join("nbd-server.conf");
-    let text = format!(
-        "[generic]\nunixsock = {}\n[disk]\nexportname = {}\n",
-        socket(at).display(),
-        places.cached.display()
-    );
-    std::fs::write(&config, text)?;
-    let mut command = Command::new("nbd-server");
-    command.arg("-d").arg("-C").arg(config);
-    Ok(command)
 }
 
 fn socket(directory: &Path) -> PathBuf {

@@ -30,8 +30,10 @@ const ROUNDS_MAX: usize = 100;
 /// Bytes of an `nbdkit`'s memory.
 const NBDKIT_BYTES: u64 = 3 << 30;
 
-const THROTTLE_NOTE: &str = "qemu-throttle was told what each stream does alone, and is not work \
-                             conserving: its limits hold while others rest, too";
+/// Rivals that are told what each stream does alone.
+const LIMITERS: [Way; 2] = [Way::Throttle, Way::Rate];
+const LIMITERS_NOTE: &str = "qemu-throttle and nbdkit-rate were told what each stream does alone, and are \
+                             not work conserving: their limits hold while others rest, too";
 
 /// The storage that is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -61,7 +63,7 @@ pub(super) struct Options {
     /// Only this device; again for more [default: all]
     #[arg(long = "on", value_name = "DEVICE", value_enum, requires = "live")]
     on: Vec<On>,
-    /// Only this rival of the daemon: none, linux-bfq, qemu-throttle; again for more [default: all]
+    /// Only this rival of the daemon: none, linux-bfq, qemu-throttle, nbdkit-rate; again for more [default: all]
     #[arg(long = "against", value_name = "NAME", requires = "live")]
     against: Vec<Way>,
     /// The daemon's cost model [default: the daemon's own]
@@ -143,8 +145,8 @@ pub(super) fn run(options: &Options, asked: &Asked<'_>) -> anyhow::Result<ExitCo
         print_rows(&rows);
         print_distances(&rows);
     }
-    if rows.iter().any(|row| row.policy == Way::Throttle.name()) {
-        eprintln!("{THROTTLE_NOTE}");
+    if rows.iter().any(|row| LIMITERS.iter().any(|way| row.policy == way.name())) {
+        eprintln!("{LIMITERS_NOTE}");
     }
     let missed = live::live_missed(&rows);
     for LiveMiss { what, measured, bar } in &missed {

@@ -21,9 +21,9 @@ Examples:
   disktime bench nbd --tls --rounds 5 --json
 
 A load's full name is STORE/GENERATOR/WORK: file, memory or cached / disktime or
-fio / as in the table. Peers are measured where nbdkit, qemu-nbd,
-qemu-storage-daemon and nbd-server are installed, loads by fio where fio is, TLS
-where openssl is. A server is left out with a line that says so. Exits with 3 if
+fio / as in the table. Peers are measured where nbdkit, qemu-nbd
+and qemu-storage-daemon are installed, loads by fio where fio is, TLS where
+openssl is. A server is left out with a line that says so. Exits with 3 if
 others had more than 5 % of the processor, or the host took more than 2 %, in
 each of three attempts.";
 

@@ -7,7 +7,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::control::Served;
-use crate::support::{Daemon, finish};
+use crate::needs;
+use crate::support::{DISKS, Daemon, finish};
 
 fn disktime() -> Command {
     Command::new(env!("CARGO_BIN_EXE_disktime"))
@@ -37,6 +38,39 @@ fn the_doctor_finds_that_tests_can_run_here_and_names_what_is_not_there() {
     let said = String::from_utf8_lossy(&gone.stdout);
     assert!(said.contains("MISSING") && said.contains("can't serve here"), "{said}");
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+}
+
+/// Docker refuses io_uring with EPERM, Podman hides it behind ENOSYS, kernels before 6.1 don't know its flags.
+#[test]
+fn a_system_that_refuses_io_uring_is_told_with_what_mends_it() {
+    needs!("a_system_that_refuses_io_uring_is_told_with_what_mends_it", "strace");
+    let directory = TempDir::new().unwrap();
+    let at = directory.path().to_str().unwrap();
+    let config = directory.path().join("disktime.toml");
+    let server = format!("server = {{ nbd = [\"unix:{at}/socket\"] }}\n");
+    std::fs::write(&config, server + &DISKS.replace("DIRECTORY", at)).unwrap();
+    let remedies = [
+        ("EPERM", "use a seccomp profile that allows it"),
+        ("ENOSYS", "either a container engine hides it"),
+        ("EINVAL", "Linux 6.1 or newer"),
+        ("ENOMEM", "raise the limit to 64 MiB"),
+    ];
+    for (error, remedy) in remedies {
+        let refused = |words: &[&str]| {
+            let mut strace = Command::new("strace");
+            strace.args(["-f", "-qq", "-o", "/dev/null", "-e"]);
+            strace.arg(format!("inject=io_uring_setup:error={error}"));
+            finish(strace.arg(env!("CARGO_BIN_EXE_disktime")).args(words))
+        };
+        let found = refused(&["doctor", "--json"]);
+        let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+        assert_eq!(found["pass"], false, "{error}: {found}");
+        assert!(found["machine"].to_string().contains(remedy), "{error}: {found}");
+        let output = refused(&["serve", "--config", config.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("io_uring") && said.contains(remedy), "{error}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{error}: {said}");
+    }
 }
 
 #[test]

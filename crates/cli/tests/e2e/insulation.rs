@@ -52,7 +52,7 @@ fn every_contender_is_measured_or_left_out_aloud() {
     };
     assert_eq!(of("live-deskstar-34gxp", "disktime"), 2, "{said}");
     assert_eq!(of("live-file", "disktime"), 7, "{said}");
-    for policy in ["none", "linux-bfq", "qemu-throttle"] {
+    for policy in ["none", "linux-bfq", "qemu-throttle", "nbdkit-rate"] {
         let left_out = |device: &str| said.contains(&format!("left out: {policy} on {device}"));
         assert!(of("live-file", policy) == 7 || left_out("live-file"), "{policy}: {said}");
         assert!(of("live-nbdkit", policy) == 3 || left_out("live-nbdkit"), "{policy}: {said}");
