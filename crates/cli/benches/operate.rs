@@ -5,6 +5,7 @@
 //! scrapes. Another one serves 100,000 on 16 devices. A third is asked for 100,000 virtual disks at once.
 //! A fourth is killed in the middle of changes, over and over: what was acknowledged is there, what was
 //! not is there wholly or not at all. A fifth and a sixth serve a client with the control API and without.
+//! The last one answers requests that schemathesis makes up by the OpenAPI document, where `st` is installed.
 #![allow(missing_docs, reason = "a program")]
 #![expect(clippy::print_stdout, reason = "a command line's answers go to standard output")]
 
@@ -42,13 +43,17 @@ struct Sizes {
 
 type Case = (&'static str, fn(&Sizes, &mut Vec<Row>) -> anyhow::Result<()>);
 
-const CASES: [Case; 6] = [
+/// The version of schemathesis that the document was checked with last (`docs/control.md`).
+const SCHEMATHESIS: &str = "4.32.5";
+
+const CASES: [Case; 7] = [
     ("memory", |sizes, rows| large("memory", sizes, rows)),
     ("files", |sizes, rows| large("files", sizes, rows)),
     ("many", many),
     ("creates", creates),
     ("kills", kills),
     ("path", path),
+    ("document", document),
 ];
 
 fn main() -> ExitCode {
@@ -454,6 +459,46 @@ fn path(_: &Sizes, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
     let name = format!("CPU of a request, median of {ROUNDS} ({least:.3} to {most:.3})");
     rows.push(Row { name, got, most: 2.0, unit: "%" });
+    Ok(())
+}
+
+/// Requests of every form that the OpenAPI document allows, and of some that it does not: all answers are as
+/// the document says.
+fn document(_: &Sizes, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+    let Ok(found) = Command::new("st").arg("--version").output() else {
+        eprintln!("document: not run: `pip install schemathesis=={SCHEMATHESIS}`");
+        return Ok(());
+    };
+    let version = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    if !version.contains(SCHEMATHESIS) {
+        eprintln!("document: {version} is not {SCHEMATHESIS}, which found nothing");
+    }
+    let directory = tempfile::tempdir()?;
+    let state = directory.path().join("state");
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let web = format!("tcp:127.0.0.1:{port}");
+    let words = ["serve".as_ref(), "--state".as_ref(), state.as_os_str()];
+    let words = [&words[..], &["--control".as_ref(), web.as_ref()]].concat();
+    let daemon = Daemon::start_with(&words, &state.join("control.sock"))?;
+    let pool = format!("file:{}", directory.path().join("pool").display());
+    let device = json!({"name": "disk", "back_end": pool, "create": true});
+    daemon.time("PUT", "/v1/devices/disk", Some(&device))?;
+    let vdisk = json!({"name": "db", "device": "disk", "size": "1MiB"});
+    daemon.time("PUT", "/v1/vdisks/db", Some(&vdisk))?;
+    let tokens = std::fs::read_to_string(state.join("tokens"))?;
+    let token = tokens.lines().find_map(|line| line.strip_prefix("operate "));
+    let bearer = format!("authorization: Bearer {}", token.context("a token that operates")?);
+    let mut command = Command::new("st");
+    command.arg("run").arg(format!("http://127.0.0.1:{port}/v1/openapi.json"));
+    command.args(["-H", &bearer, "--exclude-path", "/v1/events", "--exclude-path", "/v1/live"]);
+    command.args(["--exclude-checks", "positive_data_acceptance", "--no-color"]);
+    let said = command.current_dir(directory.path()).stdin(Stdio::null()).output()?;
+    if !said.status.success() {
+        eprintln!("{}", String::from_utf8_lossy(&said.stdout));
+    }
+    daemon.time("GET", "/v1", None)?;
+    let (name, got) = (format!("{version}: runs that find something"), !said.status.success());
+    rows.push(Row { name, got: f64::from(u8::from(got)), most: 0.0, unit: "runs" });
     Ok(())
 }
 
