@@ -35,6 +35,8 @@ Examples, with a daemon that `disktime serve` has started:
   # would it fit?
   disktime vdisk create db2 --device disk --size 10GiB --reserve 80% --plan
   disktime vdisk set db --reserve 40%
+  # db-monday has what db has now: on XFS or btrfs, at once
+  disktime vdisk snapshot db db-monday --limit 20%
   disktime vdisk rename db database
   # data beyond 5 GiB are lost
   disktime vdisk shrink database --size 5GiB --yes
@@ -69,6 +71,9 @@ enum Command {
     Shrink(manage::Shrink),
     /// Give a virtual disk another name; clients that are connected go on
     Rename(manage::Rename),
+    /// Make a virtual disk with the data that another one has now; doing it again does nothing
+    #[command(after_help = MANAGE)]
+    Snapshot(manage::Snapshot),
     /// Delete a virtual disk: its data are lost, its clients are let go
     Delete(manage::One),
     /// Look after the bitmaps of blocks that have changed since a backup
@@ -127,6 +132,7 @@ pub fn run(Arguments { command }: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Grow(arguments) => manage::grow(arguments),
         Command::Shrink(arguments) => manage::shrink(arguments),
         Command::Rename(arguments) => manage::rename(arguments),
+        Command::Snapshot(arguments) => manage::snapshot(arguments),
         Command::Delete(arguments) => manage::delete(arguments),
         Command::Bitmap(Bitmap { step }) => bitmap(step),
     }

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Sender, TrySendError};
-use disktime_api::VdiskSpec;
-use disktime_server::Server;
+use disktime_api::{VdiskChange, VdiskSpec};
+use disktime_server::{AlterError, Server, SnapshotJob, StartError};
 use tokio::sync::{oneshot, watch};
 
 use crate::events::{Events, Second};
 use crate::gate::Caller;
-use crate::plane::{Made, Plane};
+use crate::plane::{Begun, Made, Plane};
 use crate::problem::Refusal;
 use crate::sampler::Sampler;
 
@@ -59,6 +59,31 @@ fn answer_creates(creates: Vec<Create>, server: &mut Server, plane: &mut Plane) 
     }
 }
 
+/// The outcome of a snapshot.
+type Snapshot = Result<(Made, VdiskSpec), Refusal>;
+
+/// Does the long part of a snapshot on a thread of its own, which asks for the last part at its end.
+fn make(
+    name: &str,
+    job: Box<SnapshotJob>,
+    (asks, answer): (Sender<Ask>, oneshot::Sender<Snapshot>),
+) -> Result<(), AlterError> {
+    let name = name.to_owned();
+    let run = move || {
+        let made = job.run();
+        // Its file is closed before another one is opened.
+        drop(job);
+        let end = move |server: &mut Server, plane: &mut Plane| {
+            let ended = plane.end_snapshot(server, &name, made);
+            let _nobody_waits = answer.send(ended.map(|spec| (Made::New, spec)));
+        };
+        // While the daemon ends nobody hears it: the next start gives up what there is.
+        let _nobody_hears = asks.send(Ask(Kind::Any(Box::new(end))));
+    };
+    let thread = std::thread::Builder::new().name("snapshot".to_owned()).spawn(run);
+    thread.map(drop).map_err(|error| StartError::System(error).into())
+}
+
 /// The things that handlers have at hand.
 #[derive(Clone)]
 pub struct Api {
@@ -91,6 +116,26 @@ impl Api {
         let (answer, answered) = oneshot::channel();
         let create = Create { wanted: (wanted, by), answer };
         self.wait(Kind::Create(Box::new(create)), answered).await?
+    }
+
+    /// Asks for a snapshot of a virtual disk. It is made whether the caller waits or not.
+    pub async fn snapshot(&self, of: String, wish: VdiskChange, by: Caller) -> Snapshot {
+        let (answer, answered) = oneshot::channel();
+        let asks = self.asks.clone();
+        let begin = move |server: &mut Server, plane: &mut Plane| {
+            let refused = match plane.begin_snapshot(server, &of, wish, by) {
+                Ok(Begun::Job(name, job)) => {
+                    let Err(error) = make(&name, job, (asks, answer)) else { return };
+                    // The caller is told that the daemon is too busy.
+                    drop(plane.end_snapshot(server, &name, Err(error)));
+                    return;
+                }
+                Ok(Begun::Already(spec)) => Ok((Made::Already, spec)),
+                Err(refusal) => Err(refusal),
+            };
+            let _nobody_waits = answer.send(refused);
+        };
+        self.wait(Kind::Any(Box::new(begin)), answered).await?
     }
 
     async fn wait<T>(&self, kind: Kind, answered: oneshot::Receiver<T>) -> Result<T, Refusal> {

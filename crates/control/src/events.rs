@@ -13,6 +13,7 @@ pub const KINDS: &[(&str, &str)] = &[
     ("created", "a device or virtual disk was made, by the one named"),
     ("changed", "the contract or size of a virtual disk was changed, from and to what"),
     ("renamed", "a virtual disk got another name: `text` has both"),
+    ("snapshot", "a virtual disk was made with the data of another one: `text` has both"),
     ("deleted", "a device or virtual disk was removed; a virtual disk's data are given up"),
     ("promise-broken", "a virtual disk was behind its reservation by longer than its bound"),
     ("gap", "the reader was slow, or came late: so many events are no longer kept"),
@@ -109,6 +110,15 @@ mod tests {
         assert_eq!(ids(&events.after(3, 10)), [4, 5]);
         assert_eq!(ids(&events.after(5, 10)), [0; 0]);
         assert_eq!(ids(&events.after(900, 10)).len(), 5, "a number of another daemon");
+    }
+
+    /// The page heard of no virtual disk that got another name.
+    #[test]
+    fn the_page_listens_for_every_kind() {
+        let page = include_str!("../web/api.js");
+        let kinds = page.lines().find(|line| line.starts_with("const KINDS")).unwrap();
+        let unheard = KINDS.iter().find(|(kind, _)| !kinds.contains(&format!("\"{kind}\"")));
+        assert_eq!(unheard, None);
     }
 
     #[test]

@@ -46,6 +46,7 @@ const BODY_MAX: usize = 64 << 10;
         put_vdisk,
         change_vdisk,
         delete_vdisk,
+        snapshot_vdisk,
         why,
         plan,
         live::events,
@@ -95,6 +96,7 @@ pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
             "/v1/vdisks/{name}",
             get(vdisk).put(put_vdisk).patch(change_vdisk).delete(delete_vdisk),
         )
+        .route("/v1/vdisks/{name}/snapshot", post(snapshot_vdisk))
         .route("/v1/vdisks/{name}/why", get(why))
         .route("/v1/plan", post(plan))
         .route("/v1/events", get(live::events))
@@ -279,6 +281,24 @@ async fn change_vdisk(
     };
     let spec = api.ask(change).await??;
     Ok(([(header::ETAG, tag(&spec))], Json(spec)).into_response())
+}
+
+/// Makes another virtual disk with the data that this one has now: each write that was acknowledged before
+/// is in it. `name` is its name; it is as large, and best effort but for what the body says. Repeating a
+/// request does nothing.
+#[utoipa::path(post, path = "/v1/vdisks/{name}/snapshot", params(("name" = String, Path)),
+    request_body = VdiskChange, responses((status = 201, body = VdiskSpec),
+    (status = 200, body = VdiskSpec),
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+async fn snapshot_vdisk(
+    State(api): State<Api>,
+    Extension(by): Extension<Caller>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let (made, spec) = api.snapshot(name, read(&body)?, by).await?;
+    Ok((status(made), [(header::ETAG, tag(&spec))], Json(spec)).into_response())
 }
 
 /// Deletes a virtual disk and its data.

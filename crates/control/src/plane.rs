@@ -10,7 +10,9 @@ use disktime_api::{
 };
 use disktime_config::CLASSES;
 use disktime_server::config::VdiskConfig;
-use disktime_server::{Server, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
+use disktime_server::{
+    AlterError, Server, SnapshotJob, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk,
+};
 
 use crate::events::Events;
 use crate::gate::Caller;
@@ -18,6 +20,9 @@ use crate::problem::Refusal;
 use crate::sampler::{Sampler, fraction};
 use crate::state::{Phase, StateError, Store};
 use crate::tokens::Role;
+
+/// Snapshots that are made at once, each on a thread of its own.
+const SNAPSHOTS_MAX: usize = 4;
 
 /// The place where devices, virtual disks and contracts are kept.
 pub enum Truth {
@@ -31,6 +36,25 @@ pub enum Truth {
 pub struct Plane {
     truth: Truth,
     events: Arc<Events>,
+    /// Snapshots that are being made, by name.
+    snapshots: BTreeMap<String, Snapshot>,
+}
+
+/// A snapshot that is being made.
+struct Snapshot {
+    of: VdiskSpec,
+    spec: VdiskSpec,
+    device: String,
+    vdisk: VdiskConfig,
+    by: Caller,
+}
+
+/// The first part of a snapshot.
+pub enum Begun {
+    /// The snapshot is there.
+    Already(VdiskSpec),
+    /// The snapshot's name, and the work of another thread before the last part.
+    Job(String, Box<SnapshotJob>),
 }
 
 /// Whether something was made, or was there already as it was wanted.
@@ -45,7 +69,7 @@ pub enum Made {
 impl Plane {
     /// The plane of a server that was started from this.
     pub fn new(truth: Truth, events: Arc<Events>) -> Self {
-        Self { truth, events }
+        Self { truth, events, snapshots: BTreeMap::new() }
     }
 
     /// Finishes what a crash has left half-way: data of virtual disks that nobody was told of, or that
@@ -199,6 +223,11 @@ impl Plane {
     ) -> Result<(), Refusal> {
         let store = self.store()?;
         let kept = store.devices()?.into_iter().find(|kept| kept.name == name);
+        if self.snapshots.values().any(|it| it.device == name) {
+            let why =
+                format!("device {name}: a snapshot is being made there: repeat this in a moment");
+            return Err(Refusal::conflict(why));
+        }
         server.remove_device(name)?;
         store.remove_device(name)?;
         self.tell(by, "deleted", ("device", name), (kept.as_ref().map(said), None));
@@ -254,6 +283,10 @@ impl Plane {
         self.store()?;
         if let Some(kept) = self.spec(&spec.name)? {
             return already(&kept, spec, "vdisk", &spec.name).map(|_| None);
+        }
+        if self.snapshots.contains_key(&spec.name) {
+            let why = "a snapshot of that name is being made: repeat this once it is there";
+            return Err(Refusal::conflict(format!("vdisk {}: {why}", spec.name)));
         }
         let (device, vdisk) = server.config().check_vdisk(&table(spec)?, None)?;
         if !server.is_vacant(&device, &spec.name)? {
@@ -311,6 +344,84 @@ impl Plane {
             self.tell(by, "created", ("vdisk", &spec.name), (None, Some(said(spec))));
         }
         made
+    }
+
+    /// Begins a snapshot of a virtual disk: another one with its data, of its size, best effort but for
+    /// what is asked for.
+    ///
+    /// # Errors
+    /// If there is no such virtual disk, the device can't make snapshots or can't keep the contract, or
+    /// another virtual disk has the name.
+    pub fn begin_snapshot(
+        &mut self,
+        server: &mut Server,
+        of: &str,
+        wish: VdiskChange,
+        by: Caller,
+    ) -> Result<Begun, Refusal> {
+        let source = self.spec(of)?.ok_or_else(|| Refusal::no_vdisk(of))?;
+        let spec = snapshot_spec(&source, wish)?;
+        let store = self.store()?;
+        if store.snapshot_of(&spec.name)?.as_deref() == Some(of)
+            && let Some(kept) = store.vdisk(&spec.name)?
+            // The first one may have another size by now.
+            && kept == (VdiskSpec { size: kept.size.clone(), ..spec.clone() })
+        {
+            return Ok(Begun::Already(kept));
+        }
+        let Some((device, vdisk)) = self.checked(server, &spec)? else {
+            let why = format!("vdisk {} is there already, and is no snapshot of {of}", spec.name);
+            return Err(Refusal::conflict(format!("{why}: choose another name")));
+        };
+        if self.snapshots.len() >= SNAPSHOTS_MAX {
+            return Err(Refusal::busy());
+        }
+        store.put_snapshot(&spec, Phase::Creating, of)?;
+        let job = match server.begin_snapshot(of, &device, &vdisk) {
+            Ok(job) => Box::new(job),
+            Err(error) => {
+                store.remove_vdisk(&spec.name)?;
+                return Err(Refusal::from(error).with_room(|| room(server, &device, "")));
+            }
+        };
+        let name = spec.name.clone();
+        let snapshot = Snapshot { of: source, spec, device, vdisk, by };
+        self.snapshots.insert(name.clone(), snapshot);
+        Ok(Begun::Job(name, job))
+    }
+
+    /// Serves a snapshot of that name that is made, or gives up one that could not be made.
+    ///
+    /// # Errors
+    /// If it could not be made, or its device can't keep the contract any more.
+    pub fn end_snapshot(
+        &mut self,
+        server: &mut Server,
+        name: &str,
+        made: Result<(), AlterError>,
+    ) -> Result<VdiskSpec, Refusal> {
+        let Some(it) = self.snapshots.remove(name) else { return Err(Refusal::busy()) };
+        let Snapshot { of, spec, device, vdisk, by } = it;
+        let store = self.store()?;
+        let served = made.and_then(|()| server.add_vdisk(&device, vdisk).map(drop));
+        let served = served
+            .map_err(|error| Refusal::from(error).with_room(|| room(server, &device, "")))
+            .and_then(|()| Ok(store.put_snapshot(&spec, Phase::Ready, &of.name)?));
+        if let Err(refusal) = served {
+            // The caller is told that there is none. A start would give it up as well.
+            let is_served = server.vdisks().iter().any(|it| it.name == name);
+            let given_up =
+                if is_served { server.remove_vdisk(name) } else { server.discard(&device, name) };
+            match given_up {
+                Ok(()) => store.remove_vdisk(name)?,
+                Err(error) => {
+                    tracing::warn!(vdisk = name, %error, "what there is of a snapshot stays until the next start");
+                }
+            }
+            return Err(refusal);
+        }
+        self.tell(&by, "snapshot", ("vdisk", name), (Some(said(&of)), Some(said(&spec))));
+        Ok(spec)
     }
 
     /// Changes a virtual disk, if it is still the one that the caller has seen; answers it as it is
@@ -476,6 +587,21 @@ fn moved(before: &VdiskSpec, change: &VdiskChange) -> Result<VdiskSpec, Refusal>
     let shrink = Some(true);
     alone(VdiskChange { size: Some(size.clone()), shrink, ..VdiskChange::default() })?;
     Ok(VdiskSpec { size, ..before.clone() })
+}
+
+/// A snapshot of a virtual disk, as it is wished.
+fn snapshot_spec(of: &VdiskSpec, wish: VdiskChange) -> Result<VdiskSpec, Refusal> {
+    let Some(name) = wish.name.clone() else {
+        let why = "name: a snapshot is a virtual disk with a name of its own: give it one";
+        return Err(Refusal::bad_request(why.to_owned()));
+    };
+    if wish.size.is_some() || wish.shrink.is_some() {
+        let why = "size, shrink: a snapshot has the size of the virtual disk that it is of: leave them \
+                   out, and change its size afterwards";
+        return Err(Refusal::bad_request(why.to_owned()));
+    }
+    let (device, size) = (of.device.clone(), of.size.clone());
+    Ok(wish.of(&VdiskSpec { name, device, size, ..VdiskSpec::default() }))
 }
 
 /// The size of a virtual disk as it is served.

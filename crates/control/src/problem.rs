@@ -126,9 +126,11 @@ impl From<AlterError> for Refusal {
             | AlterError::NotEmpty { .. }
             | AlterError::Connected { .. } => StatusCode::CONFLICT,
             AlterError::Config(error) => return Self::of_config(error),
-            AlterError::Silent(_) => StatusCode::SERVICE_UNAVAILABLE,
+            AlterError::Silent(_) | AlterError::Slow { .. } => StatusCode::SERVICE_UNAVAILABLE,
             AlterError::Refused { error: VdiskError::Ends, .. } => StatusCode::SERVICE_UNAVAILABLE,
-            AlterError::Refused { error: VdiskError::Connected(_), .. } => StatusCode::CONFLICT,
+            AlterError::Refused { error: VdiskError::Connected(_) | VdiskError::Held, .. } => {
+                StatusCode::CONFLICT
+            }
             AlterError::Start(error) if error.lacks_room() => {
                 let detail =
                     format!("{error}: make room there, or make it writable, and repeat this");

@@ -86,6 +86,16 @@ struct Record<T> {
     /// The virtual disk that it becomes.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     to: Option<T>,
+    /// The virtual disk of which it is a snapshot, until it is changed: a request for the same snapshot
+    /// is known again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot_of: Option<String>,
+}
+
+impl<T> Record<T> {
+    fn new(phase: Phase, spec: T) -> Self {
+        Self { version: VERSION, phase, spec, to: None, snapshot_of: None }
+    }
 }
 
 fn none<T>() -> Option<T> {
@@ -204,6 +214,18 @@ impl Store {
     /// # Errors
     /// If its record can't be read.
     pub fn vdisk(&self, name: &str) -> Result<Option<VdiskSpec>, StateError> {
+        Ok(self.whole(name)?.map(|record| record.spec))
+    }
+
+    /// The virtual disk of which one that is whole is a snapshot, if it is one and was not changed since.
+    ///
+    /// # Errors
+    /// If its record can't be read.
+    pub fn snapshot_of(&self, name: &str) -> Result<Option<String>, StateError> {
+        Ok(self.whole(name)?.and_then(|record| record.snapshot_of))
+    }
+
+    fn whole(&self, name: &str) -> Result<Option<Record<VdiskSpec>>, StateError> {
         self.with(|database| {
             let read = database.begin_read().map_err(|error| self.failed(error))?;
             let table = read.open_table(VDISKS).map_err(|error| self.failed(error))?;
@@ -211,7 +233,7 @@ impl Store {
                 return Ok(None);
             };
             let record: Record<VdiskSpec> = self.parse(name, bytes.value())?;
-            Ok((record.phase == Phase::Ready).then_some(record.spec))
+            Ok((record.phase == Phase::Ready).then_some(record))
         })
     }
 
@@ -260,6 +282,15 @@ impl Store {
         self.put(VDISKS, &spec.name, phase, spec)
     }
 
+    /// Keeps a virtual disk that is a snapshot of another one.
+    ///
+    /// # Errors
+    /// If it can't be written: then nothing has changed.
+    pub fn put_snapshot(&self, spec: &VdiskSpec, phase: Phase, of: &str) -> Result<(), StateError> {
+        let record = Record { snapshot_of: Some(of.to_owned()), ..Record::new(phase, spec) };
+        self.write(VDISKS, &spec.name, &record)
+    }
+
     /// Keeps many virtual disks in a phase, and others no longer, all at once.
     ///
     /// # Errors
@@ -270,8 +301,7 @@ impl Store {
         kept: &[&VdiskSpec],
         gone: &[&VdiskSpec],
     ) -> Result<(), StateError> {
-        let record = |spec| Record { version: VERSION, phase, spec, to: None };
-        let bytes = kept.iter().map(|spec| serde_json::to_vec(&record(*spec)));
+        let bytes = kept.iter().map(|spec| serde_json::to_vec(&Record::new(phase, *spec)));
         let bytes = bytes.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
         let kept = kept.iter().zip(&bytes).map(|(spec, bytes)| (&*spec.name, Some(&**bytes)));
         let gone = gone.iter().map(|spec| (&*spec.name, None));
@@ -284,10 +314,8 @@ impl Store {
     /// # Errors
     /// If it can't be written: then nothing has changed.
     pub fn begin_move(&self, before: &VdiskSpec, after: &VdiskSpec) -> Result<(), StateError> {
-        let record =
-            Record { version: VERSION, phase: Phase::Moving, spec: before, to: Some(after) };
-        let bytes = serde_json::to_vec(&record).map_err(|error| self.failed(error))?;
-        self.change(VDISKS, &[(&before.name, Some(&bytes))])
+        let record = Record { to: Some(after), ..Record::new(Phase::Moving, before) };
+        self.write(VDISKS, &before.name, &record)
     }
 
     /// Notes that a virtual disk has become another one.
@@ -295,7 +323,7 @@ impl Store {
     /// # Errors
     /// If it can't be written: then nothing has changed.
     pub fn end_move(&self, before: &str, after: &VdiskSpec) -> Result<(), StateError> {
-        let record = Record { version: VERSION, phase: Phase::Ready, spec: after, to: None };
+        let record = Record::new(Phase::Ready, after);
         let bytes = serde_json::to_vec(&record).map_err(|error| self.failed(error))?;
         let gone = (before != after.name).then_some((before, None));
         let changes = gone.into_iter().chain([(&*after.name, Some(&*bytes))]);
@@ -325,8 +353,16 @@ impl Store {
         phase: Phase,
         spec: &T,
     ) -> Result<(), StateError> {
-        let record = Record { version: VERSION, phase, spec, to: None };
-        let bytes = serde_json::to_vec(&record).map_err(|error| self.failed(error))?;
+        self.write(table, name, &Record::new(phase, spec))
+    }
+
+    fn write<T: Serialize>(
+        &self,
+        table: TableDefinition<'_, &str, &[u8]>,
+        name: &str,
+        record: &Record<T>,
+    ) -> Result<(), StateError> {
+        let bytes = serde_json::to_vec(record).map_err(|error| self.failed(error))?;
         self.change(table, &[(name, Some(&bytes))])
     }
 

@@ -34,7 +34,7 @@ export const get = async (path) => (await ask("GET", path)).value;
 export const vdiskPath = (name) => `/v1/vdisks/${encodeURIComponent(name)}`;
 export const devicePath = (name) => `/v1/devices/${encodeURIComponent(name)}`;
 
-const KINDS = ["created", "changed", "deleted", "promise-broken", "gap"];
+const KINDS = ["created", "changed", "renamed", "snapshot", "deleted", "promise-broken", "gap"];
 
 /** Follows the daemon until closed; begins again by itself after a loss. */
 export function follow({ sample, event, state }) {

@@ -29,7 +29,8 @@ pub use crate::served_file::PoolFile;
 pub use blocks::BlockBackEnd;
 pub(crate) use file::at;
 pub use file::pool::{
-    GrowingPool, IDENTITY, PoolDirectory, PoolDisk, PoolError, SeenPool, make_image, nothing_was_at,
+    CloneError, GrowingPool, IDENTITY, PoolClone, PoolDirectory, PoolDisk, PoolError, SeenPool,
+    make_image, nothing_was_at,
 };
 pub use file::{FileBackEnd, OneFile};
 pub use kind::{BackEndKind, CHUNK_DEFAULT, check_chunk};

@@ -55,7 +55,7 @@ pub use daemon_socket::AskError;
 pub use listener::{BindError, Inherited, bind_control, bind_web};
 pub use place::PlaceError;
 pub use reports::ReportStats;
-pub use server::{AlterError, ReloadError, Server, VdiskView, Wrap, finish_move};
+pub use server::{AlterError, ReloadError, Server, SnapshotJob, VdiskView, Wrap, finish_move};
 pub use shard::{VdiskError, VdiskId, Watch, WatchedDevice, WatchedVdisk};
 pub use start_error::{StartError, Unfit};
 pub use stats::{Counts, DeviceStats, Histogram, Snapshot, VdiskStats};

@@ -3,7 +3,7 @@
 //!
 //! Does not know: engines, clients. Blocks; not to be called on a shard.
 
-use crate::backend::{GrowingPool, OneFile, PoolFile};
+use crate::backend::{GrowingPool, OneFile, PoolClone, PoolFile};
 use crate::buffers::ALIGN;
 use crate::config::{DeviceConfig, VdiskConfig};
 use crate::layout::{Extent, Record, RecordError, Recorded};
@@ -136,6 +136,22 @@ impl Room {
             self.layout = layout;
         }
         Ok(file)
+    }
+
+    /// Makes the file of a virtual disk to come, which is to become a clone of another one's; nothing
+    /// where virtual disks have no files of their own.
+    ///
+    /// # Errors
+    /// If a file of that name is there, or the system refuses.
+    pub(crate) fn begin_clone(
+        &mut self,
+        device: &DeviceConfig,
+        of: &str,
+        to: &VdiskConfig,
+    ) -> Result<Option<PoolClone>, StartError> {
+        let Ground::Pool(pool) = &mut self.ground else { return Ok(None) };
+        let clone = pool.begin_clone(of, (&to.name, to.size));
+        clone.map(Some).map_err(|error| misplaced(device, error.into()))
     }
 
     /// Whether no data of that name are here that outlive their virtual disk.

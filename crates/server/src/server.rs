@@ -44,11 +44,13 @@ mod hand_over;
 mod live;
 mod moves;
 mod reload;
+mod snapshots;
 
 pub use live::AlterError;
 pub use moves::finish_move;
 use reload::BitmapNumbers;
 pub use reload::ReloadError;
+pub use snapshots::SnapshotJob;
 
 /// The seed of emulated devices: where the platter stands at the start.
 const EMULATOR_SEED: u64 = 1;

@@ -35,6 +35,7 @@ mod device;
 mod events;
 mod flushes;
 mod handle;
+mod holds;
 mod idle;
 mod migration;
 mod own_time;
@@ -136,6 +137,11 @@ pub enum Message {
     },
     /// The name that a virtual disk has from now on, for the log.
     Rename(VdiskId, String),
+    /// A virtual disk whose requests wait from now on. The answer comes when the device has none of
+    /// them.
+    Hold(VdiskId, Answer),
+    /// A virtual disk whose requests go on.
+    Release(VdiskId),
     /// The bitmaps that a virtual disk has from now on. Known ones go on.
     Bitmaps(VdiskId, Vec<BitmapSpec>, Answer),
     /// A step of a bitmap, if any; the answer has all bitmaps of the virtual disk.
@@ -201,6 +207,8 @@ struct Operation {
     arrived: bool,
     /// The device has begun it.
     begun: bool,
+    /// Its virtual disk is held: the engine has it later.
+    waits: bool,
     /// The answer to a status.
     survey: Option<Box<Survey>>,
 }
@@ -467,6 +475,8 @@ impl Shard {
                     self.shrink_vdisk(vdisk, (bytes, extent), &answer);
                 }
                 Message::Rename(vdisk, name) => self.rename_vdisk(vdisk, name),
+                Message::Hold(vdisk, answer) => self.hold(vdisk, answer),
+                Message::Release(vdisk) => self.release(vdisk),
                 Message::Bitmaps(vdisk, specs, answer) => {
                     self.set_bitmaps(vdisk, specs, &answer);
                 }

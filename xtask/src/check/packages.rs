@@ -32,6 +32,9 @@ const PACKAGES: &[Package] = &[
     // It plays a system that refuses io_uring.
     Package { name: "strace", probe: &["strace", "--version"] },
     Package { name: "qemu-utils", probe: &["qemu-img", "--version"] },
+    // File systems with clones, for snapshots.
+    Package { name: "xfsprogs", probe: &["mkfs.xfs", "-V"] },
+    Package { name: "btrfs-progs", probe: &["mkfs.btrfs", "--version"] },
     // The page is tried in a browser.
     Package { name: "chromium", probe: &["chromium", "--version"] },
     // For virt-xml-validate, which reads libvirt's example, and the parser of YAML for two others.

@@ -125,6 +125,21 @@ pub struct Rename {
     daemon: Daemon,
 }
 
+/// A snapshot.
+#[derive(Args, Clone, Debug)]
+pub struct Snapshot {
+    /// The virtual disk that has the data
+    #[arg(value_name = "VDISK")]
+    of: String,
+    /// The name of the snapshot, which is a virtual disk of the same size
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    terms: Terms,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
 /// One virtual disk.
 #[derive(Args, Clone, Debug)]
 pub struct One {
@@ -241,6 +256,13 @@ pub fn rename(Rename { name, to, daemon }: &Rename) -> anyhow::Result<ExitCode> 
     let change = VdiskChange { name: Some(to.clone()), ..VdiskChange::default() };
     daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
     show_one(to, daemon)
+}
+
+/// Makes a virtual disk with the data that another one has now.
+pub fn snapshot(Snapshot { of, name, terms, daemon }: &Snapshot) -> anyhow::Result<ExitCode> {
+    let wish = VdiskChange { name: Some(name.clone()), ..terms.change() };
+    daemon.ask("POST", &format!("{}/snapshot", address("vdisks", of)), (Some(&wish), None))?;
+    show_one(name, daemon)
 }
 
 /// Shows a virtual disk.

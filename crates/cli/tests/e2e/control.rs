@@ -39,11 +39,11 @@ impl Served {
         served
     }
 
-    fn api(&self) -> ControlApi {
+    pub fn api(&self) -> ControlApi {
         ControlApi::at(&Path::new(&self.state).join("control.sock"))
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -76,7 +76,7 @@ fn now() -> Instant {
 }
 
 #[expect(clippy::disallowed_methods, reason = "nothing tells how far another process is")]
-fn sleep(millis: u64) {
+pub fn sleep(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
 }
 

@@ -26,6 +26,7 @@ mod recording;
 mod replay;
 mod restarts;
 mod service;
+mod snapshots;
 mod support;
 mod take_over;
 mod terminal;

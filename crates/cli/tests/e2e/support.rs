@@ -35,7 +35,11 @@ macro_rules! needs {
 
 fn runs(program: &str) -> bool {
     let mut command = if program == "nbdsh" { python("import nbd") } else { Command::new(program) };
-    let asks = if program == "openssl" { "version" } else { "--version" };
+    let asks = match program {
+        "openssl" => "version",
+        "mkfs.xfs" => "-V",
+        _ => "--version",
+    };
     let command = if program == "nbdsh" { &mut command } else { command.arg(asks) };
     command
         .stdout(Stdio::null())

@@ -69,6 +69,17 @@ pub enum AlterError {
         /// Why, and what to do.
         reason: String,
     },
+    /// Its clients would have to wait too long.
+    #[error(
+        "vdisk {name}: its requests wait at most {seconds} s for a snapshot, and it would take longer: \
+         repeat this while it is less busy, or copy it with its clients disconnected"
+    )]
+    Slow {
+        /// Which.
+        name: String,
+        /// The most that they wait.
+        seconds: u64,
+    },
     /// Its clients stand in the way.
     #[error("vdisk {name}: {clients} clients are connected: disconnect them, and repeat this")]
     Connected {

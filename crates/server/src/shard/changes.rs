@@ -231,7 +231,7 @@ impl Shard {
     }
 }
 
-fn tell(answer: &Answer, outcome: Result<(), VdiskError>) {
+pub(super) fn tell(answer: &Answer, outcome: Result<(), VdiskError>) {
     if answer.try_send(outcome).is_err() {
         tracing::debug!("nobody waits for the outcome of a change");
     }

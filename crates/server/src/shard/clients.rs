@@ -160,9 +160,13 @@ impl Shard {
         }
     }
 
-    /// A part is whole and goes to the engine.
-    fn arrive(&mut self, key: u32) {
+    /// A part is whole and goes to the engine, unless its virtual disk is held.
+    pub(super) fn arrive(&mut self, key: u32) {
         let operation = &mut self.operations[key as usize];
+        if self.vdisks[operation.vdisk as usize].hold.is_some() {
+            operation.waits = true;
+            return;
+        }
         operation.arrived = true;
         let (work, vdisk) = (&operation.work, operation.vdisk);
         let request = Request {
@@ -192,6 +196,7 @@ impl Shard {
             unreachable!("internal work is nobody's to answer");
         };
         self.touch(client);
+        self.note_still(StreamId(vdisk));
         self.turns.own_time.moved(vdisk, 0);
         let reads = result.is_ok() && op == Op::Read;
         let mut data = buffer.filter(|_| reads).map(|buffer| (buffer, place));
@@ -235,7 +240,8 @@ impl Operation {
     /// Work that the engine has not seen yet, on a virtual disk.
     pub(super) fn new(work: Work, vdisk: u32) -> Self {
         let (buffer, lent_at, error, survey) = (None, None, None, None);
-        Self { work, vdisk, buffer, lent_at, error, arrived: false, begun: false, survey }
+        let (arrived, begun, waits) = (false, false, false);
+        Self { work, vdisk, buffer, lent_at, error, arrived, begun, waits, survey }
     }
 
     /// Where its data are in its buffer.

@@ -41,12 +41,22 @@ pub struct Vdisk {
     pub(super) removal: Option<Removal>,
     /// Blocks that have changed.
     pub(super) bitmaps: Vec<Bitmap>,
+    /// Its requests wait.
+    pub(super) hold: Option<Hold>,
 }
 
 /// A removal that waits for the virtual disk's last client.
 pub(super) struct Removal {
     pub(super) id: VdiskId,
     pub(super) answer: Answer,
+}
+
+/// A hold of a virtual disk.
+pub(super) enum Hold {
+    /// The device has requests of it yet: the answer is due when it has none.
+    Ending(Answer),
+    /// The device has none.
+    Still,
 }
 
 /// Where the outcome of a change goes. The caller may have stopped waiting.
@@ -83,6 +93,9 @@ pub enum VdiskError {
     /// The back end can't take it in.
     #[error("the back end can't take the virtual disk in while it runs: {0}")]
     BackEnd(DeviceError),
+    /// Its requests wait already.
+    #[error("a snapshot of it is being made: repeat this once it is there")]
+    Held,
     /// Clients have it.
     #[error("{0} clients are connected: disconnect them, and repeat this")]
     Connected(u64),
@@ -98,8 +111,8 @@ impl Vdisk {
         stats: Arc<VdiskStats>,
         recorder: Option<Recorder>,
     ) -> Self {
-        let (quiet, clients, removal, bitmaps) = (Quiet::default(), 0, None, Vec::new());
-        Self { name, base, stats, recorder, quiet, clients, removal, bitmaps }
+        let (quiet, clients, removal, hold) = (Quiet::default(), 0, None, None);
+        Self { name, base, stats, recorder, quiet, clients, removal, bitmaps: Vec::new(), hold }
     }
 
     /// The same with bitmaps.

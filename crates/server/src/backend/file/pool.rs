@@ -4,7 +4,7 @@
 //! point without its file system is no pool, another pool mounted there is another one, and a file
 //! that vanished is missed. It is also the pool's lock. Blocks; not to be called on a shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -20,9 +20,11 @@ use crate::durable::{directory_of, sync_directory_of};
 use crate::layout::{Move, Record};
 use crate::served_file::ServedFile;
 
+mod clone;
 mod growing;
 mod identity;
 
+pub use clone::{CloneError, PoolClone};
 pub use growing::GrowingPool;
 use identity::{Identity, IdentityFile};
 
@@ -329,7 +331,8 @@ impl PoolDirectory {
         }
         let frees = media.iter().all(Files::can_free);
         let back_end = FileBackEnd::new(media, all, Abilities::of_files(frees));
-        Ok((back_end, GrowingPool { pool: self.pool, file: self.file, files }))
+        let clones = BTreeSet::new();
+        Ok((back_end, GrowingPool { pool: self.pool, file: self.file, files, clones }))
     }
 
     /// Finishes another name or a smaller size that a killed daemon may have left half-way.
@@ -518,10 +521,14 @@ fn not_under_dev(path: &Path) -> Result<(), PoolError> {
 
 /// Makes a file of so many bytes, on disk but for its name.
 fn create(path: &Path, len: u64) -> io::Result<()> {
-    // Without direct I/O: a file system that has none makes the file and then refuses it.
-    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    let file = create_empty(path)?;
     file.set_len(len)?;
     file.sync_all()
+}
+
+/// Makes a file, without direct I/O: a file system that has none makes the file and then refuses it.
+fn create_empty(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn lengthen(path: &Path, len: u64) -> io::Result<()> {

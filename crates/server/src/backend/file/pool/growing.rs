@@ -1,12 +1,12 @@
 //! A pool whose virtual disks are served: their files become longer meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::identity::IdentityFile;
-use super::{FileState, PoolError, SeenPool, create, io_at};
+use super::{FileState, PoolClone, PoolError, SeenPool, create, create_empty, io_at};
 use crate::backend::blocks::BLOCK;
 use crate::backend::file::{Access, lock, open};
 use crate::durable::sync_directory_of;
@@ -18,22 +18,48 @@ pub struct GrowingPool {
     /// Kept for as long as the pool is served.
     pub(super) file: IdentityFile,
     pub(super) files: BTreeMap<String, Arc<ServedFile>>,
+    /// Virtual disks to come whose files are clones.
+    pub(super) clones: BTreeSet<String>,
 }
 
 impl GrowingPool {
-    /// Makes and opens the file of another virtual disk.
+    /// Makes the file of a virtual disk to come, empty, which is to become a clone of another one's:
+    /// [`add`](Self::add) takes it as it is then.
+    ///
+    /// # Errors
+    /// If the pool has no virtual disk to clone, or a file of that name, or the system refuses.
+    pub(crate) fn begin_clone(
+        &mut self,
+        of: &str,
+        (name, size): (&str, u64),
+    ) -> Result<PoolClone, PoolError> {
+        let path = self.pool.file_of(name);
+        let Some(from) = self.files.get(of).map(Arc::clone) else {
+            let known = self.files.keys().cloned().collect();
+            let (vdisk, pool) = (of.to_owned(), self.pool.path.clone());
+            return Err(PoolError::NoVdisk { vdisk, pool, known });
+        };
+        let to = create_empty(&path).map_err(io_at(&path))?;
+        self.clones.insert(name.to_owned());
+        Ok(PoolClone { from, to, path, bytes: size.next_multiple_of(BLOCK) })
+    }
+
+    /// Makes and opens the file of another virtual disk, or opens the clone that was made for it.
     ///
     /// # Errors
     /// If the pool has a virtual disk or a file of that name, or the system refuses.
     pub(crate) fn add(&mut self, name: &str, size: u64) -> Result<PoolFile, PoolError> {
         let path = self.pool.file_of(name);
+        let cloned = self.clones.remove(name);
         match self.pool.check(name, size)? {
             FileState::New => {}
+            FileState::Whole if cloned => {}
             FileState::Whole | FileState::Short => {
                 return Err(PoolError::Exists { path, what: "a file with data" });
             }
         }
-        let made = create(&path, size.next_multiple_of(BLOCK));
+        // A clone that is gone is not made anew: it would be empty.
+        let made = if cloned { Ok(()) } else { create(&path, size.next_multiple_of(BLOCK)) };
         let of_another = |it: &io::Error| it.kind() == io::ErrorKind::AlreadyExists;
         if let Err(error) = made.as_ref()
             && of_another(error)
@@ -81,6 +107,7 @@ impl GrowingPool {
         }
         sync_directory_of(&path).map_err(io_at(&path))?;
         self.files.remove(name);
+        self.clones.remove(name);
         self.file.change(&mut self.pool.identity, &[(name, None)])
     }
 
