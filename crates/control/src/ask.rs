@@ -130,7 +130,7 @@ impl Api {
                     drop(plane.end_snapshot(server, &name, Err(error)));
                     return;
                 }
-                Ok(Begun::Already(spec)) => Ok((Made::Already, spec)),
+                Ok(Begun::Already(spec)) => Ok((Made::Already, *spec)),
                 Err(refusal) => Err(refusal),
             };
             let _nobody_waits = answer.send(refused);

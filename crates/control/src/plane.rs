@@ -52,7 +52,7 @@ struct Snapshot {
 /// The first part of a snapshot.
 pub enum Begun {
     /// The snapshot is there.
-    Already(VdiskSpec),
+    Already(Box<VdiskSpec>),
     /// The snapshot's name, and the work of another thread before the last part.
     Job(String, Box<SnapshotJob>),
 }
@@ -367,7 +367,7 @@ impl Plane {
             // The first one may have another size by now.
             && kept == (VdiskSpec { size: kept.size.clone(), ..spec.clone() })
         {
-            return Ok(Begun::Already(kept));
+            return Ok(Begun::Already(Box::new(kept)));
         }
         let Some((device, vdisk)) = self.checked(server, &spec)? else {
             let why = format!("vdisk {} is there already, and is no snapshot of {of}", spec.name);

@@ -12,6 +12,7 @@ use crate::control::Served;
 use crate::needs;
 use crate::support::{finish, skip};
 
+/// Bytes of a block.
 const BLOCK: u64 = 4096;
 
 /// A file system of its own in a file.
@@ -67,13 +68,13 @@ fn connect(served: &Served, vdisk: &str) -> Connection {
 }
 
 fn put(client: &mut Connection, block: u64, number: u64) {
-    let mut bytes = [0; BLOCK as usize];
+    let mut bytes = [0; 4096];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     client.write(block * BLOCK, &bytes, false).unwrap();
 }
 
 fn number(client: &mut Connection, block: u64) -> u64 {
-    let mut bytes = [0; BLOCK as usize];
+    let mut bytes = [0; 4096];
     client.read(block * BLOCK, &mut bytes).unwrap();
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
