@@ -115,6 +115,10 @@ pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
 
 /// A body, or what is wrong with it.
 fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    // A list would be taken for an object, its values for those of the first keys.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(Refusal::bad_request("the body is no object: it begins with `{`".to_owned()));
+    }
     serde_json::from_slice(body)
         .map_err(|error| Refusal::bad_request(format!("the body is no such object: {error}")))
 }

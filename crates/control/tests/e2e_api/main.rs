@@ -220,6 +220,8 @@ fn bad_input_gets_a_problem_that_names_it() {
         ("db", db(json!({"weight": "heavy"})), 400, ""),
         ("other", db(json!({})), 400, ""),
         ("db", json!([1, 2]), 400, ""),
+        // A list of values passed for an object with the first keys.
+        ("db", json!(["db", "disk", "1MiB"]), 400, ""),
     ] {
         let answer = daemon.ask("PUT", &format!("/v1/vdisks/{name}"), Some(&spec));
         let problem: Problem = read(&answer);
