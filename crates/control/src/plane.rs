@@ -720,3 +720,6 @@ pub fn tag(spec: &VdiskSpec) -> String {
     });
     format!("\"{hash:016x}\"")
 }
+
+#[cfg(test)]
+mod tests;
