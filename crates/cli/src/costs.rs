@@ -1,7 +1,7 @@
 //! Cost estimates of pieces, as tables and JSON show them.
 
 use disktime_core::Instant;
-use disktime_core::cost::{Certainty, Estimate};
+use disktime_core::cost::{Basis, Certainty, Estimate};
 use serde::Serialize;
 
 use crate::table::{self, Table};
@@ -34,7 +34,12 @@ impl From<&Estimate> for CostRow {
             cost_ns: cost.as_nanos(),
             plus_minus_percent: spread_permille.map(|permille| f64::from(permille) / 10.0),
             drift_percent,
-            basis: basis.name(),
+            basis: match basis {
+                Basis::Stated => "stated",
+                Basis::Guessed => "guessed",
+                Basis::Anchored => "anchored",
+                Basis::Learned => "learned",
+            },
             seen_at_seconds: seen_at.map(|at| at.since(Instant::ZERO).as_secs_f64()),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use disktime_config::quantity::{parse_duration, parse_rate, parse_size};
+use disktime_config::quantity::{parse_duration, parse_rate, parse_share, parse_size};
 use disktime_config::{QueueDepth, access};
 use disktime_core::promise::{self, Terms};
 use disktime_core::{Access, Duration, Share};
@@ -130,9 +130,8 @@ struct Trace {
 /// `95`, `95%` or `99.9%`.
 fn parse_percent(text: &str) -> Result<Share, String> {
     let percent = if text.ends_with('%') { text.to_owned() } else { format!("{text}%") };
-    let share: Result<Share, _> = percent.parse();
-    let share =
-        share.map_err(|_| "a part is above 0% and at most 99.999%, like `95%`".to_owned())?;
+    let share = parse_share(&percent)
+        .map_err(|_| "a part is above 0% and at most 99.999%, like `95%`".to_owned())?;
     let allowed = share > Share::ZERO && share.ppm() <= 999_990;
     allowed.then_some(share).ok_or_else(|| "above 0% and at most 99.999% are possible".to_owned())
 }

@@ -31,6 +31,7 @@ fn stream(name: &str, reserve: Share, pattern: Pattern, bytes: u64) -> StreamPla
         name: name.to_owned(),
         contract: Contract::reserving(reserve),
         base: 0,
+        parent: None,
         extent: None,
         traffic: Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into(),
     }

@@ -27,4 +27,6 @@ pub use contract::{AdmissionName, CLASSES, Keys as ContractKeys, LATENCY_MAX, RA
 pub use depth_law::{DepthError, DepthLaw, DepthTerms};
 pub use error::{Named, ValueError};
 pub use scheduling::{DEPTH_MAX, DEPTH_SPAN, depth_law};
-pub use scheduling::{DepthText, DeviceFacts, Keys as SchedulingKeys, QueueDepth, Scheduling};
+pub use scheduling::{
+    DepthText, DeviceFacts, Keys as SchedulingKeys, QueueDepth, Scheduling, TOKENS,
+};

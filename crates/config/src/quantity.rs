@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use disktime_core::{Duration, ParseShareError, Share};
+use disktime_core::{Duration, Share};
 use serde::de::{Deserializer, Error, Visitor};
 
 const SIZES: [(&str, u64); 9] = [
@@ -35,6 +35,7 @@ const SPANS: [(&str, u64); 8] = [
 const A_SIZE: &str = "a size is a whole number and a unit, like `4KiB`, `10GiB` or `500MB`";
 const A_SPAN: &str = "a time is a whole number and a unit, like `10ms`, `2s` or `5min`";
 const A_RATE: &str = "a rate is a size per second, like `8MB/s` or `128KiB/s`";
+const A_SHARE: &str = "a share is 0% to 100%, like `30%` or `12.5%`, with at most four decimals";
 const A_RATIO: &str = "a ratio is 0% to 100%, like `70%` or `12.5%`, with at most one decimal";
 const A_SCALE: &str = "a scale is a percentage above 0%, like `50%`, with at most four decimals";
 
@@ -68,7 +69,8 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Says what is allowed, if the text is anything else.
 pub fn parse_share(text: &str) -> Result<Share, String> {
-    text.parse().map_err(|error: ParseShareError| error.to_string())
+    let ppm = percent_ppm(text).and_then(|ppm| u32::try_from(ppm).ok());
+    ppm.and_then(Share::from_ppm).ok_or_else(|| A_SHARE.to_owned())
 }
 
 /// A size as a person would write it: in the largest unit of which it is a whole number.
@@ -228,6 +230,12 @@ mod tests {
         assert_eq!(parse_permille("100%"), Ok(1000));
         assert_eq!(parse_scale("0.0001%"), Ok(1));
         assert_eq!(parse_scale("250%"), Ok(2_500_000));
+        for text in ["0%", "30%", "12.5%", "0.0001%", "100%"] {
+            assert_eq!(parse_share(text).map(|share| share.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["30", "-5%", "%", "101%", "100.0001%", "1.00001%", "1e1%", "3 %", "5.%", ""] {
+            assert_eq!(parse_share(text), Err(A_SHARE.to_owned()), "{text}");
+        }
         for text in ["70", "%", "-1%", "+1%", "100.1%", "12.55%", "1.%", ".5%", " 5%"] {
             assert_eq!(parse_permille(text), Err(A_RATIO.to_owned()), "{text}");
         }

@@ -153,19 +153,6 @@ pub enum Basis {
     Learned,
 }
 
-impl Basis {
-    /// Its name in tables and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stated => "stated",
-            Self::Guessed => "guessed",
-            Self::Anchored => "anchored",
-            Self::Learned => "learned",
-        }
-    }
-}
-
 /// How sure a cost is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Certainty {

@@ -30,6 +30,7 @@ mod config;
 mod device;
 pub(crate) mod error;
 pub(crate) mod event;
+mod families;
 mod flush;
 mod gates;
 mod guarantees;
@@ -39,7 +40,7 @@ mod posting;
 mod promises;
 mod shaping;
 
-use admit::{Booked, Contracts};
+use admit::Contracts;
 use books::Books;
 pub use changes::Change;
 use classes::Chosen;
@@ -110,8 +111,6 @@ pub struct Engine {
     /// The limits of best effort, if a controller is configured.
     shaping: Option<Box<Shaping>>,
     promises: Promises,
-    /// Requests for streams that do not exist.
-    refused_unknown: u64,
     events: Events,
 }
 
@@ -147,12 +146,12 @@ impl Engine {
         config.check().expect("the caller's bounds are in range");
         let trust = cost.trust();
         let slices = policy.slices().map(|slices| slices.has_costs(trust)).is_some();
-        let (booked, headroom, period) = (Booked::default(), config.headroom, config.period);
+        let (headroom, period) = (config.headroom, config.period);
         Self {
             policies: classes::policies(policy),
             prices: PriceBook::new(cost, slices),
             limits: config.limits,
-            contracts: Contracts { booked, headroom, period },
+            contracts: Contracts { headroom, period, ..Contracts::default() },
             now: Instant::ZERO,
             streams: StreamTable::default(),
             requests: RequestTable::default(),
@@ -162,7 +161,6 @@ impl Engine {
             guarantees: Guarantees::new(),
             shaping: Shaping::new(&config.feedback),
             promises: Promises::new(config.terms()),
-            refused_unknown: 0,
             events: Events::default(),
         }
     }
@@ -173,10 +171,8 @@ impl Engine {
     /// If it is not taken: nothing is kept of it and no completion follows.
     pub fn handle_arrival(&mut self, now: Instant, request: Request) -> Result<(), Refusal> {
         self.observe(now);
-        let Some(stream) = self.streams.get_mut(request.stream) else {
-            self.refused_unknown += 1;
-            return Err(Refusal::UnknownStream(request.stream));
-        };
+        let unknown = Refusal::UnknownStream(request.stream);
+        let stream = self.streams.get_mut(request.stream).ok_or(unknown)?;
         stream.counters.arrived += 1;
         if let Err(refusal) = check(&request, stream, &self.requests, self.limits.requests_max) {
             stream.counters.refused += 1;
@@ -198,6 +194,7 @@ impl Engine {
         self.requests.push(&mut lane.queue, request, rank, self.now);
         if idle {
             stream.wake(self.now);
+            self.take_part(request.stream);
         }
         if first {
             self.set_oldest_head(request.stream, rank);
@@ -239,6 +236,7 @@ impl Engine {
         self.learn(&piece, tier);
         let [charge, took] = self.settle(&piece, most);
         let completion = self.finish(&piece, outcome);
+        self.look_at_family(piece.stream);
         self.gates.mark(piece.stream);
         let done = PieceDone {
             request: piece.request,
@@ -352,18 +350,6 @@ impl Engine {
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
-    }
-
-    /// Events dropped because nobody fetched them.
-    #[must_use]
-    pub fn events_dropped(&self) -> u64 {
-        self.events.dropped()
-    }
-
-    /// Requests refused because their stream does not exist; no stream's counters have them.
-    #[must_use]
-    pub fn refused_unknown(&self) -> u64 {
-        self.refused_unknown
     }
 
     /// A stream's state, if it exists; what waits in its own class.
@@ -482,6 +468,7 @@ impl Engine {
             self.policies[rank.at()].left(self.now, id, head.request);
         }
         self.spend(id, rank, on_slack, &head);
+        self.used_in_family(id, head.estimate.as_tokens());
         self.set_oldest_head(id, rank);
         let flush = self.ends_dirty(id, rank, writes);
         self.gates.mark(id);

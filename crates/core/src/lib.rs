@@ -38,6 +38,6 @@ pub use types::heap::IndexedHeap;
 pub use types::ids::{PieceId, RequestId, StreamId};
 pub use types::order::StreamOrder;
 pub use types::request::{Dispatch, Kind, Outcome, Request};
-pub use types::share::{ParseShareError, Share};
+pub use types::share::Share;
 pub use types::tiers::Tier;
 pub use types::time::{Duration, Instant};

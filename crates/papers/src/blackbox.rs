@@ -270,6 +270,7 @@ impl Case<'_> {
                 name: load.name.to_owned(),
                 contract: Contract { weight: load.percent, ..Contract::reserving(share) },
                 base: 0,
+                parent: None,
                 extent: None,
                 traffic: traffic.expect("the loads make sense").into(),
             }

@@ -44,7 +44,7 @@ fn stream(
     let traffic =
         Phases::new(vec![phase], 1, name, Instant::ZERO).expect("a load that makes sense");
     let (name, extent) = (name.to_owned(), Some((extent.start, extent.end)));
-    StreamPlan { name, contract, base: 0, extent, traffic: traffic.into() }
+    StreamPlan { name, contract, base: 0, parent: None, extent, traffic: traffic.into() }
 }
 
 /// A deterministic rate; four of them lie at equal distances.

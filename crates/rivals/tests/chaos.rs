@@ -357,22 +357,30 @@ impl World {
                 if self.tenants.contains_key(&stream.0) {
                     return Err(StreamError::InUse.of(stream));
                 }
-                if let Some(parent) = spec.parent {
-                    return Err(ChangeError::Parent { stream, parent });
-                }
                 if spec.piece_bytes_max == 0 {
                     return Err(StreamError::PieceBytes.of(stream));
                 }
                 depth(spec.depth_max, u32::MAX)?;
                 sound(stream, spec.contract)?;
-                self.fits(&[(stream.0, spec.contract)], self.headroom)
+                if let Some(parent) = spec.parent {
+                    let tenant = self.tenants.get(&parent.0);
+                    if tenant.is_none_or(|tenant| tenant.spec.parent.is_some()) {
+                        return Err(ChangeError::Parent { stream, parent });
+                    }
+                }
+                self.fits(&[(stream.0, spec.contract)], spec.parent, self.headroom)
             }
             Step::Remove(id) => {
                 known(*id)?;
                 let of = |known: &&Known| known.request.stream.0 == *id;
                 let live = u32::try_from(self.requests.values().filter(of).count());
                 let (stream, live) = (StreamId(*id), live.expect("at most 40"));
-                if live > 0 { Err(StreamError::Busy { live }.of(stream)) } else { Ok(()) }
+                let is_parent = self.tenants.values().any(|it| it.spec.parent == Some(stream));
+                match live {
+                    0 if is_parent => Err(StreamError::HasChildren.of(stream)),
+                    0 => Ok(()),
+                    _ => Err(StreamError::Busy { live }.of(stream)),
+                }
             }
             Step::Contracts(contracts) => {
                 for (index, (id, contract)) in contracts.iter().enumerate() {
@@ -382,24 +390,43 @@ impl World {
                         return Err(StreamError::NamedTwice.of(StreamId(*id)));
                     }
                 }
-                self.fits(contracts, self.headroom)
+                self.fits(contracts, None, self.headroom)
             }
             Step::Depth(to) => depth(*to, LIMITS.depth_max),
             Step::StreamDepth(stream, to) => {
                 depth(*to, u32::MAX)?;
                 known(*stream).map(|_| ())
             }
-            Step::Headroom(percent) => self.fits(&[], *percent),
+            Step::Headroom(percent) => self.fits(&[], None, *percent),
             Step::Missed(stream) => known(*stream).map(|_| ()),
             _ => unreachable!("not a change"),
         }
     }
 
-    fn fits(&self, new: &[(u32, Contract)], headroom: u32) -> Result<(), ChangeError> {
-        let mut contracts: BTreeMap<_, _> =
-            self.tenants.iter().map(|(id, tenant)| (*id, tenant.spec.contract)).collect();
-        contracts.extend(new.iter().copied());
-        let asked_ppm = contracts.values().map(|contract| u64::from(contract.reserve.ppm())).sum();
+    /// Whether all fit with these contracts; the parent is that of a new stream.
+    fn fits(
+        &self,
+        new: &[(u32, Contract)],
+        parent: Option<StreamId>,
+        headroom: u32,
+    ) -> Result<(), ChangeError> {
+        let of = |tenant: &Tenant| (tenant.spec.contract.reserve, tenant.spec.parent);
+        let mut reserves: BTreeMap<_, _> =
+            self.tenants.iter().map(|(id, tenant)| (*id, of(tenant))).collect();
+        for (id, contract) in new {
+            let parent = self.tenants.get(id).map_or(parent, |tenant| tenant.spec.parent);
+            reserves.insert(*id, (contract.reserve, parent));
+        }
+        for (id, (reserve, _)) in &reserves {
+            let head = StreamId(*id);
+            let children = reserves.values().filter(|(_, parent)| *parent == Some(head));
+            let asked_ppm = children.map(|(reserve, _)| reserve.ppm()).sum::<u32>();
+            if asked_ppm > reserve.ppm() {
+                return Err(StreamError::Children { asked_ppm, reserve: *reserve }.of(head));
+            }
+        }
+        let own = reserves.values().filter(|(_, parent)| parent.is_none());
+        let asked_ppm = own.map(|(reserve, _)| u64::from(reserve.ppm())).sum();
         let available = rig::percent(100 - headroom);
         if asked_ppm <= u64::from(available.ppm()) {
             return Ok(());

@@ -250,7 +250,7 @@ impl Shard {
         for (id, vdisk) in parts.vdisks {
             let stream = vdisks.add(Some(id), vdisk);
             let view = parts.engine.stream(stream).expect("each virtual disk's stream was added");
-            vdisks.agree(stream, &view.contract());
+            vdisks.agree(stream, &view.spec().contract);
         }
         let migration = parts.migration.map(|vdisk| {
             let stream = vdisks.add(None, vdisk);

@@ -47,6 +47,8 @@ pub struct StreamPlan {
     /// Where on the device its requests lie, first byte and end, for admission; `None` for
     /// anywhere.
     pub extent: Option<(u64, u64)>,
+    /// The stream of the plan of whose contract its own is a part.
+    pub parent: Option<StreamId>,
     /// Its requests, and when they come.
     pub traffic: Stream,
 }

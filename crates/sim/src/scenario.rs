@@ -144,6 +144,8 @@ disktime_config::contract_table! {
         /// First byte on the device of what the load calls byte 0.
         #[serde(default, deserialize_with = "quantity::size")]
         base: u64,
+        /// The stream of whose contract its own is a part.
+        parent: Option<String>,
         phases: Option<Vec<Phase>>,
         replay: Option<ReplaySpec>,
     }
@@ -473,12 +475,23 @@ impl Scenario {
         let traffic = Stream::new(&spec, seed, &table.name, Instant::ZERO);
         let traffic = traffic.map_err(|error| ScenarioError::Load {
             path: self.path.clone(),
-            stream: of,
+            stream: of.clone(),
             error: Box::new(error),
         })?;
         let start = extents.iter().map(|extent| extent.start).min().unwrap_or(0);
         let extent = (start < end).then_some((table.base + start, table.base + end));
-        Ok(StreamPlan { name: table.name.clone(), contract, base: table.base, extent, traffic })
+        let (name, base) = (table.name.clone(), table.base);
+        let parent = table.parent.as_ref().map(|parent| self.parent(&of, parent)).transpose()?;
+        Ok(StreamPlan { name, contract, base, extent, parent, traffic })
+    }
+
+    /// The stream of that name, which has no parent itself.
+    fn parent(&self, of: &Named, parent: &str) -> Result<StreamId, ScenarioError> {
+        let mut tables = self.file.streams.iter().zip(0..);
+        let found = tables.find(|(table, _)| table.name == parent && table.parent.is_none());
+        let allowed = "no stream without a parent has this name";
+        let found = found.ok_or_else(|| self.wrong(of.wrong("parent", parent, allowed)));
+        found.map(|(_, place)| StreamId(place))
     }
 }
 

@@ -66,6 +66,7 @@ fn stream(random: &mut Random, index: usize, reserve_max: u32, capacity: u64) ->
             ..Contract::reserving(reserve.expect("at most 100 %"))
         },
         base: 0,
+        parent: None,
         extent: None,
         traffic: Source::new(spec, pace, random.0, &name, Instant::ZERO)
             .expect("the draws are in range")

@@ -216,7 +216,7 @@ impl World {
         let guarantee = policy.keeps_reservations;
         let timed = policy.currency == Currency::Time;
         // As granted: a rate's reservation follows from it.
-        let contracts: Vec<_> = engine.streams().map(StreamView::contract).collect();
+        let contracts: Vec<_> = engine.streams().map(StreamView::promised).collect();
         let period = Config::default().period;
         let declared = Config::default().piece_time_max;
         let by_profile = |profile| promise::piece_time(profile, promise::PIECE_BYTES);
@@ -404,8 +404,8 @@ impl World {
         }
         if load.contract.class == Class::SoftRealTime && load.traffic.has_ended() {
             load.contract.class = Class::BestEffort;
-            let contract = self.engine.stream(id).map(StreamView::contract).unwrap_or_default();
-            let contract = Contract { class: Class::BestEffort, ..contract };
+            let contract = self.engine.stream(id).map(|view| view.spec().contract);
+            let contract = Contract { class: Class::BestEffort, ..contract.unwrap_or_default() };
             let changed =
                 self.engine.handle_change(self.now, Change::SetContracts(&[(id, contract)]));
             changed.expect("best effort is always admitted");
@@ -532,14 +532,14 @@ impl World {
         }
         while let Some((_, stream, contract)) = self.changes.pop_front_if(|it| it.0 <= self.now) {
             let change = Change::SetContracts(&[(stream, contract)]);
-            let before = self.engine.stream(stream).map(|view| view.contract().weight);
+            let before = self.engine.stream(stream).map(|view| view.spec().contract.weight);
             if self.engine.handle_change(self.now, change).is_ok() {
                 if before != Some(contract.weight)
                     && let Some(steering) = &mut self.steering
                 {
                     steering.weigh(stream, contract.weight);
                 }
-                let granted: Vec<_> = self.engine.streams().map(StreamView::contract).collect();
+                let granted: Vec<_> = self.engine.streams().map(StreamView::promised).collect();
                 self.checks.changed(stream, &granted);
             }
         }
@@ -564,9 +564,14 @@ fn build_engine(plan: &Plan) -> Result<Engine, PlanError> {
         let set = engine.handle_change(Instant::ZERO, Change::SetProfile(profile));
         set.expect("a profile that is one is taken while nothing is promised");
     }
-    for (id, stream) in (0..).map(StreamId).zip(&plan.streams) {
-        let StreamPlan { contract, extent, .. } = *stream;
-        let spec = StreamSpec { contract, extent, queue_max: u32::MAX, ..StreamSpec::default() };
+    let streams = || (0..).map(StreamId).zip(&plan.streams);
+    // Parents are there before their children.
+    let children = streams().filter(|(_, stream)| stream.parent.is_some());
+    let in_order = streams().filter(|(_, stream)| stream.parent.is_none()).chain(children);
+    for (id, stream) in in_order {
+        let StreamPlan { contract, extent, parent, .. } = *stream;
+        let limits = StreamSpec { queue_max: u32::MAX, ..StreamSpec::default() };
+        let spec = StreamSpec { contract, extent, parent, ..limits };
         let added = engine.handle_change(Instant::ZERO, Change::AddStream(id, spec));
         added.map_err(|error| refused(error, id, &plan.streams))?;
     }

@@ -72,6 +72,7 @@ fn run(case: &Case, bound: Duration) -> (f64, f64) {
             name: name.to_owned(),
             contract: Contract { latency, ..Contract::reserving(share) },
             base: 0,
+            parent: None,
             extent: None,
             traffic: Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into(),
         }

@@ -19,6 +19,7 @@ fn stream(name: &str, start_ms: u64, stop_ms: u64) -> StreamPlan {
         name: name.to_owned(),
         contract: Contract::default(),
         base: 0,
+        parent: None,
         extent: None,
         traffic: Phases::new(vec![phase], 1, name, Instant::ZERO).unwrap().into(),
     }

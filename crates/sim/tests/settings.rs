@@ -154,7 +154,7 @@ fn a_scenario_has_the_shared_keys_and_few_of_its_own() {
     };
     let device = with(SchedulingKeys::NAMES, &["emulate", "preset", "model"]);
     assert_eq!(keys_of("[device]"), device);
-    let stream = with(ContractKeys::NAMES, &["name", "base", "phases", "replay"]);
+    let stream = with(ContractKeys::NAMES, &["name", "base", "parent", "phases", "replay"]);
     assert_eq!(keys_of("[[stream]]"), stream);
 }
 

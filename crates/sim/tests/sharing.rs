@@ -15,6 +15,7 @@ fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
         name: name.to_owned(),
         contract: Contract::reserving(Share::from_percent(percent).unwrap()),
         base: 0,
+        parent: None,
         extent: None,
         traffic: Source::new(spec, pace, seed, name, Instant::ZERO).unwrap().into(),
     }
@@ -131,7 +132,7 @@ fn many_readers_that_do_not_fill_the_device_are_guests_of_each_other() {
         let name = format!("reader {at}");
         let traffic = Source::new(spec, pace, 1, &name, Instant::ZERO).unwrap().into();
         let contract = Contract::reserving(Share::from_percent(1).unwrap());
-        StreamPlan { name, contract, base: 0, extent: None, traffic }
+        StreamPlan { name, contract, base: 0, parent: None, extent: None, traffic }
     });
     let outcome = run_on_flash("flash-generic", streams.collect(), 2);
     assert_eq!(outcome.violations, []);
@@ -150,7 +151,7 @@ fn slices_on_fast_flash_last_as_long_as_they_are_to() {
         let pace = Pace::Closed { outstanding, think: Duration::ZERO };
         let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
         let contract = Contract::reserving(Share::from_percent(percent).unwrap());
-        StreamPlan { name: name.to_owned(), contract, base: 0, extent: None, traffic }
+        StreamPlan { name: name.to_owned(), contract, base: 0, parent: None, extent: None, traffic }
     };
     let all = || {
         [
@@ -178,7 +179,7 @@ fn kept_beside_long_reads(think: Duration, outstanding: u32) -> f64 {
         let pace = Pace::Closed { outstanding, think };
         let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
         let contract = Contract::reserving(Share::from_percent(50).unwrap());
-        StreamPlan { name: name.to_owned(), contract, base: 0, extent: None, traffic }
+        StreamPlan { name: name.to_owned(), contract, base: 0, parent: None, extent: None, traffic }
     };
     let short = || {
         let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, 4096);
@@ -231,7 +232,7 @@ fn the_device_is_held_no_longer_than_a_slice_for_a_stream_that_asks_seldom() {
         let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, 4096);
         let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
         let contract = Contract::reserving(Share::from_percent(percent).unwrap());
-        StreamPlan { name: name.to_owned(), contract, base: 0, extent: None, traffic }
+        StreamPlan { name: name.to_owned(), contract, base: 0, parent: None, extent: None, traffic }
     };
     let seldom = Pace::Open(Arrivals::Poisson { mean: Duration::from_micros(600) });
     let busy = |outstanding| Pace::Closed { outstanding, think: Duration::ZERO };

@@ -31,6 +31,7 @@ fn stream(name: &str, percent: u32, spec: Spec, outstanding: u32) -> StreamPlan 
             ..Contract::reserving(Share::from_percent(percent).unwrap())
         },
         base: 0,
+        parent: None,
         extent: None,
         traffic: Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into(),
     }

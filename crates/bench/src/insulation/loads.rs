@@ -255,6 +255,7 @@ impl Tenant {
             name,
             contract: Contract { weight: self.reserve_permille, ..Contract::reserving(reserve) },
             base,
+            parent: None,
             extent: Some((base, base + bytes)),
             traffic: traffic.expect("the bench's loads make sense").into(),
         }

@@ -54,6 +54,7 @@ fn rates(scene: &Scene, streams: &[usize], policy: &str, cost_model: &str, seed:
                 ..Contract::reserving(reserve)
             },
             base,
+            parent: None,
             extent: Some((base, base + scene.bytes)),
             traffic: source.expect("the bench's loads make sense").into(),
         }

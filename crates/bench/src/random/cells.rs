@@ -243,6 +243,7 @@ impl Tenant {
             name: self.name.clone(),
             contract: self.contract(),
             base: self.base,
+            parent: None,
             extent: Some((self.base, self.base + self.bytes)),
             traffic: traffic.expect("the drawn loads make sense").into(),
         }

@@ -64,13 +64,20 @@ pub(crate) struct Accounts {
     debt_max: i64,
     /// Most credit the limit bucket keeps.
     pub(crate) burst_max: i64,
+    /// What it reserves for its own requests: a parent's children have parts of its contract's reservation.
+    pub(crate) own: Share,
+    /// The weight by which it is served now; 0 while it lends its part to its family.
+    pub(crate) weight: u32,
+    /// In a family: it has had nothing to do for a while.
+    pub(crate) rests: bool,
 }
 
 impl Accounts {
     pub(crate) fn new(contract: Contract, period: Duration, now: Instant) -> Self {
         let [reserve, limit] =
             [contract.reserve, contract.limit].map(|share| TokenBucket::new(share, now));
-        let mut accounts = Self { reserve, limit, ..Self::default() };
+        let (own, weight) = (contract.reserve, contract.weight);
+        let mut accounts = Self { reserve, limit, own, weight, ..Self::default() };
         accounts.set_bounds(contract, period);
         accounts
     }

@@ -96,8 +96,6 @@ impl Stream {
 
     pub(crate) fn set_contract(&mut self, contract: Contract, period: Duration, now: Instant) {
         let accounts = &mut self.accounts;
-        accounts.reserve.advance(now);
-        accounts.reserve.set_rate(contract.reserve);
         if self.spec.contract.limit == Share::FULL {
             accounts.limit = TokenBucket::new(contract.limit, now);
             // The pieces at the device are corrected from their estimates when they come back.
@@ -105,11 +103,38 @@ impl Stream {
         }
         accounts.limit.advance(now);
         accounts.limit.set_rate(contract.limit);
-        accounts.set_bounds(contract, period);
-        accounts.cap_credit();
-        accounts.forgive_debt(0);
+        accounts.own = contract.reserve;
         self.spec.contract = contract;
         self.active.insert(contract.class.into());
+        if self.accounts.rests {
+            self.lend(now);
+        } else {
+            self.serve_by(contract.reserve, contract.weight, period, now);
+        }
+    }
+
+    /// The reservation and the weight by which it is served from now on: its contract's, or its part of its
+    /// family's.
+    pub(crate) fn serve_by(&mut self, reserve: Share, weight: u32, period: Duration, now: Instant) {
+        let accounts = &mut self.accounts;
+        accounts.reserve.advance(now);
+        accounts.reserve.set_rate(reserve);
+        accounts.weight = weight;
+        accounts.set_bounds(Contract { reserve, ..self.spec.contract }, period);
+        accounts.cap_credit();
+        accounts.forgive_debt(0);
+    }
+
+    /// Others of its family are served by its part from now on. It keeps what it had saved up.
+    pub(crate) fn lend(&mut self, now: Instant) {
+        self.wake(now);
+        self.accounts.reserve.set_rate(Share::ZERO);
+        self.accounts.weight = 0;
+    }
+
+    /// What is promised to its own requests.
+    pub(crate) fn promised(&self) -> Contract {
+        Contract { reserve: self.accounts.own, ..self.spec.contract }
     }
 
     /// The reservation that follows from its rate.

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::Engine;
 use super::error::{ChangeError, StreamError};
+use super::families::Families;
 use super::guarantees::Flushes;
 use crate::classes::admission::{
     self, AdmissionError, Admitted, Demand, DemandError, Granted, Others, REQUEST, Slack,
@@ -22,15 +23,18 @@ const PIECES_BESIDE_RATES: [u64; 3] = [1 << 20, 256 << 10, REQUEST];
 /// A proposal for admission: some contracts in place of those that hold now.
 pub(super) struct Proposal<'a> {
     pub(super) contracts: &'a [(StreamId, Contract)],
-    /// The extent of a stream that does not exist yet.
+    /// The extent and the parent of a stream that does not exist yet.
     pub(super) extent: Option<(u64, u64)>,
+    pub(super) parent: Option<StreamId>,
     pub(super) headroom: Share,
     pub(super) depth: u32,
 }
 
 /// The contracts of all streams together, and what they are reckoned with.
+#[derive(Default)]
 pub(super) struct Contracts {
     pub(super) booked: Booked,
+    pub(super) families: Families,
     /// The share of the device that admission keeps free.
     pub(super) headroom: Share,
     pub(super) period: Duration,
@@ -46,23 +50,23 @@ pub(super) struct Booked {
 }
 
 impl Booked {
-    pub(super) fn add(&mut self, contract: &Contract) {
-        let [reserved, guaranteed] = asks(contract);
+    pub(super) fn add(&mut self, contract: &Contract, parent: Option<StreamId>) {
+        let [reserved, guaranteed] = asks(contract, parent);
         self.reserved_ppm += u64::from(reserved);
         self.guaranteed += guaranteed;
     }
 
-    pub(super) fn remove(&mut self, contract: &Contract) {
-        let [reserved, guaranteed] = asks(contract);
+    pub(super) fn remove(&mut self, contract: &Contract, parent: Option<StreamId>) {
+        let [reserved, guaranteed] = asks(contract, parent);
         self.reserved_ppm -= u64::from(reserved);
         self.guaranteed -= guaranteed;
     }
 }
 
-/// The parts of [`Booked`] that one contract asks for.
-fn asks(contract: &Contract) -> [u32; 2] {
+/// The parts of [`Booked`] that one contract asks for; a child's reservation is a part of its parent's.
+fn asks(contract: &Contract, parent: Option<StreamId>) -> [u32; 2] {
     let rate = contract.class == Class::GuaranteedRate;
-    let reserved = if rate { 0 } else { contract.reserve.ppm() };
+    let reserved = if rate || parent.is_some() { 0 } else { contract.reserve.ppm() };
     let guaranteed = rate || contract.class == Class::GuaranteedLatency;
     [reserved, u32::from(guaranteed)]
 }
@@ -94,13 +98,14 @@ impl Engine {
     /// A proposal that changes no contract.
     pub(super) fn as_it_is(&self) -> Proposal<'static> {
         let (headroom, depth) = (self.contracts.headroom, self.limits.depth);
-        Proposal { contracts: &[], extent: None, headroom, depth }
+        Proposal { contracts: &[], extent: None, parent: None, headroom, depth }
     }
 
     /// Σ reserve ≤ 1 - headroom (zygaria §2.3), every rate kept beside them (ucsb §III-B), every
     /// latency bound within what can be in the way.
     pub(super) fn plan(&self, proposal: &Proposal<'_>) -> Result<Plan, ChangeError> {
-        let booked = self.booked_with(proposal.contracts);
+        self.check_families(proposal)?;
+        let booked = self.booked_with(proposal);
         if booked.guaranteed == 0 {
             // Nothing but shares, of maybe very many streams.
             Self::book(booked.reserved_ppm, proposal)?;
@@ -188,13 +193,14 @@ impl Engine {
     }
 
     /// The demands of all streams, with these contracts in place of theirs.
-    fn booked_with(&self, contracts: &[(StreamId, Contract)]) -> Booked {
+    fn booked_with(&self, proposal: &Proposal<'_>) -> Booked {
         let mut booked = self.contracts.booked;
-        for (id, contract) in contracts {
-            if let Some(stream) = self.stream(*id) {
-                booked.remove(&stream.contract());
+        for (id, contract) in proposal.contracts {
+            let known = self.streams.get(*id).map(|stream| stream.spec);
+            if let Some(spec) = known {
+                booked.remove(&spec.contract, spec.parent);
             }
-            booked.add(contract);
+            booked.add(contract, known.map_or(proposal.parent, |spec| spec.parent));
         }
         booked
     }
@@ -325,6 +331,6 @@ fn part(ppm: u64, of: Duration) -> Duration {
     Duration::from_nanos(scaled(of.as_nanos(), ppm, Share::PARTS.into()))
 }
 
-fn share(ppm: u64) -> Share {
+pub(super) fn share(ppm: u64) -> Share {
     u32::try_from(ppm).ok().and_then(Share::from_ppm).unwrap_or(Share::FULL)
 }

@@ -55,19 +55,20 @@ impl Books {
         if self.slices { ROUND } else { Duration::ZERO }
     }
 
-    /// The only place that changes what streams, classes and the device's ledger are charged.
+    /// The only place that changes what streams, classes and the device's ledger are charged. Answers by how much
+    /// the payer's debits were too low.
     pub(super) fn post(
         &mut self,
         now: Instant,
         streams: &mut StreamTable,
         shaping: Option<&mut Shaping>,
         Posting { payer, time, why }: Posting,
-    ) {
+    ) -> i64 {
         self.ledger.post(time, &why);
         if let Why::WriteBack { of } = why {
             streams[of].counters.relieved += time;
         }
-        let Some(id) = payer else { return };
+        let Some(id) = payer else { return 0 };
         let stream = &mut streams[id];
         stream.counters.charged += time;
         let (mut pieces, mut used) = (Debited::default(), time);
@@ -96,6 +97,7 @@ impl Books {
         let each = Duration::from_nanos(used.as_nanos() / u64::from(pieces.pieces.max(1)));
         let weight = self.usage_clock.weight(now);
         stream.charge(each + self.round(), pieces.estimates, used, weight, now);
+        used.as_tokens() - pieces.estimates
     }
 
     /// A stream goes.

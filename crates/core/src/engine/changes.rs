@@ -1,6 +1,7 @@
 //! Live changes: streams, contracts, depths. Each is checked whole, then made whole.
 
 use alloc::collections::BTreeSet;
+use core::ops::{Add, Sub};
 
 use super::Engine;
 use super::admit::Proposal;
@@ -84,23 +85,25 @@ impl Engine {
         if self.stream(id).is_some() {
             return Err(StreamError::InUse.of(id));
         }
-        if let Some(parent) = spec.parent {
-            return Err(ChangeError::Parent { stream: id, parent });
-        }
         if spec.piece_bytes_max == 0 {
             return Err(StreamError::PieceBytes.of(id));
         }
         check_depth(spec.depth_max, u32::MAX)?;
         check_contract(id, spec.contract)?;
         let contracts = &[(id, spec.contract)];
-        let plan = self.plan(&Proposal { contracts, extent: spec.extent, ..self.as_it_is() })?;
-        let stream = Stream::new(id, spec, self.contracts.period, self.now);
+        let StreamSpec { extent, parent, .. } = spec;
+        let plan = self.plan(&Proposal { contracts, extent, parent, ..self.as_it_is() })?;
+        let mut stream = Stream::new(id, spec, self.contracts.period, self.now);
+        stream.accounts.rests = parent.is_some();
+        stream.set_contract(spec.contract, self.contracts.period, self.now);
         if let Some(shaping) = &mut self.shaping {
             shaping.declared(self.now, &stream);
         }
-        self.contracts.booked.add(&spec.contract);
+        self.contracts.booked.add(&spec.contract, parent);
         self.streams.get_or_insert_with(id, || stream);
+        self.count_child(&spec, u32::add);
         self.grant(&plan);
+        self.settle_family(id);
         self.follow_promise(id);
         self.gates.mark(id);
         let contract = self.find(id)?.spec.contract;
@@ -113,6 +116,9 @@ impl Engine {
         if live > 0 {
             return Err(StreamError::Busy { live }.of(id));
         }
+        if self.contracts.families.contains_key(&id) {
+            return Err(StreamError::HasChildren.of(id));
+        }
         if self.device.hold.is_some_and(|hold| hold.stream == id) {
             self.release_hold();
         }
@@ -122,7 +128,9 @@ impl Engine {
             self.close_window(end);
         }
         let gone = self.streams.remove(id).expect("found above");
-        self.contracts.booked.remove(&gone.spec.contract);
+        self.contracts.booked.remove(&gone.spec.contract, gone.spec.parent);
+        self.count_child(&gone.spec, u32::sub);
+        gone.spec.parent.into_iter().for_each(|parent| self.settle_family(parent));
         self.books.forget(&gone);
         self.guarantees.forget(id);
         self.device.stalls.forget(id);
@@ -153,9 +161,13 @@ impl Engine {
         let (period, now) = (self.contracts.period, self.now);
         for (id, contract) in contracts {
             let stream = &mut self.streams[*id];
-            self.contracts.booked.remove(&stream.spec.contract);
-            self.contracts.booked.add(contract);
+            let before = stream.spec;
+            self.contracts.booked.remove(&before.contract, before.parent);
+            self.contracts.booked.add(contract, before.parent);
             stream.set_contract(*contract, period, now);
+            self.count_child(&StreamSpec { contract: *contract, ..before }, u32::add);
+            self.count_child(&before, u32::sub);
+            let stream = &mut self.streams[*id];
             if let Some(shaping) = &mut self.shaping {
                 shaping.declared(now, stream);
             }
@@ -165,6 +177,7 @@ impl Engine {
         }
         self.grant(&plan);
         for (id, _) in contracts {
+            self.settle_family(*id);
             self.follow_promise(*id);
             self.gates.mark(*id);
             let contract = self.find(*id)?.spec.contract;

@@ -105,8 +105,9 @@ impl Engine {
             let empty = |lane: &&Lane| lane.queue.len() == 0;
             let bytes = lanes.iter().filter(empty).map(|lane| lane.bytes).sum::<u64>();
             assert_eq!(bytes, 0, "{id:?} has bytes queued without requests");
-            booked.add(&spec.contract);
+            booked.add(&spec.contract, spec.parent);
         }
+        self.assert_families();
         assert_eq!(booked, self.contracts.booked, "contracts are booked once");
         let pieces = self.streams.iter().map(|stream| stream.pieces).sum::<u32>();
         assert_eq!(pieces, self.in_flight(), "pieces are conserved");

@@ -73,7 +73,7 @@ pub enum ChangeError<S = StreamId> {
         /// The largest allowed.
         depth_max: u32,
     },
-    /// Hierarchies do not exist yet: a stream with a parent can't be kept to it.
+    /// The parent that a stream names does not exist, or has a parent itself.
     Parent {
         /// Which stream.
         stream: S,
@@ -135,6 +135,17 @@ pub enum StreamError {
     BoundWithoutClass,
     /// A guaranteed-latency stream that reserves nothing.
     BoundWithoutTime,
+    /// The stream's children together reserve more than the stream.
+    Children {
+        /// The sum of their reservations, in parts per million.
+        asked_ppm: u32,
+        /// The stream's own.
+        reserve: Share,
+    },
+    /// The stream has children: it can't go before they do.
+    HasChildren,
+    /// A guaranteed-rate stream with a parent or children.
+    RateInFamily,
 }
 
 /// Why an engine could not be made.
@@ -224,6 +235,14 @@ impl StreamError {
                 let max = crate::Contract::WEIGHT_MAX;
                 return write!(f, "{stream} has weight {weight}: a weight is 1 to {max}");
             }
+            Self::Children { asked_ppm, reserve } => {
+                let (whole, part) = (asked_ppm / 10_000, asked_ppm % 10_000);
+                write!(
+                    f,
+                    "the children of {stream} would reserve {whole}.{part:04}% of the device, "
+                )?;
+                return write!(f, "{reserve} fit into it: lower one, or raise its reservation");
+            }
             Self::Latency(error) => return write!(f, "{stream}: {error}"),
             Self::InUse => "exists already",
             Self::ZeroLimit => "has a limit of 0%: it could never run",
@@ -232,6 +251,10 @@ impl StreamError {
             Self::NoProfile => {
                 "needs a profile of the device: make one with `disktime device profile`, or ask \
                  for admission = \"best-effort\""
+            }
+            Self::HasChildren => "has children: remove them first",
+            Self::RateInFamily => {
+                "has a parent or children: class guaranteed-rate is for streams without"
             }
             Self::NoRate => "is guaranteed-rate: state its rate",
             Self::NoBound => "is guaranteed-latency: state its latency bound",
@@ -262,7 +285,10 @@ impl<S: fmt::Display> fmt::Display for ChangeError<S> {
                 write!(f, "depth {depth}: a depth is 1 to {depth_max}")
             }
             Self::Parent { stream, parent } => {
-                write!(f, "{stream} names {parent} as its parent: parents are not supported yet")
+                write!(
+                    f,
+                    "{stream} names {parent} as its parent: name one that exists and has no parent"
+                )
             }
             Self::Admission(error) => error.fmt(f),
             Self::Profile(error) => write!(f, "the device's profile: {error}"),

@@ -85,25 +85,17 @@ pub enum BrokenBy {
 const EVENTS_MAX: usize = 1024;
 
 #[derive(Default)]
-pub(crate) struct Events {
-    queue: VecDeque<Event>,
-    dropped: u64,
-}
+pub(crate) struct Events(VecDeque<Event>);
 
 impl Events {
     pub(crate) fn push(&mut self, event: Event) {
-        if self.queue.len() == EVENTS_MAX {
-            self.queue.pop_front();
-            self.dropped += 1;
+        if self.0.len() == EVENTS_MAX {
+            self.0.pop_front();
         }
-        self.queue.push_back(event);
+        self.0.push_back(event);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        self.queue.pop_front()
-    }
-
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
+        self.0.pop_front()
     }
 }

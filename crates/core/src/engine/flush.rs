@@ -54,10 +54,11 @@ impl Engine {
 
     /// Works out which lanes of a stream may go.
     fn refresh(&mut self, id: StreamId) {
-        let stream = &mut self.streams[id];
+        let stream = &self.streams[id];
         let wants = stream.queued > 0 && stream.pieces < stream.spec.depth_max;
-        let held_back = if wants { stream.below_limit(self.now).err() } else { None };
+        let held_back = if wants { self.held_back(id) } else { None };
         self.gates.park(id, held_back);
+        let stream = &mut self.streams[id];
         for rank in stream.active {
             let lane = &stream.lanes[rank];
             let (head, was) = (lane.head, lane.gate);

@@ -112,12 +112,9 @@ impl Engine {
     pub(super) fn close_window(&mut self, end: Instant) {
         let touched = self.books.ledger.touched();
         let streams = &self.streams;
-        let modelled = |id: StreamId| {
-            Duration::from_nanos(streams.get(id).map_or(0, |stream| stream.in_window.modelled))
-        };
-        let took = |id: StreamId| {
-            Duration::from_nanos(streams.get(id).map_or(0, |stream| stream.in_window.took))
-        };
+        let of = |id| streams.get(id).map_or(Debited::default(), |stream| stream.in_window);
+        let modelled = |id: StreamId| Duration::from_nanos(of(id).modelled);
+        let took = |id: StreamId| Duration::from_nanos(of(id).took);
         let (owner, busy) = (self.books.owner, self.books.ledger.busy(end));
         let window = Window { busy, owner, streams: &touched, modelled: &modelled, took: &took };
         let mut slices = self.policies[Rank::Best.at()].slices();
@@ -158,8 +155,11 @@ impl Engine {
 
     /// Posts to the books. Nothing else changes what a stream is charged.
     pub(super) fn post(&mut self, posting: Posting) {
-        self.books.post(self.now, &mut self.streams, self.shaping.as_deref_mut(), posting);
+        posting.payer.into_iter().for_each(|payer| self.take_part(payer));
+        let shaping = self.shaping.as_deref_mut();
+        let tokens = self.books.post(self.now, &mut self.streams, shaping, posting);
         if let Some(payer) = posting.payer {
+            self.used_in_family(payer, tokens);
             self.gates.mark(payer);
         }
     }

@@ -55,7 +55,7 @@ impl Promises {
 
     /// A stream has another contract, or another cycle.
     pub(super) fn follow(&mut self, stream: &mut Stream, now: Instant) {
-        let contract = stream.spec.contract;
+        let contract = stream.promised();
         let cycle = stream.cycle.as_ref().map(|cycle| cycle.period);
         let new = Some((contract, cycle));
         let old = core::mem::replace(&mut stream.behind.counted, new);
@@ -84,7 +84,7 @@ impl Promises {
 
     /// A stream is backlogged from now on, or no more.
     pub(super) fn turned(&mut self, stream: &mut Stream, backlogged: bool, now: Instant) {
-        if stream.spec.contract.reserve == Share::ZERO {
+        if stream.accounts.own == Share::ZERO {
             return;
         }
         stream.behind.turned(backlogged, now);
@@ -95,8 +95,8 @@ impl Promises {
     }
 
     fn breaks_at(&self, stream: &Stream, now: Instant) -> Option<i64> {
-        let (contract, pending) = (&stream.spec.contract, stream.accounts.pending);
-        let bound = self.terms.bound(contract)?;
+        let (contract, pending) = (stream.promised(), stream.accounts.pending);
+        let bound = self.terms.bound(&contract)?;
         stream.behind.breaks_at(contract.reserve, bound, pending, now)
     }
 
@@ -127,7 +127,7 @@ impl Engine {
     #[must_use]
     pub fn promise(&self, id: StreamId) -> Option<Duration> {
         let stream = self.streams.get(id)?;
-        self.promises.terms.bound(&stream.spec.contract)
+        self.promises.terms.bound(&stream.promised())
     }
 
     /// The terms that the promise bounds of this device's streams follow from.
@@ -142,7 +142,7 @@ impl Engine {
         while let Some(id) = self.promises.first(&self.streams, now) {
             let bound = self.promise(id).expect("a stream that is watched has a bound");
             let stream = &mut self.streams[id];
-            let behind = stream.behind.time(stream.spec.contract.reserve, now);
+            let behind = stream.behind.time(stream.accounts.own, now);
             stream.behind.begin(now);
             let silent = self.books.ledger.silent(now).as_nanos() >= behind.as_nanos() / 2;
             let by = if silent { BrokenBy::Device } else { BrokenBy::Others };
@@ -173,7 +173,7 @@ impl Engine {
     /// A stall of the device has ended: no stream is behind for it.
     pub(super) fn forgive_stall(&mut self, stall: Duration) {
         for stream in self.streams.iter_mut() {
-            stream.behind.stalled(stream.spec.contract.reserve, stall, self.now);
+            stream.behind.stalled(stream.accounts.own, stall, self.now);
         }
     }
 }

@@ -62,10 +62,19 @@ impl<'a> StreamView<'a> {
         self.stream.id
     }
 
-    /// Its contract.
+    /// The contract by which it is served now: reservation and weight of a stream with a parent or children are
+    /// its part of what its family has, and none while it lends that.
     #[must_use]
     pub fn contract(self) -> Contract {
-        self.stream.spec.contract
+        let accounts = &self.stream.accounts;
+        let (reserve, weight) = (accounts.reserve.rate(), accounts.weight);
+        Contract { reserve, weight, ..self.stream.spec.contract }
+    }
+
+    /// What is promised to its own requests: its contract, of which a parent's children have parts.
+    #[must_use]
+    pub fn promised(self) -> Contract {
+        self.stream.promised()
     }
 
     /// Work is queued, and neither its limit nor its depth forbids that it goes out.
@@ -128,7 +137,7 @@ impl<'a> StreamView<'a> {
     /// A number that orders streams by recent disk time per weight.
     #[must_use]
     pub fn usage_per_weight(self) -> i64 {
-        self.stream.accounts.usage.key() / i64::from(self.stream.spec.contract.weight)
+        self.stream.accounts.usage.key() / i64::from(self.stream.accounts.weight.max(1))
     }
 
     /// Counts of its requests by their fate.

@@ -36,16 +36,6 @@ pub enum Token {
 }
 
 impl Token {
-    /// By their names in configurations.
-    pub const NAMES: [(&str, Self); 3] =
-        [("time", Self::Time), ("data", Self::Data), ("request", Self::Request)];
-
-    /// The token of that name.
-    #[must_use]
-    pub fn find(name: &str) -> Option<Self> {
-        Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, token)| token)
-    }
-
     /// Units of counting in one token: requests, bytes or nanoseconds.
     pub(crate) fn grains(self) -> u64 {
         match self {

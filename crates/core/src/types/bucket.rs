@@ -69,6 +69,12 @@ impl TokenBucket {
         self.rate = rate;
     }
 
+    /// The share of wall time at which it fills.
+    #[must_use]
+    pub fn rate(&self) -> Share {
+        self.rate
+    }
+
     /// The level as of the last [`advance`](Self::advance).
     #[must_use]
     pub fn level(&self) -> i64 {

@@ -124,8 +124,8 @@ impl Default for Contract {
 pub struct StreamSpec {
     /// The part of the device's time that it owns.
     pub contract: Contract,
-    /// The stream whose limits and reservation hold as well (a file's virtual disk, a virtual
-    /// disk's tenant). Refused until hierarchies exist.
+    /// The stream whose limit and reservation hold as well (a file's virtual disk, a virtual disk's tenant):
+    /// the reservation is a part of the parent's. A parent has none itself.
     pub parent: Option<StreamId>,
     /// Requests that may wait; one more is refused.
     pub queue_max: u32,

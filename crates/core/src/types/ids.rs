@@ -3,7 +3,7 @@
 /// Names a stream: the requests of one origin (a virtual disk, an open file, a process).
 ///
 /// Chosen by the caller, dense from zero: it indexes tables of [`crate::Limits::streams_max`] entries.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StreamId(pub u32);
 
 impl core::fmt::Display for StreamId {

@@ -342,7 +342,7 @@ impl Dispatcher {
     }
 
     fn contract(&self, stream: StreamId) -> Contract {
-        self.engine.stream(stream).map_or(USUAL, |view| asked(&view.contract()))
+        self.engine.stream(stream).map_or(USUAL, |view| asked(&view.spec().contract))
     }
 
     /// Counts the streams that have another contract than the usual one.
@@ -371,13 +371,13 @@ impl Dispatcher {
         let streams = self.engine.streams().map(|view| StreamReport {
             stream: view.id(),
             file: self.streams.get(&view.id()).map(|open| open.file.clone()),
-            contract: view.contract(),
+            contract: view.spec().contract,
             counters: view.counters(),
             waiting: view.waiting(),
             promise: self.engine.promise(view.id()),
             broken: self.broken.get(&view.id()).copied().unwrap_or(0),
         });
-        let shared = self.engine.stream(SHARED).map(disktime_core::StreamView::contract);
+        let shared = self.engine.stream(SHARED).map(|view| view.spec().contract);
         Report {
             streams: streams.collect(),
             device: self.engine.device_time(),

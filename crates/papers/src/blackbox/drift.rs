@@ -177,6 +177,7 @@ fn stream(index: usize, (on, off): (u64, u64), seconds: u64, seed: u64) -> Strea
         name: load.name.to_owned(),
         contract: Contract { weight: load.percent, ..Contract::reserving(share) },
         base: 0,
+        parent: None,
         extent: None,
         traffic: traffic.expect("the loads make sense").into(),
     }

@@ -226,6 +226,7 @@ impl Load {
             name,
             contract: Contract { class, ..Contract::default() },
             base: 0,
+            parent: None,
             extent: None,
             traffic: phases.expect("the paper's loads make sense").into(),
         }

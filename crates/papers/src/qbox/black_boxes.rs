@@ -417,6 +417,7 @@ fn streams(set: &Set, capacity: u64, seed: u64) -> Vec<StreamPlan> {
             name: load.name.to_owned(),
             contract: Load::contract(load.percent),
             base: index * step,
+            parent: None,
             extent: None,
             traffic: phases.expect("the paper's loads make sense").into(),
         }

@@ -130,6 +130,7 @@ impl Load {
             name: self.name.to_owned(),
             contract: Contract { weight: self.weight, ..Contract::reserving(self.reserve) },
             base: 0,
+            parent: None,
             extent: None,
             traffic: phases.expect("the paper's loads make sense").into(),
         }

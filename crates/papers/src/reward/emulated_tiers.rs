@@ -66,6 +66,7 @@ fn simulated(live: &Live, cell: &Cell, seed: u64) -> [f64; 2] {
             name: (*name).to_owned(),
             contract: Contract { weight: cell.weights[index], ..Contract::default() },
             base: at * Live::DISK_BYTES,
+            parent: None,
             extent: None,
             traffic: phases.expect("the paper's loads make sense").into(),
         }

@@ -179,6 +179,7 @@ impl Load {
             name,
             contract: self.contract,
             base: 0,
+            parent: None,
             extent: Some((extent.start, extent.end)),
             traffic: phases.expect("the paper's loads make sense").into(),
         }

@@ -201,6 +201,7 @@ fn run(disk: &str, offers: &[Offer], profile: Option<Profile>, seed: u64) -> Out
         name: "best effort".to_owned(),
         contract: Contract::default(),
         base: 0,
+        parent: None,
         extent: None,
         traffic: source(spec, pace, "best effort").into(),
     }];
@@ -216,6 +217,7 @@ fn run(disk: &str, offers: &[Offer], profile: Option<Profile>, seed: u64) -> Out
         streams.push(StreamPlan {
             contract: offer.contract(),
             base: 0,
+            parent: None,
             extent: Some((start, end)),
             traffic: source(Spec { reads_permille, ..reads }, pace, &name).into(),
             name,

@@ -153,6 +153,7 @@ impl Load {
             name: self.name.to_owned(),
             contract: Contract::reserving(share),
             base: 0,
+            parent: None,
             extent: None,
             traffic: phases.expect("the paper's loads make sense").into(),
         }

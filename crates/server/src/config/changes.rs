@@ -5,8 +5,7 @@
 use std::fmt;
 
 use disktime_config::quantity::{rate_text, size_text};
-use disktime_config::{CLASSES, QueueDepth};
-use disktime_core::feedback::Token;
+use disktime_config::{CLASSES, QueueDepth, TOKENS};
 use disktime_core::{Access, Admission, Duration};
 use disktime_plan::goal::Demand;
 
@@ -118,8 +117,8 @@ const DEVICE: [Key<DeviceConfig>; 24] = [
     fixed("horizon", |it| maybe(it.scheduling.horizon, span)),
     fixed("feedback", |it| it.scheduling.feedback.controller.to_owned()),
     fixed("feedback_token", |it| {
-        let token =
-            Token::NAMES.into_iter().find(|(_, token)| *token == it.scheduling.feedback.token);
+        let feedback = &it.scheduling.feedback;
+        let token = TOKENS.into_iter().find(|(_, token)| *token == feedback.token);
         maybe(token, |(name, _)| name.to_owned())
     }),
     fixed("feedback_min", |it| it.scheduling.feedback.rate_min.to_string()),

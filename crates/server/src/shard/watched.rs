@@ -1,7 +1,7 @@
 //! State of the engine as other threads ask for it: the device's time, and what each virtual disk waits
 //! for at this moment.
 
-use disktime_core::{Contract, Duration};
+use disktime_core::{Contract, Duration, Share};
 
 use super::{Shard, VdiskId};
 
@@ -53,12 +53,15 @@ impl Shard {
         let mut reserved_ppm = 0;
         let of = |(id, stream)| {
             let view = self.engine.stream(stream)?;
-            reserved_ppm += u64::from(view.contract().reserve.ppm());
+            let spec = view.spec();
+            // A child's reservation is a part of its parent's.
+            let reserve = if spec.parent.is_none() { spec.contract.reserve } else { Share::ZERO };
+            reserved_ppm += u64::from(reserve.ppm());
             let (waiting, in_flight) = (view.waiting(), view.in_flight());
             if watch == Watch::Busy && waiting == 0 && in_flight == 0 {
                 return None;
             }
-            let (contract, ready) = (view.contract(), view.ready());
+            let (contract, ready) = (spec.contract, view.ready());
             Some((id, WatchedVdisk { contract, waiting, in_flight, ready }))
         };
         let vdisks = self.vdisks.known().filter_map(of).collect();

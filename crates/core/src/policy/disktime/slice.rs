@@ -22,6 +22,7 @@ impl Sum {
     }
 }
 
+#[derive(Default)]
 pub(super) struct Slice {
     pub(super) owner: StreamId,
     pub(super) began: Instant,
@@ -52,23 +53,8 @@ pub(super) struct Slice {
 
 impl Slice {
     pub(super) fn new(owner: StreamId, now: Instant, length: Duration, mixed: bool) -> Self {
-        Self {
-            owner,
-            began: now,
-            length,
-            used: 0,
-            undivided: 0,
-            mixed,
-            was_mixed: mixed,
-            quiet: false,
-            behind: false,
-            ends: false,
-            since: now,
-            clean: Sum::default(),
-            settled: None,
-            ended: None,
-            beginning: None,
-        }
+        let (began, since, was_mixed) = (now, now, mixed);
+        Self { owner, began, length, mixed, was_mixed, since, ..Self::default() }
     }
 
     /// One of the owner's pieces came back, while no other stream's was there.
