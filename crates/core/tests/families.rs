@@ -209,6 +209,39 @@ fn a_parents_limit_holds_for_all_members_together() {
     assert!(used[0].abs_diff(used[1]) <= 400, "{used:?}: neither has the other's");
 }
 
+/// A member whose debit uses the parent's limit up shuts its siblings' gates, and they open at once when it turns
+/// out to take less.
+#[test]
+fn a_debit_that_uses_a_parents_limit_up_holds_siblings_back_until_it_is_corrected() {
+    let mut rig = family(contract(0, 20), &[contract(0, 100); 2], contract(0, 100));
+    rig.change(0, Change::SetDepth(2));
+    rig.timeout(30 * SECOND);
+    rig.ask(30 * SECOND, 0, 1, 300_000);
+    rig.ask(30 * SECOND, 1, 2, 1_000);
+    let long = rig.go_one(30 * SECOND);
+    assert_eq!(long.request.0, 0, "its estimate is 300 ms, and 200 ms may be used at once");
+    assert!(rig.engine.poll_timeout() > Some(at(30 * SECOND + 10 * MS)));
+    rig.done(30 * SECOND + 10 * MS, long.piece);
+    rig.timeout(30 * SECOND + 100 * MS);
+    assert_eq!(rig.go_one(30 * SECOND + 100 * MS).request.0, 1);
+}
+
+/// A sibling that has used up all that the parent's limit leaves does not delay a child's reserved time.
+#[test]
+fn a_child_with_reserved_time_goes_though_its_parents_limit_is_used_up() {
+    let children = [contract(20, 100), contract(0, 100)];
+    let mut rig = family(contract(30, 30), &children, contract(0, 100));
+    rig.timeout(30 * SECOND);
+    rig.ask(30 * SECOND, 0, 2, 900_000);
+    let long = rig.go_one(30 * SECOND);
+    rig.done(30 * SECOND + 900 * MS, long.piece);
+    rig.ask(31 * SECOND, 1, 2, 1_000);
+    rig.ask(31 * SECOND, 2, 1, 1_000);
+    assert!(rig.go(31 * SECOND).is_empty(), "it has not earned any time yet");
+    rig.timeout(31 * SECOND + MS);
+    assert_eq!(rig.go_one(31 * SECOND + MS).request.0, 2, "600 ms too much were used");
+}
+
 /// A sibling that takes all that the parent's limit leaves holds no reserved time back.
 #[test]
 fn a_parents_limit_does_not_hold_back_what_a_child_reserves() {
