@@ -60,6 +60,8 @@ pub struct Mounted {
     kernel: Kernel,
     files: Arc<Files>,
     at: PathBuf,
+    /// The number by which the system knows the mount as a device.
+    device: Option<u64>,
 }
 
 impl Mounted {
@@ -121,7 +123,8 @@ impl Mounted {
             },
             error,
         })?;
-        Ok(Self { kernel, files, at: options.at.clone() })
+        let at = options.at.clone();
+        Ok(Self { kernel, files, device: device_at(&at), at })
     }
 
     /// Whether it has been unmounted from outside.
@@ -142,7 +145,8 @@ impl Mounted {
     /// # Errors
     /// If the system does not unmount it.
     pub fn unmount(self) -> io::Result<()> {
-        if self.is_over() {
+        // Another mount may be in its place if somebody else has unmounted it, maybe while files were open.
+        if self.is_over() || self.device.is_none() || self.device != device_at(&self.at) {
             return self.kernel.end();
         }
         match unmount(&self.at, UnmountFlags::empty()) {
@@ -158,6 +162,11 @@ impl Mounted {
         }
         self.kernel.end()
     }
+}
+
+/// The device on which a directory is.
+fn device_at(at: &Path) -> Option<u64> {
+    rustix::fs::stat(at).ok().map(|stat| stat.st_dev)
 }
 
 /// Whether a mount is there whose daemon is gone; then the error that names it.

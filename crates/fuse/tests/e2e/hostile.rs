@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use disktime_fuse::{abi, client, read_contract};
+use disktime_fuse::{Mounted, abi, client, read_contract};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -166,6 +166,38 @@ fn a_source_that_is_removed_leaves_a_mount_that_answers() {
     assert_eq!(data.len(), 1000, "an open file outlives its name");
     let error = File::create(mount.path("new")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+/// `umount -l` hides a mount whose files are open; the mount that came in its place then disappeared when the
+/// daemon of the first one ended: that one unmounted whatever was at its path.
+#[test]
+fn a_mount_in_the_place_of_one_that_was_hidden_outlives_it() {
+    if lacks("a_mount_in_the_place_of_one_that_was_hidden_outlives_it") {
+        return;
+    }
+    for ends_first in [false, true] {
+        let mut options = None;
+        let mut hidden = Mount::new(|it| options = Some(it.clone()));
+        fill(&hidden.source("film"), 1000);
+        let open = File::open(hidden.path("film")).unwrap();
+        rustix::mount::unmount(hidden.at(), UnmountFlags::DETACH).unwrap();
+        let second = Mounted::new(&options.unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let mut open = Some(open);
+            if ends_first {
+                open.take();
+            }
+            let ended = scope.spawn(|| hidden.unmount());
+            std::thread::sleep(Duration::from_millis(200));
+            assert_eq!(ended.is_finished(), ends_first, "it ends with its last open file");
+            drop(open);
+            ended.join().unwrap();
+        });
+        assert_eq!(std::fs::read(hidden.path("film")).unwrap().len(), 1000);
+        assert!(hidden.figure("device").contains("queue_depth"), "the second is there");
+        second.unmount().unwrap();
+        assert!(!hidden.path("film").exists());
+    }
 }
 
 #[test]
