@@ -96,12 +96,28 @@ struct disktime_stats {
     __u64 behind;        /* times that it was behind by more */
 };
 
+/* Figures of the device below the mount. */
+struct disktime_device {
+    __u32 version;
+    __u32 queue_depth;
+    __u32 in_flight;    /* pieces at the device */
+    __u32 headroom_ppm; /* share that is promised to no file */
+    __u32 reserved_ppm; /* share that is reserved for all files together */
+    __u32 unused;
+    __s64 slack_ns;     /* the slack register: time for which best effort may go before rates */
+    __u64 busy_ns;
+    __u64 spare_ns;     /* busy time that no file is charged for */
+    __u64 idling_ns;    /* time for which the device was left idle for a file */
+    __u64 charged_ns;
+};
+
 #define DISKTIME_GET _IOR(0xDC, 1, struct disktime_qos)
 #define DISKTIME_SET _IOWR(0xDC, 2, struct disktime_qos)
 #define DISKTIME_BEST_EFFORT _IO(0xDC, 3)
 #define DISKTIME_PRIORITY _IOW(0xDC, 4, __u32)
 #define DISKTIME_LATE _IO(0xDC, 5)
 #define DISKTIME_STATS _IOR(0xDC, 6, struct disktime_stats)
+#define DISKTIME_DEVICE _IOR(0xDC, 7, struct disktime_device)
 
 /* The usual contract, to be changed and set. */
 static inline struct disktime_qos disktime_usual(void)

@@ -14,11 +14,14 @@ const TYPE: u32 = 0xDC;
 pub const VERSION: u32 = 1;
 /// Bytes of `struct disktime_qos`.
 pub const QOS_BYTES: usize = QOS_SIZE as usize;
+/// Bytes of `struct disktime_device`.
+pub const DEVICE_BYTES: usize = DEVICE_SIZE as usize;
 /// Bytes of `struct disktime_stats`.
 pub const STATS_BYTES: usize = STATS_SIZE as usize;
 
 const QOS_SIZE: u32 = 80;
 const STATS_SIZE: u32 = 96;
+const DEVICE_SIZE: u32 = 64;
 
 const WRITE: u32 = 1;
 const READ: u32 = 2;
@@ -39,6 +42,8 @@ pub const PRIORITY: u32 = number(WRITE, 4, 4);
 pub const LATE: u32 = number(0, 5, 0);
 /// `DISKTIME_STATS`: the figures of an open file's stream.
 pub const STATS: u32 = number(READ, 6, STATS_SIZE);
+/// `DISKTIME_DEVICE`: the figures of the device below the mount.
+pub const DEVICE: u32 = number(READ, 7, DEVICE_SIZE);
 
 /// The calls by number; what a program may say for the size is not judged here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,19 +54,21 @@ pub(crate) enum Call {
     Priority,
     Late,
     Stats,
+    Device,
 }
 
 impl Call {
     /// # Errors
     /// `ENOTTY` if the number is no call; `EINVAL` if its direction or size is another one.
     pub(crate) fn of(command: u32) -> Result<Self, Errno> {
-        const CALLS: [(u32, Call); 6] = [
+        const CALLS: [(u32, Call); 7] = [
             (GET, Call::Get),
             (SET, Call::Set),
             (BEST_EFFORT, Call::BestEffort),
             (PRIORITY, Call::Priority),
             (LATE, Call::Late),
             (STATS, Call::Stats),
+            (DEVICE, Call::Device),
         ];
         let named = CALLS.iter().find(|(known, _)| known & 0xFFFF == command & 0xFFFF);
         match named {

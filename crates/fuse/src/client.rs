@@ -42,6 +42,15 @@ pub fn prioritize(file: impl AsFd, priority: u32) -> Result<()> {
     unsafe { ioctl::ioctl(file, Setter::<{ abi::PRIORITY }, u32>::new(priority)) }
 }
 
+/// The figures of the device below the mount, as a `struct disktime_device`.
+///
+/// # Errors
+/// `ENOTTY` if the file is on no such mount.
+pub fn device(file: impl AsFd) -> Result<[u8; abi::DEVICE_BYTES]> {
+    // SAFETY: the number says that the kernel writes as many bytes as the array has.
+    unsafe { ioctl::ioctl(file, Getter::<{ abi::DEVICE }, [u8; abi::DEVICE_BYTES]>::new()) }
+}
+
 /// Says that data came too late.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use disktime_core::{Class, Contract, Share};
+use disktime_core::{Class, Contract, DeviceTime, Share};
 use rustix::io::Errno;
 
 use crate::abi::{self, Bytes, Call, Reason, Refused};
@@ -130,6 +130,7 @@ impl Contracts {
                 None => Err(Errno::INVAL),
             },
             Call::Stats => Ok((0, self.figures(file))),
+            Call::Device => Ok((0, self.device()?)),
         }
     }
 
@@ -171,6 +172,19 @@ impl Contracts {
         });
         longs.into_iter().for_each(|long| bytes.long(long));
         bytes.whole::<{ abi::STATS_BYTES }>().to_vec()
+    }
+
+    /// `struct disktime_device`.
+    fn device(&self) -> Answer<Vec<u8>> {
+        let report = self.scheduler.report().ok_or(Errno::IO)?;
+        let (headroom, reserved) = (report.headroom.ppm(), report.reserved_ppm());
+        let mut bytes = Bytes::default();
+        let words = [abi::VERSION, report.depth, report.in_flight, headroom, reserved, 0];
+        words.into_iter().for_each(|word| bytes.word(word));
+        bytes.long(report.slack.cast_unsigned());
+        let DeviceTime { busy, spare, held, charged, .. } = report.device;
+        [busy, spare, held, charged].into_iter().for_each(|span| bytes.long(span.as_nanos()));
+        Ok(bytes.whole::<{ abi::DEVICE_BYTES }>().to_vec())
     }
 
     /// The contract that an inode's attribute states, or the nearest directory's above it, or a rule, or

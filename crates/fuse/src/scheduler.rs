@@ -93,6 +93,15 @@ pub(crate) struct Report {
     pub(crate) in_flight: u32,
     pub(crate) headroom: Share,
     pub(crate) shared: Contract,
+    /// The time in the slack register, in ns.
+    pub(crate) slack: i64,
+}
+
+impl Report {
+    /// The share that is reserved for all streams together.
+    pub(crate) fn reserved_ppm(&self) -> u32 {
+        self.streams.iter().map(|it| it.contract.reserve.ppm()).sum()
+    }
 }
 
 /// Terms on which the scheduler is started.

@@ -180,12 +180,11 @@ fn of_stream(contract: &Contract) -> String {
 }
 
 fn device_text(report: &Report) -> String {
-    let Report { device, depth, in_flight, headroom, .. } = report;
-    let reserved =
-        report.streams.iter().map(|it| u64::from(it.contract.reserve.ppm())).sum::<u64>();
+    let Report { device, depth, in_flight, headroom, slack, .. } = report;
+    let reserved = report.reserved_ppm();
     format!(
         "queue_depth {depth}\nin_flight {in_flight}\nheadroom {headroom}\nreserved_ppm {reserved}\n\
-         busy_seconds {}\nspare_seconds {}\nheld_seconds {}\ncharged_seconds {}\n",
+         slack_ns {slack}\nbusy_seconds {}\nspare_seconds {}\nheld_seconds {}\ncharged_seconds {}\n",
         seconds(device.busy),
         seconds(device.spare),
         seconds(device.held),

@@ -59,8 +59,7 @@ impl Engine {
             let known = self.streams.get(*id).map(|stream| stream.spec);
             let parent = known.map_or(proposal.parent, |spec| spec.parent);
             let Some(head) = parent.or_else(|| self.family(*id)) else { continue };
-            let spec = self.streams.get(head).map(|stream| stream.spec);
-            let spec = spec.filter(|spec| spec.parent.is_none());
+            let spec = self.streams.get(head).map(|it| it.spec).filter(|it| it.parent.is_none());
             let spec = spec.ok_or(ChangeError::Parent { stream: *id, parent: head })?;
             if [contract.class, spec.contract.class].contains(&Class::GuaranteedRate) {
                 return Err(StreamError::RateInFamily.of(*id));
@@ -138,10 +137,8 @@ impl Engine {
 
     /// A stream has work, or is charged for some: it lends its part no more.
     pub(super) fn take_part(&mut self, id: StreamId) {
-        if !core::mem::take(&mut self.streams[id].accounts.rests) {
-            return;
-        }
-        let Some(head) = self.family(id) else { return };
+        let rests = core::mem::take(&mut self.streams[id].accounts.rests);
+        let Some(head) = self.family(id).filter(|_| rests) else { return };
         self.contracts.families.entry(head).or_default().working.push((id, BUSY));
         self.share_out(head);
     }

@@ -225,6 +225,15 @@ impl Stream {
 }
 
 impl Engine {
+    /// The time in the slack register, in ns: while it is long enough for a piece, best effort goes before
+    /// guaranteed rates. Below zero if it was overdrawn.
+    #[must_use]
+    pub fn slack(&self) -> i64 {
+        let (mut slack, most) = (self.guarantees.slack, self.guarantees.slack_max);
+        slack.advance(self.now);
+        slack.level().min(most)
+    }
+
     /// Begins the cycles that are due and opens the gates of streams that have reserved time again.
     pub(super) fn open_gates(&mut self) {
         let now = self.now;

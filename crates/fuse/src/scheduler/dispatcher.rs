@@ -385,6 +385,7 @@ impl Dispatcher {
             in_flight: self.engine.in_flight(),
             headroom: self.headroom,
             shared: shared.unwrap_or_default(),
+            slack: self.engine.slack(),
         }
     }
 }

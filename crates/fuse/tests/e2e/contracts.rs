@@ -170,7 +170,15 @@ fn parameters_are_read_and_written_as_files() {
         write(name, text).unwrap_err();
     }
     write("streams", "x").unwrap_err();
-    assert!(mount.figure("device").contains("headroom 20%"));
+    client::set(&file, &reserving(30)).unwrap();
+    let text = mount.figure("device");
+    for line in ["queue_depth 32", "headroom 20%", "reserved_ppm 300000", "slack_ns 0"] {
+        assert!(text.lines().any(|it| it == line), "{line}: {text}");
+    }
+    let device = client::device(&file).unwrap();
+    let words: Vec<u32> =
+        device.chunks(4).map(|it| u32::from_ne_bytes(it.try_into().unwrap())).collect();
+    assert_eq!(words[..8], [abi::VERSION, 32, 0, 200_000, 300_000, 0, 0, 0]);
     // It is found by name and in no listing.
     let names = std::fs::read_dir(mount.at()).unwrap().map(|it| it.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["film"]);

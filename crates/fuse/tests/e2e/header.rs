@@ -11,10 +11,11 @@ const PROGRAM: &str = r#"
 #include <stdio.h>
 int main(void)
 {
-    printf("%u %u %u %u %u %u\n", (unsigned)DISKTIME_GET, (unsigned)DISKTIME_SET,
+    printf("%u %u %u %u %u %u %u\n", (unsigned)DISKTIME_GET, (unsigned)DISKTIME_SET,
            (unsigned)DISKTIME_BEST_EFFORT, (unsigned)DISKTIME_PRIORITY, (unsigned)DISKTIME_LATE,
-           (unsigned)DISKTIME_STATS);
-    printf("%zu %zu\n", sizeof(struct disktime_qos), sizeof(struct disktime_stats));
+           (unsigned)DISKTIME_STATS, (unsigned)DISKTIME_DEVICE);
+    printf("%zu %zu %zu\n", sizeof(struct disktime_qos), sizeof(struct disktime_stats),
+           sizeof(struct disktime_device));
     struct disktime_qos q = disktime_usual();
     q.class_ = DISKTIME_CLASS_GUARANTEED_RATE;
     q.limit_ppm = 400000; q.weight = 7; q.admission = DISKTIME_STATISTICAL; q.miss_ppm = 10000;
@@ -48,9 +49,11 @@ fn the_header_and_the_module_agree() {
     assert!(status.success());
     let said = String::from_utf8(Command::new(program).output().unwrap().stdout).unwrap();
     let lines: Vec<&str> = said.lines().collect();
-    let numbers = [abi::GET, abi::SET, abi::BEST_EFFORT, abi::PRIORITY, abi::LATE, abi::STATS];
+    use abi::{BEST_EFFORT, DEVICE, GET, LATE, PRIORITY, SET, STATS};
+    let numbers = [GET, SET, BEST_EFFORT, PRIORITY, LATE, STATS, DEVICE];
     assert_eq!(lines[0], numbers.map(|number| number.to_string()).join(" "));
-    assert_eq!(lines[1], format!("{} {}", abi::QOS_BYTES, abi::STATS_BYTES));
+    let sizes = [abi::QOS_BYTES, abi::STATS_BYTES, abi::DEVICE_BYTES];
+    assert_eq!(lines[1], sizes.map(|size| size.to_string()).join(" "));
     let bytes: Vec<u8> = (0..abi::QOS_BYTES)
         .map(|at| u8::from_str_radix(&lines[2][2 * at..2 * at + 2], 16).unwrap())
         .collect();
