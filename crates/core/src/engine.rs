@@ -40,7 +40,7 @@ mod posting;
 mod promises;
 mod shaping;
 
-use admit::Contracts;
+use admit::{Booked, Contracts};
 use books::Books;
 pub use changes::Change;
 use classes::Chosen;
@@ -48,6 +48,7 @@ pub use config::{Config, Limits};
 use device::AtDevice;
 use error::{ConfigError, Refusal};
 use event::{Event, Events};
+use families::Families;
 use flush::News;
 use gates::Gates;
 use guarantees::{BOUNDED_PIECE, Guarantees};
@@ -101,6 +102,7 @@ pub struct Engine {
     prices: PriceBook,
     limits: Limits,
     contracts: Contracts,
+    families: Families,
     now: Instant,
     streams: StreamTable,
     requests: RequestTable,
@@ -146,12 +148,13 @@ impl Engine {
         config.check().expect("the caller's bounds are in range");
         let trust = cost.trust();
         let slices = policy.slices().map(|slices| slices.has_costs(trust)).is_some();
-        let (headroom, period) = (config.headroom, config.period);
+        let (booked, headroom, period) = (Booked::default(), config.headroom, config.period);
         Self {
             policies: classes::policies(policy),
             prices: PriceBook::new(cost, slices),
             limits: config.limits,
-            contracts: Contracts { headroom, period, ..Contracts::default() },
+            contracts: Contracts { booked, headroom, period },
+            families: Families::default(),
             now: Instant::ZERO,
             streams: StreamTable::default(),
             requests: RequestTable::default(),

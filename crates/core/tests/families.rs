@@ -303,7 +303,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens in a family, its members that have work are served by all that it reserves, as far as
+    /// After any steps a family's members that have work are served by all that it reserves, as far as
     /// their limits allow, each by its own part at least, and by no more; every sum holds after each step.
     #[test]
     fn what_a_family_reserves_is_shared_out_to_the_last_part(

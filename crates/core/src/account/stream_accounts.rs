@@ -64,7 +64,7 @@ pub(crate) struct Accounts {
     debt_max: i64,
     /// Most credit the limit bucket keeps.
     pub(crate) burst_max: i64,
-    /// What it reserves for its own requests: a parent's children have parts of its contract's reservation.
+    /// The share that is reserved for its own requests: a parent's children have parts of its contract's.
     pub(crate) own: Share,
     /// The weight by which it is served now; 0 while it lends its part to its family.
     pub(crate) weight: u32,

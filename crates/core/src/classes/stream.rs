@@ -132,7 +132,7 @@ impl Stream {
         self.accounts.weight = 0;
     }
 
-    /// What is promised to its own requests.
+    /// The contract of its own requests: a parent's children have parts of its reservation.
     pub(crate) fn promised(&self) -> Contract {
         Contract { reserve: self.accounts.own, ..self.spec.contract }
     }

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use super::Engine;
 use super::error::{ChangeError, StreamError};
-use super::families::Families;
 use super::guarantees::Flushes;
 use crate::classes::admission::{
     self, AdmissionError, Admitted, Demand, DemandError, Granted, Others, REQUEST, Slack,
@@ -31,10 +30,8 @@ pub(super) struct Proposal<'a> {
 }
 
 /// The contracts of all streams together, and what they are reckoned with.
-#[derive(Default)]
 pub(super) struct Contracts {
     pub(super) booked: Booked,
-    pub(super) families: Families,
     /// The share of the device that admission keeps free.
     pub(super) headroom: Share,
     pub(super) period: Duration,

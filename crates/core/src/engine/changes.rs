@@ -116,7 +116,7 @@ impl Engine {
         if live > 0 {
             return Err(StreamError::Busy { live }.of(id));
         }
-        if self.contracts.families.contains_key(&id) {
+        if self.families.contains_key(&id) {
             return Err(StreamError::HasChildren.of(id));
         }
         if self.device.hold.is_some_and(|hold| hold.stream == id) {

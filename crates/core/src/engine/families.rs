@@ -14,7 +14,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Engine;
-use super::admit::{Contracts, Proposal, share};
+use super::admit::{Proposal, share};
 use super::error::{ChangeError, StreamError};
 use crate::classes::stream::Stream;
 use crate::types::contract::{Class, StreamSpec};
@@ -49,7 +49,7 @@ impl Engine {
     /// The parent of a stream's family, if it is in one.
     fn family(&self, id: StreamId) -> Option<StreamId> {
         let parent = self.streams.get(id)?.spec.parent.unwrap_or(id);
-        self.contracts.families.contains_key(&parent).then_some(parent)
+        self.families.contains_key(&parent).then_some(parent)
     }
 
     /// Σ children's reserve ≤ the parent's, in each family that the proposal concerns.
@@ -64,7 +64,7 @@ impl Engine {
             if [contract.class, spec.contract.class].contains(&Class::GuaranteedRate) {
                 return Err(StreamError::RateInFamily.of(*id));
             }
-            let reserved = self.contracts.families.get(&head).map_or(0, |it| it.reserved);
+            let reserved = self.families.get(&head).map_or(0, |it| it.reserved);
             let sum = sums.entry(head).or_insert((reserved, spec.contract.reserve));
             let before = known.map_or(0, |spec| spec.contract.reserve.ppm());
             match parent {
@@ -82,12 +82,12 @@ impl Engine {
     pub(super) fn count_child(&mut self, of: &StreamSpec, with: fn(u32, u32) -> u32) {
         let Some(head) = of.parent else { return };
         let new = || Family { working: Vec::from([(head, BUSY)]), ..Family::default() };
-        let family = self.contracts.families.entry(head).or_insert_with(new);
+        let family = self.families.entry(head).or_insert_with(new);
         family.children = with(family.children, 1);
         family.reserved = with(family.reserved, of.contract.reserve.ppm());
         family.working.retain(|(id, _)| self.streams.get(*id).is_some());
         if family.children == 0 {
-            self.contracts.families.remove(&head);
+            self.families.remove(&head);
             self.gates.mark(head);
             let parent = &mut self.streams[head];
             parent.accounts.rests = false;
@@ -98,7 +98,7 @@ impl Engine {
     /// A member's contract is another, or a parent's children are.
     pub(super) fn settle_family(&mut self, id: StreamId) {
         let Some(head) = self.family(id) else { return };
-        let reserved = self.contracts.families.get(&head).map_or(0, |family| family.reserved);
+        let reserved = self.families.get(&head).map_or(0, |family| family.reserved);
         let parent = &mut self.streams[head];
         parent.accounts.own = share((parent.spec.contract.reserve.ppm() - reserved).into());
         self.share_out(head);
@@ -107,8 +107,7 @@ impl Engine {
 
     /// Shares out what is reserved for a family among the members that have work.
     fn share_out(&mut self, head: StreamId) {
-        let Contracts { families, period, .. } = &self.contracts;
-        let Some(family) = families.get(&head) else { return };
+        let Some(family) = self.families.get(&head) else { return };
         let contract = self.streams[head].spec.contract;
         let (mut free, mut weights, mut members) = (contract.reserve.ppm(), 0, Vec::new());
         for (id, _) in &family.working {
@@ -130,7 +129,7 @@ impl Engine {
             let weight = u32::try_from(weight).expect("a part of a weight");
             let stream = &mut self.streams[id];
             let reserve = share(u64::from(stream.accounts.own.ppm()) + more);
-            stream.serve_by(reserve, weight, *period, self.now);
+            stream.serve_by(reserve, weight, self.contracts.period, self.now);
             self.gates.mark(id);
         }
     }
@@ -139,7 +138,7 @@ impl Engine {
     pub(super) fn take_part(&mut self, id: StreamId) {
         let rests = core::mem::take(&mut self.streams[id].accounts.rests);
         let Some(head) = self.family(id).filter(|_| rests) else { return };
-        self.contracts.families.entry(head).or_default().working.push((id, BUSY));
+        self.families.entry(head).or_default().working.push((id, BUSY));
         self.share_out(head);
     }
 
@@ -147,7 +146,7 @@ impl Engine {
     pub(super) fn look_at_family(&mut self, id: StreamId) {
         let Some(head) = self.family(id) else { return };
         let now = self.now;
-        let family = self.contracts.families.get_mut(&head);
+        let family = self.families.get_mut(&head);
         let Some(family) = family.filter(|it| now.since(it.looked_at) >= REST) else { return };
         family.looked_at = now;
         let before = family.working.len();
@@ -176,7 +175,7 @@ impl Engine {
             parent.accounts.limit.take(tokens);
         }
         let shut = parent.below_limit(self.now).is_err();
-        let Some(family) = self.contracts.families.get_mut(&head) else { return };
+        let Some(family) = self.families.get_mut(&head) else { return };
         if core::mem::replace(&mut family.shut, shut) || shut {
             let others = family.working.iter().filter(|(member, _)| *member != id);
             others.for_each(|(member, _)| self.gates.mark(*member));
@@ -196,7 +195,7 @@ impl Engine {
 
     /// Checks the sums of all families.
     pub(super) fn assert_families(&self) {
-        for (head, family) in &self.contracts.families {
+        for (head, family) in &self.families {
             let of_family = |it: &&Stream| it.id == *head || it.spec.parent == Some(*head);
             let members = || self.streams.iter().filter(of_family);
             let served = members().map(|it| it.accounts.reserve.rate().ppm()).sum::<u32>();

@@ -71,7 +71,7 @@ impl<'a> StreamView<'a> {
         Contract { reserve, weight, ..self.stream.spec.contract }
     }
 
-    /// What is promised to its own requests: its contract, of which a parent's children have parts.
+    /// The contract of its own requests: a parent's children have parts of its reservation.
     #[must_use]
     pub fn promised(self) -> Contract {
         self.stream.promised()
