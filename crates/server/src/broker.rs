@@ -27,7 +27,8 @@ pub(crate) fn contracts(
     device: &DeviceConfig,
     profile: Option<&DeviceProfile>,
 ) -> Result<Vec<Contract>, ValueError> {
-    let reserved = device.vdisks.iter().map(|vdisk| vdisk.contract.reserve.ppm());
+    let own = device.vdisks.iter().filter(|vdisk| vdisk.parent.is_none());
+    let reserved = own.map(|vdisk| vdisk.contract.reserve.ppm());
     let reserved: u32 = reserved.fold(device.scheduling.headroom.ppm(), u32::saturating_add);
     let mut left = Share::PARTS.saturating_sub(reserved);
     let mut contracts = Vec::with_capacity(device.vdisks.len());

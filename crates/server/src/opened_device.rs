@@ -460,7 +460,9 @@ impl Ground {
         let piece_max = device.piece_max().beside(bounded).into();
         let vdisks = device.vdisks.iter().zip(contracts).zip(&self.bases);
         for (id, ((vdisk, contract), base)) in (0..).map(StreamId).zip(vdisks) {
+            let place = device.parent_of(vdisk).and_then(|place| u32::try_from(place).ok());
             let spec = self.spec(contract, (*base, vdisk.size), piece_max);
+            let spec = StreamSpec { parent: place.map(StreamId), ..spec };
             change(Change::AddStream(id, spec))?;
         }
         if device.promotes() {
@@ -510,6 +512,26 @@ mod tests {
 
     use super::*;
     use crate::Config;
+
+    #[test]
+    fn a_virtual_disk_with_a_parent_is_its_child_in_the_engine() {
+        let text = "[server]\nnbd = [\"unix:/nowhere\"]\n[[device]]\nname = \"d\"\n\
+                    back_end = \"memory\"\n[[vdisk]]\nname = \"v\"\ndevice = \"d\"\n\
+                    size = \"8MiB\"\nreserve = \"60%\"\n[[vdisk]]\nname = \"w\"\n\
+                    device = \"d\"\nsize = \"8MiB\"\nreserve = \"50%\"\nparent = \"v\"\n";
+        let engine = |text: &str| {
+            let config = Config::parse(text).unwrap();
+            let (bases, abilities) = (vec![0, 8 << 20], Abilities::PLAIN);
+            let ground =
+                Ground { bases, size: None, profile: None, anchor: None, depth: 1, abilities };
+            ground.engine(&config.devices[0])
+        };
+        let child = engine(text).unwrap().stream(StreamId(1)).unwrap().spec();
+        assert_eq!(child.parent, Some(StreamId(0)));
+        let refused = engine(&text.replace("50%", "70%")).err().unwrap().to_string();
+        let says = "the children of vdisk v would reserve 70.0000% of the device, 60% fit";
+        assert!(refused.starts_with(says), "{refused}");
+    }
 
     /// Pieces of 1 MiB on `memory` kept everybody else waiting for a copy of 300 us; no test noticed
     /// that they are shorter where the shard copies itself, and only there.

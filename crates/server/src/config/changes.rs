@@ -132,9 +132,10 @@ const DEVICE: [Key<DeviceConfig>; 24] = [
 /// A virtual disk with its device's name.
 type Placed = (String, VdiskConfig);
 
-const VDISK: [Key<Placed>; 23] = [
+const VDISK: [Key<Placed>; 24] = [
     fixed("device", |(device, _)| device.clone()),
     SIZE,
+    fixed("parent", |(_, it)| maybe(it.parent.clone(), |parent| parent)),
     fixed("zone", |(_, it)| maybe(it.zone, |zone| zone.to_string())),
     live("class", |(_, it)| {
         let class = CLASSES.into_iter().find(|(_, class)| *class == it.contract.class);
@@ -368,7 +369,7 @@ size = "1000B"
             ["back_end", "create", "chunk", "connections", "hold", "promotion", "empty_fast"];
         let device = [&["name", "emulate"][..], &bytes].concat();
         assert_eq!(keys_of("[[device]]"), with(SchedulingKeys::NAMES, &device));
-        let place = ["name", "device", "size", "zone", "record"];
+        let place = ["name", "device", "size", "parent", "zone", "record"];
         let goal = ["iops", "bandwidth", "request", "run"];
         let export = ["default", "read_only", "description", "clients"];
         let bitmaps = ["bitmaps", "bitmap_granularity"];

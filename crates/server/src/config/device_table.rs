@@ -131,9 +131,37 @@ impl DeviceConfig {
         Ok(())
     }
 
+    /// The place of a virtual disk's parent, if it has one.
+    pub(crate) fn parent_of(&self, vdisk: &VdiskConfig) -> Option<usize> {
+        let parent = vdisk.parent.as_ref()?;
+        self.vdisks.iter().position(|it| it.name == *parent)
+    }
+
+    /// A parent stands before its children and has none itself.
+    fn check_parents(&self) -> Result<(), ConfigError> {
+        for (at, vdisk) in self.vdisks.iter().enumerate() {
+            let Some(parent) = &vdisk.parent else { continue };
+            let place = self.parent_of(vdisk).filter(|place| *place < at);
+            if place.is_none_or(|place| self.vdisks[place].parent.is_some()) {
+                let reason = format!(
+                    "name a virtual disk of device {} that stands before this one and has no \
+                     parent itself",
+                    self.name
+                );
+                return Err(Named::new("vdisk", &vdisk.name)
+                    .wrong("parent", parent, reason)
+                    .into());
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let name = &self.name;
-        let reserved = self.vdisks.iter().map(|vdisk| u64::from(vdisk.contract.reserve.ppm()));
+        self.check_parents()?;
+        // A child's reservation is a part of its parent's.
+        let own = self.vdisks.iter().filter(|vdisk| vdisk.parent.is_none());
+        let reserved = own.map(|vdisk| u64::from(vdisk.contract.reserve.ppm()));
         let asked_ppm = reserved.sum::<u64>();
         let available = Share::PARTS - self.scheduling.headroom.ppm();
         if asked_ppm > u64::from(available) {

@@ -345,6 +345,14 @@ pub const KEYS: &[KeyRow] = &[
     ),
     row(
         "vdisk",
+        "parent",
+        "the virtual disk of whose contract its own is a part, on the same device and before it \
+         in the file ([streams.md](../streams.md#families)): its `reserve` is a part of the \
+         parent's, and the parent's `limit` holds for both",
+        "none",
+    ),
+    row(
+        "vdisk",
         "zone",
         "where it lies: `outer`, the start of the device, or `inner`, its end",
         "first fit from the start",

@@ -331,6 +331,31 @@ fn a_queue_depth_is_found_out_where_costs_are_learned_and_there_are_no_deadlines
     assert_eq!((Auto(1024).on(None), Auto(8).on(None), Is(7).on(Some(9))), (32, 8, 7));
 }
 
+/// A file's disk in a tenant's: reservations of children are parts of their parent's.
+#[test]
+fn a_parent_is_a_virtual_disk_before_its_children() {
+    let child = |keys: &str| error("class = \"background\"", keys);
+    let good = GOOD.replacen("class = \"background\"", "parent = \"a\"", 1);
+    let config = Config::parse(&good.replace("12.5%", "45%")).unwrap();
+    let device = &config.devices[0];
+    let places: Vec<_> = device.vdisks.iter().map(|vdisk| device.parent_of(vdisk)).collect();
+    assert_eq!(places, [None, Some(0)]);
+    let allowed =
+        "name a virtual disk of device disk that stands before this one and has no parent";
+    for name in ["b", "c"] {
+        let said = child(&format!("parent = \"{name}\""));
+        assert!(said.contains(allowed) && said.contains("vdisk b"), "{said}");
+    }
+    let said = error("zone = \"inner\"", "parent = \"b\"");
+    assert!(said.contains(allowed) && said.contains("vdisk a"), "{said}");
+    let third = "parent = \"a\"\n[[vdisk]]\nname = \"c\"\ndevice = \"disk\"\nsize = \"1GiB\"\nparent = \"b\"";
+    let said = child(third);
+    assert!(said.contains(allowed) && said.contains("vdisk c"), "{said}");
+    let goal = GOOD.replacen("reserve = \"12.5%\"", "iops = 5\nparent = \"a\"", 1);
+    let said = Config::parse(&goal).unwrap_err().to_string();
+    assert!(said.contains("parent = \"a\": a goal makes a reservation of its own"), "{said}");
+}
+
 /// Nothing but the key lets a device have a policy that promises nothing.
 #[test]
 fn a_device_has_a_rival_where_experimental_says_so() {

@@ -35,6 +35,8 @@ pub struct VdiskConfig {
     pub size: u64,
     /// Its contract.
     pub contract: Contract,
+    /// The virtual disk of whose contract its own is a part.
+    pub parent: Option<String>,
     /// At which end of the device it lies.
     pub zone: Option<Side>,
     /// Where its requests are recorded as a trace, if at all.
@@ -113,6 +115,7 @@ disktime_config::contract_table! {
         pub(super) device: String,
         size: String,
         zone: Option<String>,
+        parent: Option<String>,
         iops: Option<u64>,
         bandwidth: Option<String>,
         request: Option<String>,
@@ -180,7 +183,12 @@ impl VdiskTable {
         let contract = self.contract().check(&of, goal.is_some())?;
         let export = self.export(&of)?;
         let bitmaps = self.bitmaps(&of, size)?;
-        Ok(VdiskConfig { name, size, contract, zone, record, goal, export, bitmaps })
+        let parent = self.parent.clone();
+        if let (Some(parent), Some(_)) = (&parent, &goal) {
+            let reason = "a goal makes a reservation of its own: state `reserve` in its place";
+            return Err(of.wrong("parent", parent, reason).into());
+        }
+        Ok(VdiskConfig { name, size, contract, parent, zone, record, goal, export, bitmaps })
     }
 
     fn bitmaps(&self, of: &Named, size: u64) -> Result<BitmapsConfig, ValueError> {
