@@ -165,15 +165,14 @@ impl Engine {
             self.contracts.booked.remove(&before.contract, before.parent);
             self.contracts.booked.add(contract, before.parent);
             stream.set_contract(*contract, period, now);
-            self.count_child(&StreamSpec { contract: *contract, ..before }, u32::add);
-            self.count_child(&before, u32::sub);
-            let stream = &mut self.streams[*id];
             if let Some(shaping) = &mut self.shaping {
                 shaping.declared(now, stream);
             }
             if contract.class != Class::GuaranteedRate && stream.cycle.take().is_some() {
                 self.guarantees.follow_cycle(*id, None);
             }
+            self.count_child(&StreamSpec { contract: *contract, ..before }, u32::add);
+            self.count_child(&before, u32::sub);
         }
         self.grant(&plan);
         for (id, _) in contracts {

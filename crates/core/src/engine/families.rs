@@ -145,10 +145,9 @@ impl Engine {
     /// A stream has less to do: members of its family that rest lend their parts from now on.
     pub(super) fn look_at_family(&mut self, id: StreamId) {
         let Some(head) = self.family(id) else { return };
-        let now = self.now;
         let family = self.families.get_mut(&head);
-        let Some(family) = family.filter(|it| now.since(it.looked_at) >= REST) else { return };
-        family.looked_at = now;
+        let Some(family) = family.filter(|it| self.now.since(it.looked_at) >= REST) else { return };
+        family.looked_at = self.now;
         let before = family.working.len();
         family.working.retain_mut(|(id, idle_at)| {
             let stream = &mut self.streams[*id];
@@ -157,7 +156,7 @@ impl Engine {
             let rests = core::mem::replace(idle_at, arrived) == arrived && arrived != BUSY;
             if rests {
                 stream.accounts.rests = true;
-                stream.lend(now);
+                stream.lend(self.now);
                 self.gates.mark(*id);
             }
             !rests
