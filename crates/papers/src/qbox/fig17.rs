@@ -34,10 +34,10 @@ pub(super) const CACHED: Experiment = Experiment {
     title: "RAID 0 behind a cache: two days of a file server and a random stream under QBox",
     claim: "As qbox-17, behind a cache",
     note: NOTE,
-    reason: "As qbox-17: half of the recorded trace's reads jump. Under learned the \
-             random stream breaks its promise with that trace and seeds 1, 2 and 4: it is charged 19.9 to \
-             20.0 % of the minute, and at its worst it is 2.8 to 3.2 s behind, 2.79 allowed. Its slices \
-             are late, not short.",
+    reason: "As qbox-17: half of the recorded trace's reads jump. Under learned the random \
+             stream breaks its promise with that trace and seeds 1, 2 and 4. It is charged 19.9 to 20.0 % of \
+             the minute; at its worst it is 2.8 to 3.2 s behind, 2.79 allowed. Its slices are late, not \
+             short.",
     open: &[],
     measure: |seed| generated(seed, &DAYS, |of| of.ours(true)),
 };
