@@ -377,7 +377,8 @@ fn wishes_have_every_key_of_the_configuration() {
         keys
     };
     let of = |keys: &[&str]| sorted(keys.iter().map(|key| (*key).to_owned()).collect());
-    assert_eq!(sorted(keys_of(&vdisk)), of(VdiskSpec::KEYS));
+    // Families are stated in configurations alone.
+    assert_eq!(sorted(keys_of(&vdisk)), of(&[VdiskSpec::KEYS, &["parent"]].concat()));
     assert_eq!(sorted(keys_of(&device)), of(disktime_api::DeviceSpec::KEYS));
 }
 
