@@ -47,12 +47,9 @@ const BUSY: u64 = u64::MAX;
 
 impl Engine {
     /// The parent of a stream's family, if it is in one.
-    #[inline]
     fn family(&self, id: StreamId) -> Option<StreamId> {
-        if self.families.is_empty() {
-            return None;
-        }
-        let parent = self.streams.get(id)?.spec.parent.unwrap_or(id);
+        let stream = self.streams.get(id).filter(|_| !self.families.is_empty())?;
+        let parent = stream.spec.parent.unwrap_or(id);
         self.families.contains_key(&parent).then_some(parent)
     }
 
@@ -140,10 +137,8 @@ impl Engine {
 
     /// A stream has work, or is charged for some: it lends its part no more.
     pub(super) fn take_part(&mut self, id: StreamId) {
-        if self.families.is_empty() {
-            return;
-        }
-        let rests = core::mem::take(&mut self.streams[id].accounts.rests);
+        let some = !self.families.is_empty();
+        let rests = some && core::mem::take(&mut self.streams[id].accounts.rests);
         let Some(head) = self.family(id).filter(|_| rests) else { return };
         self.families.entry(head).or_default().working.push((id, BUSY));
         self.share_out(head);

@@ -201,9 +201,8 @@ impl DiskTime {
         let (id, time, round) = (view.id(), self.time.now(), self.round_time());
         let host = self.slice.as_ref().map(|slice| slice.owner).filter(|owner| *owner != id);
         // One at a time the host's next piece goes when it would go anyway.
-        let one = self.device.depth == 1;
-        let back = |host| if one { self.loss(host) } else { self.switch_cost(host) };
-        let switch = self.switch_cost(id) + host.map_or(0, back);
+        let back = if self.device.depth == 1 { Self::loss } else { Self::switch_cost };
+        let switch = self.switch_cost(id) + host.map_or(0, |host| back(self, host));
         // Two rounds of those who want to run.
         let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
         let account = self.account(id);
@@ -255,15 +254,14 @@ impl DiskTime {
 
     /// The cost of a switch to a stream: what slices lose to it, and one piece at least.
     fn switch_cost(&self, id: StreamId) -> i64 {
-        let piece = self.get(id).and_then(|account| account.pace.piece());
-        self.loss(id).max(piece.unwrap_or(0)).max(1_000)
+        let piece = self.get(id).and_then(|account| account.pace.piece()).unwrap_or(0);
+        self.loss(id).max(piece).max(1_000)
     }
 
     /// The time that a stream's slices lose to switches. A device that does one thing at a time has nothing to
     /// drain at their ends.
     fn loss(&self, id: StreamId) -> i64 {
-        let account = self.get(id);
-        let seen = |at: usize| match (account.map(|account| account.switch[at]), self.switch[at]) {
+        let seen = |at: usize| match (self.get(id).map(|it| it.switch[at]), self.switch[at]) {
             (Some(Mean { count, value }), _) if count > 1 => value,
             (_, Mean { count: 0, .. }) => UNSEEN / 2,
             (_, usual) => usual.value,
