@@ -200,9 +200,7 @@ impl DiskTime {
     fn join(&mut self, now: Instant, view: StreamView<'_>) {
         let (id, time, round) = (view.id(), self.time.now(), self.round_time());
         let host = self.slice.as_ref().map(|slice| slice.owner).filter(|owner| *owner != id);
-        // One at a time the host's next piece goes when it would go anyway.
-        let back = if self.device.depth == 1 { Self::loss } else { Self::switch_cost };
-        let switch = self.switch_cost(id) + host.map_or(0, |host| back(self, host));
+        let switch = self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
         // Two rounds of those who want to run.
         let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
         let account = self.account(id);
@@ -252,22 +250,18 @@ impl DiskTime {
         self.round.1 += i64::from(before == 0);
     }
 
-    /// The cost of a switch to a stream: what slices lose to it, and one piece at least.
     fn switch_cost(&self, id: StreamId) -> i64 {
-        let piece = self.get(id).and_then(|account| account.pace.piece()).unwrap_or(0);
-        self.loss(id).max(piece).max(1_000)
-    }
-
-    /// The time that a stream's slices lose to switches. A device that does one thing at a time has nothing to
-    /// drain at their ends.
-    fn loss(&self, id: StreamId) -> i64 {
-        let seen = |at: usize| match (self.get(id).map(|it| it.switch[at]), self.switch[at]) {
-            (Some(Mean { count, value }), _) if count > 1 => value,
-            (_, Mean { count: 0, .. }) => UNSEEN / 2,
-            (_, usual) => usual.value,
+        let both = |of: &dyn Fn(usize) -> i64| of(0).max(0) + of(1).max(0);
+        let usual = |at: usize| match self.switch[at] {
+            Mean { count: 0, .. } => UNSEEN / 2,
+            mean => mean.value,
         };
-        let drain = if self.device.depth == 1 { 0 } else { seen(1) };
-        seen(0).max(0) + drain.max(0)
+        let Some(account) = self.get(id) else { return both(&usual) };
+        let seen = |at: usize| match account.switch[at] {
+            Mean { count, value } if count > 1 => value,
+            _ => usual(at),
+        };
+        both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
     }
 
     /// Whether a stream has less than its share as a guest, and is behind by more than its slice: it is to wait for
