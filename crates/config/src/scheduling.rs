@@ -102,6 +102,10 @@ pub struct DeviceFacts {
     pub real_time: bool,
 }
 
+/// The policy of a device that has no time of its own, unless one is named: a switch between streams costs
+/// nothing there, so that slices would only keep the others waiting.
+const UNTIMED: &str = "zygaria";
+
 /// How a device's time is shared, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheduling {
@@ -190,7 +194,8 @@ impl Keys {
     /// The first key whose value is not allowed, or is not allowed beside the others.
     pub fn check(&self, of: &Named, facts: DeviceFacts) -> Result<Scheduling, ValueError> {
         let experimental = self.experimental.unwrap_or(false);
-        let named = self.policy.as_deref().unwrap_or(Config::default().policy.name);
+        let usual = if facts.timed { Config::default().policy.name } else { UNTIMED };
+        let named = self.policy.as_deref().unwrap_or(usual);
         let wrong = |allowed| of.wrong("policy", named, allowed);
         let policy = allowed(named, experimental).map_err(wrong)?;
         let nominal_iops = self.nominal_iops(of, policy)?;
@@ -198,12 +203,15 @@ impl Keys {
         let slack = of.read("slack", self.slack.as_deref(), slack)?;
         let policy = slack.map_or(Ok(policy), |name| allowed(name, true)).map_err(wrong)?;
         let horizon = of.read("horizon", self.horizon.as_deref(), horizon)?;
-        let queue_depth = self.queue_depth(of, policy.name, facts)?;
+        // Where none is named costs are learned, with slices or without.
+        let usual_costs = cost::usual(
+            self.policy.as_deref().map_or(Config::default().policy.name, |_| policy.name),
+        );
+        let queue_depth = self.queue_depth(of, usual_costs, facts)?;
         let depth_latency = of.read("depth_latency", self.depth_latency.as_deref(), |text| {
             depth_latency(text, queue_depth.most())
         })?;
-        let usual = cost::usual(policy.name);
-        let cost_model = self.cost_model.clone().unwrap_or_else(|| usual.to_owned());
+        let cost_model = self.cost_model.clone().unwrap_or_else(|| usual_costs.to_owned());
         if cost::find(&cost_model).is_none() {
             let error = ConfigError::UnknownCostModel(cost_model.clone());
             return Err(of.wrong("cost_model", &cost_model, error.to_string()));
@@ -256,7 +264,7 @@ impl Keys {
     fn queue_depth(
         &self,
         of: &Named,
-        policy: &str,
+        usual: &str,
         facts: DeviceFacts,
     ) -> Result<QueueDepth, ValueError> {
         let most = facts.depth_max;
@@ -271,7 +279,6 @@ impl Keys {
             },
             Some(DepthText::Word(word)) if word != "auto" => bad(word),
             _ => {
-                let usual = cost::usual(policy);
                 let learns = self.cost_model.as_deref().unwrap_or(usual) == LEARNER;
                 let open = facts.timed && !facts.real_time && most > 1;
                 let auto = open && learns && usual == LEARNER;
@@ -420,6 +427,21 @@ mod tests {
         assert_eq!((depth.queue_depth, made(&depth)), (QueueDepth::Is(8), made(&usual)));
         let latency = check(|it| it.depth_latency = text("40ms")).unwrap();
         assert_eq!(latency.depth_latency, Some(Duration::from_millis(40)));
+    }
+
+    /// Slices kept a client on a device in memory waiting for up to 45 ms beside one that writes 32 MiB at once.
+    #[test]
+    fn a_device_without_a_time_of_its_own_has_no_slices() {
+        let named = |policy: Option<&str>, timed| {
+            let keys = Keys { policy: policy.map(str::to_owned), ..Keys::default() };
+            let facts = DeviceFacts { timed, ..FLASH };
+            keys.check(&Named::new("device", "d"), facts).map(|it| (it.policy.name, it.cost_model))
+        };
+        let is = |policy, costs: &str| Ok((policy, costs.to_owned()));
+        assert_eq!(named(None, true), is("disktime", "learned"));
+        assert_eq!(named(None, false), is("zygaria", "learned"));
+        assert_eq!(named(Some("disktime"), false), is("disktime", "learned"));
+        assert_eq!(named(Some("zygaria"), false), is("zygaria", "fixed"));
     }
 
     #[test]

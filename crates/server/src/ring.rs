@@ -26,6 +26,9 @@ pub const PARTS_MAX: usize = 512;
 /// thread, and goes on for as long as the peer keeps up with it: of more at once, other clients would
 /// wait for all of it.
 pub const COPY_MAX: usize = 128 << 10;
+/// The least of that for each of several clients: below some 4 us of copying the operation itself, at 1 us,
+/// would be more than a fifth of it.
+pub const COPY_LEAST: usize = 16 << 10;
 
 /// So many bytes more are moved with them, rather than at another time: the headers of the replies whose
 /// data are [`COPY_MAX`], and a short reply.
@@ -214,7 +217,7 @@ impl Message {
     /// Sends the next of what is left at once, as much as the socket takes; answers how many bytes that
     /// were, and how it stands. A failure is told by the ring's next attempt.
     pub fn send_now(&mut self, fd: RawFd) -> (usize, Sent) {
-        let (header, wanted) = self.prepare();
+        let (header, wanted) = self.prepare(COPY_MAX);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: `prepare` has pointed the header at vectors of the message's own, and those at headers
         // and buffers that it holds. The call does not wait, and the system keeps none of it.
@@ -230,8 +233,8 @@ impl Message {
     }
 
     /// Lays the vectors out on first use, and points the system call's header at the next of what is
-    /// left. Answers the header, and how many bytes they are.
-    fn prepare(&mut self) -> (*const libc::msghdr, usize) {
+    /// left, about `most` bytes. Answers the header, and how many bytes they are.
+    fn prepare(&mut self, most: usize) -> (*const libc::msghdr, usize) {
         if self.vectors.is_empty() {
             let mut headers = self.headers.as_mut_slice();
             for (len, payload) in &self.parts {
@@ -242,8 +245,8 @@ impl Message {
                     self.vectors.push(libc::iovec { iov_base, iov_len: *len });
                 }
                 let Some((buffer, range)) = payload else { continue };
-                for start in range.clone().step_by(COPY_MAX) {
-                    let cut = start..range.end.min(start + COPY_MAX);
+                for start in range.clone().step_by(COPY_LEAST) {
+                    let cut = start..range.end.min(start + COPY_LEAST);
                     let iov_base = buffer.pointer(&cut).cast();
                     self.vectors.push(libc::iovec { iov_base, iov_len: cut.len() });
                 }
@@ -251,7 +254,7 @@ impl Message {
         }
         let (mut count, mut bytes) = (0, 0);
         for vector in self.vectors[self.first..].iter().take(2 * PARTS_MAX) {
-            if bytes >= COPY_MAX || (count > 0 && bytes + vector.iov_len > COPY_MAX + COPY_REST) {
+            if bytes >= most || (count > 0 && bytes + vector.iov_len > most + COPY_REST) {
                 break;
             }
             (count, bytes) = (count + 1, bytes + vector.iov_len);
@@ -326,6 +329,7 @@ impl Ring {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .setup_cqsize(4 * ENTRIES)
             .build(ENTRIES)?;
         // SAFETY: the arena outlives the ring (the shard drops the pool after it), and the
@@ -336,6 +340,11 @@ impl Ring {
         }
         let arena = registered.is_ok();
         Ok(Self { uring, operations: Slab::new(), backlog: VecDeque::new(), arena })
+    }
+
+    /// Whether an operation is over whose completion the next [`wait`](Self::wait) brings. Costs no system call.
+    pub fn has_come(&mut self) -> bool {
+        self.uring.submission().taskrun()
     }
 
     /// Operations that the kernel has and has not answered.
@@ -369,9 +378,15 @@ impl Ring {
         }
     }
 
-    /// Sends the next of what is left of a message: so many bytes.
-    pub fn send(&mut self, token: Token, fd: RawFd, mut message: Box<Message>) -> usize {
-        let (header, bytes) = message.prepare();
+    /// Sends the next of what is left of a message, about `most` bytes; answers how many.
+    pub fn send(
+        &mut self,
+        token: Token,
+        fd: RawFd,
+        mut message: Box<Message>,
+        most: usize,
+    ) -> usize {
+        let (header, bytes) = message.prepare(most);
         let flags = (libc::MSG_WAITALL | libc::MSG_NOSIGNAL).cast_unsigned();
         let entry = opcode::SendMsg::new(types::Fd(fd), header).flags(flags).build();
         self.start(token, Keep::Message(message), entry);

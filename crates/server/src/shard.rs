@@ -84,11 +84,13 @@ impl PieceMax {
 }
 
 /// A turn gives the device's work so long, and clients as long, whatever is left: then the ring is asked
-/// what has come since, so that no client's work keeps another's requests from being seen. A busy thread
-/// makes a system call, of about 1 us, for every turn; at ten times as much a light client's 99th
-/// percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`). With 15 us, and 32 KiB
-/// to copy, a client beside long writes had no more than with these.
+/// what has come since, so that no client's work keeps another's requests from being seen. At ten times as
+/// much a light client's 99th percentile beside a flood of flushes is 730 us (`cargo xtask bench hostile`).
 const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(50);
+/// The least that a turn gives the device's work while a client waits for the thread: ten times the system
+/// call that ends it, of about 1 us. Where all of [`TURN`] went by before a client was looked at, one with four
+/// requests at once had .4 beside trims and zeroes of what it had beside an ordinary neighbour.
+const TURN_LEAST: disktime_core::Duration = disktime_core::Duration::from_micros(10);
 /// A back end that goes on by itself is handed so many pieces, at some 2 us each, between two looks at
 /// the clock.
 const HANDED: u32 = 8;
@@ -354,11 +356,12 @@ impl Shard {
         self.hurry_migration();
         self.end_removals();
         self.copy_on();
-        let until = self.look() + TURN;
+        let start = self.look();
+        let (least, until) = (start + TURN_LEAST, start + TURN);
         let clients_until = until + TURN;
         self.turns.unfinished = loop {
             self.collect_emulated();
-            let pumped = self.pump(until);
+            let pumped = self.pump(least, until);
             if pumped && self.touched.is_empty() && !self.migrate() {
                 break false;
             }
@@ -392,8 +395,8 @@ impl Shard {
     }
 
     /// Starts what the engine dispatches and ends what has landed, until neither is left; false if
-    /// something was at the end of the turn.
-    fn pump(&mut self, until: Instant) -> bool {
+    /// something was at the end of the turn: that ends after its least time if a client waits for the thread.
+    fn pump(&mut self, least: Instant, until: Instant) -> bool {
         loop {
             let mut over = false;
             let mut handed = 0;
@@ -404,7 +407,9 @@ impl Shard {
                 // A back end that has done the piece by now took its time for that; others are handed
                 // a piece within less than a look takes.
                 if self.device.landed.len() > landed || handed % HANDED == 0 {
-                    over = self.look() >= until;
+                    let now = self.look();
+                    let waits = !self.touched.is_empty() || self.ring.has_come();
+                    over = now >= until || (waits && now >= least);
                 }
                 if over {
                     break;

@@ -182,7 +182,8 @@ pub const KEYS: &[KeyRow] = &[
          deadlines and keep no reservations; with `experimental = true` also those to \
          compare with ([rivals.md](../appendix/rivals.md)): `mclock`, `bfq`, `fifo` and \
          others",
-        "`disktime`",
+        "`disktime`; `zygaria` on `memory`, where a switch costs nothing, unless its time is \
+         emulated",
     ),
     row(
         "device",

@@ -362,6 +362,7 @@ impl Connection {
         ring: &mut Ring,
         pool: &mut Pool,
         (to, range): (&Buffer, &Range<usize>),
+        most: usize,
     ) -> usize {
         if !matches!(self.state, State::Open | State::Parting) {
             return 0;
@@ -374,7 +375,7 @@ impl Connection {
                 pool,
             );
         }
-        self.incoming.receive_into(Token::Receive(key), ring, self.fd.as_raw_fd(), to, range)
+        self.incoming.receive_into(Token::Receive(key), ring, self.fd.as_raw_fd(), to, range, most)
     }
 
     /// Reads more input, if there is room to act on it: at most so many bytes.
@@ -402,17 +403,17 @@ impl Connection {
     }
 
     /// Sends more of the gathered replies, unless some are being sent.
-    pub fn flush(&mut self, key: u32, ring: &mut Ring) -> Flushed {
+    pub fn flush(&mut self, key: u32, ring: &mut Ring, most: usize) -> Flushed {
         if self.state == State::Dead {
             return Flushed::default();
         }
         let (token, fd) = (Token::Send(key), self.fd.as_raw_fd());
         let (flushed, memory) = match &mut self.tls {
             Some(tls) => {
-                let (begun, memory) = self.outgoing.flush_sealed(tls, token, ring, fd);
+                let (begun, memory) = self.outgoing.flush_sealed(tls, token, ring, fd, most);
                 (Flushed { sent: 0, begun }, memory)
             }
-            None => self.outgoing.flush(token, ring, fd),
+            None => self.outgoing.flush(token, ring, fd, most),
         };
         self.seat.account.give(memory);
         flushed

@@ -11,7 +11,7 @@ use rustix::net::SendFlags;
 
 use crate::backend::Io;
 use crate::buffers::Buffer;
-use crate::ring::{Message, Payload, Token};
+use crate::ring::{COPY_MAX, Message, Payload, Token};
 
 /// Input taken at once, in bytes.
 const INPUT: usize = 128 << 10;
@@ -78,7 +78,7 @@ impl Line {
         if self.up && !self.sending && !self.out.is_empty() {
             self.sending = true;
             let message = std::mem::replace(&mut self.out, self.spare.take().unwrap_or_default());
-            io.ring.send(token, self.socket.as_raw_fd(), message);
+            io.ring.send(token, self.socket.as_raw_fd(), message, COPY_MAX);
         }
     }
 
@@ -92,7 +92,7 @@ impl Line {
     ) -> bool {
         let count = usize::try_from(result).ok().filter(|count| *count > 0);
         if self.up && count.is_some_and(|count| !message.sent(count)) {
-            io.ring.send(token, self.socket.as_raw_fd(), message);
+            io.ring.send(token, self.socket.as_raw_fd(), message, COPY_MAX);
             return true;
         }
         self.sending = false;

@@ -11,7 +11,7 @@ use disktime_nbd::EXTENDED_REQUEST_BYTES;
 
 use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::memory::INPUT;
-use crate::ring::{COPY_MAX, Ring, Token};
+use crate::ring::{Ring, Token};
 
 /// Input read at once while little comes, in bytes.
 const INPUT_FIRST: usize = ALIGN;
@@ -111,12 +111,13 @@ impl Incoming {
         fd: RawFd,
         to: &Buffer,
         range: &Range<usize>,
+        most: usize,
     ) -> usize {
         if self.receiving {
             return 0;
         }
         self.receiving = true;
-        let range = range.start..range.end.min(range.start + COPY_MAX);
+        let range = range.start..range.end.min(range.start + most);
         ring.receive(token, fd, to.clone(), &range, true);
         range.len()
     }

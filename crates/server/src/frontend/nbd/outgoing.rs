@@ -57,8 +57,14 @@ impl Outgoing {
     }
 
     /// Sends more of the replies, unless some are being sent. Answers how many bytes that were, and how
-    /// many bytes of memory are held no longer.
-    pub(super) fn flush(&mut self, token: Token, ring: &mut Ring, fd: RawFd) -> (Flushed, usize) {
+    /// many bytes of memory are held no longer. The ring is given about `most` bytes at most.
+    pub(super) fn flush(
+        &mut self,
+        token: Token,
+        ring: &mut Ring,
+        fd: RawFd,
+        most: usize,
+    ) -> (Flushed, usize) {
         let mut flushed = Flushed::default();
         if self.sending {
             return (flushed, 0);
@@ -79,7 +85,7 @@ impl Outgoing {
             Sent::More => self.unsent = Some(message),
             Sent::Full => {
                 self.sending = true;
-                flushed.begun = ring.send(token, fd, message);
+                flushed.begun = ring.send(token, fd, message, most);
             }
         }
         (flushed, 0)

@@ -132,6 +132,7 @@ impl Outgoing {
         token: Token,
         ring: &mut Ring,
         fd: RawFd,
+        most: usize,
     ) -> (usize, usize) {
         if self.sending {
             return (0, 0);
@@ -148,7 +149,7 @@ impl Outgoing {
             }
         };
         self.sending = message.is_some();
-        (message.map_or(0, |message| ring.send(token, fd, message)), memory)
+        (message.map_or(0, |message| ring.send(token, fd, message, most)), memory)
     }
 
     /// As [`sent`](Self::sent), of sealed bytes.
