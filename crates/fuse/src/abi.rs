@@ -126,11 +126,7 @@ impl Refused {
     pub fn of(error: &ChangeError, asked: &Contract) -> Self {
         match *error {
             ChangeError::Overbooked { asked_ppm, available } => {
-                let others = asked_ppm.saturating_sub(asked.reserve.ppm().into());
-                let left = u64::from(available.ppm()).saturating_sub(others);
-                let left = u32::try_from(left).unwrap_or(0);
-                let fits = Share::from_ppm(left).unwrap_or(Share::ZERO);
-                Self { fits, ..Self::because(Reason::Overbooked) }
+                Self::overbooked(asked_ppm, available.ppm(), asked)
             }
             ChangeError::Admission(AdmissionError::Stream {
                 error:
@@ -151,6 +147,15 @@ impl Refused {
             },
             _ => Self::because(Reason::Invalid),
         }
+    }
+
+    /// All reservations would come to `asked_ppm` with this contract, and `available_ppm` can be reserved.
+    pub(crate) fn overbooked(asked_ppm: u64, available_ppm: u32, asked: &Contract) -> Self {
+        let others = asked_ppm.saturating_sub(asked.reserve.ppm().into());
+        let left = u64::from(available_ppm).saturating_sub(others);
+        let left = u32::try_from(left).unwrap_or(0);
+        let fits = Share::from_ppm(left).unwrap_or(Share::ZERO);
+        Self { fits, ..Self::because(Reason::Overbooked) }
     }
 
     /// The error number that a program gets.

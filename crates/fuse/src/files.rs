@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, RawDir, RenameFlags, SeekFrom, StatVfs};
 use rustix::io::Errno;
 
-use crate::contract_text::Default;
 use crate::contracts::{Contracts, is_reserved};
 use crate::file_system::{
     Answer, At, Caller, FileSystem, Found, FullLister, Inode, IoctlAnswer, Item, Lister, OpenId,
     Opened, ReadReply, Span, Wish, WriteReply,
 };
-use crate::nodes::lock;
+use crate::nodes::{Default, lock};
 use crate::open_files::{Open, OpenFile, OpenTable};
 use crate::scheduler::{Scheduler, Transfer, Work};
 use crate::source::{Source, length};

@@ -10,6 +10,7 @@
 
 mod conformance;
 mod contracts;
+mod daemon;
 mod header;
 mod hostile;
 mod shares;

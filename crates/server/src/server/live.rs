@@ -152,6 +152,7 @@ impl Server {
         self.devices.remove(at);
         self.grounds.remove(at);
         self.rooms.remove(at);
+        self.roll.hosts.remove(name);
         self.shards.remove(at).tell_within(Message::Drain, TIMEOUT);
         self.roll.claims.release(name);
         Ok(())
