@@ -81,6 +81,11 @@ pub struct Arguments {
     /// Nothing can be changed through the mount
     #[arg(long)]
     read_only: bool,
+    /// Let the kernel take files over that have no contract when they are opened and while no file has one:
+    /// they are as fast as the source's. Their reads and writes take no turns from then on, so that no
+    /// promise holds beside them
+    #[arg(long, conflicts_with_all = ["device", "emulate"])]
+    pass_through: bool,
     /// Take a mount away whose daemon is gone, and mount anew
     #[arg(long)]
     recover: bool,
@@ -152,7 +157,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (source, at) = (arguments.source.display(), arguments.at.display());
     if !arguments.json {
         // Nobody need read it: the mount stays.
-        let _nobody_reads = writeln!(std::io::stdout(), "{source} is mounted at {at}");
+        let passes = match (arguments.pass_through, mounted.passes_not_through()) {
+            (false, _) => String::new(),
+            (true, None) => "; the kernel takes over files without a contract".to_owned(),
+            (true, Some(why)) => format!("; --pass-through is off: {why}"),
+        };
+        let _nobody_reads = writeln!(std::io::stdout(), "{source} is mounted at {at}{passes}");
     }
     while !mounted.is_over() && !mounted.is_left() && !interrupt::is_asked() {
         wait();
@@ -198,6 +208,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
         read_only: arguments.read_only,
         threads: arguments.threads.into(),
         recover: arguments.recover,
+        pass_through: arguments.pass_through,
     })
 }
 

@@ -99,6 +99,9 @@ pub enum Reason {
     Permission = 6,
     /// There are too many streams.
     Streams = 7,
+    /// The kernel has taken the file over, on a mount with `--pass-through`: open it again with a contract as
+    /// its default.
+    PassThrough = 8,
 }
 
 /// Why a contract was refused, and what would fit.
@@ -168,6 +171,7 @@ impl Refused {
             Reason::NoProfile => libc::EOPNOTSUPP,
             Reason::Permission => libc::EPERM,
             Reason::Streams => libc::EMFILE,
+            Reason::PassThrough => libc::EBUSY,
         }
     }
 }
@@ -227,7 +231,7 @@ pub fn refused(data: &[u8; QOS_BYTES]) -> Refused {
 }
 
 /// The reasons, each at the place of its number.
-const REASONS: [Reason; 8] = [
+const REASONS: [Reason; 9] = [
     Reason::None,
     Reason::Invalid,
     Reason::Overbooked,
@@ -236,6 +240,7 @@ const REASONS: [Reason; 8] = [
     Reason::NoProfile,
     Reason::Permission,
     Reason::Streams,
+    Reason::PassThrough,
 ];
 
 impl std::fmt::Display for Refused {
@@ -256,6 +261,10 @@ impl std::fmt::Display for Refused {
             ),
             Reason::Permission => f.write_str("this user may not ask for it"),
             Reason::Streams => f.write_str("there are too many open files with contracts"),
+            Reason::PassThrough => f.write_str(
+                "the kernel has taken the file over (--pass-through): set its contract by the \
+                 attribute user.disktime.contract and open it again",
+            ),
         }
     }
 }

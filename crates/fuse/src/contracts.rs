@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use disktime_config::read_contract;
 use disktime_core::{Class, Contract, DeviceTime, Share};
@@ -82,6 +83,11 @@ impl Contracts {
 
     /// As [`grant`](Self::grant), for any user.
     fn give(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), Refused> {
+        if file.is_handed_over.load(Ordering::Acquire) && contract != Contract::default() {
+            let refused = Refused::because(Reason::PassThrough);
+            *lock(&file.refused) = refused;
+            return Err(refused);
+        }
         self.scheduler
             .set(file, contract)
             .inspect_err(|refused| *lock(&file.refused) = *refused)?;

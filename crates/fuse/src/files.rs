@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, RawDir, RenameFlags, SeekFrom, StatVfs};
@@ -206,6 +207,22 @@ impl FileSystem for Files {
                 self.source.nodes.forget(found.inode, 1);
                 Err(error)
             }
+        }
+    }
+
+    fn hand_over(&self, file: OpenId) -> Option<OwnedFd> {
+        let file = self.open.file(file).ok()?;
+        if !self.scheduler.is_straight(&file) {
+            return None;
+        }
+        let copy = rustix::io::fcntl_dupfd_cloexec(&file.descriptor, 0).ok()?;
+        file.is_handed_over.store(true, Ordering::Release);
+        Some(copy)
+    }
+
+    fn take_back(&self, file: OpenId) {
+        if let Ok(file) = self.open.file(file) {
+            file.is_handed_over.store(false, Ordering::Release);
         }
     }
 

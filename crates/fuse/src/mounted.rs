@@ -91,6 +91,8 @@ pub struct Options {
     pub read_only: bool,
     /// Threads that take the kernel's calls: 1 to [`Options::THREADS_MAX`].
     pub threads: usize,
+    /// The kernel takes files over that have no contract when they are opened. No engine sees these.
+    pub pass_through: bool,
     /// A mount whose daemon is gone is taken away first.
     pub recover: bool,
 }
@@ -150,6 +152,7 @@ impl Mounted {
             read_only: options.read_only,
             for_all: rustix::process::geteuid().is_root(),
             threads: options.threads,
+            pass_through: options.pass_through,
         };
         let kernel = Kernel::mount(Arc::clone(&files), &options.at, &terms);
         let kernel = kernel.map_err(|error| MountError::Mount {
@@ -169,6 +172,12 @@ impl Mounted {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.kernel.is_over()
+    }
+
+    /// Why the kernel takes no files over, if it should.
+    #[must_use]
+    pub fn passes_not_through(&self) -> Option<&'static str> {
+        self.kernel.pass_through().off_because()
     }
 
     /// Whether the daemon whose engine it uses has ended. Files go on without it, straight to the source.

@@ -78,21 +78,24 @@ impl Row {
 
 type Case = (&'static str, fn(usize) -> anyhow::Result<Found>);
 
-/// The contract of each file in the cases that have one: no other file of a suite is refused for it.
-const WITH_CONTRACT: &str = "weight=90";
+/// Each file has a contract, which no other file of a suite is refused for.
+const WITH_CONTRACT: &[&str] = &["--default", "weight=90"];
 
-const CASES: [Case; 13] = [
-    ("fsx", |_| suites::fsx(None)),
-    ("fsx-contract", |_| suites::fsx(Some(WITH_CONTRACT))),
+const CASES: [Case; 16] = [
+    ("fsx", |_| suites::fsx(&[])),
+    ("fsx-contract", |_| suites::fsx(WITH_CONTRACT)),
     ("pjdfstest", |_| suites::pjdfstest()),
-    ("fio-verify", |_| suites::fio(None)),
-    ("fio-verify-contract", |_| suites::fio(Some(WITH_CONTRACT))),
-    ("git-clone", |_| suites::git(None)),
-    ("source-tree", |_| suites::tree(None)),
-    ("source-tree-contract", |_| suites::tree(Some(WITH_CONTRACT))),
+    ("fsx-pass-through", |_| suites::fsx(&["--pass-through"])),
+    ("fio-verify-pass-through", |_| suites::fio(&["--pass-through"])),
+    ("fio-verify", |_| suites::fio(&[])),
+    ("fio-verify-contract", |_| suites::fio(WITH_CONTRACT)),
+    ("git-clone", |_| suites::git(&[])),
+    ("source-tree", |_| suites::tree(&[])),
+    ("source-tree-contract", |_| suites::tree(WITH_CONTRACT)),
     ("kill-and-recover", |_| suites::killed()),
     ("read-with-contract", speeds::read_with_contract),
     ("read-cached", speeds::read_cached),
+    ("read-pass-through", speeds::read_passed_through),
     ("find", speeds::find),
     ("tar", speeds::tar),
 ];

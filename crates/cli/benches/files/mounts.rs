@@ -24,11 +24,11 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Mounts `source` at `at`; every file has the contract that is named.
+    /// Mounts `source` at `at`, with these options of ours.
     pub(crate) fn start(
         by: By,
         [source, at]: [&Path; 2],
-        contract: Option<&str>,
+        options: &[&str],
     ) -> anyhow::Result<Self> {
         let mut command = match by {
             By::Us => Command::new(env!("CARGO_BIN_EXE_disktime")),
@@ -39,9 +39,7 @@ impl Mount {
             By::Bindfs => command.args(["-f", "--no-allow-other"]),
         };
         command.args([source, at]);
-        if let Some(contract) = contract {
-            command.args(["--default", contract]);
-        }
+        command.args(options);
         let before = device(at)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut mount = Self { child: child.spawn()?, at: at.to_owned() };
@@ -111,8 +109,8 @@ impl Place {
     }
 
     /// Mounts the directory `source` at one of the others.
-    pub(crate) fn mount(&self, by: By, at: &str, contract: Option<&str>) -> anyhow::Result<Mount> {
-        Mount::start(by, [&self.at("source"), &self.at(at)], contract)
+    pub(crate) fn mount(&self, by: By, at: &str, options: &[&str]) -> anyhow::Result<Mount> {
+        Mount::start(by, [&self.at("source"), &self.at(at)], options)
     }
 }
 

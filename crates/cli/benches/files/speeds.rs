@@ -25,19 +25,19 @@ type Measure<'a> = &'a dyn Fn(&Path) -> anyhow::Result<f64>;
 fn rounds(
     place: &Place,
     count: usize,
-    (contract, other): (Option<&str>, Option<By>),
+    (options, other): (&[&str], Option<By>),
     (asked, measure): (f64, Measure<'_>),
 ) -> anyhow::Result<Found> {
     let (mut ratios, mut ours, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let before = Processors::now()?;
     for round in 0..count {
         let of_us = || {
-            let _mount = place.mount(By::Us, "mount", contract)?;
+            let _mount = place.mount(By::Us, "mount", options)?;
             measure(&place.at("mount"))
         };
         let of_other = || match other {
             Some(by) => {
-                let _mount = place.mount(by, "other", None)?;
+                let _mount = place.mount(by, "other", &[])?;
                 measure(&place.at("other"))
             }
             None => measure(&place.at("source")),
@@ -91,17 +91,26 @@ pub(crate) fn read_with_contract(count: usize) -> anyhow::Result<Found> {
         return Ok(skipped);
     }
     let measure = |at: &Path| read(&at.join("film"), true);
-    let terms = (Some("reserve=50%"), Some(By::Bindfs));
+    let terms = (&["--default", "reserve=50%"][..], Some(By::Bindfs));
     rounds(&with_film()?, count, terms, (0.6, &measure))
 }
 
 /// A file without a contract, read a second time.
 pub(crate) fn read_cached(count: usize) -> anyhow::Result<Found> {
+    read_twice(count, &[])
+}
+
+/// The same, which the kernel has taken over.
+pub(crate) fn read_passed_through(count: usize) -> anyhow::Result<Found> {
+    read_twice(count, &["--pass-through"])
+}
+
+fn read_twice(count: usize, options: &[&str]) -> anyhow::Result<Found> {
     let measure = |at: &Path| {
         read(&at.join("film"), false)?;
         read(&at.join("film"), false)
     };
-    rounds(&with_film()?, count, (None, None), (0.9, &measure))
+    rounds(&with_film()?, count, (options, None), (0.9, &measure))
 }
 
 fn with_tree() -> anyhow::Result<Place> {
@@ -129,7 +138,7 @@ pub(crate) fn find(count: usize) -> anyhow::Result<Found> {
         return Ok(skipped);
     }
     let measure = |at: &Path| timed(Command::new("find").arg(at).args(["-size", "+1G"]));
-    rounds(&with_tree()?, count, (None, Some(By::Bindfs)), (0.8, &measure))
+    rounds(&with_tree()?, count, (&[], Some(By::Bindfs)), (0.8, &measure))
 }
 
 /// All of a tree, read.
@@ -144,5 +153,5 @@ pub(crate) fn tar(count: usize) -> anyhow::Result<Found> {
         std::fs::remove_file(archive)?;
         Ok(took)
     };
-    rounds(&with_tree()?, count, (None, Some(By::Bindfs)), (0.8, &measure))
+    rounds(&with_tree()?, count, (&[], Some(By::Bindfs)), (0.8, &measure))
 }

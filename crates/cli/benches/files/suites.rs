@@ -25,7 +25,7 @@ fn of(outcome: Result<String, String>, said: &str) -> Found {
 }
 
 /// Reads, writes, truncations, maps and holes in any order, each read compared.
-pub(crate) fn fsx(contract: Option<&str>) -> anyhow::Result<Found> {
+pub(crate) fn fsx(options: &[&str]) -> anyhow::Result<Found> {
     if !runs("fsx") {
         return Ok(skipped("fsx", "`cargo install fsx`, and have it in PATH"));
     }
@@ -35,7 +35,7 @@ pub(crate) fn fsx(contract: Option<&str>) -> anyhow::Result<Found> {
     if let Err(why) = outcome(&place.at("source"))? {
         return Ok(Found::Skipped(format!("the source fails: {why}")));
     }
-    let _mount = place.mount(By::Us, "mount", contract)?;
+    let _mount = place.mount(By::Us, "mount", options)?;
     Ok(of(outcome(&place.at("mount"))?, "3,000 operations"))
 }
 
@@ -49,17 +49,17 @@ pub(crate) fn pjdfstest() -> anyhow::Result<Found> {
     if let Err(why) = outcome(&place.at("source"))? {
         return Ok(Found::Skipped(format!("the source fails: {why}")));
     }
-    let _mount = place.mount(By::Us, "mount", None)?;
+    let _mount = place.mount(By::Us, "mount", &[])?;
     Ok(of(outcome(&place.at("mount"))?, "all that the source passes"))
 }
 
 /// Random writes, in the kernel's cache and past it, whose checksums are read back.
-pub(crate) fn fio(contract: Option<&str>) -> anyhow::Result<Found> {
+pub(crate) fn fio(options: &[&str]) -> anyhow::Result<Found> {
     if !runs("fio") {
         return Ok(skipped("fio", "install fio"));
     }
     let place = Place::new(&["source", "mount"])?;
-    let _mount = place.mount(By::Us, "mount", contract)?;
+    let _mount = place.mount(By::Us, "mount", options)?;
     for direct in ["--direct=0", "--direct=1"] {
         let mut command = Command::new("fio");
         command.args(["--name=verify", "--rw=randwrite", "--bs=16k", "--size=64m", direct]);
@@ -78,12 +78,12 @@ fn repository() -> &'static str {
 }
 
 /// A repository that is cloned, checked, changed and deleted.
-pub(crate) fn git(contract: Option<&str>) -> anyhow::Result<Found> {
+pub(crate) fn git(options: &[&str]) -> anyhow::Result<Found> {
     if !runs("git") {
         return Ok(skipped("git", "install git"));
     }
     let place = Place::new(&["source", "mount"])?;
-    let _mount = place.mount(By::Us, "mount", contract)?;
+    let _mount = place.mount(By::Us, "mount", options)?;
     let clone = place.at("mount").join("clone");
     let git = |words: &[&str]| tell(Command::new("git").arg("-C").arg(&clone).args(words));
     let mut cloning = Command::new("git");
@@ -106,7 +106,7 @@ pub(crate) fn git(contract: Option<&str>) -> anyhow::Result<Found> {
 }
 
 /// A tree of sources that is unpacked, compared with the same at the source, and deleted.
-pub(crate) fn tree(contract: Option<&str>) -> anyhow::Result<Found> {
+pub(crate) fn tree(options: &[&str]) -> anyhow::Result<Found> {
     if !runs("git") || !runs("tar") {
         return Ok(skipped("git or tar", "install both"));
     }
@@ -115,7 +115,7 @@ pub(crate) fn tree(contract: Option<&str>) -> anyhow::Result<Found> {
     let mut pack = Command::new("git");
     pack.args(["-C", repository(), "archive", "--output"]).arg(&archive).arg("HEAD");
     run(&mut pack)?;
-    let _mount = place.mount(By::Us, "mount", contract)?;
+    let _mount = place.mount(By::Us, "mount", options)?;
     let (mounted, plain) = (place.at("mount").join("tree"), place.at("plain"));
     std::fs::create_dir(&mounted)?;
     for to in [&mounted, &plain] {
@@ -142,7 +142,7 @@ pub(crate) fn tree(contract: Option<&str>) -> anyhow::Result<Found> {
 pub(crate) fn killed() -> anyhow::Result<Found> {
     const RECORDS: u32 = 500;
     let place = Place::new(&["source", "mount"])?;
-    let mut mount = place.mount(By::Us, "mount", None)?;
+    let mut mount = place.mount(By::Us, "mount", &[])?;
     let mut file = File::create(place.at("mount").join("log"))?;
     for number in 0..RECORDS {
         file.write_all(&number.to_le_bytes().repeat(1000))?;
@@ -152,7 +152,7 @@ pub(crate) fn killed() -> anyhow::Result<Found> {
     mount.kill()?;
     let refused = file.write_all(b"x").is_err();
     drop((file, mount));
-    let mount = place.mount(By::Us, "mount", None)?;
+    let mount = place.mount(By::Us, "mount", &[])?;
     let found = std::fs::read(place.at("mount").join("log"))?;
     drop(mount);
     let expected: Vec<u8> = (0..RECORDS).flat_map(|it| it.to_le_bytes().repeat(1000)).collect();

@@ -327,6 +327,14 @@ fn calls_that_go_through_the_engine_answer_as_on_the_source() {
 }
 
 #[test]
+fn calls_of_files_that_the_kernel_takes_over_answer_as_on_the_source() {
+    if lacks("calls_of_files_that_the_kernel_takes_over_answer_as_on_the_source") {
+        return;
+    }
+    conforms(&Mount::new(|options| options.pass_through = true), 80);
+}
+
+#[test]
 fn an_inode_is_forgotten_when_the_kernel_forgets_it() {
     if lacks("an_inode_is_forgotten_when_the_kernel_forgets_it") {
         return;

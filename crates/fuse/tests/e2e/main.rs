@@ -13,5 +13,6 @@ mod contracts;
 mod daemon;
 mod header;
 mod hostile;
+mod pass_through;
 mod shares;
 mod support;

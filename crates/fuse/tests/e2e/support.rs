@@ -83,6 +83,7 @@ impl Mount {
             askers: Askers::Only(Vec::new()),
             read_only: false,
             threads: 4,
+            pass_through: false,
             recover: false,
         };
         change(&mut options);
@@ -102,6 +103,10 @@ impl Mount {
 
     pub fn at(&self) -> PathBuf {
         self.directory.path().join("mount")
+    }
+
+    pub fn passes_not_through(&self) -> Option<&'static str> {
+        self.mounted.as_ref().unwrap().passes_not_through()
     }
 
     pub fn is_left(&self) -> bool {
