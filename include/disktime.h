@@ -58,6 +58,7 @@ enum disktime_error {
     DISKTIME_E_NO_PROFILE = 5,
     DISKTIME_E_PERMISSION = 6,
     DISKTIME_E_STREAMS = 7,
+    DISKTIME_E_PASS_THROUGH = 8, /* the kernel has taken the file over */
 };
 
 /* A contract, and the answer to it. */

@@ -3,6 +3,7 @@
 
 mod crash;
 mod figures;
+mod files;
 mod guest;
 mod hostile;
 mod live;
@@ -37,6 +38,11 @@ const BENCHES: &[Bench] = &[
         name: "figures",
         help: "every figure over five seeds and its bands; ID… --seeds N --first-seed N --out DIR",
         run: figures::run,
+    },
+    Bench {
+        name: "files",
+        help: "foreign suites through `disktime mount`, its speed beside bindfs; --rounds N --only CASE --json",
+        run: files::run,
     },
     Bench {
         name: "fuzz",

@@ -95,6 +95,8 @@ spec! {
         device: String,
         /// Its size: `10GiB`.
         size: String,;
+        /// The virtual disk of its device whose limit and reservation hold for it, too.
+        parent: String,
         /// Its end of the device: `outer` or `inner`.
         zone: String,
         /// Its class: `guaranteed-latency` to `background`.

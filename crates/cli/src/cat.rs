@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use disktime_config::{contract_text, read_contract};
 use disktime_core::Contract;
-use disktime_fuse::{abi, client, contract_text, read_contract};
+use disktime_fuse::{abi, client};
 
 use crate::BadInput;
 

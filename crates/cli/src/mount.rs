@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use disktime_config::{DepthText, DeviceFacts, Named, SchedulingKeys};
+use disktime_config::{DepthText, DeviceFacts, Named, SchedulingKeys, read_contract};
 use disktime_core::Contract;
-use disktime_fuse::{Askers, MountError, Mounted, Options, Rule, read_contract};
+use disktime_fuse::{Askers, Engine, MountError, Mounted, Options, Rule};
 use disktime_model::preset;
 use disktime_server::emulate::Emulate;
 use serde::Serialize;
 
+use crate::control::usual_state;
 use crate::{BadInput, interrupt};
 
 const EXAMPLES: &str = "\
@@ -23,6 +24,8 @@ Examples:
   # promises need a profile
   disktime mount /srv/media /mnt/media --profile disk.json --queue-depth 1
   disktime mount /srv/media /mnt/media --emulate deskstar-34gxp
+  # beside the virtual disks of a running daemon: its device `hdd` has the time
+  disktime mount /srv/media /mnt/media --device hdd
   setfattr -n user.disktime.contract -v 'reserve=50%' /mnt/media/film.mkv
   disktime cat --priority /mnt/media/film.mkv > /dev/null
   # also: device, queue_depth, headroom, shared
@@ -33,10 +36,15 @@ anybody by the attribute user.disktime.contract of a file or of a directory, for
 all files below. Keys are those of a virtual disk: class, reserve, limit,
 weight, rate, cycle, admission, access, latency. Files without a contract share
 one stream of best effort while any file has one; while none has, they go
-straight through. Runs in the foreground. Exits with 0 once it is unmounted,
-also after a signal; with 1 if that fails, 2 if the source, the place or an
-option can't be used.";
+straight through. With --device the daemon's engine says whose turn it is, all
+files enter it, and its virtual disks and the files know of each other. Runs in
+the foreground. Exits with 0 once it is unmounted, also after a signal; with 1
+if that fails or the daemon ends, 2 if the source, the place or an option can't
+be used.";
 
+/// Options of an engine of the mount's own: a daemon's device has these in its configuration.
+const OWN: [&str; 7] =
+    ["emulate", "profile", "policy", "experimental", "queue_depth", "headroom", "feedback"];
 /// The options' name in errors.
 const TABLE: &str = "mount";
 /// How often it is seen whether the mount is still there.
@@ -64,9 +72,20 @@ pub struct Arguments {
     askers: Askers,
     #[command(flatten)]
     engine: EngineArguments,
+    /// The device of a running daemon on which SRC is: open files are streams beside its virtual disks
+    #[arg(long, value_name = "NAME", conflicts_with_all = OWN)]
+    device: Option<String>,
+    /// The state directory of that daemon; else the user's own
+    #[arg(long, value_name = "DIR", requires = "device")]
+    state: Option<PathBuf>,
     /// Nothing can be changed through the mount
     #[arg(long)]
     read_only: bool,
+    /// Let the kernel take files over that have no contract when they are opened and while no file has one:
+    /// they are as fast as the source's. Their reads and writes take no turns from then on, so that no
+    /// promise holds beside them
+    #[arg(long, conflicts_with_all = ["device", "emulate"])]
+    pass_through: bool,
     /// Take a mount away whose daemon is gone, and mount anew
     #[arg(long)]
     recover: bool,
@@ -138,11 +157,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (source, at) = (arguments.source.display(), arguments.at.display());
     if !arguments.json {
         // Nobody need read it: the mount stays.
-        let _nobody_reads = writeln!(std::io::stdout(), "{source} is mounted at {at}");
+        let passes = match (arguments.pass_through, mounted.passes_not_through()) {
+            (false, _) => String::new(),
+            (true, None) => "; the kernel takes over files without a contract".to_owned(),
+            (true, Some(why)) => format!("; --pass-through is off: {why}"),
+        };
+        let _nobody_reads = writeln!(std::io::stdout(), "{source} is mounted at {at}{passes}");
     }
-    while !mounted.is_over() && !interrupt::is_asked() {
+    while !mounted.is_over() && !mounted.is_left() && !interrupt::is_asked() {
         wait();
     }
+    let is_left = mounted.is_left();
     if let Err(error) = mounted.unmount() {
         bail!("MNT {at}: it can't be unmounted: {error}");
     }
@@ -151,6 +176,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let (source, at) = (source.to_string(), at.to_string());
         let report = Report { source: &source, mount: &at, seconds };
         println!("{}", serde_json::to_string(&report)?);
+    }
+    if is_left {
+        let device = arguments.device.as_deref().unwrap_or_default();
+        bail!(
+            "the daemon of device {device} has ended or let the mount go: MNT {at} is unmounted; mount \
+             again once the daemon is there"
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -166,6 +198,26 @@ fn wait() {
 }
 
 fn options(arguments: &Arguments) -> anyhow::Result<Options> {
+    Ok(Options {
+        source: arguments.source.clone(),
+        at: arguments.at.clone(),
+        engine: engine(arguments)?,
+        rules: arguments.rule.clone(),
+        default: arguments.default,
+        askers: arguments.askers.clone(),
+        read_only: arguments.read_only,
+        threads: arguments.threads.into(),
+        recover: arguments.recover,
+        pass_through: arguments.pass_through,
+    })
+}
+
+/// The engine that is asked for.
+fn engine(arguments: &Arguments) -> anyhow::Result<Engine> {
+    if let Some(device) = &arguments.device {
+        let state = arguments.state.clone().map_or_else(usual_state, Ok)?;
+        return Ok(Engine::Daemon { state, device: device.clone() });
+    }
     let engine = &arguments.engine;
     let emulate = match &engine.emulate {
         None => None,
@@ -190,16 +242,5 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
     let facts = DeviceFacts { depth_max, timed: true, real_time: false };
     let scheduling =
         keys.check(&Named::only(TABLE), facts).map_err(|error| BadInput(error.to_string()))?;
-    Ok(Options {
-        source: arguments.source.clone(),
-        at: arguments.at.clone(),
-        scheduling,
-        emulate,
-        rules: arguments.rule.clone(),
-        default: arguments.default,
-        askers: arguments.askers.clone(),
-        read_only: arguments.read_only,
-        threads: arguments.threads.into(),
-        recover: arguments.recover,
-    })
+    Ok(Engine::Own { scheduling: Box::new(scheduling), emulate })
 }

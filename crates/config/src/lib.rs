@@ -6,6 +6,7 @@
 //!   time is shared, as they are written and as they are checked.
 //! - [`contract_table!`], [`ContractKeys`]: the keys of a virtual disk or a scenario's stream that say
 //!   what it owns.
+//! - [`read_contract`], [`contract_text`]: contracts as a line of text.
 //! - [`DepthLaw`]: how many pieces of a stream the device should hold; both apply it from outside of the engine.
 //! - [`ValueError`], [`Named`]: which key of which table has which value, and what is allowed instead.
 //!
@@ -17,6 +18,7 @@
 //! Does not know: files, back ends, loads, profiles of devices.
 
 mod contract;
+mod contract_text;
 mod depth_law;
 mod error;
 pub mod quantity;
@@ -24,6 +26,7 @@ mod scheduling;
 mod table;
 
 pub use contract::{AdmissionName, CLASSES, Keys as ContractKeys, LATENCY_MAX, RATE_MAX, access};
+pub use contract_text::{contract_text, read_contract};
 pub use depth_law::{DepthError, DepthLaw, DepthTerms};
 pub use error::{Named, ValueError};
 pub use scheduling::{DEPTH_MAX, DEPTH_SPAN, depth_law};

@@ -322,8 +322,10 @@ impl Plane {
             return new.into_iter().map(|(at, _)| (at, Err(refusal.clone()))).collect();
         }
         let add = |(at, (device, vdisk)): (usize, (String, VdiskConfig))| {
+            let parent = vdisk.parent.clone();
             let added = server.add_vdisk(&device, vdisk).map(drop);
-            let refused = |error| Refusal::from(error).with_room(|| room(server, &device, ""));
+            let room = || room(server, &device, (parent.as_deref(), ""));
+            let refused = |error| Refusal::from(error).with_room(room);
             (at, added.map(|()| Made::New).map_err(refused))
         };
         let mut made: Vec<_> = new.into_iter().map(add).collect();
@@ -381,7 +383,7 @@ impl Plane {
             Ok(job) => Box::new(job),
             Err(error) => {
                 store.remove_vdisk(&spec.name)?;
-                return Err(Refusal::from(error).with_room(|| room(server, &device, "")));
+                return Err(Refusal::from(error).with_room(|| room(server, &device, (None, ""))));
             }
         };
         let name = spec.name.clone();
@@ -405,7 +407,7 @@ impl Plane {
         let store = self.store()?;
         let served = made.and_then(|()| server.add_vdisk(&device, vdisk).map(drop));
         let served = served
-            .map_err(|error| Refusal::from(error).with_room(|| room(server, &device, "")))
+            .map_err(|error| Refusal::from(error).with_room(|| room(server, &device, (None, ""))))
             .and_then(|()| Ok(store.put_snapshot(&spec, Phase::Ready, &of.name)?));
         if let Err(refusal) = served {
             // The caller is told that there is none. A start would give it up as well.
@@ -454,9 +456,10 @@ impl Plane {
         if vdisk.size < size {
             return Err(Refusal::smaller(name, &after.size, size));
         }
-        server
-            .alter_vdisk(&device, vdisk)
-            .map_err(|error| Refusal::from(error).with_room(|| room(server, &device, name)))?;
+        server.alter_vdisk(&device, vdisk).map_err(|error| {
+            let parent = after.parent.as_deref();
+            Refusal::from(error).with_room(|| room(server, &device, (parent, name)))
+        })?;
         if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
             // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.
             let size = after.size.clone();
@@ -542,7 +545,7 @@ impl Plane {
     /// If what is asked for can't be at all.
     pub fn plan(&self, server: &Server, spec: &VdiskSpec) -> Result<Plan, Refusal> {
         let (device, vdisk) = server.config().check_vdisk(&table(spec)?, Some(&spec.name))?;
-        let would_fit = room(server, &device, &spec.name);
+        let would_fit = room(server, &device, (spec.parent.as_deref(), &spec.name));
         let reserve = fraction(vdisk.contract.reserve);
         Ok(match server.would_have(&device, &vdisk) {
             Ok(contract) => {
@@ -643,10 +646,21 @@ fn table<T: serde::Serialize>(spec: &T) -> Result<String, Refusal> {
     toml::to_string(spec).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
-/// The largest reservation on a device beside all virtual disks but the one of this name.
-fn room(server: &Server, device: &str, but: &str) -> f64 {
+/// The largest reservation on a device, or of a parent's there, beside all virtual disks but the one of
+/// this name.
+fn room(server: &Server, device: &str, (parent, but): (Option<&str>, &str)) -> f64 {
     let config = server.config();
     let Some(at) = config.devices.iter().position(|it| it.name == device) else { return 0.0 };
+    if let Some(parent) = parent {
+        let reserves = watched(server);
+        let reserve = |name: &str| {
+            let id = server.vdisks().iter().find(|it| it.name == name).map(VdiskView::id);
+            id.and_then(|id| reserves.get(&id)).map_or(0.0, |it| fraction(it.contract.reserve))
+        };
+        let family = config.devices[at].vdisks.iter();
+        let others = family.filter(|it| it.parent.as_deref() == Some(parent) && it.name != but);
+        return (reserve(parent) - others.map(|it| reserve(&it.name)).sum::<f64>()).max(0.0);
+    }
     let headroom = fraction(config.devices[at].scheduling.headroom);
     let other = server.vdisks().iter().find(|it| it.name == but).map(VdiskView::id);
     // Only what one of them has takes a look at all.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use disktime_api::VdiskSpec;
 use disktime_server::finish_move;
 use disktime_server::layout::Move;
 
@@ -18,8 +19,9 @@ pub fn settled(store: &Store, state: &Path) -> Result<Kept, Refusal> {
     let mut kept = store.load()?;
     for (before, after) in std::mem::take(&mut kept.moving) {
         let devices = kept.devices.iter().filter(|it| it.name == after.device).cloned();
-        let alone =
-            Kept { devices: devices.collect(), vdisks: vec![after.clone()], ..Kept::default() };
+        // Its parent is not looked at.
+        let vdisks = vec![VdiskSpec { parent: None, ..after.clone() }];
+        let alone = Kept { devices: devices.collect(), vdisks, ..Kept::default() };
         let nbd = [format!("unix:{}", state.join("nbd.sock").display())];
         let addresses = Addresses { nbd: &nbd, ..Addresses::default() };
         let config = config_of(&alone, state, &addresses)?;
@@ -32,6 +34,7 @@ pub fn settled(store: &Store, state: &Path) -> Result<Kept, Refusal> {
         tracing::warn!(vdisk = after.name, was = before.name, "a change that a crash left is made");
         kept.vdisks.push(after);
     }
-    kept.vdisks.sort_by(|a, b| a.name.cmp(&b.name));
+    // Parents first, as a configuration has them.
+    kept.vdisks.sort_by(|a, b| (a.parent.is_some(), &a.name).cmp(&(b.parent.is_some(), &b.name)));
     Ok(kept)
 }

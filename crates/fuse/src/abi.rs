@@ -99,6 +99,9 @@ pub enum Reason {
     Permission = 6,
     /// There are too many streams.
     Streams = 7,
+    /// The kernel has taken the file over, on a mount with `--pass-through`: open it again with a contract as
+    /// its default.
+    PassThrough = 8,
 }
 
 /// Why a contract was refused, and what would fit.
@@ -126,11 +129,7 @@ impl Refused {
     pub fn of(error: &ChangeError, asked: &Contract) -> Self {
         match *error {
             ChangeError::Overbooked { asked_ppm, available } => {
-                let others = asked_ppm.saturating_sub(asked.reserve.ppm().into());
-                let left = u64::from(available.ppm()).saturating_sub(others);
-                let left = u32::try_from(left).unwrap_or(0);
-                let fits = Share::from_ppm(left).unwrap_or(Share::ZERO);
-                Self { fits, ..Self::because(Reason::Overbooked) }
+                Self::overbooked(asked_ppm, available.ppm(), asked)
             }
             ChangeError::Admission(AdmissionError::Stream {
                 error:
@@ -153,6 +152,15 @@ impl Refused {
         }
     }
 
+    /// All reservations would come to `asked_ppm` with this contract, and `available_ppm` can be reserved.
+    pub(crate) fn overbooked(asked_ppm: u64, available_ppm: u32, asked: &Contract) -> Self {
+        let others = asked_ppm.saturating_sub(asked.reserve.ppm().into());
+        let left = u64::from(available_ppm).saturating_sub(others);
+        let left = u32::try_from(left).unwrap_or(0);
+        let fits = Share::from_ppm(left).unwrap_or(Share::ZERO);
+        Self { fits, ..Self::because(Reason::Overbooked) }
+    }
+
     /// The error number that a program gets.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -163,6 +171,7 @@ impl Refused {
             Reason::NoProfile => libc::EOPNOTSUPP,
             Reason::Permission => libc::EPERM,
             Reason::Streams => libc::EMFILE,
+            Reason::PassThrough => libc::EBUSY,
         }
     }
 }
@@ -222,7 +231,7 @@ pub fn refused(data: &[u8; QOS_BYTES]) -> Refused {
 }
 
 /// The reasons, each at the place of its number.
-const REASONS: [Reason; 8] = [
+const REASONS: [Reason; 9] = [
     Reason::None,
     Reason::Invalid,
     Reason::Overbooked,
@@ -231,6 +240,7 @@ const REASONS: [Reason; 8] = [
     Reason::NoProfile,
     Reason::Permission,
     Reason::Streams,
+    Reason::PassThrough,
 ];
 
 impl std::fmt::Display for Refused {
@@ -251,6 +261,10 @@ impl std::fmt::Display for Refused {
             ),
             Reason::Permission => f.write_str("this user may not ask for it"),
             Reason::Streams => f.write_str("there are too many open files with contracts"),
+            Reason::PassThrough => f.write_str(
+                "the kernel has taken the file over (--pass-through): set its contract by the \
+                 attribute user.disktime.contract and open it again",
+            ),
         }
     }
 }

@@ -3,14 +3,15 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use disktime_config::read_contract;
 use disktime_core::{Class, Contract, DeviceTime, Share};
 use rustix::io::Errno;
 
 use crate::abi::{self, Bytes, Call, Reason, Refused};
-use crate::contract_text::{Default, read_contract};
 use crate::file_system::{Answer, Caller, IoctlAnswer};
-use crate::nodes::{Node, lock};
+use crate::nodes::{Default, Node, lock};
 use crate::open_files::{OpenFile, OpenTable};
 use crate::rules::Rule;
 use crate::scheduler::Scheduler;
@@ -82,11 +83,14 @@ impl Contracts {
 
     /// As [`grant`](Self::grant), for any user.
     fn give(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), Refused> {
-        self.scheduler.set(file, contract).map_err(|error| {
-            let refused = Refused::of(&error, &contract);
+        if file.is_handed_over.load(Ordering::Acquire) && contract != Contract::default() {
+            let refused = Refused::because(Reason::PassThrough);
             *lock(&file.refused) = refused;
-            refused
-        })?;
+            return Err(refused);
+        }
+        self.scheduler
+            .set(file, contract)
+            .inspect_err(|refused| *lock(&file.refused) = *refused)?;
         *lock(&file.refused) = Refused::default();
         *lock(&file.contract) = contract;
         Ok(())
@@ -123,8 +127,11 @@ impl Contracts {
             }
             Call::Late => match file.stream() {
                 Some(stream) => {
-                    let told = self.scheduler.late(stream);
-                    told.map(|()| (0, Vec::new())).map_err(|_| Errno::INVAL)
+                    if self.scheduler.late(stream) {
+                        Ok((0, Vec::new()))
+                    } else {
+                        Err(Errno::INVAL)
+                    }
                 }
                 // Nothing was promised to it.
                 None => Err(Errno::INVAL),
@@ -177,7 +184,8 @@ impl Contracts {
     /// `struct disktime_device`.
     fn device(&self) -> Answer<Vec<u8>> {
         let report = self.scheduler.report().ok_or(Errno::IO)?;
-        let (headroom, reserved) = (report.headroom.ppm(), report.reserved_ppm());
+        let headroom = report.headroom.ppm();
+        let reserved = u32::try_from(report.reserved_ppm).unwrap_or(u32::MAX);
         let mut bytes = Bytes::default();
         let words = [abi::VERSION, report.depth, report.in_flight, headroom, reserved, 0];
         words.into_iter().for_each(|word| bytes.word(word));

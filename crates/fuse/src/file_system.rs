@@ -3,6 +3,7 @@
 //! Does not know: the crate that speaks the protocol, devices, streams.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{FallocateFlags, FileType, RenameFlags, Stat, StatVfs, Timespec};
 use rustix::io::Errno;
@@ -114,6 +115,11 @@ pub(crate) trait FileSystem: Send + Sync + 'static {
     fn rename(&self, from: At<'_>, to: At<'_>, flags: RenameFlags) -> Answer<()>;
     fn open(&self, caller: Caller, inode: Inode, flags: i32) -> Answer<Opened>;
     fn create(&self, caller: Caller, at: At<'_>, mode: u32, flags: i32) -> Answer<(Found, Opened)>;
+    /// The source's file of an open file that needs no turns now, for the kernel to take over: it can't
+    /// get a contract from then on.
+    fn hand_over(&self, file: OpenId) -> Option<OwnedFd>;
+    /// The kernel does not take it over.
+    fn take_back(&self, file: OpenId);
     fn read(&self, span: Span, reply: ReadReply);
     fn write(&self, file: OpenId, offset: u64, data: &[u8], reply: WriteReply);
     /// A descriptor of it was closed.

@@ -3,18 +3,18 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, RawDir, RenameFlags, SeekFrom, StatVfs};
 use rustix::io::Errno;
 
-use crate::contract_text::Default;
 use crate::contracts::{Contracts, is_reserved};
 use crate::file_system::{
     Answer, At, Caller, FileSystem, Found, FullLister, Inode, IoctlAnswer, Item, Lister, OpenId,
     Opened, ReadReply, Span, Wish, WriteReply,
 };
-use crate::nodes::lock;
+use crate::nodes::{Default, lock};
 use crate::open_files::{Open, OpenFile, OpenTable};
 use crate::scheduler::{Scheduler, Transfer, Work};
 use crate::source::{Source, length};
@@ -207,6 +207,22 @@ impl FileSystem for Files {
                 self.source.nodes.forget(found.inode, 1);
                 Err(error)
             }
+        }
+    }
+
+    fn hand_over(&self, file: OpenId) -> Option<OwnedFd> {
+        let file = self.open.file(file).ok()?;
+        if !self.scheduler.is_straight(&file) {
+            return None;
+        }
+        let copy = rustix::io::fcntl_dupfd_cloexec(&file.descriptor, 0).ok()?;
+        file.is_handed_over.store(true, Ordering::Release);
+        Some(copy)
+    }
+
+    fn take_back(&self, file: OpenId) {
+        if let Ok(file) = self.open.file(file) {
+            file.is_handed_over.store(false, Ordering::Release);
         }
     }
 

@@ -3,6 +3,8 @@
 //! Turns each call into one of [`FileSystem`], and its answer into the kernel's structures. Does not
 //! know: files, streams, devices.
 
+mod pass_through;
+
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -22,6 +24,9 @@ use rustix::io::Errno;
 use crate::file_system::{
     Answer, At, Caller, FileSystem, Found, Inode, Item, OpenId, Opened, Span, Wish,
 };
+
+use pass_through::How;
+pub(crate) use pass_through::PassThrough;
 
 /// How long the kernel goes by attributes and names without asking again: changes that are made to
 /// the source behind the mount's back are seen after this time at the latest.
@@ -43,11 +48,14 @@ pub(crate) struct Terms {
     pub(crate) for_all: bool,
     /// Threads that take the kernel's calls.
     pub(crate) threads: usize,
+    /// The kernel may take files over.
+    pub(crate) pass_through: bool,
 }
 
 /// A file system that is mounted; it ends when this is dropped.
 pub(crate) struct Kernel {
     session: BackgroundSession,
+    pass_through: Arc<PassThrough>,
 }
 
 impl Kernel {
@@ -66,8 +74,15 @@ impl Kernel {
         config.acl = if terms.for_all { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(terms.threads);
         config.clone_fd = terms.threads > 1;
-        let session = Session::new(Adapter(files), at, &config)?.spawn()?;
-        Ok(Self { session })
+        let pass_through = Arc::new(PassThrough::new(terms.pass_through));
+        let adapter = Adapter(files, Arc::clone(&pass_through));
+        let session = Session::new(adapter, at, &config)?.spawn()?;
+        Ok(Self { session, pass_through })
+    }
+
+    /// The files that the kernel has taken over.
+    pub(crate) fn pass_through(&self) -> &PassThrough {
+        &self.pass_through
     }
 
     /// Whether it has been unmounted.
@@ -90,7 +105,7 @@ impl Kernel {
     }
 }
 
-struct Adapter<F>(Arc<F>);
+struct Adapter<F>(Arc<F>, Arc<PassThrough>);
 
 fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
@@ -195,13 +210,6 @@ fn empty(reply: ReplyEmpty, answer: Answer<()>) {
     }
 }
 
-fn opened(reply: ReplyOpen, answer: Answer<Opened>) {
-    match answer {
-        Ok(it) => reply.opened(FileHandle(it.id.0), open_flags(it)),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
 /// An attribute's value, its length if the program has no room, or that the room is too small.
 fn sized(reply: ReplyXattr, answer: Answer<Vec<u8>>, room: u32) {
     match answer {
@@ -229,6 +237,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
                 tracing::debug!(?wanted, "this kernel does not offer it");
             }
         }
+        self.1.agree(config);
         let bounds = [
             ("max_write", config.set_max_write(TRANSFER_MAX).err()),
             ("max_readahead", config.set_max_readahead(TRANSFER_MAX).err()),
@@ -362,7 +371,30 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        opened(reply, self.0.open(caller(request), Inode(inode.0), flags.0));
+        let opened = match self.0.open(caller(request), Inode(inode.0), flags.0) {
+            Ok(opened) => opened,
+            Err(error) => return reply.error(errno(error)),
+        };
+        let wanted = self.1.is_wanted() && !opened.direct;
+        let descriptor = wanted.then(|| self.0.hand_over(opened.id)).flatten();
+        let handed_over = descriptor.is_some();
+        let file = (opened.id.0, Inode(inode.0));
+        let how = self.1.open(file, (descriptor, opened.direct), &reply);
+        if handed_over && !matches!(how, How::TakenOver(_)) {
+            self.0.take_back(opened.id);
+        }
+        let handle = FileHandle(opened.id.0);
+        match how {
+            // The kernel goes by the source's cache, and has none of its own.
+            How::TakenOver(backing) => {
+                reply.opened_passthrough(handle, FopenFlags::empty(), &backing);
+            }
+            How::Direct(Some(backing)) => {
+                reply.opened_passthrough(handle, FopenFlags::FOPEN_DIRECT_IO, &backing);
+            }
+            How::Direct(None) => reply.opened(handle, FopenFlags::FOPEN_DIRECT_IO),
+            How::Cached => reply.opened(handle, open_flags(opened)),
+        }
     }
 
     fn create(
@@ -376,13 +408,26 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         reply: ReplyCreate,
     ) {
         match self.0.create(caller(request), at(parent, name), mode, flags) {
-            Ok((found, opened)) => reply.created(
-                &CACHED,
-                &attributes(&found),
-                GENERATION,
-                FileHandle(opened.id.0),
-                open_flags(opened),
-            ),
+            Ok((found, opened)) => {
+                let (handle, attributes) = (FileHandle(opened.id.0), attributes(&found));
+                match self.1.created(opened.id.0, found.inode) {
+                    How::Direct(Some(backing)) | How::TakenOver(backing) => {
+                        let flags = FopenFlags::FOPEN_DIRECT_IO;
+                        reply.created_passthrough(
+                            &CACHED,
+                            &attributes,
+                            GENERATION,
+                            handle,
+                            flags,
+                            &backing,
+                        );
+                    }
+                    How::Cached | How::Direct(None) => {
+                        let flags = open_flags(opened);
+                        reply.created(&CACHED, &attributes, GENERATION, handle, flags);
+                    }
+                }
+            }
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -453,6 +498,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         reply: ReplyEmpty,
     ) {
         self.0.release(id(file));
+        self.1.released(file.0);
         reply.ok();
     }
 

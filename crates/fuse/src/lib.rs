@@ -3,7 +3,6 @@
 //!
 //! - [`Mounted`]: a mount, from [`Options`].
 //! - [`abi`]: the ioctls by which programs ask for contracts; [`client`] calls them.
-//! - [`read_contract`], [`contract_text`]: contracts as a line of text.
 //!
 //! Does not know: how time is shared (that is the core), the protocol's bytes (`fuser`, which one
 //! module names), how long a device takes (`model`).
@@ -11,7 +10,6 @@
 
 pub mod abi;
 pub mod client;
-mod contract_text;
 mod contracts;
 mod extents;
 mod file_system;
@@ -28,8 +26,7 @@ mod source;
 mod transfer;
 mod virtual_files;
 
-pub use contract_text::{contract_text, read_contract};
 pub use contracts::Askers;
 pub use mount_error::MountError;
-pub use mounted::{Mounted, Options};
+pub use mounted::{Engine, Mounted, Options};
 pub use rules::Rule;

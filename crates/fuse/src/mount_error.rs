@@ -34,6 +34,12 @@ pub enum MountError {
         /// The path of the place.
         path: String,
     },
+    /// Another mount is there.
+    #[error("MNT {path}: a FUSE mount is there already: unmount it, or name another directory")]
+    Taken {
+        /// The path of the place.
+        path: String,
+    },
     /// The mount would show itself.
     #[error(
         "MNT {path}: it lies within SRC and would show itself: name a directory outside of SRC"
@@ -56,6 +62,12 @@ pub enum MountError {
     /// The engine does not take what its profile or its parameters say.
     #[error("{0}")]
     Contract(ChangeError),
+    /// No daemon takes the mount in.
+    #[error("--device: {0}")]
+    Daemon(disktime_server::AskError),
+    /// The engine does not take the stream that files without a contract share.
+    #[error("files without a contract: {0}")]
+    Shared(crate::abi::Refused),
     /// The system gives no thread.
     #[error("a thread can't be started: {0}")]
     Thread(#[from] io::Error),

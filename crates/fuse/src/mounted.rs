@@ -8,6 +8,7 @@ use disktime_config::Scheduling;
 use disktime_core::Contract;
 use disktime_profiler::DeviceProfile;
 use disktime_server::emulate::Emulate;
+use disktime_server::guests::GuestLine;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -25,6 +26,52 @@ use crate::source::Source;
 /// Descriptors that a mount wants: about as many inodes of a large tree can be known at once.
 const DESCRIPTORS: u64 = 1 << 20;
 
+/// The number by which the system knows a FUSE file system (`statfs(2)`).
+const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+
+/// The engine of a mount.
+#[derive(Clone, Debug)]
+pub enum Engine {
+    /// One of its own, whose device is whatever is below the source.
+    Own {
+        /// How the device's time is shared.
+        scheduling: Box<Scheduling>,
+        /// A device whose times are kept to.
+        emulate: Option<Emulate>,
+    },
+    /// A daemon's, beside its virtual disks.
+    Daemon {
+        /// The daemon's state directory.
+        state: PathBuf,
+        /// The name of its device.
+        device: String,
+    },
+}
+
+impl Engine {
+    /// Starts the scheduler for files of the source's file system.
+    fn start(&self, source: &Source, path: &str) -> Result<Scheduler, MountError> {
+        let (scheduling, emulate) = match self {
+            Self::Own { scheduling, emulate } => (&**scheduling, *emulate),
+            Self::Daemon { state, device } => {
+                let medium = source.medium();
+                let path = path.to_owned();
+                let medium =
+                    medium.map_err(|error| MountError::Source { path, error: error.into() })?;
+                let line = GuestLine::connect(state, device, medium);
+                return Scheduler::start_as_guest(line.map_err(MountError::Daemon)?);
+            }
+        };
+        let profile = scheduling.profile.as_ref().map(|path| {
+            let size = emulate.map(Emulate::capacity_bytes);
+            DeviceProfile::load(path, size)
+                .map_err(|error| MountError::Profile { path: path.display().to_string(), error })
+        });
+        let scheduling = scheduling.clone();
+        Scheduler::start(&Terms { scheduling, emulate, profile: profile.transpose()? })
+    }
+}
+
 /// The terms of a mount.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -32,10 +79,8 @@ pub struct Options {
     pub source: PathBuf,
     /// The directory in whose place it is shown.
     pub at: PathBuf,
-    /// How the device's time is shared.
-    pub scheduling: Scheduling,
-    /// A device whose times are kept to.
-    pub emulate: Option<Emulate>,
+    /// The engine that shares the device's time.
+    pub engine: Engine,
     /// Contracts by who opens a file, where no attribute states one; the first that holds counts.
     pub rules: Vec<Rule>,
     /// The contract of files for which neither an attribute nor a rule states one.
@@ -46,6 +91,8 @@ pub struct Options {
     pub read_only: bool,
     /// Threads that take the kernel's calls: 1 to [`Options::THREADS_MAX`].
     pub threads: usize,
+    /// The kernel takes files over that have no contract when they are opened. No engine sees these.
+    pub pass_through: bool,
     /// A mount whose daemon is gone is taken away first.
     pub recover: bool,
 }
@@ -76,6 +123,9 @@ impl Mounted {
             }
             unmount(&options.at, UnmountFlags::DETACH).map_err(|_| dead)?;
         }
+        if is_taken(&options.at) {
+            return Err(MountError::Taken { path: options.at.display().to_string() });
+        }
         let places = [&options.source, &options.at].map(std::fs::canonicalize);
         if let [Ok(source), Ok(at)] = &places
             && at != source
@@ -89,17 +139,7 @@ impl Mounted {
         let named = options.source.display().to_string();
         let source = Source::open(&options.source)
             .map_err(|error| MountError::Source { path: named.clone(), error })?;
-        let profile = options.scheduling.profile.as_ref().map(|path| {
-            let size = options.emulate.map(Emulate::capacity_bytes);
-            DeviceProfile::load(path, size)
-                .map_err(|error| MountError::Profile { path: path.display().to_string(), error })
-        });
-        let terms = Terms {
-            scheduling: options.scheduling.clone(),
-            emulate: options.emulate,
-            profile: profile.transpose()?,
-        };
-        let scheduler = Arc::new(Scheduler::start(&terms)?);
+        let scheduler = Arc::new(options.engine.start(&source, &named)?);
         let contracts = Contracts {
             scheduler: Arc::clone(&scheduler),
             askers: options.askers.clone(),
@@ -112,6 +152,7 @@ impl Mounted {
             read_only: options.read_only,
             for_all: rustix::process::geteuid().is_root(),
             threads: options.threads,
+            pass_through: options.pass_through,
         };
         let kernel = Kernel::mount(Arc::clone(&files), &options.at, &terms);
         let kernel = kernel.map_err(|error| MountError::Mount {
@@ -131,6 +172,18 @@ impl Mounted {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.kernel.is_over()
+    }
+
+    /// Why the kernel takes no files over, if it should.
+    #[must_use]
+    pub fn passes_not_through(&self) -> Option<&'static str> {
+        self.kernel.pass_through().off_because()
+    }
+
+    /// Whether the daemon whose engine it uses has ended. Files go on without it, straight to the source.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.files.scheduler.is_left()
     }
 
     /// Inodes that the kernel knows beside the top.
@@ -173,6 +226,12 @@ fn device_at(at: &Path) -> Option<u64> {
 fn is_dead(at: &Path) -> Option<MountError> {
     let dead = rustix::fs::stat(at).err() == Some(Errno::NOTCONN);
     dead.then(|| MountError::Dead { path: at.display().to_string() })
+}
+
+/// Whether another FUSE mount is there.
+fn is_taken(at: &Path) -> bool {
+    let is_fuse = rustix::fs::statfs(at).is_ok_and(|it| it.f_type == FUSE_SUPER_MAGIC);
+    is_fuse && device_at(at) != device_at(&at.join(".."))
 }
 
 /// Each inode that the kernel knows takes a descriptor: as many as the system gives.

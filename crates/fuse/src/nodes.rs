@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use disktime_core::Contract;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use crate::contract_text::Default;
 use crate::file_system::{Answer, Found, Inode};
 
 /// The numbers of the files that the source does not have: at the top, where no source's are.
@@ -18,6 +18,17 @@ pub(crate) const VIRTUAL: u64 = u64::MAX - 1023;
 /// Inodes of the source that can't keep their number get one from here on: they lie on another
 /// device than the source's directory, or have the number of the top.
 const RENUMBERED: u64 = 1 << 63;
+
+/// The default contract that an inode's own attribute states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Default {
+    /// The attribute has not been read since it may have changed.
+    Unread,
+    /// No attribute, or one that can't be used.
+    None,
+    /// This contract.
+    Is(Contract),
+}
 
 /// An inode of the source.
 pub(crate) struct Node {

@@ -1,7 +1,7 @@
 //! Files and directories that programs have open through the mount.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use disktime_core::{Contract, StreamId};
@@ -29,6 +29,8 @@ pub(crate) struct OpenFile {
     pub(crate) refused: Mutex<Refused>,
     /// A program has set its contract by ioctl: defaults change nothing any more.
     pub(crate) is_set: Mutex<bool>,
+    /// The kernel has taken it over: its reads and writes don't come here.
+    pub(crate) is_handed_over: AtomicBool,
 }
 
 impl OpenFile {
@@ -42,6 +44,7 @@ impl OpenFile {
             contract: Mutex::new(Contract::default()),
             refused: Mutex::new(Refused::default()),
             is_set: Mutex::new(false),
+            is_handed_over: AtomicBool::new(false),
         }
     }
 

@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use disktime_config::read_contract;
 use disktime_core::Contract;
 
-use crate::contract_text::read_contract;
 use crate::file_system::Caller;
 
 /// The longest name of a program that the kernel keeps.

@@ -1,4 +1,5 @@
-//! The device's time among open files: one thread owns the engine, a pool of workers moves bytes.
+//! The device's time among open files: one thread asks the engine whose turn it is, a pool of workers
+//! moves bytes. The engine is the mount's own, or a daemon's.
 //!
 //! Reads and writes come in over a bounded channel and are answered when the engine has had them
 //! done. While no open file has a contract and no device is emulated, requests of files without a
@@ -8,28 +9,39 @@
 
 mod dispatcher;
 mod flights;
+mod turns;
 mod workers;
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use disktime_config::Scheduling;
-use disktime_core::{ChangeError, Contract, DeviceTime, Duration, Share, StreamCounters, StreamId};
+use disktime_core::{Contract, DeviceTime, Duration, Share, StreamCounters, StreamId};
 use disktime_profiler::DeviceProfile;
 use disktime_server::emulate::Emulate;
+use disktime_server::guests::GuestLine;
 
+use crate::abi::Refused;
 use crate::file_system::{Answer, ReadReply, WriteReply};
+use crate::mount_error::MountError;
 use crate::open_files::OpenFile;
 use crate::transfer::{Aligned, Buffers, Waiting};
 
 use dispatcher::Dispatcher;
+use turns::{Daemon, Own, Turns};
 use workers::Moved;
 
 /// Messages that wait for the engine's thread; a thread that has one more waits.
 const MESSAGES_MAX: usize = 4096;
+/// Open files with streams of their own at once, and the one stream that the others share.
+const STREAMS_MAX: u32 = 65_536;
+/// Requests alive at once; each is a call of the kernel that waits for its answer.
+const REQUESTS_MAX: u32 = 1 << 20;
+/// The largest piece: a longer request goes out in several.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// A read or write that is to be done in its turn.
 pub(crate) struct Transfer {
@@ -64,10 +76,10 @@ pub(crate) enum Parameter {
 enum Message {
     Transfer(Box<Transfer>),
     Moved(usize, Answer<Moved>),
-    Contract(Arc<OpenFile>, Contract, Sender<Result<(), ChangeError>>),
-    Late(StreamId, Sender<Result<(), ChangeError>>),
+    Contract(Arc<OpenFile>, Contract, Sender<Result<(), Refused>>),
+    Late(StreamId, Sender<bool>),
     Released(StreamId),
-    Parameter(Parameter, Sender<Result<(), ChangeError>>),
+    Parameter(Parameter, Sender<Result<(), String>>),
     Report(Sender<Report>),
     Stop,
 }
@@ -92,19 +104,14 @@ pub(crate) struct Report {
     pub(crate) depth: u32,
     pub(crate) in_flight: u32,
     pub(crate) headroom: Share,
+    /// The share that is reserved for all streams together, those of others on the device among them.
+    pub(crate) reserved_ppm: u64,
     pub(crate) shared: Contract,
     /// The time in the slack register, in ns.
     pub(crate) slack: i64,
 }
 
-impl Report {
-    /// The share that is reserved for all streams together.
-    pub(crate) fn reserved_ppm(&self) -> u32 {
-        self.streams.iter().map(|it| it.contract.reserve.ppm()).sum()
-    }
-}
-
-/// Terms on which the scheduler is started.
+/// Terms on which a scheduler with an engine of its own is started.
 pub(crate) struct Terms {
     pub(crate) scheduling: Scheduling,
     pub(crate) emulate: Option<Emulate>,
@@ -119,17 +126,37 @@ pub(crate) struct Scheduler {
     /// Streams with a contract that is not the usual one.
     classed: Arc<AtomicU32>,
     waiting: Arc<Waiting>,
-    /// A device is emulated: nothing goes straight through.
-    emulated: bool,
+    /// Nothing goes straight through: a device is emulated, or shared with a daemon's virtual disks.
+    counts_all: bool,
+    /// The daemon whose engine it is has gone.
+    gone: Arc<AtomicBool>,
 }
 
 impl Scheduler {
-    /// Starts the engine's thread and its workers.
-    pub(crate) fn start(terms: &Terms) -> Result<Self, crate::mount_error::MountError> {
+    /// Starts a scheduler with an engine of its own.
+    pub(crate) fn start(terms: &Terms) -> Result<Self, MountError> {
+        let depth_max = terms.scheduling.queue_depth.most();
+        let capacity = terms.emulate.map(Emulate::capacity_bytes);
+        let device = (depth_max, capacity, terms.emulate.is_some());
+        Self::start_with(Box::new(Own::new(terms)?), device, Arc::default())
+    }
+
+    /// Starts a scheduler whose engine is a daemon's.
+    pub(crate) fn start_as_guest(line: GuestLine) -> Result<Self, MountError> {
+        let (facts, gone) = (line.facts(), Arc::default());
+        let device = (facts.depth_max, facts.capacity, true);
+        Self::start_with(Box::new(Daemon::new(line, Arc::clone(&gone))?), device, gone)
+    }
+
+    /// Starts the thread and its workers, at a device of that depth and capacity.
+    fn start_with(
+        turns: Box<dyn Turns>,
+        (depth_max, capacity, counts_all): (u32, Option<u64>, bool),
+        gone: Arc<AtomicBool>,
+    ) -> Result<Self, MountError> {
         let (to, messages) = bounded(MESSAGES_MAX);
         let classed = Arc::new(AtomicU32::new(0));
         let (waiting, buffers) = (Arc::new(Waiting::new()), Arc::new(Buffers::new()));
-        let depth_max = terms.scheduling.queue_depth.most();
         let (jobs, workers) = workers::start(depth_max, &to, &buffers)?;
         let shared = dispatcher::Outside {
             jobs,
@@ -137,15 +164,19 @@ impl Scheduler {
             waiting: Arc::clone(&waiting),
             classed: Arc::clone(&classed),
         };
-        let dispatcher = Dispatcher::new(terms, shared)?;
-        let thread = spawn("engine", move || dispatcher.run(&messages))?;
-        let (thread, emulated) = (Some(thread), terms.emulate.is_some());
-        Ok(Self { to, thread, workers, classed, waiting, emulated })
+        let dispatcher = Dispatcher::new(turns, capacity, shared).map_err(MountError::Shared)?;
+        let thread = Some(spawn("engine", move || dispatcher.run(&messages))?);
+        Ok(Self { to, thread, workers, classed, waiting, counts_all, gone })
+    }
+
+    /// Whether the daemon whose engine it is has gone.
+    pub(crate) fn is_left(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
     /// Whether a file's requests need not come here.
     pub(crate) fn is_straight(&self, file: &OpenFile) -> bool {
-        !self.emulated && file.stream().is_none() && !self.has_classes()
+        !self.counts_all && file.stream().is_none() && !self.has_classes()
     }
 
     /// Whether any open file has a contract that is not the usual one.
@@ -155,7 +186,7 @@ impl Scheduler {
 
     /// Whether each byte that moves takes the device's time.
     pub(crate) fn counts_all(&self) -> bool {
-        self.emulated || self.has_classes()
+        self.counts_all || self.has_classes()
     }
 
     /// Has it done in its turn. Waits while too much waits already.
@@ -167,13 +198,13 @@ impl Scheduler {
     }
 
     /// Gives an open file a stream of its own with that contract, or its stream another one.
-    pub(crate) fn set(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), ChangeError> {
+    pub(crate) fn set(&self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), Refused> {
         self.ask(|answer| Message::Contract(Arc::clone(file), contract, answer)).unwrap_or(Ok(()))
     }
 
-    /// The client of a stream says that data came too late.
-    pub(crate) fn late(&self, stream: StreamId) -> Result<(), ChangeError> {
-        self.ask(|answer| Message::Late(stream, answer)).unwrap_or(Ok(()))
+    /// The client of a stream says that data came too late; whether there is such a stream.
+    pub(crate) fn late(&self, stream: StreamId) -> bool {
+        self.ask(|answer| Message::Late(stream, answer)).unwrap_or(true)
     }
 
     /// A file is not open any more.
@@ -181,7 +212,8 @@ impl Scheduler {
         self.send(Message::Released(stream));
     }
 
-    pub(crate) fn change(&self, parameter: Parameter) -> Result<(), ChangeError> {
+    /// Changes a parameter, or says why not.
+    pub(crate) fn change(&self, parameter: Parameter) -> Result<(), String> {
         self.ask(|answer| Message::Parameter(parameter, answer)).unwrap_or(Ok(()))
     }
 

@@ -53,6 +53,11 @@ impl Source {
         Ok(Self { nodes: Nodes::new(top, &stat), descriptors, gives_away })
     }
 
+    /// The number of the file system that the directory is on.
+    pub(crate) fn medium(&self) -> Answer<u64> {
+        Ok(self.stat(Inode::ROOT)?.stat.st_dev)
+    }
+
     /// Looks a name up; the kernel knows what is found from now on.
     pub(crate) fn lookup(&self, at: At<'_>) -> Answer<Found> {
         let parent = self.nodes.get(at.parent)?;

@@ -7,12 +7,11 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::fd::AsRawFd;
 
-use disktime_config::quantity;
+use disktime_config::{contract_text, quantity, read_contract};
 use disktime_core::{Contract, Duration};
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
-use crate::contract_text::{contract_text, read_contract};
 use crate::file_system::{Answer, At, Found, Inode, Item, Lister};
 use crate::nodes::VIRTUAL;
 use crate::scheduler::{Parameter, Report, Scheduler, StreamReport};
@@ -181,7 +180,7 @@ fn of_stream(contract: &Contract) -> String {
 
 fn device_text(report: &Report) -> String {
     let Report { device, depth, in_flight, headroom, slack, .. } = report;
-    let reserved = report.reserved_ppm();
+    let reserved = report.reserved_ppm;
     format!(
         "queue_depth {depth}\nin_flight {in_flight}\nheadroom {headroom}\nreserved_ppm {reserved}\n\
          slack_ns {slack}\nbusy_seconds {}\nspare_seconds {}\nheld_seconds {}\ncharged_seconds {}\n",

@@ -1,4 +1,4 @@
-//! The thread that answers questions to a running daemon: steps of bitmaps, take-overs.
+//! The thread that answers questions to a running daemon: steps of bitmaps, guests, take-overs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::bitmap::{BitmapStep, BitmapView};
 use crate::daemon_socket::{AskError, Caller, DaemonSocket};
 use crate::desk::Catalog;
+use crate::guests::{Hosts, Invitation};
 use crate::questions::{Answer, Question, ask};
 use crate::shard::Message;
 use crate::take_over::{Successor, VERSION};
@@ -39,6 +40,8 @@ pub(crate) struct CommandDesk {
     pub(crate) socket: Arc<DaemonSocket>,
     /// The virtual disks.
     pub(crate) catalog: Arc<Catalog>,
+    /// The devices that guests can come to.
+    pub(crate) hosts: Arc<Hosts>,
     /// Why the daemon can't be taken over, if it can't.
     pub(crate) stays: Option<String>,
     /// Where daemons go that want to take over.
@@ -72,6 +75,15 @@ impl CommandDesk {
         let answer = match caller.hear() {
             Ok(Question::Bitmap { vdisk, bitmap, step }) => {
                 self.step(&vdisk, bitmap.zip(step)).map_or_else(Answer::no, Answer::of)
+            }
+            Ok(Question::Guest { version, device, medium }) => {
+                match Invitation::of(&self.hosts, version, (&device, medium)) {
+                    Ok(invitation) => {
+                        caller.say(&Answer::of(Vec::new()))?;
+                        return invitation.start(caller);
+                    }
+                    Err(why) => Answer::no(why),
+                }
             }
             Ok(Question::TakeOver { version }) => match self.refuses(version) {
                 Some(why) => Answer::no(why),

@@ -289,7 +289,7 @@ impl Config {
             let class = table.class_text();
             return Err(of.wrong("class", class, reason).into());
         }
-        device.with_only(vdisk.clone()).check()?;
+        device.with_family(vdisk.clone()).check()?;
         let stays = |it: &VdiskConfig| in_place_of.is_none_or(|name| it.name != name);
         let is_other = |it: &VdiskConfig| it.export.is_default && stays(it);
         if let (true, Some(other)) =

@@ -103,6 +103,15 @@ impl Emulator {
         }
     }
 
+    /// The device's size in bytes.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        match &self.model {
+            Model::One(device) => device.capacity_bytes(),
+            Model::Tiers(device) => device.capacity_bytes(),
+        }
+    }
+
     /// When the next piece will be done.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {

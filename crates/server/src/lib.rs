@@ -21,6 +21,8 @@ mod desk;
 mod durable;
 pub mod emulate;
 mod frontend;
+pub mod guest_messages;
+pub mod guests;
 mod handover;
 mod kept_bitmaps;
 pub mod layout;

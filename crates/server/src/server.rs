@@ -24,6 +24,7 @@ use crate::daemon_socket::DaemonSocket;
 use crate::desk::{Catalog, Desk, Entry, OpenDoor};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
+use crate::guests::Hosts;
 use crate::handover::patiently;
 use crate::kept_bitmaps::{self, Keeper};
 use crate::listener::{Inherited, Listener};
@@ -142,6 +143,7 @@ pub struct Server {
 /// The exports, files and numbers that are given away.
 struct Roll {
     catalog: Arc<Catalog>,
+    hosts: Arc<Hosts>,
     budget: Arc<Budget>,
     claims: Claims,
     reach: Arc<Reach>,
@@ -256,6 +258,7 @@ impl Server {
             roll: Roll {
                 reach,
                 catalog: Arc::new(Catalog::new(Arc::clone(&budget))),
+                hosts: Arc::default(),
                 budget,
                 claims: Claims::default(),
                 next_id: 0,
@@ -340,6 +343,7 @@ impl Server {
         let desk = CommandDesk {
             socket: Arc::clone(socket),
             catalog: Arc::clone(&self.roll.catalog),
+            hosts: Arc::clone(&self.roll.hosts),
             stays,
             successors,
             closing: Arc::clone(&self.closing),
@@ -429,6 +433,7 @@ impl Server {
         let what = format!("device {}", device.name);
         self.threads.start(&format!("shard-{index}"), &what, run)?;
         start.recv().map_err(io::Error::other)??;
+        self.roll.hosts.add(device, &self.shards[index]);
         Ok(())
     }
 

@@ -34,6 +34,7 @@ mod depths;
 mod device;
 mod events;
 mod flushes;
+mod guests;
 mod handle;
 mod holds;
 mod idle;
@@ -50,6 +51,9 @@ use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
 use device::{AtDevice, Flight};
+pub use guests::FromGuest;
+pub(crate) use guests::GUEST_REQUESTS_MAX;
+use guests::Guests;
 pub use handle::ShardHandle;
 use idle::Idle;
 use migration::Migration;
@@ -155,6 +159,8 @@ pub enum Message {
         /// Where the outcome goes.
         answer: Sender<Result<Vec<BitmapView>, BitmapError>>,
     },
+    /// A guest comes, asks or goes.
+    Guest(u64, FromGuest),
     /// A client of a virtual disk reports a missed deadline.
     Missed(VdiskId),
     /// Say what each virtual disk's pieces are taken to cost, in the order of identities, where the
@@ -295,6 +301,7 @@ impl Shard {
                 flushes_at_end: parts.flushes_at_end,
                 own_time: OwnTime::new(count),
                 idle: Idle::new(parts.idle_timeout),
+                guests: Guests::default(),
             },
         })
     }
@@ -354,6 +361,7 @@ impl Shard {
         self.engine.handle_timeout(self.turns.now);
         self.steer();
         self.hurry_migration();
+        self.take_turns_back();
         self.end_removals();
         self.copy_on();
         let start = self.look();
@@ -441,7 +449,8 @@ impl Shard {
         let removal = self.vdisks.removing.front().map(|(until, _)| *until);
         let engine = self.engine.poll_timeout();
         let drain = self.turns.drain_until.into_iter().chain(self.parting_until()).min();
-        let next = [engine, emulated, drain, steer, migration, idle, removal];
+        let guests = self.turns.guests.next();
+        let next = [engine, emulated, drain, steer, migration, idle, removal, guests];
         let next = next.into_iter().flatten().min();
         let now = self.look();
         let left = next.map(|next| next.since(now));
@@ -488,6 +497,7 @@ impl Shard {
                 Message::Bitmap { vdisk, step, answer } => {
                     self.step_bitmap(vdisk, step.as_ref(), &answer);
                 }
+                Message::Guest(guest, message) => self.guest(guest, message),
                 Message::Missed(vdisk) => self.reported(vdisk),
                 Message::Estimates(answer) => {
                     let streams = self.vdisks.streams();
@@ -512,6 +522,7 @@ impl Shard {
 
     fn drain(&mut self) {
         self.turns.drain_until.get_or_insert(clock::now() + DRAIN);
+        self.lose_guests();
         for key in self.client_keys() {
             self.clients[key as usize].close();
             self.touch(key);

@@ -16,9 +16,17 @@ const NOT_JUDGED: i32 = 3;
 /// # Errors
 /// When the program can't be built or run, or did not judge.
 pub(super) fn run(words: &[String]) -> Result<bool> {
+    run_bench("live", words)
+}
+
+/// Builds a bench of the command line's package and runs it: it may find the machine too busy.
+///
+/// # Errors
+/// When the program can't be built or run, or did not judge.
+pub(super) fn run_bench(name: &str, words: &[String]) -> Result<bool> {
     let workspace = Workspace::load(&std::env::current_dir()?)?;
     let mut command = Command::new(cargo());
-    command.current_dir(&workspace.root).args(["bench", "-p", "disktime", "--bench", "live"]);
+    command.current_dir(&workspace.root).args(["bench", "-p", "disktime", "--bench", name]);
     // Cargo exits with 101 whatever the program does, so the program is run apart.
     command.args(["--no-run", "--message-format", "json"]);
     let built = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
@@ -26,18 +34,17 @@ pub(super) fn run(words: &[String]) -> Result<bool> {
     if !built.status.success() {
         bail!("the bench can't be built");
     }
-    let program = executable(&String::from_utf8_lossy(&built.stdout))
-        .context("cargo names no program of the bench `live`")?;
+    let program = executable(name, &String::from_utf8_lossy(&built.stdout))
+        .with_context(|| format!("cargo names no program of the bench `{name}`"))?;
     let status = Command::new(program).current_dir(&workspace.root).args(words).status();
     judge(status.context("the bench can't be run")?)
 }
 
 /// The bench's program in cargo's messages, one a line.
-fn executable(messages: &str) -> Option<String> {
+fn executable(name: &str, messages: &str) -> Option<String> {
     messages.lines().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_ours =
-            message["target"]["name"] == "live" && message["target"]["kind"][0] == "bench";
+        let is_ours = message["target"]["name"] == name && message["target"]["kind"][0] == "bench";
         message["executable"].as_str().filter(|_| is_ours).map(str::to_owned)
     })
 }
@@ -79,6 +86,6 @@ mod tests {
             line("hostile", "bench", "/wrong"),
             line("live", "bench", "/right"),
         ];
-        assert_eq!(executable(&messages.concat()).as_deref(), Some("/right"));
+        assert_eq!(executable("live", &messages.concat()).as_deref(), Some("/right"));
     }
 }

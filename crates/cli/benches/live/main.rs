@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a command line's answers go to standard output")]
 
 mod demo;
+mod files;
 mod machine;
 mod player;
 mod rates;
@@ -59,6 +60,18 @@ const CASES: &[Case] = &[
         what: "a guaranteed rate of writes",
         long: false,
         run: rates::writes,
+    },
+    Case {
+        name: "file-reads",
+        what: "a guaranteed rate of a file on a mount",
+        long: false,
+        run: files::reads,
+    },
+    Case {
+        name: "file-ucsb-5",
+        what: "the same beside five files, as figure 5 of ucsb",
+        long: false,
+        run: files::ucsb_5,
     },
     Case { name: "player", what: "a player beside readers", long: false, run: player::short },
     Case { name: "player-long", what: "the same for minutes", long: true, run: player::long },

@@ -15,26 +15,26 @@ use disktime_workload::{Cycles, Extent, Pace, Pattern, Spec};
 
 use crate::Found;
 
-const PRESET: &str = "st318437lw";
+pub(crate) const PRESET: &str = "st318437lw";
 /// The guaranteed stream's rate, in bytes per second, and its cycle in seconds.
-const RATE: u64 = 8_000_000;
-const CYCLE: u64 = 4;
+pub(crate) const RATE: u64 = 8_000_000;
+pub(crate) const CYCLE: u64 = 4;
 /// Best-effort streams, and what each keeps outstanding: more than one, because a client that is
 /// asked anew after each answer is late for the elevator's batch, which no simulation shows.
-const OTHERS: u32 = 3;
-const OUTSTANDING: u32 = 4;
+pub(crate) const OTHERS: u32 = 3;
+pub(crate) const OUTSTANDING: u32 = 4;
 /// Size of each stream's part of the disk, in bytes (2 GiB).
-const SIZE: u64 = 2 << 30;
-const REQUEST: u64 = 128 << 10;
+pub(crate) const SIZE: u64 = 2 << 30;
+pub(crate) const REQUEST: u64 = 128 << 10;
 /// Time before the measurement, and its length, in seconds.
-const SETTLE: u64 = 8;
-const MEASURED: u64 = 16;
+pub(crate) const SETTLE: u64 = 8;
+pub(crate) const MEASURED: u64 = 16;
 /// How far live throughput may be from the simulated.
-const TOLERANCE: f64 = 0.07;
+pub(crate) const TOLERANCE: f64 = 0.07;
 
 /// The operation of the guaranteed stream.
 #[derive(Clone, Copy, PartialEq)]
-enum Does {
+pub(crate) enum Does {
     Read,
     Write,
 }
@@ -57,7 +57,7 @@ fn compare(does: Does) -> anyhow::Result<Found> {
     let profile = directory.path().join("profile.json");
     std::fs::write(&profile, serde_json::to_string(&found)?)?;
     let (live, cycles_missed) = live(directory.path(), does)?;
-    let simulated = simulated(&profile, does)?;
+    let simulated = simulated(&profile, does, OTHERS)?;
     let (rate, asked) = (live[0], RATE as f64);
     let (live, simulated) = (live[1..].iter().sum::<f64>(), simulated[1..].iter().sum::<f64>());
     let figures = [
@@ -96,7 +96,7 @@ fn live(directory: &Path, does: Does) -> anyhow::Result<(Vec<f64>, u64)> {
 
 /// Until the next cycle begins, at a multiple of its length by the clock of server and loads. A
 /// cycle's bytes come anywhere in it, so that only whole cycles tell a rate.
-fn until_cycle() -> Duration {
+pub(crate) fn until_cycle() -> Duration {
     let cycle = CYCLE * 1_000_000_000;
     Duration::from_nanos(cycle - clock::now().as_nanos() % cycle)
 }
@@ -120,8 +120,8 @@ fn load(server: &Server, place: usize, does: Does) -> anyhow::Result<Load> {
     Ok(Load::start(&uri, LoadSpec { name, workload, pace, seed: 1, options })?)
 }
 
-fn names() -> impl Iterator<Item = String> {
-    let others = (1..=OTHERS).map(|other| format!("best-{other}"));
+fn names(others: u32) -> impl Iterator<Item = String> {
+    let others = (1..=others).map(|other| format!("best-{other}"));
     ["high".to_owned()].into_iter().chain(others)
 }
 
@@ -150,14 +150,14 @@ policy = "elevator"
 experimental = true
 "#
     );
-    for name in names() {
+    for name in names(OTHERS) {
         text += &format!("[[vdisk]]\nname = \"{name}\"\ndevice = \"disk\"\nsize = \"{SIZE}B\"\n");
         text += &promise(&name, does);
     }
     Ok(Config::parse(&text)?)
 }
 
-fn simulated(profile: &Path, does: Does) -> anyhow::Result<Vec<f64>> {
+pub(crate) fn simulated(profile: &Path, does: Does, others: u32) -> anyhow::Result<Vec<f64>> {
     let mut text = format!(
         r#"
 [scenario]
@@ -171,7 +171,7 @@ profile = "{}"
         SETTLE + MEASURED,
         profile.display()
     );
-    for (place, name) in (0_u64..).zip(names()) {
+    for (place, name) in (0_u64..).zip(names(others)) {
         let reads = if place == 0 && does == Does::Write { "0%" } else { "100%" };
         let pace = match place {
             0 => format!("cycles = {{ rate = \"{RATE}B/s\", cycle = \"{CYCLE}s\" }}"),
@@ -195,5 +195,5 @@ profile = "{}"
             .filter(|window| window.stream.0 == place && u64::from(window.index) >= SETTLE);
         measured.map(|window| window.bytes as f64).sum::<f64>() / MEASURED as f64
     };
-    Ok((0..=OTHERS).map(of).collect())
+    Ok((0..=others).map(of).collect())
 }

@@ -61,6 +61,9 @@ pub struct Create {
     size: String,
     #[command(flatten)]
     terms: Terms,
+    /// The virtual disk whose limit and reservation hold for it, too
+    #[arg(long, value_name = "VDISK")]
+    parent: Option<String>,
     /// Its end of the device: outer or inner
     #[arg(long)]
     zone: Option<String>,
@@ -175,12 +178,13 @@ impl Terms {
 
 /// Makes a virtual disk.
 pub fn create(arguments: &Create) -> anyhow::Result<ExitCode> {
-    let Create { name, device, size, terms, zone, read_only, description, plan, daemon } =
+    let Create { name, device, size, terms, parent, zone, read_only, description, plan, daemon } =
         arguments;
     let bare = VdiskSpec {
         name: name.clone(),
         device: device.clone(),
         size: size.clone(),
+        parent: parent.clone(),
         zone: zone.clone(),
         read_only: read_only.then_some(true),
         description: description.clone(),

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use rustix::fs::XattrFlags;
 use tempfile::TempDir;
 
+use crate::control::Served;
 use crate::support::{finish, run, skip};
 
 fn disktime() -> Command {
@@ -224,4 +225,124 @@ fn a_rate_of_a_file_is_kept_beside_readers_without_one() {
     eprintln!("{got} B/s\n{said}\n{streams}");
     assert!(got > 1.9e6, "{said}\n{streams}");
     assert_eq!(report["streams"][0]["misses_late"], 0, "{said}\n{streams}");
+}
+
+/// A mount on a device of a daemon, which has the virtual disk `vm` with 60 % of it.
+struct OnDevice {
+    served: Option<Served>,
+    mount: Mount,
+}
+
+impl OnDevice {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let served = Served::start(directory.path());
+        for name in ["source", "mount"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        let back_end = format!("file:{}", directory.path().join("disks").display());
+        served.exits(0, &["device", "add", "hdd", "--back-end", &back_end, "--create"]);
+        served.exits(0, &["device", "add", "ram", "--back-end", "memory"]);
+        let vdisk = ["vdisk", "create", "vm", "--device", "hdd", "--size", "8MiB"];
+        served.exits(0, &[&vdisk[..], &["--reserve", "60%"]].concat());
+        let options = ["--device", "hdd", "--state", &served.state];
+        let (child, output) = Mount::daemon(&directory, &options);
+        let mut mount = Mount { directory, child, output };
+        let mut line = String::new();
+        mount.output.read_line(&mut line).unwrap();
+        assert!(line.contains(" is mounted at "), "{line}");
+        Self { served: Some(served), mount }
+    }
+
+    fn served(&self) -> &Served {
+        self.served.as_ref().unwrap()
+    }
+}
+
+#[test]
+fn files_of_a_mount_and_virtual_disks_on_one_device_know_of_each_other() {
+    if lacks("files_of_a_mount_and_virtual_disks_on_one_device_know_of_each_other") {
+        return;
+    }
+    let on = OnDevice::new();
+    let data: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(on.mount.path("film"), &data).unwrap();
+    assert!(std::fs::read(on.mount.source("film")).unwrap() == data);
+    assert!(std::fs::read(on.mount.path("film")).unwrap() == data);
+    // 40 % are left beside the virtual disk.
+    let cat = |contract: &str| {
+        let mut command = disktime();
+        finish(command.args(["cat", "--contract", contract]).arg(on.mount.path("film")))
+    };
+    let refused = cat("reserve=50%");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("40% of the device can be reserved"), "{said}");
+    assert!(cat("reserve=40%").stdout == data);
+    // While a file is open with 30 %, a virtual disk gets 10 %, and is told so.
+    let set = |value: &[u8]| {
+        let name = "user.disktime.contract";
+        rustix::fs::setxattr(on.mount.path("film"), name, value, XattrFlags::empty())
+    };
+    set(b"reserve=30%").unwrap();
+    let open = File::open(on.mount.path("film")).unwrap();
+    let vdisk = ["vdisk", "create", "db", "--device", "hdd", "--size", "8MiB", "--reserve"];
+    let refused = on.served().exits(2, &[&vdisk[..], &["30%"]].concat());
+    assert!(refused["error"].to_string().contains("10.0000%"), "{refused}");
+    let device = std::fs::read_to_string(on.mount.path(".disktime/device")).unwrap();
+    assert!(device.contains("reserved_ppm 900000"), "{device}");
+    let streams = std::fs::read_to_string(on.mount.path(".disktime/streams")).unwrap();
+    assert!(streams.contains("reserve=30%") && streams.contains("(shared)"), "{streams}");
+    // The device's parameters are the daemon's.
+    std::fs::write(on.mount.path(".disktime/queue_depth"), "3").unwrap_err();
+    drop(open);
+    on.served().exits(0, &[&vdisk[..], &["30%"]].concat());
+}
+
+#[test]
+fn a_mount_ends_with_its_daemon_and_loses_nothing() {
+    if lacks("a_mount_ends_with_its_daemon_and_loses_nothing") {
+        return;
+    }
+    let mut on = OnDevice::new();
+    let mut file = File::create(on.mount.path("film")).unwrap();
+    for round in 0..100_u32 {
+        if round == 50 {
+            on.served.take().unwrap().kill();
+        }
+        file.write_all(&round.to_le_bytes().repeat(10_000)).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(on.mount.child.wait().unwrap().code(), Some(1));
+    let place = on.mount.path("").display().to_string();
+    assert!(!std::fs::read_to_string("/proc/mounts").unwrap().contains(&place));
+    let expected: Vec<u8> = (0..100_u32).flat_map(|it| it.to_le_bytes().repeat(10_000)).collect();
+    assert!(std::fs::read(on.mount.source("film")).unwrap() == expected);
+}
+
+#[test]
+fn a_mount_that_no_device_can_have_is_refused() {
+    if lacks("a_mount_that_no_device_can_have_is_refused") {
+        return;
+    }
+    let on = OnDevice::new();
+    let state = &on.served().state;
+    let at = on.mount.directory.path().join("other");
+    std::fs::create_dir(&at).unwrap();
+    let nobody = on.mount.directory.path().join("nobody").display().to_string();
+    for (options, says) in [
+        (["--device", "tape", "--state", state], "no device tape; there are: hdd, ram"),
+        (["--device", "ram", "--state", state], "in memory"),
+        (["--device", "hdd", "--state", &nobody], "no daemon listens at"),
+        (["--device", "hdd", "--headroom", "5%"], "cannot be used with"),
+        (["--device", "hdd", "--state", state], "a FUSE mount is there already"),
+    ] {
+        let at = if says.contains("already") { &on.mount.path("") } else { &at };
+        let mut command = disktime();
+        command.arg("mount").arg(on.mount.source("")).arg(at).args(options);
+        let output = finish(&mut command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+        assert!(said.contains(says), "{options:?}: {said}");
+    }
 }

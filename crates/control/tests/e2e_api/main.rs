@@ -183,6 +183,53 @@ fn a_refusal_says_what_would_fit_and_changes_nothing() {
     assert!((vdisk.contract.reserve - 0.3).abs() < 1e-9, "{vdisk:?}");
 }
 
+/// A parent's reservation holds for its children, also after a restart at which a child's name comes first.
+#[test]
+fn children_come_after_their_parent_and_go_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let daemon = Daemon::of_state(&state);
+    daemon.add_pool(&directory.path().join("pool"));
+    let tenant = json!({"name": "tenant", "device": "disk", "size": "1MiB", "reserve": "60%"});
+    let child = |reserve: &str| db(json!({"parent": "tenant", "reserve": reserve}));
+    let put = |spec: &Value| daemon.ask("PUT", "/v1/vdisks/db", Some(spec));
+    let early = put(&child("10%"));
+    assert_eq!(early.status, 422);
+    assert!(read::<Problem>(&early).detail.contains("parent = \"tenant\": name a virtual disk"));
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/tenant", Some(&tenant)).status, 201);
+    let problem: Problem = read(&put(&child("70%")));
+    assert!(problem.detail.contains("the children of vdisk tenant"), "{problem:?}");
+    assert!(problem.would_fit.is_some_and(|room| (room - 0.6).abs() < 1e-6), "{problem:?}");
+    let plan: Plan = read(&daemon.ask("POST", "/v1/plan", Some(&child("50%"))));
+    assert!(plan.fits && (plan.would_fit - 0.6).abs() < 1e-6, "{plan:?}");
+    assert_eq!(put(&child("50%")).status, 201);
+    // The child's reservation is a part of its parent's: 40 % are left beside both.
+    let other = json!({"name": "other", "device": "disk", "size": "1MiB", "reserve": "40%"});
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/other", Some(&other)).status, 201);
+    let lower = daemon.ask("PATCH", "/v1/vdisks/tenant", Some(&json!({"reserve": "40%"})));
+    assert_eq!(lower.status, 422);
+    let grandchild = json!({"name": "g", "device": "disk", "size": "1MiB", "parent": "db"});
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/g", Some(&grandchild)).status, 422);
+    daemon.connect("db").write(0, &[7; 4096], true).unwrap();
+    drop(daemon);
+    let daemon = Daemon::of_state(&state);
+    let mut bytes = [0; 4096];
+    daemon.connect("db").read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [7; 4096]);
+    for change in [("DELETE", None), ("PATCH", Some(json!({"name": "landlord"})))] {
+        let refused = daemon.ask(change.0, "/v1/vdisks/tenant", change.1.as_ref());
+        let problem: Problem = read(&refused);
+        assert!(
+            problem.detail.contains("it is the parent of db: delete these first"),
+            "{problem:?}"
+        );
+    }
+    let again = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"reserve": "60%"})));
+    assert_eq!(again.status, 200, "{:?}", String::from_utf8_lossy(&again.body));
+    assert_eq!(daemon.ask("DELETE", "/v1/vdisks/db", None).status, 204);
+    assert_eq!(daemon.ask("DELETE", "/v1/vdisks/tenant", None).status, 204);
+}
+
 #[test]
 fn creating_again_does_nothing_and_stale_tags_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -377,8 +424,7 @@ fn wishes_have_every_key_of_the_configuration() {
         keys
     };
     let of = |keys: &[&str]| sorted(keys.iter().map(|key| (*key).to_owned()).collect());
-    // Families are stated in configurations alone.
-    assert_eq!(sorted(keys_of(&vdisk)), of(&[VdiskSpec::KEYS, &["parent"]].concat()));
+    assert_eq!(sorted(keys_of(&vdisk)), of(VdiskSpec::KEYS));
     assert_eq!(sorted(keys_of(&device)), of(disktime_api::DeviceSpec::KEYS));
 }
 

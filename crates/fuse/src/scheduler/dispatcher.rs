@@ -1,26 +1,21 @@
-//! The engine's thread: what came in, what the device shall do next, what is done.
+//! The scheduler's thread: what came in, whose turn it is, what is done.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use disktime_core::cost::CostParameters;
-use disktime_core::{
-    BrokenBy, Change, ChangeError, Class, Contract, Dispatch, Engine, Event, Instant, Limits,
-    Outcome, Request, RequestId, Share, StreamId, StreamSpec,
-};
-use disktime_model::Op;
+use crossbeam_channel::{Receiver, Sender, select};
+use disktime_core::{Contract, Outcome, Request, RequestId, Share, StreamId};
 use disktime_server::clock;
-use disktime_server::emulate::Emulator;
 use rustix::io::Errno;
 use slab::Slab;
 
 use super::flights::{Flight, Operation};
+use super::turns::{DeviceParameter, Over, Turn, Turns};
 use super::workers::{Action, Job, Moved};
-use super::{Message, Parameter, Report, StreamReport, Terms, Transfer};
+use super::{Message, Parameter, Report, StreamReport, Transfer};
+use crate::abi::Refused;
 use crate::file_system::Answer;
-use crate::mount_error::MountError;
 use crate::open_files::OpenFile;
 use crate::places::Places;
 use crate::transfer::{Buffers, Waiting};
@@ -29,14 +24,10 @@ use crate::transfer::{Buffers, Waiting};
 const USUAL: Contract = Contract::reserving(Share::ZERO);
 /// The stream that files without one share.
 const SHARED: StreamId = StreamId(0);
-/// Open files with streams of their own at once, and the one stream that the others share.
-const STREAMS_MAX: u32 = 65_536;
-/// Requests alive at once; each is a call of the kernel that waits for its answer.
-const REQUESTS_MAX: u32 = 1 << 20;
-/// The largest piece: a longer request goes out in several.
-const PIECE_BYTES: u64 = 1 << 20;
 /// Messages that are taken before the device is looked at again.
 const MESSAGES_AT_ONCE: usize = 64;
+/// The longest sleep: with nothing to wake up for, any time will do.
+const SLEEP_MAX: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// The means by which the thread reaches others.
 pub(super) struct Outside {
@@ -50,101 +41,80 @@ pub(super) struct Outside {
 /// A stream of an open file.
 struct OpenStream {
     file: Weak<OpenFile>,
+    /// As it was asked for.
+    contract: Contract,
+    /// Its requests that are not answered.
+    live: u32,
     /// Its file is not open any more: it goes with its last request.
     released: bool,
 }
 
 pub(super) struct Dispatcher {
-    engine: Engine,
-    emulator: Option<Emulator>,
+    turns: Box<dyn Turns>,
     places: Places,
     operations: Slab<Operation>,
     flights: Slab<Flight>,
+    /// Counts operations, so that a piece that comes late is known from those of another one.
+    last: u64,
     streams: BTreeMap<StreamId, OpenStream>,
+    /// The contract of the stream that files without one share.
+    shared: Contract,
     /// Names of streams that are free again.
     free: Vec<StreamId>,
     /// The least name of a stream that was never used.
     next: u32,
-    headroom: Share,
-    /// Times that a stream was behind its promise.
-    broken: BTreeMap<StreamId, u64>,
     outside: Outside,
 }
 
 impl Dispatcher {
-    pub(super) fn new(terms: &Terms, outside: Outside) -> Result<Self, MountError> {
-        let scheduling = &terms.scheduling;
-        let known = terms.profile.as_ref();
-        let depth =
-            scheduling.queue_depth.on(known.map(disktime_profiler::DeviceProfile::fast_from));
-        let limits = Limits {
-            depth,
-            depth_max: scheduling.queue_depth.most().max(depth),
-            requests_max: REQUESTS_MAX,
-            streams_max: STREAMS_MAX,
-        };
-        let config = scheduling.engine(limits, CostParameters::default());
-        let mut engine = Engine::new(&config).map_err(MountError::Engine)?;
-        let now = clock::now();
-        let mut change =
-            |change: Change<'_>| engine.handle_change(now, change).map_err(MountError::Contract);
-        scheduling.changes().try_for_each(&mut change)?;
-        if let Some(known) = known {
-            change(Change::SetProfile(&known.profile))?;
-        }
-        change(Change::AddStream(SHARED, spec(Contract::default())))?;
-        let emulator = terms.emulate.map(|emulate| Emulator::new(emulate, 1));
-        let places =
-            Places::new(terms.emulate.map(disktime_server::emulate::Emulate::capacity_bytes));
+    /// On a device of so many bytes, if that is known, whose turns come from there.
+    pub(super) fn new(
+        mut turns: Box<dyn Turns>,
+        capacity: Option<u64>,
+        outside: Outside,
+    ) -> Result<Self, Refused> {
+        let shared = Contract::default();
+        turns.add(SHARED, shared)?;
         Ok(Self {
-            engine,
-            emulator,
-            places,
+            turns,
+            places: Places::new(capacity),
             operations: Slab::new(),
             flights: Slab::new(),
+            last: 0,
             streams: BTreeMap::new(),
+            shared,
             free: Vec::new(),
             next: 1,
-            headroom: scheduling.headroom,
-            broken: BTreeMap::new(),
             outside,
         })
     }
 
     /// Runs until it is told to stop.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
+        let news = self.turns.news();
         loop {
             self.dispatch();
-            let message = match self.wake_at() {
-                None => messages.recv().ok(),
-                Some(at) => {
-                    let wait = at.since(clock::now()).as_nanos();
-                    match messages.recv_timeout(std::time::Duration::from_nanos(wait)) {
-                        Ok(message) => Some(message),
-                        Err(RecvTimeoutError::Timeout) => {
-                            self.timed();
-                            continue;
+            let until = self.turns.wake_at().map(|at| at.since(clock::now()).as_nanos());
+            let wait = until.map_or(SLEEP_MAX, std::time::Duration::from_nanos);
+            select! {
+                recv(messages) -> message => {
+                    let Ok(message) = message else { return };
+                    let more = messages.try_iter().take(MESSAGES_AT_ONCE);
+                    for message in std::iter::once(message).chain(more) {
+                        if matches!(message, Message::Stop) {
+                            return;
                         }
-                        Err(RecvTimeoutError::Disconnected) => None,
+                        self.handle(message);
                     }
                 }
-            };
-            let Some(message) = message else { return };
-            let more = messages.try_iter().take(MESSAGES_AT_ONCE);
-            for message in std::iter::once(message).chain(more) {
-                if matches!(message, Message::Stop) {
-                    return;
+                recv(news) -> heard => {
+                    let more = news.try_iter().take(MESSAGES_AT_ONCE);
+                    heard.into_iter().chain(more).for_each(|heard| self.turns.hear(heard));
                 }
-                self.handle(message);
+                default(wait) => {}
             }
-            self.timed();
+            self.turns.timed();
         }
-    }
-
-    /// When the engine or the timing model has something to do.
-    fn wake_at(&self) -> Option<Instant> {
-        let modelled = self.emulator.as_ref().and_then(Emulator::next);
-        [self.engine.poll_timeout(), modelled].into_iter().flatten().min()
     }
 
     fn handle(&mut self, message: Message) {
@@ -156,7 +126,7 @@ impl Dispatcher {
                 let _gone = answer.send(self.set(&file, contract));
             }
             Message::Late(stream, answer) => {
-                let _gone = answer.send(self.change(Change::MissedDeadline(stream)));
+                let _gone = answer.send(self.turns.late(stream));
             }
             Message::Released(stream) => {
                 if let Some(open) = self.streams.get_mut(&stream) {
@@ -168,34 +138,11 @@ impl Dispatcher {
                 let _gone = answer.send(self.set_parameter(parameter));
             }
             Message::Report(answer) => {
-                let _gone = answer.send(self.report());
+                if let Some(report) = self.report() {
+                    let _gone = answer.send(report);
+                }
             }
             Message::Stop => {}
-        }
-    }
-
-    /// Notes that time has passed.
-    fn timed(&mut self) {
-        self.collect();
-        self.engine.handle_timeout(clock::now());
-        while let Some(event) = self.engine.poll_event() {
-            self.tell(event);
-        }
-    }
-
-    fn tell(&mut self, event: Event) {
-        match event {
-            Event::PromiseBroken { stream, behind, bound, by } => {
-                *self.broken.entry(stream).or_default() += 1;
-                let by = if by == BrokenBy::Device { "the device" } else { "other streams" };
-                tracing::warn!(%stream, ?behind, ?bound, by, "a stream is behind its promise");
-            }
-            Event::CycleMissed { stream, waited, done } => {
-                tracing::info!(%stream, waited, done, "a cycle of a guaranteed rate was missed");
-            }
-            Event::Cut(stream) => tracing::warn!(%stream, "the device can't keep all rates: cut"),
-            Event::Restored(stream) => tracing::warn!(%stream, "its rate is kept again"),
-            _ => tracing::debug!(?event),
         }
     }
 
@@ -207,7 +154,8 @@ impl Dispatcher {
             Some(place) => self.places.within(place, transfer.bytes),
             None => self.places.of(&transfer.file.node, transfer.length, range),
         };
-        let operation = Operation::new(transfer, stream, place);
+        let number = self.count();
+        let operation = Operation::new(transfer, (stream, place), number);
         let (kind, bytes) = (operation.kind(), operation.bytes);
         let key = self.operations.insert(operation);
         let id = RequestId(u32::try_from(key).unwrap_or(u32::MAX));
@@ -221,132 +169,149 @@ impl Dispatcher {
             class: None,
             deadline: None,
         };
-        if let Err(refusal) = self.engine.handle_arrival(clock::now(), request) {
-            tracing::warn!(%refusal, "a request is refused: its program gets EAGAIN");
-            let operation = self.operations.remove(key);
-            self.outside.waiting.give_back(operation.refuse(Errno::AGAIN));
+        if let Some(open) = self.streams.get_mut(&stream) {
+            open.live += 1;
+        }
+        if let Err(refusal) = self.turns.arrive(request) {
+            self.refuse(key, &refusal);
         }
     }
 
-    /// Has the device do all that the engine says.
+    fn count(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn refuse(&mut self, key: usize, why: &str) {
+        tracing::warn!(why, "a request is refused: its program gets EAGAIN");
+        let operation = self.operations.remove(key);
+        let stream = operation.stream;
+        self.outside.waiting.give_back(operation.refuse(Errno::AGAIN));
+        self.answered(stream);
+    }
+
+    /// Answers all that is over, and has the device do all that may begin.
     fn dispatch(&mut self) {
-        while let Some(dispatch) = self.engine.poll_dispatch(clock::now()) {
-            self.start(&dispatch);
+        self.answer_all();
+        while let Some(turn) = self.turns.next() {
+            self.start(&turn);
+        }
+        self.answer_all();
+    }
+
+    /// Answers all that is over. A program that thinks for a moment has its next request here the sooner.
+    fn answer_all(&mut self) {
+        while let Some(Over { request, taken }) = self.turns.over() {
+            let key = request.0 as usize;
+            let Some(operation) = self.operations.get_mut(key) else { continue };
+            if !taken {
+                self.refuse(key, "as many wait as may");
+                continue;
+            }
+            operation.over = true;
+            self.answer_if_done(key);
         }
     }
 
-    fn start(&mut self, dispatch: &Dispatch) {
-        let operation = &self.operations[dispatch.request.0 as usize];
-        let range = operation.range(dispatch.offset, dispatch.bytes);
-        let (file, kind) = (Arc::clone(&operation.file), operation.kind());
+    fn start(&mut self, turn: &Turn) {
+        let key = turn.request.0 as usize;
+        if turn.anew {
+            let number = self.count();
+            if let Some(operation) = self.operations.get_mut(key) {
+                operation.begin_anew(number);
+            }
+        }
+        let Some(operation) = self.operations.get_mut(key) else {
+            return self.turns.ended(turn.name, Outcome::Failed);
+        };
+        operation.open += 1;
+        let range = operation.range(turn.offset, turn.bytes);
+        let file = Arc::clone(&operation.file);
         let offset = operation.offset + range.start as u64;
         let action = match operation.data() {
             None => Action::Read(range.len()),
-            Some(data) => Action::Write(data, range.clone(), dispatch.flush),
+            Some(data) => Action::Write(data, range.clone(), turn.flush),
         };
-        let flight = self.flights.insert(Flight {
-            request: dispatch.request.0,
-            piece: dispatch.piece,
-            range,
-            result: None,
-            timed: self.emulator.is_none(),
-        });
-        if let Some(emulator) = &mut self.emulator {
-            let Dispatch { offset, bytes, flush, .. } = *dispatch;
-            let name =
-                u32::try_from(flight).expect("pieces at the device are bounded by its depth");
-            emulator.start(clock::now(), name, Op { kind, offset, bytes, fua: flush }, &[]);
-        }
+        let number = operation.number;
+        let flight = Flight { operation: key, number, turn: turn.name, range };
+        let flight = self.flights.insert(flight);
         let job = Job { flight, file, offset, action };
         self.outside.jobs.send(job).expect("workers run as long as the engine's thread");
     }
 
     fn moved(&mut self, key: usize, result: Answer<Moved>) {
-        let flight = &mut self.flights[key];
-        flight.result = Some(result);
-        if flight.timed {
-            self.land(key);
-        }
-    }
-
-    /// Notes what the timing model has done by now.
-    fn collect(&mut self) {
-        let Some(emulator) = &mut self.emulator else { return };
-        let (flights, mut landed) = (&mut self.flights, Vec::new());
-        emulator.collect(clock::now(), |name, _| {
-            let flight = &mut flights[name as usize];
-            flight.timed = true;
-            if flight.result.is_some() {
-                landed.push(name as usize);
-            }
-        });
-        landed.into_iter().for_each(|key| self.land(key));
-    }
-
-    /// A piece is done by the worker and by the timing model.
-    fn land(&mut self, key: usize) {
-        let Flight { request, piece, range, result, .. } = self.flights.remove(key);
-        let result = result.expect("only pieces with a result land");
+        let Flight { operation: key, number, turn, range } = self.flights.remove(key);
+        // It may have begun anew meanwhile.
+        let operation = self.operations.get_mut(key).filter(|it| it.number == number);
+        let Some(operation) = operation else { return };
         let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
-        self.operations[request as usize].note(range, result);
-        let over = self.engine.handle_completion(clock::now(), piece, outcome);
-        if over.is_none() {
+        operation.note(range, result);
+        operation.open -= 1;
+        self.turns.ended(turn, outcome);
+        self.answer_if_done(key);
+    }
+
+    /// Answers a request that is over, once its last piece has been moved.
+    fn answer_if_done(&mut self, key: usize) {
+        if !self.operations.get(key).is_some_and(|it| it.over && it.open == 0) {
             return;
         }
-        let operation = self.operations.remove(request as usize);
+        let operation = self.operations.remove(key);
         let stream = operation.stream;
         let waited = operation.answer(&self.outside.buffers);
         if waited > 0 {
             self.outside.waiting.give_back(waited);
         }
-        if self.streams.get(&stream).is_some_and(|open| open.released) {
+        self.answered(stream);
+    }
+
+    /// A request of a stream is answered.
+    fn answered(&mut self, stream: StreamId) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        open.live -= 1;
+        if open.released {
             self.end_stream(stream);
         }
     }
 
-    fn change(&mut self, change: Change<'_>) -> Result<(), ChangeError> {
-        self.engine.handle_change(clock::now(), change)
-    }
-
-    fn set(&mut self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), ChangeError> {
+    fn set(&mut self, file: &Arc<OpenFile>, contract: Contract) -> Result<(), Refused> {
         if let Some(stream) = file.stream() {
-            let before = self.contract(stream);
-            self.change(Change::SetContracts(&[(stream, contract)]))?;
-            self.count(before, contract);
+            self.turns.set(stream, contract)?;
+            if let Some(open) = self.streams.get_mut(&stream) {
+                let before = std::mem::replace(&mut open.contract, contract);
+                self.classed(before, contract);
+            }
             return Ok(());
         }
         let stream = self.free.pop().unwrap_or_else(|| {
             self.next += 1;
             StreamId(self.next - 1)
         });
-        if let Err(error) = self.change(Change::AddStream(stream, spec(contract))) {
+        if let Err(error) = self.turns.add(stream, contract) {
             self.free.push(stream);
             return Err(error);
         }
-        self.streams.insert(stream, OpenStream { file: Arc::downgrade(file), released: false });
+        let (file_of_it, live, released) = (Arc::downgrade(file), 0, false);
+        let open = OpenStream { file: file_of_it, contract, live, released };
+        self.streams.insert(stream, open);
         file.set_stream(stream);
-        self.count(USUAL, contract);
+        self.classed(USUAL, contract);
         Ok(())
     }
 
     /// A stream whose file is closed goes, unless it has requests: then with the last of them.
     fn end_stream(&mut self, stream: StreamId) {
-        let before = self.contract(stream);
-        if stream == SHARED || self.change(Change::RemoveStream(stream)).is_err() {
+        if self.streams.get(&stream).is_none_or(|open| open.live > 0) {
             return;
         }
-        self.streams.remove(&stream);
-        self.broken.remove(&stream);
+        let Some(open) = self.streams.remove(&stream) else { return };
+        self.turns.remove(stream);
         self.free.push(stream);
-        self.count(before, USUAL);
-    }
-
-    fn contract(&self, stream: StreamId) -> Contract {
-        self.engine.stream(stream).map_or(USUAL, |view| asked(&view.spec().contract))
+        self.classed(open.contract, USUAL);
     }
 
     /// Counts the streams that have another contract than the usual one.
-    fn count(&self, before: Contract, after: Contract) {
+    fn classed(&self, before: Contract, after: Contract) {
         let (before, after) = (before != USUAL, after != USUAL);
         match (before, after) {
             (false, true) => self.outside.classed.fetch_add(1, Ordering::AcqRel),
@@ -355,54 +320,40 @@ impl Dispatcher {
         };
     }
 
-    fn set_parameter(&mut self, parameter: Parameter) -> Result<(), ChangeError> {
+    fn set_parameter(&mut self, parameter: Parameter) -> Result<(), String> {
         match parameter {
-            Parameter::Depth(depth) => self.change(Change::SetDepth(depth)),
+            Parameter::Depth(depth) => self.turns.set_device(DeviceParameter::Depth(depth)),
             Parameter::Headroom(headroom) => {
-                self.change(Change::SetHeadroom(headroom))?;
-                self.headroom = headroom;
+                self.turns.set_device(DeviceParameter::Headroom(headroom))
+            }
+            Parameter::Shared(contract) => {
+                self.turns.set(SHARED, contract).map_err(|refused| refused.to_string())?;
+                self.shared = contract;
                 Ok(())
             }
-            Parameter::Shared(contract) => self.change(Change::SetContracts(&[(SHARED, contract)])),
         }
     }
 
-    fn report(&self) -> Report {
-        let streams = self.engine.streams().map(|view| StreamReport {
-            stream: view.id(),
-            file: self.streams.get(&view.id()).map(|open| open.file.clone()),
-            contract: view.spec().contract,
-            counters: view.counters(),
-            waiting: view.waiting(),
-            promise: self.engine.promise(view.id()),
-            broken: self.broken.get(&view.id()).copied().unwrap_or(0),
+    fn report(&mut self) -> Option<Report> {
+        let it = self.turns.figures()?;
+        let streams = it.streams.into_iter().map(|of| StreamReport {
+            stream: of.stream,
+            file: self.streams.get(&of.stream).map(|open| open.file.clone()),
+            contract: of.contract,
+            counters: of.counters,
+            waiting: of.waiting,
+            promise: of.promise,
+            broken: of.broken,
         });
-        let shared = self.engine.stream(SHARED).map(|view| view.spec().contract);
-        Report {
+        Some(Report {
             streams: streams.collect(),
-            device: self.engine.device_time(),
-            depth: self.engine.depth(),
-            in_flight: self.engine.in_flight(),
-            headroom: self.headroom,
-            shared: shared.unwrap_or_default(),
-            slack: self.engine.slack(),
-        }
-    }
-}
-
-/// A contract as it was asked for: the reservation of a rate follows from it.
-fn asked(contract: &Contract) -> Contract {
-    let reserve = if contract.rate.is_some() { Share::ZERO } else { contract.reserve };
-    Contract { reserve, ..*contract }
-}
-
-/// A stream of that contract.
-fn spec(contract: Contract) -> StreamSpec {
-    let alone = contract.class == Class::Background;
-    StreamSpec {
-        contract,
-        queue_max: REQUESTS_MAX,
-        piece_bytes_max: if alone { PIECE_BYTES / 4 } else { PIECE_BYTES },
-        ..StreamSpec::default()
+            device: it.device,
+            depth: it.depth,
+            in_flight: it.in_flight,
+            headroom: it.headroom,
+            reserved_ppm: it.reserved_ppm,
+            shared: self.shared,
+            slack: it.slack,
+        })
     }
 }

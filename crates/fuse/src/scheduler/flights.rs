@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use disktime_core::{Kind, PieceId, StreamId};
+use disktime_core::{Kind, StreamId};
 use rustix::io::Errno;
 
 use super::workers::Moved;
@@ -21,6 +21,12 @@ pub(super) struct Operation {
     pub(super) place: u64,
     /// Bytes that the engine counts.
     pub(super) bytes: u64,
+    /// No other operation has this number.
+    pub(super) number: u64,
+    /// Pieces of it that are at the device.
+    pub(super) open: u32,
+    /// All its pieces had their turn.
+    pub(super) over: bool,
     parts: Vec<Part>,
     error: Option<Errno>,
     work: Work,
@@ -36,19 +42,25 @@ struct Part {
 
 /// A piece at the device.
 pub(super) struct Flight {
-    pub(super) request: u32,
-    pub(super) piece: PieceId,
+    /// The key of its operation, and that operation's number.
+    pub(super) operation: usize,
+    pub(super) number: u64,
+    /// The name of its turn.
+    pub(super) turn: u64,
     pub(super) range: Range<usize>,
-    /// The outcome, once the worker is done.
-    pub(super) result: Option<Answer<Moved>>,
-    /// The timing model is done, or there is none.
-    pub(super) timed: bool,
 }
 
 impl Operation {
-    pub(super) fn new(transfer: Transfer, stream: StreamId, place: u64) -> Self {
+    pub(super) fn new(transfer: Transfer, (stream, place): (StreamId, u64), number: u64) -> Self {
         let Transfer { file, offset, bytes, work, .. } = transfer;
-        Self { file, stream, offset, place, bytes, parts: Vec::new(), error: None, work }
+        let (open, over, parts, error) = (0, false, Vec::new(), None);
+        Self { file, stream, offset, place, bytes, number, open, over, parts, error, work }
+    }
+
+    /// It begins anew: pieces that were done, or are on their way, do not count.
+    pub(super) fn begin_anew(&mut self, number: u64) {
+        (self.number, self.open, self.over, self.error) = (number, 0, false, None);
+        self.parts.clear();
     }
 
     pub(super) fn kind(&self) -> Kind {

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use disktime_fuse::read_contract;
+use disktime_config::read_contract;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::fs::{
@@ -324,6 +324,14 @@ fn calls_that_go_through_the_engine_answer_as_on_the_source() {
     let mount = Mount::new(|options| options.default = Some(read_contract("weight=50").unwrap()));
     conforms(&mount, 80);
     assert!(mount.figure("streams").contains("weight=100"));
+}
+
+#[test]
+fn calls_of_files_that_the_kernel_takes_over_answer_as_on_the_source() {
+    if lacks("calls_of_files_that_the_kernel_takes_over_answer_as_on_the_source") {
+        return;
+    }
+    conforms(&Mount::new(|options| options.pass_through = true), 80);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use disktime_config::read_contract;
 use disktime_core::{Contract, Share};
-use disktime_fuse::{abi, client, read_contract};
+use disktime_fuse::{abi, client};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 

@@ -60,7 +60,7 @@ fn the_header_and_the_module_agree() {
     let contract = abi::contract(&bytes).unwrap();
     let text = "class=guaranteed-rate limit=40% weight=7 rate=8MB/s cycle=1500ms admission=1% \
                 access=write";
-    let expected = disktime_fuse::read_contract(text).unwrap();
+    let expected = disktime_config::read_contract(text).unwrap();
     let latency = Some(disktime_core::Duration::from_nanos(9));
     assert_eq!(contract, disktime_core::Contract { latency, ..expected });
     let refused = abi::refused(bytes[..].try_into().unwrap());

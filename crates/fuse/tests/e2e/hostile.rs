@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use disktime_fuse::{Mounted, abi, client, read_contract};
+use disktime_config::read_contract;
+use disktime_fuse::{Mounted, abi, client};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};

@@ -10,7 +10,9 @@
 
 mod conformance;
 mod contracts;
+mod daemon;
 mod header;
 mod hostile;
+mod pass_through;
 mod shares;
 mod support;

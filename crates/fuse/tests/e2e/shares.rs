@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use disktime_config::read_contract;
 use disktime_core::Contract;
-use disktime_fuse::{client, read_contract};
+use disktime_fuse::client;
 use rustix::fs::{Mode, OFlags};
 
 use crate::support::{Mount, depth, fill, keys, lacks};

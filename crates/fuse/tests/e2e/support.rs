@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use disktime_config::{DepthText, DeviceFacts, Named, SchedulingKeys};
-use disktime_fuse::{Askers, Mounted, Options};
+use disktime_fuse::{Askers, Engine, MountError, Mounted, Options};
 use disktime_model::preset;
 use disktime_server::emulate::Emulate;
 use tempfile::TempDir;
@@ -53,6 +53,19 @@ impl Mount {
         keys: &SchedulingKeys,
         change: impl FnOnce(&mut Options),
     ) -> Self {
+        Self::make(device, keys, change).unwrap()
+    }
+
+    /// As [`new`](Self::new), where it may be refused.
+    pub fn try_new(change: impl FnOnce(&mut Options)) -> Result<Self, MountError> {
+        Self::make(None, &keys(), change)
+    }
+
+    fn make(
+        device: Option<&str>,
+        keys: &SchedulingKeys,
+        change: impl FnOnce(&mut Options),
+    ) -> Result<Self, MountError> {
         let directory = TempDir::new().unwrap();
         let [source, at] = ["source", "mount"].map(|name| directory.path().join(name));
         std::fs::create_dir(&source).unwrap();
@@ -64,18 +77,18 @@ impl Mount {
         let mut options = Options {
             source,
             at,
-            scheduling,
-            emulate,
+            engine: Engine::Own { scheduling: Box::new(scheduling), emulate },
             rules: Vec::new(),
             default: None,
             askers: Askers::Only(Vec::new()),
             read_only: false,
             threads: 4,
+            pass_through: false,
             recover: false,
         };
         change(&mut options);
-        let mounted = Mounted::new(&options).unwrap();
-        Self { mounted: Some(mounted), directory }
+        let mounted = Mounted::new(&options)?;
+        Ok(Self { mounted: Some(mounted), directory })
     }
 
     /// The path of a name at the source.
@@ -90,6 +103,14 @@ impl Mount {
 
     pub fn at(&self) -> PathBuf {
         self.directory.path().join("mount")
+    }
+
+    pub fn passes_not_through(&self) -> Option<&'static str> {
+        self.mounted.as_ref().unwrap().passes_not_through()
+    }
+
+    pub fn is_left(&self) -> bool {
+        self.mounted.as_ref().unwrap().is_left()
     }
 
     pub fn inodes(&self) -> usize {

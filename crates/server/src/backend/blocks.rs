@@ -205,6 +205,9 @@ enum Ready {
     Answered(Name, i32),
 }
 
+/// The medium of a number that no disk has had yet.
+const NO_MEDIUM: usize = usize::MAX;
+
 /// Virtual disks on media.
 pub struct BlockBackEnd<M> {
     media: Vec<M>,
@@ -538,21 +541,20 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
 
     fn add_file(&mut self, disk: u32, bytes: u64, file: PoolFile) -> Result<(), DeviceError> {
         let at = disk as usize;
-        // Each disk has the medium of its own number, since none shares one.
-        if self.later.is_some() || at > self.media.len() || at > self.disks.len() {
+        if self.later.is_some() {
             return Err(DeviceError(libc::EOPNOTSUPP));
         }
         let (medium, direct) = M::of_file(file).ok_or(DeviceError(libc::EOPNOTSUPP))?;
-        let disk = Disk::new(at, direct, 0, bytes);
-        if at == self.media.len() {
+        // Numbers that are passed over are of streams that have no disk here.
+        let none = || Disk::new(NO_MEDIUM, direct, 0, 0);
+        self.disks.resize_with(self.disks.len().max(at + 1), none);
+        // Each disk has a medium of its own: that of the last one of its number, if there was one.
+        let place = self.disks[at].medium.min(self.media.len());
+        self.disks[at] = Disk::new(place, direct, 0, bytes);
+        if place == self.media.len() {
             self.media.push(medium);
         } else {
-            self.media[at] = medium;
-        }
-        if at == self.disks.len() {
-            self.disks.push(disk);
-        } else {
-            self.disks[at] = disk;
+            self.media[place] = medium;
         }
         Ok(())
     }

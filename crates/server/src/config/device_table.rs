@@ -76,6 +76,16 @@ impl DeviceConfig {
         Self { vdisks: vec![vdisk], ..self.without_vdisks() }
     }
 
+    /// The same device with this virtual disk, behind its parent and that one's.
+    pub(crate) fn with_family(&self, vdisk: VdiskConfig) -> Self {
+        let parent = self.parent_of(&vdisk).map(|at| &self.vdisks[at]);
+        let above = parent.and_then(|it| self.parent_of(it)).map(|at| &self.vdisks[at]);
+        let family = above.into_iter().chain(parent).filter(|it| it.name != vdisk.name);
+        let mut vdisks: Vec<_> = family.cloned().collect();
+        vdisks.push(vdisk);
+        Self { vdisks, ..self.without_vdisks() }
+    }
+
     /// Its virtual disks' names, for the log.
     pub(crate) fn vdisk_names(&self) -> String {
         let names = self.vdisks.iter().map(|vdisk| &*vdisk.name);

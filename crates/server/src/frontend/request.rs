@@ -34,6 +34,13 @@ pub enum Origin {
         /// The front end's name for the work.
         ticket: Ticket,
     },
+    /// A guest, which moves the bytes itself.
+    Guest {
+        /// The guest.
+        guest: u64,
+        /// The guest's number for the work.
+        request: u32,
+    },
     /// The back end itself.
     Internal,
 }

@@ -152,6 +152,7 @@ impl Server {
         self.devices.remove(at);
         self.grounds.remove(at);
         self.rooms.remove(at);
+        self.roll.hosts.remove(name);
         self.shards.remove(at).tell_within(Message::Drain, TIMEOUT);
         self.roll.claims.release(name);
         Ok(())
@@ -174,6 +175,7 @@ impl Server {
         let alone = self.config.devices[at].with_only(vdisk.clone());
         alone.check_zones(self.grounds[at].size())?;
         let contract = self.contract_of_new(at, &vdisk)?;
+        let parent = vdisk.parent.as_deref().map(|parent| self.id_of(parent)).transpose()?;
         let (base, layout) = self.rooms[at].plan_one(&self.config.devices[at], &vdisk)?;
         let file = self.rooms[at].add(&alone, &vdisk, layout)?;
         let bytes = vdisk.size;
@@ -188,7 +190,7 @@ impl Server {
             }
         };
         let (answer, outcome) = crossbeam_channel::bounded(1);
-        let new = NewVdisk { id: view.id, vdisk: disk, bytes, file, spec, answer };
+        let new = NewVdisk { id: view.id, vdisk: disk, bytes, file, parent, spec, answer };
         shard.tell(Message::AddVdisk(Box::new(new)));
         if let Err(error) = answered(&outcome, &alone.name) {
             self.roll.catalog.remove(&vdisk.name);
@@ -225,6 +227,7 @@ impl Server {
     /// it is served no longer and its data are still there.
     pub fn remove_vdisk(&mut self, name: &str) -> Result<(), AlterError> {
         let (at, place) = self.vdisk_at(name)?;
+        self.has_no_children(at, name)?;
         let Entry { shard, vdisk, .. } =
             &*self.roll.catalog.entry(name).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
         let (answer, outcome) = crossbeam_channel::bounded(1);
@@ -243,6 +246,18 @@ impl Server {
         self.grounds[at].bases.remove(place);
         self.rooms[at].remove(&self.config.devices[at], name)?;
         Ok(())
+    }
+
+    /// A virtual disk that others name as their parent stays, under its name.
+    pub(super) fn has_no_children(&self, at: usize, name: &str) -> Result<(), AlterError> {
+        let vdisks = self.config.devices[at].vdisks.iter();
+        let children = vdisks.filter(|it| it.parent.as_deref() == Some(name));
+        let children: Vec<_> = children.map(|it| &*it.name).collect();
+        if children.is_empty() {
+            return Ok(());
+        }
+        let reason = format!("it is the parent of {}: delete these first", children.join(", "));
+        Err(AlterError::Fixed { name: name.to_owned(), reason })
     }
 
     /// Holds another contract of a virtual disk, or makes it larger.

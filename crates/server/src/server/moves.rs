@@ -26,6 +26,7 @@ impl Server {
             return Err(AlterError::Taken { what: "vdisk", name: to.to_owned() });
         }
         self.has_no_bitmaps(at, place)?;
+        self.has_no_children(at, name)?;
         let id = self.id_of(name)?;
         self.rooms[at].rename(&self.config.devices[at], name, to)?;
         self.shards[at].tell(Message::Rename(id, to.to_owned()));

@@ -23,7 +23,8 @@ impl Shard {
     }
 
     fn try_add(&mut self, new: NewVdisk) -> Result<(), VdiskError> {
-        let NewVdisk { id, vdisk, bytes, file, mut spec, .. } = new;
+        let NewVdisk { id, vdisk, bytes, file, parent, mut spec, .. } = new;
+        spec.parent = parent.map(|parent| self.vdisks.find(parent)).transpose()?;
         if self.turns.drain_until.is_some() {
             return Err(VdiskError::Ends);
         }

@@ -193,7 +193,7 @@ impl Shard {
         let Operation { work, vdisk, buffer, survey, .. } = operation;
         let (range, op) = (work.range, work.op);
         let Origin::Client { client, ticket } = work.origin else {
-            unreachable!("internal work is nobody's to answer");
+            unreachable!("only clients' work is answered here");
         };
         self.touch(client);
         self.note_still(StreamId(vdisk));
@@ -254,7 +254,7 @@ impl Operation {
     pub(super) fn client(&self) -> Option<u32> {
         match self.work.origin {
             Origin::Client { client, .. } => Some(client),
-            Origin::Internal => None,
+            Origin::Guest { .. } | Origin::Internal => None,
         }
     }
 }

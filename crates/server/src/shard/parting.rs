@@ -39,6 +39,7 @@ impl Shard {
     pub(super) fn hand_over(&mut self, to: Sender<Leaving>) {
         let now = clock::now();
         self.turns.drain_until.get_or_insert(now + DRAIN);
+        self.lose_guests();
         self.turns.parting = Some(Parting { to, until: now + TIMEOUT });
         for key in self.client_keys() {
             let connection = &mut self.clients[key as usize];

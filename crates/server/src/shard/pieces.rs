@@ -15,6 +15,9 @@ impl Shard {
     /// The device begins a piece.
     pub(super) fn start(&mut self, dispatch: &Dispatch) {
         let operation = &mut self.operations[dispatch.request.0 as usize];
+        if matches!(operation.work.origin, Origin::Guest { .. }) {
+            return self.start_of_guest(dispatch);
+        }
         operation.begun = true;
         let vdisk = operation.vdisk;
         let offset = dispatch.offset - self.vdisks[vdisk as usize].base;
@@ -175,7 +178,9 @@ impl Shard {
         }
         let flight = self.device.flights.remove(key as usize);
         let result = flight.result.expect("only finished jobs land");
-        if let Err(error) = result {
+        let work = &self.operations[flight.operation as usize].work;
+        // A guest has told its own program.
+        if let (Err(error), false) = (result, matches!(work.origin, Origin::Guest { .. })) {
             self.failed(StreamId(flight.job.disk), &flight.job, error);
         }
         if let Some(buffer) = flight.job.buffer {
@@ -203,7 +208,7 @@ impl Shard {
             Origin::Client { client, ticket } => {
                 self.clients[*client as usize].is_last(ticket, &operation.work.range)
             }
-            Origin::Internal => true,
+            Origin::Guest { .. } | Origin::Internal => true,
         };
         let stats = &self.vdisks[completion.stream.0 as usize].stats;
         add(&stats.requests, u64::from(last));
@@ -217,7 +222,14 @@ impl Shard {
         let charged = view.counters().charged.as_nanos();
         stats.charged_ns.store(charged, std::sync::atomic::Ordering::Relaxed);
         self.publish_cycles(completion.stream);
-        let Some(client) = client else { return self.migrated(completion.outcome) };
+        let Some(client) = client else {
+            return match self.operations[key as usize].work.origin {
+                Origin::Guest { guest, request } => {
+                    self.guest_is_served(completion, (guest, request));
+                }
+                _ => self.migrated(completion.outcome),
+            };
+        };
         let result = match (completion.outcome, error) {
             (Outcome::Done, _) => Ok(()),
             (_, Some(error)) => Err(error.into()),

@@ -168,6 +168,7 @@ impl Rig {
             vdisk,
             bytes: MIB,
             file: None,
+            parent: None,
             spec,
             answer,
         })));

@@ -2,6 +2,7 @@
 
 use disktime_core::Instant;
 
+use super::guests::Guests;
 use super::idle::Idle;
 use super::own_time::OwnTime;
 use super::parting::Parting;
@@ -22,4 +23,6 @@ pub(super) struct Turns {
     pub(super) flushes_at_end: bool,
     pub(super) own_time: OwnTime,
     pub(super) idle: Idle,
+    /// Processes that move bytes themselves, each piece in its turn.
+    pub(super) guests: Guests,
 }

@@ -72,6 +72,8 @@ pub struct NewVdisk {
     pub bytes: u64,
     /// Its own file, if it has one.
     pub file: Option<PoolFile>,
+    /// Its parent.
+    pub parent: Option<VdiskId>,
     /// Its contract and bounds.
     pub spec: StreamSpec,
     /// Where the outcome goes.

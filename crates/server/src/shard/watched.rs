@@ -65,6 +65,8 @@ impl Shard {
             Some((id, WatchedVdisk { contract, waiting, in_flight, ready }))
         };
         let vdisks = self.vdisks.known().filter_map(of).collect();
+        let guests = self.turns.guests.streams().filter_map(|stream| self.engine.stream(stream));
+        reserved_ppm += guests.map(|it| u64::from(it.spec().contract.reserve.ppm())).sum::<u64>();
         WatchedDevice {
             busy: time.busy,
             spare: time.spare,

@@ -5,19 +5,11 @@
 
 use std::fmt::Write;
 
-use disktime_config::{AdmissionName, CLASSES, ContractKeys, Named, ValueError, quantity};
 use disktime_core::{Access, Admission, Contract, Duration};
 
-/// The default contract that an inode's own attribute states.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Default {
-    /// The attribute has not been read since it may have changed.
-    Unread,
-    /// No attribute, or one that can't be used.
-    None,
-    /// This contract.
-    Is(Contract),
-}
+use crate::contract::{AdmissionName, CLASSES, Keys};
+use crate::error::{Named, ValueError};
+use crate::quantity;
 
 /// Reads a contract.
 ///
@@ -25,9 +17,9 @@ pub(crate) enum Default {
 /// The first word that is no key with a value, or whose value is not allowed.
 pub fn read_contract(text: &str) -> Result<Contract, ValueError> {
     let of = Named::only("contract");
-    let mut keys = ContractKeys::default();
+    let mut keys = Keys::default();
     for word in text.split_ascii_whitespace() {
-        let known = ContractKeys::NAMES.join(", ");
+        let known = Keys::NAMES.join(", ");
         let (key, value) = word.split_once('=').ok_or_else(|| {
             of.wrong(word, "", format!("write `key=value`, with a key of: {known}"))
         })?;
