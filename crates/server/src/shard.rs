@@ -42,6 +42,7 @@ mod migration;
 mod own_time;
 mod parting;
 mod pieces;
+mod touched;
 mod turns;
 mod vdisks;
 mod watched;
@@ -59,6 +60,7 @@ use idle::Idle;
 use migration::Migration;
 use own_time::OwnTime;
 pub use parting::Leaving;
+use touched::Touched;
 use turns::Turns;
 use vdisks::Vdisks;
 pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskError, VdiskId};
@@ -238,7 +240,7 @@ pub struct Shard {
     inbox: Inbox,
     clients: Slab<Connection>,
     /// Clients that have something to send or to read, each once.
-    touched: VecDeque<u32>,
+    touched: Touched,
     operations: Slab<Operation>,
     piece_max: PieceMax,
     copies: Copies,
@@ -286,7 +288,7 @@ impl Shard {
             stats: parts.stats,
             inbox: Inbox { messages: parts.messages, wakeup: parts.wakeup },
             clients: Slab::new(),
-            touched: VecDeque::new(),
+            touched: Touched::default(),
             operations,
             copies: Copies::default(),
             migration,
@@ -376,7 +378,7 @@ impl Shard {
             // Completions make room for requests that waited in their clients' input. Every turn has
             // time for a client, also one that the device's work has filled.
             for _ in 0..self.touched.len() {
-                let Some(client) = self.touched.pop_front() else { break };
+                let Some(client) = self.touched.pop() else { break };
                 self.serve(client);
                 if self.look() >= clients_until {
                     break;

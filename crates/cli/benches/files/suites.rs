@@ -63,7 +63,13 @@ pub(crate) fn fio(options: &[&str]) -> anyhow::Result<Found> {
     for direct in ["--direct=0", "--direct=1"] {
         let mut command = Command::new("fio");
         command.args(["--name=verify", "--rw=randwrite", "--bs=16k", "--size=64m", direct]);
-        command.args(["--ioengine=psync", "--numjobs=2", "--verify=crc32c", "--do_verify=1"]);
+        command.args([
+            "--ioengine=psync",
+            "--numjobs=2",
+            "--verify=crc32c",
+            "--do_verify=1",
+            "--verify_state_save=0",
+        ]);
         command.arg(format!("--directory={}", place.at("mount").display()));
         if let Err(why) = tell(&mut command)? {
             return Ok(Found::Failed(format!("{direct}: {why}")));

@@ -41,7 +41,7 @@ impl Shard {
     pub(super) fn touch(&mut self, client: u32) {
         let connection = &mut self.clients[client as usize];
         if !std::mem::replace(&mut connection.touched, true) {
-            self.touched.push_back(client);
+            self.touched.push(connection.vdisk, client);
         }
     }
 
@@ -86,7 +86,7 @@ impl Shard {
     pub(super) fn forget(&mut self, client: u32) -> Connection {
         let connection = self.clients.remove(client as usize);
         if connection.touched {
-            self.touched.retain(|touched| *touched != client);
+            self.touched.remove(connection.vdisk, client);
         }
         self.copies.forget(client);
         connection
