@@ -418,8 +418,8 @@ impl Shard {
                 // a piece within less than a look takes.
                 if self.device.landed.len() > landed || handed % HANDED == 0 {
                     let now = self.look();
-                    let waits = !self.touched.is_empty() || self.ring.has_come();
-                    over = now >= until || (waits && now >= least);
+                    over = now >= until
+                        || (now >= least && (!self.touched.is_empty() || self.ring.has_come()));
                 }
                 if over {
                     break;

@@ -16,13 +16,12 @@ use disktime_config::{DeviceFacts, Named, SchedulingKeys, read_contract};
 use disktime_core::Contract;
 use disktime_fuse::{Askers, Engine, Mounted, Options, client};
 use disktime_server::emulate::Emulate;
-use disktime_sim as sim;
 use rustix::fs::{Mode, OFlags};
 
 use crate::Found;
 use crate::rates::{
-    CYCLE, Does, MEASURED, OTHERS, OUTSTANDING, PRESET, RATE, REQUEST, SETTLE, SIZE, TOLERANCE,
-    simulated, until_cycle,
+    CYCLE, Does, MEASURED, OTHERS, OUTSTANDING, PRESET, RATE, REQUEST, SETTLE, SIZE, judged,
+    profile, simulated, until_cycle,
 };
 
 /// Requests of the guaranteed stream that are outstanding at once: the elevator's batch is full without the
@@ -75,25 +74,10 @@ fn beside(others: u32) -> anyhow::Result<Found> {
         return Ok(Found::TooBusy("mounts need /dev/fuse and the superuser".to_owned()));
     }
     let directory = tempfile::tempdir()?;
-    let preset = disktime_model::preset::find(PRESET).context("the preset is known")?;
-    let found = sim::measure((preset.build)(1), PRESET, 1)?;
-    let profile = directory.path().join("profile.json");
-    std::fs::write(&profile, serde_json::to_string(&found)?)?;
+    let profile = profile(directory.path())?;
     let (live, cycles_missed) = live(directory.path(), &profile, others)?;
     let simulated = simulated(&profile, Does::Read, others)?;
-    let (rate, asked) = (live[0], RATE as f64);
-    let (live, simulated) = (live[1..].iter().sum::<f64>(), simulated[1..].iter().sum::<f64>());
-    let figures = [
-        format!("{rate:.0} B/s of {asked:.0} asked, {cycles_missed} cycles missed"),
-        format!("best effort {live:.0} B/s, simulated {simulated:.0}"),
-    ];
-    let holds = [
-        cycles_missed == 0 && (rate / asked - 1.0).abs() < 0.02,
-        (live / simulated - 1.0).abs() < TOLERANCE,
-    ];
-    let missed = figures.iter().zip(holds).filter(|(_, holds)| !holds);
-    let missed: Vec<String> = missed.map(|(figure, _)| figure.clone()).collect();
-    Ok(Found::of(&figures, &missed))
+    Ok(judged(&live, &simulated, cycles_missed))
 }
 
 /// A mount of the directory `source` at `mount`, at the speed of the emulated disk.

@@ -3,7 +3,7 @@
 #![expect(clippy::cast_precision_loss, reason = "bytes of a minute")]
 #![expect(clippy::disallowed_methods, reason = "the daemon lives in real time")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -52,12 +52,23 @@ pub(crate) fn writes() -> anyhow::Result<Found> {
 
 fn compare(does: Does) -> anyhow::Result<Found> {
     let directory = tempfile::tempdir()?;
-    let preset = disktime_model::preset::find(PRESET).context("the preset is known")?;
-    let found = sim::measure((preset.build)(1), PRESET, 1)?;
-    let profile = directory.path().join("profile.json");
-    std::fs::write(&profile, serde_json::to_string(&found)?)?;
+    let profile = profile(directory.path())?;
     let (live, cycles_missed) = live(directory.path(), does)?;
     let simulated = simulated(&profile, does, OTHERS)?;
+    Ok(judged(&live, &simulated, cycles_missed))
+}
+
+/// Writes the emulated disk's profile, as it is measured in simulated time.
+pub(crate) fn profile(directory: &Path) -> anyhow::Result<PathBuf> {
+    let preset = disktime_model::preset::find(PRESET).context("the preset is known")?;
+    let found = sim::measure((preset.build)(1), PRESET, 1)?;
+    let profile = directory.join("profile.json");
+    std::fs::write(&profile, serde_json::to_string(&found)?)?;
+    Ok(profile)
+}
+
+/// Whether the first stream has its rate, and the others in sum what the simulator gives them.
+pub(crate) fn judged(live: &[f64], simulated: &[f64], cycles_missed: u64) -> Found {
     let (rate, asked) = (live[0], RATE as f64);
     let (live, simulated) = (live[1..].iter().sum::<f64>(), simulated[1..].iter().sum::<f64>());
     let figures = [
@@ -70,7 +81,7 @@ fn compare(does: Does) -> anyhow::Result<Found> {
     ];
     let missed = figures.iter().zip(holds).filter(|(_, holds)| !holds);
     let missed: Vec<String> = missed.map(|(figure, _)| figure.clone()).collect();
-    Ok(Found::of(&figures, &missed))
+    Found::of(&figures, &missed)
 }
 
 /// Bytes per second of each stream, and how many cycles were missed.
