@@ -25,11 +25,14 @@ pub fn policies() -> String {
 pub fn names() -> String {
     let costs = cost::REGISTRY.iter();
     let costs = costs.map(|CostEntry { name, doc, source, .. }| [*name, *doc, *source]);
-    let controllers = feedback::REGISTRY.iter();
-    let controllers =
-        controllers.map(|FeedbackEntry { name, doc, source, .. }| [*name, *doc, *source]);
-    let (costs, controllers) = (list("Cost models", costs), list("Feedback", controllers));
-    format!("{}\n{costs}\n{controllers}", policies())
+    let rows = |entries: &'static [&FeedbackEntry]| {
+        entries.iter().map(|entry| [entry.name, entry.doc, entry.source])
+    };
+    let costs = list("Cost models", costs);
+    let controllers = list("Feedback", rows(feedback::REGISTRY));
+    let tried = rows(disktime_rivals::CONTROLLERS);
+    let tried = list("Feedback, in a daemon with experimental = true", tried);
+    format!("{}\n{costs}\n{controllers}\n{tried}", policies())
 }
 
 fn list(title: &str, rows: impl Iterator<Item = Row>) -> String {
@@ -60,7 +63,7 @@ mod tests {
             assert!(all.contains(&said), "{said}");
         }
         let others = cost::REGISTRY.iter().map(|entry| entry.doc);
-        let others = others.chain(feedback::REGISTRY.iter().map(|entry| entry.doc));
+        let others = others.chain(disktime_rivals::controllers().map(|entry| entry.doc));
         others.for_each(|doc| assert!(all.contains(&flat(doc)), "{doc}"));
     }
 }

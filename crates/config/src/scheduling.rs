@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::depth_law::{DepthLaw, DepthTerms};
 use disktime_core::cost::{self, CostParameters};
-use disktime_core::feedback::{self, FeedbackConfig, Token};
+use disktime_core::feedback::{self, FeedbackConfig, FeedbackEntry, Token};
 use disktime_core::policy::{self, Currency, PolicyEntry};
 use disktime_core::{Change, Config, ConfigError, Duration, Limits, Share};
 use serde::Deserialize;
@@ -111,7 +111,7 @@ const UNTIMED: &str = "zygaria";
 pub struct Scheduling {
     /// The policy: of the product, or where `experimental` says so a rival.
     pub policy: &'static PolicyEntry,
-    /// Whether the policy may be one that is there to compare with.
+    /// Whether the policy and the controller may be some that are there to compare with.
     pub experimental: bool,
     /// Requests per second that the whole device is taken for, by policies that count requests.
     pub nominal_iops: u32,
@@ -120,7 +120,7 @@ pub struct Scheduling {
     /// The range of a stream's lag, for policies that have a horizon; `None`: the policy's default.
     pub horizon: Option<Duration>,
     /// How best effort is shaped for soft real time that misses deadlines.
-    pub feedback: FeedbackConfig<'static>,
+    pub feedback: FeedbackConfig,
     /// Pieces at the device at once.
     pub queue_depth: QueueDepth,
     /// The response of the device above which a stream's part of these shrinks, if it shall.
@@ -230,7 +230,7 @@ impl Keys {
             nominal_iops,
             cost_model,
             horizon,
-            feedback: self.feedback(of)?,
+            feedback: self.feedback(of, experimental)?,
             queue_depth,
             depth_latency,
             headroom: headroom.unwrap_or(Share::ZERO),
@@ -288,16 +288,13 @@ impl Keys {
     }
 
     /// The controller, with the keys that mean nothing without one.
-    fn feedback(&self, of: &Named) -> Result<FeedbackConfig<'static>, ValueError> {
+    fn feedback(&self, of: &Named, experimental: bool) -> Result<FeedbackConfig, ValueError> {
         let mut config = FeedbackConfig::default();
         if let Some(name) = &self.feedback {
-            let entry = feedback::find(name).ok_or_else(|| {
-                let error = ConfigError::UnknownController(name.clone());
-                of.wrong("feedback", name, error.to_string())
-            })?;
-            config.controller = entry.name;
+            config.controller = controller(name, experimental)
+                .map_err(|known| of.wrong("feedback", name, known))?;
         }
-        let shapes = feedback::find(config.controller).is_some_and(|entry| entry.build.is_some());
+        let shapes = config.controller.build.is_some();
         let needs = "only a `feedback` controller has it: name one, or leave it out";
         if let Some(name) = &self.feedback_token {
             let bad = |allowed: String| of.wrong("feedback_token", name, allowed);
@@ -319,7 +316,7 @@ impl Keys {
         }
         if let Some(rate) = self.feedback_rate {
             let bad = |allowed: String| of.wrong("feedback_rate", rate, allowed);
-            if config.controller != FIXED {
+            if config.controller.name != FIXED {
                 let why = "only controller `fixed` has a rate, the others find it: leave it out";
                 return Err(bad(why.to_owned()));
             }
@@ -327,7 +324,7 @@ impl Keys {
             config.check().map_err(|error| {
                 bad(format!("{error}; `feedback_min` is the least that can be stated"))
             })?;
-        } else if config.controller == FIXED {
+        } else if config.controller.name == FIXED {
             let allowed = "state `feedback_rate`, in tokens per second: it does nothing without";
             return Err(of.wrong("feedback", FIXED, allowed));
         }
@@ -346,6 +343,20 @@ fn allowed(name: &str, experimental: bool) -> Result<&'static PolicyEntry, Strin
     };
     let [own, rivals] = [policy::REGISTRY, disktime_rivals::REGISTRY].map(list);
     Err(format!("known are {own}; with `experimental = true` also, to compare with, {rivals}"))
+}
+
+/// The controller of that name, if such a device may have it: those to compare with only where `experimental`
+/// says so. Else the names of those that it may have.
+fn controller(name: &str, experimental: bool) -> Result<&'static FeedbackEntry, String> {
+    let own = feedback::REGISTRY.iter().any(|entry| entry.name == name);
+    let found = disktime_rivals::controller(name).filter(|_| experimental || own);
+    let list = |entries: &[&FeedbackEntry]| {
+        entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+    };
+    let [own, others] = [feedback::REGISTRY, disktime_rivals::CONTROLLERS].map(list);
+    found.ok_or_else(|| {
+        format!("known are {own}; with `experimental = true` also, to compare with, {others}")
+    })
 }
 
 /// The policy that orders slack so.

@@ -1,9 +1,10 @@
-//! Policies for comparison: schedulers that divide storage today, that papers propose, or that were
-//! measured against `disktime`'s own. Each is one short file.
+//! Policies and feedback controllers for comparison: schedulers that divide storage today, that papers
+//! propose, or that were measured against `disktime`'s own. Each is one short file.
 //!
-//! They implement [`disktime_core::policy::Policy`] and see of a stream what any policy sees. The
-//! product's own policies are in `disktime_core::policy`; [`all`] and [`find`] answer both, for
-//! programs that compare. The daemon takes a rival for a device with `experimental = true` only.
+//! Policies implement [`disktime_core::policy::Policy`] and see of a stream what any policy sees; controllers
+//! implement [`disktime_core::feedback::Controller`]. The product's own are in `disktime_core`; [`all`], [`find`]
+//! and [`controllers`] answer both, for programs that compare. The daemon takes a rival for a device with
+//! `experimental = true` only.
 //!
 //! Does not know: how requests are kept, how charges are made, clocks, `std`.
 #![no_std]
@@ -14,6 +15,7 @@ extern crate alloc;
 use alloc::string::String;
 use core::fmt;
 
+use disktime_core::feedback::{self, FeedbackEntry};
 use disktime_core::policy::{self, PolicyEntry};
 
 mod argon;
@@ -25,6 +27,8 @@ mod elevator;
 mod fifo;
 mod gss;
 mod mclock;
+mod optimistic;
+mod pessimistic;
 mod proportional;
 mod qbox;
 mod rate_monotonic;
@@ -58,6 +62,20 @@ pub static REGISTRY: &[PolicyEntry] = &[
     reward::SERVICE_ENTRY,
     qbox::ENTRY,
 ];
+
+/// The feedback controllers to compare with.
+pub static CONTROLLERS: &[&FeedbackEntry] = &[&optimistic::ENTRY, &pessimistic::ENTRY];
+
+/// Every feedback controller there is: the product's and those to compare with.
+pub fn controllers() -> impl Iterator<Item = &'static FeedbackEntry> + Clone {
+    feedback::REGISTRY.iter().chain(CONTROLLERS).copied()
+}
+
+/// The feedback controller of that name, of the product or to compare with.
+#[must_use]
+pub fn controller(name: &str) -> Option<&'static FeedbackEntry> {
+    controllers().find(|entry| entry.name == name)
+}
 
 /// Every policy there is: the product's and the rivals.
 pub fn all() -> impl Iterator<Item = &'static PolicyEntry> + Clone {

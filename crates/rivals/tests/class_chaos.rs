@@ -7,7 +7,7 @@ mod rig;
 
 use std::collections::BTreeMap;
 
-use disktime_core::feedback::{self, FeedbackConfig};
+use disktime_core::feedback::{FeedbackConfig, FeedbackEntry};
 use disktime_core::policy::PolicyEntry;
 use disktime_core::{
     Access, Admission, Cancel, Change, Class, Config, Contract, Dispatch, Duration, Engine, Kind,
@@ -125,7 +125,7 @@ struct World {
 }
 
 impl World {
-    fn new(policy: &'static PolicyEntry, controller: &str) -> Self {
+    fn new(policy: &'static PolicyEntry, controller: &'static FeedbackEntry) -> Self {
         let limits = Limits { depth: 1, depth_max: DEPTH_MAX, requests_max: 60, streams_max: 5 };
         let feedback = FeedbackConfig { controller, ..FeedbackConfig::default() };
         let config = Config { policy, limits, feedback, ..Config::default() };
@@ -322,9 +322,9 @@ proptest! {
     #[test]
     fn everything_taken_ends_once_whatever_the_classes(
         steps in prop::collection::vec(steps(), 1..200),
-        skip in 0..feedback::REGISTRY.len(),
+        skip in 0..disktime_rivals::controllers().count(),
     ) {
-        let controllers = feedback::REGISTRY.iter().map(|entry| entry.name);
+        let controllers = disktime_rivals::controllers();
         for (entry, controller) in disktime_rivals::all().zip(controllers.cycle().skip(skip)) {
             let mut world = World::new(entry, controller);
             for step in &steps {

@@ -3,7 +3,6 @@
 
 #[path = "../../core/tests/rig/mod.rs"]
 mod rig;
-#[path = "../../core/tests/shaped/mod.rs"]
 mod shaped;
 
 use disktime_core::Contract;

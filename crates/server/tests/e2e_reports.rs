@@ -70,6 +70,7 @@ name = "d"
 back_end = "memory"
 emulate = "st340810a"
 feedback = "pessimistic"
+experimental = true
 [[vdisk]]
 name = "video"
 device = "d"

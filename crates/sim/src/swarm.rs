@@ -3,7 +3,7 @@
 
 use disktime_config::Scheduling;
 use disktime_core::cost::{self, CostParameters};
-use disktime_core::feedback::{self, FeedbackConfig};
+use disktime_core::feedback::FeedbackConfig;
 use disktime_core::policy;
 use disktime_core::{Class, Contract, Duration, Instant, Share, StreamId};
 use disktime_model::preset;
@@ -93,8 +93,10 @@ pub fn plan(number: u64) -> Plan {
     let policies: Vec<_> = policy::REGISTRY.iter().chain(rivals).collect();
     let policy = policies[random.index(policies.len())].name;
     let depth = if device.queue_depth() > 1 { 1 << random.below(6) } else { 1 };
-    let controllers = feedback::REGISTRY;
-    let controller = &controllers[random.index(controllers.len())];
+    let mut controllers: Vec<_> = disktime_rivals::controllers().collect();
+    // Seeds of blessed scenarios drew `fixed` as the last one.
+    controllers.sort_by_key(|entry| entry.name == "fixed");
+    let controller = controllers[random.index(controllers.len())];
     let streams: Vec<_> =
         (0..streams).map(|index| stream(&mut random, index, reserve_max, capacity)).collect();
     // Reports at any time, true or not.
@@ -107,7 +109,7 @@ pub fn plan(number: u64) -> Plan {
     let reports = reports.collect();
     Plan {
         scheduling: Scheduling {
-            feedback: FeedbackConfig { controller: controller.name, ..FeedbackConfig::default() },
+            feedback: FeedbackConfig { controller, ..FeedbackConfig::default() },
             ..Scheduling::new(policy, cost::usual(policy))
         },
         cost: CostParameters::default(),

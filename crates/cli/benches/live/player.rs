@@ -45,12 +45,15 @@ enum Shaped {
 }
 
 impl Shaped {
-    fn feedback(self) -> FeedbackConfig<'static> {
+    fn feedback(self) -> FeedbackConfig {
         let config = FeedbackConfig { token: Token::Request, ..FeedbackConfig::default() };
+        let named = |name| disktime_rivals::controller(name).expect("a controller's name");
         match self {
             Self::Not => config,
-            Self::At(rate_start) => FeedbackConfig { controller: "fixed", rate_start, ..config },
-            Self::Adaptive => FeedbackConfig { controller: "adaptive", ..config },
+            Self::At(rate_start) => {
+                FeedbackConfig { controller: named("fixed"), rate_start, ..config }
+            }
+            Self::Adaptive => FeedbackConfig { controller: named("adaptive"), ..config },
         }
     }
 }

@@ -1,12 +1,10 @@
 //! How an engine is made, and what its numbers may be.
 
-use alloc::string::ToString;
-
 use super::error::ConfigError;
 use crate::classes::promise::{self, Terms};
 use crate::cost::CostParameters;
 use crate::policy::{self, PolicyEntry};
-use crate::shaping::feedback::{self, FeedbackConfig};
+use crate::shaping::feedback::FeedbackConfig;
 use crate::types::share::Share;
 use crate::types::time::Duration;
 
@@ -53,7 +51,7 @@ pub struct Config<'a> {
     /// Busy time is divided this often when more than one piece may be at the device.
     pub window: Duration,
     /// How best effort is shaped when soft real time misses deadlines.
-    pub feedback: FeedbackConfig<'a>,
+    pub feedback: FeedbackConfig,
 }
 
 impl Default for Config<'_> {
@@ -104,15 +102,12 @@ fn within(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Con
     if fits { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, min, max }) }
 }
 
-impl FeedbackConfig<'_> {
+impl FeedbackConfig {
     /// Says what is wrong with its numbers, if anything.
     ///
     /// # Errors
-    /// An unknown controller, or the first field out of range, with the range.
+    /// The first field out of range, with the range.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if feedback::find(self.controller).is_none() {
-            return Err(ConfigError::UnknownController(self.controller.to_string()));
-        }
         let (least, most) = (u64::from(self.rate_min), u64::from(self.rate_max));
         within("feedback.rate_max", most, 1, RATE_MAX)?;
         within("feedback.rate_min", least, 1, most)?;

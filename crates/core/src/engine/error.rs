@@ -153,8 +153,6 @@ pub enum StreamError {
 pub enum ConfigError {
     /// No cost model of that name in [`crate::cost::REGISTRY`].
     UnknownCostModel(alloc::string::String),
-    /// No feedback controller of that name in [`crate::feedback::REGISTRY`].
-    UnknownController(alloc::string::String),
     /// A number that must be positive, or below a bound, is not.
     OutOfRange {
         /// Which one.
@@ -302,11 +300,6 @@ impl fmt::Display for ConfigError {
             Self::UnknownCostModel(name) => {
                 write!(f, "cost model `{name}` is not known; known are:")?;
                 crate::cost::REGISTRY.iter().try_for_each(|known| write!(f, " {}", known.name))
-            }
-            Self::UnknownController(name) => {
-                write!(f, "feedback `{name}` is not known; known are:")?;
-                let mut known = crate::shaping::feedback::REGISTRY.iter();
-                known.try_for_each(|known| write!(f, " {}", known.name))
             }
             Self::OutOfRange { field, value, min, max } => {
                 write!(f, "{field} = {value}: it must be {min} to {max}")

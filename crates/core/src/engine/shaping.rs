@@ -16,9 +16,7 @@ use crate::account::posting::Debited;
 use crate::classes::lane::{Gate, Head};
 use crate::classes::stream::Stream;
 use crate::shaping::claims::{Claim, Ignored};
-use crate::shaping::feedback::{
-    self, Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate,
-};
+use crate::shaping::feedback::{Controller, FeedbackConfig, Pipe, Standing, Token, TokenRate};
 use crate::shaping::filter::{Filter, Observed};
 use crate::types::by_stream::ByStream;
 use crate::types::contract::{Class, Contract};
@@ -98,12 +96,8 @@ pub(super) struct Shaping {
 
 impl Shaping {
     /// None if nothing shapes.
-    ///
-    /// # Panics
-    /// If the configuration is one that [`FeedbackConfig::check`] refuses.
-    pub(super) fn new(config: &FeedbackConfig<'_>) -> Option<Box<Self>> {
-        let entry = feedback::find(config.controller).expect("the configuration was checked");
-        let build = entry.build?;
+    pub(super) fn new(config: &FeedbackConfig) -> Option<Box<Self>> {
+        let (build, lends) = (config.controller.build?, config.controller.lends);
         let way = || {
             let mut filter = Filter::new(config);
             filter
@@ -126,8 +120,8 @@ impl Shaping {
             refill: config.refill,
             report_interval: config.report_interval,
             anti_cheat: config.anti_cheat,
-            lends: config.anti_cheat && entry.lends,
-            clears: entry.lends,
+            lends: config.anti_cheat && lends,
+            clears: lends,
             ways: [way(), way()],
             claims: BTreeMap::new(),
             look_at: None,

@@ -9,14 +9,13 @@
 //! Source: mdn, sections 3 to 5.
 
 use alloc::boxed::Box;
+use core::fmt;
 
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
 mod adaptive;
 mod fixed;
-mod optimistic;
-mod pessimistic;
 
 /// Bytes of a token, where tokens are data.
 pub(crate) const TOKEN_BYTES: u64 = 128 << 10;
@@ -73,17 +72,20 @@ impl TokenRate {
     }
 
     /// Less this part of it, rounded down.
-    pub(crate) fn less(self, part: Share) -> Self {
+    #[must_use]
+    pub fn less(self, part: Share) -> Self {
         Self(self.0 - self.of(part).0)
     }
 
     /// This part of it, rounded up.
-    pub(crate) fn of(self, part: Share) -> Self {
+    fn of(self, part: Share) -> Self {
         let parts = u128::from(self.0) * u128::from(part.ppm());
         Self(u64::try_from(parts.div_ceil(u128::from(Share::PARTS))).unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn plus(self, other: Self) -> Self {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
@@ -94,9 +96,9 @@ impl TokenRate {
 
 /// How best effort is shaped for soft real time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FeedbackConfig<'a> {
-    /// A name in [`REGISTRY`].
-    pub controller: &'a str,
+pub struct FeedbackConfig {
+    /// The controller: one of [`REGISTRY`], or another one.
+    pub controller: &'static FeedbackEntry,
     /// The unit of a token.
     pub token: Token,
     /// R_min, in tokens per second: best effort that reads and best effort that writes each keep
@@ -120,13 +122,13 @@ pub struct FeedbackConfig<'a> {
     pub anti_cheat: bool,
 }
 
-impl Default for FeedbackConfig<'_> {
+impl Default for FeedbackConfig {
     /// No controller; tokens of disk time. The paper's values where it has any; those it lost are β
     /// 24 %, δ 1 token/s every 0.5 s, R from 10 to 10,000 tokens/s, 8 tokens at once (a megabyte of data, as
     /// an elevator's batch) and one report per stream and second.
     fn default() -> Self {
         Self {
-            controller: "none",
+            controller: &NONE,
             token: Token::Time,
             rate_min: 10,
             rate_max: 10_000,
@@ -141,7 +143,7 @@ impl Default for FeedbackConfig<'_> {
     }
 }
 
-impl FeedbackConfig<'_> {
+impl FeedbackConfig {
     pub(crate) fn least(&self) -> TokenRate {
         TokenRate::per_second(self.rate_min)
     }
@@ -208,7 +210,7 @@ pub trait Controller: Send {
 }
 
 /// Makes a controller.
-pub type Build = fn(&FeedbackConfig<'_>) -> Box<dyn Controller>;
+pub type Build = fn(&FeedbackConfig) -> Box<dyn Controller>;
 
 /// A controller that can be configured by name.
 pub struct FeedbackEntry {
@@ -226,7 +228,22 @@ pub struct FeedbackEntry {
     pub build: Option<Build>,
 }
 
-const NONE: FeedbackEntry = FeedbackEntry {
+impl fmt::Debug for FeedbackEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FeedbackEntry").field(&self.name).finish()
+    }
+}
+
+/// A controller is known by its name.
+impl PartialEq for FeedbackEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for FeedbackEntry {}
+
+static NONE: FeedbackEntry = FeedbackEntry {
     name: "none",
     doc: "best effort is not shaped; reports are events only",
     source: "-",
@@ -234,12 +251,5 @@ const NONE: FeedbackEntry = FeedbackEntry {
     build: None,
 };
 
-/// Every controller there is.
-pub static REGISTRY: &[FeedbackEntry] =
-    &[NONE, adaptive::ENTRY, optimistic::ENTRY, pessimistic::ENTRY, fixed::ENTRY];
-
-/// The entry of that name.
-#[must_use]
-pub fn find(name: &str) -> Option<&'static FeedbackEntry> {
-    REGISTRY.iter().find(|entry| entry.name == name)
-}
+/// The product's controllers. Others implement [`Controller`] elsewhere and have entries of their own.
+pub static REGISTRY: &[&FeedbackEntry] = &[&NONE, &adaptive::ENTRY, &fixed::ENTRY];

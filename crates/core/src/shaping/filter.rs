@@ -29,7 +29,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// One that lets everything pass.
-    pub(crate) fn new(config: &FeedbackConfig<'_>) -> Self {
+    pub(crate) fn new(config: &FeedbackConfig) -> Self {
         let grains = config.token.grains();
         let burst = grains.saturating_mul(u64::from(config.burst));
         let burst = i64::try_from(burst).unwrap_or(i64::MAX);

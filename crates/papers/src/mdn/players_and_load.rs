@@ -101,7 +101,8 @@ impl At {
         place * FILE_BYTES
     }
 
-    fn feedback(self, controller: &'static str, rate: u32) -> FeedbackConfig<'static> {
+    fn feedback(self, controller: &'static str, rate: u32) -> FeedbackConfig {
+        let controller = disktime_rivals::controller(controller).expect("a controller's name");
         let burst = whole(self.knobs.bucket * f64::from(rate)).max(1);
         FeedbackConfig {
             controller,

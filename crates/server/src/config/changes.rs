@@ -115,7 +115,7 @@ const DEVICE: [Key<DeviceConfig>; 24] = [
     fixed("nominal_iops", |it| it.scheduling.nominal_iops.to_string()),
     fixed("cost_model", |it| it.scheduling.cost_model.clone()),
     fixed("horizon", |it| maybe(it.scheduling.horizon, span)),
-    fixed("feedback", |it| it.scheduling.feedback.controller.to_owned()),
+    fixed("feedback", |it| it.scheduling.feedback.controller.name.to_owned()),
     fixed("feedback_token", |it| {
         let feedback = &it.scheduling.feedback;
         let token = TOKENS.into_iter().find(|(_, token)| *token == feedback.token);

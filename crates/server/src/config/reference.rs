@@ -225,7 +225,8 @@ pub const KEYS: &[KeyRow] = &[
         "device",
         "feedback",
         "the controller that shapes best effort when `soft-real-time` disks miss deadlines: \
-         `adaptive`, `optimistic`, `pessimistic`, `fixed`, `none`; \
+         `adaptive`, `fixed`, `none`; with `experimental = true` also, to compare with, \
+         `optimistic`, `pessimistic`; \
          [soft-real-time.md](../soft-real-time.md)",
         "`none`",
     ),

@@ -247,7 +247,7 @@ fn each_error_of_an_order_names_the_key_the_value_and_what_is_allowed() {
         ),
         ("headroom = \"5%\"", "horizon = \"0ms\"", "horizon = \"0ms\": a horizon is 1ms to 10s"),
         ("headroom = \"5%\"", "horizon = \"11s\"", "horizon = \"11s\": a horizon is 1ms to 10s"),
-        ("headroom = \"5%\"", "feedback = \"kind\"", "known are: none adaptive optimistic"),
+        ("headroom = \"5%\"", "feedback = \"kind\"", "known are none, adaptive, fixed; with"),
         (
             "headroom = \"5%\"",
             "feedback = \"adaptive\"\nfeedback_token = \"byte\"",
@@ -369,6 +369,18 @@ fn a_device_has_a_rival_where_experimental_says_so() {
 }
 
 #[test]
+fn a_device_has_a_controller_to_compare_with_where_experimental_says_so() {
+    for entry in disktime_rivals::CONTROLLERS {
+        let keys = |experimental| format!("feedback = \"{}\"\n{experimental}", entry.name);
+        let parse = |keys: &str| Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1));
+        let error = parse(&keys("")).unwrap_err().to_string();
+        assert!(error.contains("with `experimental = true` also"), "{error}");
+        let config = parse(&keys("experimental = true")).unwrap();
+        assert_eq!(config.devices[0].scheduling.feedback.controller, *entry);
+    }
+}
+
+#[test]
 fn slack_in_rewards_order_is_a_policy() {
     for (slack, policy) in [("usage", "zygaria"), ("reward", "zygaria-reward")] {
         let keys = format!("policy = \"zygaria\"\nexperimental = true\nslack = \"{slack}\"");
@@ -382,12 +394,13 @@ fn a_controller_says_how_it_shapes() {
     use disktime_core::feedback::{FeedbackConfig, Token};
     let keys = "feedback = \"adaptive\"\nfeedback_token = \"data\"\nfeedback_min = 25";
     let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
-    let (controller, token, rate_min) = ("adaptive", Token::Data, 25);
+    let named = |name| disktime_rivals::controller(name).unwrap();
+    let (controller, token, rate_min) = (named("adaptive"), Token::Data, 25);
     let expected = FeedbackConfig { controller, token, rate_min, ..FeedbackConfig::default() };
     assert_eq!(config.devices[0].scheduling.feedback, expected);
     let keys = "feedback = \"fixed\"\nfeedback_rate = 50";
     let config = Config::parse(&GOOD.replacen("headroom = \"5%\"", keys, 1)).unwrap();
-    let (controller, rate_start) = ("fixed", 50);
+    let (controller, rate_start) = (named("fixed"), 50);
     let expected = FeedbackConfig { controller, rate_start, ..FeedbackConfig::default() };
     assert_eq!(config.devices[0].scheduling.feedback, expected);
 }

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use super::{Controller, FeedbackEntry, Pipe, Standing, TokenRate};
 use crate::types::time::{Duration, Instant};
 
-pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
+pub(super) static ENTRY: FeedbackEntry = FeedbackEntry {
     name: "adaptive",
     doc: "finds the smallest cut that stops the misses, and gives back what is not needed",
     source: "docs/soft-real-time.md",

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::{Controller, FeedbackEntry, Pipe, TokenRate};
 use crate::types::time::Instant;
 
-pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
+pub(super) static ENTRY: FeedbackEntry = FeedbackEntry {
     name: "fixed",
     doc: "best effort is shaped to a stated rate, whatever is reported",
     source: "mdn, section 6, figure 2",

@@ -32,11 +32,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(
-        config: FeedbackConfig<'_>,
-        policy: &'static PolicyEntry,
-        classes: &[Contract],
-    ) -> Self {
+    pub fn new(config: FeedbackConfig, policy: &'static PolicyEntry, classes: &[Contract]) -> Self {
         let config = Config { feedback: config, policy, ..Config::default() };
         let mut engine = Engine::new(&config).unwrap();
         for (id, contract) in (0..).map(StreamId).zip(classes) {
@@ -121,7 +117,8 @@ pub fn soft() -> Contract {
     Contract { class: Class::SoftRealTime, ..contract(0, 100) }
 }
 
-pub fn shaped(controller: &str) -> FeedbackConfig<'_> {
+pub fn shaped(controller: &str) -> FeedbackConfig {
+    let controller = disktime_rivals::controller(controller).unwrap();
     FeedbackConfig { controller, anti_cheat: false, ..FeedbackConfig::default() }
 }
 

@@ -2,10 +2,11 @@
 //! that count.
 #![allow(clippy::unwrap_used, reason = "the tests choose streams and numbers that exist")]
 
+#[path = "../../core/tests/rig/mod.rs"]
 mod rig;
 mod shaped;
 
-use disktime_core::feedback::{self, FeedbackConfig, TokenRate};
+use disktime_core::feedback::{FeedbackConfig, TokenRate};
 use disktime_core::{
     Change, Class, Config, Contract, Duration, Engine, Ignored, StreamError, StreamId, policy,
 };
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use rig::{MS, SECOND, at, contract};
 use shaped::{World, shaped, soft};
 
-fn world(config: FeedbackConfig<'_>, policy: &str, classes: &[Contract]) -> World {
+fn world(config: FeedbackConfig, policy: &str, classes: &[Contract]) -> World {
     World::new(config, policy::find(policy).unwrap(), classes)
 }
 
@@ -178,16 +179,12 @@ fn without_a_controller_reports_change_nothing() {
 
 #[test]
 fn each_number_has_its_range() {
-    let error = |feedback: FeedbackConfig<'_>| {
+    let error = |feedback: FeedbackConfig| {
         let config = Config { feedback, ..Config::default() };
         Engine::new(&config).err().unwrap().to_string()
     };
     let config = FeedbackConfig::default();
     for (feedback, says) in [
-        (
-            FeedbackConfig { controller: "kind", ..config },
-            "feedback `kind` is not known; known are: none",
-        ),
         (FeedbackConfig { rate_min: 0, ..config }, "feedback.rate_min = 0: it must be 1 to 10000"),
         (FeedbackConfig { rate_max: 0, ..config }, "feedback.rate_max = 0"),
         (FeedbackConfig { rate_start: 9, ..config }, "feedback.rate_start = 9: it must be 10 to"),
@@ -206,11 +203,11 @@ proptest! {
     /// best-effort stream that wants the device has R_min's worth but for two bursts.
     #[test]
     fn best_effort_keeps_its_least_rate(
-        controller in 0..feedback::REGISTRY.len(),
+        controller in 0..disktime_rivals::controllers().count(),
         reports in prop::collection::vec((0_u32..3, 0_u64..2_000), 0..120),
         anti_cheat in any::<bool>(),
     ) {
-        let controller = feedback::REGISTRY[controller].name;
+        let controller = disktime_rivals::controllers().nth(controller).unwrap().name;
         let config = FeedbackConfig { anti_cheat, ..shaped(controller) };
         let mut world = world(config, "edf", &[soft(), soft(), contract(0, 100)]);
         let mut next = 10 * SECOND;

@@ -2,11 +2,10 @@
 
 use alloc::boxed::Box;
 
-use super::{Controller, FeedbackEntry, Pipe, Standing, TokenRate};
-use crate::types::share::Share;
-use crate::types::time::Instant;
+use disktime_core::feedback::{Controller, FeedbackEntry, Pipe, Standing, TokenRate};
+use disktime_core::{Instant, Share};
 
-pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
+pub(super) static ENTRY: FeedbackEntry = FeedbackEntry {
     name: "optimistic",
     doc: "each report cuts by 24 %; 1 token/s comes back every half second",
     source: "mdn, section 5",

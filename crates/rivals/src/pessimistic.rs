@@ -2,11 +2,10 @@
 
 use alloc::boxed::Box;
 
-use super::{Controller, FeedbackEntry, Pipe, TokenRate};
-use crate::types::share::Share;
-use crate::types::time::Instant;
+use disktime_core::feedback::{Controller, FeedbackEntry, Pipe, TokenRate};
+use disktime_core::{Instant, Share};
 
-pub(super) const ENTRY: FeedbackEntry = FeedbackEntry {
+pub(super) static ENTRY: FeedbackEntry = FeedbackEntry {
     name: "pessimistic",
     doc: "each report cuts by 24 %; a stream's part comes back when it ends",
     source: "mdn, section 5",
