@@ -7,7 +7,7 @@ use alloc::string::ToString;
 
 use crate::account::ledger::DeviceTime;
 use crate::classes::lane::{Gate, Head};
-use crate::classes::requests::{Live, RequestTable, State};
+use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::{Stream, StreamTable};
 use crate::cost::book::{PriceBook, Quote};
 use crate::cost::{self, COST_MAX, CostModel, PieceShape};
@@ -267,7 +267,7 @@ impl Engine {
         if pieces > 0 {
             return Cancel::InFlight;
         }
-        let _over = self.end(request);
+        self.end(request);
         Cancel::Gone
     }
 
@@ -392,27 +392,30 @@ impl Engine {
 
     /// Notes the time: wakes what its limit held back and closes a window that is over.
     fn observe(&mut self, now: Instant) {
-        let later = now > self.now;
-        if later {
-            self.now = now;
-            if let Some(bits) = self.books.usage_clock.rescale(self.now) {
-                self.fade(bits);
-            }
-            self.gates.unpark(self.now);
-            self.flush();
-            self.open_gates();
-            self.flush();
-            self.shape();
+        if now <= self.now {
+            return self.cut_window();
         }
+        self.now = now;
+        if let Some(bits) = self.books.usage_clock.rescale(self.now) {
+            self.fade(bits);
+        }
+        self.gates.unpark(self.now);
+        self.flush();
+        self.open_gates();
+        self.flush();
+        self.shape();
+        self.cut_window();
+        self.watch_promises();
+    }
+
+    /// Closes a window that is over.
+    fn cut_window(&mut self) {
         let cut = self.books.ledger.cut_at().filter(|_| !self.is_shallow() && self.in_flight() > 0);
         if cut.is_some_and(|at| at <= self.now) {
             // Where slices are measured, the time since the last completion is of pieces that are not back.
             let last = self.books.ledger.last_completion();
             self.close_window(if self.books.slices { last } else { self.now });
             self.flush();
-        }
-        if later {
-            self.watch_promises();
         }
     }
 
@@ -471,7 +474,9 @@ impl Engine {
             self.policies[rank.at()].left(self.now, id, head.request);
         }
         self.spend(id, rank, on_slack, &head);
-        self.used_in_family(id, head.estimate.as_tokens());
+        if !self.families.is_empty() {
+            self.used_in_family(id, head.estimate.as_tokens());
+        }
         self.set_oldest_head(id, rank);
         let flush = self.ends_dirty(id, rank, writes);
         self.gates.mark(id);
@@ -507,31 +512,33 @@ impl Engine {
         if !over {
             return None;
         }
-        let live = self.end(piece.request);
-        let wanted = live.outcome != Outcome::Cancelled;
-        if let Some(deadline) = live.request.deadline.filter(|at| wanted && *at < self.now) {
-            let late = self.now.since(deadline);
-            self.events.push(Event::Late { stream: piece.stream, request: piece.request, late });
-        }
-        Some(Completion {
+        let live = self.requests.live(piece.request);
+        let completion = Completion {
             request: piece.request,
             stream: piece.stream,
             outcome: live.outcome,
             queue_time: live.dispatched_at.since(live.arrived_at),
             service_time: self.now.since(live.dispatched_at),
-        })
+        };
+        let wanted = live.outcome != Outcome::Cancelled;
+        if let Some(deadline) = live.request.deadline.filter(|at| wanted && *at < self.now) {
+            let late = self.now.since(deadline);
+            self.events.push(Event::Late { stream: piece.stream, request: piece.request, late });
+        }
+        self.end(piece.request);
+        Some(completion)
     }
 
     /// A request is over: nothing of it is queued or at the device.
-    fn end(&mut self, request: RequestId) -> Live {
-        let live = self.requests.remove(request);
+    fn end(&mut self, request: RequestId) {
+        let live = self.requests.live(request);
         let stream = &mut self.streams[live.request.stream];
         stream.live -= 1;
         stream.count(&live.request, live.outcome);
         if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
             shaping.turned(self.now, stream);
         }
-        live
+        self.requests.remove(request);
     }
 
     /// Takes a queued request out of its stream's queue.

@@ -6,7 +6,6 @@
 //! how requests are kept, how charges are made, or other classes.
 
 use alloc::boxed::Box;
-use core::fmt;
 
 use crate::cost::{Costs, Seen, Trust};
 use crate::types::ids::{RequestId, StreamId};
@@ -159,6 +158,7 @@ pub enum Currency {
 }
 
 /// A policy with its name, and what is known of it before it is made.
+#[derive(Debug)]
 pub struct PolicyEntry {
     /// Its name in configurations.
     pub name: &'static str,
@@ -177,12 +177,6 @@ pub struct PolicyEntry {
     pub holds: bool,
     /// Makes one.
     pub build: fn() -> Box<dyn Policy>,
-}
-
-impl fmt::Debug for PolicyEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PolicyEntry").field(&self.name).finish()
-    }
 }
 
 /// A policy is known by its name.

@@ -1,10 +1,8 @@
 //! Postings: which stream pays how much of the device's time, and why.
 //!
 //! Time is attributed by two functions: [`piece`], where a piece's own time is seen, and [`window`], where
-//! pieces of several streams came back together. Both are pure. Each answers postings whose times sum to
+//! pieces of several streams came back together. Both are pure. Each tells postings whose times sum to
 //! the time that it was given, to the last ns. `Books::post` is the only place that posts them to accounts.
-
-use alloc::vec::Vec;
 
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
@@ -95,21 +93,21 @@ pub(crate) fn piece(
     busy: Duration,
     most: Duration,
     debts: &[Debt],
-    postings: &mut Vec<Posting>,
+    mut post: impl FnMut(Posting),
 ) -> Duration {
     let mut left = busy.min(most);
     let stall = busy.saturating_sub(left);
     if stall > Duration::ZERO {
-        postings.push(Posting { payer: None, time: stall, why: Why::Stall });
+        post(Posting { payer: None, time: stall, why: Why::Stall });
     }
     for debt in debts {
         let time = debt.time.min(left);
         left = left.saturating_sub(time);
         let why = Why::WriteBack { of: stream };
-        postings.push(Posting { payer: Some(debt.payer), time, why });
+        post(Posting { payer: Some(debt.payer), time, why });
     }
     let why = Why::Service(debited);
-    postings.push(Posting { payer: Some(stream), time: left, why });
+    post(Posting { payer: Some(stream), time: left, why });
     left
 }
 
@@ -124,10 +122,10 @@ pub(crate) struct Part {
 
 /// A window is closed: what of it is to be divided goes to the streams whose pieces came back in it, in
 /// proportion to cost.
-pub(crate) fn window(span: &Span, parts: &[Part], postings: &mut Vec<Posting>) {
+pub(crate) fn window(span: &Span, parts: &[Part], mut post: impl FnMut(Posting)) {
     let spare = span.busy.saturating_sub(Duration::from_nanos(span.divide));
     if spare > Duration::ZERO {
-        postings.push(Posting { payer: None, time: spare, why: Why::Spare });
+        post(Posting { payer: None, time: spare, why: Why::Spare });
     }
     let mut left = span.divide;
     let mut costs = parts.iter().map(|part| part.cost).sum::<u64>();
@@ -135,7 +133,7 @@ pub(crate) fn window(span: &Span, parts: &[Part], postings: &mut Vec<Posting>) {
         let time = share(left, part.cost, costs);
         (left, costs) = (left - time, costs - part.cost);
         let (payer, time) = (Some(part.stream), Duration::from_nanos(time));
-        postings.push(Posting { payer, time, why: Why::Service(part.debited) });
+        post(Posting { payer, time, why: Why::Service(part.debited) });
     }
     assert!(left == 0, "a window is divided to the last ns");
 }
@@ -152,6 +150,7 @@ pub(crate) fn share(left: u64, part: u64, parts: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const ID: [StreamId; 3] = [StreamId(0), StreamId(1), StreamId(2)];
 
@@ -173,7 +172,7 @@ mod tests {
     fn a_pieces_time_is_its_streams_but_for_a_stall_and_for_debts() {
         let mut postings = Vec::new();
         let debts = [Debt { payer: ID[1], time: ms(3) }, Debt { payer: ID[2], time: ms(1) }];
-        let left = piece(ID[0], debited(1), ms(130), ms(100), &debts, &mut postings);
+        let left = piece(ID[0], debited(1), ms(130), ms(100), &debts, |it| postings.push(it));
         assert_eq!((left, sum(&postings)), (ms(96), ms(130).as_nanos()));
         let of = |posting: &Posting| (posting.payer, posting.time);
         let all: Vec<_> = postings.iter().map(of).collect();
@@ -185,7 +184,7 @@ mod tests {
     fn debts_are_paid_up_to_what_the_piece_took() {
         let mut postings = Vec::new();
         let debts = [Debt { payer: ID[1], time: ms(8) }, Debt { payer: ID[2], time: ms(8) }];
-        let left = piece(ID[0], debited(1), ms(10), ms(100), &debts, &mut postings);
+        let left = piece(ID[0], debited(1), ms(10), ms(100), &debts, |it| postings.push(it));
         let times: Vec<_> = postings.iter().map(|posting| posting.time).collect();
         assert_eq!((left, &times[..]), (ms(0), &[ms(8), ms(2), ms(0)][..]));
     }
@@ -203,13 +202,13 @@ mod tests {
         let mut postings = Vec::new();
         let (busy, divide) = (Duration::from_nanos(1000), 700);
         let span = Span { busy, divide };
-        window(&span, &parts([2, 2, 3]), &mut postings);
+        window(&span, &parts([2, 2, 3]), |it| postings.push(it));
         let times: Vec<_> = postings.iter().map(|posting| posting.time.as_nanos()).collect();
         assert_eq!(times, [300, 200, 200, 300]);
         assert_eq!(postings[0].why, Why::Spare);
         let mut postings = Vec::new();
         let span = Span { divide: 701, ..span };
-        window(&span, &parts([1, 1, 1]), &mut postings);
+        window(&span, &parts([1, 1, 1]), |it| postings.push(it));
         assert_eq!(sum(&postings), 1000, "what rounding leaves goes to the last one");
     }
 }

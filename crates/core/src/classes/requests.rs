@@ -133,9 +133,9 @@ impl RequestTable {
     }
 
     /// Frees the slot of a request that is in no queue and has no piece at the device.
-    pub(crate) fn remove(&mut self, id: RequestId) -> Live {
-        let live = self.slots[id.0 as usize].take().expect("a request completes once");
+    pub(crate) fn remove(&mut self, id: RequestId) {
+        let live = self.live(id);
         assert!(live.state == State::Sent && live.pieces == 0, "it is still somewhere");
-        live
+        self.slots[id.0 as usize] = None;
     }
 }

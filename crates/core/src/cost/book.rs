@@ -77,6 +77,8 @@ pub(crate) struct Back {
 /// See the module.
 pub(crate) struct PriceBook {
     model: Box<dyn CostModel>,
+    /// The model learns.
+    pub(crate) learns: bool,
     /// The policy gives slices: windows are divided by the list's prices, not by those learned, and it corrects
     /// them by stream.
     slices: bool,
@@ -87,9 +89,10 @@ pub(crate) struct PriceBook {
 }
 
 impl PriceBook {
-    pub(crate) fn new(model: Box<dyn CostModel>, slices: bool) -> Self {
+    pub(crate) fn new(mut model: Box<dyn CostModel>, slices: bool) -> Self {
         let (streams, tiers) = (ByStream::default(), [Instant::ZERO; Tier::COUNT]);
-        Self { model, slices, streams, exclusive: Exclusive::default(), tiers }
+        let (learns, exclusive) = (model.learner().is_some(), Exclusive::default());
+        Self { model, learns, slices, streams, exclusive, tiers }
     }
 
     pub(crate) fn trust(&self) -> Trust {
@@ -110,7 +113,8 @@ impl PriceBook {
         let usual = self.of(shape.stream).usual[PieceKind::of(shape).usual()].filter(|_| by_list);
         let charge = (alone && by_list == self.slices).then(|| usual.unwrap_or(price));
         // Paces are measured by the list: it does not move while the model learns.
-        let listed = self.model.learner().filter(|_| by_list).map(|it| it.listed(shape));
+        let learner = if by_list && self.learns { self.model.learner() } else { None };
+        let listed = learner.map(|it| it.listed(shape));
         // Time is divided in proportion to it: never zero.
         Quote { modelled: listed.unwrap_or(price).clamp(least, COST_MAX), charge }
     }

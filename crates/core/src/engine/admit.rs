@@ -1,6 +1,7 @@
 //! Admission: whether a set of contracts can be kept together, and what each stream is granted.
 
 use alloc::vec::Vec;
+use core::ops::{Add, Sub};
 
 use super::Engine;
 use super::error::{ChangeError, StreamError};
@@ -43,29 +44,23 @@ pub(super) struct Booked {
     /// Reserved shares in parts per million, but for those that follow from rates.
     reserved_ppm: u64,
     /// Streams of guaranteed latency and guaranteed rate.
-    guaranteed: u32,
+    guaranteed: u64,
 }
 
 impl Booked {
-    pub(super) fn add(&mut self, contract: &Contract, parent: Option<StreamId>) {
-        let [reserved, guaranteed] = asks(contract, parent);
-        self.reserved_ppm += u64::from(reserved);
-        self.guaranteed += guaranteed;
+    /// Counts a contract, or counts it no more; a child's reservation is a part of its parent's.
+    pub(super) fn count(
+        &mut self,
+        contract: &Contract,
+        parent: Option<StreamId>,
+        with: fn(u64, u64) -> u64,
+    ) {
+        let rate = contract.class == Class::GuaranteedRate;
+        let reserved = if rate || parent.is_some() { 0 } else { contract.reserve.ppm() };
+        let guaranteed = rate || contract.class == Class::GuaranteedLatency;
+        self.reserved_ppm = with(self.reserved_ppm, reserved.into());
+        self.guaranteed = with(self.guaranteed, guaranteed.into());
     }
-
-    pub(super) fn remove(&mut self, contract: &Contract, parent: Option<StreamId>) {
-        let [reserved, guaranteed] = asks(contract, parent);
-        self.reserved_ppm -= u64::from(reserved);
-        self.guaranteed -= guaranteed;
-    }
-}
-
-/// The parts of [`Booked`] that one contract asks for; a child's reservation is a part of its parent's.
-fn asks(contract: &Contract, parent: Option<StreamId>) -> [u32; 2] {
-    let rate = contract.class == Class::GuaranteedRate;
-    let reserved = if rate || parent.is_some() { 0 } else { contract.reserve.ppm() };
-    let guaranteed = rate || contract.class == Class::GuaranteedLatency;
-    [reserved, u32::from(guaranteed)]
 }
 
 /// A stream, what it wants, and where.
@@ -195,9 +190,9 @@ impl Engine {
         for (id, contract) in proposal.contracts {
             let known = self.streams.get(*id).map(|stream| stream.spec);
             if let Some(spec) = known {
-                booked.remove(&spec.contract, spec.parent);
+                booked.count(&spec.contract, spec.parent, u64::sub);
             }
-            booked.add(contract, known.map_or(proposal.parent, |spec| spec.parent));
+            booked.count(contract, known.map_or(proposal.parent, |spec| spec.parent), u64::add);
         }
         booked
     }

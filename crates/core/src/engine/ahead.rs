@@ -25,10 +25,7 @@ impl Ahead {
     /// A stream of best effort has that bound, if any. Answers whether the longest piece is another by that.
     pub(super) fn follow(&mut self, id: StreamId, bound: Option<Duration>) -> bool {
         let before = self.bounds.peek().map(|(bound, _)| bound);
-        match bound {
-            Some(bound) => self.bounds.set(id.0, bound.as_tokens()),
-            None => self.bounds.remove(id.0),
-        }
+        self.bounds.put(id.0, bound.map(Duration::as_tokens));
         before != self.bounds.peek().map(|(bound, _)| bound)
     }
 

@@ -36,8 +36,7 @@ pub(super) struct Books {
     departed_passed: i128,
     /// The parts of a flush's time that other streams pay.
     pub(super) debts: Vec<Debt>,
-    /// Lists of postings, and of parts of windows, are made in these.
-    pub(super) postings: Vec<Posting>,
+    /// Lists of parts of windows are made in this.
     pub(super) parts: Vec<Part>,
     /// The stream that owns the device, under a policy that gives slices.
     pub(super) owner: Option<StreamId>,
@@ -62,24 +61,25 @@ impl Books {
         now: Instant,
         streams: &mut StreamTable,
         shaping: Option<&mut Shaping>,
-        Posting { payer, time, why }: Posting,
+        Posting { payer, time, why }: &Posting,
     ) -> i64 {
-        self.ledger.post(time, &why);
+        let time = *time;
+        self.ledger.post(time, why);
         if let Why::WriteBack { of } = why {
-            streams[of].counters.relieved += time;
+            streams[*of].counters.relieved += time;
         }
-        let Some(id) = payer else { return 0 };
+        let Some(id) = *payer else { return 0 };
         let stream = &mut streams[id];
         stream.counters.charged += time;
-        let (mut pieces, mut used) = (Debited::default(), time);
+        let (mut count, mut estimates, mut used) = (1, 0, time);
         match why {
             Why::Service(debited) => {
-                pieces = debited;
-                let by_unit = Duration::from_nanos(pieces.estimates.unsigned_abs());
+                (count, estimates) = (debited.pieces.max(1), debited.estimates);
+                let by_unit = Duration::from_nanos(estimates.unsigned_abs());
                 used = self.unit.map_or(time, |_| by_unit);
-                split(time, pieces.by_rank, &mut self.by_class);
+                split(time, debited, &mut self.by_class);
                 if let Some(shaping) = shaping {
-                    shaping.correct(now, id, &pieces, time);
+                    shaping.correct(now, id, debited, time);
                 }
             }
             Why::WriteBack { .. } => {
@@ -94,10 +94,10 @@ impl Books {
                 }
             }
         }
-        let each = Duration::from_nanos(used.as_nanos() / u64::from(pieces.pieces.max(1)));
+        let each = Duration::from_nanos(used.as_nanos() / u64::from(count));
         let weight = self.usage_clock.weight(now);
-        stream.charge(each + self.round(), pieces.estimates, used, weight, now);
-        used.as_tokens() - pieces.estimates
+        stream.charge(each + self.round(), estimates, used, weight, now);
+        used.as_tokens() - estimates
     }
 
     /// A stream goes.
@@ -130,11 +130,10 @@ fn passed(stream: &Stream) -> i128 {
 
 /// Adds a charge to the classes whose pieces it was for, in proportion to modelled cost; every nanosecond
 /// goes to one.
-fn split(charge: Duration, modelled: [u64; Rank::COUNT], by_class: &mut [Duration; Rank::COUNT]) {
-    let mut left = charge.as_nanos();
-    let mut parts = modelled.iter().sum::<u64>();
-    for (modelled, charged) in modelled.into_iter().zip(by_class) {
-        let part = if modelled > 0 { posting::share(left, modelled, parts) } else { 0 };
+fn split(charge: Duration, debited: &Debited, by_class: &mut [Duration; Rank::COUNT]) {
+    let (mut left, mut parts) = (charge.as_nanos(), debited.modelled);
+    for (modelled, charged) in debited.by_rank.iter().zip(by_class).filter(|(it, _)| **it > 0) {
+        let part = posting::share(left, *modelled, parts);
         *charged += Duration::from_nanos(part);
         (left, parts) = (left - part, parts - modelled);
     }

@@ -99,16 +99,11 @@ impl Engine {
         if let Some(shaping) = &mut self.shaping {
             shaping.declared(self.now, &stream);
         }
-        self.contracts.booked.add(&spec.contract, parent);
+        self.contracts.booked.count(&spec.contract, parent, u64::add);
         self.streams.get_or_insert_with(id, || stream);
         self.count_child(&spec, u32::add);
         self.grant(&plan);
-        self.settle_family(id);
-        self.follow_promise(id);
-        self.gates.mark(id);
-        let contract = self.find(id)?.spec.contract;
-        self.events.push(Event::Admitted(id, contract));
-        Ok(())
+        self.contract_holds(id)
     }
 
     fn remove_stream(&mut self, id: StreamId) -> Result<(), ChangeError> {
@@ -128,7 +123,7 @@ impl Engine {
             self.close_window(end);
         }
         let gone = self.streams.remove(id).expect("found above");
-        self.contracts.booked.remove(&gone.spec.contract, gone.spec.parent);
+        self.contracts.booked.count(&gone.spec.contract, gone.spec.parent, u64::sub);
         self.count_child(&gone.spec, u32::sub);
         gone.spec.parent.into_iter().for_each(|parent| self.settle_family(parent));
         self.books.forget(&gone);
@@ -162,8 +157,8 @@ impl Engine {
         for (id, contract) in contracts {
             let stream = &mut self.streams[*id];
             let before = stream.spec;
-            self.contracts.booked.remove(&before.contract, before.parent);
-            self.contracts.booked.add(contract, before.parent);
+            self.contracts.booked.count(&before.contract, before.parent, u64::sub);
+            self.contracts.booked.count(contract, before.parent, u64::add);
             stream.set_contract(*contract, period, now);
             if let Some(shaping) = &mut self.shaping {
                 shaping.declared(now, stream);
@@ -175,13 +170,16 @@ impl Engine {
             self.count_child(&before, u32::sub);
         }
         self.grant(&plan);
-        for (id, _) in contracts {
-            self.settle_family(*id);
-            self.follow_promise(*id);
-            self.gates.mark(*id);
-            let contract = self.find(*id)?.spec.contract;
-            self.events.push(Event::Admitted(*id, contract));
-        }
+        contracts.iter().try_for_each(|(id, _)| self.contract_holds(*id))
+    }
+
+    /// A stream's contract holds from now on.
+    fn contract_holds(&mut self, id: StreamId) -> Result<(), ChangeError> {
+        self.settle_family(id);
+        self.follow_promise(id);
+        self.gates.mark(id);
+        let contract = self.find(id)?.spec.contract;
+        self.events.push(Event::Admitted(id, contract));
         Ok(())
     }
 
@@ -260,26 +258,19 @@ impl Engine {
 
 fn check_contract(stream: StreamId, contract: Contract) -> Result<(), ChangeError> {
     let Contract { reserve, limit, weight, class, rate, latency } = contract;
-    if limit == Share::ZERO {
-        return Err(StreamError::ZeroLimit.of(stream));
-    }
-    if rate.is_some() && class != Class::GuaranteedRate {
-        return Err(StreamError::RateWithoutClass.of(stream));
-    }
     let bounds = [Class::GuaranteedLatency, Class::SoftRealTime, Class::BestEffort];
-    if latency.is_some() && !bounds.contains(&class) {
-        return Err(StreamError::BoundWithoutClass.of(stream));
-    }
-    if class == Class::GuaranteedLatency && reserve == Share::ZERO {
-        return Err(StreamError::BoundWithoutTime.of(stream));
-    }
-    if reserve > limit && class != Class::GuaranteedRate {
-        return Err(StreamError::ReserveAboveLimit { reserve, limit }.of(stream));
-    }
-    if !(1..=Contract::WEIGHT_MAX).contains(&weight) {
-        return Err(StreamError::Weight { weight }.of(stream));
-    }
-    Ok(())
+    let rated = class == Class::GuaranteedRate;
+    let timeless = class == Class::GuaranteedLatency && reserve == Share::ZERO;
+    let wrong = [
+        (limit == Share::ZERO, StreamError::ZeroLimit),
+        (rate.is_some() && !rated, StreamError::RateWithoutClass),
+        (latency.is_some() && !bounds.contains(&class), StreamError::BoundWithoutClass),
+        (timeless, StreamError::BoundWithoutTime),
+        (reserve > limit && !rated, StreamError::ReserveAboveLimit { reserve, limit }),
+        (!(1..=Contract::WEIGHT_MAX).contains(&weight), StreamError::Weight { weight }),
+    ];
+    let first = wrong.into_iter().find(|(is, _)| *is);
+    first.map_or(Ok(()), |(_, error)| Err(error.of(stream)))
 }
 
 fn check_depth(depth: u32, depth_max: u32) -> Result<(), ChangeError> {

@@ -1,5 +1,7 @@
 //! Charging: how busy and held time becomes streams' debts.
 
+use core::ops::Add;
+
 use super::Engine;
 use super::admit::Booked;
 use super::device::Hold;
@@ -105,7 +107,7 @@ impl Engine {
             let empty = |lane: &&Lane| lane.queue.len() == 0;
             let bytes = lanes.iter().filter(empty).map(|lane| lane.bytes).sum::<u64>();
             assert_eq!(bytes, 0, "{id:?} has bytes queued without requests");
-            booked.add(&spec.contract, spec.parent);
+            booked.count(&spec.contract, spec.parent, u64::add);
         }
         self.assert_families();
         assert_eq!(booked, self.contracts.booked, "contracts are booked once");

@@ -235,10 +235,8 @@ impl StreamError {
             }
             Self::Children { asked_ppm, reserve } => {
                 let (whole, part) = (asked_ppm / 10_000, asked_ppm % 10_000);
-                write!(
-                    f,
-                    "the children of {stream} would reserve {whole}.{part:04}% of the device, "
-                )?;
+                write!(f, "the children of {stream} would reserve ")?;
+                write!(f, "{whole}.{part:04}% of the device, ")?;
                 return write!(f, "{reserve} fit into it: lower one, or raise its reservation");
             }
             Self::Latency(error) => return write!(f, "{stream}: {error}"),
@@ -283,10 +281,8 @@ impl<S: fmt::Display> fmt::Display for ChangeError<S> {
                 write!(f, "depth {depth}: a depth is 1 to {depth_max}")
             }
             Self::Parent { stream, parent } => {
-                write!(
-                    f,
-                    "{stream} names {parent} as its parent: name one that exists and has no parent"
-                )
+                write!(f, "{stream} names {parent} as its parent: ")?;
+                f.write_str("name one that exists and has no parent")
             }
             Self::Admission(error) => error.fmt(f),
             Self::Profile(error) => write!(f, "the device's profile: {error}"),

@@ -48,7 +48,10 @@ const BUSY: u64 = u64::MAX;
 impl Engine {
     /// The parent of a stream's family, if it is in one.
     fn family(&self, id: StreamId) -> Option<StreamId> {
-        let stream = self.streams.get(id).filter(|_| !self.families.is_empty())?;
+        if self.families.is_empty() {
+            return None;
+        }
+        let stream = self.streams.get(id)?;
         let parent = stream.spec.parent.unwrap_or(id);
         self.families.contains_key(&parent).then_some(parent)
     }
@@ -137,9 +140,10 @@ impl Engine {
 
     /// A stream has work, or is charged for some: it lends its part no more.
     pub(super) fn take_part(&mut self, id: StreamId) {
-        let some = !self.families.is_empty();
-        let rests = some && core::mem::take(&mut self.streams[id].accounts.rests);
-        let Some(head) = self.family(id).filter(|_| rests) else { return };
+        let Some(head) = self.family(id) else { return };
+        if !core::mem::take(&mut self.streams[id].accounts.rests) {
+            return;
+        }
         self.families.entry(head).or_default().working.push((id, BUSY));
         self.share_out(head);
     }

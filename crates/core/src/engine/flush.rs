@@ -10,7 +10,7 @@ use super::Engine;
 use crate::classes::lane::Gate;
 use crate::policy::PieceDone;
 use crate::types::ids::StreamId;
-use crate::types::rank::Rank;
+use crate::types::rank::{Rank, Ranks};
 use crate::types::request::Request;
 
 /// News of a stream for the policy of one class, in place of `changed`.
@@ -47,7 +47,7 @@ impl Engine {
             News::Dispatched => policy.dispatched(self.now, view),
             News::Completed(piece) => policy.completed(self.now, view, piece),
         }
-        if marked {
+        if marked && self.streams[id].active != Ranks::of(rank) {
             self.tell(id, Some(rank));
         }
     }

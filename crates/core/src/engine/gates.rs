@@ -39,10 +39,7 @@ impl Gates {
 
     /// A limit holds a stream's work back until then, if at all.
     pub(super) fn park(&mut self, id: StreamId, until: Option<i64>) {
-        match until {
-            Some(until) => self.parked.set(id.0, until),
-            None => self.parked.remove(id.0),
-        }
+        self.parked.put(id.0, until);
     }
 
     /// When a limit lets a stream go.

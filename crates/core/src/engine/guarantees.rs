@@ -164,13 +164,8 @@ impl Guarantees {
     }
 
     pub(super) fn follow_cycle(&mut self, id: StreamId, ends: Option<Instant>) {
-        match ends {
-            Some(ends) => {
-                let ends = i64::try_from(ends.as_nanos()).unwrap_or(i64::MAX);
-                self.cycles.set(id.0, ends);
-            }
-            None => self.cycles.remove(id.0),
-        }
+        let ends = ends.map(|ends| i64::try_from(ends.as_nanos()).unwrap_or(i64::MAX));
+        self.cycles.put(id.0, ends);
     }
 
     /// A cycle of a stream is over, and its turn with it: the next batch must not go before earlier deadlines.

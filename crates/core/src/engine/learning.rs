@@ -14,6 +14,9 @@ use crate::types::tiers::Tier;
 impl Engine {
     /// A piece came back: costs may be learned from it.
     pub(super) fn learn(&mut self, piece: &Piece, tier: Option<Tier>) {
+        if tier.is_none() && !self.prices.learns {
+            return;
+        }
         if tier.is_some()
             && !self.prices.tiers_are_told()
             && let Some(slices) = self.policies[Rank::Best.at()].slices()

@@ -5,8 +5,6 @@
 //!
 //! Does not know: why a stream pays, or how windows are divided.
 
-use alloc::vec::Vec;
-
 use super::Engine;
 use super::pieces::Piece;
 use crate::account::ledger::longest;
@@ -68,16 +66,15 @@ impl Engine {
             let debt = debt.filter(|(payer, _)| self.streams.get(*payer).is_some());
             self.books.debts.extend(debt.map(|(payer, time)| Debt { payer, time }));
         }
-        let mut postings = core::mem::take(&mut self.books.postings);
-        let debited = piece.debited();
+        let (debited, mut debts) = (piece.debited(), core::mem::take(&mut self.books.debts));
         let charge =
-            posting::piece(piece.stream, debited, busy, most, &self.books.debts, &mut postings);
+            posting::piece(piece.stream, debited, busy, most, &debts, |part| self.post(part));
+        debts.clear();
+        self.books.debts = debts;
         if self.books.unit.is_none() {
             self.note_written(piece);
         }
         self.prices.charged(&piece.shape, charge);
-        self.post_all(postings);
-        self.books.debts.clear();
         if piece.on_slack {
             self.guarantees.correct_slack(piece.estimate, took);
         }
@@ -137,29 +134,22 @@ impl Engine {
         let one = self.books.slices && self.limits.depth == 1;
         let cost = if one { u64::MAX } else { parts.iter().map(|part| part.cost).sum() };
         let span = self.books.ledger.close(end, cost);
-        let mut postings = core::mem::take(&mut self.books.postings);
-        posting::window(&span, &parts, &mut postings);
+        posting::window(&span, &parts, |part| self.post(part));
         parts.clear();
         self.books.parts = parts;
-        self.post_all(postings);
         self.books.ledger.recycle(touched);
-    }
-
-    /// Posts what was attributed; the list is used again.
-    fn post_all(&mut self, mut postings: Vec<Posting>) {
-        for posting in postings.drain(..) {
-            self.post(posting);
-        }
-        self.books.postings = postings;
     }
 
     /// Posts to the books. Nothing else changes what a stream is charged.
     pub(super) fn post(&mut self, posting: Posting) {
-        posting.payer.into_iter().for_each(|payer| self.take_part(payer));
+        let families = !self.families.is_empty();
+        posting.payer.filter(|_| families).into_iter().for_each(|payer| self.take_part(payer));
         let shaping = self.shaping.as_deref_mut();
-        let tokens = self.books.post(self.now, &mut self.streams, shaping, posting);
+        let tokens = self.books.post(self.now, &mut self.streams, shaping, &posting);
         if let Some(payer) = posting.payer {
-            self.used_in_family(payer, tokens);
+            if families {
+                self.used_in_family(payer, tokens);
+            }
             self.gates.mark(payer);
         }
     }

@@ -74,15 +74,7 @@ struct Way {
 }
 
 pub(super) struct Shaping {
-    token: Token,
-    least: TokenRate,
-    most: TokenRate,
-    refill: Duration,
-    report_interval: Duration,
-    anti_cheat: bool,
-    lends: bool,
-    /// The controller clears the way, and looks as soon as that has been enough.
-    clears: bool,
+    config: FeedbackConfig,
     ways: [Way; Direction::COUNT],
     /// Soft real-time streams.
     claims: BTreeMap<StreamId, Claim>,
@@ -97,7 +89,7 @@ pub(super) struct Shaping {
 impl Shaping {
     /// None if nothing shapes.
     pub(super) fn new(config: &FeedbackConfig) -> Option<Box<Self>> {
-        let (build, lends) = (config.controller.build?, config.controller.lends);
+        let build = config.controller.build?;
         let way = || {
             let mut filter = Filter::new(config);
             filter
@@ -114,14 +106,7 @@ impl Shaping {
             }
         };
         Some(Box::new(Self {
-            token: config.token,
-            least: config.least(),
-            most: TokenRate::per_second(config.rate_max),
-            refill: config.refill,
-            report_interval: config.report_interval,
-            anti_cheat: config.anti_cheat,
-            lends: config.anti_cheat && lends,
-            clears: lends,
+            config: *config,
             ways: [way(), way()],
             claims: BTreeMap::new(),
             look_at: None,
@@ -141,7 +126,7 @@ impl Shaping {
 
     /// The tokens that a piece takes, in grains; a flush has no bytes.
     pub(super) fn grains(&self, bytes: u64, first: bool, estimate: Duration) -> u64 {
-        match self.token {
+        match self.config.token {
             Token::Request => u64::from(first),
             Token::Data => bytes,
             Token::Time => estimate.as_nanos(),
@@ -204,7 +189,7 @@ impl Shaping {
 
     /// Pieces for which tokens of time were taken turned out to take that long.
     pub(super) fn correct(&mut self, now: Instant, id: StreamId, pieces: &Debited, took: Duration) {
-        if self.token != Token::Time {
+        if self.config.token != Token::Time {
             return;
         }
         for direction in Direction::ALL {
@@ -219,7 +204,7 @@ impl Shaping {
 
     /// The device was kept idle for a stream that is shaped.
     pub(super) fn held_idle(&mut self, now: Instant, stream: &Stream, held: Duration) {
-        if self.token == Token::Time && is_shaped(stream, stream.home()) {
+        if self.config.token == Token::Time && is_shaped(stream, stream.home()) {
             self.ways[Direction::Reads as usize].take(now, stream.id, held.as_tokens());
         }
     }
@@ -227,7 +212,9 @@ impl Shaping {
     /// A soft real-time stream's first request has arrived, or its last one is over.
     pub(super) fn turned(&mut self, now: Instant, stream: &Stream) {
         let Some(claim) = self.claims.get_mut(&stream.id) else { return };
-        if claim.turned(now, stream.live == 0, served(stream)) && self.clears {
+        // A controller that clears the way looks as soon as that has been enough.
+        let clears = self.config.controller.lends;
+        if claim.turned(now, stream.live == 0, served(stream)) && clears {
             self.look_at = self.look_at.map(|at| at.min(now));
         }
     }
@@ -269,7 +256,7 @@ impl Shaping {
             let way = &mut self.ways[index];
             let Some(part) = way.parts.remove(&id) else { continue };
             let others = way.parts.values().fold(TokenRate::ZERO, |sum, part| sum.plus(*part));
-            let pipe = way.pipe(now, self.token);
+            let pipe = way.pipe(now, self.config.token);
             let rate = way.controller.ended(now, pipe, part, others);
             self.set_rate(now, index, rate, None);
         }
@@ -278,11 +265,13 @@ impl Shaping {
     /// A stream reports a missed deadline.
     fn missed(&mut self, now: Instant, id: StreamId, served: u64) -> Result<(), Ignored> {
         let claim = self.claims.get_mut(&id).ok_or(Ignored::OtherClass)?;
-        claim.report(now, served, self.report_interval, (self.anti_cheat, self.lends))?;
+        let FeedbackConfig { report_interval, anti_cheat, controller, .. } = self.config;
+        let lends = anti_cheat && controller.lends;
+        claim.report(now, served, report_interval, (anti_cheat, lends))?;
         for index in 0..Direction::COUNT {
             let way = &mut self.ways[index];
-            let pipe = way.pipe(now, self.token);
-            if pipe.rate.is_none() && pipe.observed <= self.least {
+            let pipe = way.pipe(now, self.config.token);
+            if pipe.rate.is_none() && pipe.observed <= self.config.least() {
                 continue;
             }
             let rate = way.controller.missed(now, pipe);
@@ -314,7 +303,7 @@ impl Shaping {
             if way.filter.rate().is_none() {
                 continue;
             }
-            let pipe = way.pipe(now, self.token);
+            let pipe = way.pipe(now, self.config.token);
             let rate = way.controller.refilled(now, pipe, standing);
             self.set_rate(now, index, rate, worst.map(|(id, _)| id));
         }
@@ -328,9 +317,9 @@ impl Shaping {
         rate: Option<TokenRate>,
         cause: Option<StreamId>,
     ) {
-        let rate = rate.map(|rate| rate.max(self.least)).filter(|rate| *rate < self.most);
+        let rate = rate.and_then(|rate| self.config.bounded(rate));
         let way = &mut self.ways[index];
-        let before = way.pipe(now, self.token);
+        let before = way.pipe(now, self.config.token);
         if rate != before.rate {
             way.attribute(before, rate, cause);
             way.filter.set_rate(now, rate);
@@ -342,7 +331,7 @@ impl Shaping {
             }
         }
         let limited = self.ways.iter().any(|way| way.filter.rate().is_some());
-        self.look_at = if limited { self.look_at.or(Some(now + self.refill)) } else { None };
+        self.look_at = if limited { self.look_at.or(Some(now + self.config.refill)) } else { None };
     }
 }
 

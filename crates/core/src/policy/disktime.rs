@@ -138,6 +138,11 @@ fn slot(id: StreamId) -> usize {
     id.0 as usize
 }
 
+/// The tags of streams, by id.
+fn tags(accounts: &[Option<Account>]) -> impl Fn(u32) -> Option<i64> + '_ {
+    |id| accounts.get(id as usize)?.as_ref().map(|account| account.tag)
+}
+
 fn nanos(at: Instant) -> i64 {
     at.as_nanos().cast_signed()
 }
@@ -306,13 +311,9 @@ impl DiskTime {
         let account = self.account(id);
         let (tag, light, shares) = (account.tag, account.light, account.shares(depth));
         if !light {
-            self.ready.set(id.0, tag);
+            self.ready.lower(id.0, Some(tag));
         }
-        if shares {
-            self.sharers.set(id.0, tag);
-        } else {
-            self.sharers.remove(id.0);
-        }
+        self.sharers.put(id.0, shares.then_some(tag));
     }
 
     fn unlist(&mut self, id: StreamId) {
@@ -403,17 +404,13 @@ impl DiskTime {
 
     /// The stream with the lowest tag of those that wait for a slice.
     fn lowest(&mut self) -> Option<StreamId> {
-        let accounts = &self.accounts;
-        let tag = |id: u32| accounts.get(id as usize)?.as_ref().map(|account| account.tag);
-        self.ready.first(tag, i64::MAX).map(StreamId)
+        self.ready.first(tags(&self.accounts), i64::MAX).map(StreamId)
     }
 
     /// The sharer with the lowest tag, if it is not ahead by more than a round.
     fn sharer(&mut self) -> Option<StreamId> {
         let most = self.time.now().saturating_add(self.round_time().min(SAVED));
-        let accounts = &self.accounts;
-        let tag = |id: u32| accounts.get(id as usize)?.as_ref().map(|account| account.tag);
-        self.sharers.first(tag, most).map(StreamId)
+        self.sharers.first(tags(&self.accounts), most).map(StreamId)
     }
 
     /// The time that pieces of a stream of that modelled cost take alone.
@@ -458,6 +455,13 @@ impl DiskTime {
         slice.quiet && !self.has_shown(slice)
     }
 
+    /// The slice's owner has no quiet any more.
+    fn end_quiet(&mut self, now: Instant) {
+        let Some(slice) = self.slice.as_mut().filter(|slice| slice.quiet) else { return };
+        slice.quiet = false;
+        self.probes += now.since(slice.began);
+    }
+
     /// The next piece in the slice, if it goes on.
     fn go_on(&mut self, now: Instant, streams: Streams<'_>) -> Option<Pick> {
         let owner = self.slice.as_ref()?.owner;
@@ -473,21 +477,18 @@ impl DiskTime {
                 let (length, used) = (self.length(owner), self.get(owner)?.used);
                 let shown = self.has_shown(self.slice.as_ref()?);
                 let behind = self.is_behind(owner, length);
-                let slice = self.slice.as_mut()?;
-                if slice.quiet && shown {
-                    slice.quiet = false;
-                    self.probes += now.since(slice.began);
+                if shown {
+                    self.end_quiet(now);
                 }
+                let slice = self.slice.as_mut()?;
                 (slice.used, slice.length, slice.began) = (used, length, now);
                 slice.behind = behind;
                 let seen = if shown { slice.take_middle() } else { None };
                 self.learn_pace(now, owner, seen);
             }
         }
-        if self.slice.as_ref()?.quiet && !self.is_quiet() {
-            let slice = self.slice.as_mut()?;
-            slice.quiet = false;
-            self.probes += now.since(slice.began);
+        if !self.is_quiet() {
+            self.end_quiet(now);
         }
         let wait = Pick::Hold { stream: owner, until: now + REST };
         if self.slice.as_ref()?.ends {
@@ -550,8 +551,8 @@ impl DiskTime {
 
     /// Whether the owner's pieces were seen alone for long enough.
     fn has_shown(&self, slice: &Slice) -> bool {
-        let least = 4 * self.switch_cost(slice.owner);
-        slice.middle().is_some_and(|middle| middle.pieces >= 8 && middle.took >= least)
+        let long = |took: i64| took >= 4 * self.switch_cost(slice.owner);
+        slice.middle().is_some_and(|middle| middle.pieces >= 8 && long(middle.took))
     }
 
     /// Whether a stream's lag is more than a slice.
@@ -619,10 +620,8 @@ impl DiskTime {
 
     /// The slice is over.
     fn end_slice(&mut self, now: Instant) {
+        self.end_quiet(now);
         let Some(mut slice) = self.slice.take() else { return };
-        if slice.quiet {
-            self.probes += now.since(slice.began);
-        }
         let owner = slice.owner;
         if self.get(owner).is_none() {
             return;

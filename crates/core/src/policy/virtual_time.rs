@@ -5,6 +5,7 @@
 //! is the stream's lag.
 
 use crate::types::contract::Contract;
+use crate::types::ratio::quotient;
 use crate::types::share::Share;
 
 /// Shares are parts of this.
@@ -26,12 +27,9 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn of(contract: Contract) -> Self {
+    pub(crate) fn of(Contract { reserve, weight, .. }: Contract) -> Self {
         let part = PARTS / i64::from(Share::PARTS);
-        Self {
-            reserved: i64::from(contract.reserve.ppm()) * part,
-            weight: i64::from(contract.weight),
-        }
+        Self { reserved: i64::from(reserve.ppm()) * part, weight: i64::from(weight) }
     }
 }
 
@@ -142,11 +140,13 @@ impl VirtualTime {
     }
 
     fn follow(&mut self) {
-        let (ahead, shares) = (self.ahead(), i128::from(self.shares()));
-        if ahead < shares {
+        let (ahead, shares) = (self.ahead(), self.shares());
+        if ahead < i128::from(shares) {
             return;
         }
-        let rise = ahead / shares;
+        // A division of wide numbers takes several times as long, and is seldom needed.
+        let narrow = i64::try_from(ahead).map(|ahead| (ahead / shares).into());
+        let rise = narrow.unwrap_or_else(|_| ahead / i128::from(shares));
         for sum in [&mut self.reserved, &mut self.weights] {
             sum.ahead -= rise * i128::from(sum.claims);
         }
@@ -156,8 +156,7 @@ impl VirtualTime {
 
 /// The step of a tag for that much disk time.
 pub(crate) fn step(used: i64, share: i64) -> i64 {
-    let step = i128::from(used) * i128::from(PARTS) / i128::from(share);
-    i64::try_from(step).unwrap_or(FAR)
+    quotient(used, PARTS, share).unwrap_or(FAR)
 }
 
 #[cfg(test)]

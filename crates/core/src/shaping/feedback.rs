@@ -9,7 +9,6 @@
 //! Source: mdn, sections 3 to 5.
 
 use alloc::boxed::Box;
-use core::fmt;
 
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
@@ -74,13 +73,9 @@ impl TokenRate {
     /// Less this part of it, rounded down.
     #[must_use]
     pub fn less(self, part: Share) -> Self {
-        Self(self.0 - self.of(part).0)
-    }
-
-    /// This part of it, rounded up.
-    fn of(self, part: Share) -> Self {
         let parts = u128::from(self.0) * u128::from(part.ppm());
-        Self(u64::try_from(parts.div_ceil(u128::from(Share::PARTS))).unwrap_or(u64::MAX))
+        let part = u64::try_from(parts.div_ceil(u128::from(Share::PARTS))).unwrap_or(u64::MAX);
+        Self(self.0 - part)
     }
 
     /// The sum of both.
@@ -209,10 +204,8 @@ pub trait Controller: Send {
     }
 }
 
-/// Makes a controller.
-pub type Build = fn(&FeedbackConfig) -> Box<dyn Controller>;
-
 /// A controller that can be configured by name.
+#[derive(Debug)]
 pub struct FeedbackEntry {
     /// Its name in configurations.
     pub name: &'static str,
@@ -225,13 +218,7 @@ pub struct FeedbackEntry {
     /// would be too much to ask.
     pub lends: bool,
     /// Makes one; `None` for no filter at all.
-    pub build: Option<Build>,
-}
-
-impl fmt::Debug for FeedbackEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FeedbackEntry").field(&self.name).finish()
-    }
+    pub build: Option<fn(&FeedbackConfig) -> Box<dyn Controller>>,
 }
 
 /// A controller is known by its name.

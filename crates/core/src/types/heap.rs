@@ -84,6 +84,14 @@ impl IndexedHeap {
         }
     }
 
+    /// Puts `id` in under that key, or takes it out for `None`.
+    pub fn put(&mut self, id: u32, key: Option<i64>) {
+        match key {
+            Some(key) => self.set(id, key),
+            None => self.remove(id),
+        }
+    }
+
     /// Takes `id` out for `None`; puts it in if it is not; lowers its key if it is above. A key
     /// that is below is left: [`first`](Self::first) raises it when it matters.
     pub fn lower(&mut self, id: u32, key: Option<i64>) {
@@ -102,8 +110,7 @@ impl IndexedHeap {
             let (key, id) = self.peek().filter(|(key, _)| *key <= most)?;
             match key_of(id) {
                 Some(truth) if truth == key => return Some(id),
-                Some(truth) => self.set(id, truth),
-                None => self.remove(id),
+                truth => self.put(id, truth),
             }
         }
     }

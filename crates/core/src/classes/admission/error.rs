@@ -115,9 +115,7 @@ impl<S: fmt::Display> fmt::Display for AdmissionError<S> {
 impl fmt::Display for DemandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ZeroRate => {
-                write!(f, "rate = 0 B/s: it must be at least 1 B/s")
-            }
+            Self::ZeroRate => f.write_str("rate = 0 B/s: it must be at least 1 B/s"),
             Self::Extent { extent: (start, end), size } => {
                 write!(f, "extent = {start} to {end}: it must hold at least a ")?;
                 write!(f, "byte and end within the device's {size} bytes")
@@ -127,10 +125,8 @@ impl fmt::Display for DemandError {
                 write!(f, "cycle = {cycle:?}: ")?;
                 if min > max {
                     write!(f, "one request can take {min:?} here, more than the longest ")?;
-                    return write!(
-                        f,
-                        "cycle of {max:?}: ask for best-effort admission on a faster device"
-                    );
+                    write!(f, "cycle of {max:?}: ")?;
+                    return f.write_str("ask for best-effort admission on a faster device");
                 }
                 write!(f, "it must be {min:?} (one worst seek and request, at least ")?;
                 write!(f, "{:?}) to {max:?}: choose one in this range", Rate::CYCLE_MIN)

@@ -2,6 +2,7 @@
 
 use crate::policy::think::{Mean, Think};
 use crate::policy::virtual_time::{Claims, PARTS};
+use crate::types::ratio::quotient;
 use crate::types::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Default)]
@@ -106,9 +107,8 @@ impl Pace {
     /// Pieces of that modelled time took no longer than that beside others'.
     pub(super) fn correct(&mut self, took: i64, modelled: i64) {
         let Some(seen_at) = self.seen_at else { return };
-        let pieces =
-            i128::from(self.pieces) * i128::from(modelled) / i128::from(self.modelled.max(1));
-        self.add(seen_at, took, modelled, i64::try_from(pieces).unwrap_or(1).max(1));
+        let pieces = quotient(self.pieces, modelled, self.modelled.max(1)).unwrap_or(1);
+        self.add(seen_at, took, modelled, pieces.max(1));
     }
 
     /// The device held one of its pieces for so long, beside others': alone a piece takes no longer on average.
@@ -123,8 +123,7 @@ impl Pace {
     /// The time that pieces of that modelled time take alone.
     pub(super) fn of(self, modelled: i64) -> Option<i64> {
         self.seen_at?;
-        let time = i128::from(modelled) * i128::from(self.took) / i128::from(self.modelled.max(1));
-        Some(i64::try_from(time).unwrap_or(i64::MAX))
+        Some(quotient(modelled, self.took, self.modelled.max(1)).unwrap_or(i64::MAX))
     }
 
     /// How long the device holds one of its pieces beside others', if that was seen.
@@ -165,8 +164,8 @@ impl Guests {
 
     /// The cost of a guest's pieces of that modelled time, if guests were seen.
     pub(super) fn cost(self, modelled: i64) -> Option<i64> {
-        let cost = i128::from(modelled) * i128::from(self.took) / i128::from(self.modelled.max(1));
-        (self.modelled > 0).then(|| i64::try_from(cost).unwrap_or(i64::MAX).max(1))
+        let cost = quotient(modelled, self.took, self.modelled.max(1)).unwrap_or(i64::MAX);
+        (self.modelled > 0).then_some(cost.max(1))
     }
 
     /// The cost of a guest's pieces that take so long alone: no less than that.
@@ -174,8 +173,7 @@ impl Guests {
         if self.pay() {
             return alone;
         }
-        let cost = i128::from(alone) * i128::from(self.took) / i128::from(self.alone.max(1));
-        i64::try_from(cost).unwrap_or(i64::MAX)
+        quotient(alone, self.took, self.alone.max(1)).unwrap_or(i64::MAX)
     }
 
     /// Whether guests take less of the owner's time than they would of their own.
