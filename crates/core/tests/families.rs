@@ -45,6 +45,28 @@ fn serve(rig: &mut Rig, now: u64, took: u64) -> u32 {
     over.stream.0
 }
 
+/// Members 1 and 2 want all there is for a minute. Answers what each was charged, in ms.
+fn two_members_for_a_minute(rig: &mut Rig) -> Vec<u64> {
+    let (mut now, mut id) = (0, 0);
+    (1..3).for_each(|stream| rig.ask(0, stream, stream, 1_000));
+    while now < 60 * SECOND {
+        match rig.go(now).as_slice() {
+            [] => {
+                now = rig.engine.poll_timeout().expect("a limit ends").as_nanos();
+                rig.timeout(now);
+            }
+            [piece] => {
+                now += MS;
+                let over = rig.done(now, piece.piece).expect("a request is a piece");
+                id = (id + 1) % 1_000;
+                rig.ask(now, 10 + id, over.stream.0, 1_000);
+            }
+            more => panic!("depth 1: {more:?}"),
+        }
+    }
+    (1..3).map(|stream| rig.charged(stream) / MS).collect()
+}
+
 #[test]
 fn a_childs_reservation_is_a_part_of_its_parents() {
     let mut rig = family(contract(60, 100), &[contract(50, 100)], contract(40, 100));
@@ -186,24 +208,7 @@ fn a_member_that_rests_keeps_what_it_had_saved_up() {
 fn a_parents_limit_holds_for_all_members_together() {
     let children = [contract(0, 100), contract(0, 100)];
     let mut rig = family(contract(0, 20), &children, contract(0, 100));
-    let (mut now, mut id) = (0, 0);
-    (1..3).for_each(|stream| rig.ask(0, stream, stream, 1_000));
-    while now < 60 * SECOND {
-        match rig.go(now).as_slice() {
-            [] => {
-                now = rig.engine.poll_timeout().expect("a limit ends").as_nanos();
-                rig.timeout(now);
-            }
-            [piece] => {
-                now += MS;
-                let over = rig.done(now, piece.piece).expect("a request is a piece");
-                id = (id + 1) % 1_000;
-                rig.ask(now, 10 + id, over.stream.0, 1_000);
-            }
-            more => panic!("depth 1: {more:?}"),
-        }
-    }
-    let used: Vec<_> = (1..3).map(|stream| rig.charged(stream) / MS).collect();
+    let used = two_members_for_a_minute(&mut rig);
     let both = used.iter().sum::<u64>();
     assert!((12_000..=12_400).contains(&both), "{used:?}: a fifth of 60 s, and a period of it");
     assert!(used[0].abs_diff(used[1]) <= 400, "{used:?}: neither has the other's");
@@ -247,24 +252,7 @@ fn a_child_with_reserved_time_goes_though_its_parents_limit_is_used_up() {
 fn a_parents_limit_does_not_hold_back_what_a_child_reserves() {
     let children = [contract(20, 100), contract(0, 100)];
     let mut rig = family(contract(30, 30), &children, contract(0, 100));
-    let (mut now, mut id) = (0, 0);
-    (1..3).for_each(|stream| rig.ask(0, stream, stream, 1_000));
-    while now < 60 * SECOND {
-        match rig.go(now).as_slice() {
-            [] => {
-                now = rig.engine.poll_timeout().expect("a limit ends").as_nanos();
-                rig.timeout(now);
-            }
-            [piece] => {
-                now += MS;
-                let over = rig.done(now, piece.piece).expect("a request is a piece");
-                id = (id + 1) % 1_000;
-                rig.ask(now, 10 + id, over.stream.0, 1_000);
-            }
-            more => panic!("depth 1: {more:?}"),
-        }
-    }
-    let used: Vec<_> = (1..3).map(|stream| rig.charged(stream) / MS).collect();
+    let used = two_members_for_a_minute(&mut rig);
     assert!(used[0] >= 12_000, "{used:?}: a fifth of 60 s is reserved");
     assert!(used.iter().sum::<u64>() <= 18_000 + 600, "{used:?}: 30 % of 60 s is the most");
 }

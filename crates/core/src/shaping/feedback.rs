@@ -204,6 +204,9 @@ pub trait Controller: Send {
     }
 }
 
+/// Makes a controller.
+pub type Build = fn(&FeedbackConfig) -> Box<dyn Controller>;
+
 /// A controller that can be configured by name.
 #[derive(Debug)]
 pub struct FeedbackEntry {
@@ -218,7 +221,7 @@ pub struct FeedbackEntry {
     /// would be too much to ask.
     pub lends: bool,
     /// Makes one; `None` for no filter at all.
-    pub build: Option<fn(&FeedbackConfig) -> Box<dyn Controller>>,
+    pub build: Option<Build>,
 }
 
 /// A controller is known by its name.

@@ -225,7 +225,7 @@ pub const KEYS: &[KeyRow] = &[
         "device",
         "feedback",
         "the controller that shapes best effort when `soft-real-time` disks miss deadlines: \
-         `adaptive`, `fixed`, `none`, if `experimental` `optimistic`, `pessimistic`; \
+         `adaptive`, `fixed`, `none`; experimental: `optimistic`, `pessimistic`; \
          [soft-real-time.md](../soft-real-time.md)",
         "`none`",
     ),
