@@ -354,9 +354,8 @@ fn controller(name: &str, experimental: bool) -> Result<&'static FeedbackEntry, 
         entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
     };
     let [own, others] = [feedback::REGISTRY, disktime_rivals::CONTROLLERS].map(list);
-    found.ok_or_else(|| {
-        format!("known are {own}; with `experimental = true` also, to compare with, {others}")
-    })
+    let also = if experimental { "" } else { "with `experimental = true` also, " };
+    found.ok_or_else(|| format!("known are {own}; {also}to compare with, {others}"))
 }
 
 /// The policy that orders slack so.

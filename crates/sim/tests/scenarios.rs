@@ -79,7 +79,7 @@ fn each_error_names_file_key_and_what_is_allowed() {
         (
             "seeds",
             "feedback = \"kind\"\nseeds",
-            "scenario.feedback = \"kind\": feedback `kind` is not known",
+            "scenario.feedback = \"kind\": known are none, adaptive, fixed; to compare with, optimistic",
         ),
         (
             "seeds",
