@@ -61,14 +61,13 @@ impl Books {
         now: Instant,
         streams: &mut StreamTable,
         shaping: Option<&mut Shaping>,
-        Posting { payer, time, why }: &Posting,
+        &Posting { payer, time, ref why }: &Posting,
     ) -> i64 {
-        let time = *time;
         self.ledger.post(time, why);
         if let Why::WriteBack { of } = why {
             streams[*of].counters.relieved += time;
         }
-        let Some(id) = *payer else { return 0 };
+        let Some(id) = payer else { return 0 };
         let stream = &mut streams[id];
         stream.counters.charged += time;
         let (mut count, mut estimates, mut used) = (1, 0, time);

@@ -15,7 +15,7 @@ const FAR: i64 = i64::MAX / 4;
 
 /// Fractions of a part, in which the free share for a weight of 1 is kept. A precision, on which no share depends
 /// by more than one in so many: weights add up to 2^44 at most, and a share for a weight is a part at least.
-const FINE: i128 = 1 << 20;
+const FINE: i64 = 1 << 20;
 
 /// The claims of a stream to disk time: a share that it has reserved, and a weight by which it has its part
 /// of what nobody has reserved.
@@ -58,13 +58,15 @@ pub(crate) struct VirtualTime {
     /// The claims of all streams.
     all: Claims,
     /// The share that a weight of 1 has of what is not reserved, in parts of [`PARTS`] by [`FINE`].
-    free: i128,
+    free: i64,
+    /// Σφ of those who want to run.
+    shares: i64,
 }
 
 impl Default for VirtualTime {
     fn default() -> Self {
         let (reserved, weights, all) = (Sum::default(), Sum::default(), Claims::default());
-        Self { now: 0, reserved, weights, all, free: FINE }
+        Self { now: 0, reserved, weights, all, free: FINE, shares: 1 }
     }
 }
 
@@ -73,22 +75,28 @@ impl VirtualTime {
     pub(crate) fn claim(&mut self, before: Claims, now: Claims) {
         self.all.reserved += now.reserved - before.reserved;
         self.all.weight += now.weight - before.weight;
-        let free = i128::from((PARTS - self.all.reserved).max(0));
+        let free = (PARTS - self.all.reserved).max(0);
         // Where all is reserved, those who reserved nothing get what is not used, by weight.
-        self.free = (free * FINE / i128::from(self.all.weight.max(1))).max(FINE);
-        self.follow();
+        self.free = (free * FINE / self.all.weight.max(1)).max(FINE);
+        self.count_shares();
     }
 
     /// φ.
     pub(crate) fn share(&self, claims: Claims) -> i64 {
-        let part = i64::try_from(i128::from(claims.weight) * self.free / FINE);
-        claims.reserved.saturating_add(part.unwrap_or(FAR)).max(1)
+        let part = quotient(claims.weight, self.free, FINE).unwrap_or(FAR);
+        claims.reserved.saturating_add(part).max(1)
     }
 
     /// Σφ of those who want to run.
     pub(crate) fn shares(&self) -> i64 {
+        self.shares
+    }
+
+    /// The claims of those who want to run are others, or their shares are.
+    fn count_shares(&mut self) {
         let (reserved, weight) = (self.reserved.claims, self.weights.claims);
-        self.share(Claims { reserved, weight })
+        self.shares = self.share(Claims { reserved, weight });
+        self.follow();
     }
 
     /// V.
@@ -106,7 +114,7 @@ impl VirtualTime {
         let lead = self.lead(tag);
         self.reserved.add(claims.reserved, lead);
         self.weights.add(claims.weight, lead);
-        self.follow();
+        self.count_shares();
     }
 
     /// It does no more.
@@ -114,7 +122,7 @@ impl VirtualTime {
         let lead = self.lead(tag);
         self.reserved.add(-claims.reserved, lead);
         self.weights.add(-claims.weight, lead);
-        self.follow();
+        self.count_shares();
     }
 
     /// The tag of one who wants to run has moved.
@@ -136,7 +144,10 @@ impl VirtualTime {
 
     /// Σφ·(tag - V) of those who want to run: above 0 only until V follows.
     fn ahead(&self) -> i128 {
-        self.reserved.ahead + self.weights.ahead.saturating_mul(self.free) / FINE
+        let (ahead, free) = (self.weights.ahead, i128::from(self.free));
+        let narrow = i64::try_from(ahead).map(|ahead| i128::from(ahead) * free);
+        self.reserved.ahead
+            + narrow.unwrap_or_else(|_| ahead.saturating_mul(free)) / i128::from(FINE)
     }
 
     fn follow(&mut self) {
