@@ -47,6 +47,7 @@ impl Engine {
             News::Dispatched => policy.dispatched(self.now, view),
             News::Completed(piece) => policy.completed(self.now, view, piece),
         }
+        // The policy of that class has just seen the stream: the others are told.
         if marked && self.streams[id].active != Ranks::of(rank) {
             self.tell(id, Some(rank));
         }
