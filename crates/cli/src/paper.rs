@@ -19,6 +19,8 @@ use crate::progress::Progress;
 use crate::{BadInput, output, table, terminal};
 
 mod daemon_runs;
+mod file_programs;
+mod mounted_runs;
 
 const EXAMPLES: &str = "\
 Examples:

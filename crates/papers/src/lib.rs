@@ -4,7 +4,8 @@
 //! - [`PAPERS`]: every paper with its experiments; [`find`] looks one up.
 //! - [`run`]: runs experiments, each once per seed and per value of a number that its paper leaves
 //!   open ([`Open`]); a [`Report`] has the means and the bands.
-//! - [`live_figures`]: figures that are run against a daemon as well, and what is compared then.
+//! - [`live_figures`], [`mounted_figures`]: figures that are run against a daemon, or on a mount, as well,
+//!   and what is compared then.
 //! - [`recorded`]: figures that a recorded trace joins.
 //! - [`paper_page`]: a paper's reports as one page, and each figure as a drawing.
 //! - [`reproduction`]: all reports as a table in Markdown, and the checks that are missed.
@@ -20,6 +21,7 @@ mod drawn;
 mod experiment;
 pub mod live_figures;
 mod mdn;
+pub mod mounted_figures;
 mod open;
 pub mod paper_page;
 mod qbox;
@@ -54,8 +56,20 @@ pub static PAPERS: &[Paper] =
 /// Every figure that a recorded trace can join.
 pub static RECORDED: &[recorded::Recorded] = qbox::RECORDED;
 
-/// Every figure that can be run live.
+/// Every figure that can be run live on tiers.
 pub static LIVE: &[live_figures::Live] = reward::LIVE;
+
+/// Every figure that can be run live on a mount.
+pub static MOUNTED: &[mounted_figures::Mounted] = {
+    let [five, six, seven] = ucsb::MOUNTED;
+    let [optimistic, pessimistic] = mdn::MOUNTED;
+    &[optimistic, pessimistic, five, six, seven]
+};
+
+/// The figures that can be run live, on tiers or on a mount.
+pub fn live_ids() -> impl Iterator<Item = &'static str> {
+    LIVE.iter().map(|live| live.id).chain(MOUNTED.iter().map(|mounted| mounted.id))
+}
 
 /// Every experiment, by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

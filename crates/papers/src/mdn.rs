@@ -13,7 +13,10 @@ mod fig6;
 mod fig7;
 mod fig8;
 mod players_and_load;
+mod players_on_a_mount;
 mod reach;
+
+pub(crate) use players_on_a_mount::MOUNTED;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "mdn",

@@ -4,12 +4,15 @@
 
 use crate::Paper;
 
+mod cycles_on_a_mount;
 mod cyclic_streams;
 mod eq1;
 mod fig5;
 mod fig6;
 mod fig7;
 pub mod sets;
+
+pub(crate) use cycles_on_a_mount::MOUNTED;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "ucsb",

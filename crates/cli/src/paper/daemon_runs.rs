@@ -1,4 +1,5 @@
-//! Figures run live: the real daemon on two tiers that it emulates, under real clients.
+//! Figures run live: the real daemon on two tiers that it emulates, under real clients, or programs on a
+//! mount.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -6,10 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use disktime_client::{Load, LoadSpec, Options, Uri};
 use disktime_papers::live_figures::{Cell, Live};
-use disktime_papers::{LIVE, Report};
+use disktime_papers::mounted_figures::Mounted;
+use disktime_papers::{LIVE, MOUNTED, Report, Sample};
 use disktime_server::{Config, Server};
 use disktime_workload::{Extent, Pace, Pattern, Spec};
 
+use super::mounted_runs;
 use crate::BadInput;
 use crate::interrupt::{self, Interrupted, Temporary};
 use crate::progress::Progress;
@@ -24,10 +27,11 @@ const TICK: Duration = Duration::from_millis(50);
 const NAMES: [&str; 2] = ["a", "b"];
 const MIB: u64 = 1 << 20;
 
-/// Which figures are run live, and how long each of their cells.
+/// Which figures are run live, and how long each cell on tiers. A run on a mount is as long as its figure.
 pub struct Wanted {
     span: Duration,
     figures: Vec<&'static Live>,
+    mounted: Vec<&'static Mounted>,
 }
 
 impl Wanted {
@@ -38,13 +42,15 @@ impl Wanted {
         }
         let figures: Vec<_> =
             ids.iter().filter_map(|id| LIVE.iter().find(|live| live.id == *id)).collect();
-        if figures.is_empty() {
-            let known: Vec<_> = LIVE.iter().map(|live| live.id).collect();
+        let mounted: Vec<_> =
+            ids.iter().filter_map(|id| MOUNTED.iter().find(|live| live.id == *id)).collect();
+        if figures.is_empty() && mounted.is_empty() {
+            let known: Vec<_> = disktime_papers::live_ids().collect();
             let ids = ids.join(", ");
             let known = known.join(", ");
             return Err(BadInput(format!("--live: none of {ids} is run live; those are: {known}")));
         }
-        Ok(Self { span: *span, figures })
+        Ok(Self { span: *span, figures, mounted })
     }
 
     /// As it was asked for.
@@ -58,8 +64,15 @@ impl Wanted {
         for figure in &self.figures {
             let rates = self.run(figure).with_context(|| format!("{} live", figure.id))?;
             let sample = (figure.judge)(&rates, self.span.as_secs_f64());
-            let report = reports.iter_mut().find(|report| report.id == figure.id);
-            report.context("every figure that is asked for has a report")?.add_live(sample);
+            add(reports, figure.id, sample)?;
+        }
+        for figure in &self.mounted {
+            let progress = Progress::new(0);
+            let tell = |name: &str| progress.at(0, &format!("{} live: {name}", figure.id));
+            let played = mounted_runs::play(figure, tell);
+            let played = played.with_context(|| format!("{} live", figure.id))?;
+            drop(progress);
+            add(reports, figure.id, (figure.judge)(&played))?;
         }
         Ok(())
     }
@@ -104,6 +117,12 @@ impl Wanted {
         #[expect(clippy::cast_precision_loss, reason = "counts of requests are small")]
         Ok([0, 1].map(|at| (after[at] - before[at]) as f64 / seconds))
     }
+}
+
+fn add(reports: &mut [Report], id: &str, sample: Sample) -> anyhow::Result<()> {
+    let report = reports.iter_mut().find(|report| report.id == id);
+    report.context("every figure that is asked for has a report")?.add_live(sample);
+    Ok(())
 }
 
 /// Whether extents are moved between tiers.

@@ -4,8 +4,8 @@ use super::players_and_load::{self, At, FOUR, Knobs, Shaped};
 use crate::experiment::{Check, Experiment, Sample};
 use disktime_sim::Outcome;
 
-const SECONDS: u64 = 120;
-const FROM: u64 = 5;
+pub(super) const SECONDS: u64 = 120;
+pub(super) const FROM: u64 = 5;
 
 pub(super) const OPTIMISTIC: Experiment = Experiment {
     id: "mdn-3a",

@@ -4,6 +4,7 @@ use super::anticipatory::{self, ANTICIPATION, EXPIRE};
 use crate::claims;
 use crate::drawn;
 use crate::experiment::{Check, Sample};
+use crate::mounted_figures;
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::feedback::{FeedbackConfig, Token};
@@ -14,7 +15,7 @@ use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
 use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Playback, Spec};
 
 /// The paper's disk (§6).
-const DISK: &str = "st340810a";
+pub(super) const DISK: &str = "st340810a";
 /// The length of each request, and so of each token.
 const REQUEST_BYTES: u64 = 128 << 10;
 const FILE_BYTES: u64 = 1_900_000_000 / REQUEST_BYTES * REQUEST_BYTES;
@@ -200,8 +201,7 @@ impl Load {
         Self { stop: Some(stop), ..self }
     }
 
-    fn plan(&self, index: usize, at: At) -> StreamPlan {
-        let start = at.file(index as u64);
+    fn plan(&self, index: usize, start: u64, (at, begin): (At, Instant)) -> StreamPlan {
         let extent = Extent { start, end: start + FILE_BYTES };
         let bytes_per_second = self.mb * 1_000_000;
         let pace = match self.mb {
@@ -222,13 +222,13 @@ impl Load {
         };
         let name = format!("{} {}", if self.soft { "soft" } else { "best" }, index + 1);
         let class = if self.soft { Class::SoftRealTime } else { Class::BestEffort };
-        let phases = Phases::new(vec![phase], at.drawn, &name, Instant::ZERO);
+        let phases = Phases::new(vec![phase], at.drawn, &name, begin);
         StreamPlan {
             name,
             contract: Contract { class, ..Contract::default() },
             base: 0,
             parent: None,
-            extent: None,
+            extent: Some((extent.start, extent.end)),
             traffic: phases.expect("the paper's loads make sense").into(),
         }
     }
@@ -264,6 +264,25 @@ pub(super) fn run(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Outco
 
 /// The plan that [`run`] runs.
 pub(super) fn plan(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Plan {
+    plan_from(shaped, loads, seconds, (at, Instant::ZERO), |stream| at.file(stream))
+}
+
+/// The same for a mount, from `begin` on, in the first of a seed's draws: each file begins at a multiple
+/// of a MiB.
+pub(super) fn mounted(shaped: Shaped, loads: &[Load], seconds: u64, begin: Instant) -> Plan {
+    let drawn = mounted_figures::SEED * PLACEMENTS;
+    let at = At { drawn, knobs: Knobs::SHOWN };
+    let file = |stream| at.file(stream).next_multiple_of(1 << 20);
+    plan_from(shaped, loads, seconds, (at, begin), file)
+}
+
+fn plan_from(
+    shaped: Shaped,
+    loads: &[Load],
+    seconds: u64,
+    (at, begin): (At, Instant),
+    file: impl Fn(u64) -> u64,
+) -> Plan {
     let feedback = match shaped {
         Shaped::By(name) => at.feedback(name, RATE_USUAL),
         Shaped::At(rate_start) => FeedbackConfig { rate_start, ..at.feedback("fixed", rate_start) },
@@ -280,7 +299,9 @@ pub(super) fn plan(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Plan
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,
-        streams: streams.map(|(index, load)| load.plan(index, at)).collect(),
+        streams: streams
+            .map(|(index, load)| load.plan(index, file(index as u64), (at, begin)))
+            .collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),
         window: WINDOW,

@@ -3,6 +3,7 @@
 use crate::claims;
 use crate::drawn;
 use crate::experiment::Check;
+use crate::mounted_figures;
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::policy::PolicyEntry;
@@ -14,7 +15,7 @@ use disktime_sim::{Outcome, Plan, StreamPlan, measure, simulate};
 use disktime_workload::{Cycles, Extent, Pace, Pattern, Phase, Phases, Playback, Spec};
 
 /// The SCSI disk (§IV).
-const DISK: &str = "st318437lw";
+pub(super) const DISK: &str = "st318437lw";
 /// The length of each request: `io_size` of figure 4.
 const REQUEST_BYTES: u64 = 128 << 10;
 /// "Each stream was accessing a different sequentially-placed 700 MB file" (§IV).
@@ -164,7 +165,23 @@ impl Load {
         Self { contract: Contract::default(), pace, start }
     }
 
-    fn plan(&self, index: usize, knobs: Knobs, gap: u64, seed: u64) -> StreamPlan {
+    /// The same with so many reads outstanding. A load that submits cycles has no such bound.
+    pub(super) fn ahead(self, outstanding: u32) -> Self {
+        let pace = match self.pace {
+            Pace::Closed { think, .. } => Pace::Closed { outstanding, think },
+            Pace::Player(playback) => Pace::Player(Playback { outstanding, ..playback }),
+            pace => pace,
+        };
+        Self { pace, ..self }
+    }
+
+    fn plan(
+        &self,
+        index: usize,
+        knobs: Knobs,
+        gap: u64,
+        (seed, begin): (u64, Instant),
+    ) -> StreamPlan {
         let start = index as u64 * knobs.stride() + gap;
         let extent = Extent { start, end: start + FILE_BYTES };
         let phase = Phase {
@@ -174,7 +191,7 @@ impl Load {
             pace: self.pace,
         };
         let name = name(index);
-        let phases = Phases::new(vec![phase], seed, &name, Instant::ZERO);
+        let phases = Phases::new(vec![phase], seed, &name, begin);
         StreamPlan {
             name,
             contract: self.contract,
@@ -213,31 +230,52 @@ fn run_placed(
     seed: u64,
     gap: impl Fn(usize) -> u64,
 ) -> Outcome {
-    let plan = Plan {
+    let plan = plan(loads, knobs, profile, (seed, Instant::ZERO), gap);
+    simulate(plan).expect("the paper's plans can be run")
+}
+
+/// Loads side by side, from `begin` on.
+fn plan(
+    loads: &[Load],
+    knobs: Knobs,
+    profile: Option<Profile>,
+    (seed, begin): (u64, Instant),
+    gap: impl Fn(usize) -> u64,
+) -> Plan {
+    let streams = loads.iter().enumerate();
+    let streams =
+        streams.map(|(index, load)| load.plan(index, knobs, gap(index), (seed, begin))).collect();
+    Plan {
         device: disk(seed),
         profile,
         scheduling: Scheduling { policy: knobs.elevator(), ..Scheduling::new("elevator", "fixed") },
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth: 1,
-        streams: loads
-            .iter()
-            .enumerate()
-            .map(|(index, load)| load.plan(index, knobs, gap(index), seed))
-            .collect(),
+        streams,
         changes: Vec::new(),
         duration: Duration::from_secs(SECONDS),
         window: WINDOW,
         decisions: None,
-    };
-    simulate(plan).expect("the paper's plans can be run")
+    }
 }
 
-/// The high-priority stream of figures 5 and 6 beside best-effort streams.
-pub(super) fn joined(best_effort: impl Fn(u64) -> Load, knobs: Knobs, seed: u64) -> Outcome {
+/// The same for a mount, from `begin` on: each file begins at a multiple of a MiB.
+pub(super) fn mounted(loads: &[Load], profile: Option<Profile>, begin: Instant) -> Plan {
+    const MIB: u64 = 1 << 20;
+    let gap = |index| index as u64 * (FILE_BYTES.next_multiple_of(MIB) - FILE_BYTES);
+    plan(loads, Knobs::SHOWN, profile, (mounted_figures::SEED, begin), gap)
+}
+
+/// The high-priority stream of figures 5 and 6, and best-effort streams that join it.
+pub(super) fn joining(best_effort: impl Fn(u64) -> Load) -> Vec<Load> {
     let high = Load::guaranteed(8 * MB, Admission::Deterministic);
-    let loads: Vec<_> = std::iter::once(high).chain(JOINS.map(best_effort)).collect();
-    run(&loads, knobs, Some(profile(seed)), seed)
+    std::iter::once(high).chain(JOINS.map(best_effort)).collect()
+}
+
+/// Runs these.
+pub(super) fn joined(best_effort: impl Fn(u64) -> Load, knobs: Knobs, seed: u64) -> Outcome {
+    run(&joining(best_effort), knobs, Some(profile(seed)), seed)
 }
 
 /// As [`joined`], once for each of so many placements: before each file there is a gap of up to 8 MiB,
@@ -248,8 +286,7 @@ pub(super) fn joined_in_places(
     seed: u64,
     placements: u64,
 ) -> Vec<Outcome> {
-    let high = Load::guaranteed(8 * MB, Admission::Deterministic);
-    let loads: Vec<_> = std::iter::once(high).chain(JOINS.map(best_effort)).collect();
+    let loads = joining(best_effort);
     let profile = profile(seed);
     let gap = |placement: u64, index: usize| {
         drawn::number(placement, index as u64) % GAPS * REQUEST_BYTES

@@ -21,13 +21,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure: |seed| measure_at(seed, Knobs::SHOWN),
 };
 
+/// A stream of high priority beside so many of low priority.
+pub(super) fn beside(low: usize) -> Vec<Load> {
+    let high = Load::guaranteed(4 * MB, Admission::BestEffort);
+    std::iter::once(high).chain((0..low).map(|_| Load::cycles(4 * MB))).collect()
+}
+
 fn measure_at(seed: u64, knobs: Knobs) -> Sample {
-    let run = |low: usize| {
-        let high = Load::guaranteed(4 * MB, Admission::BestEffort);
-        let loads: Vec<_> =
-            std::iter::once(high).chain((0..low).map(|_| Load::cycles(4 * MB))).collect();
-        cyclic_streams::run(&loads, knobs, None, seed)
-    };
+    let run = |low: usize| cyclic_streams::run(&beside(low), knobs, None, seed);
     let outcomes: Vec<Outcome> = (1..=7).map(run).collect();
     let high: Vec<f64> = outcomes.iter().map(|it| it.streams[0].response.mean_secs()).collect();
     let low: Vec<f64> = outcomes.iter().map(low_mean).collect();

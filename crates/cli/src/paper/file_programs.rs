@@ -1,0 +1,180 @@
+//! A program that reads a file of a mount as a plan's stream says, and tells a soft real-time file's misses.
+//!
+//! Its threads wait for their reads. There are more of them than reads are outstanding, so that a miss is
+//! told when it happens.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration as Span;
+
+use disktime_core::{Duration, Instant};
+use disktime_fuse::client;
+use disktime_papers::mounted_figures::Counts;
+use disktime_server::clock;
+use disktime_workload::{IoOp, Stream};
+
+/// A program's memory for reads past the kernel's cache is aligned so.
+pub const ALIGNMENT: usize = 4096;
+/// The longest read.
+const READ_MAX: usize = 1 << 20;
+/// Waits end this late at most: by default the system adds up to 50 us.
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1).expect("1 is not zero");
+
+/// A file with its contract, and what a program does with it.
+pub struct Program {
+    file: File,
+    /// The device's first byte that is in the file.
+    start: u64,
+    /// The file's user says when data come too late.
+    tells_misses: bool,
+    span: Range<Instant>,
+    window: Duration,
+    doing: Mutex<Doing>,
+    /// There may be something to do for a thread that waits.
+    woken: Condvar,
+}
+
+struct Doing {
+    traffic: Stream,
+    /// Reads that no thread has begun, and when they were due.
+    due: VecDeque<(IoOp, Instant)>,
+    counts: Counts,
+    error: Option<io::Error>,
+    /// When a thread that waits looks for what is due; `None` if none does.
+    watched: Option<Instant>,
+    /// It is to end before its time.
+    stops: bool,
+}
+
+/// When a program reads, and how its reads are counted.
+pub struct Times {
+    pub span: Range<Instant>,
+    pub window: Duration,
+}
+
+impl Program {
+    /// A program whose reads, as `traffic` has them, are of the device's bytes from `start` on.
+    pub fn new(
+        file: File,
+        (start, tells_misses): (u64, bool),
+        traffic: Stream,
+        Times { span, window }: Times,
+    ) -> Self {
+        let windows = span.end.since(span.start).as_nanos() / window.as_nanos();
+        let windows = usize::try_from(windows).expect("a run has few windows");
+        let counts = Counts { bytes: vec![0; windows], ..Counts::default() };
+        let due = VecDeque::new();
+        let doing = Doing { traffic, due, counts, error: None, watched: None, stops: false };
+        let doing = Mutex::new(doing);
+        Self { file, start, tells_misses, span, window, doing, woken: Condvar::new() }
+    }
+
+    /// A thread of it: returns at the end of the span.
+    pub fn run(&self) {
+        // Without it waits are less exact, which is no reason to stop.
+        let _coarse = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+        let mut memory = vec![0; READ_MAX + ALIGNMENT];
+        let aligned = memory.as_ptr().align_offset(ALIGNMENT);
+        let memory = &mut memory[aligned..aligned + READ_MAX];
+        let mut doing = self.doing();
+        while clock::now() < self.span.end && doing.error.is_none() && !doing.stops {
+            let (polled, missed) = doing.look(clock::now());
+            if missed > 0 && self.tells_misses {
+                drop(doing);
+                let told = (0..missed).try_for_each(|_| client::late(&self.file));
+                doing = self.doing();
+                doing.fail(told.map_err(io::Error::from));
+            } else if let Some((op, due)) = doing.due.pop_front() {
+                // Another thread looks after what comes next meanwhile.
+                self.woken.notify_one();
+                drop(doing);
+                let read = self.read(&op, memory);
+                doing = self.doing();
+                self.ended(&mut doing, (&op, due));
+                doing.fail(read);
+            } else {
+                doing = self.wait(doing, polled);
+            }
+        }
+        self.woken.notify_all();
+    }
+
+    /// Until something may be due: one thread looks at the clock, the others wait to be woken.
+    fn wait<'a>(&'a self, mut doing: MutexGuard<'a, Doing>, now: Instant) -> MutexGuard<'a, Doing> {
+        let until = doing.traffic.next_at().unwrap_or(self.span.end).min(self.span.end);
+        if doing.watched.is_some_and(|at| at <= until) {
+            return self.woken.wait(doing).unwrap_or_else(PoisonError::into_inner);
+        }
+        doing.watched = Some(until);
+        let wait = Span::from_nanos(until.since(now).as_nanos());
+        let waited = self.woken.wait_timeout(doing, wait);
+        let mut doing = waited.unwrap_or_else(PoisonError::into_inner).0;
+        doing.watched = None;
+        doing
+    }
+
+    /// Whether it has ended before its time.
+    pub fn has_failed(&self) -> bool {
+        self.doing().error.is_some()
+    }
+
+    /// Has its threads end when their reads have.
+    pub fn stop(&self) {
+        self.doing().stops = true;
+        self.woken.notify_all();
+    }
+
+    fn doing(&self) -> MutexGuard<'_, Doing> {
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, op: &IoOp, memory: &mut [u8]) -> io::Result<()> {
+        let bytes = usize::try_from(op.bytes).ok().and_then(|bytes| memory.get_mut(..bytes));
+        let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;
+        self.file.read_exact_at(bytes, op.offset - self.start)
+    }
+
+    /// Counts a read that has ended within the span.
+    fn ended(&self, doing: &mut Doing, (op, due): (&IoOp, Instant)) {
+        let now = clock::now();
+        doing.traffic.completed(now, op);
+        let window = now.since(self.span.start).as_nanos() / self.window.as_nanos();
+        let counts = &mut doing.counts;
+        let bytes = usize::try_from(window).ok().and_then(|window| counts.bytes.get_mut(window));
+        let Some(bytes) = bytes else { return };
+        *bytes += op.bytes;
+        counts.reads += 1;
+        counts.seconds += now.since(due).as_secs_f64();
+    }
+
+    /// The counts, once its threads have ended.
+    ///
+    /// # Errors
+    /// What ended it before its time.
+    pub fn counts(self) -> io::Result<Counts> {
+        let Doing { counts, error, .. } =
+            self.doing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        error.map_or(Ok(counts), Err)
+    }
+}
+
+impl Doing {
+    /// Takes what is due by now, and answers when that was and how many misses are new.
+    fn look(&mut self, now: Instant) -> (Instant, u64) {
+        while let Some(op) = self.traffic.poll(now) {
+            self.due.push_back((op, now));
+        }
+        let missed = std::iter::from_fn(|| self.traffic.missed()).count() as u64;
+        self.counts.misses += missed;
+        (now, missed)
+    }
+
+    fn fail(&mut self, result: io::Result<()>) {
+        self.error = self.error.take().or(result.err());
+    }
+}
