@@ -30,6 +30,7 @@ Examples:
   disktime paper run zygaria-1 --seeds 1 --json | jq '.[].checks'
   disktime paper run reward-t2 --seeds 5 --first-seed 11 --no-bands
   disktime paper run reward-t1 reward-2 --live --out reports
+  disktime paper run ucsb-5 mdn-3a --live       (on a mount, as root)
   disktime paper run qbox-17 --trace reads.csv.gz
 
 Exits with 1 if a check misses.";
@@ -55,7 +56,8 @@ enum Action {
         /// Figures, as `paper list` names them
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
-        /// Also run reward-t1 or reward-2 live, on emulated tiers: each cell for so long
+        /// Also run figures live: those of zygaria, mdn, ucsb and qbox by programs on a mount, for as
+        /// long as the figure; those of reward on emulated tiers, each cell for so long
         #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "20s")]
         live: Option<humantime::Duration>,
         #[command(flatten)]
@@ -111,6 +113,8 @@ const SEEDS_MAX: u32 = 1000;
 struct Listed {
     id: &'static str,
     title: &'static str,
+    /// Whether it can be run live.
+    live: bool,
 }
 
 /// Runs the command.
@@ -130,15 +134,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
-    let listed = disktime_papers::experiments()
-        .map(|experiment| Listed { id: experiment.id, title: experiment.title });
+    let listed = disktime_papers::experiments().map(|experiment| {
+        let live = disktime_papers::live_ids().any(|id| id == experiment.id);
+        Listed { id: experiment.id, title: experiment.title, live }
+    });
     if json {
         println!("{}", serde_json::to_string(&listed.collect::<Vec<_>>())?);
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table::new(&["id", "title"], 0..0);
-    for Listed { id, title } in listed {
-        table.add_row([id, title]);
+    let mut table = table::new(&["id", "title", "runs"], 0..0);
+    for Listed { id, title, live } in listed {
+        table.add_row([id, title, if live { "simulated, live" } else { "simulated" }]);
     }
     println!("{table}");
     Ok(ExitCode::SUCCESS)
@@ -207,6 +213,8 @@ fn run_all(
         println!("{}", serde_json::to_string(&reports)?);
     } else {
         reports.iter().for_each(print);
+        let of_paper = |paper: &&Paper| reports.iter().any(|report| belongs(report, paper));
+        PAPERS.iter().filter(of_paper).for_each(print_ways);
     }
     let pass = reports.iter().all(Report::pass);
     Ok(if pass { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -281,6 +289,17 @@ fn print(report: &Report) {
         say(format!("  {text}"));
     }
     println!();
+}
+
+/// How a paper's figures are run, and the command for those that are run live.
+fn print_ways(paper: &Paper) {
+    let live = paper.live().join(" ");
+    let how = if live.is_empty() {
+        String::new()
+    } else {
+        format!(" (in real time by `disktime paper run {live} --live`)")
+    };
+    println!("{}", terminal::paragraph(&format!("{}: {}{how}", paper.id, paper.ways()), "  "));
 }
 
 fn write(dir: &Path, reports: &[Report], provenance: &Provenance) -> anyhow::Result<()> {

@@ -49,6 +49,21 @@ pub struct Paper {
     pub experiments: &'static [Experiment],
 }
 
+impl Paper {
+    /// Those of its figures that can be run live.
+    #[must_use]
+    pub fn live(&self) -> Vec<&'static str> {
+        let ids = self.experiments.iter().map(|experiment| experiment.id);
+        ids.filter(|id| live_ids().any(|live| live == *id)).collect()
+    }
+
+    /// How its figures are run.
+    #[must_use]
+    pub fn ways(&self) -> &'static str {
+        if self.live().is_empty() { "simulated" } else { "live and simulated" }
+    }
+}
+
 /// Every paper.
 pub static PAPERS: &[Paper] =
     &[zygaria::PAPER, mdn::PAPER, reward::PAPER, ucsb::PAPER, qbox::PAPER, blackbox::PAPER];
@@ -61,9 +76,11 @@ pub static LIVE: &[live_figures::Live] = reward::LIVE;
 
 /// Every figure that can be run live on a mount.
 pub static MOUNTED: &[mounted_figures::Mounted] = {
-    let [five, six, seven] = ucsb::MOUNTED;
+    let [progress] = zygaria::MOUNTED;
     let [optimistic, pessimistic] = mdn::MOUNTED;
-    &[optimistic, pessimistic, five, six, seven]
+    let [five, six, seven] = ucsb::MOUNTED;
+    let [one_disk] = qbox::MOUNTED;
+    &[progress, optimistic, pessimistic, five, six, seven, one_disk]
 };
 
 /// The figures that can be run live, on tiers or on a mount.
@@ -80,4 +97,21 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Experiment> {
     experiments().find(|experiment| experiment.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only one of the five papers was once run live.
+    #[test]
+    fn every_published_paper_is_run_live_and_simulated() {
+        for paper in PAPERS {
+            let ours = paper.id == "blackbox";
+            let ways = if ours { "simulated" } else { "live and simulated" };
+            assert_eq!(paper.ways(), ways, "{}", paper.id);
+            assert!(paper.live().iter().all(|id| find(id).is_some()));
+        }
+        assert!(live_ids().all(|id| PAPERS.iter().any(|paper| paper.live().contains(&id))));
+    }
 }

@@ -50,7 +50,11 @@ pub fn page(paper: &Paper, reports: &[&Report], provenance: &Provenance) -> File
     let lead = [
         Word::plain("Paper "),
         Word::code(paper.id),
-        Word::plain(format!(", reproduced in simulation by disktime. {verdict}")),
+        Word::plain(format!(
+            ", reproduced by disktime, {}. {verdict}{}",
+            paper.ways(),
+            live(paper)
+        )),
     ];
     let figures = reports.iter().map(|report| section(report));
     let page = Page {
@@ -60,6 +64,14 @@ pub fn page(paper: &Paper, reports: &[&Report], provenance: &Provenance) -> File
         sections: figures.chain([parameters(paper), origin(provenance)]).collect(),
     };
     page.file(format!("{}.html", paper.id))
+}
+
+/// How its live figures are run, if it has any.
+fn live(paper: &Paper) -> String {
+    match &*paper.live() {
+        [] => String::new(),
+        ids => format!(" `disktime paper run {} --live` runs these in real time.", ids.join(" ")),
+    }
 }
 
 fn parameters(paper: &Paper) -> Section {

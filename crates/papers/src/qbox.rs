@@ -8,6 +8,7 @@
 use crate::Paper;
 use crate::recorded::Recorded;
 
+mod black_box_on_a_mount;
 mod black_boxes;
 mod fig10;
 mod fig12;
@@ -21,6 +22,8 @@ mod fig8;
 mod overhead;
 mod pauses;
 mod striped;
+
+pub(crate) use black_box_on_a_mount::MOUNTED;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "qbox",

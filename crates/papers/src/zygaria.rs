@@ -16,6 +16,9 @@ mod fig7;
 mod fig8;
 mod fig9;
 mod reservation_splits;
+mod splits_on_a_mount;
+
+pub(crate) use splits_on_a_mount::MOUNTED;
 
 pub(crate) const PAPER: Paper = Paper {
     id: "zygaria",

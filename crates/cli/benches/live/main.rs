@@ -11,6 +11,7 @@
 mod demo;
 mod files;
 mod machine;
+mod mounted;
 mod player;
 mod rates;
 mod tiers;
@@ -72,6 +73,48 @@ const CASES: &[Case] = &[
         what: "the same beside five files, as figure 5 of ucsb",
         long: false,
         run: files::ucsb_5,
+    },
+    Case {
+        name: "mount-zygaria-1",
+        what: "70 % sequential and 30 % random, by programs on a mount",
+        long: true,
+        run: || mounted::run("zygaria-1"),
+    },
+    Case {
+        name: "mount-mdn-3a",
+        what: "four players, optimistic, by programs on a mount",
+        long: true,
+        run: || mounted::run("mdn-3a"),
+    },
+    Case {
+        name: "mount-mdn-3b",
+        what: "four players, pessimistic, by programs on a mount",
+        long: true,
+        run: || mounted::run("mdn-3b"),
+    },
+    Case {
+        name: "mount-ucsb-5",
+        what: "8 MB/s joined by players, by programs on a mount",
+        long: true,
+        run: || mounted::run("ucsb-5"),
+    },
+    Case {
+        name: "mount-ucsb-6",
+        what: "8 MB/s joined by readers, by programs on a mount",
+        long: true,
+        run: || mounted::run("ucsb-6"),
+    },
+    Case {
+        name: "mount-ucsb-7",
+        what: "response times beside low priority, by programs on a mount",
+        long: true,
+        run: || mounted::run("ucsb-7"),
+    },
+    Case {
+        name: "mount-qbox-7",
+        what: "a black box, by programs on a mount",
+        long: true,
+        run: || mounted::run("qbox-7"),
     },
     Case { name: "player", what: "a player beside readers", long: false, run: player::short },
     Case { name: "player-long", what: "the same for minutes", long: true, run: player::long },

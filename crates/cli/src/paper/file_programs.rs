@@ -1,7 +1,8 @@
 //! A program that reads a file of a mount as a plan's stream says, and tells a soft real-time file's misses.
 //!
 //! Its threads wait for their reads. There are more of them than reads are outstanding, so that a miss is
-//! told when it happens.
+//! told when it happens. Reads reach the kernel in the stream's order: a thread begins one once the thread
+//! before it sleeps in its own.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,6 +10,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration as Span;
 
@@ -43,6 +45,8 @@ struct Doing {
     traffic: Stream,
     /// Reads that no thread has begun, and when they were due.
     due: VecDeque<(IoOp, Instant)>,
+    /// What the system says of the thread that began the latest read, while it is there.
+    latest: Option<Arc<File>>,
     counts: Counts,
     error: Option<io::Error>,
     /// When a thread that waits looks for what is due; `None` if none does.
@@ -67,9 +71,10 @@ impl Program {
     ) -> Self {
         let windows = span.end.since(span.start).as_nanos() / window.as_nanos();
         let windows = usize::try_from(windows).expect("a run has few windows");
-        let counts = Counts { bytes: vec![0; windows], ..Counts::default() };
+        let counts = Counts { bytes: vec![0.0; windows], ..Counts::default() };
         let due = VecDeque::new();
-        let doing = Doing { traffic, due, counts, error: None, watched: None, stops: false };
+        let (latest, error, watched, stops) = (None, None, None, false);
+        let doing = Doing { traffic, due, latest, counts, error, watched, stops };
         let doing = Mutex::new(doing);
         Self { file, start, tells_misses, span, window, doing, woken: Condvar::new() }
     }
@@ -81,7 +86,13 @@ impl Program {
         let mut memory = vec![0; READ_MAX + ALIGNMENT];
         let aligned = memory.as_ptr().align_offset(ALIGNMENT);
         let memory = &mut memory[aligned..aligned + READ_MAX];
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let state = File::open(format!("/proc/self/task/{thread}/stat")).map(Arc::new);
         let mut doing = self.doing();
+        let state = match state {
+            Ok(state) => state,
+            Err(error) => return doing.fail(Err(error)),
+        };
         while clock::now() < self.span.end && doing.error.is_none() && !doing.stops {
             let (polled, missed) = doing.look(clock::now());
             if missed > 0 && self.tells_misses {
@@ -90,11 +101,15 @@ impl Program {
                 doing = self.doing();
                 doing.fail(told.map_err(io::Error::from));
             } else if let Some((op, due)) = doing.due.pop_front() {
+                if let Some(latest) = doing.latest.replace(Arc::clone(&state)) {
+                    wait_until_it_sleeps(&latest);
+                }
                 // Another thread looks after what comes next meanwhile.
                 self.woken.notify_one();
                 drop(doing);
                 let read = self.read(&op, memory);
                 doing = self.doing();
+                doing.latest.take_if(|latest| Arc::ptr_eq(latest, &state));
                 self.ended(&mut doing, (&op, due));
                 doing.fail(read);
             } else {
@@ -147,8 +162,8 @@ impl Program {
         let counts = &mut doing.counts;
         let bytes = usize::try_from(window).ok().and_then(|window| counts.bytes.get_mut(window));
         let Some(bytes) = bytes else { return };
-        *bytes += op.bytes;
-        counts.reads += 1;
+        *bytes += float(op.bytes);
+        counts.reads += 1.0;
         counts.seconds += now.since(due).as_secs_f64();
     }
 
@@ -170,11 +185,29 @@ impl Doing {
             self.due.push_back((op, now));
         }
         let missed = std::iter::from_fn(|| self.traffic.missed()).count() as u64;
-        self.counts.misses += missed;
+        self.counts.misses += float(missed);
         (now, missed)
     }
 
     fn fail(&mut self, result: io::Result<()>) {
         self.error = self.error.take().or(result.err());
     }
+}
+
+/// Waits until a thread sleeps, by its line of the system's: the name in brackets, then the state.
+fn wait_until_it_sleeps(state: &File) {
+    let mut line = [0; 128];
+    while let Ok(length) = state.read_at(&mut line, 0) {
+        let line = &line[..length];
+        let runs = line.iter().rposition(|byte| *byte == b')');
+        if !runs.is_some_and(|end| line[end..].starts_with(b") R")) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes of a read, and misses of a run, are few")]
+fn float(count: u64) -> f64 {
+    count as f64
 }

@@ -22,11 +22,8 @@ use crate::interrupt::{self, Temporary};
 const BEGINS: Duration = Duration::from_secs(4);
 /// Time to start the programs before a run begins.
 const READY: Duration = Duration::from_millis(500);
-/// Threads of a program: it has so many reads outstanding at most, far more than an elevator's batch. One
-/// more looks at the clock.
-const THREADS: u32 = 64 + 1;
-/// Threads that take the kernel's calls.
-const KERNEL_THREADS: usize = 8;
+/// Threads that take the kernel's calls: with more, reads of one file overtake each other.
+const KERNEL_THREADS: usize = 1;
 const TICK: Span = Span::from_millis(50);
 /// The least room that a file gets on a mount's device, and the unit of all rooms.
 const ROOM_MIN: u64 = 64 << 20;
@@ -96,20 +93,20 @@ fn profile(directory: &Path, device: &'static Preset) -> anyhow::Result<PathBuf>
 
 /// Runs a program for each stream.
 fn programs(directory: &Path, run: &Run, plan: &Plan) -> anyhow::Result<Played> {
-    let files = open(directory, &plan.streams)?;
+    let files = open(directory, plan)?;
     let begin = clock::now() + READY + BEGINS;
     let begin = Instant::from_nanos(begin.as_nanos() / BEGINS.as_nanos() * BEGINS.as_nanos());
     let Plan { streams, window, duration, .. } = run.plan(begin);
     let mut programs = Vec::new();
-    for (stream, file) in streams.into_iter().zip(files) {
+    for (stream, (start, file)) in streams.into_iter().zip(files) {
         let tells = stream.contract.class == Class::SoftRealTime;
-        let (start, _) = extent(&stream)?;
         let times = Times { span: begin..begin + duration, window };
         programs.push(Program::new(file, (start, tells), stream.traffic, times));
     }
     let ended = std::thread::scope(|scope| {
         for program in &programs {
-            (0..THREADS).for_each(|_| drop(scope.spawn(|| program.run())));
+            // One more looks at the clock.
+            (0..=run.outstanding).for_each(|_| drop(scope.spawn(|| program.run())));
         }
         while clock::now() < begin + duration {
             if interrupt::is_asked() || programs.iter().any(Program::has_failed) {
@@ -129,34 +126,45 @@ fn extent(stream: &StreamPlan) -> anyhow::Result<(u64, u64)> {
     stream.extent.with_context(|| format!("{} has no file", stream.name))
 }
 
-/// Makes and opens a file for each stream, with its contract, where on the device the stream reads.
+/// Makes and opens a file for each stream, with its contract, where on the device the stream reads; with
+/// each the device's byte at which it begins. Streams whose extents overlap have the device as their file.
 ///
 /// The mount lays files one behind the other as they are first read, each with room for a whole number of
 /// MiB; if the rest of the device is too small for one it begins anew.
-fn open(directory: &Path, streams: &[StreamPlan]) -> anyhow::Result<Vec<File>> {
+fn open(directory: &Path, plan: &Plan) -> anyhow::Result<Vec<(u64, File)>> {
+    let streams = &plan.streams;
     let mut order: Vec<(u64, u64, usize)> = Vec::new();
     for (index, stream) in streams.iter().enumerate() {
         let (start, end) = extent(stream)?;
         order.push((start, end, index));
     }
     order.sort_unstable();
-    let mut files: Vec<(usize, File)> = Vec::new();
-    if let Some((start @ 1.., ..)) = order.first().copied() {
-        make(directory, "before", start.max(ROOM_MIN))?;
-        touch(&at_mount(directory, "before")?)?;
-    }
-    for (place, (start, end, index)) in order.iter().copied().enumerate() {
-        let next = order.get(place + 1).map_or(end, |(start, ..)| *start);
-        let name = index.to_string();
-        make(directory, &name, next.max(end) - start)?;
-        let file = at_mount(directory, &name)?;
+    let mut files: Vec<(usize, u64, File)> = Vec::new();
+    let mut add = |name: &str, index: usize, start: u64| {
+        let file = at_mount(directory, name)?;
         let contract = &streams[index].contract;
         client::set(&file, contract).map_err(|(error, _)| error).context("a file's contract")?;
         touch(&file)?;
-        files.push((index, file));
+        files.push((index, start, file));
+        anyhow::Ok(())
+    };
+    if order.windows(2).any(|pair| pair[1].0 < pair[0].1) {
+        make(directory, "device", plan.device.capacity_bytes())?;
+        (0..streams.len()).try_for_each(|index| add("device", index, 0))?;
+    } else {
+        if let Some((start @ 1.., ..)) = order.first().copied() {
+            make(directory, "before", start.max(ROOM_MIN))?;
+            touch(&at_mount(directory, "before")?)?;
+        }
+        for (place, (start, end, index)) in order.iter().copied().enumerate() {
+            let next = order.get(place + 1).map_or(end, |(start, ..)| *start);
+            let name = index.to_string();
+            make(directory, &name, next.max(end) - start)?;
+            add(&name, index, start)?;
+        }
     }
-    files.sort_unstable_by_key(|(index, _)| *index);
-    Ok(files.into_iter().map(|(_, file)| file).collect())
+    files.sort_unstable_by_key(|(index, ..)| *index);
+    Ok(files.into_iter().map(|(_, start, file)| (start, file)).collect())
 }
 
 /// A file of so many bytes at the source, all of them a hole.

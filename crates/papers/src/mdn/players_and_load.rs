@@ -4,7 +4,7 @@ use super::anticipatory::{self, ANTICIPATION, EXPIRE};
 use crate::claims;
 use crate::drawn;
 use crate::experiment::{Check, Sample};
-use crate::mounted_figures;
+use crate::mounted_figures::{self, Start};
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::feedback::{FeedbackConfig, Token};
@@ -267,13 +267,12 @@ pub(super) fn plan(shaped: Shaped, loads: &[Load], seconds: u64, at: At) -> Plan
     plan_from(shaped, loads, seconds, (at, Instant::ZERO), |stream| at.file(stream))
 }
 
-/// The same for a mount, from `begin` on, in the first of a seed's draws: each file begins at a multiple
-/// of a MiB.
-pub(super) fn mounted(shaped: Shaped, loads: &[Load], seconds: u64, begin: Instant) -> Plan {
+/// The same for a mount, in the first of a seed's draws: each file begins at a multiple of a MiB.
+pub(super) fn mounted(shaped: Shaped, loads: &[Load], seconds: u64, start: Start) -> Plan {
     let drawn = mounted_figures::SEED * PLACEMENTS;
     let at = At { drawn, knobs: Knobs::SHOWN };
     let file = |stream| at.file(stream).next_multiple_of(1 << 20);
-    plan_from(shaped, loads, seconds, (at, begin), file)
+    plan_from(shaped, loads, seconds, (at, start.begin), file)
 }
 
 fn plan_from(

@@ -8,6 +8,9 @@ use crate::mounted_figures::{self, Mounted, Played, Run, beside, shown};
 use disktime_model::preset::{self, Preset};
 use disktime_report::chart::{Axis, Series};
 
+/// Reads outstanding of a player, as in the figure.
+const OUTSTANDING: u32 = 1;
+
 pub(crate) const MOUNTED: [Mounted; 2] = [
     Mounted { id: "mdn-3a", device, runs: || run("optimistic"), judge: |live| judge(live, 0) },
     Mounted { id: "mdn-3b", device, runs: || run("pessimistic"), judge: |live| judge(live, 1) },
@@ -19,8 +22,8 @@ fn device() -> &'static Preset {
 
 fn run(controller: &'static str) -> Vec<Run> {
     let shaped = Shaped::By(controller);
-    let plan = move |begin| players_and_load::mounted(shaped, &FOUR, SECONDS, begin);
-    vec![Run::new(controller, plan)]
+    let plan = move |start| players_and_load::mounted(shaped, &FOUR, SECONDS, start);
+    vec![Run::new(controller, OUTSTANDING, plan)]
 }
 
 fn judge(live: &[Played], figure: usize) -> Sample {

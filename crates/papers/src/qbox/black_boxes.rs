@@ -4,15 +4,17 @@ use super::pauses::Pauses;
 use super::striped::{Ledger, STREAM_STEP, Striped, Took};
 use crate::claims;
 use crate::experiment::Check;
+use crate::mounted_figures::{SEED, Start};
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share, StreamId};
+use disktime_model::Device;
 use disktime_model::disk::{Disk, DiskSpec, Order, Overhead};
 use disktime_model::elevator::Elevator;
 use disktime_model::exponential::{Exponential, ExponentialSpec, Service};
+use disktime_model::preset::{self, Parameters, Preset};
 use disktime_model::raid0::Raid0;
 use disktime_model::tiered::{Cached, Tiered};
-use disktime_model::{Device, preset};
 use disktime_report::chart::{Axis, Marks, Panel, Series};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
 use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, SizeWeight, Spec, Stream};
@@ -340,7 +342,7 @@ pub(super) fn run_joined(set: &Set, under: Under, seed: u64, first: Option<Strea
         }
     };
     let device = if set.pauses { Box::new(Pauses::new(device, seed)) } else { device };
-    let mut streams = streams(set, device.capacity_bytes(), seed);
+    let mut streams = streams(set, device.capacity_bytes(), (seed, Instant::ZERO));
     if let Some(first) = first {
         streams[0].traffic = first;
     }
@@ -361,6 +363,28 @@ pub(super) fn run_joined(set: &Set, under: Under, seed: u64, first: Option<Strea
     plan.changes = shares.collect();
     let outcome = simulate(plan).expect("the paper's plans can be run");
     Run { outcome, ledger, seconds: set.seconds }
+}
+
+/// One disk behind the operating system's elevator, for a mount.
+pub(super) static ONE_DISK: Preset = Preset {
+    name: "nearline-7200-behind-elevator",
+    doc: "the figures' disk with one command at a time, behind Linux's deadline elevator",
+    build: |seed| behind_elevator(&Set::striped(1, &[]), seed, 0),
+    parameters: Parameters::Other,
+};
+
+/// The plan of loads on [`ONE_DISK`], for a mount: each has the whole disk as its file.
+pub(super) fn mounted(loads: &[Load], column: Column, start: Start) -> Plan {
+    let seed = SEED + start.placement;
+    let device = (ONE_DISK.build)(seed);
+    let disk = device.capacity_bytes();
+    let mut streams = streams(&Set::striped(1, loads), disk, (seed, start.begin));
+    for stream in &mut streams {
+        (stream.base, stream.extent) = (0, Some((0, disk)));
+    }
+    let plan = plan(Under::Column(column), device, streams, SECONDS);
+    // A mount knows no other costs to begin with.
+    Plan { cost: CostParameters::default(), ..plan }
 }
 
 pub(super) fn plan(
@@ -394,7 +418,7 @@ pub(super) fn plan(
 
 /// Sequential streams begin in regions of their own; semi-sequential ones jump from theirs on over
 /// half of the device; random ones go anywhere.
-fn streams(set: &Set, capacity: u64, seed: u64) -> Vec<StreamPlan> {
+fn streams(set: &Set, capacity: u64, (seed, begin): (u64, Instant)) -> Vec<StreamPlan> {
     let (bytes, step) = match set.storage {
         Storage::Striped(_) => (REQUEST_BYTES, STREAM_STEP),
         Storage::Raid0 { .. } => (RAID_REQUEST_BYTES, 0),
@@ -411,7 +435,7 @@ fn streams(set: &Set, capacity: u64, seed: u64) -> Vec<StreamPlan> {
             load.phases(Extent { start, end }, bytes, set.seconds),
             seed,
             load.name,
-            Instant::ZERO,
+            begin,
         );
         StreamPlan {
             name: load.name.to_owned(),

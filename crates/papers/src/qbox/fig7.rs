@@ -14,7 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure,
 };
 
-const LOADS: [Load; 4] = [
+pub(super) const LOADS: [Load; 4] = [
     Load::sequential("sequential A", 30),
     Load::sequential("sequential B", 20),
     Load::random("random C", 30),

@@ -13,6 +13,10 @@ use disktime_report::chart::{Axis, Series};
 
 /// Reads outstanding of a program of best effort.
 const AHEAD: u32 = 4;
+/// Reads of a cycle that are at the mount at once: eight of the elevator's batches.
+const CYCLES: u32 = 64;
+/// Placements of a simulated run.
+const PLACEMENTS: u64 = 16;
 
 pub(crate) const MOUNTED: [Mounted; 3] = [
     Mounted { id: "ucsb-5", device, runs: joined_by_players, judge: judge_5 },
@@ -34,16 +38,18 @@ fn joined_by_readers() -> Vec<Run> {
 
 fn joined(name: &str, best_effort: fn(u64) -> Load) -> Run {
     let profile = cyclic_streams::profile(SEED);
-    Run::new(name, move |begin| {
+    let run = Run::new(name, CYCLES, move |start| {
         let loads = cyclic_streams::joining(|start| best_effort(start).ahead(AHEAD));
-        cyclic_streams::mounted(&loads, Some(profile.clone()), begin)
-    })
+        cyclic_streams::mounted(&loads, Some(profile.clone()), start)
+    });
+    run.over(PLACEMENTS)
 }
 
 fn beside_low_priority() -> Vec<Run> {
     let run = |low: usize| {
         let name = format!("{low} of low priority");
-        Run::new(name, move |begin| cyclic_streams::mounted(&fig7::beside(low), None, begin))
+        let plan = move |start| cyclic_streams::mounted(&fig7::beside(low), None, start);
+        Run::new(name, CYCLES, plan).over(PLACEMENTS)
     };
     (1..=7).map(run).collect()
 }

@@ -3,7 +3,7 @@
 use crate::claims;
 use crate::drawn;
 use crate::experiment::Check;
-use crate::mounted_figures;
+use crate::mounted_figures::{self, Start};
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::policy::PolicyEntry;
@@ -260,11 +260,16 @@ fn plan(
     }
 }
 
-/// The same for a mount, from `begin` on: each file begins at a multiple of a MiB.
-pub(super) fn mounted(loads: &[Load], profile: Option<Profile>, begin: Instant) -> Plan {
+/// The same for a mount: each file begins at a multiple of a MiB. In all placements but the first there is a
+/// gap of up to 8 MiB before it.
+pub(super) fn mounted(loads: &[Load], profile: Option<Profile>, start: Start) -> Plan {
     const MIB: u64 = 1 << 20;
-    let gap = |index| index as u64 * (FILE_BYTES.next_multiple_of(MIB) - FILE_BYTES);
-    plan(loads, Knobs::SHOWN, profile, (mounted_figures::SEED, begin), gap)
+    let gap = |index| {
+        let drawn = drawn::number(start.placement, index as u64) % 8 * MIB;
+        let gap = if start.placement == 0 { 0 } else { drawn };
+        index as u64 * (FILE_BYTES.next_multiple_of(MIB) - FILE_BYTES) + gap
+    };
+    plan(loads, Knobs::SHOWN, profile, (mounted_figures::SEED, start.begin), gap)
 }
 
 /// The high-priority stream of figures 5 and 6, and best-effort streams that join it.

@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure: |seed| measure_keeping(seed, 32.0),
 };
 
-const RESERVED: [u32; 2] = [70, 30];
+pub(super) const RESERVED: [u32; 2] = [70, 30];
 
 fn measure_keeping(seed: u64, outstanding: f64) -> Sample {
     let loads = [Load::sequential(RESERVED[0]), Load::random(RESERVED[1])];

@@ -3,6 +3,7 @@
 use super::elevator::{Elevator, Order};
 use crate::claims;
 use crate::experiment::{Check, Sample};
+use crate::mounted_figures::{SEED, Start};
 use crate::open::Open;
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
@@ -13,14 +14,14 @@ use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
 use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
 
 /// IBM Deskstar 34GXP (§4.1).
-const DISK: &str = "deskstar-34gxp";
+pub(super) const DISK: &str = "deskstar-34gxp";
 /// Bytes of a request (§4.1).
 const REQUEST_BYTES: u64 = 4096;
 /// "1024 sequential requests before a request at a new random location" (§4.2).
 const RUN_LENGTH: u32 = 1024;
 /// "A fixed number of outstanding requests" (§4.1), lost; enough that no queue gets empty with 20 at
 /// the driver.
-const OUTSTANDING: u32 = 32;
+pub(super) const OUTSTANDING: u32 = 32;
 
 /// The number above as one that the paper leaves open: a figure's checks for each.
 pub(super) const fn outstanding(measure: fn(u64, f64) -> Sample) -> Open {
@@ -135,7 +136,7 @@ impl Load {
         Self { outstanding: whole(outstanding), ..self }
     }
 
-    fn plan(&self, capacity_bytes: u64, seed: u64) -> StreamPlan {
+    fn plan(&self, capacity_bytes: u64, (seed, begin): (u64, Instant)) -> StreamPlan {
         let (start, stop) = self.active;
         let phase = Phase {
             start: Duration::from_secs(start),
@@ -147,7 +148,7 @@ impl Load {
             ),
             pace: Pace::Closed { outstanding: self.outstanding, think: Duration::ZERO },
         };
-        let phases = Phases::new(vec![phase], seed, self.name, Instant::ZERO);
+        let phases = Phases::new(vec![phase], seed, self.name, begin);
         let share = Share::from_percent(self.reserve_percent).expect("at most 100 %");
         StreamPlan {
             name: self.name.to_owned(),
@@ -178,6 +179,24 @@ pub(super) fn run_logged(
 }
 
 fn plan(version: Version, loads: &[Load], seconds: u64, seed: u64) -> Plan {
+    plan_from(version, loads, seconds, (seed, Instant::ZERO))
+}
+
+/// The plan of loads under the utilization version, for a mount: each has the whole disk as its file.
+pub(super) fn mounted(loads: &[Load], start: Start) -> Plan {
+    let from = (SEED + start.placement, start.begin);
+    let mut plan = plan_from(Version::utilization(), loads, SECONDS, from);
+    let disk = (0, plan.device.capacity_bytes());
+    plan.streams.iter_mut().for_each(|stream| stream.extent = Some(disk));
+    plan
+}
+
+fn plan_from(
+    version: Version,
+    loads: &[Load],
+    seconds: u64,
+    (seed, begin): (u64, Instant),
+) -> Plan {
     let device = version.device(seed);
     let capacity = device.capacity_bytes();
     let (policy, cost, nominal_iops) = match version {
@@ -193,7 +212,7 @@ fn plan(version: Version, loads: &[Load], seconds: u64, seed: u64) -> Plan {
         scheduling: Scheduling { nominal_iops, ..Scheduling::new(policy, "fixed") },
         cost,
         reports: Vec::new(),
-        streams: loads.iter().map(|load| load.plan(capacity, seed)).collect(),
+        streams: loads.iter().map(|load| load.plan(capacity, (seed, begin))).collect(),
         changes: Vec::new(),
         duration: Duration::from_secs(seconds),
         window: SAMPLE,
