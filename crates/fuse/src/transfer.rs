@@ -12,7 +12,7 @@ use crate::nodes::lock;
 /// The longest read or write that the kernel sends.
 pub(crate) const TRANSFER_MAX: usize = 1 << 20;
 /// The most bytes of writes that wait for their turn; the thread that takes one more from the
-/// kernel waits. The kernel itself has 256 asynchronous ones outstanding at most.
+/// kernel waits. The kernel itself has 4096 asynchronous ones outstanding at most.
 const WAITING_MAX: u64 = 512 << 20;
 /// Buffers that are kept for later reads.
 const KEPT_MAX: usize = 64;

@@ -211,3 +211,69 @@ fn wait_until_it_sleeps(state: &File) {
 fn float(count: u64) -> f64 {
     count as f64
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
+mod tests {
+    use super::*;
+    use disktime_workload::{Extent, Pace, Pattern, Phase, Phases, Spec};
+
+    const READ: u64 = 4096;
+    /// Where on the device the file begins.
+    const START: u64 = 10 * READ;
+
+    /// A program on a file of so many reads, which reads as many in sequence, again and again, two at a
+    /// time, for a span that is longer than any test.
+    fn program(reads: u64) -> Program {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(reads * READ).unwrap();
+        let extent = Extent { start: START, end: START + 4 * READ };
+        let spec = Spec::reads(Pattern::Sequential, extent, READ);
+        let pace = Pace::Closed { outstanding: 2, think: Duration::ZERO };
+        let begin = clock::now();
+        let phases = Phases::new(vec![Phase::always(spec, pace)], 1, "test", begin).unwrap();
+        let window = Duration::from_secs(3600);
+        let times = Times { span: begin..begin + window, window };
+        Program::new(file, (START, false), phases.into(), times)
+    }
+
+    /// Its counts, once it was stopped after some reads.
+    fn run(program: Program) -> io::Result<Counts> {
+        std::thread::scope(|scope| {
+            (0..3).for_each(|_| drop(scope.spawn(|| program.run())));
+            while program.doing().counts.reads < 100.0 && !program.has_failed() {
+                std::thread::yield_now();
+            }
+            program.stop();
+        });
+        program.counts()
+    }
+
+    #[test]
+    fn each_read_of_a_program_is_counted_once_with_its_bytes_and_time() {
+        let counts = run(program(4)).unwrap();
+        assert!(counts.reads >= 100.0 && counts.seconds > 0.0, "{counts:?}");
+        assert!((counts.bytes[0] - counts.reads * float(READ)).abs() < 0.5, "{counts:?}");
+    }
+
+    #[test]
+    fn a_read_past_the_end_of_the_file_ends_the_program_with_its_error() {
+        assert_eq!(run(program(3)).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_seen_to_sleep() {
+        let (wakes, waits) = std::sync::mpsc::channel::<()>();
+        let (tells, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                tells.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                let _woken = waits.recv();
+            });
+            let thread = told.recv().unwrap();
+            let state = File::open(format!("/proc/self/task/{thread}/stat")).unwrap();
+            wait_until_it_sleeps(&state);
+            drop(wakes);
+        });
+    }
+}

@@ -193,16 +193,16 @@ impl Dispatcher {
         self.answered(stream);
     }
 
-    /// Answers all that is over, and has the device do all that may begin.
+    /// Has the device do all that may begin, and answers all that is over meanwhile: an answer copies the
+    /// data, for which the device need not wait.
     fn dispatch(&mut self) {
-        self.answer_all();
         while let Some(turn) = self.turns.next() {
             self.start(&turn);
         }
         self.answer_all();
     }
 
-    /// Answers all that is over. A program that thinks for a moment has its next request here the sooner.
+    /// Answers all that is over.
     fn answer_all(&mut self) {
         while let Some(Over { request, taken }) = self.turns.over() {
             let key = request.0 as usize;

@@ -160,6 +160,29 @@ fn the_high_priority_has_nearly_all_of_the_disk() {
     assert!(share > 0.8, "{share}");
 }
 
+/// The kernel handed over 256 reads at a time, in the order of their arrival: a file of high priority waited
+/// there behind all those of another file that were more, seconds for each read.
+#[test]
+fn a_file_of_high_priority_does_not_wait_for_400_reads_of_another() {
+    if lacks("a_file_of_high_priority_does_not_wait_for_400_reads_of_another") {
+        return;
+    }
+    let mount = disk();
+    let (own, other) = (open(&mount, "own"), open(&mount, "other"));
+    client::set(&own, &disktime_fuse::abi::priority(2).unwrap()).unwrap();
+    let others: Vec<_> =
+        (0..400).map(|seed| Reader::start(other.try_clone().unwrap(), seed)).collect();
+    std::thread::sleep(SETTLES);
+    let (began, mut block) = (Instant::now(), vec![0; BLOCK as usize]);
+    for at in 0..10 {
+        assert_eq!(rustix::io::pread(&own, &mut block, at * BLOCK).unwrap(), block.len());
+    }
+    let took = began.elapsed();
+    // All at once: else the last ones would read on while the first end.
+    others.iter().for_each(|reader| reader.ends.store(true, Ordering::Relaxed));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
 /// Requests of files without a contract take no way through the engine while no file has one.
 #[test]
 fn files_without_a_contract_go_straight_through_until_one_has() {
