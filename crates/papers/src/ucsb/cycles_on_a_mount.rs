@@ -8,13 +8,17 @@ use super::cyclic_streams::{self, CYCLE_SECONDS, DISK, JOINS, Load, MB, SECONDS}
 use super::fig7;
 use crate::experiment::{Check, Sample};
 use crate::mounted_figures::{self, Mounted, Played, Run, SEED, beside};
+use disktime_core::Duration;
 use disktime_model::preset::{self, Preset};
 use disktime_report::chart::{Axis, Series};
+use disktime_sim::Plan;
 
 /// Reads outstanding of a program of best effort.
 const AHEAD: u32 = 4;
 /// Reads of a cycle that are at the mount at once: eight of the elevator's batches.
 const CYCLES: u32 = 64;
+/// Cycles of each run of figure 7, whose seven runs one after the other take five minutes so.
+const CYCLES_7: u64 = 8;
 /// Placements of a simulated run.
 const PLACEMENTS: u64 = 16;
 
@@ -48,7 +52,10 @@ fn joined(name: &str, best_effort: fn(u64) -> Load) -> Run {
 fn beside_low_priority() -> Vec<Run> {
     let run = |low: usize| {
         let name = format!("{low} of low priority");
-        let plan = move |start| cyclic_streams::mounted(&fig7::beside(low), None, start);
+        let plan = move |start| {
+            let plan = cyclic_streams::mounted(&fig7::beside(low), None, start);
+            Plan { duration: Duration::from_secs(CYCLES_7 * CYCLE_SECONDS), ..plan }
+        };
         Run::new(name, CYCLES, plan).over(PLACEMENTS)
     };
     (1..=7).map(run).collect()
@@ -121,5 +128,5 @@ fn judge_7(live: &[Played]) -> Sample {
     });
     let axes = (Axis::linear("low-priority streams"), Axis::linear("response time (ms)"));
     let panels = vec![mounted_figures::panel("mean response", axes, series.collect())];
-    Sample { seconds: 7.0 * SECONDS as f64, panels, checks }
+    Sample { seconds: (7 * CYCLES_7 * CYCLE_SECONDS) as f64, panels, checks }
 }
