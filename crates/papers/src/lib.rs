@@ -50,7 +50,7 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// Those of its figures that can be run live.
+    /// The ids of its figures that can be run live.
     #[must_use]
     pub fn live(&self) -> Vec<&'static str> {
         let ids = self.experiments.iter().map(|experiment| experiment.id);

@@ -45,7 +45,7 @@ struct Doing {
     traffic: Stream,
     /// Reads that no thread has begun, and when they were due.
     due: VecDeque<(IoOp, Instant)>,
-    /// What the system says of the thread that began the latest read, while it is there.
+    /// The system's line about the thread that began the latest read, while it is there.
     latest: Option<Arc<File>>,
     counts: Counts,
     error: Option<io::Error>,
@@ -170,7 +170,7 @@ impl Program {
     /// The counts, once its threads have ended.
     ///
     /// # Errors
-    /// What ended it before its time.
+    /// The error that ended it before its time.
     pub fn counts(self) -> io::Result<Counts> {
         let Doing { counts, error, .. } =
             self.doing.into_inner().unwrap_or_else(PoisonError::into_inner);
