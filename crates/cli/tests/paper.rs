@@ -82,8 +82,8 @@ fn a_missed_check_shows_in_the_exit_code() {
 fn a_figure_that_cannot_run_live_is_bad_input() {
     for (words, says) in [
         (
-            &["run", "zygaria-1", "--live"][..],
-            "none of zygaria-1 is run live; those are: reward-t1",
+            &["run", "zygaria-2", "--live"][..],
+            "none of zygaria-2 is run live; those are: reward-t1",
         ),
         (&["run", "reward-2", "--live", "1ms"], "--live 1ms: 1s to 1h a cell"),
     ] {
