@@ -222,7 +222,7 @@ mod tests {
         let short = Duration::from_micros(100);
         (0..100).for_each(|_| pace.respond(short, short));
         assert_eq!(pace.of(MS), Some(MS));
-        (0..100).for_each(|_| pace.respond(short / 2, short));
+        (0..100).for_each(|_| pace.respond(Duration::from_micros(50), short));
         assert_eq!(pace.of(MS), Some(MS / 2));
     }
 
