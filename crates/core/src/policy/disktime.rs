@@ -632,7 +632,7 @@ impl DiskTime {
         // One long pause says little of what a switch costs.
         let most = slice.length.as_tokens();
         let loss = |sum: slice::Sum| {
-            pace.piece().map(|piece| (sum.took - piece * sum.pieces).clamp(-most, most))
+            pace.of(sum.modelled).map(|alone| (sum.took - alone).clamp(-most, most))
         };
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let depth = self.device.depth;
@@ -721,7 +721,7 @@ impl Policy for DiskTime {
                     slice.undivided += alone - piece.estimate.as_tokens();
                 }
                 if deep {
-                    self.account(id).pace.respond(piece.response);
+                    self.account(id).pace.respond(piece.response, piece.modelled);
                 }
             }
         }

@@ -70,7 +70,7 @@ impl Account {
     pub(super) fn starves(&self, share: i64) -> bool {
         let Some(beside) = self.pace.beside() else { return false };
         let think = i128::from(self.think.mean());
-        let alone = i128::from(self.pace.piece().unwrap_or(0)) + think;
+        let alone = i128::from(self.pace.of(self.pace.modelled_beside.value).unwrap_or(0)) + think;
         (i128::from(beside) + think) * i128::from(share) > alone * i128::from(PARTS)
     }
 }
@@ -82,8 +82,9 @@ pub(super) struct Pace {
     modelled: i64,
     pieces: i64,
     pub(super) seen_at: Option<Instant>,
-    /// How long the device holds one of its pieces beside others'.
+    /// How long the device holds one of its pieces beside others', and the modelled time of these pieces.
     response: Mean<16>,
+    modelled_beside: Mean<16>,
 }
 
 impl Pace {
@@ -111,12 +112,13 @@ impl Pace {
         self.add(seen_at, took, modelled, pieces.max(1));
     }
 
-    /// The device held one of its pieces for so long, beside others': alone a piece takes no longer on average.
-    pub(super) fn respond(&mut self, response: Duration) {
+    /// The device held one of its pieces for so long, beside others': alone such pieces take no longer on average.
+    pub(super) fn respond(&mut self, response: Duration, modelled: Duration) {
         self.response.add(response.as_tokens());
-        let value = self.response.value;
-        if self.response.is_full() && self.piece().is_some_and(|piece| piece > value) {
-            self.took = value.saturating_mul(self.pieces).max(1);
+        self.modelled_beside.add(modelled.as_tokens());
+        let (held, modelled) = (self.response.value, self.modelled_beside.value.max(1));
+        if self.response.is_full() && self.of(modelled).is_some_and(|alone| alone > held) {
+            self.took = quotient(self.modelled, held, modelled).unwrap_or(i64::MAX).max(1);
         }
     }
 
@@ -211,13 +213,26 @@ mod tests {
         assert!((1_400..=1_600).contains(&share), "{share}");
     }
 
+    /// A stream that goes over from long pieces to short ones, which the device holds for less beside others', is
+    /// not taken for one whose pieces have all become as short.
+    #[test]
+    fn short_pieces_beside_others_say_nothing_of_what_long_ones_take() {
+        let mut pace = Pace::default();
+        (0..100).for_each(|_| pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10));
+        let short = Duration::from_micros(100);
+        (0..100).for_each(|_| pace.respond(short, short));
+        assert_eq!(pace.of(MS), Some(MS));
+        (0..100).for_each(|_| pace.respond(Duration::from_micros(50), short));
+        assert_eq!(pace.of(MS), Some(MS / 2));
+    }
+
     /// One slice says little of what a switch costs, and sixteen say most of it.
     #[test]
     fn switch_costs_and_responses_are_means_over_a_dozen_or_two() {
         let mut account = Account::new(0);
         let response = Duration::from_millis;
-        (0..100).for_each(|_| account.pace.respond(response(0)));
-        (0..16).for_each(|_| account.pace.respond(response(1)));
+        (0..100).for_each(|_| account.pace.respond(response(0), response(1)));
+        (0..16).for_each(|_| account.pace.respond(response(1), response(1)));
         let beside = account.pace.beside().expect("it was seen");
         assert!((MS * 55 / 100..=MS * 70 / 100).contains(&beside), "{beside}");
         for switch in &mut account.switch {

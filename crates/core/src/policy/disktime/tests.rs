@@ -3,6 +3,7 @@
 use super::*;
 use crate::classes::stream::{Stream, StreamTable};
 use crate::types::contract::{Contract, StreamSpec};
+use crate::types::ids::RequestId;
 use crate::types::rank::Rank;
 use crate::types::share::Share;
 
@@ -65,6 +66,32 @@ fn guests_that_do_not_pay_are_tried_in_three_of_a_hundred_slices() {
     });
     let open = open.count();
     assert!((80..=130).contains(&open), "{open} of 3200");
+}
+
+/// A stream goes over from short pieces to long ones: what these take, they take alone as well.
+#[test]
+fn pieces_that_have_become_longer_are_no_cost_of_a_switch() {
+    let mut policy = DiskTime::default();
+    let long = Duration::from_micros(500);
+    known(&mut policy, ONE).pace.add(Instant::ZERO, 100_000_000, 100_000_000, 10_000);
+    let mut slice = Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false);
+    for at in 1..=20 {
+        let piece = PieceDone {
+            request: RequestId(at),
+            estimate: long,
+            charge: long,
+            took: long,
+            modelled: long,
+            response: long,
+            settling: Duration::ZERO,
+        };
+        let done = Duration::from_micros(500 * u64::from(at));
+        slice.piece(Instant::ZERO + done, &piece, 1);
+    }
+    policy.slice = Some(slice);
+    policy.end_slice(at(10));
+    let switch = known(&mut policy, ONE).switch[0];
+    assert_eq!((switch.count, switch.value), (1, 0));
 }
 
 /// Before a switch was seen slices are short, so that they soon show what one costs.
