@@ -226,6 +226,17 @@ mod tests {
         assert_eq!(pace.of(MS), Some(MS / 2));
     }
 
+    /// A stream of six tenths whose short pieces take twice as long beside others' starves, whatever its long ones
+    /// took before.
+    #[test]
+    fn a_stream_starves_by_what_the_pieces_that_it_has_beside_others_take_alone() {
+        let mut account = Account::new(0);
+        account.pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10);
+        let short = Duration::from_micros(100);
+        (0..16).for_each(|_| account.pace.respond(Duration::from_micros(200), short));
+        assert!(account.starves(PARTS * 6 / 10) && !account.starves(PARTS * 4 / 10));
+    }
+
     /// One slice says little of what a switch costs, and sixteen say most of it.
     #[test]
     fn switch_costs_and_responses_are_means_over_a_dozen_or_two() {
