@@ -223,7 +223,8 @@ mod tests {
         (0..100).for_each(|_| pace.respond(short, short));
         assert_eq!(pace.of(MS), Some(MS));
         (0..100).for_each(|_| pace.respond(Duration::from_micros(50), short));
-        assert_eq!(pace.of(MS), Some(MS / 2));
+        let of = pace.of(MS).expect("it was seen");
+        assert!((500_000..=510_000).contains(&of), "{of}");
     }
 
     /// A stream of six tenths whose short pieces take twice as long beside others' starves, whatever its long ones
