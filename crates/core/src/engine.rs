@@ -7,6 +7,7 @@ use alloc::string::ToString;
 
 use crate::account::ledger::DeviceTime;
 use crate::classes::lane::{Gate, Head};
+use crate::classes::promise::{SLICE, Terms};
 use crate::classes::requests::{RequestTable, State};
 use crate::classes::stream::{Stream, StreamTable};
 use crate::cost::book::{PriceBook, Quote};
@@ -149,6 +150,7 @@ impl Engine {
         let trust = cost.trust();
         let slices = policy.slices().map(|slices| slices.has_costs(trust)).is_some();
         let (booked, headroom, period) = (Booked::default(), config.headroom, config.period);
+        let terms = Terms::new(config.limits.depth, config.piece_time_max, SLICE, period);
         Self {
             policies: classes::policies(policy),
             prices: PriceBook::new(cost, slices),
@@ -163,7 +165,7 @@ impl Engine {
             gates: Gates::default(),
             guarantees: Guarantees::new(),
             shaping: Shaping::new(&config.feedback),
-            promises: Promises::new(config.terms()),
+            promises: Promises::new(terms),
             events: Events::default(),
         }
     }
@@ -234,7 +236,7 @@ impl Engine {
         tier: Option<Tier>,
     ) -> Option<Completion> {
         self.observe(now);
-        let (piece, response) = self.device.take(self.now, piece);
+        let piece = self.device.take(self.now, piece);
         let most = self.skip_stall(&piece);
         self.learn(&piece, tier);
         let [charge, took] = self.settle(&piece, most);
@@ -247,7 +249,7 @@ impl Engine {
             charge,
             took,
             modelled: piece.modelled,
-            response,
+            response: self.now.since(piece.dispatched_at),
             settling: self.device.settling.time(),
         };
         self.flush_with(piece.stream, piece.rank, News::Completed(&done));
@@ -391,10 +393,17 @@ impl Engine {
     }
 
     /// Notes the time: wakes what its limit held back and closes a window that is over.
+    #[inline]
     fn observe(&mut self, now: Instant) {
-        if now <= self.now {
-            return self.cut_window();
+        if now > self.now {
+            self.pass_time(now);
+        } else if self.books.ledger.cut_at().is_some_and(|at| at <= self.now) {
+            self.cut_window();
         }
+    }
+
+    #[inline(never)]
+    fn pass_time(&mut self, now: Instant) {
         self.now = now;
         if let Some(bits) = self.books.usage_clock.rescale(self.now) {
             self.fade(bits);
@@ -410,8 +419,8 @@ impl Engine {
 
     /// Closes a window that is over.
     fn cut_window(&mut self) {
-        let cut = self.books.ledger.cut_at().filter(|_| !self.is_shallow() && self.in_flight() > 0);
-        if cut.is_some_and(|at| at <= self.now) {
+        let over = self.books.ledger.cut_at().is_some_and(|at| at <= self.now);
+        if over && !self.is_shallow() && self.in_flight() > 0 {
             // Where slices are measured, the time since the last completion is of pieces that are not back.
             let last = self.books.ledger.last_completion();
             self.close_window(if self.books.slices { last } else { self.now });
@@ -568,7 +577,7 @@ impl Engine {
         let piece_max = self.guarantees.piece_max(rank);
         // Deeper a long piece keeps no other from the device.
         let shallow = self.limits.depth == 1 && rank == Rank::Best;
-        let longest = self.device.ahead.longest_piece(self.prices.trust()).filter(|_| shallow);
+        let longest = self.device.ahead.longest_piece(self.prices.trust).filter(|_| shallow);
         let best = rank == Rank::Best;
         let slices = best.then(|| self.policies[Rank::Best.at()].slices()).flatten();
         // Where the policy gives slices, guaranteed pieces are quoted as in them.
@@ -586,7 +595,7 @@ impl Engine {
             let (modelled, timed) = loop {
                 let Quote { modelled, charge } = self.prices.quote(&shape, alone);
                 let pace = slices.as_ref().and_then(|slices| slices.pace(id, modelled));
-                let likely = || self.books.ledger.likely_charge(modelled);
+                let likely = || self.books.ledger.rate.of(modelled);
                 let timed = pace.or(charge).unwrap_or_else(likely);
                 if shape.bytes <= BOUNDED_PIECE || longest.is_none_or(|longest| timed <= longest) {
                     break (modelled, timed);

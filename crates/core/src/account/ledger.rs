@@ -46,7 +46,7 @@ pub struct DeviceTime {
 /// model is wrong throughout (a disk's price list on flash). Until its window closes a piece is
 /// debited what it is likely to be charged: were it debited what the model says, a tenfold price
 /// would exhaust every bucket within the window, and neither reservations nor limits would hold.
-struct ChargeRate {
+pub(crate) struct ChargeRate {
     /// Charged and modelled, of the last windows, each half as heavy as the next.
     charged: u64,
     modelled: u64,
@@ -71,7 +71,7 @@ impl ChargeRate {
     }
 
     /// Rounded down, at least 1 ns.
-    fn of(&self, modelled: Duration) -> Duration {
+    pub(crate) fn of(&self, modelled: Duration) -> Duration {
         let product = u128::from(modelled.as_nanos()) * u128::from(self.rate);
         let nanos = u64::try_from(product >> RATE_BITS).unwrap_or(u64::MAX);
         Duration::from_nanos(nanos.max(1))
@@ -107,7 +107,8 @@ pub(crate) struct Ledger {
     window: Window,
     divided: Duration,
     spare: Duration,
-    rate: ChargeRate,
+    /// The charge that a piece of some modelled cost is likely to get when its window closes.
+    pub(crate) rate: ChargeRate,
     held: Duration,
     charged: Duration,
 }
@@ -115,11 +116,6 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(span: Duration, sees_stalls: bool) -> Self {
         Self { span, sees_stalls, ..Self::default() }
-    }
-
-    /// The charge that a piece of that modelled cost is likely to get when its window closes.
-    pub(crate) fn likely_charge(&self, modelled: Duration) -> Duration {
-        self.rate.of(modelled)
     }
 
     /// A piece goes out.
@@ -190,7 +186,7 @@ impl Ledger {
     }
 
     /// Time is charged, or not.
-    pub(crate) fn post(&mut self, time: Duration, why: &Why) {
+    pub(crate) fn post(&mut self, time: Duration, why: &Why<'_>) {
         match why {
             Why::Service(_) | Why::WriteBack { .. } => self.charged += time,
             Why::Hold => {

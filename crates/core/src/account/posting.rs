@@ -12,18 +12,18 @@ use crate::types::time::Duration;
 
 /// A part of the device's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Posting {
+pub(crate) struct Posting<'a> {
     /// The stream that is charged, if any is.
     pub(crate) payer: Option<StreamId>,
     pub(crate) time: Duration,
-    pub(crate) why: Why,
+    pub(crate) why: Why<'a>,
 }
 
 /// Why time is charged, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum Why<'a> {
     /// The device served pieces of the payer, which were debited at dispatch.
-    Service(Debited),
+    Service(&'a Debited),
     /// The device was left idle for the payer on purpose.
     Hold,
     /// A piece of that stream took longer because of what the payer had written.
@@ -49,23 +49,17 @@ pub(crate) struct Debited {
 }
 
 impl Debited {
-    /// One more piece.
-    pub(crate) fn add(
-        &mut self,
-        rank: Rank,
-        modelled: Duration,
-        estimate: Duration,
-        paid: Option<Direction>,
-    ) {
-        let (modelled, estimate) = (modelled.as_nanos(), estimate.as_tokens());
-        self.pieces += 1;
-        self.modelled += modelled;
-        self.by_rank[rank.at()] += modelled;
-        self.estimates += estimate;
-        if let Some(way) = paid {
-            let (paid, estimates) = &mut self.paid[way as usize];
-            *paid += modelled;
-            *estimates += estimate;
+    /// More pieces.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.pieces += more.pieces;
+        self.modelled += more.modelled;
+        self.took += more.took;
+        self.estimates += more.estimates;
+        for (sum, part) in self.by_rank.iter_mut().zip(more.by_rank) {
+            *sum += part;
+        }
+        for (sum, (modelled, estimates)) in self.paid.iter_mut().zip(more.paid) {
+            *sum = (sum.0 + modelled, sum.1 + estimates);
         }
     }
 }
@@ -87,13 +81,13 @@ pub(crate) struct Debt {
 
 /// A piece of `stream` came back, and its own time is seen: `busy`. The time beyond `most` is a stall.
 /// Other streams pay the `debts` from the rest. Answers the time that is left for the stream itself.
-pub(crate) fn piece(
+pub(crate) fn piece<'a>(
     stream: StreamId,
-    debited: Debited,
+    debited: &'a Debited,
     busy: Duration,
     most: Duration,
     debts: &[Debt],
-    mut post: impl FnMut(Posting),
+    mut post: impl FnMut(Posting<'a>),
 ) -> Duration {
     let mut left = busy.min(most);
     let stall = busy.saturating_sub(left);
@@ -122,7 +116,7 @@ pub(crate) struct Part {
 
 /// A window is closed: what of it is to be divided goes to the streams whose pieces came back in it, in
 /// proportion to cost.
-pub(crate) fn window(span: &Span, parts: &[Part], mut post: impl FnMut(Posting)) {
+pub(crate) fn window<'a>(span: &Span, parts: &'a [Part], mut post: impl FnMut(Posting<'a>)) {
     let spare = span.busy.saturating_sub(Duration::from_nanos(span.divide));
     if spare > Duration::ZERO {
         post(Posting { payer: None, time: spare, why: Why::Spare });
@@ -133,7 +127,7 @@ pub(crate) fn window(span: &Span, parts: &[Part], mut post: impl FnMut(Posting))
         let time = share(left, part.cost, costs);
         (left, costs) = (left - time, costs - part.cost);
         let (payer, time) = (Some(part.stream), Duration::from_nanos(time));
-        post(Posting { payer, time, why: Why::Service(part.debited) });
+        post(Posting { payer, time, why: Why::Service(&part.debited) });
     }
     assert!(left == 0, "a window is divided to the last ns");
 }
@@ -159,20 +153,37 @@ mod tests {
     }
 
     fn debited(modelled: u64) -> Debited {
-        let mut debited = Debited::default();
-        debited.add(Rank::Best, Duration::from_nanos(modelled), Duration::ZERO, None);
+        let mut debited = Debited { pieces: 1, modelled, ..Debited::default() };
+        debited.by_rank[Rank::Best.at()] = modelled;
         debited
     }
 
-    fn sum(postings: &[Posting]) -> u64 {
+    fn sum(postings: &[Posting<'_>]) -> u64 {
         postings.iter().map(|posting| posting.time.as_nanos()).sum()
+    }
+
+    #[test]
+    fn the_debits_of_a_window_are_the_sums_of_its_pieces() {
+        let piece = |modelled: u64, estimates, rank: Rank, way: Direction| {
+            let mut one = Debited { modelled, took: 3, estimates, ..debited(0) };
+            one.by_rank[rank.at()] = modelled;
+            one.paid[way as usize] = (modelled, estimates);
+            one
+        };
+        let mut sum = piece(10, 7, Rank::Best, Direction::Reads);
+        sum.add(&piece(20, 50, Rank::Best, Direction::Writes));
+        sum.add(&piece(300, 400, Rank::Background, Direction::Writes));
+        assert_eq!((sum.pieces, sum.modelled, sum.took, sum.estimates), (3, 330, 9, 457));
+        assert_eq!(sum.by_rank, [0, 0, 30, 300]);
+        assert_eq!(sum.paid, [(10, 7), (320, 450)]);
     }
 
     #[test]
     fn a_pieces_time_is_its_streams_but_for_a_stall_and_for_debts() {
         let mut postings = Vec::new();
+        let one = debited(1);
         let debts = [Debt { payer: ID[1], time: ms(3) }, Debt { payer: ID[2], time: ms(1) }];
-        let left = piece(ID[0], debited(1), ms(130), ms(100), &debts, |it| postings.push(it));
+        let left = piece(ID[0], &one, ms(130), ms(100), &debts, |it| postings.push(it));
         assert_eq!((left, sum(&postings)), (ms(96), ms(130).as_nanos()));
         let of = |posting: &Posting| (posting.payer, posting.time);
         let all: Vec<_> = postings.iter().map(of).collect();
@@ -183,8 +194,9 @@ mod tests {
     #[test]
     fn debts_are_paid_up_to_what_the_piece_took() {
         let mut postings = Vec::new();
+        let one = debited(1);
         let debts = [Debt { payer: ID[1], time: ms(8) }, Debt { payer: ID[2], time: ms(8) }];
-        let left = piece(ID[0], debited(1), ms(10), ms(100), &debts, |it| postings.push(it));
+        let left = piece(ID[0], &one, ms(10), ms(100), &debts, |it| postings.push(it));
         let times: Vec<_> = postings.iter().map(|posting| posting.time).collect();
         assert_eq!((left, &times[..]), (ms(0), &[ms(8), ms(2), ms(0)][..]));
     }
@@ -202,13 +214,15 @@ mod tests {
         let mut postings = Vec::new();
         let (busy, divide) = (Duration::from_nanos(1000), 700);
         let span = Span { busy, divide };
-        window(&span, &parts([2, 2, 3]), |it| postings.push(it));
+        let unlike = parts([2, 2, 3]);
+        window(&span, &unlike, |it| postings.push(it));
         let times: Vec<_> = postings.iter().map(|posting| posting.time.as_nanos()).collect();
         assert_eq!(times, [300, 200, 200, 300]);
         assert_eq!(postings[0].why, Why::Spare);
         let mut postings = Vec::new();
         let span = Span { divide: 701, ..span };
-        window(&span, &parts([1, 1, 1]), |it| postings.push(it));
+        let alike = parts([1, 1, 1]);
+        window(&span, &alike, |it| postings.push(it));
         assert_eq!(sum(&postings), 1000, "what rounding leaves goes to the last one");
     }
 }

@@ -181,6 +181,7 @@ impl Stream {
     }
 
     /// Takes tokens from all accounts, or gives them back if there are fewer than none.
+    #[inline]
     fn take(&mut self, tokens: i64, weight: i64, now: Instant) {
         self.accounts.reserve.advance(now);
         self.accounts.reserve.take(tokens);
@@ -192,6 +193,7 @@ impl Stream {
     }
 
     /// Whether it may run under its limit; if not, when it may again, in ns.
+    #[inline]
     pub(crate) fn below_limit(&mut self, now: Instant) -> Result<(), i64> {
         if self.spec.contract.limit == Share::FULL {
             return Ok(());

@@ -79,6 +79,8 @@ pub(crate) struct PriceBook {
     model: Box<dyn CostModel>,
     /// The model learns.
     pub(crate) learns: bool,
+    /// How far its costs are to be relied on.
+    pub(crate) trust: Trust,
     /// The policy gives slices: windows are divided by the list's prices, not by those learned, and it corrects
     /// them by stream.
     slices: bool,
@@ -91,12 +93,9 @@ pub(crate) struct PriceBook {
 impl PriceBook {
     pub(crate) fn new(mut model: Box<dyn CostModel>, slices: bool) -> Self {
         let (streams, tiers) = (ByStream::default(), [Instant::ZERO; Tier::COUNT]);
-        let (learns, exclusive) = (model.learner().is_some(), Exclusive::default());
-        Self { model, learns, slices, streams, exclusive, tiers }
-    }
-
-    pub(crate) fn trust(&self) -> Trust {
-        self.model.trust()
+        let (learns, trust) = (model.learner().is_some(), model.trust());
+        let exclusive = Exclusive::default();
+        Self { model, learns, trust, slices, streams, exclusive, tiers }
     }
 
     /// Whether the device tells which tier serves a piece.

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::types::by_stream::ByStream;
 use crate::types::ids::StreamId;
+use crate::types::ratio::scaled;
 use crate::types::request::Kind;
 use crate::types::time::Duration;
 
@@ -58,16 +59,16 @@ const MEMORY: i128 = 8_000_000_000;
 /// Spreads are means over half as much again.
 const SPREAD: i128 = 250_000_000;
 /// The cost of a kind is told as a moving average over so many pieces.
-const MEAN: i128 = 256;
+const MEAN: u64 = 256;
 /// A kind's factor is told of once that many spans had such pieces, if it has moved by a quarter and by
 /// twice the usual spread.
 const TOLD: u32 = 8;
 const TOLD_BY: i128 = ONE / 4;
 /// A piece counts for no longer than this and than eight such pieces,
-const STALL: i128 = 100_000_000;
+const STALL: u64 = 100_000_000;
 /// nor than this.
-const LONG: i128 = 1_000_000_000_000;
-const MIB: i128 = 1 << 20;
+const LONG: u64 = 1_000_000_000_000;
+const MIB: u64 = 1 << 20;
 
 /// A command that moves no data takes this long at least before it was seen: a factor of 2^24 then
 /// reaches 17 s.
@@ -97,8 +98,8 @@ struct Learned {
     reuse: Reuse,
     /// Factors of streams that were not seen yet.
     usual: [i128; KINDS],
-    /// The mean cost of a piece of each kind over the last ones of all streams.
-    mean: [i128; KINDS],
+    /// The mean cost of a piece of each kind over the last ones of all streams, in ns.
+    mean: [u64; KINDS],
     /// Spans so far.
     spans: u32,
 }
@@ -107,9 +108,10 @@ struct Learned {
 #[derive(Clone, Copy)]
 struct Known {
     fit: Fit,
-    /// The open span: what it took, and what its pieces of each kind were reckoned to take.
-    took: i128,
+    /// The open span: what it took, and what its pieces of each kind, and all, were reckoned to take, in ns.
+    took: u64,
     reckoned: [i128; KINDS],
+    sum: u64,
     pieces: u32,
     /// By how much spans differ from what was reckoned, in parts of [`ONE`].
     spread: i128,
@@ -132,10 +134,10 @@ impl Learned {
     }
 
     /// By the list, in ns; rounded down.
-    fn by_list(&self, shape: &PieceShape, kind: usize) -> i128 {
+    fn by_list(&self, shape: &PieceShape, kind: usize) -> u64 {
         let Price { each, per_mib } = self.list[kind];
-        let by_length = i128::from(shape.bytes) * i128::from(per_mib.as_nanos()) / MIB;
-        (by_length + i128::from(each.as_nanos())).max(1)
+        let by_length = scaled(shape.bytes, per_mib.as_nanos(), MIB);
+        by_length.saturating_add(each.as_nanos()).max(1)
     }
 }
 
@@ -143,15 +145,21 @@ impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
         let kind = kind(piece);
         let listed = self.by_list(piece, kind);
-        let hits = self.reuse.hits_alone(piece.stream);
-        let tiers = self.on_tiers.get(piece.stream);
-        let by_tier = tiers.and_then(|tiers| tiers.cost(kind, listed, hits));
-        let factors =
-            self.streams.get(piece.stream).map_or(&self.usual, |known| &known.fit.factors);
-        let cost = by_tier.unwrap_or(listed * factors[kind] / ONE);
+        let by_tier = self
+            .on_tiers
+            .get(piece.stream)
+            .and_then(|tiers| tiers.cost(kind, listed.into(), self.reuse.hits_alone(piece.stream)));
+        let known = self.streams.get(piece.stream);
+        let factor = known.map_or(&self.usual, |known| &known.fit.factors)[kind];
+        let cost = by_tier.map_or_else(|| by_factor(listed, factor), narrow);
         let mean = &mut self.mean[kind];
-        *mean = if *mean == 0 { cost } else { *mean + (cost - *mean) / MEAN };
-        nanos(cost)
+        let step = cost.abs_diff(*mean) / MEAN;
+        *mean = match *mean {
+            0 => cost,
+            before if before < cost => before + step,
+            before => before - step,
+        };
+        Duration::from_nanos(cost.max(1))
     }
 
     fn trust(&self) -> Trust {
@@ -186,19 +194,20 @@ impl Learner for Learned {
         }
         let (stream, kind) = (seen.piece.stream, kind(&seen.piece));
         let listed = self.by_list(&seen.piece, kind);
-        let told = self.anchored.map(|anchored| if anchored { ONE } else { 0 });
-        let new = || Known { told, ..Known::new(self.usual) };
-        let known = self.streams.get_or_insert_with(stream, new);
-        let reckoned = (listed * known.fit.factors[kind] / ONE).clamp(1, LONG);
+        let known = self.streams.get_or_insert_with(stream, || {
+            let told = self.anchored.map(|anchored| if anchored { ONE } else { 0 });
+            Known { told, ..Known::new(self.usual) }
+        });
+        let reckoned = by_factor(listed, known.fit.factors[kind]).clamp(1, LONG);
         // A device that stalls, or a clock that jumps, says nothing of costs.
-        known.took += i128::from(seen.took.as_nanos()).min(STALL.max(8 * reckoned)).min(LONG);
-        known.reckoned[kind] += reckoned;
+        known.took += seen.took.as_nanos().min(STALL.max(8 * reckoned)).min(LONG);
+        known.reckoned[kind] += i128::from(reckoned);
+        known.sum += reckoned;
         known.pieces += 1;
         // It ends with a number of pieces, not when one took long: that would choose what is seen. A
         // queue that picks what is near leaves the rest for later: it must have turned over.
-        let [least, most] = SPANS.map(|span| i128::from(span.as_nanos()));
-        let enough = known.reckoned.iter().sum::<i128>() >= least
-            && known.pieces >= PIECES.max(2 * seen.in_flight);
+        let [least, most] = SPANS.map(Duration::as_nanos);
+        let enough = known.sum >= least && known.pieces >= PIECES.max(2 * seen.in_flight);
         if !enough && (known.took < most || known.pieces < PIECES) {
             return false;
         }
@@ -225,18 +234,18 @@ impl Learner for Learned {
             known.told[kind] = if before == 0 { now } else { before };
             return None;
         }
-        let cost = |factor: i128| nanos(listed * factor / ONE);
+        let cost = |factor| Duration::from_nanos(by_factor(listed, factor).max(1));
         let listed = self.anchored[kind].then(|| cost(ONE));
         Some(Moved { before: cost(before), now: cost(now), listed })
     }
 
     fn listed(&self, piece: &PieceShape) -> Duration {
-        nanos(self.by_list(piece, kind(piece)))
+        Duration::from_nanos(self.by_list(piece, kind(piece)))
     }
 
     fn seen_on_tier(&mut self, seen: &SeenOnTier) -> Option<Seen> {
         let (stream, kind) = (seen.piece.stream, kind(&seen.piece));
-        let listed = self.by_list(&seen.piece, kind);
+        let listed = i128::from(self.by_list(&seen.piece, kind));
         let on_tiers = self.on_tiers.get_or_insert_with(stream, OnTiers::default);
         let alone = seen.alone.map(|alone| alone.has_settled());
         let [took, response] = [seen.took, seen.response].map(|time| i128::from(time.as_nanos()));
@@ -267,7 +276,7 @@ impl Learner for Learned {
     }
 
     fn costs(&self) -> Costs {
-        let [sequential, random] = [0, 1].map(|kind| nanos(self.mean[kind]));
+        let [sequential, random] = [0, 1].map(|kind| Duration::from_nanos(self.mean[kind].max(1)));
         Costs { sequential, random, observations: self.spans }
     }
 
@@ -296,13 +305,13 @@ impl Known {
         let (reckoned, pieces) = ([0; KINDS], 0);
         let (spans, told) = ([0; KINDS], [0; KINDS]);
         let fit = Fit::new(factors);
-        Self { fit, took: 0, reckoned, pieces, spread: 0, drift: 0, spans, told }
+        Self { fit, took: 0, reckoned, sum: 0, pieces, spread: 0, drift: 0, spans, told }
     }
 
     /// A span is over.
     fn close(&mut self) {
-        let sum = self.reckoned.iter().sum::<i128>();
-        let error = ((self.took - sum) * ONE / sum.max(1)).min(FACTORS[1]);
+        let [sum, took] = [self.sum, self.took].map(i128::from);
+        let error = ((took - sum) * ONE / sum.max(1)).min(FACTORS[1]);
         self.drift += (error.clamp(-ONE, ONE) - self.drift) / 4;
         if self.drift.abs() > self.spread * 3 / 2 + ONE / 32 {
             // Chance alone does that once in a thousand spans.
@@ -313,11 +322,11 @@ impl Known {
         self.fit.forget((MEMORY - sum).max(0));
         self.fit.add(&self.reckoned, sum.max(1), error);
         let error = error.abs().min(ONE);
-        self.spread += (error - self.spread) * self.took.min(SPREAD) / (2 * SPREAD);
+        self.spread += (error - self.spread) * took.min(SPREAD) / (2 * SPREAD);
         for (spans, part) in self.spans.iter_mut().zip(self.reckoned) {
             *spans = spans.saturating_add(u32::from(part * 8 >= sum && part > 0));
         }
-        (self.took, self.pieces) = (0, 0);
+        (self.took, self.sum, self.pieces) = (0, 0, 0);
     }
 }
 
@@ -339,8 +348,14 @@ fn kind(piece: &PieceShape) -> usize {
     PieceKind::of(piece) as usize
 }
 
-fn nanos(nanos: i128) -> Duration {
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX).max(1))
+/// A cost by the list, in ns, by a factor in parts of [`ONE`]; rounded down.
+fn by_factor(listed: u64, factor: i128) -> u64 {
+    let factor = u64::try_from(factor).unwrap_or(u64::MAX);
+    u64::try_from((u128::from(listed) * u128::from(factor)) >> ONE.ilog2()).unwrap_or(u64::MAX)
+}
+
+fn narrow(nanos: i128) -> u64 {
+    u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -248,7 +248,8 @@ impl Engine {
         self.guarantees.ahead = allowances.fold(plan.latency_burst, |sum, it| sum + it);
         self.guarantees.set_slack(plan.slack, now);
         self.guarantees.flushes = plan.flushes;
-        if self.guarantees.set_piece_max(plan.piece_max) || !plan.granted.is_empty() {
+        let before = core::mem::replace(&mut self.guarantees.piece_max, plan.piece_max);
+        if before != plan.piece_max || !plan.granted.is_empty() {
             self.renew_heads();
         }
         self.follow_device();

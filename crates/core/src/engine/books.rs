@@ -48,12 +48,6 @@ impl Books {
         Self { ledger, slices, ..Self::default() }
     }
 
-    /// The longest time by which slices may take a stream ahead of its reservation, which is no debt to
-    /// forgive: at most a round. Policies without slices have none.
-    fn round(&self) -> Duration {
-        if self.slices { ROUND } else { Duration::ZERO }
-    }
-
     /// The only place that changes what streams, classes and the device's ledger are charged. Answers by how much
     /// the payer's debits were too low.
     pub(super) fn post(
@@ -61,7 +55,7 @@ impl Books {
         now: Instant,
         streams: &mut StreamTable,
         shaping: Option<&mut Shaping>,
-        &Posting { payer, time, ref why }: &Posting,
+        &Posting { payer, time, ref why }: &Posting<'_>,
     ) -> i64 {
         self.ledger.post(time, why);
         if let Why::WriteBack { of } = why {
@@ -95,7 +89,9 @@ impl Books {
         }
         let each = Duration::from_nanos(used.as_nanos() / u64::from(count));
         let weight = self.usage_clock.weight(now);
-        stream.charge(each + self.round(), estimates, used, weight, now);
+        // Slices may take a stream ahead of its reservation by a round, which is no debt to forgive.
+        let round = if self.slices { ROUND } else { Duration::ZERO };
+        stream.charge(each + round, estimates, used, weight, now);
         used.as_tokens() - estimates
     }
 

@@ -14,11 +14,6 @@ use crate::types::rank::Rank;
 use crate::types::time::{Duration, Instant};
 
 impl Engine {
-    /// Whether a stream has the device to itself, in its slice.
-    pub(super) fn in_slice(&mut self) -> bool {
-        self.policies[Rank::Best.at()].slices().is_some_and(|slices| slices.in_slice())
-    }
-
     /// Whether one piece at a time is at the device, and is charged the time that it took.
     pub(super) fn is_shallow(&self) -> bool {
         self.limits.depth == 1 && !self.books.slices
@@ -69,7 +64,7 @@ impl Engine {
 
     fn charge_held(&mut self, id: StreamId, time: Duration) {
         if time > Duration::ZERO && self.stream(id).is_some() {
-            self.post(Posting { payer: Some(id), time, why: Why::Hold });
+            self.post(&Posting { payer: Some(id), time, why: Why::Hold });
         }
     }
 

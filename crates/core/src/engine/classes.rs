@@ -98,8 +98,7 @@ impl Engine {
 
     /// Whether the request that was chosen may pass; a stream's oldest may need other tokens.
     pub(super) fn passes(&mut self, id: StreamId, rank: Rank) -> bool {
-        self.gates.mark(id);
-        self.flush();
+        self.gate_again(id);
         self.streams.get(id).is_some_and(|stream| stream.lanes[rank].gate != Gate::Shut)
     }
 

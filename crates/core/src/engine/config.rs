@@ -1,7 +1,7 @@
 //! How an engine is made, and what its numbers may be.
 
 use super::error::ConfigError;
-use crate::classes::promise::{self, Terms};
+use crate::classes::promise;
 use crate::cost::CostParameters;
 use crate::policy::{self, PolicyEntry};
 use crate::shaping::feedback::FeedbackConfig;
@@ -89,11 +89,6 @@ impl Config<'_> {
         within("piece_time_max", self.piece_time_max.as_nanos(), 1, SPAN_MAX.as_nanos())?;
         within("window", self.window.as_nanos(), 1, Duration::from_secs(60).as_nanos())?;
         self.feedback.check()
-    }
-
-    /// The terms of promise bounds before there are streams.
-    pub(super) const fn terms(&self) -> Terms {
-        Terms::new(self.limits.depth, self.piece_time_max, promise::SLICE, self.period)
     }
 }
 

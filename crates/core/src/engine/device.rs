@@ -6,7 +6,7 @@ use crate::account::settling::Settling;
 use crate::account::stalls::Stalls;
 use crate::cost::book::PriceBook;
 use crate::types::ids::{PieceId, StreamId};
-use crate::types::time::{Duration, Instant};
+use crate::types::time::Instant;
 
 /// The time that the device is held idle for a stream.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(super) struct AtDevice {
 impl AtDevice {
     /// Pieces at the device.
     pub(super) fn in_flight(&self) -> u32 {
-        self.pieces.len()
+        self.pieces.len
     }
 
     /// Whether the device has enough: as many pieces as it may have, or as much work. More would
@@ -40,7 +40,7 @@ impl AtDevice {
     pub(super) fn is_full(&self, depth: u32, prices: &PriceBook) -> bool {
         let in_flight = self.in_flight();
         let counts = depth > 1 && in_flight > 0 && !prices.tiers_are_told();
-        in_flight >= depth || (counts && ahead::is_enough(self.sent, prices.trust()))
+        in_flight >= depth || (counts && ahead::is_enough(self.sent, prices.trust))
     }
 
     /// A piece goes out.
@@ -50,12 +50,11 @@ impl AtDevice {
         self.pieces.insert(piece)
     }
 
-    /// A piece comes back. Answers how long the device had it, too.
-    pub(super) fn take(&mut self, now: Instant, id: PieceId) -> (Piece, Duration) {
+    /// A piece comes back.
+    pub(super) fn take(&mut self, now: Instant, id: PieceId) -> Piece {
         let piece = self.pieces.take(id).expect("a piece completes once, after its dispatch");
         self.sent -= u128::from(piece.estimate.as_nanos());
-        let response = now.since(piece.dispatched_at);
-        self.settling.seen(now, response);
-        (piece, response)
+        self.settling.seen(now, now.since(piece.dispatched_at));
+        piece
     }
 }

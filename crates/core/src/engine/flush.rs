@@ -23,7 +23,15 @@ pub(super) enum News<'a> {
 
 impl Engine {
     /// Works out the gates of the streams that are marked and tells the policies, in the order of marks.
+    #[inline]
     pub(super) fn flush(&mut self) {
+        if !self.gates.marked.is_empty() {
+            self.flush_marked();
+        }
+    }
+
+    #[inline(never)]
+    fn flush_marked(&mut self) {
         for at in 0..self.gates.marked.len() {
             let id = self.gates.marked[at];
             if self.stream(id).is_some() {
@@ -58,20 +66,20 @@ impl Engine {
         let stream = &self.streams[id];
         let wants = stream.queued > 0 && stream.pieces < stream.spec.depth_max;
         let held_back = if wants { self.held_back(id) } else { None };
-        self.gates.park(id, held_back);
+        self.gates.parked.put(id.0, held_back);
         let stream = &mut self.streams[id];
         for rank in stream.active {
             let lane = &stream.lanes[rank];
-            let (head, was) = (lane.head, lane.gate);
-            let gate = match head {
-                Some(head) if wants && held_back.is_none() => {
+            let was = lane.gate;
+            let gate = match lane.head.as_ref().map(|head| head.sequence) {
+                Some(sequence) if wants && held_back.is_none() => {
                     let shaping = self.shaping.as_mut();
-                    let held = shaping.is_some_and(|it| it.holds(self.now, stream, rank, &head));
+                    let held = shaping.is_some_and(|it| it.holds(self.now, stream, rank));
                     match stream.guarantee(rank, self.now) {
                         Ok(()) if held => Gate::Shut,
                         Ok(()) => Gate::Ready,
                         Err(until) => {
-                            self.guarantees.overdraw(rank, id, head.sequence, until);
+                            self.guarantees.overdraw(rank, id, sequence, until);
                             Gate::Overdrawn
                         }
                     }

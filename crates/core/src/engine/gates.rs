@@ -17,7 +17,7 @@ pub(super) struct Gates {
     /// Streams of which something has changed since the last flush.
     pub(super) marked: Vec<StreamId>,
     /// Streams with work that their limit holds back, by when it will not, in ns.
-    parked: IndexedHeap,
+    pub(super) parked: IndexedHeap,
 }
 
 impl Gates {
@@ -35,11 +35,6 @@ impl Gates {
         if self.marked.last() != Some(&id) {
             self.marked.push(id);
         }
-    }
-
-    /// A limit holds a stream's work back until then, if at all.
-    pub(super) fn park(&mut self, id: StreamId, until: Option<i64>) {
-        self.parked.put(id.0, until);
     }
 
     /// When a limit lets a stream go.

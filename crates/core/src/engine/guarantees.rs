@@ -53,7 +53,7 @@ pub(super) struct Guarantees {
     /// Most disk time that guaranteed classes can take at once before best effort has its own.
     pub(super) ahead: Duration,
     /// Largest piece in bytes; background's may be smaller.
-    piece_max: u64,
+    pub(super) piece_max: u64,
     /// When a stream that was cut may be restored.
     restore_at: Option<Instant>,
 }
@@ -150,11 +150,6 @@ impl Guarantees {
         if interrupted && rank != Rank::Rate { self.seek_back } else { 0 }
     }
 
-    /// Answers whether that is a change.
-    pub(super) fn set_piece_max(&mut self, bytes: u64) -> bool {
-        core::mem::replace(&mut self.piece_max, bytes) != bytes
-    }
-
     /// The largest piece of a class.
     pub(super) fn piece_max(&self, rank: Rank) -> u64 {
         match rank {
@@ -207,7 +202,8 @@ impl Stream {
             Rank::Rate => self.cycle.as_ref().map(|cycle| cycle.ends),
             Rank::Background => None,
         };
-        [promised, live.request.deadline].into_iter().flatten().min()
+        let asked = live.request.deadline;
+        promised.map_or(asked, |at| Some(asked.map_or(at, |asked| asked.min(at))))
     }
 
     /// The key of the order in which streams are cut, largest first: the weakest promise, then the

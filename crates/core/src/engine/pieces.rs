@@ -31,8 +31,12 @@ pub(crate) struct Piece {
 impl Piece {
     /// Its debit, as that of one piece.
     pub(crate) fn debited(&self) -> Debited {
-        let mut debited = Debited::default();
-        debited.add(self.rank, self.modelled, self.estimate, self.paid);
+        let (modelled, estimates) = (self.modelled.as_nanos(), self.estimate.as_tokens());
+        let mut debited = Debited { pieces: 1, modelled, estimates, ..Debited::default() };
+        debited.by_rank[self.rank.at()] = modelled;
+        if let Some(way) = self.paid {
+            debited.paid[way as usize] = (modelled, estimates);
+        }
         debited
     }
 
@@ -52,6 +56,7 @@ impl Piece {
 pub(crate) struct PieceTable {
     slots: Vec<(u32, Option<Piece>)>,
     free: Vec<u32>,
+    pub(crate) len: u32,
 }
 
 impl PieceTable {
@@ -60,6 +65,7 @@ impl PieceTable {
             self.slots.push((0, None));
             u32::try_from(self.slots.len() - 1).expect("the depth is a u32")
         });
+        self.len += 1;
         let (generation, entry) = &mut self.slots[slot as usize];
         *entry = Some(piece);
         PieceId { slot, generation: *generation }
@@ -74,10 +80,7 @@ impl PieceTable {
         let piece = entry.take()?;
         *generation = generation.wrapping_add(1);
         self.free.push(id.slot);
+        self.len -= 1;
         Some(piece)
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        u32::try_from(self.slots.len() - self.free.len()).expect("the depth is a u32")
     }
 }

@@ -21,12 +21,12 @@ impl Engine {
     pub(super) fn skip_stall(&mut self, piece: &Piece) -> Duration {
         let silent = self.books.ledger.silent(self.now);
         let alone = self.limits.depth == 1 && self.in_flight() == 0;
-        let learned = self.prices.trust() == Trust::Learned && self.limits.depth > 1;
+        let learned = self.prices.trust == Trust::Learned && self.limits.depth > 1;
         let silence =
             self.device.stalls.completed(&piece.shape, piece.estimate, silent, alone, learned);
         if silence.is_stall {
             let (time, stalled) = self.books.ledger.skip_stall(self.now, silence.likely);
-            self.post(Posting { payer: None, time, why: Why::Stall });
+            self.post(&Posting { payer: None, time, why: Why::Stall });
             self.prices.skip(stalled);
             self.forgive_stall(stalled);
         }
@@ -36,7 +36,12 @@ impl Engine {
     /// Notes a piece's end in the ledger. Answers its charge: what it took if that is seen, and `most` at the
     /// most; else what was debited, until the window closes. Other streams pay their debts of it.
     pub(super) fn settle(&mut self, piece: &Piece, most: Duration) -> [Duration; 2] {
-        let in_slice = self.in_slice();
+        if piece.writes() && self.streams[piece.stream].cycle.is_none() {
+            // A flush will bring to the medium what it wrote.
+            self.books.write_back.wrote(piece.stream, piece.modelled);
+        }
+        let slices = self.policies[Rank::Best.at()].slices();
+        let in_slice = slices.is_some_and(|slices| slices.in_slice());
         if in_slice && !self.is_shallow() && self.books.ledger.pieces() > 0 {
             // The window was of the streams that mixed before the slice.
             self.close_window(self.books.ledger.last_completion());
@@ -68,12 +73,9 @@ impl Engine {
         }
         let (debited, mut debts) = (piece.debited(), core::mem::take(&mut self.books.debts));
         let charge =
-            posting::piece(piece.stream, debited, busy, most, &debts, |part| self.post(part));
+            posting::piece(piece.stream, &debited, busy, most, &debts, |part| self.post(&part));
         debts.clear();
         self.books.debts = debts;
-        if self.books.unit.is_none() {
-            self.note_written(piece);
-        }
         self.prices.charged(&piece.shape, charge);
         if piece.on_slack {
             self.guarantees.correct_slack(piece.estimate, took);
@@ -83,25 +85,15 @@ impl Engine {
 
     /// A piece came back among others': its part of the window is not known yet.
     fn join_window(&mut self, piece: &Piece) {
-        self.note_written(piece);
         if piece.may_owe() && piece.shape.kind == Kind::Flush {
             self.books.write_back.forget_written();
         }
         let one = self.limits.depth == 1 && self.in_flight() == 0;
         let took = if one { self.books.ledger.silent(self.now) } else { Duration::ZERO };
-        let stream = &mut self.streams[piece.stream];
-        let first = stream.in_window.pieces == 0;
-        stream.in_window.took += took.as_nanos();
-        let Piece { rank, modelled, estimate, paid, .. } = *piece;
-        stream.in_window.add(rank, modelled, estimate, paid);
-        self.books.ledger.completed(self.now, piece.stream, modelled.as_nanos(), first);
-    }
-
-    /// A piece came back: a flush will bring to the medium what it wrote.
-    fn note_written(&mut self, piece: &Piece) {
-        if piece.writes() && self.streams[piece.stream].cycle.is_none() {
-            self.books.write_back.wrote(piece.stream, piece.modelled);
-        }
+        let in_window = &mut self.streams[piece.stream].in_window;
+        let first = in_window.pieces == 0;
+        in_window.add(&Debited { took: took.as_nanos(), ..piece.debited() });
+        self.books.ledger.completed(self.now, piece.stream, piece.modelled.as_nanos(), first);
     }
 
     /// Closes the open window at `end`: its busy time is divided among the streams whose pieces came back in
@@ -134,18 +126,18 @@ impl Engine {
         let one = self.books.slices && self.limits.depth == 1;
         let cost = if one { u64::MAX } else { parts.iter().map(|part| part.cost).sum() };
         let span = self.books.ledger.close(end, cost);
-        posting::window(&span, &parts, |part| self.post(part));
+        posting::window(&span, &parts, |part| self.post(&part));
         parts.clear();
         self.books.parts = parts;
         self.books.ledger.recycle(touched);
     }
 
     /// Posts to the books. Nothing else changes what a stream is charged.
-    pub(super) fn post(&mut self, posting: Posting) {
+    pub(super) fn post(&mut self, posting: &Posting<'_>) {
         let families = !self.families.is_empty();
         posting.payer.filter(|_| families).into_iter().for_each(|payer| self.take_part(payer));
         let shaping = self.shaping.as_deref_mut();
-        let tokens = self.books.post(self.now, &mut self.streams, shaping, &posting);
+        let tokens = self.books.post(self.now, &mut self.streams, shaping, posting);
         if let Some(payer) = posting.payer {
             if families {
                 self.used_in_family(payer, tokens);

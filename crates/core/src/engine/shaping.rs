@@ -134,19 +134,14 @@ impl Shaping {
     }
 
     /// Whether a lane's next piece has to wait for tokens.
-    pub(super) fn holds(
-        &mut self,
-        now: Instant,
-        stream: &mut Stream,
-        rank: Rank,
-        head: &Head,
-    ) -> bool {
+    pub(super) fn holds(&mut self, now: Instant, stream: &mut Stream, rank: Rank) -> bool {
         if stream.spec.contract.class == Class::SoftRealTime {
             return self.pays_back(now, stream);
         }
-        if !is_shaped(stream, rank) || head.grains == 0 {
+        let head = stream.lanes[rank].head.as_ref();
+        let Some(head) = head.filter(|head| is_shaped(stream, rank) && head.grains > 0) else {
             return false;
-        }
+        };
         let way = &mut self.ways[Direction::of(head.shape.kind) as usize];
         if way.lets(now, stream.id) {
             return false;
@@ -521,10 +516,8 @@ impl Engine {
         self.hand_out();
     }
 
-    fn gate_again(&mut self, id: StreamId) {
-        if self.stream(id).is_some() {
-            self.gates.mark(id);
-            self.flush();
-        }
+    pub(super) fn gate_again(&mut self, id: StreamId) {
+        self.gates.mark(id);
+        self.flush();
     }
 }

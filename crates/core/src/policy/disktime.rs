@@ -170,15 +170,14 @@ impl DiskTime {
         if before != claims {
             self.claim(id, claims);
         }
-        let account = self.account(id);
-        let Account { ready, member, .. } = *account;
+        let account = self.accounts[slot(id)].as_mut().expect("it has just been noted");
+        let ready = account.ready;
         account.habits.peak = account.habits.peak.max(view.in_flight() + view.waiting());
         if used != 0 {
             account.used += used;
             let step = step(used, self.time.share(claims));
-            let account = self.account(id);
             account.tag = account.tag.saturating_add(step);
-            if member {
+            if account.member {
                 self.time.moved(claims, step);
             }
         }

@@ -25,11 +25,15 @@ impl<T> ByStream<T> {
     }
 
     pub(crate) fn get_or_insert_with(&mut self, id: StreamId, new: impl FnOnce() -> T) -> &mut T {
-        let slot = id.0 as usize;
-        if slot >= self.0.len() {
-            self.0.resize_with(slot + 1, || None);
+        if id.0 as usize >= self.0.len() {
+            self.make_room(id);
         }
-        self.0[slot].get_or_insert_with(new)
+        self.0[id.0 as usize].get_or_insert_with(new)
+    }
+
+    #[cold]
+    fn make_room(&mut self, id: StreamId) {
+        self.0.resize_with(id.0 as usize + 1, || None);
     }
 
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<T> {

@@ -52,6 +52,7 @@ impl IndexedHeap {
 
     /// Whether `id` is in.
     #[must_use]
+    #[inline]
     pub fn contains(&self, id: u32) -> bool {
         self.positions.get(id as usize).is_some_and(|at| *at != ABSENT)
     }
@@ -79,6 +80,7 @@ impl IndexedHeap {
     }
 
     /// Puts `id` in under that key, or takes it out for `None`.
+    #[inline]
     pub fn put(&mut self, id: u32, key: Option<i64>) {
         match key {
             Some(key) => self.set(id, key),
@@ -88,6 +90,7 @@ impl IndexedHeap {
 
     /// Takes `id` out for `None`; puts it in if it is not; lowers its key if it is above. A key
     /// that is below is left: [`first`](Self::first) raises it when it matters.
+    #[inline]
     pub fn lower(&mut self, id: u32, key: Option<i64>) {
         match (key, self.key(id)) {
             (None, Some(_)) => self.remove(id),
@@ -115,12 +118,15 @@ impl IndexedHeap {
     }
 
     /// Takes `id` out, if it is in.
+    #[inline]
     pub fn remove(&mut self, id: u32) {
-        let Some(at) = self.positions.get(id as usize).copied().filter(|at| *at != ABSENT) else {
-            return;
-        };
-        let at = at as usize;
-        self.positions[id as usize] = ABSENT;
+        if self.contains(id) {
+            self.take_out(id);
+        }
+    }
+
+    fn take_out(&mut self, id: u32) {
+        let at = core::mem::replace(&mut self.positions[id as usize], ABSENT) as usize;
         let last = self.entries.pop().expect("an id that has a position has an entry");
         if at < self.entries.len() {
             self.place(at, last);

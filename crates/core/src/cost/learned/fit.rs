@@ -47,7 +47,8 @@ impl Fit {
     pub(super) fn forget(&mut self, most: i128) {
         if self.weight > most {
             let (part, whole) = (most, self.weight);
-            self.scale(|sum| sum * part / whole);
+            let sums = self.rest.iter_mut().chain(self.products.iter_mut().flatten());
+            sums.for_each(|sum| *sum = *sum * part / whole);
             self.weight = most;
         }
     }
@@ -118,11 +119,6 @@ impl Fit {
                 *product = *product * ratio / longer * ratios[kind] / longer;
             }
         }
-    }
-
-    fn scale(&mut self, by: impl Fn(i128) -> i128) {
-        let sums = self.rest.iter_mut().chain(self.products.iter_mut().flatten());
-        sums.for_each(|sum| *sum = by(*sum));
     }
 }
 

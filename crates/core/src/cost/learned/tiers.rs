@@ -89,10 +89,10 @@ impl OnTiers {
     pub(super) fn seen(&mut self, kind: usize, served: Served, alone: Option<bool>) -> bool {
         let tier = served.tier as usize;
         let mut piece = Sums::default();
-        piece.listed[tier][kind] = served.listed.clamp(1, LONG);
-        piece.took[tier][kind] = served.took.clamp(0, LONG);
+        piece.listed[tier][kind] = served.listed.clamp(1, LONG.into());
+        piece.took[tier][kind] = served.took.clamp(0, LONG.into());
         piece.pieces[tier] = 1;
-        piece.response[tier] = served.response.clamp(0, LONG);
+        piece.response[tier] = served.response.clamp(0, LONG.into());
         match alone {
             None => self.among.add(&piece),
             Some(true) => self.alone.remember(&piece, MEMORY_ALONE),
@@ -424,7 +424,7 @@ mod tests {
             }
             for kind in 0..KINDS {
                 let cost = stream.cost(kind, i128::from(u64::MAX), Some(ONE / 3)).unwrap();
-                assert!((0..=i128::from(u64::MAX) * LONG).contains(&cost));
+                assert!((0..=i128::from(u64::MAX) * i128::from(LONG)).contains(&cost));
             }
         }
     }
