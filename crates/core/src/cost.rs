@@ -48,8 +48,9 @@ pub trait Learner: CostModel {
     /// A piece goes out that begins at that byte of the device. Answers what the model wants to be told when
     /// the piece comes back.
     fn sent(&mut self, piece: &PieceShape, offset: u64) -> Option<Used>;
-    /// The disk time of such a piece by the device's price list, or by a guess: the same until the list changes.
-    fn listed(&self, piece: &PieceShape) -> Duration;
+    /// Its [`estimate`](CostModel::estimate) of a piece, and the disk time of such a piece by the device's price
+    /// list, or by a guess: the same until the list changes.
+    fn estimate_and_list(&mut self, piece: &PieceShape) -> [Duration; 2];
     /// The estimated costs of requests, of the streams seen.
     fn costs(&self) -> Costs;
     /// Whether what such a piece is taken to cost has moved beyond chance since that was told last:

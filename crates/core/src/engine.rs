@@ -430,7 +430,7 @@ impl Engine {
 
     /// The device may have another owner now: the window of the one before is closed. Answers whether one was.
     fn change_owner(&mut self) -> bool {
-        let owner = self.policies[Rank::Best.at()].slices().and_then(|slices| slices.owner());
+        let owner = self.books.slice.map(|slice| slice.stream);
         let changed = owner != self.books.owner && self.books.ledger.pieces() > 0;
         if changed {
             self.close_window(self.books.ledger.last_completion());
@@ -576,13 +576,14 @@ impl Engine {
     fn set_head(&mut self, id: StreamId, rank: Rank, request: Option<RequestId>) {
         let piece_max = self.guarantees.piece_max(rank);
         // Deeper a long piece keeps no other from the device.
-        let shallow = self.limits.depth == 1 && rank == Rank::Best;
-        let longest = self.device.ahead.longest_piece(self.prices.trust).filter(|_| shallow);
-        let best = rank == Rank::Best;
-        let slices = best.then(|| self.policies[Rank::Best.at()].slices()).flatten();
+        let (one, best) = (self.limits.depth == 1, rank == Rank::Best);
+        let ahead = (one && best).then_some(&self.device.ahead);
+        let longest = ahead.and_then(|ahead| ahead.longest_piece(self.prices.trust));
         // Where the policy gives slices, guaranteed pieces are quoted as in them.
-        let otherwise = self.books.slices || self.limits.depth == 1;
-        let alone = slices.as_ref().map_or(otherwise, |slices| slices.in_slice());
+        let in_slice = !best || self.books.slice.is_some_and(|owner| owner.alone);
+        let shown = if self.books.slices { in_slice } else { one };
+        let policy = (best && self.books.slices).then(|| &mut self.policies[Rank::Best.at()]);
+        let slices = policy.and_then(|policy| policy.slices());
         let stream = &mut self.streams[id];
         let head = request.map(|request| {
             let live = self.requests.live(request);
@@ -593,7 +594,7 @@ impl Engine {
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let mut shape = PieceShape { stream: id, kind, bytes, distance_sectors };
             let (modelled, timed) = loop {
-                let Quote { modelled, charge } = self.prices.quote(&shape, alone);
+                let Quote { modelled, charge } = self.prices.quote(&shape, shown);
                 let pace = slices.as_ref().and_then(|slices| slices.pace(id, modelled));
                 let likely = || self.books.ledger.rate.of(modelled);
                 let timed = pace.or(charge).unwrap_or_else(likely);

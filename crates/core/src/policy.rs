@@ -118,6 +118,16 @@ pub trait Policy: Send {
     }
 }
 
+/// The stream that owns the device, in its slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Which one.
+    pub stream: StreamId,
+    /// It has the device to itself: each piece is charged the time since the previous completion. Else windows
+    /// are divided by [`Slices::cost`].
+    pub alone: bool,
+}
+
 /// A policy that gives slices, into which others' pieces may come, too.
 pub trait Slices: Policy {
     /// How far costs can be trusted. Told once.
@@ -125,17 +135,14 @@ pub trait Slices: Policy {
     /// The device tells which of its tiers serves a piece: costs are learned among other streams' pieces, and
     /// streams on different tiers take nothing from each other.
     fn has_tiers(&mut self);
-    /// Whether a stream has the device to itself: then each piece is charged the time since the previous
-    /// completion. Else windows are divided by [`cost`](Self::cost).
-    fn in_slice(&self) -> bool;
     /// Whether the pieces of a stream that has the device to itself now take what they take alone: they do when
     /// the beginning of its slice is over, and do not when that ends. `None` if that is not known.
     fn is_steady(&self, stream: StreamId) -> Option<bool>;
     /// A piece of that stream, which has the device to itself, took so long. Answers the part of that which another
     /// stream pays: a cache took what that one wrote in its slice, and the device brings it to the medium now.
     fn debt(&mut self, stream: StreamId, took: Duration) -> Option<(StreamId, Duration)>;
-    /// The stream that owns the device.
-    fn owner(&self) -> Option<StreamId>;
+    /// The stream that owns the device. Another one may own it after [`pick`](Policy::pick) only.
+    fn owner(&self) -> Option<Owner>;
     /// The weight of a stream's pieces when that window is divided.
     fn cost(&self, window: &Window<'_>, stream: StreamId) -> Duration;
     /// The time that pieces of a stream of that modelled cost take alone, if slices have shown it.

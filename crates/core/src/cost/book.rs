@@ -105,17 +105,18 @@ impl PriceBook {
 
     /// The estimated cost of a piece if it goes out next; `alone`, it is charged the time that it takes.
     pub(crate) fn quote(&mut self, shape: &PieceShape, alone: bool) -> Quote {
-        let least = Duration::from_nanos(1);
-        let price = self.model.estimate(shape).clamp(least, COST_MAX);
         // Charges are means of unlike pieces where tiers are told.
         let by_list = self.slices && !self.tiers_are_told();
-        let usual = self.of(shape.stream).usual[PieceKind::of(shape).usual()].filter(|_| by_list);
-        let charge = (alone && by_list == self.slices).then(|| usual.unwrap_or(price));
         // Paces are measured by the list: it does not move while the model learns.
         let learner = if by_list && self.learns { self.model.learner() } else { None };
-        let listed = learner.map(|it| it.listed(shape));
+        let prices = learner.map(|it| it.estimate_and_list(shape));
         // Time is divided in proportion to it: never zero.
-        Quote { modelled: listed.unwrap_or(price).clamp(least, COST_MAX), charge }
+        let [price, modelled] = prices
+            .unwrap_or_else(|| [self.model.estimate(shape); 2])
+            .map(|cost| cost.clamp(Duration::from_nanos(1), COST_MAX));
+        let usual = self.of(shape.stream).usual[PieceKind::of(shape).usual()].filter(|_| by_list);
+        let charge = (alone && by_list == self.slices).then(|| usual.unwrap_or(price));
+        Quote { modelled, charge }
     }
 
     /// A piece goes out that begins at that byte of the device. Answers what [`Back`] is to say of it.
@@ -136,7 +137,7 @@ impl PriceBook {
         } else if !same {
             self.exclusive.since = None;
         }
-        self.model.learner()?.sent(shape, offset)
+        if self.tiers_are_told() { self.model.learner()?.sent(shape, offset) } else { None }
     }
 
     /// The device did nothing for so long.
@@ -282,8 +283,8 @@ mod tests {
             Costs { sequential: Duration::ZERO, random: Duration::ZERO, observations: 0 }
         }
 
-        fn listed(&self, _piece: &PieceShape) -> Duration {
-            Duration::from_millis(1)
+        fn estimate_and_list(&mut self, _piece: &PieceShape) -> [Duration; 2] {
+            [Duration::from_millis(1); 2]
         }
 
         fn moved(&mut self, _piece: &PieceShape) -> Option<Moved> {

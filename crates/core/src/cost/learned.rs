@@ -143,23 +143,7 @@ impl Learned {
 
 impl CostModel for Learned {
     fn estimate(&mut self, piece: &PieceShape) -> Duration {
-        let kind = kind(piece);
-        let listed = self.by_list(piece, kind);
-        let by_tier = self
-            .on_tiers
-            .get(piece.stream)
-            .and_then(|tiers| tiers.cost(kind, listed.into(), self.reuse.hits_alone(piece.stream)));
-        let known = self.streams.get(piece.stream);
-        let factor = known.map_or(&self.usual, |known| &known.fit.factors)[kind];
-        let cost = by_tier.map_or_else(|| by_factor(listed, factor), narrow);
-        let mean = &mut self.mean[kind];
-        let step = cost.abs_diff(*mean) / MEAN;
-        *mean = match *mean {
-            0 => cost,
-            before if before < cost => before + step,
-            before => before - step,
-        };
-        Duration::from_nanos(cost.max(1))
+        self.estimate_and_list(piece)[0]
     }
 
     fn trust(&self) -> Trust {
@@ -188,6 +172,26 @@ impl CostModel for Learned {
 }
 
 impl Learner for Learned {
+    fn estimate_and_list(&mut self, piece: &PieceShape) -> [Duration; 2] {
+        let kind = kind(piece);
+        let listed = self.by_list(piece, kind);
+        let hits = || self.reuse.hits_alone(piece.stream);
+        let tiers = self.on_tiers.get(piece.stream);
+        let by_tier = tiers.and_then(|tiers| tiers.cost(kind, listed.into(), hits()));
+        let known = self.streams.get(piece.stream);
+        let factor = known.map_or(&self.usual, |known| &known.fit.factors)[kind];
+        let by_tier = by_tier.map(|cost| u64::try_from(cost).unwrap_or(u64::MAX));
+        let cost = by_tier.unwrap_or_else(|| by_factor(listed, factor));
+        let mean = &mut self.mean[kind];
+        let step = cost.abs_diff(*mean) / MEAN;
+        *mean = match *mean {
+            0 => cost,
+            before if before < cost => before + step,
+            before => before - step,
+        };
+        [cost.max(1), listed].map(Duration::from_nanos)
+    }
+
     fn seen_alone(&mut self, seen: &SeenAlone) -> bool {
         if !seen.has_settled() {
             return false;
@@ -237,10 +241,6 @@ impl Learner for Learned {
         let cost = |factor| Duration::from_nanos(by_factor(listed, factor).max(1));
         let listed = self.anchored[kind].then(|| cost(ONE));
         Some(Moved { before: cost(before), now: cost(now), listed })
-    }
-
-    fn listed(&self, piece: &PieceShape) -> Duration {
-        Duration::from_nanos(self.by_list(piece, kind(piece)))
     }
 
     fn seen_on_tier(&mut self, seen: &SeenOnTier) -> Option<Seen> {
@@ -352,10 +352,6 @@ fn kind(piece: &PieceShape) -> usize {
 fn by_factor(listed: u64, factor: i128) -> u64 {
     let factor = u64::try_from(factor).unwrap_or(u64::MAX);
     u64::try_from((u128::from(listed) * u128::from(factor)) >> ONE.ilog2()).unwrap_or(u64::MAX)
-}
-
-fn narrow(nanos: i128) -> u64 {
-    u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

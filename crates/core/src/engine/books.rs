@@ -14,6 +14,7 @@ use crate::account::write_back::WriteBack;
 use crate::classes::promise::ROUND;
 use crate::classes::stream::{Stream, StreamTable};
 use crate::cost::Trust;
+use crate::policy::Owner;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 use crate::types::time::{Duration, Instant};
@@ -39,6 +40,8 @@ pub(super) struct Books {
     /// Lists of parts of windows are made in this.
     pub(super) parts: Vec<Part>,
     /// The stream that owns the device, under a policy that gives slices.
+    pub(super) slice: Option<Owner>,
+    /// The owner of the open window.
     pub(super) owner: Option<StreamId>,
 }
 

@@ -11,7 +11,6 @@ use crate::classes::profile::Profile;
 use crate::classes::stream::Stream;
 use crate::types::contract::{Class, Contract, StreamSpec};
 use crate::types::ids::StreamId;
-use crate::types::rank::Rank;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
@@ -61,7 +60,7 @@ impl Engine {
             Change::SetHeadroom(headroom) => self.set_headroom(headroom),
             Change::SetProfile(profile) => self.set_profile(profile),
             Change::SetHorizon(horizon) => {
-                if let Some(slices) = self.policies[Rank::Best.at()].slices() {
+                if let Some(slices) = self.slices() {
                     slices.set_horizon(horizon);
                 }
                 self.promises.set_slice(horizon);
@@ -140,6 +139,7 @@ impl Engine {
         for policy in &mut self.policies {
             policy.removed(self.now, id);
         }
+        self.books.slice = self.slices().and_then(|slices| slices.owner());
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use super::guarantees::{Flushes, Turn};
 use crate::classes::lane::{Gate, Head};
 use crate::classes::requests::State;
 use crate::policy::view::Streams;
-use crate::policy::{self, Pick, Policy};
+use crate::policy::{self, Pick, Policy, Slices};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
 
@@ -91,9 +91,18 @@ impl Engine {
         let (depth, in_flight) = (self.limits.depth, self.in_flight());
         let streams = Streams { streams: &self.streams, rank, depth, in_flight };
         let pick = self.policies[rank.at()].pick(self.now, streams);
+        if rank == Rank::Best {
+            self.books.slice = self.slices().and_then(|slices| slices.owner());
+        }
         let none = pick == Pick::Nothing && self.gates.ready[rank.at()] > 0;
         assert!(!none, "a policy names a ready stream if there is one");
         Chosen { pick, rank, on_slack }
+    }
+
+    /// The policy of best effort, if it gives slices.
+    #[inline]
+    pub(super) fn slices(&mut self) -> Option<&mut dyn Slices> {
+        if self.books.slices { self.policies[Rank::Best.at()].slices() } else { None }
     }
 
     /// Whether the request that was chosen may pass; a stream's oldest may need other tokens.

@@ -163,14 +163,6 @@ impl Guarantees {
         self.cycles.put(id.0, ends);
     }
 
-    /// A cycle of a stream is over, and its turn with it: the next batch must not go before earlier deadlines.
-    /// A turn that has written goes on for one piece, which ends with the flush.
-    fn end_turn(&mut self, id: StreamId) {
-        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.stream == id) {
-            turn.left = turn.left.min(turn.dirty.into());
-        }
-    }
-
     pub(super) fn forget(&mut self, id: StreamId) {
         self.turn = self.turn.filter(|turn| turn.stream != id);
         self.cycles.remove(id.0);
@@ -255,7 +247,11 @@ impl Engine {
         let kept_rank = !cycle.cut;
         let ended = cycle.begin(waiting, now);
         self.guarantees.follow_cycle(id, Some(cycle.ends));
-        self.guarantees.end_turn(id);
+        // Its turn is over, too: the next batch must not go before earlier deadlines. A turn that has written goes
+        // on for one piece, which ends with the flush.
+        if let Some(turn) = self.guarantees.turn.as_mut().filter(|turn| turn.stream == id) {
+            turn.left = turn.left.min(turn.dirty.into());
+        }
         if ended.waited > 0 && kept_rank {
             stream.counters.cycles += 1;
             if ended.missed() {

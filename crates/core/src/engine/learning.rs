@@ -8,7 +8,6 @@ use super::pieces::Piece;
 use crate::cost::book::Back;
 use crate::cost::{Estimate, Moved, PieceKind, Seen};
 use crate::types::ids::StreamId;
-use crate::types::rank::Rank;
 use crate::types::tiers::Tier;
 
 impl Engine {
@@ -19,7 +18,7 @@ impl Engine {
         }
         if tier.is_some()
             && !self.prices.tiers_are_told()
-            && let Some(slices) = self.policies[Rank::Best.at()].slices()
+            && let Some(slices) = self.slices()
         {
             slices.has_tiers();
         }
@@ -28,8 +27,7 @@ impl Engine {
             // This one is still counted as a piece of its stream.
             self.streams[last].pieces - u32::from(last == piece.stream)
         });
-        let mut slices = self.policies[Rank::Best.at()].slices();
-        let steady = slices.as_mut().and_then(|slices| slices.is_steady(piece.stream));
+        let steady = self.slices().and_then(|slices| slices.is_steady(piece.stream));
         let back = Back {
             shape: piece.shape,
             used: piece.used,
@@ -49,8 +47,9 @@ impl Engine {
     /// A stream's price was found, or found anew. Tells if it has moved beyond chance.
     fn priced(&mut self, piece: &Piece, seen: Seen) {
         let stream = piece.stream;
-        if let Some(slices) = self.policies[Rank::Best.at()].slices() {
-            slices.priced(self.now, stream, seen);
+        let now = self.now;
+        if let Some(slices) = self.slices() {
+            slices.priced(now, stream, seen);
         }
         if seen != Seen::Alone {
             return;

@@ -40,8 +40,7 @@ impl Engine {
             // A flush will bring to the medium what it wrote.
             self.books.write_back.wrote(piece.stream, piece.modelled);
         }
-        let slices = self.policies[Rank::Best.at()].slices();
-        let in_slice = slices.is_some_and(|slices| slices.in_slice());
+        let in_slice = self.books.slice.is_some_and(|owner| owner.alone);
         if in_slice && !self.is_shallow() && self.books.ledger.pieces() > 0 {
             // The window was of the streams that mixed before the slice.
             self.close_window(self.books.ledger.last_completion());
@@ -66,8 +65,7 @@ impl Engine {
             self.books.write_back.flushed(piece.stream, took, &mut self.books.debts);
         }
         if self.books.debts.is_empty() && self.books.unit.is_none() && piece.may_owe() {
-            let slices = self.policies[Rank::Best.at()].slices();
-            let debt = slices.and_then(|slices| slices.debt(piece.stream, took));
+            let debt = self.slices().and_then(|slices| slices.debt(piece.stream, took));
             let debt = debt.filter(|(payer, _)| self.streams.get(*payer).is_some());
             self.books.debts.extend(debt.map(|(payer, time)| Debt { payer, time }));
         }
@@ -109,6 +107,7 @@ impl Engine {
         let mut slices = self.policies[Rank::Best.at()].slices();
         if let Some(slices) = &mut slices {
             slices.window(self.now, &window);
+            self.books.slice = slices.owner();
         }
         let mut parts = core::mem::take(&mut self.books.parts);
         for id in &touched {

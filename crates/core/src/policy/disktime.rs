@@ -33,7 +33,7 @@ use alloc::vec::Vec;
 use super::think::Mean;
 use super::view::{StreamView, Streams};
 use super::virtual_time::{Claims, VirtualTime, step};
-use super::{Currency, Pick, PieceDone, Policy, PolicyEntry, Slices, Window};
+use super::{Currency, Owner, Pick, PieceDone, Policy, PolicyEntry, Slices, Window};
 use crate::classes::promise;
 use crate::cost::{Seen, Trust};
 use crate::types::heap::IndexedHeap;
@@ -570,11 +570,6 @@ impl DiskTime {
         self.probes < Duration::from_millis(20) + Duration::from_nanos(now.as_nanos() / part)
     }
 
-    /// Whether a stream needs no slice on a device that tells tiers.
-    fn mixes(&self, id: StreamId) -> bool {
-        self.device.stated || self.get(id).is_some_and(|account| account.habits.mixes)
-    }
-
     fn send(&mut self, now: Instant, id: StreamId) -> Pick {
         if let Some(slice) = self.slice.as_mut().filter(|slice| slice.owner != id) {
             let (owner, seen) = (slice.owner, slice.mix());
@@ -687,7 +682,8 @@ impl Policy for DiskTime {
         }
         if self.device.tiered {
             let next = self.urgent().or_else(|| self.lowest());
-            if next.is_none_or(|next| self.mixes(next)) {
+            let mixes = |id| self.get(id).is_some_and(|account| account.habits.mixes);
+            if self.device.stated || next.is_none_or(mixes) {
                 return next.map_or(Pick::Nothing, Pick::Stream);
             }
         }
@@ -760,10 +756,6 @@ impl Slices for DiskTime {
         }
     }
 
-    fn in_slice(&self) -> bool {
-        self.slice.as_ref().is_some_and(|slice| !slice.mixed)
-    }
-
     fn debt(&mut self, stream: StreamId, took: Duration) -> Option<(StreamId, Duration)> {
         let (payer, left) = self.gained.filter(|(payer, _)| *payer != stream)?;
         let time = took.as_tokens().min(left);
@@ -775,8 +767,8 @@ impl Slices for DiskTime {
         self.slice.as_ref().filter(|slice| slice.owner == stream)?.is_steady()
     }
 
-    fn owner(&self) -> Option<StreamId> {
-        self.slice.as_ref().map(|slice| slice.owner)
+    fn owner(&self) -> Option<Owner> {
+        self.slice.as_ref().map(|slice| Owner { stream: slice.owner, alone: !slice.mixed })
     }
 
     fn has_tiers(&mut self) {

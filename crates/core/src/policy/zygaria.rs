@@ -65,17 +65,13 @@ impl Zygaria {
         let deadline = |id| streams.get(StreamId(id)).map(StreamView::deadline_ns);
         self.deadlines.first(deadline, now).map(StreamId)
     }
-
-    /// The stream with the lowest recent usage per weight.
-    fn least_served(&mut self, streams: Streams<'_>) -> Option<StreamId> {
-        let usage = |id| streams.get(StreamId(id)).map(StreamView::usage_per_weight);
-        self.usage.first(usage, i64::MAX).map(StreamId)
-    }
 }
 
 impl Policy for Zygaria {
     fn pick(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
-        let chosen = self.due(now, streams).or_else(|| self.least_served(streams));
+        let usage = |id| streams.get(StreamId(id)).map(StreamView::usage_per_weight);
+        let due = self.due(now, streams);
+        let chosen = due.or_else(|| self.usage.first(usage, i64::MAX).map(StreamId));
         chosen.map_or(Pick::Nothing, Pick::Stream)
     }
 
