@@ -325,3 +325,29 @@ fn a_cost_is_told_when_it_has_moved_by_more_than_a_quarter() {
     let soonest = told_after(10_000);
     assert_eq!(soonest, Some(8));
 }
+
+/// Spans that take a tenth more or less by turns, after steady ones.
+#[test]
+fn a_spread_is_a_mean_over_half_a_second() {
+    let mut model = model();
+    model.anchor(&flat(1000));
+    see(&mut model, read(0), MS, 9_000);
+    for span in 0..17 {
+        see(&mut model, read(0), Duration::from_micros([1100, 900][span % 2]), 30);
+    }
+    let spread = model.certainty(&read(0)).and_then(|of| of.spread_permille);
+    let spread = spread.expect("it was seen");
+    // 63 % of the way from nothing to a tenth.
+    assert!((55..=75).contains(&spread), "{spread} of a thousand");
+}
+
+/// A device that takes longer than a quarter of an hour for a piece is a clock that jumps.
+#[test]
+fn a_piece_counts_for_a_thousand_seconds_at_most() {
+    for (takes, learned) in [(900, 900), (5_000, 1_000)] {
+        let mut model = model();
+        model.anchor(&flat(200_000_000));
+        see(&mut model, read(0), Duration::from_secs(takes), 400);
+        near(&mut model, read(0), Duration::from_secs(learned), 20);
+    }
+}

@@ -428,4 +428,61 @@ mod tests {
             }
         }
     }
+
+    /// The cost in per cent of what it was, after so many spans of fast pieces that take a fifth longer.
+    #[test]
+    fn a_price_of_fast_pieces_is_a_mean_over_a_quarter_of_a_million() {
+        let mut stream = OnTiers::default();
+        let mut see = |took: i128, count: u32| {
+            (0..count).for_each(|_| _ = stream.seen(1, served(Tier::Fast, took), None));
+        };
+        see(MS / 1_000, 600_000);
+        see(MS * 12 / 10_000, 131_072);
+        let cost = stream.cost(1, MS, None).expect("it is known");
+        assert!((1_080..=1_120).contains(&cost), "half of the way: {cost} ns");
+    }
+
+    /// A stream that had the device to itself for long enough, and then has few pieces among others.
+    struct Few(OnTiers);
+
+    impl Few {
+        fn alone(&mut self, took: i128, count: u32) {
+            (0..count).for_each(|_| _ = self.0.seen(1, served(Tier::Fast, took), Some(true)));
+        }
+
+        /// Answers the cost, in us, when a second of the tier has passed.
+        fn among(&mut self, took: i128) -> i128 {
+            let few = Served { response: took, ..served(Tier::Fast, took) };
+            for _ in 0..=1_000 * MS / took {
+                self.0.seen(1, few, None);
+                self.0.judge();
+            }
+            cost(&self.0, 1)
+        }
+    }
+
+    #[test]
+    fn what_pieces_take_alone_is_a_mean_over_two_seconds() {
+        let mut stream = Few(OnTiers::default());
+        stream.alone(MS / 5, 50_000);
+        // For a second.
+        stream.alone(MS * 3 / 10, 3_333);
+        // Half of the time remembered is of either.
+        let cost = stream.among(MS);
+        assert!((233..=250).contains(&cost), "{cost} us");
+    }
+
+    /// Where services are exponential, means of a thousand differ by 3 %, and two of them by four such
+    /// deviations once in ten thousand spans.
+    #[test]
+    fn a_thousand_pieces_that_take_a_fifth_longer_are_chance_and_a_third_longer_are_not() {
+        let among = |took| {
+            let mut stream = Few(OnTiers::default());
+            stream.alone(MS, 1_024);
+            stream.among(took)
+        };
+        let (chance, few) = (among(MS * 12 / 10), among(MS * 4 / 3));
+        assert!(chance > 1_050, "its pieces take what they take: {chance} us");
+        assert!((990..=1_010).contains(&few), "it has few: {few} us");
+    }
 }
