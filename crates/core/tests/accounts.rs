@@ -5,6 +5,7 @@ mod bench;
 mod rig;
 
 use bench::{Bench, DEAREST, Load};
+use disktime_core::feedback::{FeedbackConfig, REGISTRY};
 use disktime_core::policy::{Currency, PolicyEntry};
 use disktime_core::{
     Change, Config, Duration, Engine, Event, Outcome, RequestId, StreamId, StreamSpec, policy,
@@ -351,4 +352,20 @@ fn failed_and_cancelled_pieces_are_charged_like_others() {
     let counters = rig.view(0).counters();
     assert_eq!((counters.completed, counters.failed, counters.cancelled), (1, 1, 1));
     assert_eq!(counters.bytes_read, 0);
+}
+
+/// Shaping for soft real time holds best effort back, and not what a stream reserves.
+#[test]
+fn reserved_time_needs_no_tokens() {
+    let controller = REGISTRY.iter().find(|entry| entry.name == "adaptive").expect("registered");
+    let feedback = FeedbackConfig { controller, rate_start: 10, ..FeedbackConfig::default() };
+    let policy = policy::find("zygaria").expect("registered");
+    let mut rig =
+        Rig { engine: Engine::new(&Config { feedback, policy, ..Config::default() }).unwrap() };
+    rig.add(0, contract(30, 100));
+    rig.add(1, contract(0, 100));
+    // The bucket has half a burst, and the stream has saved up 120 ms.
+    rig.ask(400 * MS, 1, 1, 4096);
+    rig.ask(400 * MS, 2, 0, 4096);
+    assert_eq!([0, 1].map(|stream| rig.view(stream).ready()), [true, false]);
 }

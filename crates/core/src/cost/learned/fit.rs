@@ -245,4 +245,19 @@ mod tests {
         let percents: [i128; 4] = core::array::from_fn(|_| quarters());
         assert_eq!(percents, [25, 6, 1, 1]);
     }
+
+    /// A third of a second to tell them apart, at a few hundred multiplications for each span of 30 ms.
+    #[test]
+    fn kinds_whose_proportion_varies_by_a_half_are_told_apart_after_a_dozen_spans() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        let spans = (1..100).find(|span| {
+            let random = [20, 30][span % 2];
+            let took = (400 - random) * 66 + random * 3000;
+            see(&mut fit, [400 - random, random], took * US);
+            let [sequential, random] = costs(&fit);
+            (60..=72).contains(&sequential) && (2700..=3300).contains(&random)
+        });
+        let spans = spans.expect("they are told apart");
+        assert!((8..=14).contains(&spans), "{spans} spans");
+    }
 }

@@ -286,9 +286,14 @@ fn a_price_is_observed_every_few_dozen_milliseconds() {
 fn a_price_is_a_mean_over_eight_seconds_alone() {
     let mut model = model();
     see(&mut model, read(0), MS, 100_000);
-    see(&mut model, read(0), Duration::from_micros(1020), 7_850);
-    let cost = model.estimate(&read(0)).as_nanos() / 1000;
-    assert!((1010..=1015).contains(&cost), "{cost} us");
+    let mut slower = |pieces| {
+        see(&mut model, read(0), Duration::from_micros(1020), pieces);
+        model.estimate(&read(0)).as_nanos() / 1000
+    };
+    // 39 % of the way, and 63 %.
+    let (soon, later) = (slower(4_000), slower(3_850));
+    assert!((1007..=1011).contains(&soon), "{soon} us after 4 s");
+    assert!((1010..=1015).contains(&later), "{later} us after 8 s");
 }
 
 /// The costs that are shown follow the pieces of all streams, not the last one.
