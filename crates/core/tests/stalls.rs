@@ -118,7 +118,7 @@ fn a_read_that_takes_ten_times_as_long_as_usual_meets_a_stall() {
     assert!(charged.abs_diff(60 * MS) <= MS, "{charged} ns");
 }
 
-/// Else what a device answers out of its caches at the beginning would be seen as a price.
+/// Else the answers of a device's caches in the beginning would be seen as a price.
 #[test]
 fn a_stretch_alone_is_no_longer_for_a_stall_in_its_beginning() {
     let learned = |stalled: u64| {

@@ -433,7 +433,7 @@ mod tests {
         }
     }
 
-    /// Below that, chance is more than an eighth of what is seen.
+    /// With fewer misses, chance is more than an eighth of them.
     #[test]
     fn what_would_hit_is_known_from_sixty_misses_on() {
         let mut uses = Uses::default();

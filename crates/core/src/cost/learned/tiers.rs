@@ -429,7 +429,7 @@ mod tests {
         }
     }
 
-    /// The cost in per cent of what it was, after so many spans of fast pieces that take a fifth longer.
+    /// A price is half-way to that of pieces that take a fifth longer after 131,072 of them.
     #[test]
     fn a_price_of_fast_pieces_is_a_mean_over_a_quarter_of_a_million() {
         let mut stream = OnTiers::default();
@@ -439,7 +439,7 @@ mod tests {
         see(MS / 1_000, 600_000);
         see(MS * 12 / 10_000, 131_072);
         let cost = stream.cost(1, MS, None).expect("it is known");
-        assert!((1_080..=1_120).contains(&cost), "half of the way: {cost} ns");
+        assert!((1_080..=1_120).contains(&cost), "{cost} ns");
     }
 
     /// A stream that had the device to itself for long enough, and then has few pieces among others.
@@ -472,8 +472,8 @@ mod tests {
         assert!((233..=250).contains(&cost), "{cost} us");
     }
 
-    /// Where services are exponential, means of a thousand differ by 3 %, and two of them by four such
-    /// deviations once in ten thousand spans.
+    /// Where services are exponential, a mean of a thousand is off by 3 %: four of these deviations of either mean
+    /// are chance.
     #[test]
     fn a_thousand_pieces_that_take_a_fifth_longer_are_chance_and_a_third_longer_are_not() {
         let among = |took| {

@@ -408,7 +408,7 @@ mod tests {
         assert!(tests().look(250) < HELD);
     }
 
-    /// Half a second behind: a buffer of a second has not much left.
+    /// A stream with a buffer of a second has half of it left then.
     #[test]
     fn a_stream_that_is_400_ms_behind_makes_the_rate_fall_at_once() {
         let recovers = || Held::to(Phase::Recover { looks: 1, next: TokenRate::per_second(50) });
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!([121, 120].map(|lag| kept(false).look(lag)), [HELD, more]);
     }
 
-    /// Four seconds: as long as a stream of twice the slope takes from 120 to 350 ms and back.
+    /// Four seconds in which streams neither fall behind nor catch up show that the level is off.
     #[test]
     fn a_kept_rate_that_has_not_turned_for_eight_looks_is_moved() {
         for more in [true, false] {
