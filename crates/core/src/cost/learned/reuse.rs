@@ -419,11 +419,11 @@ mod tests {
     }
 
     impl Uses {
-        fn old(&mut self, tier: Tier) {
+        fn again(&mut self, tier: Tier) {
             see(&mut self.reuse, 0, 0, tier);
         }
 
-        fn new(&mut self, tier: Tier) {
+        fn anew(&mut self, tier: Tier) {
             self.blocks += 1;
             see(&mut self.reuse, 0, self.blocks, tier);
         }
@@ -438,8 +438,8 @@ mod tests {
     fn what_would_hit_is_known_from_sixty_misses_on() {
         let mut uses = Uses::default();
         let misses = (1..200).find(|_| {
-            uses.new(Tier::Slow);
-            (0..66).for_each(|_| uses.old(Tier::Fast));
+            uses.anew(Tier::Slow);
+            (0..66).for_each(|_| uses.again(Tier::Fast));
             uses.hits().is_some()
         });
         let misses = misses.expect("it is known");
@@ -452,8 +452,8 @@ mod tests {
         let known = |wrong: u32| {
             let mut uses = Uses::default();
             for piece in 0..4_000 {
-                uses.new(Tier::Slow);
-                if piece % 10 < wrong { uses.new(Tier::Fast) } else { uses.old(Tier::Fast) }
+                uses.anew(Tier::Slow);
+                if piece % 10 < wrong { uses.anew(Tier::Fast) } else { uses.again(Tier::Fast) }
             }
             uses.hits().is_some()
         };
@@ -466,13 +466,13 @@ mod tests {
     fn what_would_hit_is_new_after_64_pieces_and_stands_for_two_thousand() {
         let mut uses = Uses::default();
         (0..500).for_each(|_| {
-            uses.old(Tier::Fast);
-            uses.new(Tier::Slow);
+            uses.again(Tier::Fast);
+            uses.anew(Tier::Slow);
         });
         let found = |uses: &mut Uses, least: usize| {
             let before = uses.hits();
             let mut changes = || {
-                uses.old(Tier::Fast);
+                uses.again(Tier::Fast);
                 uses.hits() != before
             };
             (least..10_000).find(|_| changes()).expect("it changes")
