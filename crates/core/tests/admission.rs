@@ -906,3 +906,22 @@ fn a_mean_is_over_where_the_head_may_come_from() {
     assert_eq!(edge.deviation, Duration::from_millis(2));
     assert_eq!((middle.mean, middle.deviation), (Duration::from_millis(4), Duration::ZERO));
 }
+
+/// As a part of the device the way to an extent is known to one thirty-second.
+#[test]
+fn a_mean_is_off_by_a_thirty_second_of_what_ways_differ_by_at_most() {
+    let size = 1 << 30;
+    let way = |distance, micros| {
+        let time = Duration::from_micros(micros);
+        Positioning { distance, mean: time, deviation: Duration::ZERO, worst: time }
+    };
+    for near in 1..64 {
+        // Nothing to so many 64ths of the device, and 6.4 ms beyond.
+        let positioning = vec![way(size / 64 * near, 0), way(size, 6_400)];
+        let profile = Profile { positioning, ..flat(FAST, 1, 1, 0) };
+        let profile = Profile { zones: vec![Zone { end: size, ..profile.zones[0] }], ..profile };
+        let mean = profile.positioning_to((0, 2)).mean.as_nanos() / 1_000;
+        let truth = 100 * (64 - near);
+        assert!(mean.abs_diff(truth) <= 200, "{mean} us, not {truth}");
+    }
+}
