@@ -433,11 +433,17 @@ mod tests {
     #[test]
     fn a_price_of_fast_pieces_is_a_mean_over_a_quarter_of_a_million() {
         let mut stream = OnTiers::default();
-        let mut see = |took: i128, count: u32| {
-            (0..count).for_each(|_| _ = stream.seen(1, served(Tier::Fast, took), None));
+        // 4,096 pieces, of which all but the last are seen at once.
+        let mut see = |took: i128| {
+            let mut most = Sums::default();
+            let tier = Tier::Fast as usize;
+            (most.listed[tier][1], most.took[tier][1]) = (4_095 * MS, 4_095 * took);
+            (most.pieces[tier], most.response[tier]) = (4_095, 4_095 * 10 * took);
+            stream.open.add(&most);
+            stream.seen(1, served(Tier::Fast, took), None);
         };
-        see(MS / 1_000, 600_000);
-        see(MS * 12 / 10_000, 131_072);
+        (0..69).for_each(|_| see(MS / 1_000));
+        (0..32).for_each(|_| see(MS * 12 / 10_000));
         let cost = stream.cost(1, MS, None).expect("it is known");
         assert!((1_080..=1_120).contains(&cost), "{cost} ns");
     }
