@@ -356,3 +356,43 @@ fn a_piece_counts_for_a_thousand_seconds_at_most() {
         near(&mut model, read(0), Duration::from_secs(learned), 20);
     }
 }
+
+/// The cost of a read, in per cent of what it was for long, after spans that take so many per cent.
+fn after_spans(percents: &[u64]) -> u64 {
+    let mut model = model();
+    model.anchor(&flat(1000));
+    see(&mut model, read(0), MS, 9_000);
+    for percent in percents {
+        see(&mut model, read(0), Duration::from_micros(10 * percent), 30);
+    }
+    model.estimate(&read(0)).as_nanos() / 10_000
+}
+
+/// A pause of the device is believed by a quarter, and a tenth more is known after a second, not after eight.
+#[test]
+fn a_span_that_is_far_off_counts_as_much_as_three_before_it() {
+    let (once, often) = (after_spans(&[160]), after_spans(&[110; 30]));
+    assert!((112..=118).contains(&once), "{once} %");
+    assert!((107..=110).contains(&often), "{often} %");
+}
+
+/// Spans that differ by up to two fifths, by chance.
+#[test]
+fn a_noisy_cost_stands_still_and_is_learned_anew_at_once_when_it_triples() {
+    let mut model = model();
+    model.anchor(&flat(1000));
+    let mut random = 7_u64;
+    let mut takes = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+        600 + (random >> 33) % 801
+    };
+    let mut span = |micros: u64| {
+        see(&mut model, read(0), Duration::from_micros(micros), 30);
+        model.estimate(&read(0)).as_nanos() / 10_000
+    };
+    (0..300).for_each(|_| _ = span(takes()));
+    let far = (0..1_000).map(|_| span(takes()).abs_diff(100)).max().unwrap();
+    assert!(far <= 5, "{far} % off by chance");
+    let spans = (1..100).find(|_| span(3_000) >= 270);
+    assert!(spans.is_some_and(|spans| spans <= 2), "{spans:?} spans");
+}
