@@ -5,6 +5,7 @@ mod bench;
 mod rig;
 
 use bench::{Bench, DEAREST, Load};
+use disktime_core::feedback::{FeedbackConfig, REGISTRY, Token};
 use disktime_core::policy::{Currency, PolicyEntry};
 use disktime_core::{
     Change, Config, Duration, Engine, Event, Outcome, RequestId, StreamId, StreamSpec, policy,
@@ -351,4 +352,51 @@ fn failed_and_cancelled_pieces_are_charged_like_others() {
     let counters = rig.view(0).counters();
     assert_eq!((counters.completed, counters.failed, counters.cancelled), (1, 1, 1));
     assert_eq!(counters.bytes_read, 0);
+}
+
+/// Shaping for soft real time holds best effort back, and not what a stream reserves.
+#[test]
+fn reserved_time_needs_no_tokens() {
+    let controller = REGISTRY.iter().find(|entry| entry.name == "adaptive").expect("registered");
+    let feedback = FeedbackConfig { controller, rate_start: 10, ..FeedbackConfig::default() };
+    let policy = policy::find("zygaria").expect("registered");
+    let mut rig =
+        Rig { engine: Engine::new(&Config { feedback, policy, ..Config::default() }).unwrap() };
+    rig.add(0, contract(30, 100));
+    rig.add(1, contract(0, 100));
+    // The bucket has half a burst, and the stream has saved up 120 ms.
+    rig.ask(400 * MS, 1, 1, 4096);
+    rig.ask(400 * MS, 2, 0, 4096);
+    assert_eq!([0, 1].map(|stream| rig.view(stream).ready()), [true, false]);
+}
+
+/// Tokens are for now: who leaves them unused for longer than a second has no more of them than others later on.
+#[test]
+fn tokens_that_a_stream_does_not_use_for_a_second_are_lost() {
+    let passes_after = |idle: u64| {
+        let controller = REGISTRY.iter().find(|entry| entry.name == "adaptive");
+        let controller = controller.expect("registered");
+        let token = Token::Request;
+        let feedback =
+            FeedbackConfig { controller, token, rate_start: 10, ..FeedbackConfig::default() };
+        let policy = policy::find("zygaria").expect("registered");
+        let mut rig =
+            Rig { engine: Engine::new(&Config { feedback, policy, ..Config::default() }).unwrap() };
+        rig.add(0, contract(0, 100));
+        rig.ask(0, 0, 0, 4096);
+        rig.timeout(800 * MS);
+        // It has a burst of eight, and uses one of them.
+        let piece = rig.go_one(800 * MS).piece;
+        rig.done(801 * MS, piece);
+        let now = (800 + idle) * MS;
+        (1..40).for_each(|id| rig.ask(now, id, 0, 4096));
+        let mut passed = 0;
+        while let Some(dispatch) = rig.go(now).first() {
+            rig.done(now, dispatch.piece);
+            passed += 1;
+        }
+        passed
+    };
+    assert_eq!(passes_after(700), 7, "the rest of its burst");
+    assert_eq!(passes_after(1_400), 8, "the next burst");
 }

@@ -610,3 +610,24 @@ fn a_rate_is_admitted_anew_where_its_stream_comes_to_lie() {
     rig.change(0, Change::SetExtent(StreamId(0), fast));
     rig.change(0, Change::AddStream(StreamId(1), add));
 }
+
+/// A stream's requests of two classes share its depth: the policy of the class that has sent nothing hears of it
+/// too, or names a stream that may not go.
+#[test]
+fn a_stream_that_one_class_has_sent_to_its_depth_waits_in_the_other() {
+    let mut rig = Rig::new(4);
+    (0..2).for_each(|stream| rig.add(stream, contract(20, 100)));
+    // The other stream has used more: of those that are ready it is the last.
+    rig.ask(0, 9, 1, 100_000);
+    let piece = rig.go_one(0).piece;
+    rig.done(100 * MS, piece);
+    rig.change(100 * MS, Change::SetStreamDepth(StreamId(0), 1));
+    rig.ask(100 * MS, 1, 0, 1_000);
+    for (id, stream) in [(2, 0), (3, 1)] {
+        rig.request(100 * MS, with_class(read(id, stream, 1_000), Class::Background));
+    }
+    let pieces = rig.go(100 * MS);
+    assert_eq!(pieces.iter().map(|piece| piece.request.0).collect::<Vec<_>>(), [1, 3]);
+    rig.done(101 * MS, pieces[0].piece);
+    assert_eq!(rig.go_one(101 * MS).request.0, 2);
+}

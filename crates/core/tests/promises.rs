@@ -160,6 +160,26 @@ fn a_stream_that_is_served_sets_no_timer_off() {
     assert_eq!(broken(&mut rig), []);
 }
 
+/// Nothing happens in the half second before its bound of 1.5 s: by then the time at which it would break that must
+/// count its service.
+#[test]
+fn a_stream_that_was_served_a_second_before_its_bound_sets_no_timer_off() {
+    let mut rig = fifo();
+    rig.add(0, contract(50, 100));
+    assert_eq!(rig.engine.promise(StreamId(0)), Some(Duration::from_millis(1_500)));
+    let (mut now, takes) = (0, [600, 380, 620, 10]);
+    for (id, millis) in (0..).zip(takes) {
+        rig.ask(0, id, 0, 1_000 * millis);
+    }
+    // The last one waits.
+    for millis in &takes[..3] {
+        let piece = rig.go_one(now).piece;
+        now += millis * MS;
+        assert!(rig.engine.poll_timeout().is_none_or(|next| next > at(now)));
+        rig.done(now, piece);
+    }
+}
+
 #[test]
 fn what_keeps_a_stream_back_by_its_own_contract_breaks_no_promise() {
     let mut rig = fifo();

@@ -4,9 +4,9 @@
 mod rig;
 
 use disktime_core::{
-    Change, Config, Contract, Engine, Kind, Limits, Request, StreamId, StreamSpec,
+    Change, Config, Contract, Engine, Kind, Limits, Request, StreamId, StreamSpec, policy,
 };
-use rig::{MS, Rig, percent, read};
+use rig::{MS, Rig, contract, percent, read};
 
 /// Streams of equal shares in turns, over learned costs.
 fn rig(streams: u32) -> Rig {
@@ -105,6 +105,42 @@ fn a_read_that_takes_six_times_as_long_as_usual_is_no_stall() {
     }
     let (_, charged) = serve(&mut rig, now, read(200, 0, 4096), 360 * MS);
     assert_eq!(charged, 360 * MS);
+}
+
+/// The rest of a silence of ten times as long as usual is nobody's.
+#[test]
+fn a_read_that_takes_ten_times_as_long_as_usual_meets_a_stall() {
+    let (mut rig, mut now) = (rig_at(1, "fixed", 2), 0);
+    for id in 0..60 {
+        (now, _) = serve(&mut rig, now, read(id, id % 2, 4096), 60 * MS);
+    }
+    let (_, charged) = serve(&mut rig, now, read(200, 0, 4096), 600 * MS);
+    assert!(charged.abs_diff(60 * MS) <= MS, "{charged} ns");
+}
+
+/// Else the answers of a device's caches in the beginning would be seen as a price.
+#[test]
+fn a_stretch_alone_is_no_longer_for_a_stall_in_its_beginning() {
+    let learned = |stalled: u64| {
+        let limits = Limits { depth: 4, ..Limits::default() };
+        let policy = policy::find("zygaria").unwrap();
+        let config = Config { policy, cost_model: "learned", limits, ..Config::default() };
+        let mut rig = Rig { engine: Engine::new(&config).unwrap() };
+        let spec = StreamSpec { contract: contract(100, 100), ..StreamSpec::default() };
+        rig.change(0, Change::AddStream(StreamId(0), spec));
+        let (begun, _) = serve(&mut rig, 0, read(0, 0, 4096), stalled);
+        let mut now = begun;
+        for id in 1..100 {
+            (now, _) = serve(&mut rig, now, read(id, 0, 4096), 8 * MS);
+            if rig.engine.estimates(StreamId(0)).iter().any(|it| it.seen_at.is_some()) {
+                break;
+            }
+        }
+        (now - begun) / MS
+    };
+    // A quarter of a second of pieces that took far longer than guessed, from 50 ms on.
+    let after = learned(700 * MS);
+    assert!((290..=330).contains(&after), "{after} ms after the stall");
 }
 
 /// Otherwise a client that knows where a device stalls, or has the only bad sectors there, would

@@ -260,3 +260,33 @@ fn a_fortieth_of_the_time_goes_to_switches_where_slices_may_be_long() {
     let lost = returns * RETURN * 1_000 / (100 * SECOND);
     assert!((18..=32).contains(&lost), "{lost} of a thousand");
 }
+
+/// Debited by a list for another device, a newcomer would have nothing of its share left after a few pieces.
+#[test]
+fn the_pieces_of_a_newcomer_are_debited_what_its_last_ones_took() {
+    let mut disk = Disk::of(&[50, 50]);
+    let debits: [u64; 6] = core::array::from_fn(|at| {
+        let now = at as u64 * MS;
+        disk.rig.ask(now, u32::try_from(at).unwrap(), 0, 20_000);
+        let piece = disk.rig.go_one(now);
+        disk.rig.done(now + MS, piece.piece);
+        piece.estimate.as_nanos()
+    });
+    assert_eq!(debits[0], 20 * MS, "by the list");
+    assert!(debits[1..].iter().all(|debit| debit.abs_diff(MS) <= MS / 100), "{debits:?}");
+}
+
+/// A newcomer that asks a little sooner than a switch costs: the device is held for it in its slice, but not until its
+/// pace is known. Four slices took two fifths more than its share of 3 s.
+#[test]
+fn the_device_is_held_for_a_newcomer_no_longer_than_its_slice() {
+    for think in [3, 8, 9] {
+        let mut disk = Disk::of(&[10, 90]);
+        disk.start(1, 0);
+        disk.run_until(3 * SECOND);
+        disk.start(0, think * MS);
+        disk.run_until(6 * SECOND);
+        let charged = disk.rig.charged(0) / MS;
+        assert!((250..=350).contains(&charged), "{think}: {charged} ms of 300");
+    }
+}

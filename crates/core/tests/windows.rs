@@ -4,11 +4,13 @@
 
 mod rig;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use disktime_core::cost::{CostModel, CostParameters, PieceShape, Price, PriceList};
+use disktime_core::cost::{CostModel, CostParameters, PieceShape, Price, PriceList, Seen, Trust};
+use disktime_core::policy::{Pick, Policy, Slices, Window};
 use disktime_core::{
-    Change, Config, Dispatch, Duration, Engine, Limits, Request, StreamId, StreamSpec, policy,
+    Change, Config, Dispatch, Duration, Engine, Instant, Limits, Request, StreamId, StreamSpec,
+    StreamView, Streams, policy,
 };
 use rig::{MS, Rig, SECOND, at, contract};
 
@@ -317,4 +319,81 @@ fn no_sum_overflows_for_the_longest_requests_and_costs_without_a_bound() {
     rig.timeout(200 * MS);
     rig.go(200 * MS);
     assert!(rig.charged(0) > 0);
+}
+
+/// Stream 0 owns the device, from 10 ms on without guests.
+#[derive(Default)]
+struct Owned {
+    ready: BTreeSet<StreamId>,
+    alone: bool,
+}
+
+impl Policy for Owned {
+    fn pick(&mut self, now: Instant, _streams: Streams<'_>) -> Pick {
+        self.alone = now >= at(10 * MS);
+        self.ready.first().map_or(Pick::Nothing, |id| Pick::Stream(*id))
+    }
+
+    fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
+        let id = stream.id();
+        let _changed = if stream.ready() { self.ready.insert(id) } else { self.ready.remove(&id) };
+    }
+
+    fn removed(&mut self, _now: Instant, stream: StreamId) {
+        self.ready.remove(&stream);
+    }
+
+    fn slices(&mut self) -> Option<&mut dyn Slices> {
+        Some(self)
+    }
+}
+
+impl Slices for Owned {
+    fn has_costs(&mut self, _trust: Trust) {}
+
+    fn has_tiers(&mut self) {}
+
+    fn in_slice(&self) -> bool {
+        self.alone
+    }
+
+    fn is_steady(&self, _stream: StreamId) -> Option<bool> {
+        None
+    }
+
+    fn debt(&mut self, _stream: StreamId, _took: Duration) -> Option<(StreamId, Duration)> {
+        None
+    }
+
+    fn owner(&self) -> Option<StreamId> {
+        Some(StreamId(0))
+    }
+
+    fn cost(&self, window: &Window<'_>, stream: StreamId) -> Duration {
+        (window.modelled)(stream)
+    }
+
+    fn pace(&self, _stream: StreamId, _modelled: Duration) -> Option<Duration> {
+        None
+    }
+
+    fn window(&mut self, _now: Instant, _window: &Window<'_>) {}
+
+    fn priced(&mut self, _now: Instant, _stream: StreamId, _seen: Seen) {}
+
+    fn set_horizon(&mut self, _horizon: Duration) {}
+}
+
+/// The window of what went before is divided first: a piece alone is charged its own time, and that at once.
+#[test]
+fn a_piece_that_has_the_device_to_itself_is_no_part_of_the_window_before_it() {
+    let mut rig = Rig::under(4, Box::new(Owned::default()));
+    (0..2).for_each(|stream| rig.add(stream, contract(50, 100)));
+    (0..2).for_each(|stream| rig.ask(0, stream, stream, 5_000));
+    let mixed = rig.go(0);
+    rig.ask(MS, 2, 0, 1_000);
+    mixed.iter().for_each(|piece| _ = rig.done(10 * MS, piece.piece));
+    let alone = rig.go_one(10 * MS);
+    rig.done(13 * MS, alone.piece);
+    assert_eq!([0, 1].map(|stream| rig.charged(stream)), [(5 + 3) * MS, 5 * MS]);
 }

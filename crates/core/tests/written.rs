@@ -3,8 +3,8 @@
 mod rig;
 
 use disktime_core::{
-    Access, Admission, Change, Class, Contract, Duration, Kind, Rate, Request, StreamCounters,
-    StreamId,
+    Access, Admission, Change, Class, Config, Contract, Duration, Engine, Kind, Rate, Request,
+    StreamCounters, StreamId, policy,
 };
 use rig::{MS, Rig, contract, read};
 
@@ -152,8 +152,24 @@ fn guaranteed_rates_neither_pay_for_flushes_nor_are_they_paid_for() {
     let mut now = serve(&mut rig, 0, write(1, 0, 30_000), MS);
     now = serve(&mut rig, now, flush(2, 1), 8 * MS);
     assert_eq!([0, 1].map(|id| rig.charged(id)), [MS, 8 * MS], "its flush is its own");
-    let aside = Request { class: Some(Class::BestEffort), ..write(3, 1, 30_000) };
+    // More than all others wrote since the last flush of best effort.
+    let aside = Request { class: Some(Class::BestEffort), ..write(3, 1, 90_000) };
     now = serve(&mut rig, now, aside, MS);
     serve(&mut rig, now, flush(4, 0), 8 * MS);
     assert_eq!([0, 1].map(|id| rig.charged(id)), [9 * MS, 9 * MS], "nor does it pay for others'");
+}
+
+/// A flush has no place: its offset says nothing of a seek.
+#[test]
+fn a_flush_costs_the_same_wherever_the_last_piece_ended() {
+    let estimate = |offset| {
+        let policy = policy::find("zygaria").expect("registered");
+        let config = Config { policy, cost_model: "fixed", ..Config::default() };
+        let mut rig = Rig { engine: Engine::new(&config).expect("registered names") };
+        rig.add(0, contract(20, 100));
+        let now = serve(&mut rig, 0, Request { offset, ..write(1, 0, 4096) }, MS);
+        rig.request(now, flush(2, 0));
+        rig.go_one(now).estimate
+    };
+    assert_eq!(estimate(0), estimate(1 << 40));
 }

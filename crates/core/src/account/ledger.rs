@@ -272,3 +272,63 @@ impl Ledger {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// A device that is busy from the beginning.
+    fn busy(sees_stalls: bool) -> Ledger {
+        let mut ledger = Ledger::new(ms(100), sees_stalls);
+        ledger.dispatched(at(0));
+        ledger
+    }
+
+    fn completed(ledger: &mut Ledger, millis: u64, modelled: Duration) {
+        ledger.completed(at(millis), StreamId(0), modelled.as_nanos(), false);
+    }
+
+    /// A window of 100 ms in which the device stalls for 990 ends as much later.
+    #[test]
+    fn a_stall_but_for_the_time_of_its_piece_is_as_if_it_had_not_been() {
+        let mut ledger = busy(true);
+        completed(&mut ledger, 50, ms(10));
+        let (undivided, stalled) = ledger.skip_stall(at(1_050), ms(10));
+        assert_eq!((undivided, stalled), (ms(990), ms(990)));
+        completed(&mut ledger, 1_050, ms(10));
+        assert_eq!(ledger.cut_at(), Some(at(100 + 990)));
+        assert_eq!(ledger.busy(at(1_050)), ms(50 + 10));
+    }
+
+    /// Pieces that are likely to take 20 ms have 160 ms, and no less than 100 ms, of a window that takes longer.
+    #[test]
+    fn a_window_divides_no_more_than_eight_times_what_is_likely_where_stalls_are_seen() {
+        for (sees_stalls, likely, divided) in [(true, 20, 160), (true, 10, 100), (false, 10, 1_000)]
+        {
+            let mut ledger = busy(sees_stalls);
+            completed(&mut ledger, 1_000, ms(likely));
+            let span = ledger.close(at(1_000), u64::MAX);
+            assert_eq!((span.busy, span.divide), (ms(1_000), ms(divided).as_nanos()));
+        }
+    }
+
+    #[test]
+    fn a_window_without_work_that_waited_divides_no_more_than_its_pieces_cost() {
+        for (saturated, divided) in [(true, 100), (false, 30)] {
+            let mut ledger = busy(true);
+            completed(&mut ledger, 100, ms(30));
+            if !saturated {
+                ledger.unsaturated();
+            }
+            assert_eq!(ledger.close(at(100), ms(30).as_nanos()).divide, ms(divided).as_nanos());
+        }
+    }
+}

@@ -56,6 +56,9 @@ mod tests {
         settling.seen(at(2), Duration::from_micros(900));
         settling.seen(at(3), Duration::from_micros(80));
         assert_eq!(settling.time(), Duration::from_micros(3600));
+        // A disk's farthest seek: what it puts off takes four of them.
+        settling.seen(at(4), Duration::from_millis(12));
+        assert_eq!(settling.time(), Duration::from_millis(48));
         settling.seen(at(4), Duration::from_millis(13));
         assert_eq!(settling.time(), Settling::MOST);
         settling.seen(at(6_000), Duration::from_micros(80));

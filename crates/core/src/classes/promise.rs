@@ -254,3 +254,25 @@ impl Behind {
         Duration::from_nanos(scaled(tokens, Share::PARTS.into(), reserve.ppm().into()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A debit may turn out to be far too high: the charge is known with the next window at the latest.
+    #[test]
+    fn a_stream_that_only_a_debit_keeps_from_its_bound_is_looked_at_again_after_a_window() {
+        let (half, bound) = (Share::from_percent(50).expect("at most 100"), Duration::from_secs(1));
+        let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+        let mut behind = Behind::new(half, at(0));
+        behind.turned(true, at(0));
+        let breaks = |debited: Duration, now: u64| {
+            let breaks = behind.breaks_at(half, bound, debited.as_tokens(), at(now));
+            breaks.expect("it is backlogged") / 1_000_000
+        };
+        assert_eq!(breaks(Duration::ZERO, 500), 1_000, "by its bound");
+        let again = breaks(Duration::from_secs(5), 2_000);
+        assert!((2_060..=2_190).contains(&again), "{again} ms");
+        assert_eq!(breaks(Duration::from_millis(520), 2_000), 2_040, "sooner if that is no doubt");
+    }
+}

@@ -403,4 +403,14 @@ mod tests {
         assert!(!told(6_000, 0), "not again within seconds");
         assert!(told(15_000, 0));
     }
+
+    /// The time of a piece beside another stream's is no price.
+    #[test]
+    fn a_piece_that_joins_another_streams_is_not_alone() {
+        let mut book = book();
+        book.sent(at(0), &shape(0), 0, true);
+        book.sent(at(0), &shape(1), 0, false);
+        let beside = Back { in_flight: 1, ..back(1, at(0), at(0)) };
+        assert_eq!(book.completed(at(1), &beside), None);
+    }
 }

@@ -215,4 +215,20 @@ mod tests {
         assert_eq!(observed.rate(at(3_000_000_000), 1).as_milli(), 15_000);
         assert_eq!(observed.rate(at(9_000_000_000), 1), TokenRate::ZERO);
     }
+
+    /// Tokens of a time without a limit must not pass in a burst once there is one.
+    #[test]
+    fn a_bucket_that_begins_to_count_anew_is_empty() {
+        let mut filter = filter(10_000, Token::Request);
+        filter.set_rate(at(100_000_000_000), None);
+        filter.set_rate(at(200_000_000_000), Some(TokenRate::per_second(10)));
+        assert_eq!(filter.hand(at(200_000_000_000)), None);
+    }
+
+    #[test]
+    fn what_passed_before_a_second_without_any_is_not_observed() {
+        let mut observed = Observed::default();
+        observed.note(at(500_000_000), 30);
+        assert_eq!(observed.rate(at(2_100_000_000), 1), TokenRate::ZERO);
+    }
 }

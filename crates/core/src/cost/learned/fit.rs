@@ -204,4 +204,56 @@ mod tests {
         assert_eq!(fit.factors[1..], [ONE; KINDS - 1]);
         assert!(costs(&fit)[0].abs_diff(100) <= 1, "{:?}", costs(&fit));
     }
+
+    const SPAN: i128 = 30_000 * US;
+
+    /// A span of the shortest length of which the second kind is one in so many parts, if any.
+    fn see_part(fit: &mut Fit, part: Option<i128>, error: i128) {
+        let mut reckoned = [0; KINDS];
+        reckoned[1] = part.map_or(0, |part| SPAN / part);
+        reckoned[0] = SPAN - reckoned[1];
+        fit.forget(8_000_000_000 - SPAN);
+        fit.add(&reckoned, SPAN, error);
+    }
+
+    /// Known factors count as much as 1/1024 of a span: as much as one span of which a kind is 1/32.
+    #[test]
+    fn a_kind_that_is_a_thirty_second_of_one_span_moves_half_the_way() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        (0..100).for_each(|_| see_part(&mut fit, None, 0));
+        // The few pieces of that kind took twice as long as reckoned.
+        see_part(&mut fit, Some(32), ONE / 32);
+        let percent = (fit.factors[1] - ONE) * 100 / ONE;
+        assert!((45..=55).contains(&percent), "{percent} % of the way");
+        assert!((fit.factors[0] - ONE).abs() < ONE / 500, "the other kind is known");
+    }
+
+    /// One span that the device answered from elsewhere must not make a cost zero, and a list that is wrong by a
+    /// hundred is corrected within a few spans.
+    #[test]
+    fn a_cost_falls_to_a_quarter_by_one_span_at_most() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        let mut quarters = || {
+            let took = SPAN / 100 * ONE / fit.factors[0];
+            see_part(&mut fit, None, (took - SPAN) * ONE / SPAN);
+            fit.factors[0] * 100 / ONE
+        };
+        let percents: [i128; 4] = core::array::from_fn(|_| quarters());
+        assert_eq!(percents, [25, 6, 1, 1]);
+    }
+
+    /// A third of a second to tell them apart, at a few hundred multiplications for each span of 30 ms.
+    #[test]
+    fn kinds_whose_proportion_varies_by_a_half_are_told_apart_after_a_dozen_spans() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        let spans = (1..100).find(|span| {
+            let random = [20, 30][span % 2];
+            let took = (400 - random) * 66 + random * 3000;
+            see(&mut fit, [400 - random, random], took * US);
+            let [sequential, random] = costs(&fit);
+            (60..=72).contains(&sequential) && (2700..=3300).contains(&random)
+        });
+        let spans = spans.expect("they are told apart");
+        assert!((8..=14).contains(&spans), "{spans} spans");
+    }
 }

@@ -351,4 +351,138 @@ mod tests {
             assert!((start(found)..next).contains(&clamped), "{interval} in {found}");
         }
     }
+
+    /// Caches keep pages of 4 KiB.
+    #[test]
+    fn pieces_that_begin_in_the_same_4_kib_use_the_same_block() {
+        let mut reuse = Reuse::default();
+        let mut used = |offset| reuse.sent(StreamId(0), offset).expect("it is in the sample").own;
+        assert_eq!([used(0), used(4095), used(4096)], [None, Some(1), None]);
+    }
+
+    /// Blocks of so many that are in the sample after each was used once.
+    fn sampled(blocks: u64) -> usize {
+        let mut reuse = Reuse::default();
+        (0..blocks).for_each(|block| _ = reuse.sent(StreamId(0), block * BLOCK));
+        let known = |block: &u64| reuse.last.contains_key(&(StreamId(0), *block));
+        (0..blocks).filter(known).count()
+    }
+
+    /// At some 100 bytes each, the sample takes less than half a megabyte.
+    #[test]
+    fn a_sample_has_all_of_four_thousand_blocks_and_half_of_six_thousand() {
+        assert_eq!(sampled(4_000), 4_000);
+        let half = sampled(6_000);
+        assert!((2_700..=3_300).contains(&half), "{half} of 6000");
+    }
+
+    /// Whether the block that was used first is still known when so many million pieces went out.
+    fn known_after(reuse: &mut Reuse, million: u64) -> bool {
+        // The pieces between change nothing.
+        reuse.at = (million << 20) - 1;
+        reuse.sent(StreamId(1), BLOCK);
+        reuse.last.contains_key(&(StreamId(0), 0))
+    }
+
+    #[test]
+    fn a_block_that_was_not_used_for_four_to_eight_million_pieces_is_forgotten() {
+        let mut reuse = Reuse::default();
+        assert!(!known_after(&mut reuse, 1));
+        reuse.sent(StreamId(0), 0);
+        let known: Vec<_> = (2..=9).filter(|million| known_after(&mut reuse, *million)).collect();
+        assert_eq!(known, [2, 3, 4, 5, 6, 7]);
+    }
+
+    /// Old uses fade, so that what a stream would hit follows what it does.
+    #[test]
+    fn half_of_what_is_remembered_is_of_a_streams_last_thousand_and_of_all_four_thousand() {
+        let mut reuse = Reuse::default();
+        (0..20_000).for_each(|_| see(&mut reuse, 0, 0, Tier::Fast));
+        let new = |intervals: &Intervals| 100 * intervals.counts[bucket(2)] / intervals.sum;
+        let mut at = 0;
+        let mut seen = |reuse: &mut Reuse, count: u64| {
+            (at..at + count).for_each(|block| see(reuse, 0, block % 2, Tier::Fast));
+            at += count;
+        };
+        seen(&mut reuse, 1_024);
+        let own = new(&reuse.streams.get(StreamId(0)).expect("it was seen").intervals);
+        seen(&mut reuse, 3_072);
+        let all = new(&reuse.hits);
+        assert!((40..=60).contains(&own) && (40..=60).contains(&all), "{own} % and {all} %");
+    }
+
+    /// A stream's pieces of a block that it used before, and of new ones.
+    #[derive(Default)]
+    struct Uses {
+        reuse: Reuse,
+        blocks: u64,
+    }
+
+    impl Uses {
+        fn again(&mut self, tier: Tier) {
+            see(&mut self.reuse, 0, 0, tier);
+        }
+
+        fn anew(&mut self, tier: Tier) {
+            self.blocks += 1;
+            see(&mut self.reuse, 0, self.blocks, tier);
+        }
+
+        fn hits(&self) -> Option<i128> {
+            self.reuse.hits_alone(StreamId(0))
+        }
+    }
+
+    /// With fewer misses, chance is more than an eighth of them.
+    #[test]
+    fn what_would_hit_is_known_from_sixty_misses_on() {
+        let mut uses = Uses::default();
+        let misses = (1..200).find(|_| {
+            uses.anew(Tier::Slow);
+            (0..66).for_each(|_| uses.again(Tier::Fast));
+            uses.hits().is_some()
+        });
+        let misses = misses.expect("it is known");
+        assert!((60..=66).contains(&misses), "{misses} misses");
+    }
+
+    /// A span that a fifth of the hits contradicts is chance in a cache that does not keep to the rule quite.
+    #[test]
+    fn a_span_may_be_wrong_of_a_fifth_of_the_hits_and_not_of_three_tenths() {
+        let known = |wrong: u32| {
+            let mut uses = Uses::default();
+            for piece in 0..4_000 {
+                uses.anew(Tier::Slow);
+                if piece % 10 < wrong { uses.anew(Tier::Fast) } else { uses.again(Tier::Fast) }
+            }
+            uses.hits().is_some()
+        };
+        assert!(known(2) && !known(3));
+    }
+
+    /// The work for it is done once for dozens of pieces, and while no span divides hits from misses what was
+    /// found stands for two thousand.
+    #[test]
+    fn what_would_hit_is_new_after_64_pieces_and_stands_for_two_thousand() {
+        let mut uses = Uses::default();
+        (0..500).for_each(|_| {
+            uses.again(Tier::Fast);
+            uses.anew(Tier::Slow);
+        });
+        let found = |uses: &mut Uses, least: usize| {
+            let before = uses.hits();
+            let mut changes = || {
+                uses.again(Tier::Fast);
+                uses.hits() != before
+            };
+            (least..10_000).find(|_| changes()).expect("it changes")
+        };
+        found(&mut uses, 1);
+        let again = found(&mut uses, 1);
+        assert!((60..=68).contains(&again), "after {again} pieces");
+        // Nothing misses any more.
+        uses.reuse.misses = Intervals::default();
+        let stood = found(&mut uses, 1);
+        assert!(uses.hits().is_none() && (1_900..=2_300).contains(&stood), "{stood} pieces");
+    }
 }

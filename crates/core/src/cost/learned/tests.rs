@@ -286,9 +286,14 @@ fn a_price_is_observed_every_few_dozen_milliseconds() {
 fn a_price_is_a_mean_over_eight_seconds_alone() {
     let mut model = model();
     see(&mut model, read(0), MS, 100_000);
-    see(&mut model, read(0), Duration::from_micros(1020), 7_850);
-    let cost = model.estimate(&read(0)).as_nanos() / 1000;
-    assert!((1010..=1015).contains(&cost), "{cost} us");
+    let mut slower = |pieces| {
+        see(&mut model, read(0), Duration::from_micros(1020), pieces);
+        model.estimate(&read(0)).as_nanos() / 1000
+    };
+    // 39 % of the way, and 63 %.
+    let (soon, later) = (slower(4_000), slower(3_850));
+    assert!((1007..=1011).contains(&soon), "{soon} us after 4 s");
+    assert!((1010..=1015).contains(&later), "{later} us after 8 s");
 }
 
 /// The costs that are shown follow the pieces of all streams, not the last one.
@@ -324,4 +329,70 @@ fn a_cost_is_told_when_it_has_moved_by_more_than_a_quarter() {
     assert!(told_after(1320).is_some());
     let soonest = told_after(10_000);
     assert_eq!(soonest, Some(8));
+}
+
+/// Spans that take a tenth more or less by turns, after steady ones.
+#[test]
+fn a_spread_is_a_mean_over_half_a_second() {
+    let mut model = model();
+    model.anchor(&flat(1000));
+    see(&mut model, read(0), MS, 9_000);
+    for span in 0..17 {
+        see(&mut model, read(0), Duration::from_micros([1100, 900][span % 2]), 30);
+    }
+    let spread = model.certainty(&read(0)).and_then(|of| of.spread_permille);
+    let spread = spread.expect("it was seen");
+    // 63 % of the way from nothing to a tenth.
+    assert!((55..=75).contains(&spread), "{spread} of a thousand");
+}
+
+/// A device that takes longer than a quarter of an hour for a piece is a clock that jumps.
+#[test]
+fn a_piece_counts_for_a_thousand_seconds_at_most() {
+    for (takes, learned) in [(900, 900), (5_000, 1_000)] {
+        let mut model = model();
+        model.anchor(&flat(200_000_000));
+        see(&mut model, read(0), Duration::from_secs(takes), 400);
+        near(&mut model, read(0), Duration::from_secs(learned), 20);
+    }
+}
+
+/// The cost of a read, in per cent of what it was for long, after spans that take so many per cent.
+fn after_spans(percents: &[u64]) -> u64 {
+    let mut model = model();
+    model.anchor(&flat(1000));
+    see(&mut model, read(0), MS, 9_000);
+    for percent in percents {
+        see(&mut model, read(0), Duration::from_micros(10 * percent), 30);
+    }
+    model.estimate(&read(0)).as_nanos() / 10_000
+}
+
+/// A pause of the device is believed by a quarter, and a tenth more is known after a second, not after eight.
+#[test]
+fn a_span_that_is_far_off_counts_as_much_as_three_before_it() {
+    let (once, often) = (after_spans(&[160]), after_spans(&[110; 30]));
+    assert!((112..=118).contains(&once), "{once} %");
+    assert!((107..=110).contains(&often), "{often} %");
+}
+
+/// Spans that differ by up to two fifths, by chance.
+#[test]
+fn a_noisy_cost_stands_still_and_is_learned_anew_at_once_when_it_triples() {
+    let mut model = model();
+    model.anchor(&flat(1000));
+    let mut random = 7_u64;
+    let mut takes = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+        600 + (random >> 33) % 801
+    };
+    let mut span = |micros: u64| {
+        see(&mut model, read(0), Duration::from_micros(micros), 30);
+        model.estimate(&read(0)).as_nanos() / 10_000
+    };
+    (0..300).for_each(|_| _ = span(takes()));
+    let far = (0..1_000).map(|_| span(takes()).abs_diff(100)).max().unwrap();
+    assert!(far <= 5, "{far} % off by chance");
+    let spans = (1..100).find(|_| span(3_000) >= 270);
+    assert!(spans.is_some_and(|spans| spans <= 2), "{spans:?} spans");
 }

@@ -428,4 +428,67 @@ mod tests {
             }
         }
     }
+
+    /// A price is half-way to that of pieces that take a fifth longer after 131,072 of them.
+    #[test]
+    fn a_price_of_fast_pieces_is_a_mean_over_a_quarter_of_a_million() {
+        let mut stream = OnTiers::default();
+        // 4,096 pieces, of which all but the last are seen at once.
+        let mut see = |took: i128| {
+            let mut most = Sums::default();
+            let tier = Tier::Fast as usize;
+            (most.listed[tier][1], most.took[tier][1]) = (4_095 * MS, 4_095 * took);
+            (most.pieces[tier], most.response[tier]) = (4_095, 4_095 * 10 * took);
+            stream.open.add(&most);
+            stream.seen(1, served(Tier::Fast, took), None);
+        };
+        (0..69).for_each(|_| see(MS / 1_000));
+        (0..32).for_each(|_| see(MS * 12 / 10_000));
+        let cost = stream.cost(1, MS, None).expect("it is known");
+        assert!((1_080..=1_120).contains(&cost), "{cost} ns");
+    }
+
+    /// A stream that had the device to itself for long enough, and then has few pieces among others.
+    struct Few(OnTiers);
+
+    impl Few {
+        fn alone(&mut self, took: i128, count: u32) {
+            (0..count).for_each(|_| _ = self.0.seen(1, served(Tier::Fast, took), Some(true)));
+        }
+
+        /// Answers the cost, in us, when a second of the tier has passed.
+        fn among(&mut self, took: i128) -> i128 {
+            let few = Served { response: took, ..served(Tier::Fast, took) };
+            for _ in 0..=1_000 * MS / took {
+                self.0.seen(1, few, None);
+                self.0.judge();
+            }
+            cost(&self.0, 1)
+        }
+    }
+
+    #[test]
+    fn what_pieces_take_alone_is_a_mean_over_two_seconds() {
+        let mut stream = Few(OnTiers::default());
+        stream.alone(MS / 5, 50_000);
+        // For a second.
+        stream.alone(MS * 3 / 10, 3_333);
+        // Half of the time remembered is of either.
+        let cost = stream.among(MS);
+        assert!((233..=250).contains(&cost), "{cost} us");
+    }
+
+    /// Where services are exponential, a mean of a thousand is off by 3 %: four of these deviations of either mean
+    /// are chance.
+    #[test]
+    fn a_thousand_pieces_that_take_a_fifth_longer_are_chance_and_a_third_longer_are_not() {
+        let among = |took| {
+            let mut stream = Few(OnTiers::default());
+            stream.alone(MS, 1_024);
+            stream.among(took)
+        };
+        let (chance, few) = (among(MS * 12 / 10), among(MS * 4 / 3));
+        assert!(chance > 1_050, "its pieces take what they take: {chance} us");
+        assert!((990..=1_010).contains(&few), "it has few: {few} us");
+    }
 }

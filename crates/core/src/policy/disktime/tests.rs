@@ -1,10 +1,13 @@
 //! The tuning numbers of the policy, each by what it is for.
 
 use super::*;
+use crate::classes::lane::Head;
 use crate::classes::stream::{Stream, StreamTable};
+use crate::cost::PieceShape;
 use crate::types::contract::{Contract, StreamSpec};
 use crate::types::ids::RequestId;
 use crate::types::rank::Rank;
+use crate::types::request::Kind;
 use crate::types::share::Share;
 
 const ONE: StreamId = StreamId(0);
@@ -143,4 +146,56 @@ fn an_idle_stream_has_saved_up_a_second_of_virtual_time() {
     policy.note(at(100_000), stream.view(Rank::Best));
     let saved = time - policy.account(ONE).tag;
     assert!((700_000_000..=1_400_000_000).contains(&saved), "{saved} ns");
+}
+
+/// A newcomer's slice goes on until its pace is known, while it has work; else the device would be held for four
+/// slices.
+#[test]
+fn the_slice_of_a_newcomer_without_work_ends_with_its_length() {
+    let goes_on = |used_millis: i64| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 8;
+        known(&mut policy, OTHER);
+        policy.ready.set(OTHER.0, 0);
+        let account = known(&mut policy, ONE);
+        // It asks again soon: the device is held for it.
+        (0..32).for_each(|_| account.think.add(Duration::from_micros(100)));
+        (account.used, account.idle_since) = (used_millis * 1_000_000, at(20));
+        policy.slice = Some(Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false));
+        let table = StreamTable::default();
+        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, in_flight: 0 };
+        matches!(policy.go_on(at(20), streams), Some(Pick::Hold { stream: ONE, .. }))
+    };
+    assert!(goes_on(9) && !goes_on(11), "of 10 ms");
+}
+
+/// The nearer requests of streams that are less behind do not keep a stream waiting for long, and a dozen are
+/// enough for one to be near.
+#[test]
+fn the_nearest_request_of_some_dozen_streams_goes() {
+    let mut policy = DiskTime::default();
+    let mut table = StreamTable::default();
+    for id in 1..=40_u32 {
+        // The less a stream is behind, the nearer is its request to where the device is.
+        let (bytes, offset) = (4096, u64::from(100 - id) << 20);
+        let stream = StreamId(id);
+        let mut state = half();
+        let shape = PieceShape { stream, kind: Kind::Read, bytes, distance_sectors: None };
+        state.lanes[Rank::Best].head = Some(Head {
+            request: RequestId(id),
+            sequence: 0,
+            offset,
+            bytes,
+            deadline: None,
+            estimate: Duration::ZERO,
+            modelled: Duration::ZERO,
+            shape,
+            grains: 0,
+        });
+        table.get_or_insert_with(stream, || state);
+        policy.sharers.set(id, i64::from(id) - 100);
+    }
+    let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, in_flight: 0 };
+    let nearest = policy.nearest(ONE, streams).expect("streams wait");
+    assert!((9..=18).contains(&nearest.0), "the {}th", nearest.0);
 }

@@ -407,4 +407,56 @@ mod tests {
         assert_eq!(tests().look(249), HELD);
         assert!(tests().look(250) < HELD);
     }
+
+    /// A stream with a buffer of a second has half of it left then.
+    #[test]
+    fn a_stream_that_is_400_ms_behind_makes_the_rate_fall_at_once() {
+        let recovers = || Held::to(Phase::Recover { looks: 1, next: TokenRate::per_second(50) });
+        assert_eq!(recovers().look(399), HELD);
+        assert!(recovers().look(400) < HELD);
+    }
+
+    /// A controller that has found that rate, and lets best effort have a little more or less.
+    fn kept(more: bool) -> Held {
+        Held::to(Phase::Keep { level: HELD, more, looks: 0 })
+    }
+
+    #[test]
+    fn a_kept_rate_turns_when_streams_are_350_ms_behind_and_when_they_are_within_120() {
+        let [more, less] = [50, 30].map(TokenRate::per_second);
+        assert_eq!([349, 350].map(|lag| kept(true).look(lag)), [HELD, less]);
+        assert_eq!([121, 120].map(|lag| kept(false).look(lag)), [HELD, more]);
+    }
+
+    /// Four seconds in which streams neither fall behind nor catch up show that the level is off.
+    #[test]
+    fn a_kept_rate_that_has_not_turned_for_eight_looks_is_moved() {
+        for more in [true, false] {
+            let mut held = kept(more);
+            let looks = (1..100).find(|_| held.look(200) != HELD);
+            assert_eq!(looks, Some(9));
+        }
+    }
+
+    #[test]
+    fn steps_into_the_unknown_double_from_a_32nd_to_a_quarter() {
+        let mut held = Held::to(Phase::Test { looks: 0, lag: Duration::ZERO });
+        let steps: [u64; 5] = core::array::from_fn(|_| {
+            held.look(0);
+            held.look(0).minus(HELD).as_milli()
+        });
+        assert_eq!(steps, [1_250, 2_500, 5_000, 10_000, 10_000]);
+    }
+
+    #[test]
+    fn a_rate_is_found_within_a_sixteenth_and_kept_within_a_quarter() {
+        // Two pauses show that 40 tokens are good where that many were bad.
+        let next = |bad| {
+            let mut held = Held::to(Phase::Test { looks: 1, lag: Duration::ZERO });
+            held.0.bad = Some(TokenRate::from_milli(bad));
+            held.look(0).as_milli()
+        };
+        assert_eq!(next(42_600), 41_300, "half-way");
+        assert_eq!(next(42_500), 50_000, "it is found");
+    }
 }
