@@ -288,6 +288,20 @@ fn files_of_a_mount_and_virtual_disks_on_one_device_know_of_each_other() {
     let vdisk = ["vdisk", "create", "db", "--device", "hdd", "--size", "8MiB", "--reserve"];
     let refused = on.served().exits(2, &[&vdisk[..], &["30%"]].concat());
     assert!(refused["error"].to_string().contains("10.0000%"), "{refused}");
+    // A plan says the same: it fitted, and the virtual disk was refused.
+    let plan = on.served().exits(1, &[&vdisk[..], &["30%", "--plan"]].concat());
+    assert!((plan["would_fit"].as_f64().unwrap() - 0.1).abs() < 1e-6, "{plan}");
+    on.served().exits(0, &[&vdisk[..], &["10%", "--plan"]].concat());
+    // The daemon lists the mount's streams.
+    let top = on.served().exits(0, &["top"]);
+    assert_eq!(top["devices"][0]["mounts"], 1, "{top}");
+    let film = top["mounts"].as_array().unwrap().iter().find(|it| it["name"] != "(shared)");
+    let film = film.unwrap_or_else(|| panic!("{top}"));
+    assert_eq!(film["name"], on.mount.source("film").display().to_string());
+    assert_eq!(film["mount"], on.mount.directory.path().join("mount").display().to_string());
+    assert_eq!((&film["kind"], &film["reserve"]), (&"mount".into(), &0.3.into()));
+    let shared = top["mounts"].as_array().unwrap().iter().find(|it| it["name"] == "(shared)");
+    assert!(shared.unwrap()["bytes"].as_u64().unwrap() >= 24_000_000, "{top}");
     let device = std::fs::read_to_string(on.mount.path(".disktime/device")).unwrap();
     assert!(device.contains("reserved_ppm 900000"), "{device}");
     let streams = std::fs::read_to_string(on.mount.path(".disktime/streams")).unwrap();

@@ -14,7 +14,7 @@ use slab::Slab;
 use super::flights::{Flight, Operation};
 use super::turns::{DeviceParameter, Over, Turn, Turns};
 use super::workers::{Action, Job, Moved};
-use super::{Message, Parameter, Report, StreamReport, Transfer};
+use super::{Message, Parameter, Report, SHARED_NAME, StreamReport, Transfer};
 use crate::abi::Refused;
 use crate::file_system::Answer;
 use crate::open_files::OpenFile;
@@ -75,7 +75,7 @@ impl Dispatcher {
         outside: Outside,
     ) -> Result<Self, Refused> {
         let shared = Contract::default();
-        turns.add(SHARED, shared)?;
+        turns.add(SHARED, shared, SHARED_NAME)?;
         Ok(Self {
             turns,
             places: Places::new(capacity),
@@ -290,7 +290,7 @@ impl Dispatcher {
             self.next += 1;
             StreamId(self.next - 1)
         });
-        if let Err(error) = self.turns.add(stream, contract) {
+        if let Err(error) = self.turns.add(stream, contract, &file.path()) {
             self.free.push(stream);
             return Err(error);
         }

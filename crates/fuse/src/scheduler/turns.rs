@@ -72,8 +72,8 @@ pub(super) struct Figures {
 /// A request that was taken gets turns from [`next`](Self::next), one for each of its pieces, and is
 /// told by [`over`](Self::over) once. The end of each turn is told by [`ended`](Self::ended), once.
 pub(super) trait Turns: Send {
-    /// Adds a stream, whose name is not in use.
-    fn add(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused>;
+    /// Adds a stream that is not there yet; people know it by that name.
+    fn add(&mut self, stream: StreamId, contract: Contract, name: &str) -> Result<(), Refused>;
     /// Gives a stream another contract.
     fn set(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused>;
     /// Ends a stream that has no requests.

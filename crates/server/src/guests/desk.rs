@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use super::Hosts;
 use super::medium::is_elsewhere;
 use crate::daemon_socket::Caller;
-use crate::guest_messages::{Ask, PACKET_MAX, Told, VERSION};
+use crate::guest_messages::{Ask, PACKET_MAX, Told, VERSION, short_name};
 use crate::shard::{FromGuest, GUEST_REQUESTS_MAX, Message, ShardHandle};
 
 /// How long a device's thread may take to take a guest in.
@@ -32,7 +32,7 @@ impl Invitation {
     /// Has a device's shard take a guest in, or says why it can't come.
     pub(crate) fn of(
         hosts: &Hosts,
-        version: u32,
+        (version, guest_name): (u32, &str),
         (name, medium): (&str, u64),
     ) -> Result<Self, String> {
         if version != VERSION {
@@ -55,7 +55,9 @@ impl Invitation {
         };
         let (to, told) = bounded(WAITING_MAX);
         let (answer, outcome) = bounded(1);
-        shard.tell(Message::Guest(guest, FromGuest::Came { told: to, headroom_ppm, answer }));
+        let name_of_it = short_name(guest_name).into();
+        let came = FromGuest::Came { name: name_of_it, told: to, headroom_ppm, answer };
+        shard.tell(Message::Guest(guest, came));
         match outcome.recv_timeout(TIMEOUT) {
             Ok(taken) => taken.map_err(|why| format!("device {name}: {why}"))?,
             Err(_) => return Err(format!("device {name}: its thread does not answer")),

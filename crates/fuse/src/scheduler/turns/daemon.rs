@@ -177,8 +177,9 @@ fn listen(line: &GuestLine, to: &Sender<News>) {
 }
 
 impl Turns for Daemon {
-    fn add(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused> {
-        self.contract(stream, contract, |call| Ask::Add(call, contract))
+    fn add(&mut self, stream: StreamId, contract: Contract, name: &str) -> Result<(), Refused> {
+        let name = guest_messages::short_name(name);
+        self.contract(stream, contract, |call| Ask::Add(call, contract, name))
     }
 
     fn set(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused> {

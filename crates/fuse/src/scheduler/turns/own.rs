@@ -119,7 +119,7 @@ impl Own {
 }
 
 impl Turns for Own {
-    fn add(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused> {
+    fn add(&mut self, stream: StreamId, contract: Contract, _: &str) -> Result<(), Refused> {
         let added = self.change(Change::AddStream(stream, spec(contract)));
         added.map_err(|error| Refused::of(&error, &contract))
     }
