@@ -102,6 +102,8 @@ pub struct Turn {
 pub struct Facts {
     /// The most pieces at the device at once.
     pub depth_max: u32,
+    /// The most requests of a guest at once: more are refused.
+    pub requests_max: u32,
     /// The size of an emulated device in bytes: offsets are below it. Else any offset will do.
     pub capacity: Option<u64>,
 }

@@ -163,7 +163,7 @@ pub enum Message {
         /// Where the outcome goes.
         answer: Sender<Result<Vec<BitmapView>, BitmapError>>,
     },
-    /// A guest comes, asks or goes.
+    /// A guest comes or goes.
     Guest(u64, FromGuest),
     /// A client of a virtual disk reports a missed deadline.
     Missed(VdiskId),
@@ -365,6 +365,7 @@ impl Shard {
         self.engine.handle_timeout(self.turns.now);
         self.steer();
         self.hurry_migration();
+        let more_of_guests = self.hear_guests();
         self.take_turns_back();
         self.end_removals();
         self.copy_on();
@@ -390,7 +391,7 @@ impl Shard {
                 break true;
             }
         };
-        self.turns.unfinished |= self.copies.waits();
+        self.turns.unfinished |= self.copies.waits() || more_of_guests;
         self.charge_own_time_in_time();
         self.let_idle_go();
         self.end_parting();

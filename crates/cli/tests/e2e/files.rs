@@ -312,6 +312,68 @@ fn files_of_a_mount_and_virtual_disks_on_one_device_know_of_each_other() {
     on.served().exits(0, &[&vdisk[..], &["30%"]].concat());
 }
 
+/// A mount ended when another daemon took over, and with it the contracts of its open files.
+#[test]
+fn a_mount_and_its_contracts_go_on_at_a_daemon_that_takes_over() {
+    if lacks("a_mount_and_its_contracts_go_on_at_a_daemon_that_takes_over") {
+        return;
+    }
+    let mut on = OnDevice::new();
+    let set = |name: &str, value: &[u8]| {
+        std::fs::write(on.mount.source(name), []).unwrap();
+        let attribute = "user.disktime.contract";
+        rustix::fs::setxattr(on.mount.path(name), attribute, value, XattrFlags::empty()).unwrap();
+    };
+    set("promised", b"reserve=30%");
+    set("usual", b"class=best-effort");
+    let open = |name: &str| {
+        let path = on.mount.path(name);
+        File::options().read(true).write(true).open(path).unwrap()
+    };
+    let files = ["promised", "usual"].map(open);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let rounds = std::thread::scope(|scope| {
+        let writer = |at: usize| {
+            let (file, stop) = (&files[at], &stop);
+            move || {
+                let mut round = 0_u64;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    round += 1;
+                    let data = round.to_le_bytes().repeat(20_000);
+                    let offset = round % 16 * 160_000;
+                    std::os::unix::fs::FileExt::write_all_at(file, &data, offset).unwrap();
+                    let mut back = vec![0; data.len()];
+                    std::os::unix::fs::FileExt::read_exact_at(file, &mut back, offset).unwrap();
+                    assert!(back == data, "file {at}, round {round}");
+                }
+                round
+            }
+        };
+        let writers = [0, 1].map(|at| scope.spawn(writer(at)));
+        let served = on.served.as_mut().unwrap();
+        let well = (0..3).all(|_| served.take_over());
+        // The mount is there again, whatever the daemon's threads do first.
+        let comes = (0..500).any(|_| {
+            wait();
+            let top = on.served.as_ref().unwrap().exits(0, &["top"]);
+            top["devices"][0]["mounts"] == 1 && top["mounts"].as_array().unwrap().len() == 3
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let rounds = writers.map(|writer| writer.join().unwrap());
+        assert!(well && comes, "{well} {comes}");
+        rounds
+    });
+    println!("{rounds:?} rounds over three take-overs");
+    assert!(on.mount.child.try_wait().unwrap().is_none(), "the mount has ended");
+    // The reservation holds at the successor: 10 % are left.
+    let device = std::fs::read_to_string(on.mount.path(".disktime/device")).unwrap();
+    assert!(device.contains("reserved_ppm 900000"), "{device}");
+    let vdisk = ["vdisk", "create", "db", "--device", "hdd", "--size", "8MiB", "--reserve", "30%"];
+    on.served().exits(2, &vdisk);
+    drop(files);
+    on.served().exits(0, &vdisk);
+}
+
 #[test]
 fn a_mount_ends_with_its_daemon_and_loses_nothing() {
     if lacks("a_mount_ends_with_its_daemon_and_loses_nothing") {

@@ -1,11 +1,13 @@
 //! Requests on their way through the engine, and their pieces that are at the device.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use disktime_core::{Kind, StreamId};
 use rustix::io::Errno;
 
+use super::turns::Turn;
 use super::workers::Moved;
 use super::{Transfer, Work};
 use crate::file_system::{Answer, ReadReply, WriteReply};
@@ -27,6 +29,8 @@ pub(super) struct Operation {
     pub(super) open: u32,
     /// All its pieces had their turn.
     pub(super) over: bool,
+    /// Turns that wait for its earlier pieces: the first of them begins it anew.
+    pub(super) held: VecDeque<Turn>,
     parts: Vec<Part>,
     error: Option<Errno>,
     work: Work,
@@ -53,14 +57,21 @@ pub(super) struct Flight {
 impl Operation {
     pub(super) fn new(transfer: Transfer, (stream, place): (StreamId, u64), number: u64) -> Self {
         let Transfer { file, offset, bytes, work, .. } = transfer;
-        let (open, over, parts, error) = (0, false, Vec::new(), None);
-        Self { file, stream, offset, place, bytes, number, open, over, parts, error, work }
+        let (open, over, held, parts, error) = (0, false, VecDeque::new(), Vec::new(), None);
+        Self { file, stream, offset, place, bytes, number, open, over, held, parts, error, work }
     }
 
-    /// It begins anew: pieces that were done, or are on their way, do not count.
-    pub(super) fn begin_anew(&mut self, number: u64) {
-        (self.number, self.open, self.over, self.error) = (number, 0, false, None);
-        self.parts.clear();
+    /// It begins anew, with none of its pieces at the device: those that were done do not count.
+    pub(super) fn begin_anew(&mut self, number: u64, buffers: &Buffers) {
+        assert_eq!(self.open, 0, "an earlier piece could move its bytes after a later one");
+        (self.number, self.error) = (number, None);
+        let parts = self.parts.drain(..).filter_map(|part| part.buffer);
+        parts.for_each(|buffer| buffers.give_back(buffer));
+    }
+
+    /// Nothing of it is at the device, nor will be.
+    pub(super) fn is_done(&self) -> bool {
+        self.over && self.open == 0 && self.held.is_empty()
     }
 
     pub(super) fn kind(&self) -> Kind {

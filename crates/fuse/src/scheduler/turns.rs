@@ -98,6 +98,8 @@ pub(super) trait Turns: Send {
     fn news(&self) -> Receiver<News>;
     /// Something has come in.
     fn hear(&mut self, news: News);
+    /// A stream whose contract was taken away: it is best effort now.
+    fn lost(&mut self) -> Option<(StreamId, Refused)>;
     /// The figures now; none if they are not to be had.
     fn figures(&mut self) -> Option<Figures>;
 }

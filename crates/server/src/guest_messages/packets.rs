@@ -164,8 +164,8 @@ impl Ask {
 impl Told {
     pub(crate) fn packet(&self) -> Vec<u8> {
         match self {
-            Self::Welcome(Facts { depth_max, capacity }) => {
-                Writer::of(1).words(&[*depth_max]).longs(&[capacity.unwrap_or(0)]).0
+            Self::Welcome(Facts { depth_max, requests_max, capacity }) => {
+                Writer::of(1).words(&[*depth_max, *requests_max]).longs(&[capacity.unwrap_or(0)]).0
             }
             Self::Answer(call, outcome) => {
                 let [kind, first, second] = match *outcome {
@@ -214,9 +214,9 @@ impl Told {
         let mut reader = Reader(packet);
         let told = match reader.byte()? {
             1 => {
-                let (depth_max, capacity) = (reader.word()?, reader.long()?);
-                let capacity = (capacity > 0).then_some(capacity);
-                Self::Welcome(Facts { depth_max, capacity })
+                let (depth_max, requests_max) = (reader.word()?, reader.word()?);
+                let capacity = Some(reader.long()?).filter(|bytes| *bytes > 0);
+                Self::Welcome(Facts { depth_max, requests_max, capacity })
             }
             2 => Self::Answer(reader.word()?, outcome(&mut reader)?),
             3 => {
@@ -327,8 +327,8 @@ mod tests {
             Err(NotGranted::Invalid),
         ];
         let tells = [
-            Told::Welcome(Facts { depth_max: 32, capacity: Some(1 << 30) }),
-            Told::Welcome(Facts { depth_max: 1, capacity: None }),
+            Told::Welcome(Facts { depth_max: 32, requests_max: 9, capacity: Some(1 << 30) }),
+            Told::Welcome(Facts { depth_max: 1, requests_max: 1, capacity: None }),
             Told::Streams(vec![figures; STREAMS_AT_ONCE]),
             Told::Report(4, device),
             Told::Turn(turn),

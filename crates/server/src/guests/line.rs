@@ -26,6 +26,7 @@ pub struct GuestTerms {
 
 /// A connection to a daemon's device.
 pub struct GuestLine {
+    terms: GuestTerms,
     socket: OwnedFd,
     facts: Facts,
 }
@@ -41,8 +42,8 @@ impl GuestLine {
         let question = Question::Guest { version: VERSION, device, medium: *medium, name };
         let (_, caller) = ask(state, &question)?;
         let failed = |error| AskError::Io { path: state.clone(), error };
-        let unknown = Facts { depth_max: 1, capacity: None };
-        let mut line = Self { socket: caller.socket, facts: unknown };
+        let unknown = Facts { depth_max: 1, requests_max: 1, capacity: None };
+        let mut line = Self { terms: terms.clone(), socket: caller.socket, facts: unknown };
         match line.hear().map_err(failed)? {
             Told::Welcome(facts) => line.facts = facts,
             _ => return Err(failed(io::Error::other("the daemon did not welcome it"))),
@@ -51,6 +52,14 @@ impl GuestLine {
         let patient = set_socket_timeout(&line.socket, Timeout::Recv, None);
         patient.map_err(|error| failed(error.into()))?;
         Ok(line)
+    }
+
+    /// Becomes a guest at the same device anew, which may be another daemon's by now.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn again(&self) -> Result<Self, AskError> {
+        Self::connect(&self.terms)
     }
 
     /// The device, as far as a guest needs to know it.

@@ -6,10 +6,10 @@
 //! A guest can hold its turns, and so the device, for [`DRAIN`] at most. Then a turn is taken back: the
 //! guest's bytes may still be on their way, and the engine counts with them no longer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use disktime_core::admission::{AdmissionError, DemandError};
 use disktime_core::{
     Cancel, Change, ChangeError, Completion, Contract, Dispatch, Instant, Kind, Limits, Request,
@@ -35,6 +35,9 @@ const GUESTS_MAX: u64 = CLIENTS_MAX;
 /// Requests of a guest at once: as many as a virtual disk's clients may have.
 pub(crate) const GUEST_REQUESTS_MAX: u32 = 16 * REQUESTS_MAX;
 const _: () = assert!(GUEST_REQUESTS_MAX as u64 == REQUESTS_MAX as u64 * CLIENTS_MAX);
+/// Messages of all guests that are taken in a round of the shard, some 50 us of its time: as long as a round
+/// works for clients. With more at once a guest's flood keeps clients waiting for that much longer.
+const ASKS_AT_ONCE: usize = 64;
 /// Turns of a guest that are taken back, one after the other, before it is let go: it has been silent for
 /// half a minute, after which Linux gives up a command to a disk.
 const TAKEN_BACK_MAX: u32 = 8;
@@ -47,13 +50,13 @@ pub enum FromGuest {
         name: Arc<str>,
         /// Where it is told.
         told: Sender<Told>,
+        /// Where it asks; the shard is woken for it.
+        asks: Receiver<Ask>,
         /// The device's headroom, in parts per million.
         headroom_ppm: u32,
         /// Where the outcome goes.
         answer: Sender<Result<(), String>>,
     },
-    /// It asks.
-    Asks(Ask),
     /// It is gone.
     Gone,
 }
@@ -62,6 +65,7 @@ pub enum FromGuest {
 struct Guest {
     name: Arc<str>,
     told: Sender<Told>,
+    asks: Receiver<Ask>,
     streams: GuestStreams,
     /// Its requests by its own numbers, each with its key among the operations.
     requests: BTreeMap<u32, u32>,
@@ -81,6 +85,8 @@ pub(super) struct Guests {
     leaving: Vec<GuestStream>,
     /// The number of the last turn.
     turn: u64,
+    /// The guest that was heard last.
+    heard: u64,
     /// Streams that were added.
     added: u64,
     /// The streams as other threads see them, unless one has come or gone since.
@@ -117,27 +123,46 @@ impl Shard {
     /// A message about a guest.
     pub(super) fn guest(&mut self, number: u64, message: FromGuest) {
         match message {
-            FromGuest::Came { name, told, headroom_ppm, answer } => {
+            FromGuest::Came { name, told, asks, headroom_ppm, answer } => {
                 // One who has gone meanwhile says so next.
-                let _gone = answer.try_send(self.take_in(number, (name, told), headroom_ppm));
-            }
-            FromGuest::Asks(ask) => {
-                if !self.turns.guests.by_number.contains_key(&number) {
-                    return;
-                }
-                if let Err(why) = self.asks(number, &ask) {
-                    tracing::warn!(guest = number, why, "a guest breaks its protocol");
-                    self.lose_guest(number);
-                }
+                let _gone = answer.try_send(self.take_in(number, (name, told, asks), headroom_ppm));
             }
             FromGuest::Gone => self.lose_guest(number),
         }
     }
 
+    /// Hears guests, one message of each in turn, until none says anything or there were as many as may be
+    /// in a round: whether there is more.
+    pub(super) fn hear_guests(&mut self) -> bool {
+        let guests = &self.turns.guests;
+        if guests.by_number.is_empty() {
+            return false;
+        }
+        let behind = guests.by_number.range(guests.heard + 1..).chain(&guests.by_number);
+        let numbers = behind.map(|(number, _)| *number).take(guests.by_number.len());
+        let mut numbers: VecDeque<u64> = numbers.collect();
+        let mut left = ASKS_AT_ONCE;
+        while let Some(number) = numbers.pop_front() {
+            let Some(guest) = self.turns.guests.by_number.get(&number) else { continue };
+            if left == 0 {
+                return true;
+            }
+            let Ok(ask) = guest.asks.try_recv() else { continue };
+            left -= 1;
+            self.turns.guests.heard = number;
+            numbers.push_back(number);
+            if let Err(why) = self.asks(number, &ask) {
+                tracing::warn!(guest = number, why, "a guest breaks its protocol");
+                self.lose_guest(number);
+            }
+        }
+        false
+    }
+
     fn take_in(
         &mut self,
         number: u64,
-        (name, told): (Arc<str>, Sender<Told>),
+        (name, told, asks): (Arc<str>, Sender<Told>, Receiver<Ask>),
         headroom_ppm: u32,
     ) -> Result<(), String> {
         if self.turns.drain_until.is_some() {
@@ -148,13 +173,14 @@ impl Shard {
         }
         let capacity = self.device.emulator.as_ref().map(Emulator::capacity_bytes);
         let depth_max = Limits::default().depth_max.max(self.engine.depth());
-        let facts = Facts { depth_max, capacity };
+        let facts = Facts { depth_max, requests_max: GUEST_REQUESTS_MAX, capacity };
         if told.try_send(Told::Welcome(facts)).is_err() {
             return Err("it is gone".to_owned());
         }
         let (streams, requests, turns) = Default::default();
         tracing::info!(guest = number, mount = &*name, "a guest has come");
-        let guest = Guest { name, told, streams, requests, turns, taken_back: 0, headroom_ppm };
+        let taken_back = 0;
+        let guest = Guest { name, told, asks, streams, requests, turns, taken_back, headroom_ppm };
         self.turns.guests.by_number.insert(number, guest);
         Ok(())
     }

@@ -205,6 +205,10 @@ impl Turns for Own {
 
     fn hear(&mut self, _news: News) {}
 
+    fn lost(&mut self) -> Option<(StreamId, Refused)> {
+        None
+    }
+
     fn figures(&mut self) -> Option<Figures> {
         let streams = self.engine.streams().map(|view| StreamFigures {
             stream: view.id(),
