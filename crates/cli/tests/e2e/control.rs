@@ -43,15 +43,6 @@ impl Served {
         ControlApi::at(&Path::new(&self.state).join("control.sock"))
     }
 
-    /// Another daemon takes over from it; whether it ended well.
-    pub fn take_over(&mut self) -> bool {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
-        command.args(["serve", "--take-over", "--state", &self.state]);
-        let child = command.stdout(Stdio::null()).spawn().unwrap();
-        let mut predecessor = std::mem::replace(&mut self.child, child);
-        predecessor.wait().unwrap().success()
-    }
-
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use disktime_config::read_contract;
 use rustix::fs::XattrFlags;
 use tempfile::TempDir;
 
 use crate::control::Served;
-use crate::support::{finish, run, skip};
+use crate::support::{Daemon, finish, run, skip};
 
 fn disktime() -> Command {
     Command::new(env!("CARGO_BIN_EXE_disktime"))
@@ -318,16 +319,21 @@ fn a_mount_and_its_contracts_go_on_at_a_daemon_that_takes_over() {
     if lacks("a_mount_and_its_contracts_go_on_at_a_daemon_that_takes_over") {
         return;
     }
-    let mut on = OnDevice::new();
+    let disks = "state = \"DIRECTORY/state\"\n[[device]]\nname = \"hdd\"\n\
+                 back_end = \"file:DIRECTORY/disks\"\ncreate = true\n[[vdisk]]\nname = \"vm\"\n\
+                 device = \"hdd\"\nsize = \"8MiB\"\nreserve = \"60%\"\n";
+    let mut daemon = Daemon::start(disks);
+    let state = daemon.path("state").display().to_string();
+    let mut mount = Mount::start(&["--device", "hdd", "--state", &state]);
     let set = |name: &str, value: &[u8]| {
-        std::fs::write(on.mount.source(name), []).unwrap();
+        std::fs::write(mount.source(name), []).unwrap();
         let attribute = "user.disktime.contract";
-        rustix::fs::setxattr(on.mount.path(name), attribute, value, XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(mount.path(name), attribute, value, XattrFlags::empty()).unwrap();
     };
     set("promised", b"reserve=30%");
-    set("usual", b"class=best-effort");
+    set("usual", b"weight=50");
     let open = |name: &str| {
-        let path = on.mount.path(name);
+        let path = mount.path(name);
         File::options().read(true).write(true).open(path).unwrap()
     };
     let files = ["promised", "usual"].map(open);
@@ -350,28 +356,28 @@ fn a_mount_and_its_contracts_go_on_at_a_daemon_that_takes_over() {
             }
         };
         let writers = [0, 1].map(|at| scope.spawn(writer(at)));
-        let served = on.served.as_mut().unwrap();
-        let well = (0..3).all(|_| served.take_over());
-        // The mount is there again, whatever the daemon's threads do first.
-        let comes = (0..500).any(|_| {
-            wait();
-            let top = on.served.as_ref().unwrap().exits(0, &["top"]);
-            top["devices"][0]["mounts"] == 1 && top["mounts"].as_array().unwrap().len() == 3
-        });
+        let well = (0..3).all(|_| daemon.take_over());
+        // A question is answered once the successor has the mount.
+        let device = std::fs::read_to_string(mount.path(".disktime/device"));
+        let streams = std::fs::read_to_string(mount.path(".disktime/streams"));
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         let rounds = writers.map(|writer| writer.join().unwrap());
-        assert!(well && comes, "{well} {comes}");
+        assert!(well, "the predecessors end well");
+        let (device, streams) = (device.unwrap(), streams.unwrap());
+        // All contracts hold at the successor.
+        assert!(device.contains("reserved_ppm 900000"), "{device}");
+        assert!(streams.contains("reserve=30%") && streams.contains("weight=50"), "{streams}");
         rounds
     });
     println!("{rounds:?} rounds over three take-overs");
-    assert!(on.mount.child.try_wait().unwrap().is_none(), "the mount has ended");
-    // The reservation holds at the successor: 10 % are left.
-    let device = std::fs::read_to_string(on.mount.path(".disktime/device")).unwrap();
-    assert!(device.contains("reserved_ppm 900000"), "{device}");
-    let vdisk = ["vdisk", "create", "db", "--device", "hdd", "--size", "8MiB", "--reserve", "30%"];
-    on.served().exits(2, &vdisk);
+    assert!(mount.child.try_wait().unwrap().is_none(), "the mount has ended");
+    let more = disktime_fuse::client::set(&files[1], &read_contract("reserve=20%").unwrap());
+    assert!(more.is_err(), "10 % are left");
+    disktime_fuse::client::set(&files[1], &read_contract("reserve=10%").unwrap()).unwrap();
+    // It ends with the last daemon.
+    assert!(daemon.end("TERM").1);
     drop(files);
-    on.served().exits(0, &vdisk);
+    assert_eq!(mount.child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

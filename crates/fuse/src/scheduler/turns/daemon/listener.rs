@@ -20,7 +20,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// A connection that ends sooner than this is no good.
 const SHORT: Duration = Duration::from_secs(1);
 /// Connections that are no good, one after the other, before no other one is looked for.
-const SHORT_MAX: u32 = 3;
+const SHORT_MAX: u32 = 8;
 
 /// Something from the daemon.
 pub(in crate::scheduler) enum News {
