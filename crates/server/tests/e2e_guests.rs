@@ -178,7 +178,7 @@ fn a_plan_counts_guests_as_admission_does() {
         let asked = vdisk(server, name, fits);
         assert_eq!(server.would_have("d", &asked).unwrap().reserve, asked.contract.reserve);
     }
-    // What is free once it is gone can be had.
+    // A virtual disk can have the share of a stream that is gone.
     guest.say(&Ask::Remove(Call { call: 7, stream: 1 })).unwrap();
     assert_eq!(guest.hear().unwrap(), Told::Answer(7, Ok(())));
     let asked = vdisk(server, "w", "35%");

@@ -13,7 +13,7 @@ use slab::Slab;
 
 use super::flights::{Flight, Operation};
 use super::turns::{DeviceParameter, Over, Turn, Turns};
-use super::workers::{Action, Job, Moved};
+use super::workers::{Job, Moved};
 use super::{Message, Parameter, Report, SHARED_NAME, StreamReport, Transfer};
 use crate::abi::Refused;
 use crate::file_system::Answer;
@@ -248,14 +248,14 @@ impl Dispatcher {
         if turn.anew {
             operation.begin_anew(number, &self.outside.buffers);
         }
-        operation.open += 1;
         let range = operation.range(turn.offset, turn.bytes);
+        let at_once = !self.turns.keeps_time();
+        let Some(action) = operation.action(&range, (turn.flush, at_once)) else {
+            return self.turns.ended(turn.name, Outcome::Done);
+        };
+        operation.open += 1;
         let file = Arc::clone(&operation.file);
         let offset = operation.offset + range.start as u64;
-        let action = match operation.data() {
-            None => Action::Read(range.len()),
-            Some(data) => Action::Write(data, range.clone(), turn.flush),
-        };
         let number = operation.number;
         let flight = Flight { operation: key, number, turn: turn.name, range };
         let flight = self.flights.insert(flight);

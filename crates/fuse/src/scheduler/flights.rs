@@ -8,7 +8,7 @@ use disktime_core::{Kind, StreamId};
 use rustix::io::Errno;
 
 use super::turns::Turn;
-use super::workers::Moved;
+use super::workers::{Action, Moved};
 use super::{Transfer, Work};
 use crate::file_system::{Answer, ReadReply, WriteReply};
 use crate::open_files::OpenFile;
@@ -33,7 +33,9 @@ pub(super) struct Operation {
     pub(super) held: VecDeque<Turn>,
     parts: Vec<Part>,
     error: Option<Errno>,
-    work: Work,
+    /// Nothing is left of a read that its worker answers.
+    work: Option<Work>,
+    kind: Kind,
 }
 
 /// A piece of a request that is done.
@@ -58,7 +60,26 @@ impl Operation {
     pub(super) fn new(transfer: Transfer, (stream, place): (StreamId, u64), number: u64) -> Self {
         let Transfer { file, offset, bytes, work, .. } = transfer;
         let (open, over, held, parts, error) = (0, false, VecDeque::new(), Vec::new(), None);
-        Self { file, stream, offset, place, bytes, number, open, over, held, parts, error, work }
+        let kind = match work {
+            Work::Read(..) => Kind::Read,
+            Work::Write(..) => Kind::Write,
+        };
+        let work = Some(work);
+        Self {
+            file,
+            stream,
+            offset,
+            place,
+            bytes,
+            number,
+            open,
+            over,
+            held,
+            parts,
+            error,
+            work,
+            kind,
+        }
     }
 
     /// It begins anew, with none of its pieces at the device: those that were done do not count.
@@ -75,17 +96,28 @@ impl Operation {
     }
 
     pub(super) fn kind(&self) -> Kind {
-        match self.work {
-            Work::Read(..) => Kind::Read,
-            Work::Write(..) => Kind::Write,
-        }
+        self.kind
     }
 
-    /// The data of a write.
-    pub(super) fn data(&self) -> Option<Arc<Aligned>> {
+    /// A worker's job for a piece. A read that is one piece is answered by its worker, if it may be
+    /// answered as soon as its bytes are there; none if it is answered already.
+    pub(super) fn action(
+        &mut self,
+        range: &Range<usize>,
+        (flush, at_once): (bool, bool),
+    ) -> Option<Action> {
         match &self.work {
-            Work::Read(..) => None,
-            Work::Write(data, _) => Some(Arc::clone(data)),
+            None => None,
+            Some(Work::Write(data, _)) => {
+                Some(Action::Write(Arc::clone(data), range.clone(), flush))
+            }
+            Some(Work::Read(asked, _)) if at_once && (0..*asked) == *range => {
+                match self.work.take() {
+                    Some(Work::Read(bytes, reply)) => Some(Action::ReadAll(bytes, reply)),
+                    _ => None,
+                }
+            }
+            Some(Work::Read(..)) => Some(Action::Read(range.len())),
         }
     }
 
@@ -96,7 +128,7 @@ impl Operation {
         let end = start.saturating_add(bytes);
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
         match self.work {
-            Work::Read(asked, _) if end >= self.bytes => index(start)..asked.max(index(end)),
+            Some(Work::Read(asked, _)) if end >= self.bytes => index(start)..asked.max(index(end)),
             _ => index(start)..index(end),
         }
     }
@@ -107,6 +139,7 @@ impl Operation {
             Ok(Moved::Read(buffer, moved)) => {
                 self.parts.push(Part { range, moved, buffer: Some(buffer) });
             }
+            Ok(Moved::Answered) => {}
             Ok(Moved::Written(moved)) => self.parts.push(Part { range, moved, buffer: None }),
             Err(error) => self.error = self.error.or(Some(error)),
         }
@@ -117,8 +150,11 @@ impl Operation {
         self.parts.sort_unstable_by_key(|part| part.range.start);
         let moved = whole(&self.parts);
         match self.work {
-            Work::Read(_, reply) => answer_read(reply, moved, self.parts, self.error, buffers),
-            Work::Write(data, reply) => {
+            None => {}
+            Some(Work::Read(_, reply)) => {
+                answer_read(reply, moved, self.parts, self.error, buffers);
+            }
+            Some(Work::Write(data, reply)) => {
                 answer_write(reply, moved, self.error);
                 return data.all().len() as u64;
             }
@@ -129,11 +165,12 @@ impl Operation {
     /// Answers that it was not done.
     pub(super) fn refuse(self, error: Errno) -> u64 {
         match self.work {
-            Work::Read(_, reply) => {
+            None => 0,
+            Some(Work::Read(_, reply)) => {
                 reply(Err(error));
                 0
             }
-            Work::Write(data, reply) => {
+            Some(Work::Write(data, reply)) => {
                 reply(Err(error));
                 data.all().len() as u64
             }

@@ -82,6 +82,8 @@ pub(super) trait Turns: Send {
     fn late(&mut self, stream: StreamId) -> bool;
     /// Changes a parameter of the device, or says why not.
     fn set_device(&mut self, parameter: DeviceParameter) -> Result<(), String>;
+    /// Whether a piece may end later than its bytes are there: by the model of an emulated device.
+    fn keeps_time(&self) -> bool;
     /// Takes a request, or says why not.
     fn arrive(&mut self, request: Request) -> Result<(), String>;
     /// The next piece that may begin now.

@@ -37,7 +37,7 @@ pub struct WatchedDevice {
     pub guests: usize,
     /// All streams of guests.
     pub guest_streams: Arc<[Arc<GuestStreamView>]>,
-    /// Those of them that were asked for, as they are now.
+    /// The streams of guests that were asked for, as they are now.
     pub guests_now: Vec<(GuestStreamId, WatchedVdisk)>,
     /// The contracts that guests' streams asked for and were granted.
     pub granted: Vec<Contract>,

@@ -11,6 +11,7 @@ use crate::file_system::Inode;
 use crate::nodes::Nodes;
 use crate::scheduler::Work;
 use crate::scheduler::turns::{Figures, News};
+use crate::scheduler::workers::Action;
 use crate::transfer::Aligned;
 
 /// The turns that a test gives, and the names of those that have ended.
@@ -20,6 +21,8 @@ struct Script {
     over: VecDeque<Over>,
     lost: VecDeque<(StreamId, Refused)>,
     ended: Vec<(u64, Outcome)>,
+    /// Its device is not emulated.
+    is_real: bool,
 }
 
 #[derive(Clone, Default)]
@@ -71,6 +74,10 @@ impl Turns for Scripted {
     }
 
     fn hear(&mut self, _: News) {}
+
+    fn keeps_time(&self) -> bool {
+        !lock(&self.0).is_real
+    }
 
     fn lost(&mut self) -> Option<(StreamId, Refused)> {
         lock(&self.0).lost.pop_front()
@@ -154,6 +161,10 @@ impl Rig {
                 let mut buffer = self.dispatcher.outside.buffers.take();
                 buffer.first(bytes).fill(byte);
                 Moved::Read(buffer, bytes)
+            }
+            Action::ReadAll(bytes, reply) => {
+                reply(Ok(&vec![byte; bytes]));
+                Moved::Answered
             }
             Action::Write(_, range, _) => Moved::Written(range.len()),
         });
@@ -240,6 +251,39 @@ fn a_request_begins_anew_once_its_earlier_pieces_have_been_moved() {
     rig.moved(Ok(0));
     assert_eq!(answers.try_recv().unwrap().map(|it| it.len()), Ok(BYTES));
     assert_eq!(rig.ended(), [1, 2, 3, 4]);
+}
+
+/// The engine's thread copied all data that were read, and gave no turns meanwhile: a sequential read had half
+/// of a plain pass-through's speed.
+#[test]
+fn a_read_in_one_piece_is_answered_by_its_worker_unless_a_device_is_emulated() {
+    for is_real in [false, true] {
+        let mut rig = Rig::new();
+        lock(&rig.script.0).is_real = is_real;
+        let answers = rig.read();
+        rig.turn(1, 0..BYTES, false);
+        rig.moved(Ok(5));
+        assert_eq!(answers.len(), usize::from(is_real), "an emulated device says when");
+        // It is answered, and does not begin anew.
+        if is_real {
+            rig.turn(2, 0..BYTES, true);
+            assert!(rig.jobs.is_empty());
+        }
+        rig.over();
+        assert_eq!(answers.try_iter().collect::<Vec<_>>(), [Ok(vec![5; BYTES])]);
+        assert!(rig.dispatcher.operations.is_empty());
+    }
+    // One in two pieces is answered with both.
+    let mut rig = Rig::new();
+    lock(&rig.script.0).is_real = true;
+    let answers = rig.read();
+    for (name, range) in [(1, 0..400), (2, 400..BYTES)] {
+        rig.turn(name, range, false);
+        rig.moved(Ok(6));
+    }
+    assert!(answers.is_empty());
+    rig.over();
+    assert_eq!(answers.try_recv().unwrap(), Ok(vec![6; BYTES]));
 }
 
 /// A contract that a successor does not grant was shown as if it were kept.

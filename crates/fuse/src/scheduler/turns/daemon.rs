@@ -59,7 +59,7 @@ pub(in crate::scheduler) struct Daemon {
     last_turn: u64,
     over: VecDeque<Over>,
     asked: BTreeMap<u32, Asked>,
-    /// Those of them that wait until the daemon takes more.
+    /// Requests of them that wait until the daemon takes more.
     untold: VecDeque<u32>,
     /// How many the daemon has.
     told: u32,
@@ -368,6 +368,10 @@ impl Turns for Daemon {
             News::Told(_) | News::Away | News::Back(_) => {}
             News::Gone => self.is_left(),
         }
+    }
+
+    fn keeps_time(&self) -> bool {
+        self.line.facts().capacity.is_some()
     }
 
     fn lost(&mut self) -> Option<(StreamId, Refused)> {

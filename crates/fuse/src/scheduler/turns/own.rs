@@ -205,6 +205,10 @@ impl Turns for Own {
 
     fn hear(&mut self, _news: News) {}
 
+    fn keeps_time(&self) -> bool {
+        self.emulator.is_some()
+    }
+
     fn lost(&mut self) -> Option<(StreamId, Refused)> {
         None
     }

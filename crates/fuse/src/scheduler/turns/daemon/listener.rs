@@ -14,7 +14,7 @@ use crate::scheduler::spawn;
 
 /// How long another daemon is looked for, while one is there that does not take the mount in: one that ends
 /// may take 5 s for it, and its successor as long to open devices.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOOKS_FOR: Duration = Duration::from_secs(10);
 /// Between two looks.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// A connection that ends sooner than this is no good.
@@ -120,7 +120,7 @@ fn listen(current: &Mutex<Current>, to: &Sender<News>, pauses: &Receiver<()>) {
 /// Becomes a guest again at the same device, while a daemon is there: the one that has let the mount go, or
 /// the one that has taken over from it.
 fn look_for_another(line: &GuestLine, pauses: &Receiver<()>) -> Option<GuestLine> {
-    let until = clock::now() + PATIENCE;
+    let until = clock::now() + LOOKS_FOR;
     loop {
         match line.again() {
             Ok(next) if next.facts().capacity == line.facts().capacity => return Some(next),
