@@ -123,6 +123,28 @@ pub struct Vdisk {
     pub spec: Option<VdiskSpec>,
 }
 
+/// A stream of a mount that is a guest of a device: an open file with a contract, or all files without
+/// one.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MountStream {
+    /// The path of its file when it got its contract; `(shared)` for all files without one.
+    pub name: String,
+    /// `mount`.
+    pub kind: String,
+    /// Its device's name.
+    pub device: String,
+    /// The directory that its mount is at.
+    pub mount: String,
+    /// Its number there, as in `.disktime/streams`.
+    pub stream: u32,
+    /// Its terms.
+    #[serde(flatten)]
+    pub contract: Contract,
+    /// Its figures. `connections` is 1: its mount.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
 /// A device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Device {
@@ -135,6 +157,9 @@ pub struct Device {
     pub emulate: Option<String>,
     /// How many virtual disks it has.
     pub vdisks: usize,
+    /// How many mounts are its guests.
+    #[serde(default)]
+    pub mounts: usize,
     /// The sum of all reservations, 0 to 1.
     pub reserved: f64,
     /// Share that may still be reserved, 0 to 1.

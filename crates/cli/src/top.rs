@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use disktime_api::{Device, Vdisk};
+use disktime_api::{Device, MountStream, Vdisk};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde::Serialize;
 
@@ -26,9 +26,11 @@ Examples:
 
 Keys: arrows or j, k choose; s sorts by the next column, r the other way round;
 / filters by name, device or reason; Esc takes the filter away; q or Ctrl-C
-ends. `got` is a virtual disk's share of its device's time in the last ten
-seconds, `wants` the part of that time in which it had requests waiting or at
-the device. `held by` is what kept it back most: `disktime why` has all.";
+ends. A row is a virtual disk, or of kind `mount`: an open file with a contract
+of a mount on the device, or `(shared)`, all its files without one. `got` is the
+share of the device's time in the last ten seconds, `wants` the part of that
+time in which it had requests waiting or at the device. `held by` is what kept
+it back most: `disktime why` has all of a virtual disk.";
 
 /// Show live who gets what of each device's time.
 #[derive(Args)]
@@ -37,7 +39,7 @@ pub struct Arguments {
     /// The column by which rows are sorted
     #[arg(long, value_enum, default_value = "got")]
     sort: Sort,
-    /// Only virtual disks with this text in their name, device or reason
+    /// Only virtual disks and mounts' streams with this text in their name, device or reason
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Print once, as text, and end
@@ -85,10 +87,16 @@ pub struct Look {
     pub devices: Vec<Device>,
     /// The virtual disks.
     pub vdisks: Vec<Vdisk>,
+    /// The streams of mounts.
+    pub mounts: Vec<MountStream>,
 }
 
 fn look(daemon: &Daemon) -> anyhow::Result<Look> {
-    Ok(Look { devices: daemon.get("/v1/devices")?, vdisks: daemon.get("/v1/vdisks")? })
+    Ok(Look {
+        devices: daemon.get("/v1/devices")?,
+        vdisks: daemon.get("/v1/vdisks")?,
+        mounts: daemon.get("/v1/mounts")?,
+    })
 }
 
 /// How long a key may wait for the terminal to be drawn.

@@ -11,7 +11,8 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use disktime_api::{
     Contract, Device, DeviceSpec, Event, Figures, Held, History, Latency, Live, LiveDevice,
-    LiveVdisk, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec, Waited,
+    LiveVdisk, MountStream, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec,
+    Waited,
 };
 use disktime_server::Server;
 use serde::Deserialize;
@@ -48,6 +49,7 @@ const BODY_MAX: usize = 64 << 10;
         delete_vdisk,
         snapshot_vdisk,
         why,
+        mounts,
         plan,
         live::events,
         live::live,
@@ -67,6 +69,7 @@ const BODY_MAX: usize = 64 << 10;
         Live,
         LiveDevice,
         LiveVdisk,
+        MountStream,
         Plan,
         Problem,
         Track,
@@ -98,6 +101,7 @@ pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
         )
         .route("/v1/vdisks/{name}/snapshot", post(snapshot_vdisk))
         .route("/v1/vdisks/{name}/why", get(why))
+        .route("/v1/mounts", get(mounts))
         .route("/v1/plan", post(plan))
         .route("/v1/events", get(live::events))
         .route("/v1/live", get(live::live))
@@ -232,6 +236,13 @@ async fn history(
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn vdisks(State(api): State<Api>) -> Result<Json<Vec<Vdisk>>, Refusal> {
     Ok(Json(api.ask_seen(|server, plane, seen| plane.vdisks(server, seen)).await?))
+}
+
+/// The streams of all mounts that are guests of devices.
+#[utoipa::path(get, path = "/v1/mounts", responses((status = 200, body = [MountStream]), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+async fn mounts(State(api): State<Api>) -> Result<Json<Vec<MountStream>>, Refusal> {
+    Ok(Json(api.ask_seen(|server, plane, seen| plane.mounts(server, seen)).await?))
 }
 
 /// A virtual disk; its tag is the ETag.

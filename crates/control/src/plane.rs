@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use disktime_api::{
-    Contract, Device, DeviceSpec, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
+    Contract, Device, DeviceSpec, MountStream, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
 };
 use disktime_config::CLASSES;
-use disktime_server::config::VdiskConfig;
+use disktime_server::config::{DeviceConfig, VdiskConfig};
 use disktime_server::{
-    AlterError, Server, SnapshotJob, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk,
+    AlterError, GuestStreamView, Server, SnapshotJob, VdiskId, VdiskStats, VdiskView, Watch,
+    WatchedDevice, WatchedVdisk,
 };
 
 use crate::events::Events;
 use crate::gate::Caller;
 use crate::problem::Refusal;
-use crate::sampler::{Sampler, fraction};
+use crate::sampler::{Sampler, Seen, fraction};
 use crate::state::{Phase, StateError, Store};
 use crate::tokens::Role;
 
@@ -119,7 +120,7 @@ impl Plane {
         let watched = server.watch(Watch::Busy);
         let devices = server.config().devices.iter().zip(&watched).zip(server.devices());
         let device = |((device, watched), stats): (
-            (&disktime_server::config::DeviceConfig, &Option<WatchedDevice>),
+            (&DeviceConfig, &Option<WatchedDevice>),
             &Arc<disktime_server::DeviceStats>,
         )| {
             let reserved = watched.as_ref().map_or(0.0, reserved);
@@ -132,6 +133,7 @@ impl Plane {
                 back_end: device.back_end.identity().display().to_string(),
                 emulate: device.emulate.map(disktime_server::emulate::Emulate::name),
                 vdisks: device.vdisks.len(),
+                mounts: watched.as_ref().map_or(0, |it| it.guests),
                 reserved,
                 available: (1.0 - headroom - reserved).max(0.0),
                 busy_ns: time(|it| it.busy),
@@ -165,6 +167,30 @@ impl Plane {
             shown(view, watched.get(&view.id()), &config.contract, sampler)
         })
         .collect()
+    }
+
+    /// The streams of all mounts that are guests of devices.
+    pub fn mounts(&self, server: &Server, sampler: &Sampler) -> Vec<MountStream> {
+        let devices = server.config().devices.iter().zip(server.watch(Watch::All));
+        let of_device = |(device, watched): (&DeviceConfig, Option<WatchedDevice>)| {
+            let watched = watched.map(|it| (it.guest_streams, it.guests_now));
+            let (streams, now) = watched.unwrap_or_default();
+            let now: BTreeMap<_, _> = now.into_iter().collect();
+            let shown = |it: &Arc<GuestStreamView>| MountStream {
+                name: it.name.clone(),
+                kind: "mount".to_owned(),
+                device: device.name.clone(),
+                mount: it.guest.to_string(),
+                stream: it.stream,
+                contract: now.get(&it.id).map(|now| terms(&now.contract)).unwrap_or_default(),
+                figures: disktime_api::Figures {
+                    connections: 1,
+                    ..figures((&it.stats, now.get(&it.id)), it.id, sampler)
+                },
+            };
+            streams.iter().map(shown).collect::<Vec<_>>()
+        };
+        devices.flat_map(of_device).collect()
     }
 
     /// A virtual disk, as it was asked for as well where that is kept.
@@ -687,6 +713,25 @@ fn shown(
     sampler: &Sampler,
 ) -> Vdisk {
     let stats = &view.stats;
+    let figures = figures((stats, now), view.id(), sampler);
+    Vdisk {
+        name: view.name.clone(),
+        device: view.device.to_string(),
+        size_bytes: stats.size(),
+        contract: terms(now.map_or(configured, |now| &now.contract)),
+        figures,
+        uris: view.uris(),
+        spec: None,
+    }
+}
+
+/// The figures of a virtual disk, or of a mount's stream.
+fn figures(
+    (stats, now): (&VdiskStats, Option<&WatchedVdisk>),
+    id: impl Into<Seen>,
+    sampler: &Sampler,
+) -> disktime_api::Figures {
+    let id = id.into();
     let mut figures = disktime_api::Figures {
         waiting: now.map_or(0, |now| now.waiting),
         in_flight: now.map_or(0, |now| now.in_flight),
@@ -698,17 +743,9 @@ fn shown(
         promises_broken: stats.promises_broken(),
         ..disktime_api::Figures::default()
     };
-    sampler.rates(view.id(), &mut figures);
-    figures.waited = sampler.waited(view.id()).unwrap_or_default();
-    Vdisk {
-        name: view.name.clone(),
-        device: view.device.to_string(),
-        size_bytes: stats.size(),
-        contract: terms(now.map_or(configured, |now| &now.contract)),
-        figures,
-        uris: view.uris(),
-        spec: None,
-    }
+    sampler.rates(id, &mut figures);
+    figures.waited = sampler.waited(id).unwrap_or_default();
+    figures
 }
 
 fn terms(contract: &disktime_core::Contract) -> Contract {

@@ -3,14 +3,18 @@
 //!
 //! Keeps of each one that did something in the last minute what it waited for, rates of ten seconds and
 //! response times of five to ten; of each device its [past](crate::history). A virtual disk that does
-//! nothing costs a comparison a second and 32 bytes.
+//! nothing costs a comparison a second and 32 bytes. So does a stream of a mount, of which the past of a
+//! device has nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use disktime_api::{Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk, Waited};
 use disktime_core::{Duration, Instant, Share};
-use disktime_server::{Server, Snapshot, VdiskId, VdiskView, Watch, WatchedDevice, WatchedVdisk};
+use disktime_server::{
+    GuestStreamId, GuestStreamView, Server, Snapshot, VdiskId, VdiskStats, VdiskView, Watch,
+    WatchedDevice, WatchedVdisk,
+};
 
 use crate::history::{Moment, NAMED, Octaves, Past, Portion, named, push, short};
 
@@ -61,6 +65,27 @@ impl Wait {
     }
 }
 
+/// A virtual disk, or a stream of a mount.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Seen {
+    /// A virtual disk.
+    Vdisk(VdiskId),
+    /// A stream of a mount.
+    Guest(GuestStreamId),
+}
+
+impl From<VdiskId> for Seen {
+    fn from(id: VdiskId) -> Self {
+        Self::Vdisk(id)
+    }
+}
+
+impl From<GuestStreamId> for Seen {
+    fn from(id: GuestStreamId) -> Self {
+        Self::Guest(id)
+    }
+}
+
 /// A virtual disk's totals.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
@@ -73,7 +98,7 @@ pub struct Totals {
 /// Something that has a virtual disk's totals.
 pub trait Counted {
     /// Its identity.
-    fn id(&self) -> VdiskId;
+    fn id(&self) -> Seen;
     /// Its name.
     fn name(&self) -> &str;
     /// Its device's name.
@@ -85,8 +110,8 @@ pub trait Counted {
 }
 
 impl Counted for VdiskView {
-    fn id(&self) -> VdiskId {
-        self.id()
+    fn id(&self) -> Seen {
+        Seen::Vdisk(self.id())
     }
 
     fn name(&self) -> &str {
@@ -98,18 +123,50 @@ impl Counted for VdiskView {
     }
 
     fn totals(&self) -> Totals {
-        let charged = u64::try_from(self.stats.charged().as_nanos()).unwrap_or(u64::MAX);
-        Totals {
-            requests: self.stats.requests(),
-            bytes: self.stats.bytes(),
-            charged,
-            broken: self.stats.promises_broken(),
-        }
+        totals(&self.stats)
     }
 
     fn times(&self) -> [Snapshot; 2] {
-        [self.stats.queue_time.snapshot(), self.stats.service_time.snapshot()]
+        times(&self.stats)
     }
+}
+
+/// A stream of a mount, on the device of that name.
+struct OfMount<'a>(&'a str, &'a GuestStreamView);
+
+impl Counted for OfMount<'_> {
+    fn id(&self) -> Seen {
+        Seen::Guest(self.1.id)
+    }
+
+    fn name(&self) -> &str {
+        &self.1.name
+    }
+
+    fn device(&self) -> &str {
+        self.0
+    }
+
+    fn totals(&self) -> Totals {
+        totals(&self.1.stats)
+    }
+
+    fn times(&self) -> [Snapshot; 2] {
+        times(&self.1.stats)
+    }
+}
+
+fn totals(stats: &VdiskStats) -> Totals {
+    Totals {
+        requests: stats.requests(),
+        bytes: stats.bytes(),
+        charged: u64::try_from(stats.charged().as_nanos()).unwrap_or(u64::MAX),
+        broken: stats.promises_broken(),
+    }
+}
+
+fn times(stats: &VdiskStats) -> [Snapshot; 2] {
+    [stats.queue_time.snapshot(), stats.service_time.snapshot()]
 }
 
 /// Times at the last count, and at the beginnings of the last two spans.
@@ -203,7 +260,7 @@ pub fn fraction(share: Share) -> f64 {
 
 /// A virtual disk at its last count.
 struct Slot {
-    id: VdiskId,
+    id: Seen,
     requests: u64,
     charged: u64,
     broken: u64,
@@ -232,9 +289,11 @@ pub struct Sampler {
     looks: u32,
     /// In the order in which the server has them.
     slots: Vec<Slot>,
-    busy: BTreeMap<VdiskId, Busy>,
+    /// The same of mounts' streams.
+    guest_slots: Vec<Slot>,
+    busy: BTreeMap<Seen, Busy>,
     /// Nanoseconds that virtual disks which ever had requests waited, by [`Wait::NAMES`].
-    waited: BTreeMap<VdiskId, [u64; Wait::NAMES.len()]>,
+    waited: BTreeMap<Seen, [u64; Wait::NAMES.len()]>,
     /// The last look.
     last: Option<Instant>,
     devices: BTreeMap<String, OneDevice>,
@@ -262,7 +321,9 @@ impl Sampler {
         // A look stands for the time since the one before.
         let span = self.last.replace(at).map_or(0, |last| at.since(last).as_nanos());
         for (id, now, at_device) in devices.iter().flat_map(|(_, device)| {
-            device.vdisks.iter().map(|(id, now)| (*id, now, device.in_flight))
+            let vdisks = device.vdisks.iter().map(|(id, now)| (Seen::from(*id), now));
+            let guests = device.guests_now.iter().map(|(id, now)| (Seen::from(*id), now));
+            vdisks.chain(guests).map(|(id, now)| (id, now, device.in_flight))
         }) {
             let busy = self.busy.entry(id).or_default();
             busy.active = looks;
@@ -280,7 +341,17 @@ impl Sampler {
             return News::default();
         }
         let mut octaves: BTreeMap<&str, [Octaves; 2]> = BTreeMap::new();
-        let broken = self.count(at, vdisks, &mut octaves);
+        let mut slots = std::mem::take(&mut self.slots);
+        let broken = self.count(at, (&mut slots, vdisks), &mut octaves);
+        self.slots = slots;
+        let streams = devices
+            .iter()
+            .flat_map(|(name, device)| device.guest_streams.iter().map(|it| OfMount(name, it)));
+        let guests: Vec<OfMount<'_>> = streams.collect();
+        let mut slots = std::mem::take(&mut self.guest_slots);
+        self.count(at, (&mut slots, &guests), &mut octaves);
+        self.guest_slots = slots;
+        self.let_go();
         self.devices.retain(|name, _| devices.iter().any(|(device, _)| device == name));
         let devices = devices.iter().map(|(name, device)| {
             let octaves = octaves.get(name).copied().unwrap_or_default();
@@ -294,16 +365,16 @@ impl Sampler {
     fn count<'a>(
         &mut self,
         at: Instant,
-        vdisks: &'a [impl Counted],
+        (slots, vdisks): (&mut Vec<Slot>, &'a [impl Counted]),
         octaves: &mut BTreeMap<&'a str, [Octaves; 2]>,
     ) -> Vec<(String, u64)> {
-        let aligned = self.slots.len() == vdisks.len()
-            && self.slots.iter().zip(vdisks).all(|(slot, vdisk)| slot.id == vdisk.id());
+        let aligned = slots.len() == vdisks.len()
+            && slots.iter().zip(vdisks).all(|(slot, vdisk)| slot.id == vdisk.id());
         if !aligned {
-            self.align(vdisks);
+            self.align(slots, vdisks);
         }
         let mut broken = Vec::new();
-        for (slot, vdisk) in self.slots.iter_mut().zip(vdisks) {
+        for (slot, vdisk) in slots.iter_mut().zip(vdisks) {
             let totals = vdisk.totals();
             let moved = totals.requests != slot.requests || totals.charged != slot.charged;
             if totals.broken > slot.broken {
@@ -336,6 +407,11 @@ impl Sampler {
                 }
             }
         }
+        broken
+    }
+
+    /// Ends spans of response times, and forgets what did nothing for a minute.
+    fn let_go(&mut self) {
         let span_ends = (self.looks / LOOKS_PER_COUNT).is_multiple_of(SPAN);
         let looks = self.looks;
         self.busy.retain(|_, busy| {
@@ -347,19 +423,18 @@ impl Sampler {
             }
             looks.wrapping_sub(busy.active) < LOOKS
         });
-        broken
     }
 
     /// Virtual disks have come or gone.
-    fn align(&mut self, vdisks: &[impl Counted]) {
-        let known = std::mem::take(&mut self.slots).into_iter().map(|slot| (slot.id, slot));
-        let mut known: BTreeMap<VdiskId, Slot> = known.collect();
+    fn align(&mut self, slots: &mut Vec<Slot>, vdisks: &[impl Counted]) {
+        let known = std::mem::take(slots).into_iter().map(|slot| (slot.id, slot));
+        let mut known: BTreeMap<Seen, Slot> = known.collect();
         let slot = |vdisk: &_| {
             let (id, totals) = (Counted::id(vdisk), Counted::totals(vdisk));
             let Totals { broken, .. } = totals;
             known.remove(&id).unwrap_or(Slot { id, requests: 0, charged: 0, broken })
         };
-        self.slots = vdisks.iter().map(slot).collect();
+        *slots = vdisks.iter().map(slot).collect();
         self.busy.retain(|id, _| !known.contains_key(id));
         self.waited.retain(|id, _| !known.contains_key(id));
     }
@@ -372,8 +447,10 @@ impl Sampler {
         now: &WatchedDevice,
         [queue, service]: [Octaves; 2],
     ) -> LiveDevice {
-        let of_it = self.busy.values().filter(|busy| busy.device == name && busy.name.is_some());
-        let mut busy: Vec<(f64, &Busy)> = of_it.map(|busy| (busy.got(), busy)).collect();
+        let of_it = self.busy.iter().filter(|(id, busy)| {
+            matches!(id, Seen::Vdisk(_)) && busy.device == name && busy.name.is_some()
+        });
+        let mut busy: Vec<(f64, &Busy)> = of_it.map(|(_, busy)| (busy.got(), busy)).collect();
         let portion = |(got, busy): &(f64, &Busy)| {
             #[expect(clippy::cast_possible_truncation, reason = "four digits are shown")]
             let (got, reserved) = (*got as f32, busy.reserve as f32);
@@ -406,9 +483,9 @@ impl Sampler {
         }
     }
 
-    /// Rates of a virtual disk over the last ten seconds, into its figures.
-    pub fn rates(&self, id: VdiskId, figures: &mut Figures) {
-        let Some(busy) = self.busy.get(&id) else { return };
+    /// Rates of a virtual disk or a mount's stream over the last ten seconds, into its figures.
+    pub fn rates(&self, id: impl Into<Seen>, figures: &mut Figures) {
+        let Some(busy) = self.busy.get(&id.into()) else { return };
         let live = busy.live();
         figures.utilization = live.utilization;
         figures.iops = live.iops;
@@ -419,8 +496,8 @@ impl Sampler {
     }
 
     /// Time for which a virtual disk waited, by reason; nothing if it never had a request.
-    pub fn waited(&self, id: VdiskId) -> Option<Waited> {
-        let seconds = self.waited.get(&id)?.map(|nanos| nanos as f64 / 1e9);
+    pub fn waited(&self, id: impl Into<Seen>) -> Option<Waited> {
+        let seconds = self.waited.get(&id.into())?.map(|nanos| nanos as f64 / 1e9);
         let [own_depth, device, limit, others, switching] = seconds;
         Some(Waited { own_depth, device, limit, others, switching })
     }
@@ -434,7 +511,7 @@ impl Sampler {
         let samples = if self.looks == 0 { 0 } else { most };
         let waited = self.waited(id).unwrap_or_default();
         let nothing = Held { seconds: samples as f64 * look, samples, waited, ..Held::default() };
-        let Some(busy) = self.busy.get(&id) else {
+        let Some(busy) = self.busy.get(&id.into()) else {
             return Held { idle: if samples > 0 { 100.0 } else { 0.0 }, ..nothing };
         };
         let of = |wait| 100.0 * busy.part(wait, most);
@@ -484,8 +561,8 @@ mod tests {
     struct Disk(VdiskId, Totals);
 
     impl Counted for Disk {
-        fn id(&self) -> VdiskId {
-            self.0
+        fn id(&self) -> Seen {
+            self.0.into()
         }
 
         fn name(&self) -> &str {
@@ -517,6 +594,10 @@ mod tests {
             in_flight: 1,
             reserved_ppm: 300_000,
             vdisks,
+            guests: 0,
+            guest_streams: Arc::default(),
+            guests_now: Vec::new(),
+            granted: Vec::new(),
         }
     }
 
@@ -565,6 +646,38 @@ mod tests {
         assert!((history.vdisks[0].got[0] - 0.3).abs() < 1e-9, "{history:?}");
         assert_eq!(history.queue[0].iter().sum::<u32>(), 10);
         assert!(sampler.history("nowhere", false, 0).is_none());
+    }
+
+    /// A mount's stream was in no figure but its own mount's.
+    #[test]
+    fn a_stream_of_a_mount_has_figures_and_no_part_in_the_past_of_virtual_disks() {
+        let id = GuestStreamId { guest: 1, nth: 1 };
+        let view = GuestStreamView {
+            id,
+            guest: "/mnt".into(),
+            stream: 0,
+            name: "film".to_owned(),
+            stats: Arc::default(),
+        };
+        let streams: Arc<[_]> = [Arc::new(view)].into();
+        let mut sampler = Sampler::default();
+        for second in 0..20 {
+            for _ in 0..LOOKS_PER_COUNT {
+                let mut device = device(Vec::new());
+                device.guest_streams = Arc::clone(&streams);
+                device.guests_now = vec![(id, now(1, 1, true))];
+                let at = Instant::from_nanos(second * 1_000_000_000);
+                sampler.take((at, second * 1000), &[("disk", device)], &[] as &[Disk]);
+            }
+        }
+        let mut figures = Figures::default();
+        sampler.rates(id, &mut figures);
+        assert_eq!((figures.wanting, figures.held_by.as_deref()), (1.0, Some("device")));
+        assert_eq!(sampler.waited(id).unwrap().device, 19.0);
+        assert!(sampler.history("disk", false, 0).unwrap().vdisks.is_empty());
+        let at = Instant::from_nanos(20_000_000_000);
+        sampler.take((at, 20_000), &[("disk", device(Vec::new()))], &[] as &[Disk]);
+        assert_eq!((sampler.busy.len(), sampler.waited.len()), (0, 0), "it is gone");
     }
 
     #[test]

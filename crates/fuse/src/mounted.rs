@@ -8,7 +8,7 @@ use disktime_config::Scheduling;
 use disktime_core::Contract;
 use disktime_profiler::DeviceProfile;
 use disktime_server::emulate::Emulate;
-use disktime_server::guests::GuestLine;
+use disktime_server::guests::{GuestLine, GuestTerms};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -49,8 +49,8 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Starts the scheduler for files of the source's file system.
-    fn start(&self, source: &Source, path: &str) -> Result<Scheduler, MountError> {
+    /// Starts the scheduler for files of the source's file system, which is mounted there.
+    fn start(&self, source: &Source, path: &str, at: &Path) -> Result<Scheduler, MountError> {
         let (scheduling, emulate) = match self {
             Self::Own { scheduling, emulate } => (&**scheduling, *emulate),
             Self::Daemon { state, device } => {
@@ -58,7 +58,13 @@ impl Engine {
                 let path = path.to_owned();
                 let medium =
                     medium.map_err(|error| MountError::Source { path, error: error.into() })?;
-                let line = GuestLine::connect(state, device, medium);
+                let at = std::path::absolute(at).unwrap_or_else(|_| at.to_owned());
+                let line = GuestLine::connect(&GuestTerms {
+                    state: state.clone(),
+                    device: device.clone(),
+                    medium,
+                    name: at.display().to_string(),
+                });
                 return Scheduler::start_as_guest(line.map_err(MountError::Daemon)?);
             }
         };
@@ -139,7 +145,7 @@ impl Mounted {
         let named = options.source.display().to_string();
         let source = Source::open(&options.source)
             .map_err(|error| MountError::Source { path: named.clone(), error })?;
-        let scheduler = Arc::new(options.engine.start(&source, &named)?);
+        let scheduler = Arc::new(options.engine.start(&source, &named, &options.at)?);
         let contracts = Contracts {
             scheduler: Arc::clone(&scheduler),
             askers: options.askers.clone(),

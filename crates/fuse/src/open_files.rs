@@ -1,6 +1,6 @@
 //! Files and directories that programs have open through the mount.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -52,6 +52,13 @@ impl OpenFile {
     pub(crate) fn stream(&self) -> Option<StreamId> {
         let stream = self.stream.load(Ordering::Acquire);
         (stream != SHARED).then_some(StreamId(stream))
+    }
+
+    /// Its path at the source now, for people; `?` if the system does not say.
+    pub(crate) fn path(&self) -> String {
+        let descriptor = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        let path = rustix::fs::readlink(descriptor, Vec::new());
+        path.map_or("?".to_owned(), |path| path.to_string_lossy().escape_debug().to_string())
     }
 
     /// Where the file system below has a byte of it, if it says so.

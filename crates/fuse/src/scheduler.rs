@@ -40,6 +40,8 @@ const MESSAGES_MAX: usize = 4096;
 const STREAMS_MAX: u32 = 65_536;
 /// Requests alive at once; each is a call of the kernel that waits for its answer.
 const REQUESTS_MAX: u32 = 1 << 20;
+/// The name of the stream that files without one share, for people.
+pub(crate) const SHARED_NAME: &str = "(shared)";
 /// The largest piece: a longer request goes out in several.
 const PIECE_BYTES: u64 = 1 << 20;
 

@@ -5,16 +5,15 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::os::fd::AsRawFd;
 
 use disktime_config::{contract_text, quantity, read_contract};
 use disktime_core::{Contract, Duration};
-use rustix::fs::{self, FileType};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::file_system::{Answer, At, Found, Inode, Item, Lister};
 use crate::nodes::VIRTUAL;
-use crate::scheduler::{Parameter, Report, Scheduler, StreamReport};
+use crate::scheduler::{Parameter, Report, SHARED_NAME, Scheduler, StreamReport};
 use crate::source::Source;
 
 /// The directory's name.
@@ -142,14 +141,8 @@ fn streams_text(report: &Report) -> String {
         &report.streams
     {
         let name = match file {
-            None => "(shared)".to_owned(),
-            Some(file) => file.upgrade().map_or("(closed)".to_owned(), |file| {
-                let descriptor = format!("/proc/self/fd/{}", file.descriptor.as_raw_fd());
-                let path = fs::readlink(descriptor, Vec::new());
-                path.map_or("?".to_owned(), |path| {
-                    path.to_string_lossy().escape_debug().to_string()
-                })
-            }),
+            None => SHARED_NAME.to_owned(),
+            Some(file) => file.upgrade().map_or("(closed)".to_owned(), |file| file.path()),
         };
         let _never_fails = writeln!(
             text,

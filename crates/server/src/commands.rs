@@ -76,8 +76,8 @@ impl CommandDesk {
             Ok(Question::Bitmap { vdisk, bitmap, step }) => {
                 self.step(&vdisk, bitmap.zip(step)).map_or_else(Answer::no, Answer::of)
             }
-            Ok(Question::Guest { version, device, medium }) => {
-                match Invitation::of(&self.hosts, version, (&device, medium)) {
+            Ok(Question::Guest { version, device, medium, name }) => {
+                match Invitation::of(&self.hosts, (version, &name), (&device, medium)) {
                     Ok(invitation) => {
                         caller.say(&Answer::of(Vec::new()))?;
                         return invitation.start(caller);

@@ -10,13 +10,17 @@ pub use packets::PacketError;
 pub(crate) use packets::{PACKET_MAX, STREAMS_AT_ONCE};
 
 /// The packets' version. A guest of another one is refused.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// Bytes of the names of a mount and of its streams, by which people know them; longer ones lose their
+/// beginning.
+pub const NAME_BYTES_MAX: usize = 256;
 
 /// A message of a guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
-    /// A stream is to be added, under a number that the guest has not in use.
-    Add(Call, Contract),
+    /// A stream is to be added, under a number that the guest has not in use, with a name for people of
+    /// at most [`NAME_BYTES_MAX`] bytes.
+    Add(Call, Contract, String),
     /// A stream is to have another contract.
     Set(Call, Contract),
     /// A stream has no requests and ends.
@@ -98,6 +102,8 @@ pub struct Turn {
 pub struct Facts {
     /// The most pieces at the device at once.
     pub depth_max: u32,
+    /// The most requests of a guest at once: more are refused.
+    pub requests_max: u32,
     /// The size of an emulated device in bytes: offsets are below it. Else any offset will do.
     pub capacity: Option<u64>,
 }
@@ -171,4 +177,16 @@ pub struct DeviceFigures {
     pub held_ns: u64,
     /// Time charged, in nanoseconds.
     pub charged_ns: u64,
+}
+
+/// A name of at most [`NAME_BYTES_MAX`] bytes: a longer one keeps its end, which says most of a path.
+#[must_use]
+pub fn short_name(name: &str) -> String {
+    const CUT: &str = "…";
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    let from = name.len() - (NAME_BYTES_MAX - CUT.len());
+    let from = (from..name.len()).find(|at| name.is_char_boundary(*at)).unwrap_or(name.len());
+    format!("{CUT}{}", &name[from..])
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use desk::Invitation;
-pub use line::GuestLine;
+pub use line::{GuestLine, GuestTerms};
 
 use crate::config::DeviceConfig;
 use crate::shard::ShardHandle;

@@ -58,7 +58,9 @@ pub use listener::{BindError, Inherited, bind_control, bind_web};
 pub use place::PlaceError;
 pub use reports::ReportStats;
 pub use server::{AlterError, ReloadError, Server, SnapshotJob, VdiskView, Wrap, finish_move};
-pub use shard::{VdiskError, VdiskId, Watch, WatchedDevice, WatchedVdisk};
+pub use shard::{
+    GuestStreamId, GuestStreamView, VdiskError, VdiskId, Watch, WatchedDevice, WatchedVdisk,
+};
 pub use start_error::{StartError, Unfit};
 pub use stats::{Counts, DeviceStats, Histogram, Snapshot, VdiskStats};
 pub use take_over::{Predecessor, Successor};

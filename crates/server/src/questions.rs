@@ -14,8 +14,14 @@ pub(crate) enum Question {
     /// How a virtual disk's bitmaps are, after a step of one of them if any is named.
     Bitmap { vdisk: String, bitmap: Option<String>, step: Option<BitmapStep> },
     /// Take the asker in as a guest of a device, with packets of this version, for files of the file
-    /// system with that number. The connection is the guest's from then on.
-    Guest { version: u32, device: String, medium: u64 },
+    /// system with that number. The connection is the guest's from then on. People know it by its name.
+    Guest {
+        version: u32,
+        device: String,
+        medium: u64,
+        #[serde(default)]
+        name: String,
+    },
     /// Hand everything over to the asker, in packets of this version.
     TakeOver { version: u32 },
 }

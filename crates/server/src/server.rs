@@ -44,6 +44,7 @@ use crate::wakeup::wake;
 mod hand_over;
 mod live;
 mod moves;
+mod preview;
 mod reload;
 mod snapshots;
 

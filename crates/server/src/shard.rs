@@ -34,6 +34,7 @@ mod depths;
 mod device;
 mod events;
 mod flushes;
+mod guest_streams;
 mod guests;
 mod handle;
 mod holds;
@@ -52,9 +53,10 @@ use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
 use device::{AtDevice, Flight};
+pub use guest_streams::{GuestStreamId, GuestStreamView};
 pub use guests::FromGuest;
-pub(crate) use guests::GUEST_REQUESTS_MAX;
 use guests::Guests;
+pub(crate) use guests::{GUEST_REQUESTS_MAX, guest_spec};
 pub use handle::ShardHandle;
 use idle::Idle;
 use migration::Migration;
@@ -161,7 +163,7 @@ pub enum Message {
         /// Where the outcome goes.
         answer: Sender<Result<Vec<BitmapView>, BitmapError>>,
     },
-    /// A guest comes, asks or goes.
+    /// A guest comes or goes.
     Guest(u64, FromGuest),
     /// A client of a virtual disk reports a missed deadline.
     Missed(VdiskId),
@@ -363,6 +365,7 @@ impl Shard {
         self.engine.handle_timeout(self.turns.now);
         self.steer();
         self.hurry_migration();
+        let more_of_guests = self.hear_guests();
         self.take_turns_back();
         self.end_removals();
         self.copy_on();
@@ -388,7 +391,7 @@ impl Shard {
                 break true;
             }
         };
-        self.turns.unfinished |= self.copies.waits();
+        self.turns.unfinished |= self.copies.waits() || more_of_guests;
         self.charge_own_time_in_time();
         self.let_idle_go();
         self.end_parting();

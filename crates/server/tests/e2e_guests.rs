@@ -7,8 +7,8 @@ use disktime_client::{Connection, Uri};
 use disktime_config::read_contract;
 use disktime_core::Kind;
 use disktime_server::guest_messages::{Ask, Call, NotGranted, Told, Turn};
-use disktime_server::guests::GuestLine;
-use disktime_server::{AskError, Config, Server};
+use disktime_server::guests::{GuestLine, GuestTerms};
+use disktime_server::{AskError, Config, Server, Watch};
 use tempfile::TempDir;
 
 struct Fixture {
@@ -31,7 +31,9 @@ impl Fixture {
     }
 
     fn guest(&self, device: &str) -> Result<GuestLine, AskError> {
-        GuestLine::connect(&self.directory.path().join("state"), device, 0)
+        let state = self.directory.path().join("state");
+        let (device, name) = (device.to_owned(), "/mnt/media".to_owned());
+        GuestLine::connect(&GuestTerms { state, device, medium: 0, name })
     }
 
     fn client(&self) -> Connection {
@@ -42,7 +44,7 @@ impl Fixture {
 /// Adds a stream.
 fn add(guest: &GuestLine, stream: u32, contract: &str) -> Result<(), NotGranted> {
     let call = Call { call: 7, stream };
-    guest.say(&Ask::Add(call, read_contract(contract).unwrap())).unwrap();
+    guest.say(&Ask::Add(call, read_contract(contract).unwrap(), "film".to_owned())).unwrap();
     match guest.hear().unwrap() {
         Told::Answer(7, outcome) => outcome,
         told => panic!("{told:?}"),
@@ -116,6 +118,72 @@ fn a_guest_and_a_virtual_disk_share_the_reservations_and_the_device() {
         let next = fixture.guest("d").unwrap();
         add(&next, 0, "reserve=40%").is_ok()
     });
+}
+
+/// A mount's streams were seen by nobody but the mount.
+#[test]
+fn a_guests_streams_are_seen_with_their_names_and_figures() {
+    let fixture = Fixture::new();
+    let guest = fixture.guest("d").unwrap();
+    add(&guest, 5, "reserve=40%").unwrap();
+    let ask = Ask::Request { request: 3, stream: 5, kind: Kind::Write, offset: 0, bytes: 4096 };
+    guest.say(&ask).unwrap();
+    let turn = turn(&guest).turn;
+    let look = |watch| fixture.server.watch(watch).remove(0).unwrap();
+    let device = look(Watch::Busy);
+    assert_eq!((device.guests, device.guests_now.len()), (1, 1));
+    assert_eq!((device.guests_now[0].1.in_flight, device.reserved_ppm), (1, 1_000_000));
+    guest.say(&Ask::Ended { turn, done: true }).unwrap();
+    assert_eq!(guest.hear().unwrap(), Told::Over { request: 3, taken: true });
+    let device = look(Watch::All);
+    let view = &device.guest_streams[0];
+    assert_eq!((&*view.guest, &*view.name, view.stream), ("/mnt/media", "film", 5));
+    assert_eq!((view.stats.requests(), view.stats.bytes()), (1, 4096));
+    assert_eq!(device.guests_now[0].0, view.id);
+    assert!(look(Watch::Busy).guests_now.is_empty());
+    // Another one under its number is another one.
+    guest.say(&Ask::Remove(Call { call: 7, stream: 5 })).unwrap();
+    assert_eq!(guest.hear().unwrap(), Told::Answer(7, Ok(())));
+    add(&guest, 5, "reserve=40%").unwrap();
+    let again = look(Watch::All);
+    assert_eq!(again.guest_streams.len(), 1);
+    assert_ne!(again.guest_streams[0].id, view.id);
+    drop(guest);
+    wait_for("it stays", || look(Watch::All).guest_streams.is_empty());
+}
+
+/// A plan was made beside virtual disks alone: it fitted, and the virtual disk was refused.
+#[test]
+fn a_plan_counts_guests_as_admission_does() {
+    let mut fixture = Fixture::new();
+    let guest = fixture.guest("d").unwrap();
+    add(&guest, 1, "reserve=25%").unwrap();
+    add(&guest, 2, "reserve=5%").unwrap();
+    let vdisk = |server: &Server, name: &str, reserve: &str| {
+        let size = if name == "v" { "64MiB" } else { "1MiB" };
+        let text = format!("name = \"{name}\"\ndevice = \"d\"\nsize = \"{size}\"\n");
+        let text = format!("{text}reserve = \"{reserve}\"\n");
+        server.config().check_vdisk(&text, Some(name)).unwrap().1
+    };
+    let server = &mut fixture.server;
+    for (name, too_much, fits) in [("v", "71%", "70%"), ("w", "11%", "10%")] {
+        let asked = vdisk(server, name, too_much);
+        let planned = server.would_have("d", &asked).unwrap_err().to_string();
+        let refused = if name == "v" {
+            server.alter_vdisk("d", asked).unwrap_err()
+        } else {
+            server.add_vdisk("d", asked).map(drop).unwrap_err()
+        };
+        assert_eq!(planned, refused.to_string());
+        let asked = vdisk(server, name, fits);
+        assert_eq!(server.would_have("d", &asked).unwrap().reserve, asked.contract.reserve);
+    }
+    // A virtual disk can have the share of a stream that is gone.
+    guest.say(&Ask::Remove(Call { call: 7, stream: 1 })).unwrap();
+    assert_eq!(guest.hear().unwrap(), Told::Answer(7, Ok(())));
+    let asked = vdisk(server, "w", "35%");
+    server.would_have("d", &asked).unwrap();
+    server.add_vdisk("d", asked).unwrap();
 }
 
 /// A device of depth 1 would wait for ever for a guest that was stopped.

@@ -63,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "disktime-fuse",
         &[
+            "disktime-client",
             "disktime-config",
             "disktime-core",
             "disktime-model",

@@ -81,10 +81,11 @@ type Case = (&'static str, fn(usize) -> anyhow::Result<Found>);
 /// Each file has a contract, which no other file of a suite is refused for.
 const WITH_CONTRACT: &[&str] = &["--default", "weight=90"];
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 19] = [
     ("fsx", |_| suites::fsx(&[])),
     ("fsx-contract", |_| suites::fsx(WITH_CONTRACT)),
-    ("pjdfstest", |_| suites::pjdfstest()),
+    ("pjdfstest", |_| suites::pjdfstest(&[])),
+    ("pjdfstest-contract", |_| suites::pjdfstest(WITH_CONTRACT)),
     ("fsx-pass-through", |_| suites::fsx(&["--pass-through"])),
     ("fio-verify-pass-through", |_| suites::fio(&["--pass-through"])),
     ("fio-verify", |_| suites::fio(&[])),
@@ -92,6 +93,8 @@ const CASES: [Case; 16] = [
     ("git-clone", |_| suites::git(&[])),
     ("source-tree", |_| suites::tree(&[])),
     ("source-tree-contract", |_| suites::tree(WITH_CONTRACT)),
+    ("source-tree-built", |_| suites::built(&[])),
+    ("source-tree-built-contract", |_| suites::built(WITH_CONTRACT)),
     ("kill-and-recover", |_| suites::killed()),
     ("read-with-contract", speeds::read_with_contract),
     ("read-cached", speeds::read_cached),

@@ -13,6 +13,19 @@ use crate::mounts::{By, Place, run, runs, tell};
 /// Operations of fsx, and the seed of their order: enough for each operation a hundred times.
 const FSX: [&str; 4] = ["-N", "3000", "-S", "7"];
 
+/// Terms of pjdfstest: abilities of Linux, the time between two changes in seconds, users that Debian has.
+const PJDFSTEST: &str = r#"
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utimensat = {}
+utime_now = {}
+[settings]
+naptime = 0.02
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["bin", "bin"]]
+"#;
+
 fn skipped(program: &str, remedy: &str) -> Found {
     Found::Skipped(format!("{program} is not installed: {remedy}"))
 }
@@ -40,17 +53,28 @@ pub(crate) fn fsx(options: &[&str]) -> anyhow::Result<Found> {
 }
 
 /// Each rule of POSIX for names, attributes and permissions.
-pub(crate) fn pjdfstest() -> anyhow::Result<Found> {
+pub(crate) fn pjdfstest(options: &[&str]) -> anyhow::Result<Found> {
     if !runs("pjdfstest") {
-        return Ok(skipped("pjdfstest", "build it from its repository, and have it in PATH"));
+        return Ok(skipped("pjdfstest", "`cargo install pjdfstest`, and have it in PATH"));
     }
     let place = Place::new(&["source", "mount"])?;
-    let outcome = |at: &Path| tell(Command::new("pjdfstest").arg("-p").arg(at));
+    let terms = place.at("terms.toml");
+    std::fs::write(&terms, PJDFSTEST)?;
+    let outcome =
+        |at: &Path| tell(Command::new("pjdfstest").arg("-c").arg(&terms).arg("-p").arg(at));
     if let Err(why) = outcome(&place.at("source"))? {
         return Ok(Found::Skipped(format!("the source fails: {why}")));
     }
-    let _mount = place.mount(By::Us, "mount", &[])?;
-    Ok(of(outcome(&place.at("mount"))?, "all that the source passes"))
+    let _mount = place.mount(By::Us, "mount", options)?;
+    let said = outcome(&place.at("mount"))?;
+    let summary = |said: String| {
+        let last = said.lines().rev().find(|line| line.starts_with("Summary")).map(str::to_owned);
+        last.unwrap_or(said)
+    };
+    Ok(match said {
+        Ok(said) => Found::Passed(summary(said)),
+        Err(why) => Found::Failed(why),
+    })
 }
 
 /// Random writes, in the kernel's cache and past it, whose checksums are read back.
@@ -142,6 +166,42 @@ pub(crate) fn tree(options: &[&str]) -> anyhow::Result<Found> {
         return Ok(Found::Failed(format!("{left} names are left at the source")));
     }
     Ok(Found::Passed(format!("{files} files unpacked, compared, deleted")))
+}
+
+/// Sources that are compiled on the mount, and found to need nothing the second time: times of change are right.
+pub(crate) fn built(options: &[&str]) -> anyhow::Result<Found> {
+    if !runs("git") || !runs("tar") || !runs("cargo") {
+        return Ok(skipped("git, tar or cargo", "install all three"));
+    }
+    let place = Place::new(&["source", "mount"])?;
+    let archive = place.at("sources.tar");
+    let mut pack = Command::new("git");
+    pack.args(["-C", repository(), "archive", "--output"]).arg(&archive).arg("HEAD");
+    run(&mut pack)?;
+    let _mount = place.mount(By::Us, "mount", options)?;
+    let tree = place.at("mount").join("tree");
+    std::fs::create_dir(&tree)?;
+    run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&tree))?;
+    let build = || {
+        let mut command = Command::new("cargo");
+        // It depends on no other crate: nothing is fetched.
+        command.args(["build", "--offline", "--locked", "--verbose", "-p", "disktime-nbd"]);
+        tell(command.current_dir(&tree).env("CARGO_TARGET_DIR", tree.join("target")))
+    };
+    if let Err(why) = build()? {
+        return Ok(Found::Failed(why));
+    }
+    let library = tree.join("target/debug/libdisktime_nbd.rlib");
+    let age = |path: &Path| anyhow::Ok(std::fs::metadata(path)?.modified()?);
+    let made = age(&library)?;
+    if let Err(why) = build()? {
+        return Ok(Found::Failed(format!("the second time: {why}")));
+    }
+    if age(&library)? != made {
+        return Ok(Found::Failed("it is built anew though nothing has changed".to_owned()));
+    }
+    std::fs::remove_dir_all(&tree).context("the tree can't be deleted")?;
+    Ok(Found::Passed("crates/nbd compiled, and not compiled again".to_owned()))
 }
 
 /// A mount that is killed in the middle of writes is mounted again, and has all that was synchronised.

@@ -1,8 +1,8 @@
 //! The screen of `top`, and the meaning of its keys. Does not know: terminals' modes, the daemon.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use disktime_api::{Device, Vdisk};
+use disktime_api::{Contract, Device, Figures};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
@@ -40,6 +40,54 @@ pub enum Step {
     Up,
 }
 
+/// A row: a virtual disk, or a stream of a mount.
+#[derive(Clone, Copy)]
+pub struct Shown<'a> {
+    kind: &'static str,
+    name: &'a str,
+    device: &'a str,
+    contract: &'a Contract,
+    figures: &'a Figures,
+    /// Its place among those of its kind.
+    at: usize,
+    /// A stream of a mount: the mount, and its number there.
+    of: Option<(&'a str, u32)>,
+}
+
+impl Shown<'_> {
+    /// A name that no other row has.
+    fn key(&self) -> String {
+        match self.of {
+            None => self.name.to_owned(),
+            Some((mount, stream)) => format!("{}\n{mount}\n{stream}", self.device),
+        }
+    }
+}
+
+impl Look {
+    fn all(&self) -> impl Iterator<Item = Shown<'_>> {
+        let vdisks = self.vdisks.iter().enumerate().map(|(at, it)| Shown {
+            kind: "vdisk",
+            name: &it.name,
+            device: &it.device,
+            contract: &it.contract,
+            figures: &it.figures,
+            at,
+            of: None,
+        });
+        let mounts = self.mounts.iter().enumerate().map(|(at, it)| Shown {
+            kind: "mount",
+            name: &it.name,
+            device: &it.device,
+            contract: &it.contract,
+            figures: &it.figures,
+            at,
+            of: Some((&it.mount, it.stream)),
+        });
+        vdisks.chain(mounts)
+    }
+}
+
 /// The view.
 pub struct View {
     sort: Sort,
@@ -70,10 +118,11 @@ impl View {
     /// Takes a look in.
     pub fn take(&mut self, look: Look) {
         self.trouble = None;
-        self.past.retain(|name, _| look.vdisks.iter().any(|it| it.name == *name));
-        for vdisk in &look.vdisks {
-            let past = self.past.entry(vdisk.name.clone()).or_default();
-            past.push_back(vdisk.figures.utilization);
+        let keys: BTreeSet<String> = look.all().map(|it| it.key()).collect();
+        self.past.retain(|key, _| keys.contains(key));
+        for shown in look.all() {
+            let past = self.past.entry(shown.key()).or_default();
+            past.push_back(shown.figures.utilization);
             if past.len() > HISTORY {
                 past.pop_front();
             }
@@ -113,14 +162,16 @@ impl View {
         false
     }
 
-    /// The virtual disks that the filter leaves, in order.
-    pub fn rows(&self) -> Vec<&Vdisk> {
-        let has = |vdisk: &&Vdisk| {
-            let reason = vdisk.figures.held_by.as_deref().unwrap_or_default();
-            [&*vdisk.name, &*vdisk.device, reason].iter().any(|text| text.contains(&self.filter))
+    /// The rows that the filter leaves, in order.
+    pub fn rows(&self) -> Vec<Shown<'_>> {
+        let has = |shown: &Shown<'_>| {
+            let reason = shown.figures.held_by.as_deref().unwrap_or_default();
+            let mount = shown.of.map_or("", |(mount, _)| mount);
+            let texts = [shown.name, shown.device, reason, shown.kind, mount];
+            texts.iter().any(|text| text.contains(&self.filter))
         };
-        let mut rows: Vec<&Vdisk> = self.look.vdisks.iter().filter(has).collect();
-        let key = |vdisk: &Vdisk| match self.sort {
+        let mut rows: Vec<Shown<'_>> = self.look.all().filter(has).collect();
+        let key = |vdisk: &Shown<'_>| match self.sort {
             Sort::Name => 0.0,
             Sort::Reserved => vdisk.contract.reserve,
             Sort::Wants => vdisk.figures.wanting,
@@ -129,7 +180,7 @@ impl View {
             Sort::Bandwidth => vdisk.figures.bytes_per_second,
             Sort::Wait => vdisk.figures.latency.queue_us_p99.unwrap_or(0.0),
         };
-        rows.sort_by(|a, b| key(b).total_cmp(&key(a)).then_with(|| a.name.cmp(&b.name)));
+        rows.sort_by(|a, b| key(b).total_cmp(&key(a)).then_with(|| a.name.cmp(b.name)));
         if self.reversed {
             rows.reverse();
         }
@@ -138,15 +189,21 @@ impl View {
 
     /// The rows as a document.
     pub fn document(&self) -> Look {
-        let vdisks = self.rows().into_iter().cloned().collect();
-        Look { devices: self.look.devices.clone(), vdisks }
+        let rows = self.rows();
+        let (mounts, vdisks): (Vec<Shown<'_>>, Vec<Shown<'_>>) =
+            rows.into_iter().partition(|it| it.of.is_some());
+        Look {
+            devices: self.look.devices.clone(),
+            vdisks: vdisks.into_iter().map(|it| self.look.vdisks[it.at].clone()).collect(),
+            mounts: mounts.into_iter().map(|it| self.look.mounts[it.at].clone()).collect(),
+        }
     }
 
     /// The rows as text.
     pub fn text(&self) -> String {
-        let mut shown = table::new(&HEAD[..HEAD.len() - 1], 2..11);
+        let mut shown = table::new(&HEAD[..HEAD.len() - 1], 3..12);
         for vdisk in self.rows() {
-            shown.add_row(&cells(vdisk)[..]);
+            shown.add_row(&cells(&vdisk)[..]);
         }
         shown.to_string()
     }
@@ -166,14 +223,14 @@ impl View {
             .rows()
             .into_iter()
             .map(|vdisk| {
-                let past = self.past.get(&vdisk.name).map(spark).unwrap_or_default();
+                let past = self.past.get(&vdisk.key()).map(spark).unwrap_or_default();
                 let kept = vdisk.figures.utilization + 0.02 >= vdisk.contract.reserve;
                 let short = !kept && vdisk.figures.wanting > 0.95;
                 let style = if short { Style::new().fg(Color::Red) } else { Style::new() };
-                Row::new(cells(vdisk).into_iter().chain([past]).map(Cell::from)).style(style)
+                Row::new(cells(&vdisk).into_iter().chain([past]).map(Cell::from)).style(style)
             })
             .collect();
-        let sorted = [0, 2, 3, 4, 5, 6, 7][self.sort as usize];
+        let sorted = [0, 3, 4, 5, 6, 7, 8][self.sort as usize];
         let head = HEAD.iter().enumerate().map(|(at, text)| {
             let style = Style::new().add_modifier(Modifier::BOLD);
             let style = if at == sorted { style.add_modifier(Modifier::UNDERLINED) } else { style };
@@ -203,8 +260,9 @@ impl View {
     }
 }
 
-const HEAD: [&str; 12] = [
-    "virtual disk",
+const HEAD: [&str; 13] = [
+    "name",
+    "kind",
     "device",
     "reserved",
     "wants",
@@ -217,15 +275,18 @@ const HEAD: [&str; 12] = [
     "broken",
     "history",
 ];
-const WIDTHS: [u16; 12] = [20, 10, 8, 7, 7, 8, 7, 15, 15, 10, 6, 20];
+const WIDTHS: [u16; 13] = [20, 5, 10, 8, 7, 7, 8, 7, 15, 15, 10, 6, 20];
 
-fn cells(vdisk: &Vdisk) -> [String; 11] {
-    let Vdisk { name, device, contract, figures, .. } = vdisk;
+fn cells(shown: &Shown<'_>) -> [String; 12] {
+    let Shown { name, device, contract, figures, .. } = *shown;
+    // The end of a path says more than its beginning.
+    let name = if shown.of.is_some() { name.rsplit('/').next().unwrap_or(name) } else { name };
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let latency = &figures.latency;
     [
-        name.clone(),
-        device.clone(),
+        name.to_owned(),
+        shown.kind.to_owned(),
+        device.to_owned(),
         percent(contract.reserve),
         format!("{:.0} %", figures.wanting * 100.0),
         percent(figures.utilization),
@@ -239,9 +300,10 @@ fn cells(vdisk: &Vdisk) -> [String; 11] {
 }
 
 fn device_line(device: &Device) -> Line<'static> {
-    let Device { name, vdisks, reserved, queue_depth, in_flight, .. } = device;
+    let Device { name, vdisks, mounts, reserved, queue_depth, in_flight, .. } = device;
+    let mounts = if *mounts > 0 { format!(", {mounts} mounts") } else { String::new() };
     Line::from(format!(
-        "{name}: {vdisks} virtual disks, {:.1} % reserved, {in_flight} of {queue_depth} at the device",
+        "{name}: {vdisks} virtual disks{mounts}, {:.1} % reserved, {in_flight} of {queue_depth} at the device",
         reserved * 100.0
     ))
 }
@@ -269,6 +331,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
+    use disktime_api::{MountStream, Vdisk};
+
     use super::*;
 
     fn vdisk(name: &str, [reserve, wanting, got]: [f64; 3], held_by: &str) -> Vdisk {
@@ -280,6 +344,36 @@ mod tests {
             "requests": 1, "failed": 0, "bytes": 1, "charged_ns": 1, "promises_broken": 3, "uris": []
         });
         serde_json::from_value(vdisk).unwrap()
+    }
+
+    fn mount_stream() -> MountStream {
+        let stream = serde_json::json!({
+            "name": "/srv/media/film.mkv", "kind": "mount", "device": "disk", "mount": "/mnt/media", "stream": 3,
+            "reserve": 0.3, "limit": 1.0, "weight": 100, "class": "best-effort", "utilization": 0.3,
+            "wanting": 1.0, "iops": 7.0, "bytes_per_second": 9e6, "queue_us_p50": 1.0, "queue_us_p99": 1.0,
+            "service_us_p50": 1.0, "service_us_p99": 1.0, "waiting": 1, "in_flight": 1, "connections": 1,
+            "requests": 1, "failed": 0, "bytes": 1, "charged_ns": 1, "promises_broken": 0
+        });
+        serde_json::from_value(stream).unwrap()
+    }
+
+    /// A mount's streams were in no list: the device's time that they took was nobody's.
+    #[test]
+    fn a_stream_of_a_mount_is_a_row_beside_virtual_disks() {
+        let mut view = view();
+        let mut look = view.look.clone();
+        look.devices[0].mounts = 1;
+        look.mounts.push(mount_stream());
+        view.take(look);
+        let screen = screen(&mut view);
+        assert!(screen[0].starts_with("disk: 3 virtual disks, 1 mounts, 75.0 %"), "{screen:?}");
+        assert!(screen[3].starts_with("film.mkv             mount disk"), "{screen:?}");
+        for letter in "/mnt/media".chars() {
+            view.does(Step::Write(letter));
+        }
+        let document = view.document();
+        assert_eq!((document.vdisks.len(), document.mounts), (0, vec![mount_stream()]));
+        assert!(view.text().contains("film.mkv"), "{}", view.text());
     }
 
     fn view() -> View {
@@ -294,7 +388,7 @@ mod tests {
             vdisk("db", [0.5, 1.0, 0.4], "others"),
             vdisk("logs", [0.0, 1.0, 0.1], "limit"),
         ];
-        view.take(Look { devices: vec![device], vdisks });
+        view.take(Look { devices: vec![device], vdisks, mounts: Vec::new() });
         view
     }
 
@@ -313,7 +407,7 @@ mod tests {
             screen[0].starts_with("disk: 3 virtual disks, 75.0 % reserved, 2 of 8"),
             "{screen:?}"
         );
-        assert!(screen[1].starts_with("virtual disk"), "{screen:?}");
+        assert!(screen[1].starts_with("name"), "{screen:?}");
         let db = &screen[2];
         for text in [
             "db",
@@ -336,7 +430,8 @@ mod tests {
     #[test]
     fn keys_sort_filter_and_end() {
         let mut view = view();
-        let names = |view: &View| view.rows().iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+        let names =
+            |view: &View| view.rows().iter().map(|it| it.name.to_owned()).collect::<Vec<_>>();
         assert_eq!(names(&view), ["db", "web", "logs"]);
         assert!(!view.does(Step::Reverse));
         assert_eq!(names(&view), ["logs", "web", "db"]);

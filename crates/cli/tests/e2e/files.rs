@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use disktime_config::read_contract;
 use rustix::fs::XattrFlags;
 use tempfile::TempDir;
 
 use crate::control::Served;
-use crate::support::{finish, run, skip};
+use crate::support::{Daemon, finish, run, skip};
 
 fn disktime() -> Command {
     Command::new(env!("CARGO_BIN_EXE_disktime"))
@@ -159,7 +160,7 @@ fn a_mount_whose_daemon_was_killed_is_recovered() {
     assert!(std::fs::read(mount.path("film")).unwrap() == expected);
 }
 
-/// A player with a rate of its own on an emulated disk, beside three readers that take all they can.
+/// A player with a rate of its own on an emulated disk, beside fifteen readers that take all they can.
 #[test]
 fn a_rate_of_a_file_is_kept_beside_readers_without_one() {
     if lacks("a_rate_of_a_file_is_kept_beside_readers_without_one") {
@@ -204,22 +205,28 @@ fn a_rate_of_a_file_is_kept_beside_readers_without_one() {
     File::create(mount.source("empty")).unwrap();
     run(disktime().args(["cat", "--priority"]).arg(mount.path("empty")));
     drop(held);
-    let mut readers: Vec<Child> = (1..4)
+    // So many that an equal part of the disk would be less than the rate: beside three the rate came about
+    // without a contract, too.
+    let mut readers: Vec<Child> = (0..15)
         .map(|number| {
-            let input = format!("if={}", mount.path(&number.to_string()).display());
+            let input = format!("if={}", mount.path(&(1 + number % 3).to_string()).display());
+            let from = format!("skip={}", number / 3 * 1500);
             let mut reader = Command::new("dd");
-            reader.args([&*input, "of=/dev/null", "bs=128k", "iflag=direct"]);
+            reader.args([&*input, "of=/dev/null", "bs=128k", "iflag=direct", &from]);
             reader.stderr(Stdio::null()).spawn().unwrap()
         })
         .collect();
     let mut player = disktime();
     player.args(["play", "--rate", "2MB/s", "--for", "16s", "--grace", "4s", "--json"]);
-    let said = run(player.arg(mount.path("0")));
+    let played = finish(player.arg(mount.path("0")));
     let streams = std::fs::read_to_string(mount.path(".disktime/streams")).unwrap();
     for reader in &mut readers {
         reader.kill().unwrap();
         reader.wait().unwrap();
     }
+    // Only now: a mount with open files does not end.
+    let said = String::from_utf8_lossy(&played.stdout).into_owned();
+    assert!(played.status.success(), "{played:?}\n{streams}");
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     let got = report["streams"][0]["bytes_per_second"].as_f64().unwrap();
     eprintln!("{got} B/s\n{said}\n{streams}");
@@ -288,6 +295,20 @@ fn files_of_a_mount_and_virtual_disks_on_one_device_know_of_each_other() {
     let vdisk = ["vdisk", "create", "db", "--device", "hdd", "--size", "8MiB", "--reserve"];
     let refused = on.served().exits(2, &[&vdisk[..], &["30%"]].concat());
     assert!(refused["error"].to_string().contains("10.0000%"), "{refused}");
+    // A plan says the same: it fitted, and the virtual disk was refused.
+    let plan = on.served().exits(1, &[&vdisk[..], &["30%", "--plan"]].concat());
+    assert!((plan["would_fit"].as_f64().unwrap() - 0.1).abs() < 1e-6, "{plan}");
+    on.served().exits(0, &[&vdisk[..], &["10%", "--plan"]].concat());
+    // The daemon lists the mount's streams.
+    let top = on.served().exits(0, &["top"]);
+    assert_eq!(top["devices"][0]["mounts"], 1, "{top}");
+    let film = top["mounts"].as_array().unwrap().iter().find(|it| it["name"] != "(shared)");
+    let film = film.unwrap_or_else(|| panic!("{top}"));
+    assert_eq!(film["name"], on.mount.source("film").display().to_string());
+    assert_eq!(film["mount"], on.mount.directory.path().join("mount").display().to_string());
+    assert_eq!((&film["kind"], &film["reserve"]), (&"mount".into(), &0.3.into()));
+    let shared = top["mounts"].as_array().unwrap().iter().find(|it| it["name"] == "(shared)");
+    assert!(shared.unwrap()["bytes"].as_u64().unwrap() >= 24_000_000, "{top}");
     let device = std::fs::read_to_string(on.mount.path(".disktime/device")).unwrap();
     assert!(device.contains("reserved_ppm 900000"), "{device}");
     let streams = std::fs::read_to_string(on.mount.path(".disktime/streams")).unwrap();
@@ -296,6 +317,73 @@ fn files_of_a_mount_and_virtual_disks_on_one_device_know_of_each_other() {
     std::fs::write(on.mount.path(".disktime/queue_depth"), "3").unwrap_err();
     drop(open);
     on.served().exits(0, &[&vdisk[..], &["30%"]].concat());
+}
+
+/// A mount ended when another daemon took over, and with it the contracts of its open files.
+#[test]
+fn a_mount_and_its_contracts_go_on_at_a_daemon_that_takes_over() {
+    if lacks("a_mount_and_its_contracts_go_on_at_a_daemon_that_takes_over") {
+        return;
+    }
+    let disks = "state = \"DIRECTORY/state\"\n[[device]]\nname = \"hdd\"\n\
+                 back_end = \"file:DIRECTORY/disks\"\ncreate = true\n[[vdisk]]\nname = \"vm\"\n\
+                 device = \"hdd\"\nsize = \"8MiB\"\nreserve = \"60%\"\n";
+    let mut daemon = Daemon::start(disks);
+    let state = daemon.path("state").display().to_string();
+    let mut mount = Mount::start(&["--device", "hdd", "--state", &state]);
+    let set = |name: &str, value: &[u8]| {
+        std::fs::write(mount.source(name), []).unwrap();
+        let attribute = "user.disktime.contract";
+        rustix::fs::setxattr(mount.path(name), attribute, value, XattrFlags::empty()).unwrap();
+    };
+    set("promised", b"reserve=30%");
+    set("usual", b"weight=50");
+    let open = |name: &str| {
+        let path = mount.path(name);
+        File::options().read(true).write(true).open(path).unwrap()
+    };
+    let files = ["promised", "usual"].map(open);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let rounds = std::thread::scope(|scope| {
+        let writer = |at: usize| {
+            let (file, stop) = (&files[at], &stop);
+            move || {
+                let mut round = 0_u64;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    round += 1;
+                    let data = round.to_le_bytes().repeat(20_000);
+                    let offset = round % 16 * 160_000;
+                    std::os::unix::fs::FileExt::write_all_at(file, &data, offset).unwrap();
+                    let mut back = vec![0; data.len()];
+                    std::os::unix::fs::FileExt::read_exact_at(file, &mut back, offset).unwrap();
+                    assert!(back == data, "file {at}, round {round}");
+                }
+                round
+            }
+        };
+        let writers = [0, 1].map(|at| scope.spawn(writer(at)));
+        let well = (0..3).all(|_| daemon.take_over());
+        // A question is answered once the successor has the mount.
+        let device = std::fs::read_to_string(mount.path(".disktime/device"));
+        let streams = std::fs::read_to_string(mount.path(".disktime/streams"));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let rounds = writers.map(|writer| writer.join().unwrap());
+        assert!(well, "the predecessors end well");
+        let (device, streams) = (device.unwrap(), streams.unwrap());
+        // All contracts hold at the successor.
+        assert!(device.contains("reserved_ppm 900000"), "{device}");
+        assert!(streams.contains("reserve=30%") && streams.contains("weight=50"), "{streams}");
+        rounds
+    });
+    println!("{rounds:?} rounds over three take-overs");
+    assert!(mount.child.try_wait().unwrap().is_none(), "the mount has ended");
+    let more = disktime_fuse::client::set(&files[1], &read_contract("reserve=20%").unwrap());
+    assert!(more.is_err(), "10 % are left");
+    disktime_fuse::client::set(&files[1], &read_contract("reserve=10%").unwrap()).unwrap();
+    // It ends with the last daemon.
+    assert!(daemon.end("TERM").1);
+    drop(files);
+    assert_eq!(mount.child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

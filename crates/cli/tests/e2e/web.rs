@@ -240,7 +240,7 @@ fn top_puts_the_terminal_back_after_a_key_and_after_a_signal() {
         finish(Command::new("sh").args(["-c", &script]));
         let text = std::fs::read_to_string(&record).unwrap();
         let (before, after) = text.rsplit_once("\x1b[?1049l").expect("it leaves the other screen");
-        assert!(before.contains("\x1b[?1049h") && before.contains("virtual disk"), "{text}");
+        assert!(before.contains("\x1b[?1049h") && before.contains("reserved"), "{text}");
         assert!(after.contains(&format!("CODE={code}")), "{after}");
         assert!(after.contains(" echo ") && after.contains(" icanon "), "{after}");
     }

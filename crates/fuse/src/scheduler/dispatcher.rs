@@ -13,10 +13,11 @@ use slab::Slab;
 
 use super::flights::{Flight, Operation};
 use super::turns::{DeviceParameter, Over, Turn, Turns};
-use super::workers::{Action, Job, Moved};
-use super::{Message, Parameter, Report, StreamReport, Transfer};
+use super::workers::{Job, Moved};
+use super::{Message, Parameter, Report, SHARED_NAME, StreamReport, Transfer};
 use crate::abi::Refused;
 use crate::file_system::Answer;
+use crate::nodes::lock;
 use crate::open_files::OpenFile;
 use crate::places::Places;
 use crate::transfer::{Buffers, Waiting};
@@ -75,7 +76,7 @@ impl Dispatcher {
         outside: Outside,
     ) -> Result<Self, Refused> {
         let shared = Contract::default();
-        turns.add(SHARED, shared)?;
+        turns.add(SHARED, shared, SHARED_NAME)?;
         Ok(Self {
             turns,
             places: Places::new(capacity),
@@ -117,6 +118,23 @@ impl Dispatcher {
                 default(wait) => {}
             }
             self.turns.timed();
+            self.note_lost();
+        }
+    }
+
+    /// Notes which streams have lost their contracts.
+    fn note_lost(&mut self) {
+        while let Some((stream, why)) = self.turns.lost() {
+            if stream == SHARED {
+                self.shared = USUAL;
+            }
+            let Some(open) = self.streams.get_mut(&stream) else { continue };
+            let before = std::mem::replace(&mut open.contract, USUAL);
+            if let Some(file) = open.file.upgrade() {
+                *lock(&file.contract) = USUAL;
+                *lock(&file.refused) = why;
+            }
+            self.classed(before, USUAL);
         }
     }
 
@@ -189,6 +207,7 @@ impl Dispatcher {
         tracing::warn!(why, "a request is refused: its program gets EAGAIN");
         let operation = self.operations.remove(key);
         let stream = operation.stream;
+        operation.held.iter().for_each(|turn| self.turns.ended(turn.name, Outcome::Failed));
         self.outside.waiting.give_back(operation.refuse(Errno::AGAIN));
         self.answered(stream);
     }
@@ -218,23 +237,25 @@ impl Dispatcher {
 
     fn start(&mut self, turn: &Turn) {
         let key = turn.request.0 as usize;
-        if turn.anew {
-            let number = self.count();
-            if let Some(operation) = self.operations.get_mut(key) {
-                operation.begin_anew(number);
-            }
-        }
+        let number = self.count();
         let Some(operation) = self.operations.get_mut(key) else {
             return self.turns.ended(turn.name, Outcome::Failed);
         };
-        operation.open += 1;
+        // A piece of before that is moved later than one of now could bring old bytes.
+        if operation.open > 0 && (turn.anew || !operation.held.is_empty()) {
+            return operation.held.push_back(*turn);
+        }
+        if turn.anew {
+            operation.begin_anew(number, &self.outside.buffers);
+        }
         let range = operation.range(turn.offset, turn.bytes);
+        let at_once = !self.turns.keeps_time();
+        let Some(action) = operation.action(&range, (turn.flush, at_once)) else {
+            return self.turns.ended(turn.name, Outcome::Done);
+        };
+        operation.open += 1;
         let file = Arc::clone(&operation.file);
         let offset = operation.offset + range.start as u64;
-        let action = match operation.data() {
-            None => Action::Read(range.len()),
-            Some(data) => Action::Write(data, range.clone(), turn.flush),
-        };
         let number = operation.number;
         let flight = Flight { operation: key, number, turn: turn.name, range };
         let flight = self.flights.insert(flight);
@@ -244,19 +265,23 @@ impl Dispatcher {
 
     fn moved(&mut self, key: usize, result: Answer<Moved>) {
         let Flight { operation: key, number, turn, range } = self.flights.remove(key);
-        // It may have begun anew meanwhile.
+        let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
+        self.turns.ended(turn, outcome);
+        // It may have been refused meanwhile.
         let operation = self.operations.get_mut(key).filter(|it| it.number == number);
         let Some(operation) = operation else { return };
-        let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
         operation.note(range, result);
         operation.open -= 1;
-        self.turns.ended(turn, outcome);
+        if operation.open == 0 {
+            let held = std::mem::take(&mut operation.held);
+            held.iter().for_each(|turn| self.start(turn));
+        }
         self.answer_if_done(key);
     }
 
     /// Answers a request that is over, once its last piece has been moved.
     fn answer_if_done(&mut self, key: usize) {
-        if !self.operations.get(key).is_some_and(|it| it.over && it.open == 0) {
+        if !self.operations.get(key).is_some_and(Operation::is_done) {
             return;
         }
         let operation = self.operations.remove(key);
@@ -290,7 +315,7 @@ impl Dispatcher {
             self.next += 1;
             StreamId(self.next - 1)
         });
-        if let Err(error) = self.turns.add(stream, contract) {
+        if let Err(error) = self.turns.add(stream, contract, &file.path()) {
             self.free.push(stream);
             return Err(error);
         }
@@ -360,3 +385,6 @@ impl Dispatcher {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

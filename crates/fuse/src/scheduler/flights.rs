@@ -1,12 +1,14 @@
 //! Requests on their way through the engine, and their pieces that are at the device.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use disktime_core::{Kind, StreamId};
 use rustix::io::Errno;
 
-use super::workers::Moved;
+use super::turns::Turn;
+use super::workers::{Action, Moved};
 use super::{Transfer, Work};
 use crate::file_system::{Answer, ReadReply, WriteReply};
 use crate::open_files::OpenFile;
@@ -27,9 +29,13 @@ pub(super) struct Operation {
     pub(super) open: u32,
     /// All its pieces had their turn.
     pub(super) over: bool,
+    /// Turns that wait for its earlier pieces: the first of them begins it anew.
+    pub(super) held: VecDeque<Turn>,
     parts: Vec<Part>,
     error: Option<Errno>,
-    work: Work,
+    /// Nothing is left of a read that its worker answers.
+    work: Option<Work>,
+    kind: Kind,
 }
 
 /// A piece of a request that is done.
@@ -53,28 +59,65 @@ pub(super) struct Flight {
 impl Operation {
     pub(super) fn new(transfer: Transfer, (stream, place): (StreamId, u64), number: u64) -> Self {
         let Transfer { file, offset, bytes, work, .. } = transfer;
-        let (open, over, parts, error) = (0, false, Vec::new(), None);
-        Self { file, stream, offset, place, bytes, number, open, over, parts, error, work }
-    }
-
-    /// It begins anew: pieces that were done, or are on their way, do not count.
-    pub(super) fn begin_anew(&mut self, number: u64) {
-        (self.number, self.open, self.over, self.error) = (number, 0, false, None);
-        self.parts.clear();
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        match self.work {
+        let (open, over, held, parts, error) = (0, false, VecDeque::new(), Vec::new(), None);
+        let kind = match work {
             Work::Read(..) => Kind::Read,
             Work::Write(..) => Kind::Write,
+        };
+        let work = Some(work);
+        Self {
+            file,
+            stream,
+            offset,
+            place,
+            bytes,
+            number,
+            open,
+            over,
+            held,
+            parts,
+            error,
+            work,
+            kind,
         }
     }
 
-    /// The data of a write.
-    pub(super) fn data(&self) -> Option<Arc<Aligned>> {
+    /// It begins anew, with none of its pieces at the device: those that were done do not count.
+    pub(super) fn begin_anew(&mut self, number: u64, buffers: &Buffers) {
+        assert_eq!(self.open, 0, "an earlier piece could move its bytes after a later one");
+        (self.number, self.error) = (number, None);
+        let parts = self.parts.drain(..).filter_map(|part| part.buffer);
+        parts.for_each(|buffer| buffers.give_back(buffer));
+    }
+
+    /// Nothing of it is at the device, nor will be.
+    pub(super) fn is_done(&self) -> bool {
+        self.over && self.open == 0 && self.held.is_empty()
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// A worker's job for a piece. A read that is one piece is answered by its worker, if it may be
+    /// answered as soon as its bytes are there; none if it is answered already.
+    pub(super) fn action(
+        &mut self,
+        range: &Range<usize>,
+        (flush, at_once): (bool, bool),
+    ) -> Option<Action> {
         match &self.work {
-            Work::Read(..) => None,
-            Work::Write(data, _) => Some(Arc::clone(data)),
+            None => None,
+            Some(Work::Write(data, _)) => {
+                Some(Action::Write(Arc::clone(data), range.clone(), flush))
+            }
+            Some(Work::Read(asked, _)) if at_once && (0..*asked) == *range => {
+                match self.work.take() {
+                    Some(Work::Read(bytes, reply)) => Some(Action::ReadAll(bytes, reply)),
+                    _ => None,
+                }
+            }
+            Some(Work::Read(..)) => Some(Action::Read(range.len())),
         }
     }
 
@@ -85,7 +128,7 @@ impl Operation {
         let end = start.saturating_add(bytes);
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
         match self.work {
-            Work::Read(asked, _) if end >= self.bytes => index(start)..asked.max(index(end)),
+            Some(Work::Read(asked, _)) if end >= self.bytes => index(start)..asked.max(index(end)),
             _ => index(start)..index(end),
         }
     }
@@ -96,6 +139,7 @@ impl Operation {
             Ok(Moved::Read(buffer, moved)) => {
                 self.parts.push(Part { range, moved, buffer: Some(buffer) });
             }
+            Ok(Moved::Answered) => {}
             Ok(Moved::Written(moved)) => self.parts.push(Part { range, moved, buffer: None }),
             Err(error) => self.error = self.error.or(Some(error)),
         }
@@ -106,8 +150,11 @@ impl Operation {
         self.parts.sort_unstable_by_key(|part| part.range.start);
         let moved = whole(&self.parts);
         match self.work {
-            Work::Read(_, reply) => answer_read(reply, moved, self.parts, self.error, buffers),
-            Work::Write(data, reply) => {
+            None => {}
+            Some(Work::Read(_, reply)) => {
+                answer_read(reply, moved, self.parts, self.error, buffers);
+            }
+            Some(Work::Write(data, reply)) => {
                 answer_write(reply, moved, self.error);
                 return data.all().len() as u64;
             }
@@ -118,11 +165,12 @@ impl Operation {
     /// Answers that it was not done.
     pub(super) fn refuse(self, error: Errno) -> u64 {
         match self.work {
-            Work::Read(_, reply) => {
+            None => 0,
+            Some(Work::Read(_, reply)) => {
                 reply(Err(error));
                 0
             }
-            Work::Write(data, reply) => {
+            Some(Work::Write(data, reply)) => {
                 reply(Err(error));
                 data.all().len() as u64
             }

@@ -72,8 +72,8 @@ pub(super) struct Figures {
 /// A request that was taken gets turns from [`next`](Self::next), one for each of its pieces, and is
 /// told by [`over`](Self::over) once. The end of each turn is told by [`ended`](Self::ended), once.
 pub(super) trait Turns: Send {
-    /// Adds a stream, whose name is not in use.
-    fn add(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused>;
+    /// Adds a stream that is not there yet; people know it by that name.
+    fn add(&mut self, stream: StreamId, contract: Contract, name: &str) -> Result<(), Refused>;
     /// Gives a stream another contract.
     fn set(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused>;
     /// Ends a stream that has no requests.
@@ -82,6 +82,8 @@ pub(super) trait Turns: Send {
     fn late(&mut self, stream: StreamId) -> bool;
     /// Changes a parameter of the device, or says why not.
     fn set_device(&mut self, parameter: DeviceParameter) -> Result<(), String>;
+    /// Whether a piece may end later than its bytes are there: by the model of an emulated device.
+    fn keeps_time(&self) -> bool;
     /// Takes a request, or says why not.
     fn arrive(&mut self, request: Request) -> Result<(), String>;
     /// The next piece that may begin now.
@@ -98,6 +100,8 @@ pub(super) trait Turns: Send {
     fn news(&self) -> Receiver<News>;
     /// Something has come in.
     fn hear(&mut self, news: News);
+    /// A stream whose contract was taken away: it is best effort now.
+    fn lost(&mut self) -> Option<(StreamId, Refused)>;
     /// The figures now; none if they are not to be had.
     fn figures(&mut self) -> Option<Figures>;
 }

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs;
 
 use super::{Message, spawn};
-use crate::file_system::Answer;
+use crate::file_system::{Answer, ReadReply};
 use crate::open_files::OpenFile;
 use crate::transfer::{Aligned, Buffers, read_at, write_at};
 
@@ -27,6 +27,8 @@ pub(super) struct Job {
 
 pub(super) enum Action {
     Read(usize),
+    /// All that a request asks for, which is answered at once.
+    ReadAll(usize, ReadReply),
     /// A range of the data; then it is to be on the medium, if the flag says so.
     Write(Arc<Aligned>, Range<usize>, bool),
 }
@@ -35,6 +37,8 @@ pub(super) enum Action {
 pub(super) enum Moved {
     /// A buffer and how many bytes of it were read.
     Read(Aligned, usize),
+    /// The program has its answer.
+    Answered,
     Written(usize),
 }
 
@@ -57,6 +61,7 @@ fn work(jobs: &Receiver<Job>, to: &Sender<Message>, buffers: &Buffers) {
     for Job { flight, file, offset, action } in jobs {
         let moved = match action {
             Action::Read(bytes) => read(&file, offset, bytes, buffers),
+            Action::ReadAll(bytes, reply) => read_all(&file, (offset, bytes), reply, buffers),
             Action::Write(data, range, durable) => {
                 let written =
                     write_at(&file.descriptor, offset, &data.all()[range]).map(Moved::Written);
@@ -84,4 +89,21 @@ fn read(file: &OpenFile, offset: u64, bytes: usize, buffers: &Buffers) -> Answer
             Err(error)
         }
     }
+}
+
+/// Reads and answers: the engine's thread, which gives turns, need not copy the data.
+fn read_all(
+    file: &OpenFile,
+    (offset, bytes): (u64, usize),
+    reply: ReadReply,
+    buffers: &Buffers,
+) -> Answer<Moved> {
+    let mut buffer = buffers.take();
+    let read = read_at(&file.descriptor, offset, buffer.first(bytes));
+    match read {
+        Ok(done) => reply(Ok(buffer.first(done))),
+        Err(error) => reply(Err(error)),
+    }
+    buffers.give_back(buffer);
+    read.map(|_| Moved::Answered)
 }

@@ -4,7 +4,9 @@
 use disktime_config::{contract_text, read_contract};
 use disktime_core::{Contract, Kind};
 
-use super::{Ask, Call, DeviceFigures, Facts, NotGranted, StreamFigures, Told, Turn};
+use super::{
+    Ask, Call, DeviceFigures, Facts, NAME_BYTES_MAX, NotGranted, StreamFigures, Told, Turn,
+};
 
 /// The longest packet in bytes.
 pub(crate) const PACKET_MAX: usize = 32 << 10;
@@ -94,6 +96,19 @@ impl Reader<'_> {
         read_contract(text).map_err(PacketError::Contract)
     }
 
+    /// A contract, a byte 0, a name.
+    fn contract_and_name(&mut self) -> Result<(Contract, String), PacketError> {
+        let end = self.0.iter().position(|byte| *byte == 0).ok_or(PacketError::Length)?;
+        let (contract, name) = self.0.split_at(end);
+        self.0 = contract;
+        let contract = self.contract()?;
+        let name = std::str::from_utf8(&name[1..]).map_err(|_| PacketError::Value("name"))?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(PacketError::Value("name"));
+        }
+        Ok((contract, name.to_owned()))
+    }
+
     fn end<T>(&self, message: T) -> Result<T, PacketError> {
         if self.0.is_empty() { Ok(message) } else { Err(PacketError::Length) }
     }
@@ -103,7 +118,12 @@ impl Ask {
     pub(crate) fn packet(&self) -> Vec<u8> {
         let call = |kind, Call { call, stream }| Writer::of(kind).words(&[call, stream]);
         match self {
-            Self::Add(of, contract) => call(1, *of).contract(contract),
+            Self::Add(of, contract, name) => {
+                let mut packet = call(1, *of).contract(contract);
+                packet.push(0);
+                packet.extend_from_slice(name.as_bytes());
+                packet
+            }
             Self::Set(of, contract) => call(2, *of).contract(contract),
             Self::Remove(of) => call(3, *of).0,
             Self::Late(of) => call(4, *of).0,
@@ -119,7 +139,11 @@ impl Ask {
     pub(crate) fn read(packet: &[u8]) -> Result<Self, PacketError> {
         let mut reader = Reader(packet);
         let ask = match reader.byte()? {
-            1 => Self::Add(reader.call()?, reader.contract()?),
+            1 => {
+                let call = reader.call()?;
+                let (contract, name) = reader.contract_and_name()?;
+                Self::Add(call, contract, name)
+            }
             2 => Self::Set(reader.call()?, reader.contract()?),
             3 => Self::Remove(reader.call()?),
             4 => Self::Late(reader.call()?),
@@ -140,8 +164,8 @@ impl Ask {
 impl Told {
     pub(crate) fn packet(&self) -> Vec<u8> {
         match self {
-            Self::Welcome(Facts { depth_max, capacity }) => {
-                Writer::of(1).words(&[*depth_max]).longs(&[capacity.unwrap_or(0)]).0
+            Self::Welcome(Facts { depth_max, requests_max, capacity }) => {
+                Writer::of(1).words(&[*depth_max, *requests_max]).longs(&[capacity.unwrap_or(0)]).0
             }
             Self::Answer(call, outcome) => {
                 let [kind, first, second] = match *outcome {
@@ -190,9 +214,9 @@ impl Told {
         let mut reader = Reader(packet);
         let told = match reader.byte()? {
             1 => {
-                let (depth_max, capacity) = (reader.word()?, reader.long()?);
-                let capacity = (capacity > 0).then_some(capacity);
-                Self::Welcome(Facts { depth_max, capacity })
+                let (depth_max, requests_max) = (reader.word()?, reader.word()?);
+                let capacity = Some(reader.long()?).filter(|bytes| *bytes > 0);
+                Self::Welcome(Facts { depth_max, requests_max, capacity })
             }
             2 => Self::Answer(reader.word()?, outcome(&mut reader)?),
             3 => {
@@ -274,7 +298,7 @@ mod tests {
         let contract = read_contract("class=soft-real-time reserve=12.5% limit=40%").unwrap();
         let (request, offset, bytes) = (9, 1 << 40, 4096);
         let asks = [
-            Ask::Add(call, contract),
+            Ask::Add(call, contract, "/srv/média/film".to_owned()),
             Ask::Set(call, contract),
             Ask::Remove(call),
             Ask::Late(call),
@@ -303,8 +327,8 @@ mod tests {
             Err(NotGranted::Invalid),
         ];
         let tells = [
-            Told::Welcome(Facts { depth_max: 32, capacity: Some(1 << 30) }),
-            Told::Welcome(Facts { depth_max: 1, capacity: None }),
+            Told::Welcome(Facts { depth_max: 32, requests_max: 9, capacity: Some(1 << 30) }),
+            Told::Welcome(Facts { depth_max: 1, requests_max: 1, capacity: None }),
             Told::Streams(vec![figures; STREAMS_AT_ONCE]),
             Told::Report(4, device),
             Told::Turn(turn),

@@ -10,7 +10,9 @@ use super::{ReloadError, Server, Starting, TIMEOUT, VdiskView, Wrap};
 use crate::backend::BackEnd;
 use crate::config::{Change, Config, ConfigError, DeviceConfig, VdiskConfig, vdisk_changes};
 use crate::desk::Entry;
-use crate::shard::{DRAIN, Message, NewVdisk, VdiskError, VdiskId, Watch, WatchedDevice};
+use crate::shard::{
+    DRAIN, Message, NewVdisk, ShardHandle, VdiskError, VdiskId, Watch, WatchedDevice,
+};
 use crate::start_error::StartError;
 
 /// Why a device or virtual disk did not come, change or go. Nothing has changed, unless an error says
@@ -104,14 +106,15 @@ impl Server {
     /// answer within a second.
     #[must_use]
     pub fn watch(&self, watch: Watch) -> Vec<Option<WatchedDevice>> {
-        let ask = move |shard: &crate::shard::ShardHandle| {
-            let (answer, watched) = crossbeam_channel::bounded(1);
-            shard.try_tell(Message::Watch(watch, answer));
-            watched
-        };
         // All are asked before the first one is waited for.
-        let answers: Vec<_> = self.shards.iter().map(ask).collect();
+        let answers: Vec<_> = self.shards.iter().map(|shard| look(shard, watch)).collect();
         answers.into_iter().map(|answer| answer.recv_timeout(TIMEOUT).ok()).collect()
+    }
+
+    /// The state of one device now.
+    pub(super) fn watch_one(&self, at: usize) -> Result<WatchedDevice, AlterError> {
+        let answer = look(&self.shards[at], Watch::All).recv_timeout(TIMEOUT);
+        answer.map_err(|_| AlterError::Silent(self.config.devices[at].name.clone()))
     }
 
     /// Serves another device from now on, without virtual disks.
@@ -271,13 +274,7 @@ impl Server {
             return Err(AlterError::NoVdisk(format!("{} on device {device}", vdisk.name)));
         }
         let old = &self.config.devices[at].vdisks[place];
-        let changes = vdisk_changes(device, old, &vdisk);
-        // Bitmaps change by a configuration alone.
-        let fixed = |it: &Change| !it.live || it.key.starts_with("bitmap");
-        let fixed: Vec<_> = changes.into_iter().filter(fixed).collect();
-        if !fixed.is_empty() {
-            return Err(ReloadError::Structure(fixed).into());
-        }
+        is_alterable(device, old, &vdisk)?;
         let (before, bytes) = (old.size, vdisk.size);
         let mut altered = self.config.devices[at].clone();
         altered.vdisks[place] = vdisk.clone();
@@ -316,40 +313,6 @@ impl Server {
         entry.map(|it| it.vdisk).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))
     }
 
-    /// The contract that a virtual disk would have on its device, beside all others there; one of its
-    /// name is replaced. Changes nothing.
-    ///
-    /// # Errors
-    /// If there is no such device, or it has no room or can't keep the contract.
-    pub fn would_have(
-        &self,
-        device: &str,
-        vdisk: &VdiskConfig,
-    ) -> Result<disktime_core::Contract, AlterError> {
-        let at = self.device_at(device)?;
-        let (mut grown, mut ground) = (self.config.devices[at].clone(), self.grounds[at].clone());
-        let place = match grown.vdisks.iter().position(|known| known.name == vdisk.name) {
-            Some(place) => {
-                grown.vdisks[place] = vdisk.clone();
-                place
-            }
-            None => {
-                grown.vdisks.push(vdisk.clone());
-                grown.vdisks.len() - 1
-            }
-        };
-        grown.check_zones(ground.size())?;
-        let layout = self.rooms[at].plan(&grown)?;
-        if place == ground.bases.len() {
-            let placed = layout.iter().find(|it| it.name == vdisk.name);
-            ground.bases.push(placed.map_or(0, |it| it.start));
-        }
-        let refused = |error| StartError::Engine { device: device.to_owned(), error };
-        ground.engine(&grown).map_err(|error| refused(Box::new(error)))?;
-        let contracts = ground.contracts(&grown).map_err(ConfigError::from)?;
-        Ok(contracts[place])
-    }
-
     /// Whether a device has neither a virtual disk nor data of that name.
     ///
     /// # Errors
@@ -380,7 +343,7 @@ impl Server {
         }
     }
 
-    fn device_at(&self, name: &str) -> Result<usize, AlterError> {
+    pub(super) fn device_at(&self, name: &str) -> Result<usize, AlterError> {
         let at = self.config.devices.iter().position(|device| device.name == name);
         at.ok_or_else(|| AlterError::NoDevice {
             name: name.to_owned(),
@@ -406,4 +369,23 @@ pub(super) fn answered(
     let outcome = outcome.recv_timeout(TIMEOUT).map_err(io::Error::other);
     let outcome = outcome.map_err(|_| AlterError::Silent(device.to_owned()))?;
     outcome.map_err(|error| AlterError::Refused { device: device.to_owned(), error })
+}
+
+/// Whether a virtual disk that is served can become that one.
+pub(super) fn is_alterable(
+    device: &str,
+    old: &VdiskConfig,
+    new: &VdiskConfig,
+) -> Result<(), AlterError> {
+    // Bitmaps change by a configuration alone.
+    let fixed = |it: &Change| !it.live || it.key.starts_with("bitmap");
+    let fixed: Vec<_> = vdisk_changes(device, old, new).into_iter().filter(fixed).collect();
+    if fixed.is_empty() { Ok(()) } else { Err(ReloadError::Structure(fixed).into()) }
+}
+
+/// Asks a device how it is.
+fn look(shard: &ShardHandle, watch: Watch) -> Receiver<WatchedDevice> {
+    let (answer, watched) = crossbeam_channel::bounded(1);
+    shard.try_tell(Message::Watch(watch, answer));
+    watched
 }

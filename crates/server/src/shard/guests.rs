@@ -6,9 +6,10 @@
 //! A guest can hold its turns, and so the device, for [`DRAIN`] at most. Then a turn is taken back: the
 //! guest's bytes may still be on their way, and the engine counts with them no longer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use disktime_core::admission::{AdmissionError, DemandError};
 use disktime_core::{
     Cancel, Change, ChangeError, Completion, Contract, Dispatch, Instant, Kind, Limits, Request,
@@ -17,7 +18,8 @@ use disktime_core::{
 use disktime_model::Op as ModelOp;
 
 use super::flushes::Moment;
-use super::{DRAIN, Flight, Operation, Shard, Vdisk, name};
+use super::guest_streams::{GuestStream, GuestStreamId, GuestStreamView, GuestStreams};
+use super::{DRAIN, Flight, Operation, PieceMax, Shard, Vdisk, name};
 use crate::backend::{DeviceError, Job};
 use crate::clock;
 use crate::emulate::Emulator;
@@ -33,6 +35,9 @@ const GUESTS_MAX: u64 = CLIENTS_MAX;
 /// Requests of a guest at once: as many as a virtual disk's clients may have.
 pub(crate) const GUEST_REQUESTS_MAX: u32 = 16 * REQUESTS_MAX;
 const _: () = assert!(GUEST_REQUESTS_MAX as u64 == REQUESTS_MAX as u64 * CLIENTS_MAX);
+/// Messages of all guests that are taken in a round of the shard, some 50 us of its time: as long as a round
+/// works for clients. With more at once a guest's flood keeps clients waiting for that much longer.
+const ASKS_AT_ONCE: usize = 64;
 /// Turns of a guest that are taken back, one after the other, before it is let go: it has been silent for
 /// half a minute, after which Linux gives up a command to a disk.
 const TAKEN_BACK_MAX: u32 = 8;
@@ -41,24 +46,27 @@ const TAKEN_BACK_MAX: u32 = 8;
 pub enum FromGuest {
     /// It comes, and is told things there, the first of which is that it is welcome.
     Came {
+        /// Its name for people.
+        name: Arc<str>,
         /// Where it is told.
         told: Sender<Told>,
+        /// Where it asks; the shard is woken for it.
+        asks: Receiver<Ask>,
         /// The device's headroom, in parts per million.
         headroom_ppm: u32,
         /// Where the outcome goes.
         answer: Sender<Result<(), String>>,
     },
-    /// It asks.
-    Asks(Ask),
     /// It is gone.
     Gone,
 }
 
 /// A guest.
 struct Guest {
+    name: Arc<str>,
     told: Sender<Told>,
-    /// Its streams by its own numbers.
-    streams: BTreeMap<u32, StreamId>,
+    asks: Receiver<Ask>,
+    streams: GuestStreams,
     /// Its requests by its own numbers, each with its key among the operations.
     requests: BTreeMap<u32, u32>,
     /// Its turns, the oldest first: each with the key of its flight and when it began.
@@ -74,9 +82,15 @@ struct Guest {
 pub(super) struct Guests {
     by_number: BTreeMap<u64, Guest>,
     /// Streams of guests that are gone, and have requests at the device yet.
-    leaving: Vec<StreamId>,
+    leaving: Vec<GuestStream>,
     /// The number of the last turn.
     turn: u64,
+    /// The guest that was heard last.
+    heard: u64,
+    /// Streams that were added.
+    added: u64,
+    /// The streams as other threads see them, unless one has come or gone since.
+    views: Option<Arc<[Arc<GuestStreamView>]>>,
 }
 
 impl Guests {
@@ -86,9 +100,22 @@ impl Guests {
         self.by_number.values().filter_map(first).min().map(|since| since + DRAIN)
     }
 
-    /// The streams of all guests.
-    pub(super) fn streams(&self) -> impl Iterator<Item = StreamId> {
-        self.by_number.values().flat_map(|guest| guest.streams.values().copied())
+    /// The streams of all guests, those of guests that are gone among them as long as the engine has them.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &GuestStream> {
+        self.by_number.values().flat_map(|guest| guest.streams.values()).chain(&self.leaving)
+    }
+
+    /// How many guests there are.
+    pub(super) fn count(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// The streams of all guests, as other threads see them.
+    pub(super) fn views(&mut self) -> Arc<[Arc<GuestStreamView>]> {
+        if self.views.is_none() {
+            self.views = Some(self.streams().map(|it| Arc::clone(&it.view)).collect());
+        }
+        self.views.clone().unwrap_or_default()
     }
 }
 
@@ -96,27 +123,46 @@ impl Shard {
     /// A message about a guest.
     pub(super) fn guest(&mut self, number: u64, message: FromGuest) {
         match message {
-            FromGuest::Came { told, headroom_ppm, answer } => {
+            FromGuest::Came { name, told, asks, headroom_ppm, answer } => {
                 // One who has gone meanwhile says so next.
-                let _gone = answer.try_send(self.take_in(number, told, headroom_ppm));
-            }
-            FromGuest::Asks(ask) => {
-                if !self.turns.guests.by_number.contains_key(&number) {
-                    return;
-                }
-                if let Err(why) = self.asks(number, &ask) {
-                    tracing::warn!(guest = number, why, "a guest breaks its protocol");
-                    self.lose_guest(number);
-                }
+                let _gone = answer.try_send(self.take_in(number, (name, told, asks), headroom_ppm));
             }
             FromGuest::Gone => self.lose_guest(number),
         }
     }
 
+    /// Hears guests, one message of each in turn, until none says anything or there were as many as may be
+    /// in a round: whether there is more.
+    pub(super) fn hear_guests(&mut self) -> bool {
+        let guests = &self.turns.guests;
+        if guests.by_number.is_empty() {
+            return false;
+        }
+        let behind = guests.by_number.range(guests.heard + 1..).chain(&guests.by_number);
+        let numbers = behind.map(|(number, _)| *number).take(guests.by_number.len());
+        let mut numbers: VecDeque<u64> = numbers.collect();
+        let mut left = ASKS_AT_ONCE;
+        while let Some(number) = numbers.pop_front() {
+            let Some(guest) = self.turns.guests.by_number.get(&number) else { continue };
+            if left == 0 {
+                return true;
+            }
+            let Ok(ask) = guest.asks.try_recv() else { continue };
+            left -= 1;
+            self.turns.guests.heard = number;
+            numbers.push_back(number);
+            if let Err(why) = self.asks(number, &ask) {
+                tracing::warn!(guest = number, why, "a guest breaks its protocol");
+                self.lose_guest(number);
+            }
+        }
+        false
+    }
+
     fn take_in(
         &mut self,
         number: u64,
-        told: Sender<Told>,
+        (name, told, asks): (Arc<str>, Sender<Told>, Receiver<Ask>),
         headroom_ppm: u32,
     ) -> Result<(), String> {
         if self.turns.drain_until.is_some() {
@@ -127,26 +173,26 @@ impl Shard {
         }
         let capacity = self.device.emulator.as_ref().map(Emulator::capacity_bytes);
         let depth_max = Limits::default().depth_max.max(self.engine.depth());
-        let facts = Facts { depth_max, capacity };
+        let facts = Facts { depth_max, requests_max: GUEST_REQUESTS_MAX, capacity };
         if told.try_send(Told::Welcome(facts)).is_err() {
             return Err("it is gone".to_owned());
         }
         let (streams, requests, turns) = Default::default();
-        let guest = Guest { told, streams, requests, turns, taken_back: 0, headroom_ppm };
+        tracing::info!(guest = number, mount = &*name, "a guest has come");
+        let taken_back = 0;
+        let guest = Guest { name, told, asks, streams, requests, turns, taken_back, headroom_ppm };
         self.turns.guests.by_number.insert(number, guest);
-        tracing::info!(guest = number, "a guest has come");
         Ok(())
     }
 
     /// Does what a guest asks for; or says how it breaks the protocol.
     fn asks(&mut self, number: u64, ask: &Ask) -> Result<(), &'static str> {
         let outcome = match *ask {
-            Ask::Add(call, contract) => {
-                (call, self.add_guest_stream(number, call.stream, contract))
+            Ask::Add(call, contract, ref name) => {
+                (call, self.add_guest_stream(number, (call.stream, name), contract))
             }
             Ask::Set(call, contract) => {
-                let stream = self.guest_stream(number, call.stream);
-                (call, stream.and_then(|stream| self.set_guest_stream(stream, contract)))
+                (call, self.set_guest_stream(number, call.stream, contract))
             }
             Ask::Remove(call) => (call, self.end_guest_stream(number, call.stream)),
             Ask::Late(call) => {
@@ -191,23 +237,20 @@ impl Shard {
 
     fn guest_stream(&self, number: u64, stream: u32) -> Result<StreamId, NotGranted> {
         let guest = self.turns.guests.by_number.get(&number);
-        guest.and_then(|it| it.streams.get(&stream).copied()).ok_or(NotGranted::Invalid)
+        guest.and_then(|it| it.streams.get(&stream)).map(|it| it.id).ok_or(NotGranted::Invalid)
     }
 
     fn add_guest_stream(
         &mut self,
         number: u64,
-        stream: u32,
+        (stream, name): (u32, &str),
         contract: Contract,
     ) -> Result<(), NotGranted> {
         if self.guest_stream(number, stream).is_ok() {
             return Err(NotGranted::Invalid);
         }
         let id = self.vdisks.next_stream();
-        // As short as beside a latency bound: one may come while the stream is there.
-        let piece_bytes_max = self.piece_max.beside(true).into();
-        let queue_max = GUEST_REQUESTS_MAX;
-        let spec = StreamSpec { contract, queue_max, piece_bytes_max, ..StreamSpec::default() };
+        let spec = guest_spec(contract, self.piece_max);
         let added = self.engine.handle_change(clock::now(), Change::AddStream(id, spec));
         added.map_err(|error| not_granted(&error))?;
         self.turns.own_time.add(id.0);
@@ -215,21 +258,41 @@ impl Shard {
             depths.add(id, contract.weight);
         }
         let shown = format!("(guest {number}, stream {stream})");
-        self.vdisks.add(None, Vdisk::new(shown, 0, Default::default(), None));
+        let stats: Arc<crate::stats::VdiskStats> = Arc::default();
+        self.vdisks.add(None, Vdisk::new(shown, 0, Arc::clone(&stats), None));
         self.agreed(&[(id, contract)]);
-        if let Some(guest) = self.turns.guests.by_number.get_mut(&number) {
-            guest.streams.insert(stream, id);
+        let guests = &mut self.turns.guests;
+        (guests.added, guests.views) = (guests.added + 1, None);
+        if let Some(guest) = guests.by_number.get_mut(&number) {
+            let view = GuestStreamView {
+                id: GuestStreamId { guest: number, nth: guests.added },
+                guest: Arc::clone(&guest.name),
+                stream,
+                name: name.to_owned(),
+                stats,
+            };
+            guest.streams.insert(stream, GuestStream { id, contract, view: Arc::new(view) });
         }
         Ok(())
     }
 
-    fn set_guest_stream(&mut self, stream: StreamId, contract: Contract) -> Result<(), NotGranted> {
+    fn set_guest_stream(
+        &mut self,
+        number: u64,
+        own: u32,
+        contract: Contract,
+    ) -> Result<(), NotGranted> {
+        let stream = self.guest_stream(number, own)?;
         let change = Change::SetContracts(&[(stream, contract)]);
         self.engine.handle_change(clock::now(), change).map_err(|error| not_granted(&error))?;
         if let Some(depths) = &mut self.depths {
             depths.weigh(stream, contract.weight);
         }
         self.agreed(&[(stream, contract)]);
+        let guest = self.turns.guests.by_number.get_mut(&number);
+        if let Some(it) = guest.and_then(|guest| guest.streams.get_mut(&own)) {
+            it.contract = contract;
+        }
         Ok(())
     }
 
@@ -259,6 +322,7 @@ impl Shard {
             depths.remove(stream);
         }
         self.vdisks.remove(stream);
+        self.turns.guests.views = None;
         true
     }
 
@@ -399,7 +463,7 @@ impl Shard {
     /// Removes the streams of guests that are gone, as far as they have no request.
     fn end_leaving(&mut self) {
         let mut leaving = std::mem::take(&mut self.turns.guests.leaving);
-        leaving.retain(|stream| !self.remove_guest_stream(*stream));
+        leaving.retain(|stream| !self.remove_guest_stream(stream.id));
         self.turns.guests.leaving = leaving;
     }
 
@@ -427,7 +491,8 @@ impl Shard {
     fn report_to(&mut self, number: u64, Call { call, .. }: Call) {
         let Some(guest) = self.turns.guests.by_number.get(&number) else { return };
         let (headroom_ppm, streams) = (guest.headroom_ppm, guest.streams.iter());
-        let figures: Vec<_> = streams.filter_map(|(own, id)| self.figures_of(*own, *id)).collect();
+        let figures: Vec<_> =
+            streams.filter_map(|(own, it)| self.figures_of(*own, it.id)).collect();
         for streams in figures.chunks(STREAMS_AT_ONCE) {
             self.tell_guest(number, Told::Streams(streams.to_vec()));
         }
@@ -436,8 +501,7 @@ impl Shard {
             depth: self.engine.depth(),
             in_flight: self.engine.in_flight(),
             headroom_ppm,
-            reserved_ppm: u32::try_from(self.watched(super::Watch::Busy).reserved_ppm)
-                .unwrap_or(u32::MAX),
+            reserved_ppm: u32::try_from(self.reserved_ppm()).unwrap_or(u32::MAX),
             slack_ns: self.engine.slack(),
             busy_ns: time.busy.as_nanos(),
             spare_ns: time.spare.as_nanos(),
@@ -466,6 +530,14 @@ impl Shard {
             broken: self.vdisks[id.0 as usize].stats.promises_broken(),
         })
     }
+}
+
+/// The stream of a guest on a device with such pieces.
+pub(crate) fn guest_spec(contract: Contract, piece_max: PieceMax) -> StreamSpec {
+    // As short as beside a latency bound: one may come while the stream is there.
+    let piece_bytes_max = piece_max.beside(true).into();
+    let queue_max = GUEST_REQUESTS_MAX;
+    StreamSpec { contract, queue_max, piece_bytes_max, ..StreamSpec::default() }
 }
 
 /// The engine's answer in words that its guest understands.

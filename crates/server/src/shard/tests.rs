@@ -21,6 +21,7 @@ use crate::ring::Payload;
 use crate::seats::Seat;
 use crate::stats::VdiskStats;
 
+mod guests;
 mod holds;
 mod replies_in_store;
 

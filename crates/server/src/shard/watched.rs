@@ -1,9 +1,11 @@
 //! State of the engine as other threads ask for it: the device's time, and what each virtual disk waits
 //! for at this moment.
 
-use disktime_core::{Contract, Duration, Share};
+use std::sync::Arc;
 
-use super::{Shard, VdiskId};
+use disktime_core::{Contract, Duration, Share, StreamId};
+
+use super::{GuestStreamId, GuestStreamView, Shard, VdiskId};
 
 /// The virtual disks that are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +17,7 @@ pub enum Watch {
 }
 
 /// A device's account of time since its start.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct WatchedDevice {
     /// Time with at least one piece at the device.
     pub busy: Duration,
@@ -31,9 +33,17 @@ pub struct WatchedDevice {
     pub reserved_ppm: u64,
     /// Its virtual disks that were asked for, in the order of their identities.
     pub vdisks: Vec<(VdiskId, WatchedVdisk)>,
+    /// How many guests it has.
+    pub guests: usize,
+    /// All streams of guests.
+    pub guest_streams: Arc<[Arc<GuestStreamView>]>,
+    /// The streams of guests that were asked for, as they are now.
+    pub guests_now: Vec<(GuestStreamId, WatchedVdisk)>,
+    /// The contracts that guests' streams asked for and were granted.
+    pub granted: Vec<Contract>,
 }
 
-/// A virtual disk at one moment.
+/// A virtual disk, or a guest's stream, at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchedVdisk {
     /// The contract that the engine keeps, goals made reservations.
@@ -48,33 +58,55 @@ pub struct WatchedVdisk {
 
 impl Shard {
     /// The engine's state now.
-    pub(super) fn watched(&self, watch: Watch) -> WatchedDevice {
+    pub(super) fn watched(&mut self, watch: Watch) -> WatchedDevice {
         let time = self.engine.device_time();
-        let mut reserved_ppm = 0;
-        let of = |(id, stream)| {
-            let view = self.engine.stream(stream)?;
-            let spec = view.spec();
-            // A child's reservation is a part of its parent's.
-            let reserve = if spec.parent.is_none() { spec.contract.reserve } else { Share::ZERO };
-            reserved_ppm += u64::from(reserve.ppm());
-            let (waiting, in_flight) = (view.waiting(), view.in_flight());
-            if watch == Watch::Busy && waiting == 0 && in_flight == 0 {
-                return None;
-            }
-            let (contract, ready) = (spec.contract, view.ready());
-            Some((id, WatchedVdisk { contract, waiting, in_flight, ready }))
+        let of = |stream| self.watched_stream(stream, watch);
+        let vdisks = self.vdisks.known().filter_map(|(id, stream)| Some((id, of(stream)?)));
+        let vdisks = vdisks.collect();
+        let guests = self.turns.guests.streams();
+        let guests_now = guests.filter_map(|it| Some((it.view.id, of(it.id)?))).collect();
+        let granted = match watch {
+            Watch::All => self.turns.guests.streams().map(|it| it.contract).collect(),
+            Watch::Busy => Vec::new(),
         };
-        let vdisks = self.vdisks.known().filter_map(of).collect();
-        let guests = self.turns.guests.streams().filter_map(|stream| self.engine.stream(stream));
-        reserved_ppm += guests.map(|it| u64::from(it.spec().contract.reserve.ppm())).sum::<u64>();
         WatchedDevice {
             busy: time.busy,
             spare: time.spare,
             held: time.held,
             depth: self.engine.depth(),
             in_flight: self.engine.in_flight(),
-            reserved_ppm,
+            reserved_ppm: self.reserved_ppm(),
             vdisks,
+            guests: self.turns.guests.count(),
+            guest_streams: self.turns.guests.views(),
+            guests_now,
+            granted,
         }
+    }
+
+    /// The sum of all reservations, those of guests among them, in parts per million.
+    pub(super) fn reserved_ppm(&self) -> u64 {
+        let vdisks = self.vdisks.known().map(|(_, stream)| stream);
+        let guests = self.turns.guests.streams().map(|it| it.id);
+        let reserve = |stream| {
+            let spec = self.engine.stream(stream)?.spec();
+            // A child's reservation is a part of its parent's.
+            Some(if spec.parent.is_none() { spec.contract.reserve } else { Share::ZERO })
+        };
+        vdisks.chain(guests).filter_map(reserve).map(|it| u64::from(it.ppm())).sum()
+    }
+
+    fn watched_stream(&self, stream: StreamId, watch: Watch) -> Option<WatchedVdisk> {
+        let view = self.engine.stream(stream)?;
+        let (waiting, in_flight) = (view.waiting(), view.in_flight());
+        if watch == Watch::Busy && waiting == 0 && in_flight == 0 {
+            return None;
+        }
+        Some(WatchedVdisk {
+            contract: view.spec().contract,
+            waiting,
+            in_flight,
+            ready: view.ready(),
+        })
     }
 }

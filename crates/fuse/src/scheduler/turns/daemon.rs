@@ -1,14 +1,17 @@
 //! A daemon's engine: the mount is a guest of one of its devices.
 //!
-//! If the daemon ends, the requests that it had begin anew and go straight to the source, as do all that
-//! come later, until the mount ends as well: what a program has written is not lost.
+//! If the connection ends and a daemon is there, which may be one that has taken over, the mount becomes
+//! its guest: streams come with the contracts that they had, and requests that were not over begin anew.
+//! If no daemon is there, requests begin anew and go straight to the source, as do all that come later,
+//! until the mount ends as well: what a program has written is not lost.
+
+mod listener;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use disktime_core::{
     Contract, DeviceTime, Duration, Instant, Outcome, Request, RequestId, Share, StreamCounters,
     StreamId,
@@ -18,41 +21,61 @@ use disktime_server::guests::GuestLine;
 
 use super::{DeviceParameter, Figures, Over, StreamFigures, Turn, Turns};
 use crate::abi::{Reason, Refused};
-use crate::scheduler::spawn;
+use listener::Listener;
+pub(in crate::scheduler) use listener::News;
 
 /// How long the daemon may take to answer a question, after which it counts as gone: its own commands wait
 /// 5 s for it.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Turns that the mount gives itself have names from here on: the daemon counts its own from 1.
-const FREE: u64 = 1 << 63;
-
-/// Something from the daemon.
-pub(in crate::scheduler) enum News {
-    Told(Told),
-    /// It is gone.
-    Gone,
-}
-
 /// A request that is not over.
 struct Asked {
-    offset: u64,
-    bytes: u64,
+    request: Request,
+    /// Its next turn is the first one of a new beginning.
+    anew: bool,
+}
+
+/// The giver of a turn.
+enum Giver {
+    /// The daemon, under this name.
+    Daemon(u64),
+    /// A daemon that is gone, or a connection to it.
+    Former,
+    /// The mount itself: the request is over with it.
+    Own(RequestId),
 }
 
 /// The daemon's engine.
 pub(in crate::scheduler) struct Daemon {
     line: Arc<GuestLine>,
-    news: Receiver<News>,
-    listener: Option<JoinHandle<()>>,
-    turns: VecDeque<Turn>,
+    listener: Listener,
+    /// The connection has ended, and another one is looked for.
+    is_away: bool,
+    /// Turns that may begin.
+    turns: VecDeque<(Turn, Giver)>,
+    /// Turns that have begun.
+    begun: BTreeMap<u64, Giver>,
+    /// The name of the last one that has begun.
+    last_turn: u64,
     over: VecDeque<Over>,
     asked: BTreeMap<u32, Asked>,
-    contracts: BTreeMap<StreamId, Contract>,
+    /// Requests of them that wait until the daemon takes more.
+    untold: VecDeque<u32>,
+    /// How many the daemon has.
+    told: u32,
+    /// The streams' contracts and names.
+    streams: BTreeMap<StreamId, (Contract, String)>,
+    lost: VecDeque<(StreamId, Refused)>,
     last_call: u32,
     gone: Arc<AtomicBool>,
-    /// Once it is gone: turns that the mount has given itself, each with its request.
-    free: BTreeMap<u64, RequestId>,
+}
+
+/// Why there is no answer.
+enum NoAnswer {
+    /// The connection has ended, and this is the next one.
+    Back(Arc<GuestLine>),
+    /// No daemon is there.
+    Gone,
 }
 
 impl Daemon {
@@ -62,11 +85,24 @@ impl Daemon {
         gone: Arc<AtomicBool>,
     ) -> std::io::Result<Self> {
         let line = Arc::new(line);
-        let (to, news) = unbounded();
-        let listening = Arc::clone(&line);
-        let listener = Some(spawn("daemon", move || listen(&listening, &to))?);
-        let (turns, over, asked, contracts, free) = Default::default();
-        Ok(Self { line, news, listener, turns, over, asked, contracts, last_call: 0, gone, free })
+        let listener = Listener::start(Arc::clone(&line))?;
+        let (turns, begun, over, asked, untold, streams, lost) = Default::default();
+        Ok(Self {
+            line,
+            listener,
+            is_away: false,
+            turns,
+            begun,
+            last_turn: 0,
+            over,
+            asked,
+            untold,
+            told: 0,
+            streams,
+            lost,
+            last_call: 0,
+            gone,
+        })
     }
 
     fn is_gone(&self) -> bool {
@@ -80,41 +116,57 @@ impl Daemon {
         }
     }
 
-    /// Asks, and waits for the answer; none if the daemon has gone.
+    /// Asks, and waits for the answer; none if the daemon has gone. A question to a daemon that is taken over
+    /// meanwhile is put to its successor.
     fn ask<T>(
         &mut self,
         stream: StreamId,
-        ask: impl FnOnce(Call) -> Ask,
+        ask: impl Fn(Call) -> Ask,
         mut answered: impl FnMut(u32, &Told) -> Option<T>,
     ) -> Option<T> {
-        if self.is_gone() {
-            return None;
+        while !self.is_gone() {
+            match self.ask_once(stream, &ask, &mut answered) {
+                Ok(answer) => return Some(answer),
+                Err(NoAnswer::Back(line)) => self.is_back(line),
+                Err(NoAnswer::Gone) => self.is_left(),
+            }
         }
+        None
+    }
+
+    fn ask_once<T>(
+        &mut self,
+        stream: StreamId,
+        ask: impl Fn(Call) -> Ask,
+        mut answered: impl FnMut(u32, &Told) -> Option<T>,
+    ) -> Result<T, NoAnswer> {
         self.last_call = self.last_call.wrapping_add(1);
         let call = self.last_call;
         self.say(&ask(Call { call, stream: stream.0 }));
         loop {
-            let Ok(News::Told(told)) = self.news.recv_timeout(TIMEOUT) else {
-                self.line.end();
-                self.is_left();
-                return None;
-            };
-            if let Some(answer) = answered(call, &told) {
-                return Some(answer);
+            match self.listener.news.recv_timeout(TIMEOUT) {
+                Ok(News::Told(told)) => match answered(call, &told) {
+                    Some(answer) => return Ok(answer),
+                    None => self.hear_told(&told),
+                },
+                Ok(News::Away) => self.is_away = true,
+                Ok(News::Back(line)) => return Err(NoAnswer::Back(line)),
+                // How that ends is told.
+                Err(RecvTimeoutError::Timeout) if self.is_away => {}
+                Ok(News::Gone) | Err(_) => return Err(NoAnswer::Gone),
             }
-            self.told(&told);
         }
     }
 
     fn contract(
         &mut self,
         stream: StreamId,
-        contract: Contract,
-        ask: impl FnOnce(Call) -> Ask,
+        (contract, name): (Contract, String),
+        ask: impl Fn(Call) -> Ask,
     ) -> Result<(), Refused> {
         match self.ask(stream, ask, outcome) {
             Some(Ok(())) => {
-                self.contracts.insert(stream, contract);
+                self.streams.insert(stream, (contract, name));
                 Ok(())
             }
             Some(Err(why)) => Err(refused(why, &contract)),
@@ -123,19 +175,88 @@ impl Daemon {
         }
     }
 
-    fn told(&mut self, told: &Told) {
+    fn hear_told(&mut self, told: &Told) {
         match *told {
-            Told::Turn(guest_messages::Turn { turn: name, request, offset, bytes, flush }) => {
+            Told::Turn(guest_messages::Turn { turn, request, offset, bytes, flush }) => {
+                let asked = self.asked.get_mut(&request);
+                let anew = asked.is_some_and(|it| std::mem::take(&mut it.anew));
                 let request = RequestId(request);
-                self.turns.push_back(Turn { name, request, offset, bytes, flush, anew: false });
+                let of_it = Turn { name: 0, request, offset, bytes, flush, anew };
+                self.turns.push_back((of_it, Giver::Daemon(turn)));
             }
             Told::Over { request, taken } => {
-                self.asked.remove(&request);
-                self.over.push_back(Over { request: RequestId(request), taken });
+                if self.asked.remove(&request).is_some() {
+                    self.told -= 1;
+                    self.over.push_back(Over { request: RequestId(request), taken });
+                }
+                self.tell_more();
             }
             // An answer after its time.
             Told::Welcome(_) | Told::Answer(..) | Told::Streams(_) | Told::Report(..) => {}
         }
+    }
+
+    /// Tells the daemon of requests, as many as it takes.
+    fn tell_more(&mut self) {
+        while self.told < self.line.facts().requests_max && !self.is_gone() {
+            let Some(request) = self.untold.pop_front() else { return };
+            let Some(Asked { request, .. }) = self.asked.get(&request) else { continue };
+            let Request { id: RequestId(request), stream, kind, offset, bytes, .. } = *request;
+            let ask = Ask::Request { request, stream: stream.0, kind, offset, bytes };
+            self.told += 1;
+            self.say(&ask);
+        }
+    }
+
+    /// The turns that a daemon gave count no longer.
+    fn forget_turns(&mut self) {
+        self.turns.clear();
+        for giver in self.begun.values_mut().filter(|it| matches!(it, Giver::Daemon(_))) {
+            *giver = Giver::Former;
+        }
+    }
+
+    /// Another connection is there, perhaps to another daemon: streams come with the contracts that they
+    /// had, or with none if they don't fit any more, and requests begin anew.
+    fn is_back(&mut self, line: Arc<GuestLine>) {
+        let mut next = Some(line);
+        while let Some(line) = next.take() {
+            (self.line, self.is_away) = (line, false);
+            self.forget_turns();
+            match self.come_again() {
+                Ok(()) => {}
+                Err(NoAnswer::Back(line)) => next = Some(line),
+                Err(NoAnswer::Gone) => return self.is_left(),
+            }
+        }
+        tracing::info!(
+            streams = self.streams.len(),
+            requests = self.asked.len(),
+            "the device's daemon has the mount again: what was not over begins anew"
+        );
+        self.told = 0;
+        self.asked.values_mut().for_each(|asked| asked.anew = true);
+        self.untold = self.asked.keys().copied().collect();
+        self.tell_more();
+    }
+
+    fn come_again(&mut self) -> Result<(), NoAnswer> {
+        for (stream, (contract, name)) in self.streams.clone() {
+            let add = |contract: Contract| {
+                let name = name.clone();
+                move |call| Ask::Add(call, contract, name.clone())
+            };
+            let Err(why) = self.ask_once(stream, add(contract), outcome)? else { continue };
+            let why = refused(why, &contract);
+            tracing::warn!(%stream, name, %why, "a contract is not granted again");
+            self.lost.push_back((stream, why));
+            let usual = Contract::default();
+            self.streams.insert(stream, (usual, name.clone()));
+            if self.ask_once(stream, add(usual), outcome)?.is_err() {
+                return Err(NoAnswer::Gone);
+            }
+        }
+        Ok(())
     }
 
     /// The daemon is gone: what it had goes on without it.
@@ -144,52 +265,40 @@ impl Daemon {
             return;
         }
         tracing::warn!(requests = self.asked.len(), "the daemon has ended: files go on without it");
-        self.turns.clear();
-        for (request, Asked { offset, bytes }) in std::mem::take(&mut self.asked) {
-            self.give_turn(RequestId(request), offset, bytes);
+        self.listener.stop();
+        self.forget_turns();
+        self.untold.clear();
+        for Asked { request, .. } in std::mem::take(&mut self.asked).into_values() {
+            self.give_turn(&request);
         }
     }
 
-    fn give_turn(&mut self, request: RequestId, offset: u64, bytes: u64) {
-        let name = FREE | u64::from(request.0);
-        let flush = false;
-        self.turns.push_back(Turn { name, request, offset, bytes, flush, anew: true });
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.line.end();
-        if self.listener.take().is_some_and(|it| it.join().is_err()) {
-            tracing::error!("the thread that listens to the daemon panicked");
-        }
-    }
-}
-
-fn listen(line: &GuestLine, to: &Sender<News>) {
-    loop {
-        let news = line.hear().map_or(News::Gone, News::Told);
-        let over = matches!(news, News::Gone);
-        if to.send(news).is_err() || over {
-            return;
-        }
+    fn give_turn(&mut self, &Request { id: request, offset, bytes, .. }: &Request) {
+        let turn = Turn { name: 0, request, offset, bytes, flush: false, anew: true };
+        self.turns.push_back((turn, Giver::Own(request)));
     }
 }
 
 impl Turns for Daemon {
-    fn add(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused> {
-        self.contract(stream, contract, |call| Ask::Add(call, contract))
+    fn add(&mut self, stream: StreamId, contract: Contract, name: &str) -> Result<(), Refused> {
+        let name = guest_messages::short_name(name);
+        let of_it = (contract, name.clone());
+        self.contract(stream, of_it, |call| Ask::Add(call, contract, name.clone()))
     }
 
     fn set(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused> {
-        self.contract(stream, contract, |call| Ask::Set(call, contract))
+        let name = self.streams.get(&stream).map(|(_, name)| name.clone()).unwrap_or_default();
+        self.contract(stream, (contract, name), |call| Ask::Set(call, contract))?;
+        self.lost.retain(|(lost, _)| *lost != stream);
+        Ok(())
     }
 
     fn remove(&mut self, stream: StreamId) {
-        self.contracts.remove(&stream);
         if self.ask(stream, Ask::Remove, outcome).is_some_and(|it| it.is_err()) {
             tracing::error!(%stream, "the daemon keeps a stream that has ended");
         }
+        self.streams.remove(&stream);
+        self.lost.retain(|(lost, _)| *lost != stream);
     }
 
     fn late(&mut self, stream: StreamId) -> bool {
@@ -205,36 +314,36 @@ impl Turns for Daemon {
     }
 
     fn arrive(&mut self, request: Request) -> Result<(), String> {
-        let Request { id: RequestId(id), stream, kind, offset, bytes, .. } = request;
         if self.is_gone() {
-            self.give_turn(request.id, offset, bytes);
+            self.give_turn(&request);
             return Ok(());
         }
-        self.asked.insert(id, Asked { offset, bytes });
-        self.say(&Ask::Request { request: id, stream: stream.0, kind, offset, bytes });
+        let RequestId(id) = request.id;
+        self.asked.insert(id, Asked { request, anew: false });
+        self.untold.push_back(id);
+        self.tell_more();
         Ok(())
     }
 
     fn next(&mut self) -> Option<Turn> {
-        // As many as it would have had at the device at most: that many jobs can wait.
-        if self.is_gone() && self.free.len() >= self.line.facts().depth_max as usize {
+        // No more than there can be jobs for, those of turns among them that a daemon has taken back.
+        if self.begun.len() >= self.listener.depth_max() {
             return None;
         }
-        let turn = self.turns.pop_front()?;
-        if turn.anew {
-            self.free.insert(turn.name, turn.request);
-        }
-        Some(turn)
+        let (turn, giver) = self.turns.pop_front()?;
+        self.last_turn += 1;
+        self.begun.insert(self.last_turn, giver);
+        Some(Turn { name: self.last_turn, ..turn })
     }
 
     fn ended(&mut self, turn: u64, outcome: Outcome) {
-        if self.is_gone() {
-            if let Some(request) = self.free.remove(&turn) {
-                self.over.push_back(Over { request, taken: true });
+        match self.begun.remove(&turn) {
+            Some(Giver::Daemon(turn)) => {
+                self.say(&Ask::Ended { turn, done: outcome == Outcome::Done });
             }
-            return;
+            Some(Giver::Own(request)) => self.over.push_back(Over { request, taken: true }),
+            Some(Giver::Former) | None => {}
         }
-        self.say(&Ask::Ended { turn, done: outcome == Outcome::Done });
     }
 
     fn over(&mut self) -> Option<Over> {
@@ -248,19 +357,29 @@ impl Turns for Daemon {
     fn timed(&mut self) {}
 
     fn news(&self) -> Receiver<News> {
-        self.news.clone()
+        self.listener.news.clone()
     }
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Told(told) if !self.is_gone() => self.told(&told),
-            News::Told(_) => {}
+            News::Told(told) if !self.is_gone() => self.hear_told(&told),
+            News::Away if !self.is_gone() => self.is_away = true,
+            News::Back(line) if !self.is_gone() => self.is_back(line),
+            News::Told(_) | News::Away | News::Back(_) => {}
             News::Gone => self.is_left(),
         }
     }
 
+    fn keeps_time(&self) -> bool {
+        self.line.facts().capacity.is_some()
+    }
+
+    fn lost(&mut self) -> Option<(StreamId, Refused)> {
+        self.lost.pop_front()
+    }
+
     fn figures(&mut self) -> Option<Figures> {
-        let mut streams = Vec::new();
+        let mut streams: Vec<guest_messages::StreamFigures> = Vec::new();
         let device = self.ask(StreamId(0), Ask::Report, |call, told| match told {
             Told::Streams(some) => {
                 streams.extend_from_slice(some);
@@ -271,7 +390,7 @@ impl Turns for Daemon {
         })?;
         let of_stream = |it: guest_messages::StreamFigures| {
             let stream = StreamId(it.stream);
-            let contract = *self.contracts.get(&stream)?;
+            let (contract, _) = *self.streams.get(&stream)?;
             let reserve = Share::from_ppm(it.reserve_ppm)?;
             Some(StreamFigures {
                 stream,
@@ -340,3 +459,6 @@ fn refused(why: NotGranted, asked: &Contract) -> Refused {
         NotGranted::Invalid => Refused::because(Reason::Invalid),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,7 +119,7 @@ impl Own {
 }
 
 impl Turns for Own {
-    fn add(&mut self, stream: StreamId, contract: Contract) -> Result<(), Refused> {
+    fn add(&mut self, stream: StreamId, contract: Contract, _: &str) -> Result<(), Refused> {
         let added = self.change(Change::AddStream(stream, spec(contract)));
         added.map_err(|error| Refused::of(&error, &contract))
     }
@@ -204,6 +204,14 @@ impl Turns for Own {
     }
 
     fn hear(&mut self, _news: News) {}
+
+    fn keeps_time(&self) -> bool {
+        self.emulator.is_some()
+    }
+
+    fn lost(&mut self) -> Option<(StreamId, Refused)> {
+        None
+    }
 
     fn figures(&mut self) -> Option<Figures> {
         let streams = self.engine.streams().map(|view| StreamFigures {

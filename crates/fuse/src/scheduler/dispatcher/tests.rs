@@ -1,0 +1,303 @@
+//! The scheduler's thread worked by hand, with turns that a test gives.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use crossbeam_channel::unbounded;
+use disktime_core::Instant;
+
+use super::*;
+use crate::file_system::Inode;
+use crate::nodes::Nodes;
+use crate::scheduler::Work;
+use crate::scheduler::turns::{Figures, News};
+use crate::scheduler::workers::Action;
+use crate::transfer::Aligned;
+
+/// The turns that a test gives, and the names of those that have ended.
+#[derive(Default)]
+struct Script {
+    turns: VecDeque<Turn>,
+    over: VecDeque<Over>,
+    lost: VecDeque<(StreamId, Refused)>,
+    ended: Vec<(u64, Outcome)>,
+    /// Its device is not emulated.
+    is_real: bool,
+}
+
+#[derive(Clone, Default)]
+struct Scripted(Arc<Mutex<Script>>);
+
+impl Turns for Scripted {
+    fn add(&mut self, _: StreamId, _: Contract, _: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn set(&mut self, _: StreamId, _: Contract) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn remove(&mut self, _: StreamId) {}
+
+    fn late(&mut self, _: StreamId) -> bool {
+        true
+    }
+
+    fn set_device(&mut self, _: DeviceParameter) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn arrive(&mut self, _: Request) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Turn> {
+        lock(&self.0).turns.pop_front()
+    }
+
+    fn ended(&mut self, turn: u64, outcome: Outcome) {
+        lock(&self.0).ended.push((turn, outcome));
+    }
+
+    fn over(&mut self) -> Option<Over> {
+        lock(&self.0).over.pop_front()
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn timed(&mut self) {}
+
+    fn news(&self) -> Receiver<News> {
+        crossbeam_channel::never()
+    }
+
+    fn hear(&mut self, _: News) {}
+
+    fn keeps_time(&self) -> bool {
+        !lock(&self.0).is_real
+    }
+
+    fn lost(&mut self) -> Option<(StreamId, Refused)> {
+        lock(&self.0).lost.pop_front()
+    }
+
+    fn figures(&mut self) -> Option<Figures> {
+        None
+    }
+}
+
+struct Rig {
+    dispatcher: Dispatcher,
+    script: Scripted,
+    jobs: Receiver<Job>,
+    file: Arc<OpenFile>,
+}
+
+/// The answers that a program has got.
+type Answers = Receiver<Answer<Vec<u8>>>;
+
+const BYTES: usize = 1000;
+const FIRST: RequestId = RequestId(0);
+
+impl Rig {
+    fn new() -> Self {
+        let (to, jobs) = unbounded();
+        let outside = Outside {
+            jobs: to,
+            buffers: Arc::new(Buffers::new()),
+            waiting: Arc::new(Waiting::new()),
+            classed: Arc::default(),
+        };
+        let script = Scripted::default();
+        let dispatcher = Dispatcher::new(Box::new(script.clone()), None, outside).unwrap();
+        let open = || tempfile::tempfile().unwrap();
+        let stat = rustix::fs::fstat(open()).unwrap();
+        let node = Nodes::new(open().into(), &stat).get(Inode::ROOT).unwrap();
+        let file = Arc::new(OpenFile::new(open().into(), node));
+        Self { dispatcher, script, jobs, file }
+    }
+
+    /// A program reads the first bytes.
+    fn read(&mut self) -> Answers {
+        let (to, answers) = unbounded();
+        let reply = move |answer: Answer<&[u8]>| to.send(answer.map(<[u8]>::to_vec)).unwrap();
+        self.arrives(Work::Read(BYTES, Box::new(reply)));
+        answers
+    }
+
+    /// A program writes them: the answer is as long as what was written.
+    fn write(&mut self) -> Answers {
+        let (to, answers) = unbounded();
+        let reply =
+            move |answer: Answer<u32>| to.send(answer.map(|it| vec![0; it as usize])).unwrap();
+        let data = Arc::new(Aligned::of(&[7; BYTES]));
+        self.dispatcher.outside.waiting.take(BYTES as u64);
+        self.arrives(Work::Write(data, Box::new(reply)));
+        answers
+    }
+
+    fn arrives(&mut self, work: Work) {
+        let (file, bytes) = (Arc::clone(&self.file), BYTES as u64);
+        let transfer = Transfer { file, offset: 0, bytes, length: bytes, place: Some(0), work };
+        self.dispatcher.handle(Message::Transfer(Box::new(transfer)));
+        self.dispatcher.dispatch();
+    }
+
+    /// The first request has a turn for a range.
+    fn turn(&mut self, name: u64, range: std::ops::Range<usize>, anew: bool) {
+        let (offset, bytes) = (range.start as u64, range.len() as u64);
+        let turn = Turn { name, request: FIRST, offset, bytes, flush: false, anew };
+        lock(&self.script.0).turns.push_back(turn);
+        self.dispatcher.dispatch();
+    }
+
+    /// The piece that was begun first is moved: with these bytes, or an error.
+    fn moved(&mut self, with: Answer<u8>) {
+        let Job { flight, action, .. } = self.jobs.try_recv().unwrap();
+        let moved = with.map(|byte| match action {
+            Action::Read(bytes) => {
+                let mut buffer = self.dispatcher.outside.buffers.take();
+                buffer.first(bytes).fill(byte);
+                Moved::Read(buffer, bytes)
+            }
+            Action::ReadAll(bytes, reply) => {
+                reply(Ok(&vec![byte; bytes]));
+                Moved::Answered
+            }
+            Action::Write(_, range, _) => Moved::Written(range.len()),
+        });
+        self.dispatcher.handle(Message::Moved(flight, moved));
+        self.dispatcher.dispatch();
+    }
+
+    /// The first request has had all its turns.
+    fn over(&mut self) {
+        lock(&self.script.0).over.push_back(Over { request: FIRST, taken: true });
+        self.dispatcher.dispatch();
+    }
+
+    fn ended(&self) -> Vec<u64> {
+        lock(&self.script.0).ended.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+/// Parts of before were kept: the answer ended where the first of them did, which a program takes for the
+/// end of the file.
+#[test]
+fn a_read_that_begins_anew_answers_what_was_read_since() {
+    let mut rig = Rig::new();
+    let answers = rig.read();
+    rig.turn(1, 0..400, false);
+    rig.moved(Ok(1));
+    rig.turn(2, 0..BYTES, true);
+    rig.moved(Ok(2));
+    assert!(answers.is_empty());
+    rig.over();
+    assert_eq!(answers.try_recv().unwrap(), Ok(vec![2; BYTES]));
+    // A write that begins anew has written each byte once.
+    let answers = rig.write();
+    rig.turn(3, 0..400, false);
+    rig.moved(Ok(0));
+    rig.turn(4, 0..600, true);
+    rig.moved(Ok(0));
+    rig.turn(5, 600..BYTES, false);
+    rig.moved(Ok(0));
+    rig.over();
+    assert_eq!(answers.try_recv().unwrap().map(|it| it.len()), Ok(BYTES));
+    assert_eq!(rig.ended(), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn an_error_of_before_is_no_answer_to_a_request_that_began_anew() {
+    let mut rig = Rig::new();
+    let answers = rig.write();
+    rig.turn(1, 0..BYTES, false);
+    rig.moved(Err(Errno::IO));
+    rig.turn(2, 0..BYTES, true);
+    rig.moved(Err(Errno::NOSPC));
+    rig.over();
+    assert_eq!(answers.try_recv().unwrap(), Err(Errno::NOSPC));
+    // And the error of now is one.
+    let answers = rig.read();
+    rig.turn(3, 0..BYTES, false);
+    rig.moved(Err(Errno::IO));
+    rig.turn(4, 0..BYTES, true);
+    rig.moved(Ok(4));
+    rig.over();
+    assert_eq!(answers.try_recv().unwrap(), Ok(vec![4; BYTES]));
+}
+
+/// A write that began anew was answered while its first piece was on its way: it could bring its bytes after
+/// those of the program's next write.
+#[test]
+fn a_request_begins_anew_once_its_earlier_pieces_have_been_moved() {
+    let mut rig = Rig::new();
+    let answers = rig.write();
+    rig.turn(1, 0..400, false);
+    rig.turn(2, 400..BYTES, false);
+    rig.turn(3, 0..500, true);
+    rig.turn(4, 500..BYTES, false);
+    assert_eq!(rig.jobs.len(), 2);
+    rig.moved(Ok(0));
+    assert_eq!(rig.jobs.len(), 1, "one is on its way yet");
+    rig.moved(Ok(0));
+    assert_eq!(rig.jobs.len(), 2);
+    // All its turns may be taken back meanwhile.
+    rig.over();
+    assert!(answers.is_empty());
+    rig.moved(Ok(0));
+    rig.moved(Ok(0));
+    assert_eq!(answers.try_recv().unwrap().map(|it| it.len()), Ok(BYTES));
+    assert_eq!(rig.ended(), [1, 2, 3, 4]);
+}
+
+/// The engine's thread copied all data that were read, and gave no turns meanwhile: a sequential read had half
+/// of a plain pass-through's speed.
+#[test]
+fn a_read_in_one_piece_is_answered_by_its_worker_unless_a_device_is_emulated() {
+    for is_real in [false, true] {
+        let mut rig = Rig::new();
+        lock(&rig.script.0).is_real = is_real;
+        let answers = rig.read();
+        rig.turn(1, 0..BYTES, false);
+        rig.moved(Ok(5));
+        assert_eq!(answers.len(), usize::from(is_real), "an emulated device says when");
+        // It is answered, and does not begin anew.
+        if is_real {
+            rig.turn(2, 0..BYTES, true);
+            assert!(rig.jobs.is_empty());
+        }
+        rig.over();
+        assert_eq!(answers.try_iter().collect::<Vec<_>>(), [Ok(vec![5; BYTES])]);
+        assert!(rig.dispatcher.operations.is_empty());
+    }
+    // One in two pieces is answered with both.
+    let mut rig = Rig::new();
+    lock(&rig.script.0).is_real = true;
+    let answers = rig.read();
+    for (name, range) in [(1, 0..400), (2, 400..BYTES)] {
+        rig.turn(name, range, false);
+        rig.moved(Ok(6));
+    }
+    assert!(answers.is_empty());
+    rig.over();
+    assert_eq!(answers.try_recv().unwrap(), Ok(vec![6; BYTES]));
+}
+
+/// A contract that a successor does not grant was shown as if it were kept.
+#[test]
+fn a_file_whose_contract_is_taken_away_says_so() {
+    let mut rig = Rig::new();
+    let contract = Contract::reserving(Share::from_ppm(300_000).unwrap());
+    let (answer, _) = unbounded();
+    rig.dispatcher.handle(Message::Contract(Arc::clone(&rig.file), contract, answer));
+    *lock(&rig.file.contract) = contract;
+    assert_eq!(rig.dispatcher.outside.classed.load(Ordering::Relaxed), 1);
+    let why = Refused::because(crate::abi::Reason::Overbooked);
+    lock(&rig.script.0).lost.push_back((rig.file.stream().unwrap(), why));
+    rig.dispatcher.note_lost();
+    assert_eq!((*lock(&rig.file.contract), *lock(&rig.file.refused)), (USUAL, why));
+    assert_eq!(rig.dispatcher.outside.classed.load(Ordering::Relaxed), 0);
+}
