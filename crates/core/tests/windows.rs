@@ -7,7 +7,7 @@ mod rig;
 use std::collections::{BTreeSet, VecDeque};
 
 use disktime_core::cost::{CostModel, CostParameters, PieceShape, Price, PriceList, Seen, Trust};
-use disktime_core::policy::{Pick, Policy, Slices, Window};
+use disktime_core::policy::{Owner, Pick, Policy, Slices, Window};
 use disktime_core::{
     Change, Config, Dispatch, Duration, Engine, Instant, Limits, Request, StreamId, StreamSpec,
     StreamView, Streams, policy,
@@ -353,10 +353,6 @@ impl Slices for Owned {
 
     fn has_tiers(&mut self) {}
 
-    fn in_slice(&self) -> bool {
-        self.alone
-    }
-
     fn is_steady(&self, _stream: StreamId) -> Option<bool> {
         None
     }
@@ -365,8 +361,8 @@ impl Slices for Owned {
         None
     }
 
-    fn owner(&self) -> Option<StreamId> {
-        Some(StreamId(0))
+    fn owner(&self) -> Option<Owner> {
+        Some(Owner { stream: StreamId(0), alone: self.alone })
     }
 
     fn cost(&self, window: &Window<'_>, stream: StreamId) -> Duration {
