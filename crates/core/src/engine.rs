@@ -581,7 +581,7 @@ impl Engine {
         let longest = ahead.and_then(|ahead| ahead.longest_piece(self.prices.trust));
         // Where the policy gives slices, guaranteed pieces are quoted as in them.
         let in_slice = !best || self.books.slice.is_some_and(|owner| owner.alone);
-        let shown = if self.books.slices { in_slice } else { one };
+        let alone = if self.books.slices { in_slice } else { one };
         let policy = (best && self.books.slices).then(|| &mut self.policies[Rank::Best.at()]);
         let slices = policy.and_then(|policy| policy.slices());
         let stream = &mut self.streams[id];
@@ -594,7 +594,7 @@ impl Engine {
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
             let mut shape = PieceShape { stream: id, kind, bytes, distance_sectors };
             let (modelled, timed) = loop {
-                let Quote { modelled, charge } = self.prices.quote(&shape, shown);
+                let Quote { modelled, charge } = self.prices.quote(&shape, alone);
                 let pace = slices.as_ref().and_then(|slices| slices.pace(id, modelled));
                 let likely = || self.books.ledger.rate.of(modelled);
                 let timed = pace.or(charge).unwrap_or_else(likely);

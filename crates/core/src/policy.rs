@@ -141,7 +141,7 @@ pub trait Slices: Policy {
     /// A piece of that stream, which has the device to itself, took so long. Answers the part of that which another
     /// stream pays: a cache took what that one wrote in its slice, and the device brings it to the medium now.
     fn debt(&mut self, stream: StreamId, took: Duration) -> Option<(StreamId, Duration)>;
-    /// The stream that owns the device. Another one may own it after [`pick`](Policy::pick) only.
+    /// The stream that owns the device: the same until [`pick`](Policy::pick), or until it is removed.
     fn owner(&self) -> Option<Owner>;
     /// The weight of a stream's pieces when that window is divided.
     fn cost(&self, window: &Window<'_>, stream: StreamId) -> Duration;

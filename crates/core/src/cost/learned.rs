@@ -64,9 +64,9 @@ const MEAN: u64 = 256;
 /// twice the usual spread.
 const TOLD: u32 = 8;
 const TOLD_BY: i128 = ONE / 4;
-/// A piece counts for no longer than this and than eight such pieces,
+/// A piece counts for no longer than this, in ns, and than eight such pieces,
 const STALL: u64 = 100_000_000;
-/// nor than this.
+/// nor than this, in ns.
 const LONG: u64 = 1_000_000_000_000;
 const MIB: u64 = 1 << 20;
 

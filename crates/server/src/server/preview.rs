@@ -89,8 +89,8 @@ impl AsItIs<'_> {
     }
 
     fn has_bound(&self) -> bool {
-        let streams = (0..self.next).filter_map(|at| self.engine.stream(StreamId(at)));
-        streams.into_iter().any(|it| it.spec().contract.latency.is_some())
+        let mut streams = (0..self.next).filter_map(|at| self.engine.stream(StreamId(at)));
+        streams.any(|it| it.spec().contract.latency.is_some())
     }
 
     fn add(
