@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::{Receiver, Sender, select};
-use disktime_core::{Contract, Outcome, Request, RequestId, Share, StreamId};
+use disktime_core::{Contract, Duration, Instant, Outcome, Request, RequestId, Share, StreamId};
 use disktime_server::clock;
 use rustix::io::Errno;
 use slab::Slab;
@@ -28,6 +28,10 @@ const USUAL: Contract = Contract::reserving(Share::ZERO);
 const SHARED: StreamId = StreamId(0);
 /// Messages that are taken before the device is looked at again.
 const MESSAGES_AT_ONCE: usize = 64;
+/// A sleep that an emulated device's next piece ends is so much shorter, and the thread waits awake for the
+/// rest: a sleep ends some 40 us late on a virtual machine. A sequential stream of 3,000 requests per second
+/// had 10 % less for it.
+const SPIN: Duration = Duration::from_micros(80);
 /// The longest sleep: with nothing to wake up for, any time will do.
 const SLEEP_MAX: std::time::Duration = std::time::Duration::from_secs(3600);
 
@@ -98,8 +102,12 @@ impl Dispatcher {
         let news = self.turns.news();
         loop {
             self.dispatch();
-            let until = self.turns.wake_at().map(|at| at.since(clock::now()).as_nanos());
-            let wait = until.map_or(SLEEP_MAX, std::time::Duration::from_nanos);
+            let wake_at = self.turns.wake_at();
+            let modelled = self.turns.modelled_at().filter(|_| wake_at == self.turns.modelled_at());
+            // Others are heard as they come.
+            stay_awake(modelled, || messages.is_empty() && news.is_empty());
+            let sleep = sleep(clock::now(), (wake_at, modelled.is_some()));
+            let wait = sleep.map_or(SLEEP_MAX, |it| std::time::Duration::from_nanos(it.as_nanos()));
             select! {
                 recv(messages) -> message => {
                     let Ok(message) = message else { return };
@@ -383,6 +391,20 @@ impl Dispatcher {
             shared: self.shared,
             slack: it.slack,
         })
+    }
+}
+
+/// How long to sleep now; awake again a little before the time of an emulated device.
+fn sleep(now: Instant, (wake_at, modelled): (Option<Instant>, bool)) -> Option<Duration> {
+    let left = wake_at?.since(now);
+    Some(if modelled { left.saturating_sub(SPIN) } else { left })
+}
+
+/// Waits awake until a time that is near, as long as nothing else is to be done.
+fn stay_awake(until: Option<Instant>, idle: impl Fn() -> bool) {
+    let Some(until) = until.filter(|until| until.since(clock::now()) <= SPIN) else { return };
+    while clock::now() < until && idle() {
+        std::hint::spin_loop();
     }
 }
 

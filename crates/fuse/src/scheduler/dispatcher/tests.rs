@@ -63,6 +63,10 @@ impl Turns for Scripted {
         lock(&self.0).over.pop_front()
     }
 
+    fn modelled_at(&self) -> Option<Instant> {
+        None
+    }
+
     fn wake_at(&self) -> Option<Instant> {
         None
     }
@@ -300,4 +304,32 @@ fn a_file_whose_contract_is_taken_away_says_so() {
     rig.dispatcher.note_lost();
     assert_eq!((*lock(&rig.file.contract), *lock(&rig.file.refused)), (USUAL, why));
     assert_eq!(rig.dispatcher.outside.classed.load(Ordering::Relaxed), 0);
+}
+
+/// A sleep until an emulated device's time ended late: a fast sequential stream had 10 % less.
+#[test]
+fn a_sleep_until_a_modelled_time_ends_before_it() {
+    let at = |micros: u64| Instant::from_nanos(micros * 1000);
+    let micros = |sleep: Option<Duration>| sleep.map(|it| it.as_nanos() / 1000);
+    for (wake_at, modelled, expected) in [
+        (Some(at(1000)), true, Some(900 - 80)),
+        (Some(at(1000)), false, Some(900)),
+        (Some(at(150)), true, Some(0)),
+        (Some(at(50)), false, Some(0)),
+        (None, false, None),
+    ] {
+        assert_eq!(micros(sleep(at(100), (wake_at, modelled))), expected, "{wake_at:?} {modelled}");
+    }
+    // A message ends it, and what is far away is slept for.
+    let (now, looks) = (clock::now(), std::cell::Cell::new(0));
+    let idle = || {
+        looks.set(looks.get() + 1);
+        looks.get() < 3
+    };
+    stay_awake(Some(now + Duration::from_millis(60_000)), idle);
+    assert_eq!(looks.get(), 0, "it is far away");
+    stay_awake(Some(now + Duration::from_micros(60)), || false);
+    let near = clock::now() + Duration::from_micros(70);
+    stay_awake(Some(near), || true);
+    assert!(clock::now() >= near);
 }
