@@ -1,5 +1,7 @@
 //! Answers: what there is, how it does, what would fit, what happened, what is wrong.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -65,11 +67,28 @@ pub struct Figures {
     pub bytes: u64,
     /// Disk time charged, in nanoseconds.
     pub charged_ns: u64,
-    /// How often it was further behind its reservation than is promised.
-    pub promises_broken: u64,
+    /// How its promises were kept.
+    #[serde(flatten)]
+    pub promises: Promises,
     /// Time for which its requests waited.
     #[serde(default)]
     pub waited: Waited,
+}
+
+/// How promises were kept since the daemon's start.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Promises {
+    /// How often it was further behind its reservation than is promised.
+    pub promises_broken: u64,
+    /// Cycles of a guaranteed rate that began with work waiting and are over.
+    #[serde(default)]
+    pub cycles: u64,
+    /// Cycles of a guaranteed rate that were not kept.
+    #[serde(default)]
+    pub cycles_missed: u64,
+    /// How often its users have said that they missed a deadline.
+    #[serde(default)]
+    pub deadlines_missed: u64,
 }
 
 /// Seconds since the daemon's start in which a virtual disk had requests in the daemon, by what they
@@ -145,6 +164,27 @@ pub struct MountStream {
     pub figures: Figures,
 }
 
+/// A mount that is a guest of a device: all its streams together, those of files that have been closed
+/// among them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Mount {
+    /// The directory that it is at.
+    pub name: String,
+    /// Its device's name.
+    pub device: String,
+    /// How many streams of each class it has now.
+    pub streams: BTreeMap<String, usize>,
+    /// The sum of their reservations, 0 to 1.
+    pub reserve: f64,
+    /// Contracts that its files asked for and got. The one of files without a contract counts, too.
+    pub granted: u64,
+    /// Contracts that its files asked for and did not get.
+    pub refused: u64,
+    /// The sums of its streams' figures. `connections` is 1.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
 /// A device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Device {
@@ -166,9 +206,9 @@ pub struct Device {
     pub available: f64,
     /// Time with at least one piece at the device, in nanoseconds since the start.
     pub busy_ns: u64,
-    /// Busy time that no virtual disk is charged for, in nanoseconds.
+    /// Busy time that no stream is charged for, in nanoseconds.
     pub spare_ns: u64,
-    /// Time held idle for a virtual disk, in nanoseconds.
+    /// Time held idle for a stream, in nanoseconds.
     pub held_ns: u64,
     /// Pieces that the device may hold.
     pub queue_depth: u32,
@@ -228,9 +268,12 @@ pub struct History {
     pub at_ms: Vec<u64>,
     /// Virtual disks that got something, 32 at most; those beyond are one, named `others`.
     pub vdisks: Vec<Track>,
-    /// Share of the time with pieces at the device that is charged to no virtual disk.
+    /// Mounts that got something, as many as virtual disks.
+    #[serde(default)]
+    pub mounts: Vec<Track>,
+    /// Share of the time with pieces at the device that is charged to no stream.
     pub spare: Vec<f64>,
-    /// Share of the time that the device was held idle for a virtual disk.
+    /// Share of the time that the device was held idle for a stream.
     pub held: Vec<f64>,
     /// The longest time of each row of latencies, in microseconds.
     pub edges_us: Vec<f64>,
@@ -240,7 +283,7 @@ pub struct History {
     pub service: Vec<Vec<u32>>,
 }
 
-/// The past of a virtual disk.
+/// The past of a virtual disk or of a mount.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Track {
     /// Its name.
@@ -269,19 +312,22 @@ pub struct LiveDevice {
     pub reserved: f64,
     /// Share of the time with a piece at the device.
     pub busy: f64,
-    /// Share of the time charged to no virtual disk.
+    /// Share of the time charged to no stream.
     pub spare: f64,
-    /// Share of the time held idle for a virtual disk.
+    /// Share of the time held idle for a stream.
     pub held: f64,
     /// Virtual disks that have done something in the last minute, 32 at most.
     pub vdisks: Vec<LiveVdisk>,
+    /// Mounts that have done something in the last minute, 32 at most.
+    #[serde(default)]
+    pub mounts: Vec<LiveVdisk>,
     /// Requests by the time that they waited, a count for each row of [`History::edges_us`].
     pub queue: Vec<u32>,
     /// Requests by their time at the device.
     pub service: Vec<u32>,
 }
 
-/// A virtual disk in the last second.
+/// A virtual disk or a mount in the last second.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct LiveVdisk {
     /// Its name.

@@ -10,7 +10,7 @@ mod figures;
 mod specs;
 
 pub use figures::{
-    Contract, Device, Event, Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk,
-    MountStream, Plan, Problem, Server, Track, Vdisk, Waited,
+    Contract, Device, Event, Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk, Mount,
+    MountStream, Plan, Problem, Promises, Server, Track, Vdisk, Waited,
 };
 pub use specs::{DeviceSpec, VdiskChange, VdiskSpec};

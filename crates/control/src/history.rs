@@ -15,13 +15,13 @@ const FINE: usize = 600;
 const COARSE: usize = 2160;
 /// Seconds of a long moment.
 const LONG: usize = 10;
-/// Virtual disks of a device in a moment; those beyond are one, named `others`.
+/// Virtual disks of a device in a moment, and mounts; those beyond are one, named `others`.
 pub const NAMED: usize = 32;
 
 /// Counts by octave of time.
 pub type Octaves = [u32; Snapshot::OCTAVES];
 
-/// The share of a virtual disk in a moment.
+/// The share of a virtual disk or of a mount in a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Portion {
     /// Its name.
@@ -38,10 +38,12 @@ pub struct Moment {
     /// Its end, in milliseconds since 1970.
     pub at_ms: u64,
     /// Virtual disks that got something.
-    pub portions: Vec<Portion>,
-    /// Share of the time that is charged to no virtual disk.
+    pub vdisks: Vec<Portion>,
+    /// Mounts that got something.
+    pub mounts: Vec<Portion>,
+    /// Share of the time that is charged to no stream.
     pub spare: f32,
-    /// Share of the time held idle for a virtual disk.
+    /// Share of the time held idle for a stream.
     pub held: f32,
     /// Requests by the time that they waited.
     pub queue: Octaves,
@@ -87,29 +89,12 @@ impl Past {
     pub fn history(&self, long: bool, after_ms: u64) -> History {
         let (moments, step_seconds) = if long { (&self.coarse, 10) } else { (&self.fine, 1) };
         let moments: Vec<&Moment> = moments.iter().filter(|it| it.at_ms > after_ms).collect();
-        let mut names: Vec<&Arc<str>> = Vec::new();
-        for portion in moments.iter().flat_map(|it| &it.portions) {
-            if let Err(at) = names.binary_search(&&portion.name) {
-                names.insert(at, &portion.name);
-            }
-        }
-        let track = |name: &Arc<str>| {
-            let of = |moment: &&Moment| moment.portions.iter().find(|it| it.name == *name).cloned();
-            let portions: Vec<Option<Portion>> = moments.iter().map(of).collect();
-            Track {
-                name: name.to_string(),
-                got: portions
-                    .iter()
-                    .map(|it| it.as_ref().map_or(0.0, |it| short(it.got)))
-                    .collect(),
-                reserved: portions.iter().map(|it| Some(short(it.as_ref()?.reserved))).collect(),
-            }
-        };
         let edges = Snapshot::edges().map(|edge| edge.as_secs_f64() * 1e6);
         History {
             step_seconds,
             at_ms: moments.iter().map(|it| it.at_ms).collect(),
-            vdisks: names.into_iter().map(track).collect(),
+            vdisks: tracks(&moments, |it| &it.vdisks),
+            mounts: tracks(&moments, |it| &it.mounts),
             spare: moments.iter().map(|it| short(it.spare)).collect(),
             held: moments.iter().map(|it| short(it.held)).collect(),
             edges_us: edges.to_vec(),
@@ -119,27 +104,54 @@ impl Past {
     }
 }
 
+/// The portions of moments by name.
+fn tracks(moments: &[&Moment], portions: fn(&Moment) -> &[Portion]) -> Vec<Track> {
+    let mut names: Vec<&Arc<str>> = Vec::new();
+    for portion in moments.iter().flat_map(|it| portions(it)) {
+        if let Err(at) = names.binary_search(&&portion.name) {
+            names.insert(at, &portion.name);
+        }
+    }
+    let track = |name: &Arc<str>| {
+        let of = |moment: &&Moment| portions(moment).iter().find(|it| it.name == *name).cloned();
+        let portions: Vec<Option<Portion>> = moments.iter().map(of).collect();
+        Track {
+            name: name.to_string(),
+            got: portions.iter().map(|it| it.as_ref().map_or(0.0, |it| short(it.got))).collect(),
+            reserved: portions.iter().map(|it| Some(short(it.as_ref()?.reserved))).collect(),
+        }
+    };
+    names.into_iter().map(track).collect()
+}
+
+/// The portions of several moments as those of one.
+fn mean_of(moments: &[&Moment], portions: fn(&Moment) -> &[Portion]) -> Vec<Portion> {
+    let mut all: Vec<Portion> = Vec::new();
+    for portion in moments.iter().flat_map(|it| portions(it)) {
+        match all.iter_mut().find(|it| it.name == portion.name) {
+            Some(sum) => sum.got += portion.got,
+            None => all.push(portion.clone()),
+        }
+    }
+    let count = moments.len() as f32;
+    all.iter_mut().for_each(|it| it.got /= count);
+    named(all)
+}
+
 /// Several moments as one, the latest first.
 fn together(moments: &[&Moment]) -> Option<Moment> {
     let latest = moments.first()?;
     let count = moments.len() as f32;
-    let mut all: Vec<Portion> = Vec::new();
     let (mut queue, mut service) = (Octaves::default(), Octaves::default());
     for moment in moments {
-        for portion in &moment.portions {
-            match all.iter_mut().find(|it| it.name == portion.name) {
-                Some(sum) => sum.got += portion.got,
-                None => all.push(portion.clone()),
-            }
-        }
         for (sums, counts) in [(&mut queue, &moment.queue), (&mut service, &moment.service)] {
             sums.iter_mut().zip(counts).for_each(|(sum, it)| *sum = sum.saturating_add(*it));
         }
     }
-    all.iter_mut().for_each(|it| it.got /= count);
+    let [vdisks, mounts] = [mean_of(moments, |it| &it.vdisks), mean_of(moments, |it| &it.mounts)];
     let mean = |of: fn(&Moment) -> f32| moments.iter().map(|it| of(it)).sum::<f32>() / count;
     let (spare, held) = (mean(|it| it.spare), mean(|it| it.held));
-    Some(Moment { at_ms: latest.at_ms, portions: named(all), spare, held, queue, service })
+    Some(Moment { at_ms: latest.at_ms, vdisks, mounts, spare, held, queue, service })
 }
 
 /// Four digits are enough for a chart.
@@ -162,8 +174,9 @@ mod tests {
         let portion = |name: &str, got| Portion { name: name.into(), got, reserved: 0.3 };
         let (mut queue, service) = (Octaves::default(), Octaves::default());
         queue[3] = 2;
-        let portions = vec![portion("db", got), portion("web", 0.1)];
-        Moment { at_ms: second * 1000, portions, spare: 0.2, held: 0.0, queue, service }
+        let vdisks = vec![portion("db", got), portion("web", 0.1)];
+        let mounts = vec![portion("/mnt/media", got / 3.0)];
+        Moment { at_ms: second * 1000, vdisks, mounts, spare: 0.2, held: 0.0, queue, service }
     }
 
     #[test]
@@ -177,12 +190,18 @@ mod tests {
         let db = &coarse.vdisks[0];
         assert_eq!((db.name.as_str(), db.got[0], db.reserved[0]), ("db", 0.45, Some(0.3)));
         assert_eq!((coarse.queue[0][3], coarse.spare[0]), (20, 0.2));
+        let names = |tracks: &[Track]| tracks.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&coarse.vdisks), ["db", "web"]);
+        for history in [&fine, &coarse] {
+            assert_eq!(names(&history.mounts), ["/mnt/media"], "mounts are beside virtual disks");
+        }
+        assert_eq!((coarse.mounts[0].got[0], coarse.mounts[0].reserved[0]), (0.15, Some(0.3)));
     }
 
     #[test]
     fn a_virtual_disk_that_comes_late_has_nothing_before() {
         let mut past = Past::default();
-        past.push(Moment { portions: Vec::new(), ..moment(1, 0.0) });
+        past.push(Moment { vdisks: Vec::new(), ..moment(1, 0.0) });
         past.push(moment(2, 0.5));
         let history = past.history(false, 0);
         assert_eq!(history.vdisks[0].got, [0.0, 0.5]);

@@ -11,8 +11,8 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use disktime_api::{
     Contract, Device, DeviceSpec, Event, Figures, Held, History, Latency, Live, LiveDevice,
-    LiveVdisk, MountStream, Plan, Problem, Server as About, Track, Vdisk, VdiskChange, VdiskSpec,
-    Waited,
+    LiveVdisk, Mount, MountStream, Plan, Problem, Promises, Server as About, Track, Vdisk,
+    VdiskChange, VdiskSpec, Waited,
 };
 use disktime_server::Server;
 use serde::Deserialize;
@@ -50,6 +50,7 @@ const BODY_MAX: usize = 64 << 10;
         snapshot_vdisk,
         why,
         mounts,
+        mount_sums,
         plan,
         live::events,
         live::live,
@@ -69,9 +70,11 @@ const BODY_MAX: usize = 64 << 10;
         Live,
         LiveDevice,
         LiveVdisk,
+        Mount,
         MountStream,
         Plan,
         Problem,
+        Promises,
         Track,
         Vdisk,
         VdiskChange,
@@ -102,6 +105,7 @@ pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
         .route("/v1/vdisks/{name}/snapshot", post(snapshot_vdisk))
         .route("/v1/vdisks/{name}/why", get(why))
         .route("/v1/mounts", get(mounts))
+        .route("/v1/mounts/sums", get(mount_sums))
         .route("/v1/plan", post(plan))
         .route("/v1/events", get(live::events))
         .route("/v1/live", get(live::live))
@@ -243,6 +247,13 @@ async fn vdisks(State(api): State<Api>) -> Result<Json<Vec<Vdisk>>, Refusal> {
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn mounts(State(api): State<Api>) -> Result<Json<Vec<MountStream>>, Refusal> {
     Ok(Json(api.ask_seen(|server, plane, seen| plane.mounts(server, seen)).await?))
+}
+
+/// All mounts that are guests of devices, each with the sums of its streams since the first of them.
+#[utoipa::path(get, path = "/v1/mounts/sums", responses((status = 200, body = [Mount]), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+async fn mount_sums(State(api): State<Api>) -> Result<Json<Vec<Mount>>, Refusal> {
+    Ok(Json(api.ask_seen(|server, plane, seen| plane.mount_sums(server, seen)).await?))
 }
 
 /// A virtual disk; its tag is the ETag.

@@ -1,4 +1,5 @@
-//! `/metrics` for Prometheus: what the API shows, as counters and gauges by virtual disk and device.
+//! `/metrics` for Prometheus: what the API shows, as counters and gauges by virtual disk,
+//! mount and device.
 //!
 //! The figures are read when they are asked for; nothing is counted here. Does not know: where the
 //! figures come from.
@@ -11,8 +12,8 @@ use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use disktime_api::{Device, Problem, Vdisk, Waited};
-use disktime_server::{Server, Snapshot, VdiskView};
+use disktime_api::{Device, Figures, Mount, Problem, Vdisk, Waited};
+use disktime_server::{Server, Snapshot, VdiskStats, VdiskView, Watch, WatchedMount};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -26,76 +27,78 @@ use crate::sampler::Sampler;
 /// The format of the answer.
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A metric: whether it only rises, its name, its text, its value.
+/// A metric: whether it only rises, the end of its name, its text, its value.
 type Row<T> = (bool, &'static str, &'static str, fn(&T) -> f64);
 
 const NANOS: f64 = 1e-9;
 
-/// Metrics of each virtual disk.
+/// Metrics of each virtual disk and of each mount.
+const FIGURES: &[Row<Figures>] = &[
+    (true, "requests", "Requests completed", |it| it.requests as f64),
+    (true, "failed", "Requests that failed", |it| it.failed as f64),
+    (true, "bytes", "Bytes read and written", |it| it.bytes as f64),
+    (true, "charged_seconds", "Disk time charged", |it| it.charged_ns as f64 * NANOS),
+    (true, "promises_broken", "Times behind the reservation by more than is promised", |it| {
+        it.promises.promises_broken as f64
+    }),
+    (true, "cycles", "Cycles of guaranteed rates that are over", |it| it.promises.cycles as f64),
+    (true, "cycles_missed", "Cycles of guaranteed rates that were not kept", |it| {
+        it.promises.cycles_missed as f64
+    }),
+    (true, "deadlines_missed", "Missed deadlines that clients or programs have reported", |it| {
+        it.promises.deadlines_missed as f64
+    }),
+    (false, "used_ratio", "Share of disk time of the last ten seconds", |it| it.utilization),
+    (false, "waiting", "Requests that wait", |it| f64::from(it.waiting)),
+    (false, "in_flight", "Pieces at the device", |it| f64::from(it.in_flight)),
+    (false, "queue_p99_seconds", "99th percentile of waiting times", |it| {
+        it.latency.queue_us_p99.unwrap_or(0.0) * 1e-6
+    }),
+    (false, "service_p99_seconds", "99th percentile of times at the device", |it| {
+        it.latency.service_us_p99.unwrap_or(0.0) * 1e-6
+    }),
+];
+
+/// Metrics of each virtual disk alone.
 const VDISK: &[Row<Vdisk>] = &[
-    (true, "disktime_vdisk_requests", "Requests completed", |it| it.figures.requests as f64),
-    (true, "disktime_vdisk_failed", "Requests that failed", |it| it.figures.failed as f64),
-    (true, "disktime_vdisk_bytes", "Bytes read and written", |it| it.figures.bytes as f64),
-    (true, "disktime_vdisk_charged_seconds", "Disk time charged", |it| {
-        it.figures.charged_ns as f64 * NANOS
+    (false, "reserve_ratio", "Share of disk time reserved", |it| it.contract.reserve),
+    (false, "limit_ratio", "Share of disk time never exceeded", |it| it.contract.limit),
+    (false, "size_bytes", "Size", |it| it.size_bytes as f64),
+    (false, "connections", "Clients", |it| it.figures.connections as f64),
+];
+
+/// Metrics of each mount alone.
+const MOUNT: &[Row<Mount>] = &[
+    (false, "reserve_ratio", "Share of disk time reserved for its files", |it| it.reserve),
+    (true, "contracts_granted", "Contracts that its files asked for and got", |it| {
+        it.granted as f64
     }),
-    (
-        true,
-        "disktime_vdisk_promises_broken",
-        "Times behind the reservation by more than is promised",
-        |it| it.figures.promises_broken as f64,
-    ),
-    (false, "disktime_vdisk_reserve_ratio", "Share of disk time reserved", |it| {
-        it.contract.reserve
-    }),
-    (false, "disktime_vdisk_limit_ratio", "Share of disk time never exceeded", |it| {
-        it.contract.limit
-    }),
-    (false, "disktime_vdisk_used_ratio", "Share of disk time of the last ten seconds", |it| {
-        it.figures.utilization
-    }),
-    (false, "disktime_vdisk_size_bytes", "Size", |it| it.size_bytes as f64),
-    (false, "disktime_vdisk_waiting", "Requests that wait", |it| f64::from(it.figures.waiting)),
-    (false, "disktime_vdisk_in_flight", "Pieces at the device", |it| {
-        f64::from(it.figures.in_flight)
-    }),
-    (false, "disktime_vdisk_connections", "Clients", |it| it.figures.connections as f64),
-    (false, "disktime_vdisk_queue_p99_seconds", "99th percentile of waiting times", |it| {
-        it.figures.latency.queue_us_p99.unwrap_or(0.0) * 1e-6
-    }),
-    (false, "disktime_vdisk_service_p99_seconds", "99th percentile of times at the device", |it| {
-        it.figures.latency.service_us_p99.unwrap_or(0.0) * 1e-6
+    (true, "contracts_refused", "Contracts that its files asked for and did not get", |it| {
+        it.refused as f64
     }),
 ];
 
 /// Metrics of each device.
 const DEVICE: &[Row<Device>] = &[
-    (true, "disktime_device_busy_seconds", "Time with pieces at the device", |it| {
-        it.busy_ns as f64 * NANOS
-    }),
-    (true, "disktime_device_spare_seconds", "Busy time charged to no virtual disk", |it| {
-        it.spare_ns as f64 * NANOS
-    }),
-    (true, "disktime_device_held_seconds", "Time held idle on purpose", |it| {
-        it.held_ns as f64 * NANOS
-    }),
-    (true, "disktime_device_cpu_seconds", "CPU time of the device's thread", |it| {
-        it.cpu_ns as f64 * NANOS
-    }),
-    (false, "disktime_device_reserved_ratio", "Share of disk time reserved", |it| it.reserved),
-    (false, "disktime_device_available_ratio", "Share that may still be reserved", |it| {
-        it.available
-    }),
-    (false, "disktime_device_queue_depth", "Pieces that the device may hold", |it| {
-        f64::from(it.queue_depth)
-    }),
-    (false, "disktime_device_in_flight", "Pieces at the device", |it| f64::from(it.in_flight)),
-    (false, "disktime_device_vdisks", "Virtual disks", |it| it.vdisks as f64),
+    (true, "busy_seconds", "Time with pieces at the device", |it| it.busy_ns as f64 * NANOS),
+    (true, "spare_seconds", "Busy time charged to no stream", |it| it.spare_ns as f64 * NANOS),
+    (true, "held_seconds", "Time held idle on purpose", |it| it.held_ns as f64 * NANOS),
+    (true, "cpu_seconds", "CPU time of the device's thread", |it| it.cpu_ns as f64 * NANOS),
+    (false, "reserved_ratio", "Share of disk time reserved", |it| it.reserved),
+    (false, "available_ratio", "Share that may still be reserved", |it| it.available),
+    (false, "queue_depth", "Pieces that the device may hold", |it| f64::from(it.queue_depth)),
+    (false, "in_flight", "Pieces at the device", |it| f64::from(it.in_flight)),
+    (false, "vdisks", "Virtual disks", |it| it.vdisks as f64),
+    (false, "mounts", "Mounts", |it| it.mounts as f64),
 ];
 
-/// Time that virtual disks waited, by reason.
+/// Streams of a mount by class: a label for each file would be one for each that was ever opened.
+const STREAMS: (&str, &str) =
+    ("streams", "Open files with a contract, and one for all files without; by their class");
+
+/// Time that virtual disks and mounts waited, by reason.
 const WAITED: (&str, &str) = (
-    "disktime_vdisk_waited_seconds",
+    "waited_seconds",
     "Time with requests in the daemon, by what they waited for; reason `limit` is throttled time",
 );
 
@@ -110,14 +113,11 @@ const REASONS: [Reason; 5] = [
     ("switching", |it| it.switching),
 ];
 
-/// Histograms of each virtual disk, for those who ask for them.
+/// Histograms of each virtual disk and of each mount, for those who ask for them.
 const TIMES: [(&str, &str); 2] = [
+    ("queue_seconds", "Waiting times of requests; their sum takes 3/4 of each bucket's edge"),
     (
-        "disktime_vdisk_queue_seconds",
-        "Waiting times of requests; their sum takes 3/4 of each bucket's edge",
-    ),
-    (
-        "disktime_vdisk_service_seconds",
+        "service_seconds",
         "Times of requests at the device; their sum takes 3/4 of each bucket's edge",
     ),
 ];
@@ -125,24 +125,34 @@ const TIMES: [(&str, &str); 2] = [
 /// The names of all metrics, as they are asked for.
 #[must_use]
 pub fn names() -> Vec<String> {
-    fn of<T>(rows: &[Row<T>]) -> impl Iterator<Item = String> {
-        rows.iter().map(|(rises, name, ..)| format!("{name}{}", if *rises { "_total" } else { "" }))
-    }
-    let waited = std::iter::once(format!("{}_total", WAITED.0));
-    of(VDISK).chain(waited).chain(of(DEVICE)).collect()
+    listed().into_iter().map(|[name, ..]| name).collect()
 }
 
 /// Every metric as it is asked for, its labels, and its text: for the manual's reference page.
 #[must_use]
 pub fn listed() -> Vec<[String; 3]> {
-    fn of<T>(rows: &[Row<T>], labels: &str) -> Vec<[String; 3]> {
+    fn of<T>(kind: &str, rows: &[Row<T>], more: &str) -> Vec<[String; 3]> {
         let row = |(rises, name, text, _): &Row<T>| {
-            let name = format!("{name}{}", if *rises { "_total" } else { "" });
-            [name, labels.to_owned(), (*text).to_owned()]
+            let name = format!("disktime_{kind}_{name}{}", if *rises { "_total" } else { "" });
+            let device = if kind == "device" { "" } else { ", device" };
+            [name, format!("{kind}{device}{more}"), (*text).to_owned()]
         };
         rows.iter().map(row).collect()
     }
-    [of(VDISK, "vdisk, device"), of(DEVICE, "device")].concat()
+    // Values of metrics with more labels are elsewhere.
+    let row = |rises, (name, text)| -> [Row<()>; 1] { [(rises, name, text, |()| 0.0)] };
+    let waited = |kind| of(kind, &row(true, WAITED), ", reason");
+    [
+        of("vdisk", FIGURES, ""),
+        of("vdisk", VDISK, ""),
+        waited("vdisk"),
+        of("mount", FIGURES, ""),
+        of("mount", MOUNT, ""),
+        of("mount", &row(false, STREAMS), ", class"),
+        waited("mount"),
+        of("device", DEVICE, ""),
+    ]
+    .concat()
 }
 
 /// Its addresses.
@@ -171,23 +181,32 @@ pub(crate) async fn metrics(
     let look = move |server: &mut Server, plane: &mut crate::Plane, seen: &Sampler| {
         server.refresh();
         let times = if histograms { times(server) } else { Vec::new() };
+        let mounts = plane.mount_sums(server, seen);
         let (vdisks, devices) = (plane.vdisks(server, seen), plane.devices(server));
-        Found { vdisks, devices, times }
+        Found { vdisks, mounts, devices, times }
     };
     let text = text(api.ask_seen(look).await?)
         .map_err(|error| Refusal::bad_request(format!("no metrics: {error}")))?;
     Ok(([(header::CONTENT_TYPE, TEXT)], text))
 }
 
-/// The times of virtual disks that had a request.
+/// The times of virtual disks and mounts that had a request.
 fn times(server: &Server) -> Vec<Times> {
-    let used = server.vdisks().iter().filter(|it| it.stats.requests() > 0);
-    let of = |it: &VdiskView| {
-        let times = [&it.stats.queue_time, &it.stats.service_time];
+    let of = |kind, name: &str, device: &str, stats: &VdiskStats| {
+        let times = [&stats.queue_time, &stats.service_time];
         let octaves = times.map(|histogram| histogram.counts().octaves());
-        Times { vdisk: it.name.clone(), device: it.device.to_string(), octaves }
+        let (name, device) = (name.to_owned(), device.to_owned());
+        (stats.requests() > 0).then_some(Times { kind, name, device, octaves })
     };
-    used.map(of).collect()
+    let of_vdisk = |it: &VdiskView| of("vdisk", &it.name, &it.device, &it.stats);
+    let vdisks = server.vdisks().iter().filter_map(of_vdisk);
+    let devices = server.config().devices.iter().zip(server.watch(Watch::Busy));
+    let mounts = devices.flat_map(|(device, watched)| {
+        let of_mount = |it: &WatchedMount| of("mount", &it.view.name, &device.name, &it.view.stats);
+        let mounts = watched.map_or_else(Vec::new, |it| it.mounts);
+        mounts.iter().filter_map(of_mount).collect::<Vec<_>>()
+    });
+    vdisks.chain(mounts).collect()
 }
 
 fn text(found: Found) -> Result<String, fmt::Error> {
@@ -202,40 +221,63 @@ fn text(found: Found) -> Result<String, fmt::Error> {
 #[derive(Debug)]
 struct Found {
     vdisks: Vec<Vdisk>,
+    mounts: Vec<Mount>,
     devices: Vec<Device>,
     times: Vec<Times>,
 }
 
-/// Waiting times of a virtual disk, and times at the device, counted by octave.
+/// Waiting times of a virtual disk or a mount, and times at the device, counted by octave.
 #[derive(Debug)]
 struct Times {
-    vdisk: String,
+    kind: &'static str,
+    name: String,
     device: String,
     octaves: [[u64; Snapshot::OCTAVES]; 2],
 }
 
+/// A name and its device's name, which label a metric.
+type Named<'a> = (&'a str, &'a str);
+
 impl Collector for Found {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        rows(&mut encoder, VDISK, &self.vdisks, |it| {
-            [("vdisk", it.name.as_str()), ("device", it.device.as_str())]
-        })?;
-        waited(&mut encoder, &self.vdisks)?;
-        rows(&mut encoder, DEVICE, &self.devices, |it| [("device", it.name.as_str())])?;
-        histograms(&mut encoder, &self.times)
+        let vdisks = self.vdisks.iter().map(|it| ((&*it.name, &*it.device), it));
+        let mounts = self.mounts.iter().map(|it| ((&*it.name, &*it.device), it));
+        let devices = self.devices.iter().map(|it| ((&*it.name, ""), it));
+        let encoder = &mut encoder;
+        of_kind(encoder, "vdisk", vdisks.clone().map(|(named, it)| (named, &it.figures)))?;
+        rows(encoder, ("vdisk", VDISK), &vdisks)?;
+        of_kind(encoder, "mount", mounts.clone().map(|(named, it)| (named, &it.figures)))?;
+        rows(encoder, ("mount", MOUNT), &mounts)?;
+        streams(encoder, &self.mounts)?;
+        rows(encoder, ("device", DEVICE), &devices)?;
+        ["vdisk", "mount"].into_iter().try_for_each(|kind| histograms(encoder, kind, &self.times))
     }
 }
 
-fn rows<'a, T, const N: usize>(
+/// The metrics that virtual disks and mounts have.
+fn of_kind<'a>(
     encoder: &mut DescriptorEncoder<'_>,
-    rows: &[Row<T>],
-    all: &'a [T],
-    labels: impl Fn(&'a T) -> [(&'static str, &'a str); N],
+    kind: &str,
+    all: impl Iterator<Item = (Named<'a>, &'a Figures)> + Clone,
+) -> Result<(), fmt::Error> {
+    rows(encoder, (kind, FIGURES), &all)?;
+    waited(encoder, kind, all)
+}
+
+fn rows<'a, T: 'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (of, rows): (&str, &[Row<T>]),
+    all: &(impl Iterator<Item = (Named<'a>, &'a T)> + Clone),
 ) -> Result<(), fmt::Error> {
     for (rises, name, help, value) in rows {
         let kind = if *rises { MetricType::Counter } else { MetricType::Gauge };
-        let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-        for it in all {
-            let labels = labels(it);
+        let name = format!("disktime_{of}_{name}");
+        let mut metric = encoder.encode_descriptor(&name, help, None, kind)?;
+        for ((name, device), it) in all.clone() {
+            let labels = [(of, name), ("device", device)];
+            // A device's own name says it all.
+            let count = if device.is_empty() { 1 } else { 2 };
+            let labels = &labels[..count];
             let mut one = metric.encode_family(&labels)?;
             if *rises {
                 one.encode_counter::<NoLabelSet, _, f64>(&value(it), None)?;
@@ -247,28 +289,49 @@ fn rows<'a, T, const N: usize>(
     Ok(())
 }
 
-/// Virtual disks that never waited have no such lines: there may be many of them.
-fn waited(encoder: &mut DescriptorEncoder<'_>, vdisks: &[Vdisk]) -> Result<(), fmt::Error> {
-    let (name, help) = WAITED;
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for it in vdisks.iter().filter(|it| it.figures.waited != Waited::default()) {
+/// A virtual disk that never waited has no such lines: there may be many of them.
+fn waited<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    kind: &str,
+    all: impl Iterator<Item = (Named<'a>, &'a Figures)>,
+) -> Result<(), fmt::Error> {
+    let name = format!("disktime_{kind}_{}", WAITED.0);
+    let mut metric = encoder.encode_descriptor(&name, WAITED.1, None, MetricType::Counter)?;
+    for ((name, device), it) in all.filter(|(_, it)| it.waited != Waited::default()) {
         for (reason, of) in REASONS {
-            let labels = [("vdisk", &*it.name), ("device", &*it.device), ("reason", reason)];
-            let value = of(&it.figures.waited);
+            let labels = [(kind, name), ("device", device), ("reason", reason)];
+            let value = of(&it.waited);
             metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
         }
     }
     Ok(())
 }
 
-fn histograms(encoder: &mut DescriptorEncoder<'_>, all: &[Times]) -> Result<(), fmt::Error> {
-    if all.is_empty() {
+fn streams(encoder: &mut DescriptorEncoder<'_>, mounts: &[Mount]) -> Result<(), fmt::Error> {
+    let name = format!("disktime_mount_{}", STREAMS.0);
+    let mut metric = encoder.encode_descriptor(&name, STREAMS.1, None, MetricType::Gauge)?;
+    for it in mounts {
+        for (class, count) in &it.streams {
+            let labels = [("mount", &*it.name), ("device", &*it.device), ("class", class)];
+            metric.encode_family(&labels)?.encode_gauge(&(*count as f64))?;
+        }
+    }
+    Ok(())
+}
+
+fn histograms(
+    encoder: &mut DescriptorEncoder<'_>,
+    kind: &str,
+    all: &[Times],
+) -> Result<(), fmt::Error> {
+    if !all.iter().any(|it| it.kind == kind) {
         return Ok(());
     }
     let edges = Snapshot::edges().map(|edge| edge.as_secs_f64());
     for (which, (name, help)) in TIMES.into_iter().enumerate() {
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for Times { vdisk, device, octaves } in all {
+        let name = format!("disktime_{kind}_{name}");
+        let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Histogram)?;
+        for Times { name, device, octaves, .. } in all.iter().filter(|it| it.kind == kind) {
             let octaves = &octaves[which];
             let mut buckets: Vec<_> = edges.into_iter().zip(*octaves).collect();
             // An octave's times are 0.75 of its edge on average, if they are spread evenly.
@@ -276,7 +339,7 @@ fn histograms(encoder: &mut DescriptorEncoder<'_>, all: &[Times]) -> Result<(), 
             if let Some((edge, _)) = buckets.last_mut() {
                 *edge = f64::INFINITY;
             }
-            let labels = [("vdisk", &**vdisk), ("device", &**device)];
+            let labels = [(kind, &**name), ("device", &**device)];
             let mut one = metric.encode_family(&labels)?;
             one.encode_histogram::<NoLabelSet>(sum, octaves.iter().sum(), &buckets, None)?;
         }

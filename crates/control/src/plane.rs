@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use disktime_api::{
-    Contract, Device, DeviceSpec, MountStream, Plan, Server as About, Vdisk, VdiskChange, VdiskSpec,
+    Contract, Device, DeviceSpec, Mount, MountStream, Plan, Promises, Server as About, Vdisk,
+    VdiskChange, VdiskSpec,
 };
 use disktime_config::CLASSES;
+use disktime_core::Class;
 use disktime_server::config::{DeviceConfig, VdiskConfig};
 use disktime_server::{
     AlterError, GuestStreamView, Server, SnapshotJob, VdiskId, VdiskStats, VdiskView, Watch,
-    WatchedDevice, WatchedVdisk,
+    WatchedDevice, WatchedMount, WatchedVdisk,
 };
 
 use crate::events::Events;
@@ -180,7 +182,7 @@ impl Plane {
                 name: it.name.clone(),
                 kind: "mount".to_owned(),
                 device: device.name.clone(),
-                mount: it.guest.to_string(),
+                mount: it.mount.name.to_string(),
                 stream: it.stream,
                 contract: now.get(&it.id).map(|now| terms(&now.contract)).unwrap_or_default(),
                 figures: disktime_api::Figures {
@@ -189,6 +191,28 @@ impl Plane {
                 },
             };
             streams.iter().map(shown).collect::<Vec<_>>()
+        };
+        devices.flat_map(of_device).collect()
+    }
+
+    /// All mounts that are guests of devices, each with the sums of its streams.
+    pub fn mount_sums(&self, server: &Server, sampler: &Sampler) -> Vec<Mount> {
+        let devices = server.config().devices.iter().zip(server.watch(Watch::Busy));
+        let of_device = |(device, watched): (&DeviceConfig, Option<WatchedDevice>)| {
+            let mounts = watched.map_or_else(Vec::new, |it| it.mounts);
+            let shown = |it: WatchedMount| Mount {
+                name: it.view.name.to_string(),
+                device: device.name.clone(),
+                streams: it.streams.iter().map(|(it, count)| (class_name(*it), *count)).collect(),
+                reserve: fraction(it.now.contract.reserve),
+                granted: it.view.granted(),
+                refused: it.view.refused(),
+                figures: disktime_api::Figures {
+                    connections: 1,
+                    ..figures((&it.view.stats, Some(&it.now)), it.view.id, sampler)
+                },
+            };
+            mounts.into_iter().map(shown).collect::<Vec<_>>()
         };
         devices.flat_map(of_device).collect()
     }
@@ -725,7 +749,7 @@ fn shown(
     }
 }
 
-/// The figures of a virtual disk, or of a mount's stream.
+/// The figures of a virtual disk, a mount, or a mount's stream.
 fn figures(
     (stats, now): (&VdiskStats, Option<&WatchedVdisk>),
     id: impl Into<Seen>,
@@ -740,7 +764,12 @@ fn figures(
         failed: stats.failed(),
         bytes: stats.bytes(),
         charged_ns: u64::try_from(stats.charged().as_nanos()).unwrap_or(u64::MAX),
-        promises_broken: stats.promises_broken(),
+        promises: Promises {
+            promises_broken: stats.promises_broken(),
+            cycles: stats.cycles(),
+            cycles_missed: stats.cycles_missed(),
+            deadlines_missed: stats.misses(),
+        },
         ..disktime_api::Figures::default()
     };
     sampler.rates(id, &mut figures);
@@ -749,13 +778,17 @@ fn figures(
 }
 
 fn terms(contract: &disktime_core::Contract) -> Contract {
-    let class = CLASSES.into_iter().find(|(_, class)| *class == contract.class);
     Contract {
         reserve: fraction(contract.reserve),
         limit: fraction(contract.limit),
         weight: contract.weight,
-        class: class.map_or_else(String::new, |(name, _)| name.to_owned()),
+        class: class_name(contract.class),
     }
+}
+
+fn class_name(class: Class) -> String {
+    let known = CLASSES.into_iter().find(|(_, it)| *it == class);
+    known.map_or_else(String::new, |(name, _)| name.to_owned())
 }
 
 /// A change's text for people and for the audit.

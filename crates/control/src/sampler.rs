@@ -3,8 +3,8 @@
 //!
 //! Keeps of each one that did something in the last minute what it waited for, rates of ten seconds and
 //! response times of five to ten; of each device its [past](crate::history). A virtual disk that does
-//! nothing costs a comparison a second and 32 bytes. So does a stream of a mount, of which the past of a
-//! device has nothing.
+//! nothing costs a comparison a second and 32 bytes. So do a mount and each stream of one; the past of a
+//! device has mounts, but not their streams, of which there may be tens of thousands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use disktime_api::{Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk, Waited};
 use disktime_core::{Duration, Instant, Share};
 use disktime_server::{
-    GuestStreamId, GuestStreamView, Server, Snapshot, VdiskId, VdiskStats, VdiskView, Watch,
-    WatchedDevice, WatchedVdisk,
+    GuestStreamId, MountId, Server, Snapshot, VdiskId, VdiskStats, VdiskView, Watch, WatchedDevice,
+    WatchedVdisk,
 };
 
 use crate::history::{Moment, NAMED, Octaves, Past, Portion, named, push, short};
@@ -65,11 +65,13 @@ impl Wait {
     }
 }
 
-/// A virtual disk, or a stream of a mount.
+/// A virtual disk, a mount, or a stream of one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Seen {
     /// A virtual disk.
     Vdisk(VdiskId),
+    /// A mount.
+    Mount(MountId),
     /// A stream of a mount.
     Guest(GuestStreamId),
 }
@@ -77,6 +79,12 @@ pub enum Seen {
 impl From<VdiskId> for Seen {
     fn from(id: VdiskId) -> Self {
         Self::Vdisk(id)
+    }
+}
+
+impl From<MountId> for Seen {
+    fn from(id: MountId) -> Self {
+        Self::Mount(id)
     }
 }
 
@@ -131,28 +139,33 @@ impl Counted for VdiskView {
     }
 }
 
-/// A stream of a mount, on the device of that name.
-struct OfMount<'a>(&'a str, &'a GuestStreamView);
+/// A mount or a stream of one.
+struct OfGuest<'a> {
+    id: Seen,
+    name: &'a str,
+    device: &'a str,
+    stats: &'a VdiskStats,
+}
 
-impl Counted for OfMount<'_> {
+impl Counted for OfGuest<'_> {
     fn id(&self) -> Seen {
-        Seen::Guest(self.1.id)
+        self.id
     }
 
     fn name(&self) -> &str {
-        &self.1.name
+        self.name
     }
 
     fn device(&self) -> &str {
-        self.0
+        self.device
     }
 
     fn totals(&self) -> Totals {
-        totals(&self.1.stats)
+        totals(self.stats)
     }
 
     fn times(&self) -> [Snapshot; 2] {
-        times(&self.1.stats)
+        times(self.stats)
     }
 }
 
@@ -289,8 +302,8 @@ pub struct Sampler {
     looks: u32,
     /// In the order in which the server has them.
     slots: Vec<Slot>,
-    /// The same of mounts' streams.
-    guest_slots: Vec<Slot>,
+    /// The same of mounts, and of their streams.
+    guest_slots: [Vec<Slot>; 2],
     busy: BTreeMap<Seen, Busy>,
     /// Nanoseconds that virtual disks which ever had requests waited, by [`Wait::NAMES`].
     waited: BTreeMap<Seen, [u64; Wait::NAMES.len()]>,
@@ -322,8 +335,10 @@ impl Sampler {
         let span = self.last.replace(at).map_or(0, |last| at.since(last).as_nanos());
         for (id, now, at_device) in devices.iter().flat_map(|(_, device)| {
             let vdisks = device.vdisks.iter().map(|(id, now)| (Seen::from(*id), now));
+            let mounts = device.mounts.iter().map(|it| (Seen::from(it.view.id), &it.now));
+            let mounts = mounts.filter(|(_, now)| now.waiting + now.in_flight > 0);
             let guests = device.guests_now.iter().map(|(id, now)| (Seen::from(*id), now));
-            vdisks.chain(guests).map(|(id, now)| (id, now, device.in_flight))
+            vdisks.chain(mounts).chain(guests).map(|(id, now)| (id, now, device.in_flight))
         }) {
             let busy = self.busy.entry(id).or_default();
             busy.active = looks;
@@ -344,13 +359,28 @@ impl Sampler {
         let mut slots = std::mem::take(&mut self.slots);
         let broken = self.count(at, (&mut slots, vdisks), &mut octaves);
         self.slots = slots;
-        let streams = devices
-            .iter()
-            .flat_map(|(name, device)| device.guest_streams.iter().map(|it| OfMount(name, it)));
-        let guests: Vec<OfMount<'_>> = streams.collect();
-        let mut slots = std::mem::take(&mut self.guest_slots);
-        self.count(at, (&mut slots, &guests), &mut octaves);
-        self.guest_slots = slots;
+        let mounts = devices.iter().flat_map(|(device, now)| {
+            now.mounts.iter().map(|it| OfGuest {
+                id: it.view.id.into(),
+                name: &it.view.name,
+                device,
+                stats: &it.view.stats,
+            })
+        });
+        let streams = devices.iter().flat_map(|(device, now)| {
+            now.guest_streams.iter().map(|it| OfGuest {
+                id: it.id.into(),
+                name: &it.name,
+                device,
+                stats: &it.stats,
+            })
+        });
+        let [of_mounts, of_streams] = [mounts.collect::<Vec<_>>(), streams.collect()];
+        let [mut mounts, mut streams] = std::mem::take(&mut self.guest_slots);
+        self.count(at, (&mut mounts, &of_mounts), &mut octaves);
+        // Its mount has counted the times of a stream.
+        self.count(at, (&mut streams, &of_streams), &mut BTreeMap::new());
+        self.guest_slots = [mounts, streams];
         self.let_go();
         self.devices.retain(|name, _| devices.iter().any(|(device, _)| device == name));
         let devices = devices.iter().map(|(name, device)| {
@@ -447,18 +477,8 @@ impl Sampler {
         now: &WatchedDevice,
         [queue, service]: [Octaves; 2],
     ) -> LiveDevice {
-        let of_it = self.busy.iter().filter(|(id, busy)| {
-            matches!(id, Seen::Vdisk(_)) && busy.device == name && busy.name.is_some()
-        });
-        let mut busy: Vec<(f64, &Busy)> = of_it.map(|(_, busy)| (busy.got(), busy)).collect();
-        let portion = |(got, busy): &(f64, &Busy)| {
-            #[expect(clippy::cast_possible_truncation, reason = "four digits are shown")]
-            let (got, reserved) = (*got as f32, busy.reserve as f32);
-            Some(Portion { name: Arc::clone(busy.name.as_ref()?), got, reserved })
-        };
-        let portions = named(busy.iter().filter_map(portion).collect());
-        busy.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let vdisks = busy.iter().take(NAMED).map(|(_, busy)| busy.live()).collect();
+        let (vdisk_portions, vdisks) = self.got(name, |id| matches!(id, Seen::Vdisk(_)));
+        let (mount_portions, mounts) = self.got(name, |id| matches!(id, Seen::Mount(_)));
         let device = self.devices.entry(name.to_owned()).or_default();
         let times = [now.busy, now.spare, now.held];
         let before = device.times.replace((at, times));
@@ -470,7 +490,10 @@ impl Sampler {
         let [spent, spare, held] = [0, 1, 2].map(share);
         #[expect(clippy::cast_possible_truncation, reason = "four digits are shown")]
         let (spare, held) = (spare as f32, held as f32);
-        device.past.push(Moment { at_ms, portions, spare, held, queue, service });
+        let (of_vdisks, of_mounts) = (vdisk_portions, mount_portions);
+        let moment =
+            Moment { at_ms, vdisks: of_vdisks, mounts: of_mounts, spare, held, queue, service };
+        device.past.push(moment);
         LiveDevice {
             name: name.to_owned(),
             reserved: now.reserved_ppm as f64 / 1e6,
@@ -478,12 +501,30 @@ impl Sampler {
             spare: short(spare),
             held: short(held),
             vdisks,
+            mounts,
             queue: queue.to_vec(),
             service: service.to_vec(),
         }
     }
 
-    /// Rates of a virtual disk or a mount's stream over the last ten seconds, into its figures.
+    /// The busy ones of a kind on a device in the last second: for its past, and as they are sent.
+    fn got(&self, device: &str, is_kind: fn(&Seen) -> bool) -> (Vec<Portion>, Vec<LiveVdisk>) {
+        let of_it = self
+            .busy
+            .iter()
+            .filter(|(id, busy)| is_kind(id) && busy.device == device && busy.name.is_some());
+        let mut busy: Vec<(f64, &Busy)> = of_it.map(|(_, busy)| (busy.got(), busy)).collect();
+        let portion = |(got, busy): &(f64, &Busy)| {
+            #[expect(clippy::cast_possible_truncation, reason = "four digits are shown")]
+            let (got, reserved) = (*got as f32, busy.reserve as f32);
+            Some(Portion { name: Arc::clone(busy.name.as_ref()?), got, reserved })
+        };
+        let portions = named(busy.iter().filter_map(portion).collect());
+        busy.sort_by(|a, b| b.0.total_cmp(&a.0));
+        (portions, busy.iter().take(NAMED).map(|(_, busy)| busy.live()).collect())
+    }
+
+    /// Rates of a virtual disk, a mount or a mount's stream over the last ten seconds, into its figures.
     pub fn rates(&self, id: impl Into<Seen>, figures: &mut Figures) {
         let Some(busy) = self.busy.get(&id.into()) else { return };
         let live = busy.live();
@@ -537,6 +578,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use disktime_core::Contract;
+    use disktime_server::{GuestStreamView, MountView, WatchedMount};
 
     use super::*;
 
@@ -595,6 +637,7 @@ mod tests {
             reserved_ppm: 300_000,
             vdisks,
             guests: 0,
+            mounts: Vec::new(),
             guest_streams: Arc::default(),
             guests_now: Vec::new(),
             granted: Vec::new(),
@@ -648,13 +691,14 @@ mod tests {
         assert!(sampler.history("nowhere", false, 0).is_none());
     }
 
-    /// A mount's stream was in no figure but its own mount's.
+    /// A mount's stream was in no figure but its own mount's, and a mount in no past.
     #[test]
-    fn a_stream_of_a_mount_has_figures_and_no_part_in_the_past_of_virtual_disks() {
+    fn mounts_and_their_streams_have_figures_and_a_past_beside_virtual_disks() {
         let id = GuestStreamId { guest: 1, nth: 1 };
+        let mount = Arc::new(MountView::new(MountId(1), "/mnt".into()));
         let view = GuestStreamView {
             id,
-            guest: "/mnt".into(),
+            mount: Arc::clone(&mount),
             stream: 0,
             name: "film".to_owned(),
             stats: Arc::default(),
@@ -666,15 +710,29 @@ mod tests {
                 let mut device = device(Vec::new());
                 device.guest_streams = Arc::clone(&streams);
                 device.guests_now = vec![(id, now(1, 1, true))];
+                let reserve = Share::from_percent(30).unwrap();
+                let contract = Contract { reserve, ..Contract::default() };
+                let now = WatchedVdisk { contract, ..now(1, 1, true) };
+                let (view, streams) = (Arc::clone(&mount), BTreeMap::new());
+                device.mounts = vec![WatchedMount { view, streams, now }];
                 let at = Instant::from_nanos(second * 1_000_000_000);
-                sampler.take((at, second * 1000), &[("disk", device)], &[] as &[Disk]);
+                let news = sampler.take((at, second * 1000), &[("disk", device)], &[] as &[Disk]);
+                let of_disk = news.live.map(|mut live| live.devices.remove(0));
+                if let Some(LiveDevice { vdisks, mounts, .. }) = of_disk {
+                    assert_eq!((vdisks.len(), mounts.len()), (0, 1), "its streams are left out");
+                    assert_eq!((&*mounts[0].name, mounts[0].reserved), ("/mnt", 0.3));
+                }
             }
         }
-        let mut figures = Figures::default();
-        sampler.rates(id, &mut figures);
-        assert_eq!((figures.wanting, figures.held_by.as_deref()), (1.0, Some("device")));
-        assert_eq!(sampler.waited(id).unwrap().device, 19.0);
-        assert!(sampler.history("disk", false, 0).unwrap().vdisks.is_empty());
+        for seen in [Seen::from(id), Seen::from(mount.id)] {
+            let mut figures = Figures::default();
+            sampler.rates(seen, &mut figures);
+            assert_eq!((figures.wanting, figures.held_by.as_deref()), (1.0, Some("device")));
+            assert_eq!(sampler.waited(seen).unwrap().device, 19.0);
+        }
+        let History { vdisks, mounts, .. } = sampler.history("disk", false, 0).unwrap();
+        assert!(vdisks.is_empty());
+        assert_eq!((mounts.len(), &*mounts[0].name, mounts[0].reserved[0]), (1, "/mnt", Some(0.3)));
         let at = Instant::from_nanos(20_000_000_000);
         sampler.take((at, 20_000), &[("disk", device(Vec::new()))], &[] as &[Disk]);
         assert_eq!((sampler.busy.len(), sampler.waited.len()), (0, 0), "it is gone");

@@ -17,6 +17,7 @@ class App {
     this.about = { writable: false, reason: "" };
     this.devices = new Map();
     this.vdisks = new Map();
+    this.mounts = [];
     this.tags = new Map();
     this.pasts = new Map();
     this.places = new Map();
@@ -89,13 +90,14 @@ class App {
     input.focus();
   }
 
-  /** Reads devices and virtual disks. */
+  /** Reads devices, virtual disks and mounts. */
   async refresh() {
-    const [devices, vdisks] = await Promise.all([get("/v1/devices"), get("/v1/vdisks")]);
+    const [devices, vdisks, mounts] = await Promise.all([get("/v1/devices"), get("/v1/vdisks"), get("/v1/mounts/sums")]);
+    this.mounts = mounts;
     this.devices = new Map(devices.map((device) => [device.name, device]));
     const before = this.vdisks;
     this.vdisks = new Map(vdisks.map((vdisk) => [vdisk.name, { ...vdisk, spec: before.get(vdisk.name)?.spec }]));
-    for (const name of this.vdisks.keys()) this.colour(name);
+    for (const { name } of [...vdisks, ...mounts]) this.colour(name);
     this.nav();
     const shown = this.view instanceof VdiskView ? this.view.name : null;
     if (shown && this.vdisks.has(shown)) await this.refreshVdisk(shown);
@@ -182,7 +184,7 @@ class App {
     return this.second?.devices.find((it) => it.name === device);
   }
 
-  /** A virtual disk keeps its colour while the page is open. */
+  /** A virtual disk or a mount, whose name has a `/`, keeps its colour while the page is open. */
   colour(name) {
     if (name === "others") return "#8b96a3";
     if (!this.places.has(name)) this.places.set(name, this.places.size);

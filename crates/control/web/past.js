@@ -4,6 +4,8 @@ import { devicePath, get } from "./api.js";
 
 /** Seconds that the page keeps of the short history. */
 const FINE = 600;
+/** Kinds of things that have a share of a device's time. */
+const KINDS = ["vdisks", "mounts"];
 
 export class Past {
   constructor(device) {
@@ -36,20 +38,22 @@ export class Past {
     fine.held.push(live.held);
     fine.queue.push(live.queue);
     fine.service.push(live.service);
-    for (const vdisk of live.vdisks) {
-      if (!fine.vdisks.has(vdisk.name)) {
-        const got = new Array(length).fill(0);
-        fine.vdisks.set(vdisk.name, { name: vdisk.name, got, reserved: new Array(length).fill(null) });
+    for (const kind of KINDS) {
+      for (const { name } of live[kind]) {
+        if (!fine[kind].has(name)) {
+          const got = new Array(length).fill(0);
+          fine[kind].set(name, { name, got, reserved: new Array(length).fill(null) });
+        }
       }
-    }
-    for (const [name, track] of fine.vdisks) {
-      const vdisk = live.vdisks.find((it) => it.name === name);
-      track.got.push(vdisk?.got ?? 0);
-      track.reserved.push(vdisk?.reserved ?? null);
+      for (const [name, track] of fine[kind]) {
+        const one = live[kind].find((it) => it.name === name);
+        track.got.push(one?.got ?? 0);
+        track.reserved.push(one?.reserved ?? null);
+      }
     }
     if (fine.at_ms.length > FINE) {
       for (const column of [fine.at_ms, fine.spare, fine.held, fine.queue, fine.service]) column.shift();
-      for (const track of fine.vdisks.values()) {
+      for (const track of KINDS.flatMap((kind) => [...fine[kind].values()])) {
         track.got.shift();
         track.reserved.shift();
       }
@@ -62,10 +66,8 @@ export class Past {
     const history = seconds <= FINE ? this.fine : this.coarse;
     const count = Math.ceil(seconds / history.step_seconds);
     const of = (column) => column.slice(-count);
-    const vdisks = new Map();
-    for (const [name, track] of history.vdisks) {
-      vdisks.set(name, { name, got: of(track.got), reserved: of(track.reserved) });
-    }
+    const tracks = (kind) => new Map([...history[kind]].map(([name, track]) =>
+      [name, { name, got: of(track.got), reserved: of(track.reserved) }]));
     return {
       step: history.step_seconds,
       seconds: of(history.at_ms).map((ms) => ms / 1000),
@@ -74,17 +76,20 @@ export class Past {
       queue: of(history.queue),
       service: of(history.service),
       edges: history.edges_us,
-      vdisks,
+      vdisks: tracks("vdisks"),
+      mounts: tracks("mounts"),
     };
   }
 }
 
 function byName(history) {
-  return { ...history, vdisks: new Map(history.vdisks.map((track) => [track.name, track])) };
+  const maps = KINDS.map((kind) => [kind, new Map(history[kind].map((track) => [track.name, track]))]);
+  return { ...history, ...Object.fromEntries(maps) };
 }
 
 function empty(step) {
   return {
-    step_seconds: step, at_ms: [], spare: [], held: [], queue: [], service: [], edges_us: [], vdisks: new Map(),
+    step_seconds: step, at_ms: [], spare: [], held: [], queue: [], service: [], edges_us: [],
+    vdisks: new Map(), mounts: new Map(),
   };
 }

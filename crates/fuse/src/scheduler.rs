@@ -25,14 +25,14 @@ use disktime_server::emulate::Emulate;
 use disktime_server::guests::GuestLine;
 
 use crate::abi::Refused;
-use crate::file_system::{Answer, ReadReply, WriteReply};
+use crate::file_system::{ReadReply, WriteReply};
 use crate::mount_error::MountError;
 use crate::open_files::OpenFile;
 use crate::transfer::{Aligned, Buffers, Waiting};
 
 use dispatcher::Dispatcher;
 use turns::{Daemon, Own, Turns};
-use workers::Moved;
+use workers::Workers;
 
 /// Messages that wait for the engine's thread; a thread that has one more waits.
 const MESSAGES_MAX: usize = 4096;
@@ -77,7 +77,6 @@ pub(crate) enum Parameter {
 
 enum Message {
     Transfer(Box<Transfer>),
-    Moved(usize, Answer<Moved>),
     Contract(Arc<OpenFile>, Contract, Sender<Result<(), Refused>>),
     Late(StreamId, Sender<bool>),
     Released(StreamId),
@@ -159,9 +158,10 @@ impl Scheduler {
         let (to, messages) = bounded(MESSAGES_MAX);
         let classed = Arc::new(AtomicU32::new(0));
         let (waiting, buffers) = (Arc::new(Waiting::new()), Arc::new(Buffers::new()));
-        let (jobs, workers) = workers::start(depth_max, &to, &buffers)?;
+        let Workers { jobs, landed, threads: workers } = workers::start(depth_max, &buffers)?;
         let shared = dispatcher::Outside {
             jobs,
+            moved: landed,
             buffers,
             waiting: Arc::clone(&waiting),
             classed: Arc::clone(&classed),

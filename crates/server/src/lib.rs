@@ -59,7 +59,8 @@ pub use place::PlaceError;
 pub use reports::ReportStats;
 pub use server::{AlterError, ReloadError, Server, SnapshotJob, VdiskView, Wrap, finish_move};
 pub use shard::{
-    GuestStreamId, GuestStreamView, VdiskError, VdiskId, Watch, WatchedDevice, WatchedVdisk,
+    GuestStreamId, GuestStreamView, MountId, MountView, VdiskError, VdiskId, Watch, WatchedDevice,
+    WatchedMount, WatchedVdisk,
 };
 pub use start_error::{StartError, Unfit};
 pub use stats::{Counts, DeviceStats, Histogram, Snapshot, VdiskStats};

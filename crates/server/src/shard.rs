@@ -53,7 +53,7 @@ use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
 use device::{AtDevice, Flight};
-pub use guest_streams::{GuestStreamId, GuestStreamView};
+pub use guest_streams::{GuestStreamId, GuestStreamView, MountId, MountView};
 pub use guests::FromGuest;
 use guests::Guests;
 pub(crate) use guests::{GUEST_REQUESTS_MAX, guest_spec};
@@ -66,7 +66,7 @@ use touched::Touched;
 use turns::Turns;
 use vdisks::Vdisks;
 pub use vdisks::{Answer, NewVdisk, Vdisk, VdiskError, VdiskId};
-pub use watched::{Watch, WatchedDevice, WatchedVdisk};
+pub use watched::{Watch, WatchedDevice, WatchedMount, WatchedVdisk};
 
 /// The longest piece of a device in bytes, and the longest part of a request: what is at the device
 /// holds others up for as long.

@@ -1,6 +1,7 @@
 //! Guests of a device: processes that move bytes by themselves, in their turn.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use disktime_client::{Connection, Uri};
@@ -8,7 +9,7 @@ use disktime_config::read_contract;
 use disktime_core::Kind;
 use disktime_server::guest_messages::{Ask, Call, NotGranted, Told, Turn};
 use disktime_server::guests::{GuestLine, GuestTerms};
-use disktime_server::{AskError, Config, Server, Watch};
+use disktime_server::{AskError, Config, Server, VdiskStats, Watch, WatchedVdisk};
 use tempfile::TempDir;
 
 struct Fixture {
@@ -137,7 +138,7 @@ fn a_guests_streams_are_seen_with_their_names_and_figures() {
     assert_eq!(guest.hear().unwrap(), Told::Over { request: 3, taken: true });
     let device = look(Watch::All);
     let view = &device.guest_streams[0];
-    assert_eq!((&*view.guest, &*view.name, view.stream), ("/mnt/media", "film", 5));
+    assert_eq!((&*view.mount.name, &*view.name, view.stream), ("/mnt/media", "film", 5));
     assert_eq!((view.stats.requests(), view.stats.bytes()), (1, 4096));
     assert_eq!(device.guests_now[0].0, view.id);
     assert!(look(Watch::Busy).guests_now.is_empty());
@@ -150,6 +151,63 @@ fn a_guests_streams_are_seen_with_their_names_and_figures() {
     assert_ne!(again.guest_streams[0].id, view.id);
     drop(guest);
     wait_for("it stays", || look(Watch::All).guest_streams.is_empty());
+}
+
+/// A mount's sums are of all its streams, those that have ended among them, and of all that it asked for.
+#[test]
+fn a_mount_has_the_sums_of_its_streams() {
+    let fixture = Fixture::new();
+    let guest = fixture.guest("d").unwrap();
+    let mount = || {
+        let mut mounts = fixture.server.watch(Watch::Busy).remove(0).unwrap().mounts;
+        assert_eq!(mounts.len(), 1);
+        mounts.remove(0)
+    };
+    let rate = "class=guaranteed-rate rate=40MB/s cycle=50ms admission=best-effort";
+    add(&guest, 0, rate).unwrap();
+    add(&guest, 1, "reserve=30%").unwrap();
+    assert!(add(&guest, 2, "reserve=30%").is_err());
+    let found = mount();
+    assert_eq!((&*found.view.name, found.now.contract.reserve.ppm()), ("/mnt/media", 300_000));
+    assert_eq!((found.view.granted(), found.view.refused()), (2, 1));
+    assert_eq!(found.streams.into_values().collect::<Vec<_>>(), [1, 1], "one of each class");
+    // No disk of 1998 keeps that rate.
+    ask_for(&guest, 3, (0, 8 << 20));
+    let first = turn(&guest).turn;
+    let WatchedVdisk { waiting, in_flight, .. } = mount().now;
+    assert_eq!((waiting, in_flight), (1, 1));
+    guest.say(&Ask::Ended { turn: first, done: true }).unwrap();
+    loop {
+        match guest.hear().unwrap() {
+            Told::Turn(turn) => guest.say(&Ask::Ended { turn: turn.turn, done: true }).unwrap(),
+            told => {
+                assert_eq!(told, Told::Over { request: 3, taken: true });
+                break;
+            }
+        }
+    }
+    let figures = |stats: &VdiskStats| {
+        [stats.requests(), stats.bytes(), stats.cycles(), stats.cycles_missed()]
+    };
+    let device = fixture.server.watch(Watch::Busy).remove(0).unwrap();
+    let stats = Arc::clone(&device.mounts[0].view.stats);
+    let of_stream = figures(&device.guest_streams[0].stats);
+    assert_eq!(figures(&stats), of_stream);
+    assert!(of_stream[..2] == [1, 8 << 20] && of_stream[3] > 0, "{of_stream:?}");
+    // A charge that was posted after the last request's end counts, too.
+    guest.say(&Ask::Report(Call { call: 1, stream: 0 })).unwrap();
+    let Told::Streams(streams) = guest.hear().unwrap() else { panic!("no streams") };
+    let Told::Report(..) = guest.hear().unwrap() else { panic!("no report") };
+    guest.say(&Ask::Remove(Call { call: 7, stream: 0 })).unwrap();
+    assert_eq!(guest.hear().unwrap(), Told::Answer(7, Ok(())));
+    assert_eq!(figures(&stats), of_stream);
+    let charged = Duration::from_nanos(streams[0].charged_ns);
+    assert!(stats.charged() >= charged && charged > Duration::from_millis(50), "{charged:?}");
+    // The mount is the same for another connection of its name, and gone with the last one.
+    let again = fixture.guest("d").unwrap();
+    assert_eq!(mount().view.id, device.mounts[0].view.id);
+    drop((guest, again));
+    wait_for("it stays", || fixture.server.watch(Watch::Busy).remove(0).unwrap().mounts.is_empty());
 }
 
 /// A plan was made beside virtual disks alone: it fitted, and the virtual disk was refused.

@@ -295,7 +295,7 @@ fn cells(shown: &Shown<'_>) -> [String; 12] {
         format!("{}/{}", time(latency.queue_us_p50), time(latency.queue_us_p99)),
         format!("{}/{}", time(latency.service_us_p50), time(latency.service_us_p99)),
         figures.held_by.as_deref().unwrap_or("-").replace('_', " "),
-        figures.promises_broken.to_string(),
+        figures.promises.promises_broken.to_string(),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! The control API with a real server, real sockets and real files.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+mod mounts;
 mod moves;
 mod room;
 
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use disktime_api::{Event, Plan, Problem, Vdisk, VdiskSpec};
+use disktime_api::{Event, Mount, Plan, Problem, Vdisk, VdiskSpec};
 use disktime_client::control::{Answer, ControlApi};
 use disktime_client::{Connection, Uri};
 use disktime_control::{
@@ -428,7 +429,7 @@ fn wishes_have_every_key_of_the_configuration() {
     assert_eq!(sorted(keys_of(&device)), of(disktime_api::DeviceSpec::KEYS));
 }
 
-/// The value of a metric of `db`, or of its device.
+/// The value of a metric of `db`, of the only mount, or of their device.
 fn metric(text: &str, name: &str) -> Option<f64> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
     let line = lines.find(|line| line.split('{').next() == Some(name))?;
@@ -443,6 +444,18 @@ fn metrics_are_all_there_and_move() {
     daemon.add_pool(&directory.path().join("pool"));
     let spec = db(json!({"reserve": "25%", "limit": "50%"}));
     daemon.ask("PUT", "/v1/vdisks/db", Some(&spec));
+    let guest = mounts::Guest::of(&directory.path().join("state"));
+    guest.add(0, "reserve=10%").unwrap();
+    guest.add(1, "reserve=90%").unwrap_err();
+    let sums = |is_so: &dyn Fn(&Mount) -> bool| {
+        mounts::when(&daemon, "/v1/mounts/sums", |it: &Vec<Mount>| is_so(&it[0]));
+    };
+    // A request that a look finds, and some between two counts.
+    guest.write_during(0, || sums(&|it| it.figures.waited.own_depth > 0.0));
+    sums(&|it| {
+        guest.write(0);
+        it.figures.utilization > 0.0
+    });
     let mut client = daemon.connect("db");
     let mut bytes = vec![3; 1 << 16];
     let until = disktime_server::clock::now() + disktime_core::Duration::from_millis(2500);
@@ -455,7 +468,9 @@ fn metrics_are_all_there_and_move() {
     for name in disktime_control::metric_names() {
         let value = metric(&text, &name).unwrap_or_else(|| panic!("no {name} in {text}"));
         // These need a failing device, a broken promise, a moment's queue, or a disk that seeks.
-        let rare = ["failed", "promises_broken", "waiting", "in_flight", "spare", "held"];
+        // Missed cycles and deadlines of a mount: `mounts.rs`, `e2e_guests`.
+        let rare =
+            ["failed", "broken", "waiting", "in_flight", "spare", "held", "cycles", "missed"];
         if !rare.iter().any(|rare| name.contains(rare)) {
             assert!(value > 0.0, "{name} is {value}");
         }
@@ -475,6 +490,15 @@ fn metrics_are_all_there_and_move() {
         assert!(metric(&times, &format!("{name}_sum")).unwrap() > 0.0, "{times}");
         assert!(times.contains(&format!("{name}_bucket{{le=\"+Inf\"")), "{times}");
     }
+    for name in ["disktime_mount_queue_seconds_count", "disktime_mount_service_seconds_count"] {
+        assert!(metric(&times, name).unwrap() > 0.0, "{times}");
+    }
+    // A mount's name is a path, which may have any character; a file's is no label, as there is no end of
+    // files.
+    let at = "mount=\"/mnt/\\\"media\\\"\",device=\"disk\"";
+    assert!(text.contains(&format!("disktime_mount_reserve_ratio{{{at}}} 0.1\n")), "{text}");
+    assert!(text.contains(&format!("disktime_mount_streams{{{at},class=\"best-effort\"}} 1")));
+    assert!(!text.contains("/srv/media"), "{text}");
     let wrong: Problem = read(&daemon.ask("GET", "/metrics?histograms=perhaps", None));
     assert_eq!(wrong.status, 400, "{wrong:?}");
     assert_eq!(metric(&text, "disktime_vdisk_reserve_ratio"), Some(0.25));

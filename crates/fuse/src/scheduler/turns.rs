@@ -94,6 +94,8 @@ pub(super) trait Turns: Send {
     fn over(&mut self) -> Option<Over>;
     /// When there will be something to do.
     fn wake_at(&self) -> Option<Instant>;
+    /// When an emulated device's next piece ends: a thread that sleeps until then wakes too late.
+    fn modelled_at(&self) -> Option<Instant>;
     /// Time has passed.
     fn timed(&mut self);
     /// Where news come in that are to be handed to [`hear`](Self::hear).

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs;
 
-use super::{Message, spawn};
+use super::spawn;
 use crate::file_system::{Answer, ReadReply};
 use crate::open_files::OpenFile;
 use crate::transfer::{Aligned, Buffers, read_at, write_at};
@@ -42,22 +42,31 @@ pub(super) enum Moved {
     Written(usize),
 }
 
+/// A flight whose bytes were moved, and how that went.
+pub(super) type Landed = (usize, Answer<Moved>);
+
+/// Workers that were started.
+pub(super) struct Workers {
+    /// Where they take jobs.
+    pub(super) jobs: Sender<Job>,
+    /// Where they say that one is done.
+    pub(super) landed: Receiver<Landed>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+}
+
 /// Starts workers for a device that holds so many pieces at most.
-pub(super) fn start(
-    depth_max: u32,
-    to: &Sender<Message>,
-    buffers: &Arc<Buffers>,
-) -> io::Result<(Sender<Job>, Vec<JoinHandle<()>>)> {
-    // The thread that sends jobs never waits: there are no more jobs than pieces at the device.
+pub(super) fn start(depth_max: u32, buffers: &Arc<Buffers>) -> io::Result<Workers> {
+    // No thread waits here: there are no more jobs than pieces at the device.
     let (jobs, taken) = bounded(depth_max as usize);
-    let workers = (0..depth_max.min(WORKERS_MAX)).map(|number| {
+    let (to, landed) = bounded(depth_max as usize);
+    let threads = (0..depth_max.min(WORKERS_MAX)).map(|number| {
         let (taken, to, buffers) = (taken.clone(), to.clone(), Arc::clone(buffers));
         spawn(&format!("worker-{number}"), move || work(&taken, &to, &buffers))
     });
-    Ok((jobs, workers.collect::<io::Result<_>>()?))
+    Ok(Workers { jobs, landed, threads: threads.collect::<io::Result<_>>()? })
 }
 
-fn work(jobs: &Receiver<Job>, to: &Sender<Message>, buffers: &Buffers) {
+fn work(jobs: &Receiver<Job>, to: &Sender<Landed>, buffers: &Buffers) {
     for Job { flight, file, offset, action } in jobs {
         let moved = match action {
             Action::Read(bytes) => read(&file, offset, bytes, buffers),
@@ -74,7 +83,7 @@ fn work(jobs: &Receiver<Job>, to: &Sender<Message>, buffers: &Buffers) {
         };
         // Its file may be closed by the time that the engine hears of it.
         drop(file);
-        if to.send(Message::Moved(flight, moved)).is_err() {
+        if to.send((flight, moved)).is_err() {
             return;
         }
     }

@@ -9,7 +9,6 @@ use disktime_core::{BestEffort, BrokenBy, Change, Duration, Event, StreamId};
 use super::{Cause, Shard, VdiskId};
 use crate::backend::{DeviceError, Job};
 use crate::clock;
-use crate::stats::add;
 
 impl Shard {
     /// Tells what the engine has to tell.
@@ -23,7 +22,7 @@ impl Shard {
         match event {
             Event::CycleMissed { stream, waited, done } => self.missed(stream, waited, done),
             Event::PromiseBroken { stream, behind, bound, by } => {
-                add(&self.vdisks[stream.0 as usize].stats.promises.promises_broken, 1);
+                self.vdisks[stream.0 as usize].count(|it| &it.promises.promises_broken, 1);
                 self.seldom(stream, Cause::Behind, |vdisk, left_out| {
                     let text = match by {
                         BrokenBy::Device => "the device answers too slowly to keep its reservation",
@@ -33,13 +32,13 @@ impl Shard {
                 });
             }
             Event::Late { stream, late, .. } => {
-                add(&self.vdisks[stream.0 as usize].stats.promises.late, 1);
+                self.vdisks[stream.0 as usize].count(|it| &it.promises.late, 1);
                 self.seldom(stream, Cause::Late, |vdisk, left_out| {
                     tracing::warn!(vdisk, ?late, left_out, "a request missed its deadline");
                 });
             }
             Event::Cut(stream) => {
-                add(&self.vdisks[stream.0 as usize].stats.promises.cuts, 1);
+                self.vdisks[stream.0 as usize].count(|it| &it.promises.cuts, 1);
                 self.seldom(stream, Cause::Cut, |vdisk, left_out| {
                     let text = "the device can't keep all rates: this one goes last for now";
                     tracing::warn!(vdisk, left_out, "{text}");
@@ -130,7 +129,7 @@ impl Shard {
             Ok(stream) => stream,
             Err(reason) => return tracing::debug!(%reason, "a missed deadline is nobody's"),
         };
-        add(&self.vdisks[stream.0 as usize].stats.promises.misses, 1);
+        self.vdisks[stream.0 as usize].count(|it| &it.promises.misses, 1);
         if let Err(error) = self.engine.handle_change(clock::now(), Change::MissedDeadline(stream))
         {
             tracing::error!(%error, "a virtual disk has no stream");
@@ -160,9 +159,16 @@ impl Shard {
     /// Publishes how a virtual disk's cycles were kept.
     pub(super) fn publish_cycles(&mut self, stream: StreamId) {
         let Some(view) = self.engine.stream(stream) else { return };
-        let (counters, stats) = (view.counters(), &self.vdisks[stream.0 as usize].stats);
-        stats.promises.cycles.store(counters.cycles, Ordering::Relaxed);
-        stats.promises.cycles_missed.store(counters.cycles_missed, Ordering::Relaxed);
+        let (counters, vdisk) = (view.counters(), &self.vdisks[stream.0 as usize]);
+        vdisk.count_up_to(|it| &it.promises.cycles, counters.cycles);
+        vdisk.count_up_to(|it| &it.promises.cycles_missed, counters.cycles_missed);
+    }
+
+    /// Publishes what a virtual disk was charged.
+    pub(super) fn publish_charged(&mut self, stream: StreamId) {
+        let Some(view) = self.engine.stream(stream) else { return };
+        let charged = view.counters().charged.as_nanos();
+        self.vdisks[stream.0 as usize].count_up_to(|it| &it.charged_ns, charged);
     }
 }
 

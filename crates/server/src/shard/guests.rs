@@ -18,7 +18,9 @@ use disktime_core::{
 use disktime_model::Op as ModelOp;
 
 use super::flushes::Moment;
-use super::guest_streams::{GuestStream, GuestStreamId, GuestStreamView, GuestStreams};
+use super::guest_streams::{
+    GuestStream, GuestStreamId, GuestStreamView, GuestStreams, MountId, MountView,
+};
 use super::{DRAIN, Flight, Operation, PieceMax, Shard, Vdisk, name};
 use crate::backend::{DeviceError, Job};
 use crate::clock;
@@ -63,7 +65,7 @@ pub enum FromGuest {
 
 /// A guest.
 struct Guest {
-    name: Arc<str>,
+    mount: Arc<MountView>,
     told: Sender<Told>,
     asks: Receiver<Ask>,
     streams: GuestStreams,
@@ -103,6 +105,16 @@ impl Guests {
     /// The streams of all guests, those of guests that are gone among them as long as the engine has them.
     pub(super) fn streams(&self) -> impl Iterator<Item = &GuestStream> {
         self.by_number.values().flat_map(|guest| guest.streams.values()).chain(&self.leaving)
+    }
+
+    /// The mounts of all guests, and of streams of guests that are gone: each once.
+    pub(super) fn mounts(&self) -> Vec<&Arc<MountView>> {
+        let of_guests = self.by_number.values().map(|guest| &guest.mount);
+        let mut mounts: Vec<_> =
+            of_guests.chain(self.leaving.iter().map(|it| &it.view.mount)).collect();
+        mounts.sort_by_key(|mount| mount.id);
+        mounts.dedup_by_key(|mount| mount.id);
+        mounts
     }
 
     /// How many guests there are.
@@ -179,9 +191,12 @@ impl Shard {
         }
         let (streams, requests, turns) = Default::default();
         tracing::info!(guest = number, mount = &*name, "a guest has come");
+        let guests = &mut self.turns.guests;
+        let known = guests.mounts().into_iter().find(|it| it.name == name).map(Arc::clone);
+        let mount = known.unwrap_or_else(|| Arc::new(MountView::new(MountId(number), name)));
         let taken_back = 0;
-        let guest = Guest { name, told, asks, streams, requests, turns, taken_back, headroom_ppm };
-        self.turns.guests.by_number.insert(number, guest);
+        let guest = Guest { mount, told, asks, streams, requests, turns, taken_back, headroom_ppm };
+        guests.by_number.insert(number, guest);
         Ok(())
     }
 
@@ -197,6 +212,7 @@ impl Shard {
             Ask::Remove(call) => (call, self.end_guest_stream(number, call.stream)),
             Ask::Late(call) => {
                 let late = self.guest_stream(number, call.stream).and_then(|stream| {
+                    self.vdisks[stream.0 as usize].count(|it| &it.promises.misses, 1);
                     let change = Change::MissedDeadline(stream);
                     let told = self.engine.handle_change(clock::now(), change);
                     told.map_err(|_| NotGranted::Invalid)
@@ -217,6 +233,10 @@ impl Shard {
             }
         };
         let (call, granted) = outcome;
+        if matches!(ask, Ask::Add(..) | Ask::Set(..)) {
+            let mount = self.turns.guests.by_number.get(&number).map(|guest| &guest.mount);
+            mount.into_iter().for_each(|mount| mount.answered(granted.is_ok()));
+        }
         self.tell_guest(number, Told::Answer(call.call, granted));
         Ok(())
     }
@@ -249,6 +269,8 @@ impl Shard {
         if self.guest_stream(number, stream).is_ok() {
             return Err(NotGranted::Invalid);
         }
+        let guest = self.turns.guests.by_number.get(&number).ok_or(NotGranted::Invalid)?;
+        let mount = Arc::clone(&guest.mount);
         let id = self.vdisks.next_stream();
         let spec = guest_spec(contract, self.piece_max);
         let added = self.engine.handle_change(clock::now(), Change::AddStream(id, spec));
@@ -259,14 +281,15 @@ impl Shard {
         }
         let shown = format!("(guest {number}, stream {stream})");
         let stats: Arc<crate::stats::VdiskStats> = Arc::default();
-        self.vdisks.add(None, Vdisk::new(shown, 0, Arc::clone(&stats), None));
+        let of_engine = Vdisk::new(shown, 0, Arc::clone(&stats), None);
+        self.vdisks.add(None, of_engine.of_mount(Arc::clone(&mount.stats)));
         self.agreed(&[(id, contract)]);
         let guests = &mut self.turns.guests;
         (guests.added, guests.views) = (guests.added + 1, None);
         if let Some(guest) = guests.by_number.get_mut(&number) {
             let view = GuestStreamView {
                 id: GuestStreamId { guest: number, nth: guests.added },
-                guest: Arc::clone(&guest.name),
+                mount,
                 stream,
                 name: name.to_owned(),
                 stats,
@@ -314,6 +337,7 @@ impl Shard {
         }
         // Charges and log lines that are still open are of this stream: another may have its number.
         self.charge_own_time();
+        self.publish_charged(stream);
         if self.engine.handle_change(clock::now(), Change::RemoveStream(stream)).is_err() {
             return false;
         }

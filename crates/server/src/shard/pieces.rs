@@ -210,17 +210,16 @@ impl Shard {
             }
             Origin::Guest { .. } | Origin::Internal => true,
         };
-        let stats = &self.vdisks[completion.stream.0 as usize].stats;
-        add(&stats.requests, u64::from(last));
-        add(&stats.failed, u64::from(completion.outcome == Outcome::Failed));
-        add(&stats.bytes, bytes);
-        stats.queue_time.record(completion.queue_time.as_nanos());
-        stats.service_time.record(completion.service_time.as_nanos());
+        let vdisk = &self.vdisks[completion.stream.0 as usize];
+        vdisk.count(|it| &it.requests, u64::from(last));
+        vdisk.count(|it| &it.failed, u64::from(completion.outcome == Outcome::Failed));
+        vdisk.count(|it| &it.bytes, bytes);
+        for stats in vdisk.figures() {
+            stats.queue_time.record(completion.queue_time.as_nanos());
+            stats.service_time.record(completion.service_time.as_nanos());
+        }
         self.answered(completion.stream, completion.service_time);
-        let stats = &self.vdisks[completion.stream.0 as usize].stats;
-        let view = self.engine.stream(completion.stream).expect("streams outlive their requests");
-        let charged = view.counters().charged.as_nanos();
-        stats.charged_ns.store(charged, std::sync::atomic::Ordering::Relaxed);
+        self.publish_charged(completion.stream);
         self.publish_cycles(completion.stream);
         let Some(client) = client else {
             return match self.operations[key as usize].work.origin {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 use disktime_config::Named;
@@ -19,7 +20,7 @@ use crate::backend::{DeviceError, PoolFile};
 use crate::bitmap::Bitmap;
 use crate::quiet::Quiet;
 use crate::record::Recorder;
-use crate::stats::VdiskStats;
+use crate::stats::{VdiskStats, add};
 
 /// A virtual disk's identity. No other virtual disk of the daemon has it, nor ever had it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,6 +33,8 @@ pub struct Vdisk {
     pub(super) base: u64,
     /// Its live figures.
     pub(super) stats: Arc<VdiskStats>,
+    /// The figures of its mount, if it is a stream of one: what counts in its own counts there, too.
+    mount: Option<Arc<VdiskStats>>,
     /// The recorder of its requests.
     pub(super) recorder: Option<Recorder>,
     pub(super) quiet: Quiet<Cause>,
@@ -113,8 +116,29 @@ impl Vdisk {
         stats: Arc<VdiskStats>,
         recorder: Option<Recorder>,
     ) -> Self {
-        let (quiet, clients, removal, hold) = (Quiet::default(), 0, None, None);
-        Self { name, base, stats, recorder, quiet, clients, removal, bitmaps: Vec::new(), hold }
+        let (quiet, clients, removal, hold, mount) = (Quiet::default(), 0, None, None, None);
+        let bitmaps = Vec::new();
+        Self { name, base, stats, mount, recorder, quiet, clients, removal, bitmaps, hold }
+    }
+
+    /// The same as a stream of the mount that has these figures.
+    pub(super) fn of_mount(self, mount: Arc<VdiskStats>) -> Self {
+        Self { mount: Some(mount), ..self }
+    }
+
+    /// Its figures, and those of its mount.
+    pub(super) fn figures(&self) -> impl Iterator<Item = &VdiskStats> {
+        std::iter::once(&*self.stats).chain(self.mount.as_deref())
+    }
+
+    /// Adds to a figure.
+    pub(super) fn count(&self, figure: fn(&VdiskStats) -> &AtomicU64, more: u64) {
+        self.figures().for_each(|stats| add(figure(stats), more));
+    }
+
+    /// Adds to a figure what it lacks to the engine's own count, which only rises.
+    pub(super) fn count_up_to(&self, figure: fn(&VdiskStats) -> &AtomicU64, count: u64) {
+        self.count(figure, count - figure(&self.stats).load(Ordering::Relaxed));
     }
 
     /// The same with bitmaps.

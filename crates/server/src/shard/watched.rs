@@ -1,11 +1,12 @@
 //! State of the engine as other threads ask for it: the device's time, and what each virtual disk waits
 //! for at this moment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use disktime_core::{Contract, Duration, Share, StreamId};
+use disktime_core::{Class, Contract, Duration, Share, StreamId};
 
-use super::{GuestStreamId, GuestStreamView, Shard, VdiskId};
+use super::{GuestStreamId, GuestStreamView, MountId, MountView, Shard, VdiskId};
 
 /// The virtual disks that are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +36,8 @@ pub struct WatchedDevice {
     pub vdisks: Vec<(VdiskId, WatchedVdisk)>,
     /// How many guests it has.
     pub guests: usize,
+    /// All mounts.
+    pub mounts: Vec<WatchedMount>,
     /// All streams of guests.
     pub guest_streams: Arc<[Arc<GuestStreamView>]>,
     /// The streams of guests that were asked for, as they are now.
@@ -54,6 +57,17 @@ pub struct WatchedVdisk {
     pub in_flight: u32,
     /// Whether a request waits, and neither limit nor depth forbids that it goes out.
     pub ready: bool,
+}
+
+/// A mount at one moment.
+#[derive(Clone, Debug)]
+pub struct WatchedMount {
+    /// Its name and figures.
+    pub view: Arc<MountView>,
+    /// How many streams of each class it has.
+    pub streams: BTreeMap<Class, usize>,
+    /// All its streams as one: the sum of their reservations, requests and pieces.
+    pub now: WatchedVdisk,
 }
 
 impl Shard {
@@ -78,6 +92,7 @@ impl Shard {
             reserved_ppm: self.reserved_ppm(),
             vdisks,
             guests: self.turns.guests.count(),
+            mounts: self.watched_mounts(),
             guest_streams: self.turns.guests.views(),
             guests_now,
             granted,
@@ -94,6 +109,31 @@ impl Shard {
             Some(if spec.parent.is_none() { spec.contract.reserve } else { Share::ZERO })
         };
         vdisks.chain(guests).filter_map(reserve).map(|it| u64::from(it.ppm())).sum()
+    }
+
+    fn watched_mounts(&self) -> Vec<WatchedMount> {
+        let contract = Contract { reserve: Share::ZERO, ..Contract::default() };
+        let none = WatchedVdisk { contract, waiting: 0, in_flight: 0, ready: false };
+        let mount = |view: &Arc<MountView>| {
+            let (view, streams) = (Arc::clone(view), BTreeMap::new());
+            (view.id, WatchedMount { view, streams, now: none })
+        };
+        let mut mounts: BTreeMap<MountId, WatchedMount> =
+            self.turns.guests.mounts().into_iter().map(mount).collect();
+        for stream in self.turns.guests.streams() {
+            let mount = mounts.get_mut(&stream.view.mount.id);
+            let Some((mount, one)) = mount.zip(self.watched_stream(stream.id, Watch::All)) else {
+                continue;
+            };
+            *mount.streams.entry(one.contract.class).or_default() += 1;
+            let WatchedVdisk { contract, waiting, in_flight, ready } = &mut mount.now;
+            let reserved = contract.reserve.ppm() + one.contract.reserve.ppm();
+            contract.reserve = Share::from_ppm(reserved).unwrap_or(Share::FULL);
+            *waiting += one.waiting;
+            *in_flight += one.in_flight;
+            *ready |= one.ready;
+        }
+        mounts.into_values().collect()
     }
 
     fn watched_stream(&self, stream: StreamId, watch: Watch) -> Option<WatchedVdisk> {

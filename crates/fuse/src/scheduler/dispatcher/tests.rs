@@ -7,11 +7,11 @@ use crossbeam_channel::unbounded;
 use disktime_core::Instant;
 
 use super::*;
-use crate::file_system::Inode;
+use crate::file_system::{Answer, Inode};
 use crate::nodes::Nodes;
 use crate::scheduler::Work;
-use crate::scheduler::turns::{Figures, News};
-use crate::scheduler::workers::Action;
+use crate::scheduler::turns::Figures;
+use crate::scheduler::workers::{Action, Moved};
 use crate::transfer::Aligned;
 
 /// The turns that a test gives, and the names of those that have ended.
@@ -63,6 +63,10 @@ impl Turns for Scripted {
         lock(&self.0).over.pop_front()
     }
 
+    fn modelled_at(&self) -> Option<Instant> {
+        None
+    }
+
     fn wake_at(&self) -> Option<Instant> {
         None
     }
@@ -92,6 +96,7 @@ struct Rig {
     dispatcher: Dispatcher,
     script: Scripted,
     jobs: Receiver<Job>,
+    landed: Sender<Landed>,
     file: Arc<OpenFile>,
 }
 
@@ -104,8 +109,10 @@ const FIRST: RequestId = RequestId(0);
 impl Rig {
     fn new() -> Self {
         let (to, jobs) = unbounded();
+        let (landed, moved) = unbounded();
         let outside = Outside {
             jobs: to,
+            moved,
             buffers: Arc::new(Buffers::new()),
             waiting: Arc::new(Waiting::new()),
             classed: Arc::default(),
@@ -116,7 +123,7 @@ impl Rig {
         let stat = rustix::fs::fstat(open()).unwrap();
         let node = Nodes::new(open().into(), &stat).get(Inode::ROOT).unwrap();
         let file = Arc::new(OpenFile::new(open().into(), node));
-        Self { dispatcher, script, jobs, file }
+        Self { dispatcher, script, jobs, landed, file }
     }
 
     /// A program reads the first bytes.
@@ -138,10 +145,15 @@ impl Rig {
         answers
     }
 
-    fn arrives(&mut self, work: Work) {
+    fn transfer(&self, work: Work) -> Message {
         let (file, bytes) = (Arc::clone(&self.file), BYTES as u64);
         let transfer = Transfer { file, offset: 0, bytes, length: bytes, place: Some(0), work };
-        self.dispatcher.handle(Message::Transfer(Box::new(transfer)));
+        Message::Transfer(Box::new(transfer))
+    }
+
+    fn arrives(&mut self, work: Work) {
+        let message = self.transfer(work);
+        self.dispatcher.handle(message);
         self.dispatcher.dispatch();
     }
 
@@ -168,7 +180,7 @@ impl Rig {
             }
             Action::Write(_, range, _) => Moved::Written(range.len()),
         });
-        self.dispatcher.handle(Message::Moved(flight, moved));
+        self.dispatcher.moved((flight, moved));
         self.dispatcher.dispatch();
     }
 
@@ -300,4 +312,66 @@ fn a_file_whose_contract_is_taken_away_says_so() {
     rig.dispatcher.note_lost();
     assert_eq!((*lock(&rig.file.contract), *lock(&rig.file.refused)), (USUAL, why));
     assert_eq!(rig.dispatcher.outside.classed.load(Ordering::Relaxed), 0);
+}
+
+/// A sleep until an emulated device's time ended late: a fast sequential stream had 10 % less.
+#[test]
+fn a_sleep_until_a_modelled_time_ends_before_it() {
+    let at = |micros: u64| Instant::from_nanos(micros * 1000);
+    let micros = |sleep: Option<Duration>| sleep.map(|it| it.as_nanos() / 1000);
+    for (wake_at, modelled, expected) in [
+        (Some(at(1000)), true, Some(900 - 80)),
+        (Some(at(1000)), false, Some(900)),
+        (Some(at(150)), true, Some(0)),
+        (Some(at(50)), false, Some(0)),
+        (None, false, None),
+    ] {
+        assert_eq!(
+            micros(asleep_for(at(100), (wake_at, modelled))),
+            expected,
+            "{wake_at:?} {modelled}"
+        );
+    }
+    // A message ends it, and what is far away is slept for.
+    let (now, looks) = (clock::now(), std::cell::Cell::new(0));
+    let idle = || {
+        looks.set(looks.get() + 1);
+        looks.get() < 3
+    };
+    stay_awake(Some(now + Duration::from_millis(60_000)), idle);
+    assert_eq!(looks.get(), 0, "it is far away");
+    stay_awake(Some(now + Duration::from_micros(60)), || false);
+    let near = clock::now() + Duration::from_micros(70);
+    stay_awake(Some(near), || true);
+    assert!(clock::now() >= near);
+}
+
+/// The end of a piece waited behind the requests that had come before it, some 10 ms with thousands of them:
+/// the device was idle for so long, or a daemon had another wait for the mount's turn.
+#[test]
+fn the_end_of_a_piece_is_heard_before_the_requests_that_came_before_it() {
+    // A thread that hears both in any order would have it right every other time.
+    for _ in 0..20 {
+        let mut rig = Rig::new();
+        let _answers = rig.read();
+        rig.turn(1, 0..BYTES, false);
+        let Job { flight, .. } = rig.jobs.try_recv().unwrap();
+        let (to, messages) = unbounded();
+        for _ in 0..300 {
+            to.send(rig.transfer(Work::Read(BYTES, Box::new(|_| ())))).unwrap();
+        }
+        rig.landed.send((flight, Err(Errno::IO))).unwrap();
+        let news = crossbeam_channel::never();
+        rig.dispatcher.round((&messages, &news)).unwrap();
+        assert_eq!(rig.ended(), [1]);
+        assert!(messages.len() >= 300 - 1 - MESSAGES_AT_ONCE, "{}", messages.len());
+        // A round without one hears some requests, and all are heard in the end.
+        while !messages.is_empty() {
+            let before = messages.len();
+            rig.dispatcher.round((&messages, &news)).unwrap();
+            assert!((1..=1 + MESSAGES_AT_ONCE).contains(&(before - messages.len())));
+        }
+        to.send(Message::Stop).unwrap();
+        assert!(rig.dispatcher.round((&messages, &news)).is_none());
+    }
 }

@@ -354,6 +354,10 @@ impl Turns for Daemon {
         None
     }
 
+    fn modelled_at(&self) -> Option<Instant> {
+        None
+    }
+
     fn timed(&mut self) {}
 
     fn news(&self) -> Receiver<News> {

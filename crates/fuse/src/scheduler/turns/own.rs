@@ -187,8 +187,11 @@ impl Turns for Own {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let modelled = self.emulator.as_ref().and_then(Emulator::next);
-        [self.engine.poll_timeout(), modelled].into_iter().flatten().min()
+        [self.engine.poll_timeout(), self.modelled_at()].into_iter().flatten().min()
+    }
+
+    fn modelled_at(&self) -> Option<Instant> {
+        self.emulator.as_ref().and_then(Emulator::next)
     }
 
     fn timed(&mut self) {
