@@ -25,7 +25,8 @@
 //!
 //! A device that tells which of its tiers served a piece does several streams' work at once, and the cost model
 //! learns there what a stream's pieces take, among others' pieces. A stream has slices there until its price is
-//! known; the others go in the order of their tags.
+//! known, and while it starves among the others and fills less than half of the device. The others go in the order of
+//! their tags.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -266,6 +267,15 @@ impl DiskTime {
             _ => usual(at),
         };
         both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
+    }
+
+    /// On a device that tells tiers: whether a stream's pieces may be at the device with those of all others. Its
+    /// price is known, and it has its share there: it fills the device, or does not starve.
+    fn mixes(&self, id: StreamId) -> bool {
+        let Some(account) = self.get(id).filter(|account| account.habits.mixes) else {
+            return false;
+        };
+        account.fills(self.device.depth) || !account.starves(self.share(id))
     }
 
     /// Whether a stream has less than its share as a guest, and is behind by more than its slice: it is to wait for
@@ -615,14 +625,12 @@ impl DiskTime {
     /// The slice is over.
     fn end_slice(&mut self, now: Instant) {
         self.end_quiet(now);
-        let Some(mut slice) = self.slice.take() else { return };
+        let slice = self.slice.take().filter(|slice| self.get(slice.owner).is_some());
+        let Some(mut slice) = slice else { return };
         let owner = slice.owner;
-        if self.get(owner).is_none() {
-            return;
-        }
         slice.end();
         self.learn_pace(now, owner, slice.middle());
-        let pace = self.get(owner).map(|account| account.pace).unwrap_or_default();
+        let pace = self.account(owner).pace;
         // One long pause says little of what a switch costs.
         let most = slice.length.as_tokens();
         let loss = |sum: slice::Sum| {
@@ -630,19 +638,18 @@ impl DiskTime {
         };
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let depth = self.device.depth;
-        if let Some(loss) = began {
+        if began.is_some() {
             let account = self.account(owner);
             let gain = -account.switch[0].value;
             if account.habits.writes && gain > 0 {
                 let before = self.gained.filter(|(of, _)| *of == owner).map_or(0, |(_, left)| left);
                 self.gained = Some((owner, (before + gain).min(most)));
             }
-            self.account(owner).switch[0].add(loss);
-            self.switch[0].add(loss);
         }
-        if let Some(loss) = ended.filter(|_| depth > 1) {
-            self.account(owner).switch[1].add(loss);
-            self.switch[1].add(loss);
+        for (at, loss) in [began, ended.filter(|_| depth > 1)].into_iter().enumerate() {
+            let Some(loss) = loss else { continue };
+            self.account(owner).switch[at].add(loss);
+            self.switch[at].add(loss);
         }
         if self.account(owner).member {
             self.count(owner);
@@ -682,8 +689,7 @@ impl Policy for DiskTime {
         }
         if self.device.tiered {
             let next = self.urgent().or_else(|| self.lowest());
-            let mixes = |id| self.get(id).is_some_and(|account| account.habits.mixes);
-            if self.device.stated || next.is_none_or(mixes) {
+            if self.device.stated || next.is_none_or(|id| self.mixes(id)) {
                 return next.map_or(Pick::Nothing, Pick::Stream);
             }
         }
@@ -716,7 +722,8 @@ impl Policy for DiskTime {
                     slice.undivided += alone - piece.estimate.as_tokens();
                 }
                 if deep {
-                    self.account(id).pace.respond(piece.response, piece.modelled);
+                    let at_once = stream.in_flight() + 1;
+                    self.account(id).pace.respond(piece.response, piece.modelled, at_once);
                 }
             }
         }
@@ -793,11 +800,7 @@ impl Slices for DiskTime {
         }
         let host = window.owner.filter(|id| *id != stream).and_then(|id| self.get(id));
         let alone = self.alone(stream, modelled);
-        let light = self.get(stream).is_some_and(|account| account.light);
-        let cost = host.map_or(alone, |host| {
-            let marginal = host.guests.cost(modelled.as_tokens()).filter(|_| light);
-            marginal.unwrap_or_else(|| host.guests.share(alone))
-        });
+        let cost = host.map_or(alone, |host| host.guests.share(alone));
         Duration::from_nanos(cost.unsigned_abs())
     }
 
@@ -810,11 +813,9 @@ impl Slices for DiskTime {
         let own = window.streams.iter().filter(|id| **id == owner).map(cost).sum::<i64>();
         let guests = window.streams.iter().filter(|id| **id != owner).map(cost).sum::<i64>();
         if own > 0 && guests > 0 {
-            let modelled = window.streams.iter().filter(|id| **id != owner);
-            let modelled = modelled.map(|id| (window.modelled)(*id).as_tokens()).sum::<i64>();
             let took = window.busy.as_tokens() - own;
             if self.account(owner).pace.seen_at.is_some() {
-                self.account(owner).guests.add(took, modelled, guests);
+                self.account(owner).guests.add(took, guests);
             }
         }
         if own > window.busy.as_tokens() && self.device.depth > 1 {

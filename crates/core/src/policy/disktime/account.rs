@@ -53,11 +53,8 @@ impl Account {
     /// Whether others' pieces may be at the device with its own: it reads, does not fill the device, and a
     /// switch costs it no more than one of its pieces.
     pub(super) fn shares(&self, depth: u32) -> bool {
-        let Habits { peak, writes, goes_on, .. } = self.habits;
-        let fills = match depth {
-            1 => goes_on,
-            depth => peak.saturating_mul(2) > depth,
-        };
+        let Habits { writes, goes_on, .. } = self.habits;
+        let fills = if depth == 1 { goes_on } else { self.fills(depth) };
         let loses = match self.pace.piece().filter(|_| self.switch[0].count > 0) {
             Some(piece) => self.switch[0].value + self.switch[1].value > piece,
             None => goes_on,
@@ -65,12 +62,17 @@ impl Account {
         !writes && !fills && !loses
     }
 
+    /// Whether it keeps more than half of what the device takes at once.
+    pub(super) fn fills(&self, depth: u32) -> bool {
+        self.habits.peak.saturating_mul(2) > depth
+    }
+
     /// Whether a stream of that share ([`PARTS`]) has less than its share among others, however soon it asks again:
     /// a request and the think time after it take longer than alone by more than the share allows.
     pub(super) fn starves(&self, share: i64) -> bool {
         let Some(beside) = self.pace.beside() else { return false };
         let think = i128::from(self.think.mean());
-        let alone = i128::from(self.pace.of(self.pace.modelled_beside.value).unwrap_or(0)) + think;
+        let alone = i128::from(self.pace.of(self.pace.at_once.value).unwrap_or(0)) + think;
         (i128::from(beside) + think) * i128::from(share) > alone * i128::from(PARTS)
     }
 }
@@ -85,6 +87,8 @@ pub(super) struct Pace {
     /// How long the device holds one of its pieces beside others', and the modelled time of these pieces.
     response: Mean<16>,
     modelled_beside: Mean<16>,
+    /// The modelled time of as many as it had at the device at once then.
+    at_once: Mean<16>,
 }
 
 impl Pace {
@@ -113,7 +117,8 @@ impl Pace {
     }
 
     /// The device held one of its pieces for so long, beside others': alone such pieces take no longer on average.
-    pub(super) fn respond(&mut self, response: Duration, modelled: Duration) {
+    pub(super) fn respond(&mut self, response: Duration, modelled: Duration, at_once: u32) {
+        self.at_once.add(modelled.as_tokens().saturating_mul(i64::from(at_once)));
         self.response.add(response.as_tokens());
         self.modelled_beside.add(modelled.as_tokens());
         let (held, modelled) = (self.response.value, self.modelled_beside.value.max(1));
@@ -145,7 +150,6 @@ impl Pace {
 pub(super) struct Guests {
     /// The time by which they made the owner's pieces longer, and the modelled time of theirs.
     took: i64,
-    modelled: i64,
     /// The time that their pieces take alone.
     alone: i64,
 }
@@ -154,20 +158,12 @@ impl Guests {
     /// As for paces.
     const MEMORY: i64 = Pace::MEMORY;
 
-    pub(super) fn add(&mut self, took: i64, modelled: i64, alone: i64) {
-        if self.took.max(self.modelled).max(self.alone) > Self::MEMORY {
-            (self.took, self.modelled) = (self.took / 2, self.modelled / 2);
-            self.alone /= 2;
+    pub(super) fn add(&mut self, took: i64, alone: i64) {
+        if self.took.max(self.alone) > Self::MEMORY {
+            (self.took, self.alone) = (self.took / 2, self.alone / 2);
         }
         self.took = (self.took + took).max(0);
-        self.modelled += modelled;
         self.alone += alone;
-    }
-
-    /// The cost of a guest's pieces of that modelled time, if guests were seen.
-    pub(super) fn cost(self, modelled: i64) -> Option<i64> {
-        let cost = quotient(modelled, self.took, self.modelled.max(1)).unwrap_or(i64::MAX);
-        (self.modelled > 0).then_some(cost.max(1))
     }
 
     /// The cost of a guest's pieces that take so long alone: no less than that.
@@ -205,10 +201,8 @@ mod tests {
     #[test]
     fn the_price_of_guests_is_half_way_after_a_second_and_a_half_of_their_time() {
         let mut guests = Guests::default();
-        (0..3_000).for_each(|_| guests.add(10 * MS, 10 * MS, 10 * MS));
-        (0..75).for_each(|_| guests.add(20 * MS, 10 * MS, 10 * MS));
-        let cost = guests.cost(1_000).expect("they were seen");
-        assert!((1_400..=1_600).contains(&cost), "{cost}");
+        (0..3_000).for_each(|_| guests.add(10 * MS, 10 * MS));
+        (0..75).for_each(|_| guests.add(20 * MS, 10 * MS));
         let share = guests.share(1_000);
         assert!((1_400..=1_600).contains(&share), "{share}");
     }
@@ -220,9 +214,9 @@ mod tests {
         let mut pace = Pace::default();
         (0..100).for_each(|_| pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10));
         let short = Duration::from_micros(100);
-        (0..100).for_each(|_| pace.respond(short, short));
+        (0..100).for_each(|_| pace.respond(short, short, 1));
         assert_eq!(pace.of(MS), Some(MS));
-        (0..100).for_each(|_| pace.respond(Duration::from_micros(50), short));
+        (0..100).for_each(|_| pace.respond(Duration::from_micros(50), short, 1));
         let of = pace.of(MS).expect("it was seen");
         assert!((500_000..=510_000).contains(&of), "{of}");
     }
@@ -234,8 +228,11 @@ mod tests {
         let mut account = Account::new(0);
         account.pace.add(Instant::ZERO, 10 * MS, 10 * MS, 10);
         let short = Duration::from_micros(100);
-        (0..16).for_each(|_| account.pace.respond(Duration::from_micros(200), short));
+        (0..16).for_each(|_| account.pace.respond(Duration::from_micros(200), short, 1));
         assert!(account.starves(PARTS * 6 / 10) && !account.starves(PARTS * 4 / 10));
+        // Two of them at once take as long alone.
+        (0..100).for_each(|_| account.pace.respond(Duration::from_micros(200), short, 2));
+        assert!(!account.starves(PARTS * 9 / 10));
     }
 
     /// One slice says little of what a switch costs, and sixteen say most of it.
@@ -243,14 +240,15 @@ mod tests {
     fn switch_costs_and_responses_are_means_over_a_dozen_or_two() {
         let mut account = Account::new(0);
         let response = Duration::from_millis;
-        (0..100).for_each(|_| account.pace.respond(response(0), response(1)));
-        (0..16).for_each(|_| account.pace.respond(response(1), response(1)));
+        (0..100).for_each(|_| account.pace.respond(response(0), response(1), 1));
+        (0..16).for_each(|_| account.pace.respond(response(1), response(1), 1));
         let beside = account.pace.beside().expect("it was seen");
         assert!((MS * 55 / 100..=MS * 70 / 100).contains(&beside), "{beside}");
         for switch in &mut account.switch {
             (0..100).for_each(|_| switch.add(0));
             (0..16).for_each(|_| switch.add(MS));
-            assert!((MS * 55 / 100..=MS * 70 / 100).contains(&switch.value), "{}", switch.value);
+            let mean = switch.value;
+            assert!((MS * 55 / 100..=MS * 70 / 100).contains(&mean), "{mean}");
         }
     }
 }

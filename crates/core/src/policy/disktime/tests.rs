@@ -62,7 +62,7 @@ fn a_pace_of_three_seconds_ago_is_looked_at_anew_and_one_of_a_second_ago_is_not(
 fn guests_that_do_not_pay_are_tried_in_three_of_a_hundred_slices() {
     let mut policy = DiskTime::default();
     policy.device.depth = 8;
-    known(&mut policy, ONE).guests.add(2_000_000, 1_000_000, 1_000_000);
+    known(&mut policy, ONE).guests.add(2_000_000, 1_000_000);
     let open = (0..3_200).filter(|slices| {
         known(&mut policy, ONE).habits.slices = *slices;
         policy.is_open(ONE)
@@ -198,4 +198,27 @@ fn the_nearest_request_of_some_dozen_streams_goes() {
     let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, in_flight: 0 };
     let nearest = policy.nearest(ONE, streams).expect("streams wait");
     assert!((9..=18).contains(&nearest.0), "the {}th", nearest.0);
+}
+
+/// On a device that tells tiers a stream of few requests at once, which others' pieces keep waiting for twice as long
+/// as its share allows, has slices; one that fills the device waits for its own pieces there.
+#[test]
+fn a_stream_that_starves_among_all_others_has_slices_on_tiers_unless_it_fills_the_device() {
+    let mut policy = DiskTime::default();
+    policy.device.depth = 32;
+    known(&mut policy, ONE);
+    policy.claim(ONE, Claims { reserved: 500_000_000, weight: 1 });
+    let ms = Duration::from_millis;
+    let account = known(&mut policy, ONE);
+    account.pace.add(Instant::ZERO, 10_000_000, 10_000_000, 10);
+    account.habits.peak = 16;
+    (0..16).for_each(|_| account.pace.respond(ms(1), ms(1), 1));
+    assert!(!policy.mixes(ONE), "its price is not known");
+    policy.priced(at(1), ONE, Seen::OnTier);
+    assert!(policy.mixes(ONE));
+    let account = known(&mut policy, ONE);
+    (0..100).for_each(|_| account.pace.respond(ms(4), ms(1), 1));
+    assert!(!policy.mixes(ONE));
+    known(&mut policy, ONE).habits.peak = 17;
+    assert!(policy.mixes(ONE));
 }
