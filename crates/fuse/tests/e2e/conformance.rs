@@ -180,6 +180,8 @@ impl Tree {
                 fs::fallocate(self.file(open)?, flags, at, bytes).map(nothing)
             }
             Call::SeekTo(open, data, at) => {
+                // A file system may take for a hole what is not on the medium yet, or not: it is to be there.
+                fs::fsync(self.file(open)?)?;
                 let to = if data { SeekFrom::Data(at) } else { SeekFrom::Hole(at) };
                 fs::seek(self.file(open)?, to).map(number)
             }
