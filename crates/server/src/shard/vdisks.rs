@@ -138,7 +138,8 @@ impl Vdisk {
 
     /// Adds to a figure what it lacks to the engine's own count, which only rises.
     pub(super) fn count_up_to(&self, figure: fn(&VdiskStats) -> &AtomicU64, count: u64) {
-        self.count(figure, count - figure(&self.stats).load(Ordering::Relaxed));
+        let counted = figure(&self.stats).load(Ordering::Relaxed);
+        self.count(figure, count.saturating_sub(counted));
     }
 
     /// The same with bitmaps.

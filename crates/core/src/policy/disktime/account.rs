@@ -68,7 +68,8 @@ impl Account {
     }
 
     /// Whether a stream of that share ([`PARTS`]) has less than its share among others, however soon it asks again:
-    /// a request and the think time after it take longer than alone by more than the share allows.
+    /// as many requests as it has at the device at once, and the think time after them, take longer than alone by more
+    /// than the share allows.
     pub(super) fn starves(&self, share: i64) -> bool {
         let Some(beside) = self.pace.beside() else { return false };
         let think = i128::from(self.think.mean());
@@ -148,7 +149,7 @@ impl Pace {
 /// The doings of guests in an owner's slices.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Guests {
-    /// The time by which they made the owner's pieces longer, and the modelled time of theirs.
+    /// The time by which they made the owner's pieces longer.
     took: i64,
     /// The time that their pieces take alone.
     alone: i64,
@@ -247,8 +248,7 @@ mod tests {
         for switch in &mut account.switch {
             (0..100).for_each(|_| switch.add(0));
             (0..16).for_each(|_| switch.add(MS));
-            let mean = switch.value;
-            assert!((MS * 55 / 100..=MS * 70 / 100).contains(&mean), "{mean}");
+            assert!((MS * 55 / 100..=MS * 70 / 100).contains(&switch.value), "{}", switch.value);
         }
     }
 }
