@@ -214,7 +214,7 @@ pub struct Device {
     pub queue_depth: u32,
     /// Pieces at the device now.
     pub in_flight: u32,
-    /// CPU time of its thread, in nanoseconds.
+    /// CPU time of its threads, in nanoseconds.
     pub cpu_ns: u64,
     /// The wish that made it, where the daemon keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -51,6 +51,8 @@ spec! {
         promotion: String,
         /// Whether the fast tier is to be emptied.
         empty_fast: bool,
+        /// How many threads serve it.
+        shards: u32,
         /// The preset of an emulated device.
         emulate: String,
         /// Which policy orders requests.

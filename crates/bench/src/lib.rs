@@ -7,6 +7,7 @@
 //! - [`same`]: fingerprints of scenarios, to tell whether the product still does what it did.
 //! - [`random`]: the same in cells drawn from a seed, for which nobody tuned.
 //! - [`sched`]: how fast the engine decides.
+//! - [`shards`]: a device with more threads than one.
 //! - [`server_process`]: servers' processes, and what the machine's CPU time goes to.
 //!
 //! Does not know: command lines, tables, signals. The caller tells time and waits
@@ -19,3 +20,4 @@ pub mod random;
 pub mod same;
 pub mod sched;
 pub mod server_process;
+pub mod shards;

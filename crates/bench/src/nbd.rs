@@ -29,6 +29,7 @@ use crate::server_process::ProcessError;
 pub use fio::is_installed as has_fio;
 pub use rounds::{Settings, run};
 pub use secure::certificates;
+pub(crate) use servers::sharded;
 pub use servers::{Peer, Places, SECURE_SERVERS, SERVERS, Server, Store};
 pub use table::markdown;
 pub use works::{Generator, WORKS, Work};

@@ -12,6 +12,7 @@ mod machine;
 mod nbd;
 mod random;
 mod sched;
+mod shards;
 
 /// The bench to run.
 #[derive(clap::Args)]
@@ -30,6 +31,8 @@ enum Bench {
     Sched(sched::Arguments),
     /// Cost of a request for the server, ours and each peer found
     Nbd(nbd::Arguments),
+    /// A device with one thread and with two, and a model of up to nine
+    Shards(shards::Arguments),
 }
 
 /// Seconds, as far as a figure makes sense.
@@ -45,6 +48,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Bench::Random(arguments) => random::run(arguments),
         Bench::Sched(arguments) => sched::run(arguments),
         Bench::Nbd(arguments) => nbd::run(arguments),
+        Bench::Shards(arguments) => shards::run(arguments),
     }
 }
 

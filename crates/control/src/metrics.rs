@@ -83,7 +83,7 @@ const DEVICE: &[Row<Device>] = &[
     (true, "busy_seconds", "Time with pieces at the device", |it| it.busy_ns as f64 * NANOS),
     (true, "spare_seconds", "Busy time charged to no stream", |it| it.spare_ns as f64 * NANOS),
     (true, "held_seconds", "Time held idle on purpose", |it| it.held_ns as f64 * NANOS),
-    (true, "cpu_seconds", "CPU time of the device's thread", |it| it.cpu_ns as f64 * NANOS),
+    (true, "cpu_seconds", "CPU time of the device's threads", |it| it.cpu_ns as f64 * NANOS),
     (false, "reserved_ratio", "Share of disk time reserved", |it| it.reserved),
     (false, "available_ratio", "Share that may still be reserved", |it| it.available),
     (false, "queue_depth", "Pieces that the device may hold", |it| f64::from(it.queue_depth)),

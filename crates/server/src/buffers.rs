@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use slab::Slab;
 
 /// Alignment of every buffer: enough for direct I/O on any device.
 pub const ALIGN: usize = 4096;
@@ -25,6 +26,8 @@ const KEPT_BYTES: usize = 8 << 20;
 const MAPPED: usize = 64 << 10;
 /// Bytes that a pool holds whatever its clients do.
 pub const POOL_BYTES: usize = ARENA_SLOTS * ALIGN + KEPT_BYTES;
+/// The same of a [small](Pool::small) one.
+pub const SMALL_POOL_BYTES: usize = ALIGN + KEPT_BYTES;
 
 /// Memory from the system, aligned and zeroed.
 struct Memory {
@@ -71,6 +74,8 @@ enum Origin {
     Own(Memory),
     /// A slot of the pool's arena.
     Arena(NonNull<u8>),
+    /// Memory of another thread, which is told when it is not used any more, and so many bytes of its pool.
+    Loan(Lent, usize),
 }
 
 /// A pool's free memory, which its buffers know as well.
@@ -78,6 +83,8 @@ struct Home {
     arena: Memory,
     slots: RefCell<Vec<NonNull<u8>>>,
     kept: RefCell<Kept>,
+    /// Loans that nobody here uses any more.
+    ended: RefCell<Vec<(Lent, usize)>>,
 }
 
 #[derive(Default)]
@@ -121,6 +128,9 @@ impl Drop for Inner {
         match (self.origin.take(), &self.home) {
             (Some(Origin::Own(memory)), Some(home)) => home.kept.borrow_mut().give(memory),
             (Some(Origin::Arena(slot)), Some(home)) => home.slots.borrow_mut().push(slot),
+            (Some(Origin::Loan(lent, held)), Some(home)) => {
+                home.ended.borrow_mut().push((lent, held));
+            }
             _ => {}
         }
     }
@@ -254,13 +264,27 @@ impl Pool {
     /// If the system has no memory for the arena.
     #[must_use]
     pub fn new() -> Self {
-        let arena = Memory::new(ARENA_SLOTS * ALIGN).expect("4 MiB of memory can be had");
+        Self::with_slots(ARENA_SLOTS)
+    }
+
+    /// A pool whose arena is hardly any: for a thread that reads and writes no files.
+    ///
+    /// # Panics
+    /// If the system has no memory for it.
+    #[must_use]
+    pub fn small() -> Self {
+        Self::with_slots(1)
+    }
+
+    fn with_slots(count: usize) -> Self {
+        let arena = Memory::new(count * ALIGN).expect("4 MiB of memory can be had");
         let slot = |index: usize| {
             // SAFETY: slot `index` is within the arena.
             unsafe { arena.start.add(index * ALIGN) }
         };
-        let slots = RefCell::new((0..ARENA_SLOTS).rev().map(slot).collect());
-        Self { home: Rc::new(Home { arena, slots, kept: RefCell::default() }) }
+        let slots = RefCell::new((0..count).rev().map(slot).collect());
+        let (kept, ended) = (RefCell::default(), RefCell::default());
+        Self { home: Rc::new(Home { arena, slots, kept, ended }) }
     }
 
     /// The arena, to be registered with a ring.
@@ -296,6 +320,23 @@ impl Pool {
         Some(Buffer(Rc::new(Inner { origin, start, len, home })))
     }
 
+    /// Memory of another thread as a buffer of this one. Its lender hears of the end through
+    /// [`take_ended`](Self::take_ended).
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "a loan is borrowed once")]
+    pub fn borrow(&self, loan: Loan) -> Buffer {
+        let Loan { lent, start, len, held } = loan;
+        let (origin, home) = (Some(Origin::Loan(lent, held)), Some(Rc::clone(&self.home)));
+        Buffer(Rc::new(Inner { origin, start, len, home }))
+    }
+
+    /// A loan that nobody here uses any more, to be told to its lender, and the bytes of the
+    /// lender's pool that it holds.
+    #[must_use]
+    pub fn take_ended(&self) -> Option<(Lent, usize)> {
+        self.home.ended.borrow_mut().pop()
+    }
+
     /// Takes a buffer back; dropping it does the same.
     pub fn give_back(&mut self, buffer: Buffer) {
         drop(buffer);
@@ -311,6 +352,84 @@ impl Pool {
 impl Default for Pool {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A loan as lender and borrower name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lent {
+    /// The lender, by its place among those that the borrower has.
+    pub lender: u32,
+    /// The loan's key at its lender.
+    pub key: u32,
+}
+
+/// Memory on its way to another thread, which may use it until it says that it does not any more.
+pub struct Loan {
+    lent: Lent,
+    start: NonNull<u8>,
+    len: usize,
+    /// Bytes of the lender's pool; none of a store.
+    held: usize,
+}
+
+// SAFETY: the memory stays valid wherever the loan is: its lender keeps a handle until it is told that
+// the loan has ended, or for ever. Bytes are copied through raw pointers, and which side may do that when
+// is settled by who lends: see `Lender`.
+unsafe impl Send for Loan {}
+
+/// The buffers of a thread that other threads use.
+///
+/// A lender does not touch a buffer that it has lent, so that only one thread copies bytes in it or out of it.
+/// Memory of a store is the exception: its owner goes on to write there. The borrower has only the system
+/// read it, for a reply, as the system reads a reply of the owner's own.
+#[derive(Default)]
+pub struct Lender {
+    lent: Slab<Buffer>,
+    /// This lender, by its place among those that a borrower has.
+    place: u32,
+}
+
+impl Lender {
+    /// The lender in that place.
+    #[must_use]
+    pub fn new(place: u32) -> Self {
+        Self { lent: Slab::new(), place }
+    }
+
+    /// Lends a buffer.
+    ///
+    /// # Panics
+    /// If more than 2^32 are lent.
+    pub fn lend(&mut self, buffer: Buffer) -> Loan {
+        let (start, len) = (buffer.0.start, buffer.0.len);
+        let held = if buffer.0.home.is_some() { len } else { 0 };
+        let key = u32::try_from(self.lent.insert(buffer)).expect("loans are bounded by requests");
+        Loan { lent: Lent { lender: self.place, key }, start, len, held }
+    }
+
+    /// The borrower does not use it any more.
+    pub fn take_back(&mut self, lent: Lent) {
+        drop(self.lent.try_remove(lent.key as usize));
+    }
+
+    /// How many are lent.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lent.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lent.is_empty()
+    }
+}
+
+impl Drop for Lender {
+    /// Other threads, or the system for them, may still use what is lent: it is leaked.
+    fn drop(&mut self) {
+        std::mem::take(&mut self.lent).into_iter().for_each(|(_, lent)| std::mem::forget(lent));
     }
 }
 
@@ -383,6 +502,32 @@ mod tests {
         let mut pool = Pool::new();
         let taken: Vec<_> = (0..ARENA_SLOTS + 1).map(|_| pool.take(1)).collect();
         assert_eq!(taken.iter().filter(|buffer| buffer.registered()).count(), ARENA_SLOTS);
+    }
+
+    #[test]
+    fn memory_that_is_lent_comes_back_once_its_borrower_has_dropped_it_and_not_before() {
+        let (mut pool, mut lender) = (Pool::new(), Lender::new(3));
+        let buffer = pool.take(100_000);
+        let address = buffer.pointer(&(0..0)).addr();
+        buffer.put(0, b"x");
+        let loan = lender.lend(buffer);
+        let other = std::thread::spawn(move || {
+            let there = Pool::small();
+            let buffer = there.borrow(loan);
+            let (mut byte, same) = ([0], buffer.clone());
+            same.get(0, &mut byte);
+            buffer.put(1, b"y");
+            drop(buffer);
+            assert_eq!(there.take_ended(), None, "a handle is left");
+            drop(same);
+            (byte, there.take_ended(), there.take_ended())
+        });
+        let (byte, ended, none) = other.join().unwrap();
+        assert_eq!((&byte, none), (b"x", None));
+        assert_ne!(pool.take(100_000).pointer(&(0..0)).addr(), address, "it is lent");
+        let kept = pool.home.kept.borrow().bytes;
+        lender.take_back(ended.unwrap().0);
+        assert!(lender.is_empty() && pool.home.kept.borrow().bytes > kept);
     }
 
     #[test]

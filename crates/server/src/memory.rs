@@ -93,12 +93,21 @@ impl Account {
     pub fn take(&mut self, bytes: usize) -> bool {
         let held = self.held.saturating_add(bytes);
         let more = held.saturating_sub(OWN).saturating_sub(self.extra());
-        let together = self.vdisk.memory.load(Ordering::Relaxed) + more;
-        let fair = |free: usize| together * PART_OF_FREE <= free.saturating_sub(more);
-        let may = held <= HELD_MAX && (more == 0 || self.budget.take(more, fair));
+        let may = held <= HELD_MAX && (more == 0 || self.take_more(more));
         if may {
-            self.vdisk.memory.fetch_add(more, Ordering::Relaxed);
             self.held = held;
+        }
+        may
+    }
+
+    /// Takes so many bytes of what is free, if its virtual disk may have them. Other threads may take for
+    /// the same virtual disk at this moment: each counts its own before it looks.
+    fn take_more(&mut self, more: usize) -> bool {
+        let together = self.vdisk.memory.fetch_add(more, Ordering::Relaxed) + more;
+        let fair = |free: usize| together * PART_OF_FREE <= free.saturating_sub(more);
+        let may = self.budget.take(more, fair);
+        if !may {
+            self.vdisk.memory.fetch_sub(more, Ordering::Relaxed);
         }
         may
     }

@@ -317,7 +317,11 @@ impl Bench<'_> {
                 self.back_end.heard(what, (keep, result), &mut io);
                 self.go_on();
             }
-            Token::Wakeup | Token::Receive(_) | Token::Send(_) | Token::Cancel => {}
+            Token::Wakeup
+            | Token::Carriers
+            | Token::Receive(_)
+            | Token::Send(_)
+            | Token::Cancel => {}
         }
     }
 

@@ -37,8 +37,10 @@ const COPY_REST: usize = 8 << 10;
 /// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Token {
-    /// The shard's wake-up counter.
+    /// The thread's wake-up counter.
     Wakeup,
+    /// The shard's wake-up counter for its carriers.
+    Carriers,
     /// Bytes from a connection.
     Receive(u32),
     /// Replies to a connection.
@@ -474,6 +476,18 @@ impl Ring {
             None => retry(|| submitter.submit_and_wait(1)),
         };
         tolerate(waited)
+    }
+
+    /// Submits what was started and lets come what is over, without waiting. Costs no system call if
+    /// there is neither.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn look_in(&mut self) -> io::Result<()> {
+        let submission = self.uring.submission();
+        let still = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
+        drop(submission);
+        if still && self.backlog.is_empty() { Ok(()) } else { self.wait(Some(Duration::ZERO)) }
     }
 
     /// Submits what was started, without waiting.

@@ -396,6 +396,7 @@ impl Server {
         self.shards.push(handle);
         let emulate = device.emulate;
         let idle_timeout = self.config.idle_timeout;
+        let carriers = device.shards - 1;
         let flushes_at_end = matches!(device.back_end, BackEndKind::Nbd { .. });
         let (depths, piece_max) = (device.depths(ground.depth()), device.piece_max());
         self.grounds.push(ground);
@@ -415,6 +416,7 @@ impl Server {
                 piece_max,
                 idle_timeout,
                 flushes_at_end,
+                carriers,
                 stats,
                 messages,
                 wakeup,

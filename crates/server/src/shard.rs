@@ -26,10 +26,13 @@ use crate::ring::{Finished, Keep, Ring, Token, Transfer};
 use crate::stats::DeviceStats;
 
 mod bitmaps;
+mod carried;
+mod carrier;
 mod cause;
 mod changes;
 mod clients;
 mod copies;
+mod crossing;
 mod depths;
 mod device;
 mod events;
@@ -49,6 +52,7 @@ mod vdisks;
 mod watched;
 
 pub use bitmaps::{BitmapError, LeftBitmaps};
+use carried::Carried;
 use cause::Cause;
 use copies::Copies;
 pub(crate) use depths::Depths;
@@ -198,6 +202,8 @@ pub struct Parts {
     pub idle_timeout: Option<disktime_core::Duration>,
     /// All virtual disks are flushed at the end: nothing tells a successor what was not.
     pub flushes_at_end: bool,
+    /// Threads that carry clients' bytes; with none the shard's own does.
+    pub carriers: u32,
     /// Live figures.
     pub stats: Arc<DeviceStats>,
     /// Messages from other threads; each is followed by a count on the wake-up.
@@ -219,6 +225,8 @@ struct Operation {
     arrived: bool,
     /// The device has begun it.
     begun: bool,
+    /// Of a carried client: no more parts of its request come.
+    last: bool,
     /// Its virtual disk is held: the engine has it later.
     waits: bool,
     /// The answer to a status.
@@ -241,10 +249,11 @@ pub struct Shard {
     stats: Arc<DeviceStats>,
     inbox: Inbox,
     clients: Slab<Connection>,
+    /// Clients whose connections are with other threads. Then there are no others.
+    carried: Option<Carried>,
     /// Clients that have something to send or to read, each once.
     touched: Touched,
     operations: Slab<Operation>,
-    piece_max: PieceMax,
     copies: Copies,
     migration: Option<Migration>,
     depths: Option<Depths>,
@@ -270,7 +279,12 @@ impl Shard {
         });
         let mut pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
-        listen(&mut ring, &mut pool, &parts.wakeup);
+        listen(&mut ring, &mut pool, Token::Wakeup, &parts.wakeup);
+        let part_max = parts.piece_max.beside(vdisks.has_bound());
+        let carried = Carried::start((parts.carriers, part_max), parts.idle_timeout, &parts.stats)?;
+        if let Some(carried) = &carried {
+            listen(&mut ring, &mut pool, Token::Carriers, &carried.wakeup);
+        }
         parts.back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
         let flushes = flushes::of(&*parts.back_end, count + usize::from(migration.is_some()));
         Ok(Self {
@@ -284,12 +298,13 @@ impl Shard {
                 flushes,
                 parts: Vec::new(),
                 landed: VecDeque::new(),
+                piece_max: parts.piece_max,
             },
-            piece_max: parts.piece_max,
             vdisks,
             stats: parts.stats,
             inbox: Inbox { messages: parts.messages, wakeup: parts.wakeup },
             clients: Slab::new(),
+            carried,
             touched: Touched::default(),
             operations,
             copies: Copies::default(),
@@ -304,7 +319,7 @@ impl Shard {
                 parting: None,
                 flushes_at_end: parts.flushes_at_end,
                 own_time: OwnTime::new(count),
-                idle: Idle::new(parts.idle_timeout),
+                idle: Idle::new(parts.idle_timeout.filter(|_| parts.carriers == 0)),
                 guests: Guests::default(),
             },
         })
@@ -332,12 +347,19 @@ impl Shard {
             self.handle(operation);
         }
         self.turn();
-        Ok(())
+        self.check_carriers()
     }
 
     fn handle(&mut self, Finished { token, keep, result }: Finished) {
         match (token, keep) {
             (Token::Wakeup, Keep::Buffer(buffer)) => self.woken(buffer),
+            (Token::Carriers, Keep::Buffer(buffer)) => {
+                self.pool.give_back(buffer);
+                if let Some(carried) = &self.carried {
+                    let wakeup = &carried.wakeup;
+                    listen(&mut self.ring, &mut self.pool, Token::Carriers, wakeup);
+                }
+            }
             (Token::Receive(client), Keep::Buffer(buffer)) => self.received(client, buffer, result),
             (Token::Send(client), Keep::Message(message)) => {
                 let connection = &mut self.clients[client as usize];
@@ -369,6 +391,7 @@ impl Shard {
         self.take_turns_back();
         self.end_removals();
         self.copy_on();
+        let all_heard = self.hear_carriers();
         let start = self.look();
         let (least, until) = (start + TURN_LEAST, start + TURN);
         let clients_until = until + TURN;
@@ -391,7 +414,7 @@ impl Shard {
                 break true;
             }
         };
-        self.turns.unfinished |= self.copies.waits() || more_of_guests;
+        self.turns.unfinished |= self.copies.waits() || more_of_guests || !all_heard;
         self.charge_own_time_in_time();
         self.let_idle_go();
         self.end_parting();
@@ -399,6 +422,7 @@ impl Shard {
         if self.turns.drain_until.is_some_and(|until| until <= self.turns.now) {
             self.give_up();
         }
+        self.settle_carriers();
     }
 
     /// Looks at the clock. Calls that follow at once are of this time.
@@ -421,8 +445,7 @@ impl Shard {
                 // a piece within less than a look takes.
                 if self.device.landed.len() > landed || handed % HANDED == 0 {
                     let now = self.look();
-                    over = now >= until
-                        || (now >= least && (!self.touched.is_empty() || self.ring.has_come()));
+                    over = now >= until || (now >= least && self.is_waited_for());
                 }
                 if over {
                     break;
@@ -440,10 +463,28 @@ impl Shard {
         }
     }
 
+    /// Whether a client waits for the thread.
+    fn is_waited_for(&mut self) -> bool {
+        let carried = || self.carried.as_ref().is_some_and(Carried::has_news);
+        !self.touched.is_empty() || carried() || self.ring.has_come()
+    }
+
+    /// Waits until something is to be done. Carriers wake the thread only if it sleeps.
+    fn wait(&mut self) -> io::Result<()> {
+        let Some(carried) = &self.carried else { return self.sleep() };
+        if !carried.falls_asleep() || self.turns.unfinished {
+            carried.awakes();
+            return self.ring.look_in();
+        }
+        let waited = self.sleep();
+        self.carried.iter().for_each(Carried::awakes);
+        waited
+    }
+
     /// Waits until something is to be done: until an operation is over, or the engine's or the
     /// model's next time. Waits awake for a near time of the model, but not twice in a row: others
     /// are heard in between.
-    fn wait(&mut self) -> io::Result<()> {
+    fn sleep(&mut self) -> io::Result<()> {
         if self.turns.unfinished {
             return self.ring.wait(Some(Duration::ZERO));
         }
@@ -476,7 +517,8 @@ impl Shard {
 
     fn woken(&mut self, buffer: Buffer) {
         self.pool.give_back(buffer);
-        listen(&mut self.ring, &mut self.pool, &self.inbox.wakeup);
+        listen(&mut self.ring, &mut self.pool, Token::Wakeup, &self.inbox.wakeup);
+        self.carried.iter_mut().for_each(Carried::look);
         self.stats.cpu_ns.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         // Cycles end also while no request does.
         self.vdisks.rated().into_iter().for_each(|stream| self.publish_cycles(stream));
@@ -522,15 +564,14 @@ impl Shard {
 
     /// The longest part of a request beside all contracts, in bytes.
     fn part_max(&self) -> u32 {
-        self.piece_max.beside(self.vdisks.has_bound())
+        self.device.piece_max.beside(self.vdisks.has_bound())
     }
 
     fn drain(&mut self) {
         self.turns.drain_until.get_or_insert(clock::now() + DRAIN);
         self.lose_guests();
         for key in self.client_keys() {
-            self.clients[key as usize].close();
-            self.touch(key);
+            self.close(key);
         }
     }
 
@@ -540,26 +581,29 @@ impl Shard {
         tracing::warn!(requests = self.operations.len(), "drained no further: giving up");
         for key in self.client_keys() {
             self.lose(key);
-            self.touch(key);
         }
         self.turns.drain_until = Some(Instant::MAX);
     }
 
     fn drained(&self) -> bool {
-        let over = self.clients.is_empty() && self.device.flights.is_empty();
+        let carried = self.carried.as_ref().is_some_and(|it| !it.is_empty());
+        let over = self.clients.is_empty() && !carried && self.device.flights.is_empty();
         self.turns.drain_until.is_some_and(|until| over || until == Instant::MAX)
     }
 
     fn client_keys(&self) -> Vec<u32> {
-        self.clients.iter().map(|(key, _)| name(key)).collect()
+        match &self.carried {
+            Some(carried) => carried.keys(),
+            None => self.clients.iter().map(|(key, _)| name(key)).collect(),
+        }
     }
 }
 
 /// Waits for the next count on the wake-up.
-fn listen(ring: &mut Ring, pool: &mut Pool, wakeup: &OwnedFd) {
+fn listen(ring: &mut Ring, pool: &mut Pool, token: Token, wakeup: &OwnedFd) {
     let buffer = pool.take(8);
     let transfer = Transfer { fd: wakeup.as_raw_fd(), offset: 0, buffer, range: 0..8 };
-    ring.read(Token::Wakeup, transfer);
+    ring.read(token, transfer);
 }
 
 /// A slab's key as a name for the ring and the engine.

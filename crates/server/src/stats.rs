@@ -286,6 +286,8 @@ pub struct DeviceStats {
     pub(crate) moved: AtomicU64,
     /// Time that the shard's thread ran, as the system counts it.
     pub(crate) cpu_ns: AtomicU64,
+    /// Time that threads ran which carry its clients' bytes. Each adds its own.
+    pub(crate) carriers_cpu_ns: AtomicU64,
     /// Thousandths of a token per second; `u64::MAX` for no limit.
     pub(crate) best_effort_reads: AtomicU64,
     pub(crate) best_effort_writes: AtomicU64,
@@ -299,6 +301,7 @@ impl Default for DeviceStats {
             timing_error: Histogram::default(),
             moved: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
+            carriers_cpu_ns: AtomicU64::new(0),
             best_effort_reads: AtomicU64::new(u64::MAX),
             best_effort_writes: AtomicU64::new(u64::MAX),
             reports: AtomicU64::new(0),
@@ -313,9 +316,10 @@ impl DeviceStats {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// CPU time of the shard's thread, as of its last wake-up.
+    /// CPU time of the device's threads, as of their last wake-ups.
     pub fn cpu(&self) -> Duration {
-        Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
+        let (shard, carriers) = (&self.cpu_ns, &self.carriers_cpu_ns);
+        Duration::from_nanos(shard.load(Ordering::Relaxed) + carriers.load(Ordering::Relaxed))
     }
 
     /// The rate of best effort that reads, in thousandths of a token per second, as of the shard's

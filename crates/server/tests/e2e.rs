@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use disktime_client::{Connection, RequestError, Uri};
 use disktime_core::Kind;
 use disktime_nbd::NbdError;
+use disktime_server::Server;
 use disktime_server::backend::DeviceError;
 use disktime_server::backend::faulty::Fault;
-use disktime_server::{Config, Server};
 use tempfile::TempDir;
+
+mod shards;
 
 const GREETING: usize = 18;
 const REQUEST: u32 = 0x2560_9513;
@@ -56,7 +58,7 @@ reserve = "70%"
             image.set_len(mib << 20).unwrap();
         }
         let faults: Vec<_> = faults.iter().map(|fault| (0, fault.clone())).collect();
-        let server = Server::start_with_faults(Config::parse(&text).unwrap(), &faults).unwrap();
+        let server = Server::start_with_faults(shards::parse(&text).unwrap(), &faults).unwrap();
         Self { server, directory }
     }
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use disktime_client::{Connection, Uri};
 use disktime_core::Kind;
+use disktime_server::Server;
 use disktime_server::backend::faulty::Fault;
-use disktime_server::{Config, Server};
 use tempfile::TempDir;
+
+mod shards;
 
 fn start(directory: &TempDir, faults: &[(usize, Fault)]) -> Server {
     let text = format!(
@@ -17,7 +19,7 @@ fn start(directory: &TempDir, faults: &[(usize, Fault)]) -> Server {
          [[vdisk]]\nname = \"b\"\ndevice = \"bad\"\nsize = \"1MiB\"\n",
         directory.path().display()
     );
-    Server::start_with_faults(Config::parse(&text).unwrap(), faults).unwrap()
+    Server::start_with_faults(shards::parse(&text).unwrap(), faults).unwrap()
 }
 
 fn connect(server: &Server, vdisk: usize) -> Connection {

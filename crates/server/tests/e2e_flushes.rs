@@ -14,6 +14,8 @@ use disktime_server::backend::{DeviceError, PoolDirectory};
 use disktime_server::{Config, Server, Wrap};
 use tempfile::TempDir;
 
+mod shards;
+
 const MIB: u64 = 1 << 20;
 
 fn config(directory: &Path, socket: &str, back_end: &str) -> Config {
@@ -23,7 +25,7 @@ fn config(directory: &Path, socket: &str, back_end: &str) -> Config {
          [[vdisk]]\nname = \"a\"\ndevice = \"d\"\nsize = \"1MiB\"\n\
          [[vdisk]]\nname = \"b\"\ndevice = \"d\"\nsize = \"1MiB\"\n"
     );
-    Config::parse(&text.replace("DIRECTORY", directory.to_str().unwrap())).unwrap()
+    shards::parse(&text.replace("DIRECTORY", directory.to_str().unwrap())).unwrap()
 }
 
 /// A daemon and its clients: two of `a`, then two of `b`.
@@ -153,7 +155,7 @@ fn a_lost_server_is_told_to_each_client_that_had_data_there_once() {
         let text = text.replace("DIRECTORY", directory.path().to_str().unwrap());
         let disk = disk.clone();
         let wrap: Wrap = Arc::new(move |_, _| Box::new(disk.back_end()));
-        Server::start_wrapped(Config::parse(&text).unwrap(), &wrap).unwrap()
+        Server::start_wrapped(shards::parse(&text).unwrap(), &wrap).unwrap()
     };
     let lower = serve();
     let uri = "nbd+unix:///v?socket=DIRECTORY/lower.sock";

@@ -4,7 +4,9 @@
 use std::thread;
 
 use disktime_client::{Connection, Uri};
-use disktime_server::{Config, Server};
+use disktime_server::Server;
+
+mod shards;
 
 const MIB: u64 = 1 << 20;
 
@@ -37,7 +39,7 @@ zone = "inner"
 "#,
         directory.path().display()
     );
-    let server = Server::start(Config::parse(&text).unwrap()).unwrap();
+    let server = Server::start(shards::parse(&text).unwrap()).unwrap();
     let [greedy, other] = server.vdisks() else { panic!("two virtual disks") };
     let uri = greedy.uris()[0].parse::<Uri>().unwrap();
     thread::scope(|scope| {

@@ -12,6 +12,8 @@ use disktime_server::{Config, Server, StartError};
 use disktime_workload::{Extent, Pace, Pattern, Spec};
 use tempfile::TempDir;
 
+mod shards;
+
 struct Fixture {
     server: Server,
     directory: TempDir,
@@ -83,7 +85,7 @@ size = "64MiB"
 "#,
         path = directory.path().display()
     );
-    Config::parse(&text).unwrap()
+    shards::parse(&text).unwrap()
 }
 
 #[expect(clippy::disallowed_methods, reason = "an end-to-end test waits in real time")]

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use disktime_client::{Connection, Uri};
-use disktime_server::{Config, Server, StartError, VdiskView};
+use disktime_server::{Server, StartError, VdiskView};
+
+mod shards;
 
 const MIB: u64 = 1 << 20;
 
@@ -35,7 +37,7 @@ size = "16MiB"
 reserve = "50%"
 "#
     );
-    Server::start(Config::parse(&text).unwrap())
+    Server::start(shards::parse(&text).unwrap())
 }
 
 /// Both tiers, blank.
@@ -131,7 +133,7 @@ size = "16MiB"
 weight = 1
 "#
     );
-    let server = Server::start(Config::parse(&text).unwrap()).unwrap();
+    let server = Server::start(shards::parse(&text).unwrap()).unwrap();
     let vdisk = &server.vdisks()[0];
     let device = &server.devices()[0];
     let moved = || device.moved();

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use disktime_server::{Config, Server};
+use disktime_server::Server;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -15,6 +15,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
+
+mod shards;
 
 type Secure = StreamOwned<ClientConnection, TcpStream>;
 
@@ -94,7 +96,7 @@ size = "8MiB"
 "#
         );
         let text = text.replace("DIRECTORY", self.path().to_str().unwrap());
-        Server::start(Config::parse(&text).unwrap()).unwrap()
+        Server::start(shards::parse(&text).unwrap()).unwrap()
     }
 
     /// A client's trust, and the certificate that it shows.
@@ -347,7 +349,7 @@ fn certificates_are_read_again() {
             + "[[device]]\nname = \"d\"\nback_end = \"memory\"\n"
             + "[[vdisk]]\nname = \"open\"\ndevice = \"d\"\nsize = \"8MiB\"\n";
         let text = text.replace("DIRECTORY", papers.path().to_str().unwrap());
-        server.reload(Config::parse(&text).unwrap())
+        server.reload(shards::parse(&text).unwrap())
     };
     again(&mut server).unwrap();
     let second = shown(&server);
@@ -469,7 +471,7 @@ fn what_is_wrong_is_said() {
         ("[[listener]]\nnbd = \"unix:/x\"\nowner = \"no such user\"\n", "no user of that name"),
         ("[tls]\ncertificate = \"a\"\nkey = \"b\"\nrevoked = \"c\"\n", "`client_ca`"),
     ] {
-        let error = Config::parse(&format!("{start}{more}{rest}")).unwrap_err().to_string();
+        let error = shards::parse(&format!("{start}{more}{rest}")).unwrap_err().to_string();
         assert!(error.contains(expected), "{more}: {error}");
     }
     for (more, expected) in [
@@ -481,11 +483,11 @@ fn what_is_wrong_is_said() {
             "vdisk a is the default already",
         ),
     ] {
-        let error = Config::parse(&format!("{start}{tls}{rest}{more}")).unwrap_err().to_string();
+        let error = shards::parse(&format!("{start}{tls}{rest}{more}")).unwrap_err().to_string();
         assert!(error.contains(expected), "{more}: {error}");
     }
     // Beyond loopback with TLS that is required.
     let text =
         format!("{start}[[listener]]\nnbd = \"tcp:0.0.0.0:0\"\ntls = \"require\"\n{tls}{rest}");
-    assert!(Config::parse(&text).is_ok());
+    assert!(shards::parse(&text).is_ok());
 }

@@ -88,7 +88,7 @@ pub(super) const RAW: &str = "raw";
 /// Every server, ours first among those of its store.
 pub static SERVERS: [Server; 12] = [
     server(OURS, Store::File, |places, at| {
-        disktime(places, at, &format!("file:{}", places.file.display()))
+        disktime(places, at, &format!("file:{}", places.file.display()), 1)
     }),
     server("qemu-nbd native", Store::File, |places, at| {
         Ok(qemu_nbd(places, at, &["--cache=none", "--aio=native"], &places.file))
@@ -98,7 +98,7 @@ pub static SERVERS: [Server; 12] = [
     }),
     server("qemu-storage-daemon", Store::File, |places, at| Ok(storage_daemon(places, at))),
     Server { name: RAW, store: Store::File, command: None },
-    server(OURS, Store::Memory, |places, at| disktime(places, at, "memory")),
+    server(OURS, Store::Memory, |places, at| disktime(places, at, "memory", 1)),
     server("nbdkit memory", Store::Memory, |places, at| Ok(nbdkit(places, at, &["memory", "1G"]))),
     server("qemu-nbd tmpfs", Store::Memory, |places, at| match &places.in_memory {
         Some(file) => Ok(qemu_nbd(places, at, &["--cache=writeback"], file)),
@@ -119,6 +119,17 @@ pub static SERVERS: [Server; 12] = [
     }),
 ];
 
+/// Ours with one thread for its device and with two, from memory.
+static SHARDED: [Server; 2] = [
+    server(OURS, Store::Memory, |places, at| disktime(places, at, "memory", 1)),
+    server(OURS, Store::Memory, |places, at| disktime(places, at, "memory", 2)),
+];
+
+/// Ours from memory, with the count of its device's threads.
+pub(crate) fn sharded() -> impl Iterator<Item = (u32, &'static Server)> {
+    (1..).zip(&SHARDED)
+}
+
 /// The servers that are measured under TLS.
 pub const SECURE_SERVERS: [&str; 3] = [OURS, "nbdkit memory", "qemu-nbd tmpfs"];
 
@@ -126,7 +137,7 @@ fn file_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn disktime(places: &Places, at: &Path, back_end: &str) -> std::io::Result<Command> {
+fn disktime(places: &Places, at: &Path, back_end: &str, shards: u32) -> std::io::Result<Command> {
     let config = at.join("disktime.toml");
     let tls = places.papers.as_ref().map_or(String::new(), |papers| {
         let papers = papers.display();
@@ -137,7 +148,7 @@ fn disktime(places: &Places, at: &Path, back_end: &str) -> std::io::Result<Comma
     });
     let text = format!(
         "[server]\nnbd = [\"unix:{}\"]\nstate = \"{}\"\n{tls}[[device]]\nname = \"device\"\n\
-         back_end = \"{back_end}\"\n[[vdisk]]\nname = \"disk\"\ndevice = \"device\"\n\
+         back_end = \"{back_end}\"\nshards = {shards}\n[[vdisk]]\nname = \"disk\"\ndevice = \"device\"\n\
          size = \"{SIZE}B\"\nreserve = \"50%\"\n",
         socket(at).display(),
         at.join("state").display(),
@@ -362,9 +373,28 @@ impl Peer {
         Ok(charge(figures, requests, &used, &later, seconds))
     }
 
+    /// CPU seconds of a daemon's threads: of those that decide, and of those that carry bytes.
+    pub(crate) fn threads(&self) -> std::io::Result<[f64; 2]> {
+        self.process.as_ref().map_or(Ok([0.0; 2]), |it| shard_threads(it.id()))
+    }
+
     fn cpu(&self) -> std::io::Result<CpuTimes> {
         CpuTimes::now(self.process.as_ref().map(Process::id))
     }
+}
+
+/// CPU seconds of the threads that are named as a shard's, `shard-0`, and as a carrier's, `shard-0-1`.
+fn shard_threads(process: u32) -> std::io::Result<[f64; 2]> {
+    let mut seconds = [0.0; 2];
+    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let task = task?.path();
+        let name = std::fs::read_to_string(task.join("comm"))?;
+        let Some(numbers) = name.trim().strip_prefix("shard-") else { continue };
+        let used = std::fs::read_to_string(task.join("schedstat"))?;
+        let ns = used.split_whitespace().next().and_then(|it| it.parse::<f64>().ok());
+        seconds[usize::from(numbers.contains('-'))] += ns.unwrap_or(0.0) / 1e9;
+    }
+    Ok(seconds)
 }
 
 /// Figures with CPU times.

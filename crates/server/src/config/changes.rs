@@ -85,7 +85,7 @@ const SERVER: [Key<Config>; 13] = [
     fixed("tables listener", |it| list(it.listeners.iter().map(|door| format!("{door:?}")))),
 ];
 
-const DEVICE: [Key<DeviceConfig>; 24] = [
+const DEVICE: [Key<DeviceConfig>; 25] = [
     // First: others follow from it.
     fixed("queue_depth", |it| match it.scheduling.queue_depth {
         QueueDepth::Is(depth) => depth.to_string(),
@@ -107,6 +107,7 @@ const DEVICE: [Key<DeviceConfig>; 24] = [
     }),
     fixed("promotion", |it| it.promotion.to_string()),
     fixed("empty_fast", |it| it.empties_fast.to_string()),
+    fixed("shards", |it| it.shards.to_string()),
     fixed("emulate", |it| maybe(it.emulate, Emulate::name)),
     fixed("profile", |it| maybe(it.scheduling.profile.as_ref(), |path| path.display().to_string())),
     fixed("policy", |it| it.scheduling.policy.name.to_owned()),
@@ -367,7 +368,7 @@ size = "1000B"
         };
         let bytes =
             ["back_end", "create", "chunk", "connections", "hold", "promotion", "empty_fast"];
-        let device = [&["name", "emulate"][..], &bytes].concat();
+        let device = [&["name", "emulate", "shards"][..], &bytes].concat();
         assert_eq!(keys_of("[[device]]"), with(SchedulingKeys::NAMES, &device));
         let place = ["name", "device", "size", "parent", "zone", "record"];
         let goal = ["iops", "bandwidth", "request", "run"];

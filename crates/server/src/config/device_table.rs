@@ -18,6 +18,9 @@ const MEMORY_MAX: u64 = 1 << 40;
 
 /// Connections to one server.
 const CONNECTIONS_MAX: u32 = 16;
+/// Threads of one device: its shard's, and those that carry its clients' bytes. The engine decides for some
+/// eight of them before its own thread is full (`disktime bench shards`).
+const SHARDS: RangeInclusive<u32> = 1..=9;
 /// The most disk time that migrations may take unless `promotion` says otherwise: 10 %.
 const PROMOTION: Share = Share::from_percent(10).expect("a part of the whole");
 
@@ -37,6 +40,9 @@ pub struct DeviceConfig {
     pub promotion: Share,
     /// Whether all extents are to go back to the slow tier.
     pub empties_fast: bool,
+    /// How many threads serve it: one that decides and does the device's work, the others carry its clients'
+    /// bytes. One alone does both.
+    pub shards: u32,
     /// How its time is shared.
     pub scheduling: Scheduling,
     /// Its virtual disks.
@@ -66,6 +72,7 @@ impl DeviceConfig {
             emulate: self.emulate,
             promotion: self.promotion,
             empties_fast: self.empties_fast,
+            shards: self.shards,
             scheduling: scheduling.clone(),
             vdisks: Vec::new(),
         }
@@ -211,6 +218,7 @@ disktime_config::scheduling_table! {
         hold: Option<String>,
         promotion: Option<String>,
         empty_fast: Option<bool>,
+        shards: Option<u32>,
         emulate: Option<String>,
     }
 }
@@ -246,9 +254,23 @@ impl DeviceTable {
             emulate,
             promotion,
             empties_fast,
+            shards: self.shards(&of)?,
             scheduling: self.scheduling().check(&of, facts)?,
             vdisks: Vec::new(),
         })
+    }
+
+    fn shards(&self, of: &Named) -> Result<u32, ConfigError> {
+        let shards = self.shards.unwrap_or(*SHARDS.start());
+        if SHARDS.contains(&shards) {
+            return Ok(shards);
+        }
+        let (least, most) = (SHARDS.start(), SHARDS.end());
+        let why = format!(
+            "a device has {least} to {most} threads: leave it out for one, or state how many cores its \
+             clients are to have"
+        );
+        Err(of.wrong("shards", shards, why).into())
     }
 
     /// The back end, with the keys that belong to some kinds of it only.

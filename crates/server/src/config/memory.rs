@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use disktime_config::quantity::parse_size;
 
 use super::{Config, ConfigError, wrong_server};
-use crate::buffers::POOL_BYTES;
+use crate::buffers::{POOL_BYTES, SMALL_POOL_BYTES};
 use crate::memory::OWN;
 
 /// The least and the most that can be stated, in bytes.
@@ -41,7 +41,9 @@ impl Config {
     /// If there is not enough for a client of each device.
     pub fn memory_for_clients(&self) -> Result<usize, ConfigError> {
         let count = self.devices.len() as u64;
-        let (devices, clients) = (POOL_BYTES as u64 * count, OWN as u64 * count);
+        let carriers: u64 = self.devices.iter().map(|device| u64::from(device.shards) - 1).sum();
+        let devices = POOL_BYTES as u64 * count + SMALL_POOL_BYTES as u64 * carriers;
+        let clients = OWN as u64 * count;
         let left = self.memory.checked_sub(devices).filter(|left| *left >= clients);
         let left = left.and_then(|left| usize::try_from(left).ok());
         left.ok_or_else(|| {

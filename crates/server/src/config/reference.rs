@@ -170,6 +170,14 @@ pub const KEYS: &[KeyRow] = &[
     ),
     row(
         "device",
+        "shards",
+        "threads of the device, 1 to 9: with more than one the first decides and does the device's work, and \
+         the others receive, copy and send for its clients ([performance.md](../performance.md)); for a device \
+         that is faster than one core",
+        "1",
+    ),
+    row(
+        "device",
         "emulate",
         "a preset, like `deskstar-34gxp` or `nearline-7200`; of `tiered:` one for each \
          tier, `flash-generic,nearline-7200`",

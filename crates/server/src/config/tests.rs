@@ -173,6 +173,8 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
             "\"nbd://h/x\"\nconnections = 17",
             "connections = \"17\": a server gets 1 to 16",
         ),
+        ("\"memory\"", "\"memory\"\nshards = 0", "shards = \"0\": a device has 1 to 9 threads"),
+        ("\"memory\"", "\"memory\"\nshards = 10", "shards = \"10\": a device has 1 to 9 threads"),
         ("\"memory\"", "\"memory\"\nconnections = 2", "only an `nbd:` or `nbd+unix:` back end"),
         ("\"deskstar-34gxp\"", "\"deskstar\"", "no such preset; there are: "),
         ("name = \"b\"", "name = \"a\"", "vdisk.name = \"a\": the name of another one too"),

@@ -219,6 +219,12 @@ impl Connection {
         self.requests.cut.is_none() && self.writing.is_none()
     }
 
+    /// Whether no more parts come of the request of which the last part came.
+    #[must_use]
+    pub fn has_issued_all(&self) -> bool {
+        self.requests.cut.is_none_or(|cut| cut.issued == cut.asked.checked.length)
+    }
+
     /// The next thing in the input. A request becomes the one that is being issued.
     pub fn next_input(&mut self) -> Input {
         loop {

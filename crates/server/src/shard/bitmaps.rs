@@ -118,20 +118,8 @@ impl Shard {
         buffer: Buffer,
     ) -> Payload {
         let connection = &self.clients[client as usize];
-        let contexts = connection.contexts();
-        let most = if one { 1 } else { extents_max(contexts.len()) };
         let bitmaps = &self.vdisks[connection.vdisk as usize].bitmaps;
-        let describe = |context: &u32| {
-            let context = *context;
-            if context == ALLOCATION {
-                let stretches = found.iter().take(most).copied().collect();
-                return Described { context, meaning: Meaning::Allocation, stretches };
-            }
-            let bitmap = bitmaps.iter().find(|bitmap| bitmap.spec().id == context);
-            let stretches = bitmap.map(|bitmap| bitmap.describe(range, most)).unwrap_or_default();
-            Described { context, meaning: Meaning::Dirty, stretches }
-        };
-        let described: Vec<_> = contexts.iter().map(describe).collect();
+        let described = described(connection.contexts(), bitmaps, (found, range, one));
         connection.describe(ticket, &described, range.end - range.start, buffer)
     }
 
@@ -199,4 +187,25 @@ impl Shard {
             }
         }
     }
+}
+
+/// A range in each of these contexts, from what was found of it and from the bitmaps. A bitmap that is gone
+/// is dirty.
+pub(super) fn described(
+    contexts: &[u32],
+    bitmaps: &[Bitmap],
+    (found, range, one): (&[Stretch], &Range<u64>, bool),
+) -> Vec<Described> {
+    let most = if one { 1 } else { extents_max(contexts.len()) };
+    let describe = |context: &u32| {
+        let context = *context;
+        if context == ALLOCATION {
+            let stretches = found.iter().take(most).copied().collect();
+            return Described { context, meaning: Meaning::Allocation, stretches };
+        }
+        let bitmap = bitmaps.iter().find(|bitmap| bitmap.spec().id == context);
+        let stretches = bitmap.map(|bitmap| bitmap.describe(range, most)).unwrap_or_default();
+        Described { context, meaning: Meaning::Dirty, stretches }
+    };
+    contexts.iter().map(describe).collect()
 }

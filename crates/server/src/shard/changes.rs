@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use disktime_core::{Cancel, Change, Contract, RequestId, StreamId};
 
+use super::carrier::ToCarrier;
 use super::vdisks::{Answer, NewVdisk, Removal, VdiskError, VdiskId};
 use super::{DRAIN, Operation, Shard, name};
 use crate::clock;
@@ -33,7 +34,8 @@ impl Shard {
         }
         let (stream, contract) = (self.vdisks.next_stream(), spec.contract);
         let bounded = contract.latency.is_some() || self.vdisks.has_bound();
-        spec.piece_bytes_max = spec.piece_bytes_max.min(self.piece_max.beside(bounded).into());
+        spec.piece_bytes_max =
+            spec.piece_bytes_max.min(self.device.piece_max.beside(bounded).into());
         let extent = vdisk.base..vdisk.base.saturating_add(bytes);
         let back_end = &mut self.device.back_end;
         let added = match file {
@@ -153,6 +155,10 @@ impl Shard {
         self.vdisks.removing.push_back((clock::now() + DRAIN, stream));
         self.refuse_queued(stream);
         for client in self.clients_of(stream) {
+            if let Some(carried) = &mut self.carried {
+                carried.say(client, ToCarrier::Remove(client));
+                continue;
+            }
             let connection = &mut self.clients[client as usize];
             connection.close();
             if connection.cut_short(BlockError::Removed) {
@@ -174,14 +180,17 @@ impl Shard {
             if operation.arrived {
                 let cancelled = self.engine.handle_cancel(clock::now(), RequestId(key));
                 assert_ne!(cancelled, Cancel::InFlight, "the device has not begun it");
-            } else {
-                self.clients[client as usize].writing = None;
+            } else if let Some(connection) = self.clients.get_mut(client as usize) {
+                connection.writing = None;
             }
             self.answer(key, Err(BlockError::Removed));
         }
     }
 
     fn clients_of(&self, stream: StreamId) -> Vec<u32> {
+        if let Some(carried) = &self.carried {
+            return carried.clients_of(stream);
+        }
         let of_it = self.clients.iter().filter(|(_, connection)| connection.vdisk == stream.0);
         of_it.map(|(key, _)| name(key)).collect()
     }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
 
+use super::carried::Ended;
+use super::carrier::ToCarrier;
 use super::{Cause, Operation, Shard, VdiskId, name};
 use crate::buffers::Buffer;
 use crate::clock;
@@ -12,7 +14,7 @@ use crate::frontend::request::{BlockError, Input, Op, Origin, State, Work};
 use crate::record::Record;
 
 /// Requests that are taken from one client before the next one is looked at.
-const VISIT: u32 = 32;
+pub(super) const VISIT: u32 = 32;
 
 impl Shard {
     pub(super) fn welcome(&mut self, client: Accepted, vdisk: VdiskId) {
@@ -30,10 +32,14 @@ impl Shard {
             self.refused(vdisk, Cause::Client, &why);
             return;
         }
+        self.vdisks[vdisk as usize].clients += 1;
+        if let Some(carried) = &mut self.carried {
+            let client = carried.welcome(client, vdisk);
+            return self.flushes_welcome(client, vdisk);
+        }
         let connection = Connection::new(client, vdisk, &mut self.pool, clock::now());
         let client = name(self.clients.insert(connection));
-        self.vdisks[vdisk as usize].clients += 1;
-        self.flushes_welcome(client);
+        self.flushes_welcome(client, vdisk);
         self.touch(client);
     }
 
@@ -74,12 +80,26 @@ impl Shard {
             let connection = self.forget(client);
             let vdisk = connection.vdisk;
             drop(connection);
-            if self.vdisks[vdisk as usize].stats.connections() == 0 {
-                self.abandoned(StreamId(vdisk));
-            }
-            self.vdisks[vdisk as usize].clients -= 1;
-            self.remove_if_unused(StreamId(vdisk));
+            self.client_is_over(vdisk);
         }
+    }
+
+    /// Nothing of a client of a virtual disk is left, nor its seat.
+    pub(super) fn client_is_over(&mut self, vdisk: u32) {
+        if self.vdisks[vdisk as usize].stats.connections() == 0 {
+            self.abandoned(StreamId(vdisk));
+        }
+        self.vdisks[vdisk as usize].clients -= 1;
+        self.remove_if_unused(StreamId(vdisk));
+    }
+
+    /// A client takes no more requests; those taken are finished and answered.
+    pub(super) fn close(&mut self, client: u32) {
+        if let Some(carried) = &mut self.carried {
+            return carried.say(client, ToCarrier::Close(client));
+        }
+        self.clients[client as usize].close();
+        self.touch(client);
     }
 
     /// Takes a client off the shard's tables, of which nothing is under way.
@@ -123,7 +143,7 @@ impl Shard {
         }
     }
 
-    fn record(&mut self, vdisk: u32, kind: Kind, range: &Range<u64>) {
+    pub(super) fn record(&mut self, vdisk: u32, kind: Kind, range: &Range<u64>) {
         let (offset, bytes) = (range.start, range.end - range.start);
         if let Some(recorder) = &mut self.vdisks[vdisk as usize].recorder {
             recorder.note(Record { at: clock::now(), kind, offset, bytes });
@@ -195,11 +215,15 @@ impl Shard {
         let Origin::Client { client, ticket } = work.origin else {
             unreachable!("only clients' work is answered here");
         };
-        self.touch(client);
         self.note_still(StreamId(vdisk));
         self.turns.own_time.moved(vdisk, 0);
         let reads = result.is_ok() && op == Op::Read;
         let mut data = buffer.filter(|_| reads).map(|buffer| (buffer, place));
+        if self.carried.is_some() {
+            let ended = Ended { client, ticket, op, range, vdisk, data, survey };
+            return self.answer_carried(ended, result);
+        }
+        self.touch(client);
         if let (Some(survey), true) = (survey, result.is_ok()) {
             let Some(buffer) = nbd::status_buffer(&mut self.pool) else {
                 tracing::error!("the system has no memory: a client is let go");
@@ -217,11 +241,23 @@ impl Shard {
     /// A client is gone, or must go: its queued requests are dropped, those at the device end
     /// without a reply.
     pub(super) fn lose(&mut self, client: u32) {
+        if let Some(carried) = &mut self.carried {
+            if carried.lose(client, false) {
+                self.drop_requests(client);
+            }
+            return;
+        }
         let connection = &mut self.clients[client as usize];
         if connection.state == State::Dead {
             return;
         }
         connection.shut();
+        self.drop_requests(client);
+        self.touch(client);
+    }
+
+    /// Drops the queued requests of a client that is gone.
+    pub(super) fn drop_requests(&mut self, client: u32) {
         let of_client = |(key, operation): (usize, &Operation)| {
             (operation.client() == Some(client)).then(|| name(key))
         };
@@ -232,7 +268,14 @@ impl Shard {
                 self.answer(key, Ok(()));
             }
         }
-        self.touch(client);
+    }
+
+    /// Whether a client is gone: nothing can be answered.
+    pub(super) fn is_dead(&self, client: u32) -> bool {
+        match &self.carried {
+            Some(carried) => carried.is_dead(client),
+            None => self.clients[client as usize].is_dead(),
+        }
     }
 }
 
@@ -240,8 +283,8 @@ impl Operation {
     /// Work that the engine has not seen yet, on a virtual disk.
     pub(super) fn new(work: Work, vdisk: u32) -> Self {
         let (buffer, lent_at, error, survey) = (None, None, None, None);
-        let (arrived, begun, waits) = (false, false, false);
-        Self { work, vdisk, buffer, lent_at, error, arrived, begun, waits, survey }
+        let (arrived, begun, last, waits) = (false, false, false, false);
+        Self { work, vdisk, buffer, lent_at, error, arrived, begun, last, waits, survey }
     }
 
     /// Where its data are in its buffer.

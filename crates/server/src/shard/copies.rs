@@ -8,8 +8,12 @@
 
 use std::collections::VecDeque;
 
+use std::ops::Range;
+
 use super::Shard;
-use crate::ring::{COPY_LEAST, COPY_MAX};
+use crate::buffers::{Buffer, Pool};
+use crate::frontend::nbd::Connection;
+use crate::ring::{COPY_LEAST, COPY_MAX, Ring};
 
 /// A virtual disk's bytes in a turn beside others': some 8 us of copying, as long as the least turn of the
 /// device. With [`COPY_MAX`] a client with four requests at once had .7 beside fifteen that write of what it had
@@ -25,6 +29,15 @@ struct Allowance {
     turn: u64,
     /// Bytes that may be begun in that turn; a copy may take more than is left.
     left: usize,
+}
+
+/// Bytes of a client's that were copied at once.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Copied {
+    /// Bytes of replies that have left.
+    pub(super) sent: usize,
+    /// They made room for requests that have come.
+    pub(super) freed: bool,
 }
 
 /// The allowances of a shard's virtual disks.
@@ -73,6 +86,50 @@ impl Copies {
         (self.most(vdisk) / clients.max(1) as usize).max(COPY_LEAST)
     }
 
+    /// A turn begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.turn += 1;
+    }
+
+    /// The next client that waited for this turn.
+    pub(super) fn next_waiting(&mut self) -> Option<u32> {
+        self.waiting.pop_front()
+    }
+
+    /// Begins to copy a client's replies out and its requests in, if there is anything left for it in
+    /// this turn: the data of a write go `into` the rest of its buffer. The virtual disk has so many clients.
+    pub(super) fn copy(
+        &mut self,
+        client: u32,
+        connection: &mut Connection,
+        clients: u32,
+        into: Option<(&Buffer, Range<usize>)>,
+        (ring, pool): (&mut Ring, &mut Pool),
+    ) -> Copied {
+        let vdisk = connection.vdisk;
+        if *self.left(vdisk) == 0 {
+            self.waiting.push_back(client);
+            return Copied::default();
+        }
+        let most = self.share(vdisk, clients);
+        let flushed = connection.flush(client, ring, most);
+        let mut bytes = flushed.sent + flushed.begun;
+        if connection.goes_on_sending() {
+            self.waiting.push_back(client);
+        }
+        // Replies that have left make room for requests.
+        let freed = flushed.sent > 0 && connection.has_input();
+        bytes += match into {
+            Some((buffer, rest)) => {
+                connection.receive_payload(client, ring, pool, (buffer, &rest), most)
+            }
+            None => connection.receive(client, ring, pool),
+        };
+        let left = self.left(vdisk);
+        *left = left.saturating_sub(bytes);
+        Copied { sent: flushed.sent, freed }
+    }
+
     /// A client is gone.
     pub(super) fn forget(&mut self, client: u32) {
         self.waiting.retain(|waiting| *waiting != client);
@@ -82,47 +139,30 @@ impl Copies {
 impl Shard {
     /// A turn begins: those that waited for it are served.
     pub(super) fn copy_on(&mut self) {
-        self.copies.turn += 1;
-        while let Some(client) = self.copies.waiting.pop_front() {
+        self.copies.begin_turn();
+        while let Some(client) = self.copies.next_waiting() {
             self.touch(client);
         }
     }
 
-    /// Begins to copy a client's replies out and its requests in, if there is anything left for it in
-    /// this turn.
+    /// Begins to copy a client's replies out and its requests in, as far as this turn has room.
     pub(super) fn copy(&mut self, client: u32) {
         let connection = &mut self.clients[client as usize];
         let vdisk = connection.vdisk;
-        let left = self.copies.left(vdisk);
-        if *left == 0 {
-            self.copies.waiting.push_back(client);
-            return;
-        }
-        let most = self.copies.share(vdisk, self.vdisks[vdisk as usize].clients);
-        let flushed = connection.flush(client, &mut self.ring, most);
-        let mut bytes = flushed.sent + flushed.begun;
-        if flushed.sent > 0 {
-            connection.moved_at = self.turns.now;
-            self.turns.own_time.moved(vdisk, flushed.sent);
-        }
-        if connection.goes_on_sending() {
-            self.copies.waiting.push_back(client);
-        }
-        // Replies that have left make room for requests.
-        let freed = flushed.sent > 0 && connection.has_input();
-        if let Some((key, had)) = connection.writing {
+        let into = connection.writing.map(|(key, had)| {
             let work = &self.operations[key as usize];
             let (place, buffer) =
                 (work.place(), work.buffer.as_ref().expect("a write has a buffer"));
-            let rest = place.start + had..place.end;
-            let into = (buffer, &rest);
-            bytes += connection.receive_payload(client, &mut self.ring, &mut self.pool, into, most);
-        } else {
-            bytes += connection.receive(client, &mut self.ring, &mut self.pool);
+            (buffer, place.start + had..place.end)
+        });
+        let clients = self.vdisks[vdisk as usize].clients;
+        let io = (&mut self.ring, &mut self.pool);
+        let copied = self.copies.copy(client, connection, clients, into, io);
+        if copied.sent > 0 {
+            connection.moved_at = self.turns.now;
+            self.turns.own_time.moved(vdisk, copied.sent);
         }
-        let left = self.copies.left(vdisk);
-        *left = left.saturating_sub(bytes);
-        if freed {
+        if copied.freed {
             self.touch(client);
         }
     }

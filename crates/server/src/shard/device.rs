@@ -6,6 +6,7 @@ use disktime_core::{PieceId, Tier};
 use disktime_model::Op;
 use slab::Slab;
 
+use super::PieceMax;
 use super::flushes::{Flushes, Moment};
 use crate::backend::{BackEnd, DeviceError, Job};
 use crate::emulate::Emulator;
@@ -33,6 +34,8 @@ pub(super) struct AtDevice {
     /// Flights with nothing left to wait for.
     pub(super) landed: VecDeque<u32>,
     pub(super) flushes: Flushes,
+    /// The longest piece.
+    pub(super) piece_max: PieceMax,
     /// Kept to save the allocation.
     pub(super) parts: Vec<(Tier, Op)>,
 }

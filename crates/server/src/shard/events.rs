@@ -205,6 +205,7 @@ mod tests {
             depths: None,
             piece_max: crate::shard::PieceMax::REMOTE,
             flushes_at_end: false,
+            carriers: 0,
             stats: Arc::default(),
             messages,
             wakeup,

@@ -178,8 +178,8 @@ impl Flushes {
 
 impl Shard {
     /// A connection has come.
-    pub(super) fn flushes_welcome(&mut self, client: u32) {
-        self.device.flushes.welcome(client, self.clients[client as usize].vdisk);
+    pub(super) fn flushes_welcome(&mut self, client: u32, vdisk: u32) {
+        self.device.flushes.welcome(client, vdisk);
     }
 
     /// A flight's job begins at the back end.
@@ -241,7 +241,7 @@ impl Shard {
         kind: Kind,
         result: Result<(), BlockError>,
     ) -> Result<(), BlockError> {
-        if kind != Kind::Flush || self.clients[client as usize].is_dead() {
+        if kind != Kind::Flush || self.is_dead(client) {
             return result;
         }
         let must_fail = self.device.flushes.must_fail(client, vdisk, result.is_err());

@@ -272,7 +272,7 @@ impl Shard {
         let guest = self.turns.guests.by_number.get(&number).ok_or(NotGranted::Invalid)?;
         let mount = Arc::clone(&guest.mount);
         let id = self.vdisks.next_stream();
-        let spec = guest_spec(contract, self.piece_max);
+        let spec = guest_spec(contract, self.device.piece_max);
         let added = self.engine.handle_change(clock::now(), Change::AddStream(id, spec));
         added.map_err(|error| not_granted(&error))?;
         self.turns.own_time.add(id.0);

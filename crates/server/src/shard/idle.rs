@@ -20,6 +20,13 @@ impl Idle {
         Self { timeout, next: timeout.map(|timeout| clock::now() + pause(timeout)) }
     }
 
+    /// How long clients may be idle, if it is time to look for those that were idle for longer.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Duration> {
+        let timeout = self.timeout.filter(|_| self.next <= Some(now))?;
+        self.next = Some(now + pause(timeout));
+        Some(timeout)
+    }
+
     /// When to look again.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
@@ -34,11 +41,7 @@ impl Shard {
     /// Lets clients go of which no byte came or went for long, unless the device has work of theirs.
     pub(super) fn let_idle_go(&mut self) {
         let now = self.turns.now;
-        let Some(timeout) = self.turns.idle.timeout.filter(|_| self.turns.idle.next <= Some(now))
-        else {
-            return;
-        };
-        self.turns.idle.next = Some(now + pause(timeout));
+        let Some(timeout) = self.turns.idle.due(now) else { return };
         let idle = self.clients.iter().filter(|(_, connection)| {
             connection.moved_at + timeout <= now && !connection.waits_for_device()
         });

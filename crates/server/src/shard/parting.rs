@@ -4,6 +4,7 @@
 use crossbeam_channel::Sender;
 use disktime_core::{Duration, Instant};
 
+use super::carrier::ToCarrier;
 use super::{DRAIN, Shard};
 use crate::clock;
 use crate::frontend::nbd::Parted;
@@ -42,14 +43,22 @@ impl Shard {
         self.lose_guests();
         self.turns.parting = Some(Parting { to, until: now + TIMEOUT });
         for key in self.client_keys() {
-            let connection = &mut self.clients[key as usize];
             // One that has not heard of a loss hears of the connection's end.
-            if self.device.flushes.was_not_told(key, connection.vdisk) {
-                connection.close();
+            if self.device.flushes.was_not_told(key, self.vdisk_of(key)) {
+                self.close(key);
+            } else if let Some(carried) = &mut self.carried {
+                carried.say(key, ToCarrier::Part(key));
             } else {
-                connection.part();
+                self.clients[key as usize].part();
+                self.touch(key);
             }
-            self.touch(key);
+        }
+    }
+
+    fn vdisk_of(&self, client: u32) -> u32 {
+        match &self.carried {
+            Some(carried) => carried.vdisk(client),
+            None => self.clients[client as usize].vdisk,
         }
     }
 
@@ -66,6 +75,9 @@ impl Shard {
         if let Some(parting) = &mut self.turns.parting {
             parting.until = Instant::MAX;
         }
+        if let Some(carried) = &mut self.carried {
+            return carried.hurry();
+        }
         for key in self.client_keys() {
             if !self.clients[key as usize].waits_for_device() {
                 tracing::debug!("a client that does not go on is hung up on");
@@ -80,13 +92,18 @@ impl Shard {
         if connection.gives_up_waiting() {
             self.ring.cancel(crate::ring::Token::Receive(client));
         }
-        let Some(parting) = &self.turns.parting else { return false };
-        if !self.clients[client as usize].may_part() {
+        if self.turns.parting.is_none() || !self.clients[client as usize].may_part() {
             return false;
         }
-        let to = parting.to.clone();
         let connection = self.forget(client);
-        let _the_daemon_gives_up = to.send(Leaving::Client(connection.leave()));
+        self.leave(connection.leave());
         true
+    }
+
+    /// A client goes to the successor.
+    pub(super) fn leave(&self, client: Parted) {
+        if let Some(parting) = &self.turns.parting {
+            let _the_daemon_gives_up = parting.to.send(Leaving::Client(client));
+        }
     }
 }

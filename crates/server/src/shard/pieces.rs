@@ -24,7 +24,9 @@ impl Shard {
         if operation.work.op == WorkOp::Read && operation.buffer.is_none() {
             let range = &operation.work.range;
             // A read of several pieces has a buffer of its own.
-            let whole = dispatch.bytes == range.end - range.start;
+            let carried = self.carried.as_ref();
+            let whole = dispatch.bytes == range.end - range.start
+                && carried.is_none_or(|it| it.may_lend(&operation.work.origin));
             let lent = whole.then(|| self.device.back_end.lend(vdisk, range)).flatten();
             (operation.buffer, operation.lent_at) = match lent {
                 Some((buffer, place)) => (Some(buffer), Some(place.start)),
@@ -205,6 +207,7 @@ impl Shard {
         let (bytes, client) = (operation.place().len() as u64, operation.client());
         // A request of several parts is counted with its last one.
         let last = match &operation.work.origin {
+            Origin::Client { .. } if self.carried.is_some() => operation.last,
             Origin::Client { client, ticket } => {
                 self.clients[*client as usize].is_last(ticket, &operation.work.range)
             }

@@ -21,6 +21,7 @@ use crate::ring::Payload;
 use crate::seats::Seat;
 use crate::stats::VdiskStats;
 
+mod carried;
 mod guests;
 mod holds;
 mod replies_in_store;
@@ -101,6 +102,11 @@ fn rig(ids: &[u64]) -> Rig {
 }
 
 fn rig_with(ids: &[u64], piece_max: PieceMax) -> Rig {
+    rig_of(ids, piece_max, 0)
+}
+
+/// The same with carriers, which are threads of their own.
+fn rig_of(ids: &[u64], piece_max: PieceMax, carriers: u32) -> Rig {
     let (handle, messages, wakeup) = ShardHandle::new().unwrap();
     let limits = Limits { depth: 1, ..Limits::default() };
     let mut engine = Engine::new(&Config { limits, ..Config::default() }).unwrap();
@@ -122,6 +128,7 @@ fn rig_with(ids: &[u64], piece_max: PieceMax) -> Rig {
         piece_max,
         idle_timeout: None,
         flushes_at_end: false,
+        carriers,
         stats: Arc::default(),
         messages,
         wakeup,
