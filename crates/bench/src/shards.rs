@@ -32,28 +32,29 @@ pub struct Row {
     pub judged: bool,
     /// Requests per second.
     pub iops: f64,
-    /// Processor time of a request in µs: of the shard's thread, and of its carrier.
+    /// The shard's processor time of a request in µs.
     pub shard_us: f64,
-    /// That of the carrier.
+    /// The carrier's processor time of a request in µs.
     pub carriers_us: f64,
 }
 
-/// What the model says of a load, and what was measured of it.
+/// A load as it was measured, and by the model.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Scale {
     /// The load.
     pub workload: &'static str,
-    /// Measured processor times of a request in µs, medians: of a thread alone, and of the two of a pair.
+    /// Processor time of a request in µs, the median of rounds: of a thread alone.
     pub alone_us: f64,
-    /// Of the thread that decides.
+    /// The same of the thread that decides.
     pub decides_us: f64,
-    /// Of the carrier.
+    /// The same of the carrier.
     pub carries_us: f64,
     /// Measured requests per second with two threads ÷ with one: the median of the rounds' ratios.
     pub measured_ratio: f64,
     /// A thread alone: requests per second of a core that does nothing else.
     pub alone_iops: f64,
-    /// By the model, with 1 to 8 carriers.
+    /// By the model, with 1 to 8 carriers; nothing of a load whose requests are one at a time, which waits for
+    /// wake-ups.
     pub model_iops: Vec<f64>,
 }
 
@@ -114,9 +115,10 @@ fn row(
     Row { workload: work.name, shards, round, judged, iops, shard_us, carriers_us }
 }
 
-/// What the rows of one load say.
+/// A load by its rows.
 #[must_use]
-pub fn scale(workload: &'static str, rows: &[Row]) -> Scale {
+pub fn scale(work: &Work, rows: &[Row]) -> Scale {
+    let workload = work.name;
     let of = |shards, figure: fn(&Row) -> f64| {
         let rows = rows.iter().filter(|row| row.shards == shards && row.workload == workload);
         median(rows.map(figure).collect())
@@ -132,7 +134,8 @@ pub fn scale(workload: &'static str, rows: &[Row]) -> Scale {
     let pairs = rows.iter().filter(|row| row.shards == 2 && row.workload == workload);
     let measured_ratio = median(pairs.filter_map(ratio).collect());
     let costs = Costs { decides: ns(decides_us), carries: ns(carries_us) };
-    let model_iops = (1..=CARRIERS_MAX).map(|carriers| throughput(costs, carriers)).collect();
+    let carriers = (1..=CARRIERS_MAX).filter(|_| work.outstanding > 1);
+    let model_iops = carriers.map(|carriers| throughput(costs, carriers)).collect();
     let alone_iops = 1e6 / alone_us;
     Scale { workload, alone_us, decides_us, carries_us, measured_ratio, alone_iops, model_iops }
 }
@@ -161,8 +164,9 @@ mod tests {
 
     #[test]
     fn a_scale_has_the_medians_and_the_ratio_of_rounds() {
+        let [alone, work] = [&crate::nbd::WORKS[0], &crate::nbd::WORKS[1]];
         let row = |shards, round, iops, shard_us, carriers_us| Row {
-            workload: "w",
+            workload: work.name,
             shards,
             round,
             judged: true,
@@ -178,7 +182,8 @@ mod tests {
             row(1, 3, 10.0, 5.0, 0.0),
             row(2, 3, 10.0, 1.0, 2.0),
         ];
-        let scale = scale("w", &rows);
+        assert!(scale(alone, &rows).model_iops.is_empty());
+        let scale = scale(work, &rows);
         assert_eq!((scale.alone_us, scale.decides_us, scale.carries_us), (4.0, 1.0, 2.0));
         assert_eq!((scale.measured_ratio, scale.alone_iops), (1.5, 250_000.0));
         assert!((scale.model_iops[0] / 5e5 - 1.0).abs() < 0.02, "{:?}", scale.model_iops);

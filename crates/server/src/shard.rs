@@ -103,6 +103,8 @@ const TURN: disktime_core::Duration = disktime_core::Duration::from_micros(50);
 /// call that ends it, of about 1 us. Where all of [`TURN`] went by before a client was looked at, one with four
 /// requests at once had .4 beside trims and zeroes of what it had beside an ordinary neighbour.
 const TURN_LEAST: disktime_core::Duration = disktime_core::Duration::from_micros(10);
+/// Requests that are taken from one client before the next one is looked at.
+const VISIT: u32 = 32;
 /// A back end that goes on by itself is handed so many pieces, at some 2 us each, between two looks at
 /// the clock.
 const HANDED: u32 = 8;
@@ -225,7 +227,7 @@ struct Operation {
     arrived: bool,
     /// The device has begun it.
     begun: bool,
-    /// Of a carried client: no more parts of its request come.
+    /// No more parts of the request come. Said of carried clients' work alone.
     last: bool,
     /// Its virtual disk is held: the engine has it later.
     waits: bool,

@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::new();
     let rows = measure(arguments, &works, &machine)?;
     drop(machine);
-    let scales: Vec<Scale> = works.iter().map(|work| scale(work.name, &rows)).collect();
+    let scales: Vec<Scale> = works.iter().map(|work| scale(work, &rows)).collect();
     let judged = rows.iter().all(|row| row.judged);
     if arguments.json {
         println!("{}", serde_json::to_string(&Document { rows, scales })?);
@@ -126,7 +126,8 @@ fn list(scales: &[Scale]) -> table::Table {
             format!("{:.2}", scale.carries_us),
             format!("{:.2}", scale.measured_ratio),
         ];
-        row.extend(scale.model_iops.iter().map(|it| format!("{:.2}", it / scale.alone_iops)));
+        let model = |at| scale.model_iops.get(at).map(|it| format!("{:.2}", it / scale.alone_iops));
+        row.extend((0..CARRIERS_MAX).map(|at| model(at).unwrap_or_else(|| "-".to_owned())));
         table.add_row(row);
     }
     table

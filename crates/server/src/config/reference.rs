@@ -172,8 +172,8 @@ pub const KEYS: &[KeyRow] = &[
         "device",
         "shards",
         "threads of the device, 1 to 9: with more than one the first decides and does the device's work, and \
-         the others receive, copy and send for its clients ([performance.md](../performance.md)); for a device \
-         that is faster than one core",
+         the others receive, copy and send for its clients ([shards.md](../shards.md)); for a device that is faster \
+         than one core",
         "1",
     ),
     row(

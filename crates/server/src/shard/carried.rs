@@ -166,7 +166,7 @@ impl Carried {
         self.away.iter().map(|(key, _)| name(key)).collect()
     }
 
-    /// Those of a virtual disk.
+    /// The clients of a virtual disk.
     pub(super) fn clients_of(&self, stream: StreamId) -> Vec<u32> {
         let of_it = self.away.iter().filter(|(_, away)| away.vdisk == stream.0);
         of_it.map(|(key, _)| name(key)).collect()

@@ -80,7 +80,7 @@ pub(super) enum ToCarrier {
     End,
 }
 
-/// What a client's work has brought.
+/// The result of a client's work.
 pub(super) enum Outcome {
     /// A read's data, and where they are.
     Data(Loan, Range<usize>),
@@ -243,7 +243,7 @@ impl Carrier {
         self.turns.ended |= self.made.crossing.is_cut();
         let until = self.turns.heard_at + TURN;
         for _ in 0..self.touched.len() {
-            // What the shard has no room for stays with the clients.
+            // Requests for which the shard has no room stay with their clients.
             if self.made.crossing.is_short() {
                 break;
             }

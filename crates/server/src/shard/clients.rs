@@ -6,15 +6,12 @@ use disktime_core::{Cancel, Kind, Request, RequestId, StreamId};
 
 use super::carried::Ended;
 use super::carrier::ToCarrier;
-use super::{Cause, Operation, Shard, VdiskId, name};
+use super::{Cause, Operation, Shard, VISIT, VdiskId, name};
 use crate::buffers::Buffer;
 use crate::clock;
 use crate::frontend::nbd::{self, Accepted, Connection};
 use crate::frontend::request::{BlockError, Input, Op, Origin, State, Work};
 use crate::record::Record;
-
-/// Requests that are taken from one client before the next one is looked at.
-pub(super) const VISIT: u32 = 32;
 
 impl Shard {
     pub(super) fn welcome(&mut self, client: Accepted, vdisk: VdiskId) {

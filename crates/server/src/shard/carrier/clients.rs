@@ -4,8 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::super::clients::VISIT;
-use super::super::name;
+use super::super::{VISIT, name};
 use super::{Carrier, Outcome, ToShard, Writing};
 use crate::buffers::Buffer;
 use crate::clock;

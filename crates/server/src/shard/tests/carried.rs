@@ -3,7 +3,7 @@
 use super::*;
 
 /// How long something may take that other threads do.
-const PATIENCE: disktime_core::Duration = disktime_core::Duration::from_secs(20);
+const TIMEOUT: disktime_core::Duration = disktime_core::Duration::from_secs(20);
 
 fn carried(ids: &[u64], carriers: u32) -> Rig {
     rig_of(ids, PieceMax::REMOTE, carriers)
@@ -11,7 +11,7 @@ fn carried(ids: &[u64], carriers: u32) -> Rig {
 
 /// Has the shard work until that is so.
 fn until(rig: &mut Rig, so: impl Fn(&mut Rig) -> bool) {
-    let until = clock::now() + PATIENCE;
+    let until = clock::now() + TIMEOUT;
     while !so(rig) {
         assert!(clock::now() < until, "it never comes to be so");
         rig.go_round();
@@ -20,7 +20,7 @@ fn until(rig: &mut Rig, so: impl Fn(&mut Rig) -> bool) {
 
 /// The next bytes of a reply, or its end.
 fn hear(rig: &mut Rig, client: &mut UnixStream, bytes: &mut [u8]) -> bool {
-    let (until, mut at) = (clock::now() + PATIENCE, 0);
+    let (until, mut at) = (clock::now() + TIMEOUT, 0);
     while at < bytes.len() {
         match client.read(&mut bytes[at..]) {
             Ok(0) => return false,
@@ -134,7 +134,7 @@ fn requests_for_which_there_is_no_room_wait() {
 fn the_end_of_a_carrier_ends_the_shard() {
     let mut rig = carried(&[7], 2);
     rig.shard.carried.as_mut().unwrap().end_one();
-    let until = clock::now() + PATIENCE;
+    let until = clock::now() + TIMEOUT;
     let error = loop {
         rig.handle.wake();
         if let Err(error) = rig.shard.go_round(&mut rig.finished) {
