@@ -161,21 +161,8 @@ pub const KEYS: &[KeyRow] = &[
          after a second, as best effort of weight 1; `0%` for none",
         "`10%`",
     ),
-    row(
-        "device",
-        "empty_fast",
-        "of `tiered:`, everything goes back to the slow tier, so that the fast one can be \
-         taken away",
-        "`false`",
-    ),
-    row(
-        "device",
-        "shards",
-        "threads of the device, 1 to 9: with more than one the first decides and does the device's work, and \
-         the others receive, copy and send for its clients ([shards.md](../shards.md)); for a device that is faster \
-         than one core",
-        "1",
-    ),
+    row("device", "empty_fast", "of `tiered:`, everything goes back to the slow tier", "`false`"),
+    row("device", "shards", "threads of the device, 1 to 9 ([shards.md](../shards.md))", "1"),
     row(
         "device",
         "emulate",
@@ -196,8 +183,7 @@ pub const KEYS: &[KeyRow] = &[
     row(
         "device",
         "experimental",
-        "whether the device may have a policy that is there to compare with, and keeps no \
-         promise of ours",
+        "whether the device may have a policy to compare with, which keeps no promise",
         "`false`",
     ),
     row(
