@@ -198,6 +198,18 @@ mod tests {
         }
     }
 
+    /// Each refusal would have left less for the virtual disk's next client.
+    #[test]
+    fn a_refusal_counts_for_nothing() {
+        let (budget, vdisk) = (Budget::new(16 * MIB), vdisk());
+        let mut account = Account::open(&budget, &vdisk).unwrap();
+        let counts = || (budget.used(), vdisk.memory.load(Ordering::Relaxed));
+        let before = counts();
+        assert!((0..10).all(|_| !account.take(8 * MIB)));
+        assert_eq!(counts(), before);
+        assert!(account.take(MIB));
+    }
+
     #[test]
     fn one_connection_is_bounded_and_gives_all_back() {
         let (budget, vdisk) = (Budget::new(4096 * MIB), vdisk());

@@ -57,9 +57,6 @@ impl Carrier {
                 Input::Nothing => break,
             }
         }
-        if self.made.crossing.is_short() {
-            self.touch(client);
-        }
         self.copy(client);
         if self.part(client) {
             return;

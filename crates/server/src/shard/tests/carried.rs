@@ -90,6 +90,29 @@ fn a_removal_refuses_what_carried_clients_wait_for() {
     rig.shard.engine.assert_conserved();
 }
 
+/// A part that was on its way to the shard when its virtual disk was removed.
+#[test]
+fn a_removal_refuses_what_has_not_been_heard_yet() {
+    let mut rig = carried(&[7], 1);
+    let mut client = rig.client(7, &[]);
+    until(&mut rig, |rig| rig.shard.vdisks[0].clients == 1);
+    // Until its carrier has the client, the shard hears of none of its requests.
+    client.write_all(&flush(1)).unwrap();
+    assert_eq!(reply(&mut rig, &mut client), Some((1, 0)));
+    client.write_all(&flush(2)).unwrap();
+    let end = clock::now() + TIMEOUT;
+    while !rig.shard.carried.as_ref().unwrap().has_news() {
+        assert!(clock::now() < end, "the carrier says nothing");
+        std::thread::yield_now();
+    }
+    let (answer, removed) = crossbeam_channel::bounded(1);
+    rig.shard.remove_vdisk(VdiskId(7), answer);
+    assert_eq!(reply(&mut rig, &mut client), Some((2, SHUTDOWN)));
+    assert_eq!(reply(&mut rig, &mut client), None);
+    until(&mut rig, |_| !removed.is_empty());
+    assert_eq!(removed.try_recv(), Ok(Ok(())));
+}
+
 /// A client that is gone leaves nothing behind: neither what waits, nor what the device has.
 #[test]
 fn requests_of_a_carried_client_that_is_gone_are_dropped() {
