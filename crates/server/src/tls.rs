@@ -148,6 +148,18 @@ fn wrong(path: &Path, reason: impl fmt::Display) -> TlsError {
 pub struct Channel(ServerConnection);
 
 impl Channel {
+    /// A connection that has no certificate, and shakes no hands.
+    #[cfg(test)]
+    pub fn mute() -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let settings = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        Self(ServerConnection::new(Arc::new(settings)).unwrap())
+    }
+
     /// Takes bytes of the wire and appends the plain ones that they carry. Afterwards there may be
     /// something [to say](Self::answer), also after an error.
     ///

@@ -185,11 +185,8 @@ impl Carried {
     }
 
     /// Whether a store's memory may be the reply to a client's read: not if a carrier has to seal it.
-    pub(super) fn may_lend(&self, origin: &Origin) -> bool {
-        match origin {
-            Origin::Client { client, .. } => self.away[*client as usize].plain,
-            Origin::Guest { .. } | Origin::Internal => true,
-        }
+    pub(super) fn may_lend(&self, client: Option<u32>) -> bool {
+        client.is_none_or(|client| self.away[client as usize].plain)
     }
 
     /// Gives a client to the carrier with the fewest; answers its key.

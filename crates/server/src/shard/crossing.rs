@@ -79,36 +79,23 @@ pub(super) fn crossing<A, B>([first, second]: [&Arc<Bell>; 2]) -> (Crossing<A, B
     let ((to_second, from_first), (to_first, from_second)) =
         (RingBuffer::new(ROOM), RingBuffer::new(ROOM));
     let shorts = [Arc::<AtomicBool>::default(), Arc::default()];
-    let end = |other: &Arc<Bell>, [short, other_short]: [&Arc<AtomicBool>; 2]| {
-        (Arc::clone(other), Arc::clone(short), Arc::clone(other_short))
-    };
-    let (other, short, other_short) = end(second, [&shorts[0], &shorts[1]]);
-    let (said, heard) = (false, false);
-    let near = Crossing {
-        out: to_second,
-        into: from_second,
-        waiting: VecDeque::new(),
-        other,
-        said,
-        heard,
-        short,
-        other_short,
-    };
-    let (other, short, other_short) = end(first, [&shorts[1], &shorts[0]]);
-    let far = Crossing {
-        out: to_first,
-        into: from_first,
-        waiting: VecDeque::new(),
-        other,
-        said,
-        heard,
-        short,
-        other_short,
-    };
+    let near = Crossing::new((to_second, from_second), second, [&shorts[0], &shorts[1]]);
+    let far = Crossing::new((to_first, from_first), first, [&shorts[1], &shorts[0]]);
     (near, far)
 }
 
 impl<Out, In> Crossing<Out, In> {
+    /// An end with the other side's wake-up, and who waits for room: this side, the other one.
+    fn new(
+        (out, into): (Producer<Out>, Consumer<In>),
+        other: &Arc<Bell>,
+        shorts: [&Arc<AtomicBool>; 2],
+    ) -> Self {
+        let [short, other_short] = shorts.map(Arc::clone);
+        let (other, waiting) = (Arc::clone(other), VecDeque::new());
+        Self { out, into, waiting, other, said: false, heard: false, short, other_short }
+    }
+
     /// Says something; the other side is woken for it when this one [settles](Self::settle).
     pub(super) fn say(&mut self, message: Out) {
         self.said = true;

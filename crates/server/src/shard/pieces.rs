@@ -26,7 +26,7 @@ impl Shard {
             // A read of several pieces has a buffer of its own.
             let carried = self.carried.as_ref();
             let whole = dispatch.bytes == range.end - range.start
-                && carried.is_none_or(|it| it.may_lend(&operation.work.origin));
+                && carried.is_none_or(|it| it.may_lend(operation.client()));
             let lent = whole.then(|| self.device.back_end.lend(vdisk, range)).flatten();
             (operation.buffer, operation.lent_at) = match lent {
                 Some((buffer, place)) => (Some(buffer), Some(place.start)),

@@ -20,6 +20,7 @@ use crate::memory::Budget;
 use crate::ring::Payload;
 use crate::seats::Seat;
 use crate::stats::VdiskStats;
+use crate::tls::Channel;
 
 mod carried;
 mod guests;
@@ -220,6 +221,15 @@ impl Rig {
 
     /// A client of a virtual disk that has sent so much with its handshake's end.
     fn client(&mut self, id: u64, unread: &[Vec<u8>]) -> UnixStream {
+        self.client_under(id, unread, None)
+    }
+
+    fn client_under(
+        &mut self,
+        id: u64,
+        unread: &[Vec<u8>],
+        tls: Option<Box<Channel>>,
+    ) -> UnixStream {
         let (near, far) = UnixStream::pair().unwrap();
         let stats: Arc<VdiskStats> = Arc::default();
         let export = ExportInfo {
@@ -231,14 +241,8 @@ impl Rig {
         };
         let session = Session { export, style: ReplyStyle::Simple, contexts: Vec::new() };
         let seat = Seat::take(&stats, &self.budget).unwrap();
-        let client = Accepted {
-            socket: far.into(),
-            session,
-            seat,
-            unread: unread.concat(),
-            skip: 0,
-            tls: None,
-        };
+        let client =
+            Accepted { socket: far.into(), session, seat, unread: unread.concat(), skip: 0, tls };
         self.tell(Message::Client { client, vdisk: VdiskId(id) });
         near.set_nonblocking(true).unwrap();
         near

@@ -65,6 +65,23 @@ fn what_carried_clients_write_is_read_by_others_and_nothing_stays_lent() {
     until(&mut rig, |rig| rig.shard.stats.carriers_cpu_ns.load(Ordering::Relaxed) > 0);
 }
 
+/// The system reads a plain reply straight from the store, in which the shard goes on writing. A reply under
+/// TLS is read by the carrier itself.
+#[test]
+fn a_store_is_lent_to_clients_without_tls_alone() {
+    let mut rig = carried(&[7], 1);
+    let mut clients = Vec::new();
+    for (tls, may) in [(None, true), (Some(Box::new(Channel::mute())), false)] {
+        let before = rig.shard.carried.as_ref().unwrap().keys();
+        clients.push(rig.client_under(7, &[], tls));
+        let carried = rig.shard.carried.as_ref().unwrap();
+        let key = carried.keys().into_iter().find(|key| !before.contains(key));
+        assert!(key.is_some());
+        assert_eq!(carried.may_lend(key), may);
+    }
+    assert!(rig.shard.carried.as_ref().unwrap().may_lend(None), "migration is no client's");
+}
+
 /// As of clients of the shard's own: what the device has not begun is refused, also a write whose data
 /// are on their way to a carrier.
 #[test]
@@ -72,12 +89,15 @@ fn a_removal_refuses_what_carried_clients_wait_for() {
     let mut rig = carried(&[7, 8], 1);
     rig.shut.set(true);
     let mut client = rig.client(7, &[flush(1), flush(2), flush(3)]);
-    let mut writer = rig.client(7, &[write(9, 1)[..100].to_vec()]);
-    until(&mut rig, |rig| rig.shard.device.flights.len() == 1 && rig.shard.operations.len() == 4);
+    // A carrier takes both requests before it hears anything more: once the shard has the first, the second is
+    // begun.
+    let mut writer = rig.client(7, &[flush(8), write(9, 1)[..100].to_vec()]);
+    until(&mut rig, |rig| rig.shard.device.flights.len() == 1 && rig.shard.operations.len() == 5);
     let removed = rig.remove(7);
     for cookie in [2, 3] {
         assert_eq!(reply(&mut rig, &mut client), Some((cookie, SHUTDOWN)));
     }
+    assert_eq!(reply(&mut rig, &mut writer), Some((8, SHUTDOWN)));
     assert_eq!(reply(&mut rig, &mut writer), Some((9, SHUTDOWN)));
     assert_eq!(reply(&mut rig, &mut writer), None);
     assert_eq!(removed.try_recv(), Err(TryRecvError::Empty));
