@@ -18,8 +18,8 @@ const MEMORY_MAX: u64 = 1 << 40;
 
 /// Connections to one server.
 const CONNECTIONS_MAX: u32 = 16;
-/// Threads of one device: its shard's, and those that carry its clients' bytes. Eight
-/// of them that read 1 MiB at a time fill the thread that decides, and two with 4 KiB (docs/shards.md).
+/// Threads of one device: its shard's, and those that carry its clients' bytes. By the model of `disktime bench
+/// shards` requests of 4 KiB gain by two carriers, and reads of 1 MiB by all eight.
 const SHARDS: RangeInclusive<u32> = 1..=9;
 /// The most disk time that migrations may take unless `promotion` says otherwise: 10 %.
 const PROMOTION: Share = Share::from_percent(10).expect("a part of the whole");
