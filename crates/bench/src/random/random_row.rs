@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::learned_cost::LearnedCost;
+
 /// A cell under a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
@@ -54,6 +56,8 @@ pub struct StreamRow {
     /// The same on a disk of its own that is as fast as its share; none of a stream that offers more
     /// than such a disk can do.
     pub p99_own_disk_ms: Option<f64>,
+    /// The learned cost of its requests, if they are all alike and it was learned.
+    pub learned_cost: Option<LearnedCost>,
     /// Whether it asks for 20 to 80 % of its share, at random times.
     pub light: bool,
     /// The latency bound of its contract.

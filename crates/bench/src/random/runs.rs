@@ -12,6 +12,7 @@ use disktime_sim::{Outcome, Plan, PlanError, Window, simulate_timed};
 
 use super::cells::{Cell, CellId, Costs, Tenant, draw};
 use super::due::{Alone, AloneStore, alone};
+use super::learned_cost;
 use super::loads::{Family, Rhythm};
 use super::random_row::{Row, StreamRow, Throughput};
 use super::times::seconds;
@@ -144,6 +145,12 @@ fn stream(cell: &Cell, tenant: &Tenant, alone: Alone, share: f64, seen: &Seen<'_
         gap_ms_max: busy.then_some(gap.as_secs_f64() * 1e3),
         p99_ms: seen.outcome.streams[seen.place].response.quantile(0.99).as_secs_f64() * 1e3,
         p99_own_disk_ms: alone.p99_own_disk_ms,
+        learned_cost: learned_cost::of(
+            cell,
+            tenant,
+            alone.per_second,
+            &seen.outcome.estimates[seen.place],
+        ),
         light: tenant.load.family() == Family::Light,
         latency_ms: alone.latency_ms,
         hot: tenant.lives_in_cache(cell.device),

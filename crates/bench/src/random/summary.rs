@@ -37,8 +37,21 @@ pub struct Summary {
     pub latency_p99: Option<(f64, f64)>,
     /// The longest gap of streams that are always busy, in ms: median and 95th percentile.
     pub gap_ms: Option<(f64, f64)>,
+    /// Streams whose learned cost has a truth beside it.
+    pub costs: Option<LearnedCosts>,
     /// How often a stream was behind for longer than its promise bound.
     pub promises_broken: u64,
+}
+
+/// Learned costs beside the time that requests take alone.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct LearnedCosts {
+    /// How many streams' costs these are.
+    pub streams: usize,
+    /// The part of them whose time alone is within twice the spread that is shown.
+    pub within: f64,
+    /// By how much they are off, as a part of the cost: median and 95th percentile.
+    pub off: (f64, f64),
 }
 
 /// The cells and streams of a [`Summary`].
@@ -137,8 +150,16 @@ fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<S
         light_p99: p99(false),
         latency_p99: p99(true),
         gap_ms: spread(&gaps, 0.95),
+        costs: costs(&streams),
         promises_broken: rows.iter().map(|row| row.promises_broken).sum(),
     })
+}
+
+fn costs(streams: &[&StreamRow]) -> Option<LearnedCosts> {
+    let costs: Vec<_> = streams.iter().filter_map(|stream| stream.learned_cost).collect();
+    let off = spread(&costs.iter().map(|cost| cost.off()).collect::<Vec<_>>(), 0.95)?;
+    let within = costs.iter().filter(|cost| cost.is_honest()).count() as f64 / costs.len() as f64;
+    Some(LearnedCosts { streams: costs.len(), within, off })
 }
 
 /// The median and another percentile, if there are values.
@@ -195,6 +216,7 @@ pub fn worst<'a>(rows: &'a [Row], policy: &str, count: usize) -> Vec<(&'a Row, &
 
 #[cfg(test)]
 mod tests {
+    use super::super::learned_cost::LearnedCost;
     use super::super::random_row::Throughput;
     use super::*;
 
@@ -215,6 +237,7 @@ mod tests {
             gap_ms_max: Some(100.0 * insulation),
             p99_ms: 10.0,
             p99_own_disk_ms: Some(20.0),
+            learned_cost: None,
             light: false,
             latency_ms: None,
             hot: false,
@@ -264,6 +287,20 @@ mod tests {
         assert_eq!(worst, [0.01, 0.02, 0.03]);
     }
 
+    #[test]
+    fn costs_are_honest_within_twice_their_spread() {
+        let cost = |learned_us, plus_minus_percent| StreamRow {
+            learned_cost: Some(LearnedCost { learned_us, plus_minus_percent, alone_us: 110.0 }),
+            ..stream(1.0)
+        };
+        let judged = vec![cost(100.0, 5.1), cost(100.0, 4.9), cost(55.0, 50.1), stream(1.0)];
+        let few = StreamRow { few: true, ..cost(1.0, 0.0) };
+        let rows = [row("a", 0, judged.into_iter().chain([few]).collect(), 1.0)];
+        let costs = summaries(&rows)[0].costs.expect("three were learned");
+        assert_eq!((costs.streams, costs.within), (3, 2.0 / 3.0));
+        assert!((costs.off.0 - 0.1).abs() < 1e-9 && (costs.off.1 - 1.0).abs() < 1e-9, "{costs:?}");
+    }
+
     /// Figures that are grouped here stand side by side in a document.
     #[test]
     fn documents_have_each_figure_as_a_key_of_its_row() {
@@ -277,7 +314,7 @@ mod tests {
         for key in ["cells", "streams", "hot", "few"] {
             assert!(summary[key].is_number(), "{key}: {summary}");
         }
-        assert_eq!((keys(stream), keys(summary)), (17, 17));
+        assert_eq!((keys(stream), keys(summary)), (18, 18));
     }
 
     #[test]

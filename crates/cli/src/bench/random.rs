@@ -222,6 +222,17 @@ fn print_summaries(summaries: &[Summary]) {
         waits.add_row(names.into_iter().chain(numbers).chain([it.promises_broken.to_string()]));
     }
     println!("{waits}");
+    let header = ["policy", "group", "costs", "within 2 x ±", "off", "p95"];
+    let mut costs = table::new(&header, 2..6);
+    for (it, seen) in summaries.iter().filter_map(|it| Some((it, it.costs?))) {
+        let [off, p95] = [seen.off.0, seen.off.1].map(percent);
+        let names = [it.policy.to_owned(), it.group.to_owned()];
+        let figures = [seen.streams.to_string(), percent(seen.within), off, p95];
+        costs.add_row(names.into_iter().chain(figures));
+    }
+    if summaries.iter().any(|it| it.costs.is_some()) {
+        println!("\nlearned costs, beside the time of a request alone:\n{costs}");
+    }
     let all = || summaries.iter().filter(|it| it.group == "all");
     let (hot, few): (usize, usize) =
         (all().map(|it| it.counts.hot).sum(), all().map(|it| it.counts.few).sum());

@@ -60,8 +60,8 @@ const MEMORY: i128 = 8_000_000_000;
 const SPREAD: i128 = 250_000_000;
 /// The cost of a kind is told as a moving average over so many pieces.
 const MEAN: u64 = 256;
-/// A kind's factor is told of once that many spans had such pieces, if it has moved by a quarter and by
-/// twice the usual spread.
+/// A kind's factor counts as learned once that many spans had such pieces. From then on it is told of if it has moved
+/// by a quarter and by twice the usual spread.
 const TOLD: u32 = 8;
 const TOLD_BY: i128 = ONE / 4;
 /// A piece counts for no longer than this, in ns, and than eight such pieces,
@@ -87,6 +87,7 @@ const GUESS: PriceList = {
     }
 };
 
+#[derive(Default)]
 struct Learned {
     list: [Price; KINDS],
     /// Kinds that the list has measured, not guessed.
@@ -105,7 +106,7 @@ struct Learned {
 }
 
 /// The learned costs of a stream.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Known {
     fit: Fit,
     /// The open span: what it took, and what its pieces of each kind, and all, were reckoned to take, in ns.
@@ -127,10 +128,7 @@ impl Learned {
     fn new(parameters: &CostParameters) -> Self {
         let list = prices(&parameters.anchor.unwrap_or(GUESS));
         let anchored = parameters.anchor.as_ref().map_or([false; KINDS], measured);
-        let (streams, on_tiers) = (ByStream::default(), ByStream::default());
-        let (usual, mean) = ([ONE; KINDS], [0; KINDS]);
-        let reuse = Reuse::default();
-        Self { list, anchored, streams, on_tiers, reuse, usual, mean, spans: 0 }
+        Self { list, anchored, usual: [ONE; KINDS], ..Self::default() }
     }
 
     /// By the list, in ns; rounded down.
@@ -154,7 +152,7 @@ impl CostModel for Learned {
         let kind = kind(piece);
         let known = self.streams.get(piece.stream);
         let factor = known.map_or(&self.usual, |known| &known.fit.factors)[kind];
-        let seen = known.filter(|known| known.spans[kind] > 0);
+        let seen = known.filter(|known| known.spans[kind] >= TOLD);
         let basis = match (seen, self.anchored[kind]) {
             (Some(_), _) => Basis::Learned,
             (None, true) => Basis::Anchored,
@@ -200,7 +198,7 @@ impl Learner for Learned {
         let listed = self.by_list(&seen.piece, kind);
         let known = self.streams.get_or_insert_with(stream, || {
             let told = self.anchored.map(|anchored| if anchored { ONE } else { 0 });
-            Known { told, ..Known::new(self.usual) }
+            Known { fit: Fit::new(self.usual), told, ..Known::default() }
         });
         let reckoned = by_factor(listed, known.fit.factors[kind]).clamp(1, LONG);
         // A device that stalls, or a clock that jumps, says nothing of costs.
@@ -301,13 +299,6 @@ impl SeenAlone {
 }
 
 impl Known {
-    fn new(factors: [i128; KINDS]) -> Self {
-        let (reckoned, pieces) = ([0; KINDS], 0);
-        let (spans, told) = ([0; KINDS], [0; KINDS]);
-        let fit = Fit::new(factors);
-        Self { fit, took: 0, reckoned, sum: 0, pieces, spread: 0, drift: 0, spans, told }
-    }
-
     /// A span is over.
     fn close(&mut self) {
         let [sum, took] = [self.sum, self.took].map(i128::from);

@@ -47,11 +47,6 @@ impl Ranked {
     pub fn by(key: fn(StreamView<'_>, &Head) -> (Instant, u64)) -> Self {
         Self { order: StreamOrder::new(), key }
     }
-
-    fn place(&mut self, stream: StreamView<'_>) {
-        let head = stream.head().filter(|_| stream.ready());
-        self.order.set(stream.id(), head.map(|head| (self.key)(stream, &head)));
-    }
 }
 
 impl Policy for Ranked {
@@ -60,7 +55,8 @@ impl Policy for Ranked {
     }
 
     fn changed(&mut self, _now: Instant, stream: StreamView<'_>) {
-        self.place(stream);
+        let head = stream.head().filter(|_| stream.ready());
+        self.order.set(stream.id(), head.map(|head| (self.key)(stream, &head)));
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {

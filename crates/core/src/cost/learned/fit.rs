@@ -26,7 +26,7 @@ const SWEEPS: usize = 8;
 /// The least and the most step of a factor by one span, as a part of the factor.
 const STEP: [i128; 2] = [-ONE * 3 / 4, FACTORS[1]];
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Fit {
     /// The cost of pieces of each kind, in parts of [`ONE`] of the list.
     pub(super) factors: [i128; KINDS],
@@ -40,7 +40,7 @@ pub(super) struct Fit {
 
 impl Fit {
     pub(super) fn new(factors: [i128; KINDS]) -> Self {
-        Self { factors, products: [[0; KINDS]; KINDS], rest: [0; KINDS], weight: 0 }
+        Self { factors, ..Self::default() }
     }
 
     /// Earlier spans count as so much time at most.
@@ -70,9 +70,9 @@ impl Fit {
         let weight = sum * ONE / i128::from(SPANS[0].as_nanos());
         self.weight += sum;
         for (kind, part) in parts.into_iter().enumerate() {
-            self.rest[kind] += part * error / ONE * weight;
+            self.rest[kind] += part * error * weight / ONE;
             for (product, other) in self.products[kind].iter_mut().zip(parts) {
-                *product += part * other / ONE * weight;
+                *product += part * other * weight / ONE;
             }
         }
         let steps = self.solve();
@@ -181,6 +181,20 @@ mod tests {
         }
         let [read, write] = [fit.factors[0], fit.factors[write]];
         assert!(write * 5 > ONE && read * 5 < 9 * ONE, "{read} and {write}");
+    }
+
+    /// Products that were rounded before they were weighed contradicted each other: a kind that was a 300th of each
+    /// span had products with the other kind and none with itself, and one span made its cost 360 times as high.
+    #[test]
+    fn a_kind_that_is_a_small_part_of_each_span_moves_by_little_at_a_time() {
+        let mut fit = Fit::new([ONE; KINDS]);
+        (0..100).for_each(|_| see_part(&mut fit, Some(300), 0));
+        (0..3).for_each(|_| see_part(&mut fit, Some(130), ONE * 38 / 100));
+        let before = fit.factors;
+        see_part(&mut fit, None, ONE / 500);
+        for (now, before) in fit.factors.into_iter().zip(before) {
+            assert!(now < before * 2 && before < now * 2, "{now} from {before}");
+        }
     }
 
     /// Nothing says which of the kinds has the high cost.

@@ -173,6 +173,21 @@ fn an_estimate_says_where_it_comes_from_and_how_sure_it_is() {
     assert_eq!((write.basis, write.spread_permille), (Basis::Anchored, None));
 }
 
+/// One span moves a cost to a quarter at most, and spreads are means: in random cells a stream that was seen once was
+/// shown with 28.9 µs ± .2 % for 4.9 µs.
+#[test]
+fn a_cost_is_called_learned_once_eight_spans_have_shown_it() {
+    let mut model = model();
+    model.anchor(&flat(1000));
+    let learned = (1..20).find(|_| {
+        see(&mut model, read(0), ms(1), 30);
+        model.certainty(&read(0)).is_some_and(|of| of.basis == Basis::Learned)
+    });
+    assert_eq!(learned, Some(8));
+    let other = PieceShape { stream: StreamId(1), ..read(0) };
+    assert_eq!(model.certainty(&other).map(|of| of.basis), Some(Basis::Anchored));
+}
+
 #[test]
 fn a_cost_that_moves_beyond_chance_is_told_once_with_both_figures() {
     let mut model = model();
