@@ -32,8 +32,11 @@ impl Fixture {
         self.dir.path()
     }
 
+    /// Its target directory is its own, whatever cargo was told.
     pub(crate) fn workspace(&self) -> Workspace {
-        Workspace::load(self.root()).expect("the fixture is a workspace")
+        let mut workspace = Workspace::load(self.root()).expect("the fixture is a workspace");
+        workspace.target = self.root().join("target");
+        workspace
     }
 
     fn write(&self, path: &str, text: &str) {

@@ -81,6 +81,10 @@ fn remove_others(dir: &Path, wanted: &BTreeSet<PathBuf>) -> Result<()> {
         let path = entry.path();
         if entry.file_type().with_context(|| shown("look at", &path))?.is_dir() {
             remove_others(&path, wanted)?;
+            // A crate's folder without its files would still be a member of the workspace.
+            if !wanted.iter().any(|file| file.starts_with(&path)) {
+                fs::remove_dir(&path).with_context(|| shown("remove", &path))?;
+            }
         } else if !wanted.contains(&path) {
             fs::remove_file(&path).with_context(|| shown("remove", &path))?;
         }
@@ -116,7 +120,7 @@ mod tests {
         write(&tree.join("kept.md"), "other").expect("it can be written");
         Scratch::sync(&workspace).expect("it can be written");
         assert_eq!(fs::read_to_string(tree.join("kept.md")).expect("it is there"), "text");
-        assert!(!tree.join("old/gone.md").exists());
+        assert!(!tree.join("old").exists(), "nor its folder, which would be a crate without files");
         let written =
             |path: &Path| fs::metadata(path).and_then(|it| it.modified()).expect("it is there");
         let before = written(&tree.join("kept.md"));
