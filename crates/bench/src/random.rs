@@ -20,6 +20,8 @@ mod numbers;
 mod random_page;
 mod random_row;
 mod runs;
+#[cfg(test)]
+mod samples;
 mod shares;
 mod summary;
 mod times;

@@ -130,52 +130,12 @@ fn of(cell: &Cell, tenant: &Tenant, share: f64) -> Alone {
 #[cfg(test)]
 mod tests {
     use disktime_core::Duration;
-    use disktime_workload::{Pattern, SizeWeight, Spans};
+    use disktime_workload::Spans;
 
-    use super::super::cells::{CellId, Costs, Presence};
-    use super::super::devices::DEVICES;
     use super::super::loads::Load;
     use super::super::runs::row;
+    use super::super::samples::{busy, cell, with};
     use super::*;
-
-    fn busy(outstanding: u32) -> Load {
-        Load {
-            pattern: Pattern::Random,
-            sizes: vec![SizeWeight { bytes: 4096, weight: 1 }],
-            reads_permille: 1000,
-            trims_permille: 0,
-            flush_after: None,
-            hot: false,
-            outstanding,
-            rhythm: Rhythm::Busy,
-        }
-    }
-
-    fn with(rhythm: Rhythm) -> Load {
-        Load { rhythm, ..busy(1) }
-    }
-
-    /// A cell of these loads with these reservations, side by side.
-    fn cell(device: &str, depth: u32, loads: Vec<(Load, u32)>) -> Cell {
-        let tenant = |(place, (load, reserve_percent))| Tenant {
-            name: format!("s{place}"),
-            load,
-            reserve_percent,
-            weight: 100,
-            limit_percent: None,
-            latency: None,
-            presence: Presence::Always,
-            base: (place as u64) << 30,
-            bytes: 1 << 30,
-        };
-        Cell {
-            id: CellId { seed: 1, number: 0 },
-            device: DEVICES.iter().find(|it| it.name == device).expect("a device's name"),
-            depth,
-            costs: Costs::Learned,
-            tenants: loads.into_iter().enumerate().map(tenant).collect(),
-        }
-    }
 
     /// 20 µs for each read, one after another: 50,000 a second.
     fn server(loads: Vec<(Load, u32)>) -> Cell {
