@@ -1,6 +1,6 @@
 //! Measures the harm that hostile clients of one virtual disk do to a good client of another:
 //! `cargo xtask bench hostile [--seconds N] [--rounds N] [--only NAME] [--on memory|file]
-//! [--policy NAME] [--json]`.
+//! [--policy NAME] [--shards N] [--json]`.
 //!
 //! A daemon of its own serves two virtual disks with half of a device each, `good` and `other`. The good
 //! client reads 4 KiB at random, four at once. First beside an ordinary neighbour that is always
@@ -92,6 +92,7 @@ struct Arguments {
     only: Option<String>,
     on: Option<String>,
     policy: Option<String>,
+    shards: Option<u32>,
     json: bool,
 }
 
@@ -123,8 +124,15 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn parse(words: &[String]) -> anyhow::Result<Arguments> {
-    let mut arguments =
-        Arguments { seconds: 3.0, rounds: 3, only: None, on: None, policy: None, json: false };
+    let mut arguments = Arguments {
+        seconds: 3.0,
+        rounds: 3,
+        only: None,
+        on: None,
+        policy: None,
+        shards: None,
+        json: false,
+    };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -134,10 +142,11 @@ fn parse(words: &[String]) -> anyhow::Result<Arguments> {
             "--only" => arguments.only = Some(value()?.clone()),
             "--on" => arguments.on = Some(value()?.clone()),
             "--policy" => arguments.policy = Some(value()?.clone()),
+            "--shards" => arguments.shards = Some(value()?.parse()?),
             "--json" => arguments.json = true,
             _ => bail!(
                 "{word}: there are --seconds N, --rounds N, --only ATTACK, --on BACK_END, \
-                 --policy NAME, --json"
+                 --policy NAME, --shards N, --json"
             ),
         }
     }
@@ -226,7 +235,9 @@ fn judge_all(back_end: &'static str, arguments: &Arguments) -> anyhow::Result<Ve
     };
     let policy = arguments.policy.as_ref();
     let policy = policy.map(|name| format!("policy = \"{name}\"\nexperimental = true\n"));
-    let device = format!("[[device]]\nname = \"d\"\n{device}\n{}", policy.unwrap_or_default());
+    let shards = arguments.shards.map(|count| format!("shards = {count}\n"));
+    let keys = [policy, shards].into_iter().flatten().collect::<String>();
+    let device = format!("[[device]]\nname = \"d\"\n{device}\n{keys}");
     let disks = format!("{device}{}{}", disk("good"), disk("other"));
     let only = |attack: &&Attack| arguments.only.as_ref().is_none_or(|only| only == attack.name);
     let mut rows = Vec::new();

@@ -65,9 +65,8 @@ const REST: Duration = Duration::from_millis(20);
 /// One part in this of a round is lost to switches: 2.5 %. With 5 %, in an earlier form of the policy,
 /// 15.6 % of the streams of 24 seeds had less than .9 of their due, not 12.6 %; gaps were a fifth shorter.
 const LOSS: i64 = 40;
-/// The cost of a switch in ns until one was seen: low, as short slices soon show the true one. With 1 ms the longest gaps
-/// on flash were a fifth longer in the median over seeds 1 to 50.
-const UNSEEN: i64 = 250_000;
+/// The cost of a switch in ns until one was seen: low, as short slices soon show the true one.
+const UNSEEN: i64 = 1_000_000;
 /// Longest slice if none is configured.
 const HORIZON: Duration = promise::SLICE;
 /// The nearest of so many streams that are furthest behind goes. Ten random streams all over a disk do a
