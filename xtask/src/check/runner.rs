@@ -1,9 +1,7 @@
 //! Runs tests: with nextest where it is installed, else with `cargo test`.
 
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread::available_parallelism;
 
 use anyhow::Result;
 
@@ -103,8 +101,6 @@ impl<'a> Tests<'a> {
     fn nextest(&self, command: &mut Command) {
         let config = self.workspace.root.join(NEXTEST_CONFIG);
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
-        let cores = available_parallelism().map_or(1, NonZero::get);
-        command.args(["--test-threads", &(cores + 1).to_string()]);
         command.arg("--tool-config-file").arg(format!("xtask:{}", config.display()));
     }
 
