@@ -56,7 +56,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "hostile",
-        help: "a good client beside hostile ones; --rounds N --seconds N --only ATTACK --policy NAME --json",
+        help: "a good client beside hostile ones; --rounds N --seconds N --only ATTACK --on STORE --policy NAME --shards N --json",
         run: hostile::run,
     },
     Bench {

@@ -11,7 +11,8 @@
 //!
 //! Attackers and neighbours are processes of their own that run while nobody else does (`SCHED_IDLE`), so
 //! that the machine's scheduler is not what is measured: one of the lowest nice value still keeps a
-//! woken process waiting for the rest of its time slice. Then memory: 1,000 virtual disks with four connections each, and
+//! woken process waiting for the rest of its time slice. With `--shards 2` one thread carries the bytes of both clients
+//! and another one decides; without it one does both. Then memory: 1,000 virtual disks with four connections each, and
 //! all clients refusing to read.
 #![allow(missing_docs, reason = "a program")]
 #![expect(clippy::print_stdout, reason = "a command line's answers go to standard output")]
@@ -169,17 +170,19 @@ impl Daemon {
         let disks = disks.replace("DIRECTORY", &path.display().to_string());
         let text =
             format!("[server]\nnbd = [\"unix:{}/nbd.sock\"]\n{server}\n{disks}", path.display());
-        std::fs::write(path.join("disktime.toml"), text)?;
-        let mut child = Command::new(env!("CARGO_BIN_EXE_disktime"))
-            .args(["serve", "--config"])
-            .arg(path.join("disktime.toml"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let config = path.join("disktime.toml");
+        std::fs::write(&config, text)?;
+        let serve = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+            command.args(["serve", "--config"]).arg(&config);
+            command
+        };
+        let mut child = serve().stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
         if line.is_empty() {
-            bail!("the daemon did not start");
+            let checked = serve().arg("--check").output()?;
+            bail!("the daemon did not start: {}", String::from_utf8_lossy(&checked.stderr).trim());
         }
         Ok(Self { child, directory })
     }
