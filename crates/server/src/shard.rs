@@ -320,7 +320,7 @@ impl Shard {
                 drain_until: None,
                 parting: None,
                 flushes_at_end: parts.flushes_at_end,
-                own_time: OwnTime::new(count),
+                own_time: OwnTime::new(parts.carriers),
                 idle: Idle::new(parts.idle_timeout.filter(|_| parts.carriers == 0)),
                 guests: Guests::default(),
             },

@@ -378,6 +378,7 @@ impl Shard {
                     carried.lender.take_back(lent);
                 }
             }
+            ToShard::Worked(carrier, work) => self.turns.own_time.carried(carrier, work),
         }
     }
 

@@ -22,6 +22,7 @@ use slab::Slab;
 use super::copies::Copies;
 use super::crossing::{Bell, Crossing};
 use super::idle::Idle;
+use super::own_time::{Tally, Worked};
 use super::touched::Touched;
 use super::{TURN, listen};
 use crate::buffers::{Buffer, Lender, Lent, Loan, Pool};
@@ -54,6 +55,8 @@ pub(super) enum ToShard {
     Parted(u32, Box<Parted>),
     /// A loan of the shard's has ended.
     Ended(Lent),
+    /// The carrier of that place has worked for its clients.
+    Worked(u32, Worked),
 }
 
 /// A shard's word to a carrier.
@@ -135,6 +138,7 @@ pub(super) struct Carrier {
     copies: Copies,
     idle: Idle,
     turns: Turns,
+    tally: Tally,
 }
 
 impl Carrier {
@@ -166,6 +170,7 @@ impl Carrier {
                 told_cpu_ns: 0,
                 quiet_bytes: 0,
             },
+            tally: Tally::new(),
         })
     }
 
@@ -220,10 +225,12 @@ impl Carrier {
                 let now = self.turns.heard_at;
                 let Some(connection) = self.client(client) else { return };
                 connection.moved_at = now;
+                let vdisk = connection.vdisk;
                 if !connection.sent(message, result) {
                     self.lose(client);
                 }
                 self.touch(client);
+                self.tally.moved(vdisk, usize::try_from(result).unwrap_or(0));
             }
             (Token::Cancel, _) => {}
             (token, _) => unreachable!("{token:?} comes back with the memory it went with"),
@@ -258,6 +265,9 @@ impl Carrier {
         let held_up = self.made.crossing.is_short();
         self.turns.unfinished = !held_up && (!self.touched.is_empty() || self.copies.waits());
         self.let_idle_go();
+        if self.tally.is_due(self.turns.now) {
+            self.tell_work();
+        }
         self.tell_ended();
         self.made.crossing.settle();
     }
@@ -290,6 +300,13 @@ impl Carrier {
                 self.made.crossing.say_quietly(ToShard::Ended(lent));
             }
         }
+    }
+
+    /// Tells the shard what the thread has worked for clients; wakes it for nothing.
+    fn tell_work(&mut self) {
+        let mut work = Worked::default();
+        self.tally.tell(self.turns.now, &mut work);
+        self.made.crossing.say_quietly(ToShard::Worked(self.made.place, work));
     }
 
     /// Adds the thread's processor time to the device's.

@@ -49,7 +49,6 @@ impl Shard {
             return Err(self.vdisks.refused(refusal, Some(&vdisk.name)));
         }
         self.device.flushes.add(stream.0, self.device.back_end.medium(stream.0));
-        self.turns.own_time.add(stream.0);
         if let Some(depths) = &mut self.depths {
             depths.add(stream, contract.weight);
         }

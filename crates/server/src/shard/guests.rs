@@ -275,7 +275,6 @@ impl Shard {
         let spec = guest_spec(contract, self.device.piece_max);
         let added = self.engine.handle_change(clock::now(), Change::AddStream(id, spec));
         added.map_err(|error| not_granted(&error))?;
-        self.turns.own_time.add(id.0);
         if let Some(depths) = &mut self.depths {
             depths.add(id, contract.weight);
         }

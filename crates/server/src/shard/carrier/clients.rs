@@ -79,6 +79,8 @@ impl Carrier {
         }
         self.copies.forget(client);
         self.crowds[connection.vdisk as usize] -= 1;
+        // Another virtual disk may have its number soon.
+        self.tell_work();
         Some(connection)
     }
 
@@ -130,8 +132,9 @@ impl Carrier {
         let Some(connection) = self.client(client) else { return };
         let came = connection.received(buffer, result);
         connection.moved_at = now;
-        let writing = connection.writing;
+        let (writing, vdisk) = (connection.writing, connection.vdisk);
         self.touch(client);
+        self.tally.moved(vdisk, came.map_or(0, |(bytes, _)| bytes));
         match (came, writing) {
             (None, _) => self.lose(client),
             (Some((_, count)), Some((key, had))) => self.write_on(client, key, had + count),
@@ -152,6 +155,7 @@ impl Carrier {
         let copied = self.copies.copy(client, connection, crowd, into, io);
         if copied.sent > 0 {
             connection.moved_at = self.turns.now;
+            self.tally.moved(connection.vdisk, copied.sent);
         }
         if copied.freed {
             self.touch(client);
@@ -183,9 +187,11 @@ impl Carrier {
             Err(error) => Err(error),
         };
         let Some(connection) = self.client(client) else { return };
+        let vdisk = connection.vdisk;
         if connection.answer(ticket, range, data) {
             self.lose(client);
         }
+        self.tally.moved(vdisk, 0);
         self.touch(client);
     }
 

@@ -172,6 +172,30 @@ fn requests_for_which_there_is_no_room_wait() {
     }
 }
 
+/// A client whose bytes a carrier copied had that thread for nothing.
+#[test]
+fn a_carriers_work_is_charged_to_its_clients() {
+    let mut rig = carried(&[7, 8], 1);
+    let mut client = rig.client(8, &[]);
+    client.write_all(&flush(1)).unwrap();
+    let end = clock::now() + TIMEOUT;
+    let worked = loop {
+        rig.shard.hear_carriers();
+        let worked = rig.shard.turns.own_time.worked(0);
+        if worked.iter().any(|(vdisk, _)| *vdisk == 1) {
+            break worked;
+        }
+        assert!(clock::now() < end, "the carrier tells of no work");
+        std::thread::yield_now();
+    };
+    assert!(worked.iter().all(|(vdisk, bytes)| *vdisk == 1 && *bytes > 0));
+    assert_eq!(reply(&mut rig, &mut client), Some((1, 0)));
+    rig.shard.look();
+    rig.shard.charge_own_time();
+    assert!(rig.shard.turns.own_time.worked(0).is_empty());
+    rig.shard.engine.assert_conserved();
+}
+
 /// Its clients would wait for a thread that is gone.
 #[test]
 fn the_end_of_a_carrier_ends_the_shard() {
