@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use disktime_core::{Contract, StreamId};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use slab::Slab;
 
@@ -20,6 +21,8 @@ const SHARED: u32 = u32::MAX;
 pub(crate) struct OpenFile {
     pub(crate) descriptor: OwnedFd,
     pub(crate) node: Arc<Node>,
+    /// Its reads and writes go past the system's cache.
+    pub(crate) is_direct: bool,
     extents: Mutex<Extents>,
     /// The stream of its own, or [`SHARED`].
     stream: AtomicU32,
@@ -36,7 +39,9 @@ pub(crate) struct OpenFile {
 impl OpenFile {
     /// An open file that shares the stream of all that have none.
     pub(crate) fn new(descriptor: OwnedFd, node: Arc<Node>) -> Self {
+        let flags = rustix::fs::fcntl_getfl(&descriptor);
         Self {
+            is_direct: flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT)),
             descriptor,
             node,
             extents: Mutex::new(Extents::default()),

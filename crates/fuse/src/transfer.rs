@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use rustix::io::{self, Errno};
+use rustix::io::{self, Errno, IoSliceMut, ReadWriteFlags};
 
 use crate::file_system::{Answer, ReadReply};
 use crate::nodes::lock;
@@ -36,6 +36,21 @@ pub(crate) fn read_at(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Answer<
         }
     }
     Ok(done)
+}
+
+/// Reads until the buffer is full or the file ends, if the system has all of that in its cache; answers how
+/// many bytes there were.
+pub(crate) fn read_cached(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Option<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut [IoSliceMut::new(&mut buffer[done..])];
+        let at = offset.saturating_add(done as u64);
+        match io::preadv2(file, rest, at, ReadWriteFlags::NOWAIT).ok()? {
+            0 => break,
+            bytes => done += bytes,
+        }
+    }
+    Some(done)
 }
 
 /// Writes until all is written; answers how many bytes are, if any.

@@ -1,8 +1,8 @@
 //! Foreign suites through `disktime mount`, and its speed beside a plain FUSE pass-through: `cargo xtask
 //! bench files [--rounds N] [--only CASE] [--json]`.
 //!
-//! The suites are `fsx`, `pjdfstest`, fio with verification, git, and a source tree that is unpacked,
-//! compared and deleted; a mount that is killed is recovered. Each runs with files of no contract and with
+//! The suites are `fsx`, `pjdfstest`, fio with verification, stress-ng, git, and a source tree that is
+//! unpacked, compared and deleted; a mount that is killed is recovered. Each runs with files of no contract and with
 //! a reservation for every file. Speeds are ratios to `bindfs`, or to the source itself, in the same round:
 //! the median of the rounds counts. A program that is not installed is skipped, aloud. While others take
 //! more than 5 % of the processors' time a speed that misses is `not judged`. Exits with 0 if all pass, 1 if
@@ -81,7 +81,7 @@ type Case = (&'static str, fn(usize) -> anyhow::Result<Found>);
 /// Each file has a contract, which no other file of a suite is refused for.
 const WITH_CONTRACT: &[&str] = &["--default", "weight=90"];
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 21] = [
     ("fsx", |_| suites::fsx(&[])),
     ("fsx-contract", |_| suites::fsx(WITH_CONTRACT)),
     ("pjdfstest", |_| suites::pjdfstest(&[])),
@@ -90,6 +90,8 @@ const CASES: [Case; 19] = [
     ("fio-verify-pass-through", |_| suites::fio(&["--pass-through"])),
     ("fio-verify", |_| suites::fio(&[])),
     ("fio-verify-contract", |_| suites::fio(WITH_CONTRACT)),
+    ("stress-ng", |_| suites::stress(&[])),
+    ("stress-ng-contract", |_| suites::stress(WITH_CONTRACT)),
     ("git-clone", |_| suites::git(&[])),
     ("source-tree", |_| suites::tree(&[])),
     ("source-tree-contract", |_| suites::tree(WITH_CONTRACT)),

@@ -102,6 +102,39 @@ pub(crate) fn fio(options: &[&str]) -> anyhow::Result<Found> {
     Ok(Found::Passed("2 jobs of 64 MiB, cached and direct".to_owned()))
 }
 
+/// Each of stress-ng's exercises of a file system for a second, with its checks: calls with all their options,
+/// from several processes at once, on one file and on many.
+pub(crate) fn stress(options: &[&str]) -> anyhow::Result<Found> {
+    if !runs("stress-ng") {
+        return Ok(skipped("stress-ng", "install stress-ng"));
+    }
+    let place = Place::new(&["source", "mount"])?;
+    // Its exit code is also that of exercises that a file system has no call for, which it leaves out.
+    let outcome = |at: &Path| {
+        let mut command = Command::new("stress-ng");
+        command.args(["--class", "filesystem", "--sequential", "1", "--timeout", "1"]);
+        command.args(["--verify", "--metrics-brief", "--temp-path"]).arg(at);
+        let output = command.output().context("stress-ng can't be run")?;
+        let said =
+            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        let failed: Vec<_> = said.lines().filter(|line| line.contains(" fail: ")).collect();
+        let ended = said.contains("successful run completed");
+        anyhow::Ok(match failed.first() {
+            None if ended => Ok(()),
+            None => Err(format!("it ended with {}", output.status)),
+            Some(first) => Err(format!("{} failures, first {first}", failed.len())),
+        })
+    };
+    if let Err(why) = outcome(&place.at("source"))? {
+        return Ok(Found::Skipped(format!("the source fails: {why}")));
+    }
+    let _mount = place.mount(By::Us, "mount", options)?;
+    Ok(match outcome(&place.at("mount"))? {
+        Ok(()) => Found::Passed("each exercise for a second".to_owned()),
+        Err(why) => Found::Failed(why),
+    })
+}
+
 /// The repository that this program was built from.
 fn repository() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../..")

@@ -13,7 +13,7 @@ use slab::Slab;
 
 use super::flights::{Flight, Operation};
 use super::turns::{DeviceParameter, News, Over, Turn, Turns};
-use super::workers::{Job, Landed};
+use super::workers::{self, Job, Landed};
 use super::{Message, Parameter, Report, SHARED_NAME, StreamReport, Transfer};
 use crate::abi::Refused;
 use crate::nodes::lock;
@@ -106,14 +106,17 @@ impl Dispatcher {
 
     /// Does what is to be done, and waits for more; nothing once it is told to stop.
     fn round(&mut self, (messages, news): (&Receiver<Message>, &Receiver<News>)) -> Option<()> {
-        self.dispatch();
+        let goes_on = self.dispatch();
         let moved = self.outside.moved.clone();
         let wake_at = self.turns.wake_at();
         let modelled = self.turns.modelled_at().filter(|_| wake_at == self.turns.modelled_at());
         // Others are heard as they come.
-        stay_awake(modelled, || messages.is_empty() && moved.is_empty() && news.is_empty());
+        stay_awake(modelled, || {
+            !goes_on && messages.is_empty() && moved.is_empty() && news.is_empty()
+        });
         let sleep = asleep_for(clock::now(), (wake_at, modelled.is_some()));
         let wait = sleep.map_or(SLEEP_MAX, |it| std::time::Duration::from_nanos(it.as_nanos()));
+        let wait = if goes_on { std::time::Duration::ZERO } else { wait };
         select! {
             recv(moved) -> landed => landed.into_iter().for_each(|landed| self.moved(landed)),
             recv(messages) -> message => {
@@ -227,12 +230,19 @@ impl Dispatcher {
     }
 
     /// Has the device do all that may begin, and answers all that is over meanwhile: an answer copies the
-    /// data, for which the device need not wait.
-    fn dispatch(&mut self) {
+    /// data, for which the device need not wait. The last piece may be moved here; whether it was, so that
+    /// more may begin.
+    fn dispatch(&mut self) -> bool {
+        let mut last: Option<Turn> = None;
         while let Some(turn) = self.turns.next() {
-            self.start(&turn);
+            if let Some(before) = last.replace(turn) {
+                self.start(&before, false);
+            }
         }
+        // Nothing else could begin meanwhile.
+        let moved = last.is_some_and(|turn| self.start(&turn, true));
         self.answer_all();
+        moved
     }
 
     /// Answers all that is over.
@@ -249,15 +259,18 @@ impl Dispatcher {
         }
     }
 
-    fn start(&mut self, turn: &Turn) {
+    /// Has a piece moved, or moves it if it `may`; whether it did.
+    fn start(&mut self, turn: &Turn, may: bool) -> bool {
         let key = turn.request.0 as usize;
         let number = self.count();
         let Some(operation) = self.operations.get_mut(key) else {
-            return self.turns.ended(turn.name, Outcome::Failed);
+            self.turns.ended(turn.name, Outcome::Failed);
+            return false;
         };
         // A piece of before that is moved later than one of now could bring old bytes.
         if operation.open > 0 && (turn.anew || !operation.held.is_empty()) {
-            return operation.held.push_back(*turn);
+            operation.held.push_back(*turn);
+            return false;
         }
         if turn.anew {
             operation.begin_anew(number, &self.outside.buffers);
@@ -265,7 +278,8 @@ impl Dispatcher {
         let range = operation.range(turn.offset, turn.bytes);
         let at_once = !self.turns.keeps_time();
         let Some(action) = operation.action(&range, (turn.flush, at_once)) else {
-            return self.turns.ended(turn.name, Outcome::Done);
+            self.turns.ended(turn.name, Outcome::Done);
+            return false;
         };
         operation.open += 1;
         let file = Arc::clone(&operation.file);
@@ -273,8 +287,18 @@ impl Dispatcher {
         let number = operation.number;
         let flight = Flight { operation: key, number, turn: turn.name, range };
         let flight = self.flights.insert(flight);
-        let job = Job { flight, file, offset, action };
+        let mut job = Job { flight, file, offset, action };
+        if may && at_once {
+            job = match workers::read_if_cached(job, &self.outside.buffers) {
+                Ok(landed) => {
+                    self.moved(landed);
+                    return true;
+                }
+                Err(job) => job,
+            };
+        }
         self.outside.jobs.send(job).expect("workers run as long as the engine's thread");
+        false
     }
 
     /// The engine hears of all pieces that have been moved, however much else there is to hear.
@@ -294,7 +318,9 @@ impl Dispatcher {
         operation.open -= 1;
         if operation.open == 0 {
             let held = std::mem::take(&mut operation.held);
-            held.iter().for_each(|turn| self.start(turn));
+            for turn in &held {
+                self.start(turn, false);
+            }
         }
         self.answer_if_done(key);
     }

@@ -11,10 +11,13 @@ use rustix::fs;
 use super::spawn;
 use crate::file_system::{Answer, ReadReply};
 use crate::open_files::OpenFile;
-use crate::transfer::{Aligned, Buffers, read_at, write_at};
+use crate::transfer::{Aligned, Buffers, read_at, read_cached, write_at};
 
 /// The most threads: pieces beyond wait in the channel.
 const WORKERS_MAX: u32 = 64;
+/// The longest piece that the engine's thread reads itself: some 100 us for two copies, in which it gives no
+/// turns. To wake a worker costs some 40 us.
+const OWN_READ_MAX: usize = 256 << 10;
 
 /// A piece that is to be moved.
 pub(super) struct Job {
@@ -31,6 +34,16 @@ pub(super) enum Action {
     ReadAll(usize, ReadReply),
     /// A range of the data; then it is to be on the medium, if the flag says so.
     Write(Arc<Aligned>, Range<usize>, bool),
+}
+
+impl Action {
+    /// The bytes that it reads, if it reads.
+    fn reads(&self) -> Option<usize> {
+        match self {
+            Self::Read(bytes) | Self::ReadAll(bytes, _) => Some(*bytes),
+            Self::Write(..) => None,
+        }
+    }
 }
 
 /// The outcome of a piece that did not fail.
@@ -66,11 +79,24 @@ pub(super) fn start(depth_max: u32, buffers: &Arc<Buffers>) -> io::Result<Worker
     Ok(Workers { jobs, landed, threads: threads.collect::<io::Result<_>>()? })
 }
 
+/// Reads on the calling thread what is in the system's cache: no device is waited for. Gives other jobs back.
+pub(super) fn read_if_cached(job: Job, buffers: &Buffers) -> Result<Landed, Job> {
+    // A read past the cache waits for the device whatever it asks for.
+    let bytes = job.action.reads().filter(|bytes| *bytes <= OWN_READ_MAX && !job.file.is_direct);
+    let Some(bytes) = bytes else { return Err(job) };
+    let mut buffer = buffers.take();
+    match read_cached(&job.file.descriptor, job.offset, buffer.first(bytes)) {
+        Some(done) => Ok((job.flight, have_read(job.action, Ok(done), buffer, buffers))),
+        None => {
+            buffers.give_back(buffer);
+            Err(job)
+        }
+    }
+}
+
 fn work(jobs: &Receiver<Job>, to: &Sender<Landed>, buffers: &Buffers) {
     for Job { flight, file, offset, action } in jobs {
         let moved = match action {
-            Action::Read(bytes) => read(&file, offset, bytes, buffers),
-            Action::ReadAll(bytes, reply) => read_all(&file, (offset, bytes), reply, buffers),
             Action::Write(data, range, durable) => {
                 let written =
                     write_at(&file.descriptor, offset, &data.all()[range]).map(Moved::Written);
@@ -79,6 +105,12 @@ fn work(jobs: &Receiver<Job>, to: &Sender<Landed>, buffers: &Buffers) {
                 } else {
                     written
                 }
+            }
+            action => {
+                let mut buffer = buffers.take();
+                let bytes = action.reads().unwrap_or_default();
+                let read = read_at(&file.descriptor, offset, buffer.first(bytes));
+                have_read(action, read, buffer, buffers)
             }
         };
         // Its file may be closed by the time that the engine hears of it.
@@ -89,29 +121,18 @@ fn work(jobs: &Receiver<Job>, to: &Sender<Landed>, buffers: &Buffers) {
     }
 }
 
-fn read(file: &OpenFile, offset: u64, bytes: usize, buffers: &Buffers) -> Answer<Moved> {
-    let mut buffer = buffers.take();
-    match read_at(&file.descriptor, offset, buffer.first(bytes)) {
-        Ok(done) => Ok(Moved::Read(buffer, done)),
-        Err(error) => {
-            buffers.give_back(buffer);
-            Err(error)
-        }
-    }
-}
-
-/// Reads and answers: the engine's thread, which gives turns, need not copy the data.
-fn read_all(
-    file: &OpenFile,
-    (offset, bytes): (u64, usize),
-    reply: ReadReply,
+/// A piece was read. A request that is one piece has its answer now, by the thread that has its bytes.
+fn have_read(
+    action: Action,
+    read: Answer<usize>,
+    mut buffer: Aligned,
     buffers: &Buffers,
 ) -> Answer<Moved> {
-    let mut buffer = buffers.take();
-    let read = read_at(&file.descriptor, offset, buffer.first(bytes));
-    match read {
-        Ok(done) => reply(Ok(buffer.first(done))),
-        Err(error) => reply(Err(error)),
+    match (read, action) {
+        (Ok(done), Action::ReadAll(_, reply)) => reply(Ok(buffer.first(done))),
+        (Err(error), Action::ReadAll(_, reply)) => reply(Err(error)),
+        (Ok(done), _) => return Ok(Moved::Read(buffer, done)),
+        (Err(_), _) => {}
     }
     buffers.give_back(buffer);
     read.map(|_| Moved::Answered)

@@ -37,9 +37,9 @@ impl Worked {
     }
 }
 
-/// What a thread has moved for its clients since it told of it last.
+/// A thread's count of all that it has moved for its clients since it told of it last.
 pub(super) struct Tally {
-    /// Of these virtual disks, in bytes.
+    /// The virtual disks of which something moved, and how much, in bytes.
     moved: Vec<(u32, u64)>,
     /// By virtual disk, its place above from 1; 0 if nothing moved.
     places: Vec<u32>,
@@ -50,7 +50,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Of the calling thread.
+    /// A count of the calling thread.
     pub(super) fn new() -> Self {
         let (moved, places) = (Vec::new(), Vec::new());
         Self { moved, places, cpu_ns: clock::thread_cpu_ns(), next: Instant::ZERO }
@@ -101,7 +101,7 @@ pub(super) struct OwnTime {
 }
 
 impl OwnTime {
-    /// Of the calling thread and so many carriers.
+    /// A division of the time of the calling thread and so many carriers.
     pub(super) fn new(carriers: u32) -> Self {
         let threads = (0..=carriers).map(|_| Worked::default()).collect();
         Self { tally: Tally::new(), threads, since: Instant::ZERO, busy: Duration::ZERO }
@@ -119,7 +119,7 @@ impl OwnTime {
         of_it.moved.extend(work.moved);
     }
 
-    /// What a carrier has told since time was divided last, by virtual disk, in bytes.
+    /// Bytes by virtual disk that a carrier has told of since time was divided last.
     #[cfg(test)]
     pub(super) fn worked(&self, carrier: u32) -> Vec<(u32, u64)> {
         self.threads[carrier as usize + 1].moved.clone()

@@ -12,7 +12,7 @@ use crate::nodes::Nodes;
 use crate::scheduler::Work;
 use crate::scheduler::turns::Figures;
 use crate::scheduler::workers::{Action, Moved};
-use crate::transfer::Aligned;
+use crate::transfer::{Aligned, write_at};
 
 /// The turns that a test gives, and the names of those that have ended.
 #[derive(Default)]
@@ -122,8 +122,17 @@ impl Rig {
         let open = || tempfile::tempfile().unwrap();
         let stat = rustix::fs::fstat(open()).unwrap();
         let node = Nodes::new(open().into(), &stat).get(Inode::ROOT).unwrap();
-        let file = Arc::new(OpenFile::new(open().into(), node));
-        Self { dispatcher, script, jobs, landed, file }
+        let mut file = OpenFile::new(open().into(), node);
+        // All its pieces are for workers.
+        file.is_direct = true;
+        Self { dispatcher, script, jobs, landed, file: Arc::new(file) }
+    }
+
+    /// The file has this, and the system has it in its cache.
+    fn fill(&mut self, bytes: &[u8]) {
+        let file = Arc::get_mut(&mut self.file).unwrap();
+        file.is_direct = false;
+        assert_eq!(write_at(&file.descriptor, 0, bytes), Ok(bytes.len()));
     }
 
     /// A program reads the first bytes.
@@ -132,6 +141,11 @@ impl Rig {
         let reply = move |answer: Answer<&[u8]>| to.send(answer.map(<[u8]>::to_vec)).unwrap();
         self.arrives(Work::Read(BYTES, Box::new(reply)));
         answers
+    }
+
+    /// Begins what has a turn; whether this thread has moved a piece.
+    fn dispatch(&mut self) -> bool {
+        self.dispatcher.dispatch()
     }
 
     /// A program writes them: the answer is as long as what was written.
@@ -154,7 +168,7 @@ impl Rig {
     fn arrives(&mut self, work: Work) {
         let message = self.transfer(work);
         self.dispatcher.handle(message);
-        self.dispatcher.dispatch();
+        self.dispatch();
     }
 
     /// The first request has a turn for a range.
@@ -162,7 +176,7 @@ impl Rig {
         let (offset, bytes) = (range.start as u64, range.len() as u64);
         let turn = Turn { name, request: FIRST, offset, bytes, flush: false, anew };
         lock(&self.script.0).turns.push_back(turn);
-        self.dispatcher.dispatch();
+        self.dispatch();
     }
 
     /// The piece that was begun first is moved: with these bytes, or an error.
@@ -181,13 +195,13 @@ impl Rig {
             Action::Write(_, range, _) => Moved::Written(range.len()),
         });
         self.dispatcher.moved((flight, moved));
-        self.dispatcher.dispatch();
+        self.dispatch();
     }
 
     /// The first request has had all its turns.
     fn over(&mut self) {
         lock(&self.script.0).over.push_back(Over { request: FIRST, taken: true });
-        self.dispatcher.dispatch();
+        self.dispatch();
     }
 
     fn ended(&self) -> Vec<u64> {
@@ -374,4 +388,42 @@ fn the_end_of_a_piece_is_heard_before_the_requests_that_came_before_it() {
         to.send(Message::Stop).unwrap();
         assert!(rig.dispatcher.round((&messages, &news)).is_none());
     }
+}
+
+/// A worker was woken for each of them, and the engine's thread when it had read: a sequential read had half of
+/// a plain pass-through's speed.
+#[test]
+fn what_is_cached_is_read_by_the_engines_thread_and_all_else_by_workers() {
+    for (is_real, is_direct) in [(true, false), (true, true), (false, false)] {
+        let mut rig = Rig::new();
+        rig.fill(&[3; BYTES]);
+        Arc::get_mut(&mut rig.file).unwrap().is_direct = is_direct;
+        lock(&rig.script.0).is_real = is_real;
+        let answers = rig.read();
+        rig.turn(1, 0..BYTES, false);
+        let own = is_real && !is_direct;
+        assert_eq!((answers.len(), rig.jobs.len()), (usize::from(own), usize::from(!own)));
+        assert!(!own || answers.try_recv().unwrap() == Ok(vec![3; BYTES]));
+        assert_eq!(rig.ended().len(), usize::from(own));
+    }
+    // A worker reads one of two pieces meanwhile. Then more may begin at once: nobody else says so.
+    let mut rig = Rig::new();
+    rig.fill(&[3; BYTES]);
+    lock(&rig.script.0).is_real = true;
+    let answers = rig.read();
+    for (name, range) in [(1, 0..400), (2, 400..BYTES)] {
+        let (offset, bytes) = (range.start as u64, range.len() as u64);
+        let turn = Turn { name, request: FIRST, offset, bytes, flush: false, anew: false };
+        lock(&rig.script.0).turns.push_back(turn);
+    }
+    assert!(rig.dispatch());
+    assert_eq!((rig.jobs.len(), rig.ended()), (1, vec![2]));
+    assert!(!rig.dispatch(), "nothing was left");
+    rig.moved(Ok(3));
+    rig.over();
+    assert_eq!(answers.try_recv().unwrap(), Ok(vec![3; BYTES]));
+    // And writes are for workers.
+    let answers = rig.write();
+    rig.turn(3, 0..BYTES, false);
+    assert_eq!((answers.len(), rig.jobs.len()), (0, 1));
 }
