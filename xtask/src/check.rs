@@ -94,11 +94,12 @@ impl Session<'_> {
         let tests = runner::Tests::new(self.workspace, self.deadline, skips_path);
         let (listed, mut red_report) = expected_red::read(self.workspace);
         let (mut counts, mut slowest) = (Counts::default(), Slowest::default());
+        let mut of_listed = vec![Counts::default(); listed.len()];
         self.gate("tests", |_| {
             let names: Vec<_> = listed.iter().map(|entry| &entry.name).collect();
-            let ran = tests.all(&names)?;
+            let (ran, apart) = tests.all(&names)?;
             counts += ran.counts;
-            slowest = ran.slowest;
+            (slowest, of_listed) = (ran.slowest, apart);
             Ok(ran.report)
         });
         self.gate("doc tests", |_| {
@@ -107,7 +108,7 @@ impl Session<'_> {
             Ok(ran.report)
         });
         self.gate("expected red", |_| {
-            expected_red::run(&tests, &listed, &mut counts, &mut red_report)?;
+            expected_red::judge_all(&listed, &of_listed, &mut counts, &mut red_report);
             Ok(red_report)
         });
         (self.verdict.counts, self.verdict.slowest) = (counts, slowest);

@@ -1,10 +1,7 @@
-//! Tests that are known to fail are listed with their reasons. They are run apart from the others:
+//! Tests that are known to fail are listed with their reasons. They are judged apart from the others:
 //! to fail is right for them, to pass means that the list is out of date.
 
-use anyhow::Result;
-
 use super::counts::Counts;
-use super::runner::Tests;
 use super::test_name::TestName;
 use crate::finding::{Finding, Report};
 use crate::workspace::{TestBinary, Workspace};
@@ -60,27 +57,22 @@ fn parse(line: usize, text: &str, binaries: &[&TestBinary]) -> Result<Entry, Str
     Ok(Entry { line, name: TestName { binary, test, selector }, reason: reason.to_owned() })
 }
 
-/// Runs the listed tests. The main run has counted them as skipped; one that turns out
-/// to pass is counted as that.
-///
-/// # Errors
-/// When cargo can't be run.
-pub(super) fn run(
-    tests: &Tests<'_>,
+/// Judges the listed tests by how each has ended. They are counted as skipped; one that turns out to pass is
+/// counted as that.
+pub(super) fn judge_all(
     listed: &[Entry],
+    ended: &[Counts],
     counts: &mut Counts,
     report: &mut Report,
-) -> Result<()> {
-    let names: Vec<_> = listed.iter().map(|entry| &entry.name).collect();
-    for (entry, counted) in listed.iter().zip(tests.each(&names)?) {
-        let fate = fate(counted);
+) {
+    for (entry, counted) in listed.iter().zip(ended) {
+        let fate = fate(*counted);
         if fate == Fate::Passed {
             counts.passed += 1;
             counts.skipped = counts.skipped.saturating_sub(1);
         }
         judge(entry, &fate, report);
     }
-    Ok(())
 }
 
 fn fate(counts: Counts) -> Fate {
@@ -118,7 +110,7 @@ mod tests {
         let (entries, failures) =
             read_list("# why\n\nnothing a::b not written yet\nnothing a::b\ngone c it was moved\n");
         assert_eq!(entries.len(), 1);
-        assert_eq!(entries[0].name.filter(), "binary_id(=nothing) & test(=a::b)");
+        assert_eq!(entries[0].name.text(), "nothing a::b");
         assert_eq!(entries[0].reason, "not written yet");
         assert_eq!(entries[0].name.selector, ["--package", "nothing", "--lib"]);
         assert_eq!(

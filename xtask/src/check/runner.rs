@@ -1,5 +1,6 @@
 //! Runs tests: with nextest where it is installed, else with `cargo test`.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -16,6 +17,8 @@ use crate::workspace::{Workspace, cargo};
 
 /// Gives nextest a time limit for each test.
 const NEXTEST_CONFIG: &str = "xtask/nextest.toml";
+/// How nextest ends when it has run all tests and one has failed.
+const TESTS_FAILED: &str = "ended with exit status: 100";
 
 /// The result of one invocation of the runner.
 pub(super) struct Ran {
@@ -41,23 +44,24 @@ impl<'a> Tests<'a> {
         Self { workspace, deadline, skips, has_nextest: has_nextest() }
     }
 
-    /// Every test but doc tests and `left_out`.
+    /// Every test but doc tests. The tests `apart` count as skipped; each has its own counts, which are all
+    /// zero if there is no such test.
     ///
     /// # Errors
     /// When cargo can't be run.
-    pub(super) fn all(&self, left_out: &[&TestName]) -> Result<Ran> {
+    pub(super) fn all(&self, apart: &[&TestName]) -> Result<(Ran, Vec<Counts>)> {
         let mut command = self.command();
         if self.has_nextest {
             self.nextest(&mut command);
-            if !left_out.is_empty() {
-                command.args(["--filterset", &format!("not ({})", filter_of(left_out))]);
-            }
-        } else {
-            command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-            command.args(["--lib", "--bins", "--tests", "--", "--exact"]);
-            command.args(left_out.iter().flat_map(|name| ["--skip", &name.test]));
+            let names: Vec<_> = apart.iter().map(|name| name.text()).collect();
+            return Ok(read_nextest(&stream(command)?, &names));
         }
-        Ok(self.read(&stream(command)?))
+        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        command.args(["--lib", "--bins", "--tests", "--", "--exact"]);
+        command.args(apart.iter().flat_map(|name| ["--skip", &name.test]));
+        let ran = read_cargo_test(&stream(command)?);
+        let fates = apart.iter().map(|name| self.one(name));
+        Ok((ran, fates.collect::<Result<_>>()?))
     }
 
     /// The tests in documentation, which nextest can't run.
@@ -70,25 +74,12 @@ impl<'a> Tests<'a> {
         Ok(read_cargo_test(&stream(command)?))
     }
 
-    /// These tests alone: the counts of each, which are all zero if there is no such test.
-    ///
-    /// # Errors
-    /// When cargo can't be run.
-    pub(super) fn each(&self, names: &[&TestName]) -> Result<Vec<Counts>> {
-        if self.has_nextest && !names.is_empty() {
-            let mut command = self.command();
-            self.nextest(&mut command);
-            command.args(["--no-tests", "pass", "--filterset", &filter_of(names)]);
-            let lines = stream(command)?.lines;
-            return Ok(names.iter().map(|name| counts_of(&lines, &name.text())).collect());
-        }
-        let one = |name: &&TestName| {
-            let mut command = self.command();
-            command.args(["test", "--locked"]).args(&name.selector);
-            command.args(["--", "--exact", &name.test]);
-            Ok(self.read(&stream(command)?).counts)
-        };
-        names.iter().map(one).collect()
+    /// A test alone, by `cargo test`.
+    fn one(&self, name: &TestName) -> Result<Counts> {
+        let mut command = self.command();
+        command.args(["test", "--locked"]).args(&name.selector);
+        command.args(["--", "--exact", &name.test]);
+        Ok(read_cargo_test(&stream(command)?).counts)
     }
 
     fn command(&self) -> Command {
@@ -102,10 +93,9 @@ impl<'a> Tests<'a> {
         let config = self.workspace.root.join(NEXTEST_CONFIG);
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
         command.arg("--tool-config-file").arg(format!("xtask:{}", config.display()));
-    }
-
-    fn read(&self, ended: &Ended) -> Ran {
-        if self.has_nextest { read_nextest(ended) } else { read_cargo_test(ended) }
+        // Tests of a daemon leave their processor to others while they wait.
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        command.arg("--test-threads").arg((processors + 1).to_string());
     }
 }
 
@@ -113,12 +103,6 @@ fn has_nextest() -> bool {
     let mut command = Command::new(cargo());
     command.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
-}
-
-/// The expression that selects these tests in nextest's language.
-fn filter_of(names: &[&TestName]) -> String {
-    let each = names.iter().map(|name| format!("({})", name.filter()));
-    each.collect::<Vec<_>>().join(" or ")
 }
 
 /// The fate of one test by the lines that nextest prints as tests end: `PASS [ 0.1s] (1/9) name`.
@@ -135,19 +119,30 @@ fn counts_of(lines: &[String], name: &str) -> Counts {
     ended.next_back().map_or(Counts::default(), passed)
 }
 
-/// Below its summary nextest lists what failed: `FAIL [   0.128s] (2/3) package test::name`.
-fn read_nextest(ended: &Ended) -> Ran {
+/// Below its summary nextest lists what failed: `FAIL [   0.128s] (2/3) package test::name`. The tests `apart`
+/// are no failures, and count as skipped; answers the counts of each.
+fn read_nextest(ended: &Ended, apart: &[String]) -> (Ran, Vec<Counts>) {
     let is_summary = |line: &String| line.trim_start().starts_with("Summary [");
     let below = ended.lines.iter().rposition(is_summary).map_or(ended.lines.len(), |it| it + 1);
     let failed = ended.lines[below..].iter().filter_map(|line| {
         let (status, rest) = line.trim_start().split_once(" [")?;
         let (_, name) = rest.split_once("s] ")?;
-        let name = name.split_once(") ").map_or(name, |(_, name)| name);
-        Some(Finding::new(name.trim(), format!("test failed ({})", status.trim())))
+        let name = name.split_once(") ").map_or(name, |(_, name)| name).trim();
+        let counts = !apart.iter().any(|it| it == name);
+        counts.then(|| Finding::new(name, format!("test failed ({})", status.trim())))
     });
-    let counts = Counts::from_nextest(&ended.lines).unwrap_or_default();
-    let report = report(ended, "nextest", failed.chain(build_errors(ended)).collect());
-    Ran { counts, report, slowest: Slowest::from_nextest(&ended.lines) }
+    let failures: Vec<_> = failed.chain(build_errors(ended)).collect();
+    let fates: Vec<_> = apart.iter().map(|name| counts_of(&ended.lines, name)).collect();
+    let mut counts = Counts::from_nextest(&ended.lines).unwrap_or_default();
+    for fate in &fates {
+        counts.passed = counts.passed.saturating_sub(fate.passed);
+        counts.failed = counts.failed.saturating_sub(fate.failed);
+        counts.skipped += fate.passed + fate.failed;
+    }
+    let apart_failed = fates.iter().any(|fate| fate.failed > 0);
+    let is_well = apart_failed && ended.failure.as_deref() == Some(TESTS_FAILED);
+    let report = if is_well { failures.into() } else { report(ended, "nextest", failures) };
+    (Ran { counts, report, slowest: Slowest::from_nextest(&ended.lines) }, fates)
 }
 
 /// `cargo test` prints `test name ... FAILED` as it goes.
@@ -185,12 +180,15 @@ mod tests {
 
     #[test]
     fn nextests_failures_are_named_once_with_what_befell_them() {
-        let ran = read_nextest(&ended(
-            "        FAIL [   0.128s] (2/3) nx bad\n    test result: FAILED. 0 passed; 1 failed\n\
+        let (ran, _) = read_nextest(
+            &ended(
+                "        FAIL [   0.128s] (2/3) nx bad\n    test result: FAILED. 0 passed; 1 failed\n\
              \x20    Summary [   0.145s] 3 tests run: 0 passed, 2 failed, 1 timed out, 0 skipped\n\
              \x20    SIGABRT [   0.008s] (1/3) nx abrt\n        FAIL [   0.128s] (2/3) nx bad\n\
              \x20    TIMEOUT [ 300.1s] (3/3) nx::e2e slow\nerror: test run failed\n",
-        ));
+            ),
+            &[],
+        );
         assert_eq!(ran.counts, Counts { passed: 0, failed: 3, skipped: 0 });
         assert_eq!(
             shown(&ran),
@@ -200,6 +198,29 @@ mod tests {
                 "nx::e2e slow: test failed (TIMEOUT)",
             ]
         );
+    }
+
+    /// Tests that are known to fail run among all others, and only they may fail.
+    #[test]
+    fn tests_apart_are_no_failures_and_count_as_skipped() {
+        let text = "        PASS [   0.1s] (1/4) nx green\n        FAIL [   0.1s] (2/4) nx red\n\
+                    \x20       PASS [   0.1s] (3/4) nx good\n     Summary [   0.1s] 4 tests run: ";
+        let only_red = "3 passed, 1 failed, 5 skipped\n        FAIL [   0.1s] (2/4) nx red\n";
+        let bad = "2 passed, 2 failed, 5 skipped\n        FAIL [   0.1s] (2/4) nx red\n\
+                   \x20       FAIL [   0.1s] (4/4) nx bad\n";
+        let apart = ["nx red", "nx green", "nx gone"].map(str::to_owned);
+        let (ran, fates) = read_nextest(&ended(&format!("{text}{only_red}")), &apart);
+        assert_eq!(shown(&ran), [""; 0]);
+        assert_eq!(ran.counts, Counts { passed: 2, failed: 0, skipped: 7 });
+        let [red, green, gone] = &fates[..] else { panic!("one for each") };
+        assert_eq!((red.failed, green.passed, *gone), (1, 1, Counts::default()));
+        let (ran, _) = read_nextest(&ended(&format!("{text}{bad}")), &apart);
+        assert_eq!(shown(&ran), ["nx bad: test failed (FAIL)"]);
+        assert_eq!(ran.counts, Counts { passed: 1, failed: 1, skipped: 7 });
+        // A runner that ends in another way has not run them all.
+        let cut = Ended { failure: Some("took too long".to_owned()), ..ended(text) };
+        assert_eq!(shown(&read_nextest(&cut, &apart).0), ["nextest: took too long"]);
+        assert_eq!(shown(&read_nextest(&ended(""), &[]).0).len(), 1);
     }
 
     #[test]
@@ -228,7 +249,8 @@ mod tests {
 
     #[test]
     fn tests_that_do_not_compile_fail_with_the_compilers_error() {
-        let ran = read_nextest(&ended("error[E0425]: cannot find `x`\n --> src/lib.rs:1:1\n"));
+        let text = "error[E0425]: cannot find `x`\n --> src/lib.rs:1:1\n";
+        let (ran, _) = read_nextest(&ended(text), &["nx red".to_owned()]);
         assert_eq!(ran.counts, Counts::default());
         assert_eq!(shown(&ran), ["src/lib.rs:1:1: cannot find `x`"]);
     }

@@ -15,9 +15,4 @@ impl TestName {
     pub(super) fn text(&self) -> String {
         format!("{} {}", self.binary, self.test)
     }
-
-    /// The expression that selects this test alone in nextest's language.
-    pub(super) fn filter(&self) -> String {
-        format!("binary_id(={}) & test(={})", self.binary, self.test)
-    }
 }
