@@ -139,7 +139,8 @@ fn read_nextest(ended: &Ended, apart: &[String]) -> (Ran, Vec<Counts>) {
         counts.failed = counts.failed.saturating_sub(fate.failed);
         counts.skipped += fate.passed + fate.failed;
     }
-    let apart_failed = fates.iter().any(|fate| fate.failed > 0);
+    // The runner's own verdict is of all tests: it is no failure if only those apart failed.
+    let apart_failed = fates.iter().any(|fate| fate.failed > 0) && counts.failed == 0;
     let is_well = apart_failed && ended.failure.as_deref() == Some(TESTS_FAILED);
     let report = if is_well { failures.into() } else { report(ended, "nextest", failures) };
     (Ran { counts, report, slowest: Slowest::from_nextest(&ended.lines) }, fates)
@@ -217,6 +218,10 @@ mod tests {
         let (ran, _) = read_nextest(&ended(&format!("{text}{bad}")), &apart);
         assert_eq!(shown(&ran), ["nx bad: test failed (FAIL)"]);
         assert_eq!(ran.counts, Counts { passed: 1, failed: 1, skipped: 7 });
+        // A failure whose name can't be read is one all the same.
+        let unnamed = format!("{text}2 passed, 2 failed, 5 skipped\n");
+        let (ran, _) = read_nextest(&ended(&unnamed), &apart);
+        assert_eq!(shown(&ran), ["nextest: ended with exit status: 100"]);
         // A runner that ends in another way has not run them all.
         let cut = Ended { failure: Some("took too long".to_owned()), ..ended(text) };
         assert_eq!(shown(&read_nextest(&cut, &apart).0), ["nextest: took too long"]);
