@@ -511,8 +511,7 @@ fn two_cycles_of_a_rate_are_in_flight_on_one_connection() {
     }
     let took = disktime_server::clock::now().since(start).as_secs_f64();
     let longest = fixture.server.vdisks()[1].stats.queue_time.quantile(1.0).unwrap();
-    // Behind one cycle at the engine it would wait for half of it. The rest is left to a busy machine.
-    assert!(longest.as_secs_f64() > 0.6 * took, "{longest:?} of {took} s");
+    assert!(longest.as_secs_f64() > 0.8 * took, "{longest:?} of {took} s");
     drop(player);
     fixture.wait_for_nobody();
 }

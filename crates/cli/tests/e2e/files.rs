@@ -226,8 +226,7 @@ fn a_file_with_a_rate_gets_it_beside_fifteen_readers_without_one() {
     }
     // Only now: a mount with open files does not end.
     let said = String::from_utf8_lossy(&played.stdout).into_owned();
-    // A read that was late is no failure here: a busy machine delays the player itself, and `cargo xtask
-    // bench live` judges a rate to the cycle. The readers are delayed as well, so that the ratio stays.
+    // `play` exits with 1 for a missed read, which is judged below.
     assert!(matches!(played.status.code(), Some(0 | 1)), "{played:?}\n{streams}");
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     let got = &report["streams"][0];
@@ -238,6 +237,25 @@ fn a_file_with_a_rate_gets_it_beside_fifteen_readers_without_one() {
     let of_a_reader = read.iter().sum::<f64>() / 15.0 / report["seconds"].as_f64().unwrap();
     eprintln!("{rate} B/s, of a reader {of_a_reader} B/s");
     assert!(rate > 1.5 * of_a_reader, "{of_a_reader}\n{said}\n{streams}");
+    assert!(rate > 1.9e6, "{said}\n{streams}");
+    if got["misses_late"] == 0 {
+        return;
+    }
+    // A busy machine delays the player itself: then its misses say nothing of the mount.
+    let waited = processor_pressure().expect("no read is late on a quiet machine");
+    assert!(
+        waited > 20.0,
+        "programs waited for a processor in {waited} % of the time\n{said}\n{streams}"
+    );
+    let name = "a_file_with_a_rate_gets_it_beside_fifteen_readers_without_one";
+    skip(name, &format!("late reads not judged: programs waited in {waited} % of the time"));
+}
+
+/// For how much of the last minute, in percent, some program waited for a processor, if the system tells.
+fn processor_pressure() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split(' ').find_map(|field| field.strip_prefix("avg60="))?.parse().ok()
 }
 
 /// The bytes that a file with the default contract has read, by its line of `.disktime/streams`.
