@@ -175,6 +175,11 @@ fn slices_on_fast_flash_last_as_long_as_they_are_to() {
 /// A client that answers after that long, with four reads at once and half of a flash drive, beside reads of 1 MiB,
 /// so many at once. Answers its throughput by half of that alone.
 fn kept_beside_long_reads(think: Duration, outstanding: u32) -> f64 {
+    kept_by(4, think, outstanding)
+}
+
+/// The same with so many reads at once.
+fn kept_by(reads: u32, think: Duration, outstanding: u32) -> f64 {
     let one = |name: &str, spec: Spec, outstanding: u32, think: Duration| {
         let pace = Pace::Closed { outstanding, think };
         let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
@@ -183,7 +188,7 @@ fn kept_beside_long_reads(think: Duration, outstanding: u32) -> f64 {
     };
     let short = || {
         let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, 4096);
-        one("short", spec, 4, think)
+        one("short", spec, reads, think)
     };
     let extent = Extent { start: 1 << 30, end: 2 << 30 };
     let long = Spec::reads(Pattern::Runs { length: 32 }, extent, 1 << 20);
@@ -201,9 +206,9 @@ fn kept_beside_long_reads(think: Duration, outstanding: u32) -> f64 {
 /// that the device had before it. It is to have slices, in which the device waits for it.
 #[test]
 fn a_client_that_pauses_beside_long_reads_has_its_share() {
-    for think in [100, 500] {
-        let kept = kept_beside_long_reads(Duration::from_micros(think), 60);
-        assert!(kept > 0.9, "{kept} after {think} us");
+    for (think, outstanding) in [(100, 60), (500, 60), (500, 30)] {
+        let kept = kept_beside_long_reads(Duration::from_micros(think), outstanding);
+        assert!(kept > 0.9, "{kept} after {think} us beside {outstanding}");
     }
 }
 
@@ -213,6 +218,17 @@ fn a_client_that_pauses_beside_long_reads_has_its_share() {
 fn a_client_that_is_behind_has_its_slices_for_itself() {
     let kept = kept_beside_long_reads(Duration::from_millis(1), 30);
     assert!(kept > 0.9, "{kept}");
+}
+
+/// Each slice of the long reads lasts three times as long as it is to, since all that the device had before it ends
+/// in it. A client with one read at once thinks, or its read is at the device, whenever its own slice is over: it lost
+/// the device then, however far it was behind, and had half of its due.
+#[test]
+fn a_client_that_is_behind_keeps_the_device_while_it_thinks() {
+    for (reads, think) in [(1, 100), (1, 1_500), (8, 3_000)] {
+        let kept = kept_by(reads, Duration::from_micros(think), 60);
+        assert!(kept > 0.9, "{kept} with {reads} at once after {think} us");
+    }
 }
 
 /// A client that answers after longer than a switch takes is a guest. Where that leaves it behind, it is to have

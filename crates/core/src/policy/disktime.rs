@@ -65,8 +65,11 @@ const REST: Duration = Duration::from_millis(20);
 /// One part in this of a round is lost to switches: 2.5 %. With 5 %, in an earlier form of the policy,
 /// 15.6 % of the streams of 24 seeds had less than .9 of their due, not 12.6 %; gaps were a fifth shorter.
 const LOSS: i64 = 40;
-/// The cost of a switch in ns until one was seen: low, as short slices soon show the true one.
+/// The cost of a switch in ns until one was seen: low, as short slices soon show the true one. A stream that was not
+/// seen alone counts in a round with the usual cost, and with no more than this.
 const UNSEEN: i64 = 1_000_000;
+/// The least that a switch is taken to cost, in ns: with nothing at all a round would have no length.
+const SWITCH_LEAST: i64 = 1_000;
 /// Longest slice if none is configured.
 const HORIZON: Duration = promise::SLICE;
 /// The nearest of so many streams that are furthest behind goes. Ten random streams all over a disk do a
@@ -98,8 +101,7 @@ struct DiskTime {
     /// The streams that want to run, by when they no longer count if they stay idle; none later.
     resting: IndexedHeap,
     slice: Option<Slice>,
-    /// The sum of the switch costs of the streams that want to run, and their number.
-    round: (i64, i64),
+    round: Round,
     /// The time that slices lose to switches, at their beginnings and at their ends.
     switch: [Mean<16>; 2],
     /// The pace of all streams together.
@@ -111,6 +113,16 @@ struct DiskTime {
     probes: Duration,
     /// The gain of a writer's slices, of which others' pieces are to be relieved.
     gained: Option<(StreamId, i64)>,
+}
+
+/// The streams that want to run.
+#[derive(Default)]
+struct Round {
+    streams: i64,
+    /// The switch costs of those that were seen alone, in ns.
+    costs: i64,
+    /// How many were not.
+    unseen: i64,
 }
 
 /// Knowledge of the device.
@@ -224,6 +236,8 @@ impl DiskTime {
             self.time.moved(claims, rise);
         } else {
             self.time.enter(claims, tag);
+            self.round.streams += 1;
+            self.round.unseen += 1;
             self.count(id);
         }
         let account = self.account(id);
@@ -240,33 +254,35 @@ impl DiskTime {
         let Account { claims, tag, counted, .. } = *account;
         if core::mem::replace(&mut account.member, false) {
             account.counted = 0;
-            self.round.0 -= counted;
-            self.round.1 -= 1;
+            self.round.streams -= 1;
+            self.round.costs -= counted;
+            self.round.unseen -= i64::from(counted == 0);
             self.time.leave(claims, tag);
         }
     }
 
     /// Counts a member's switch cost in the round.
     fn count(&mut self, id: StreamId) {
-        let cost = self.switch_cost(id);
-        let account = self.account(id);
-        let before = core::mem::replace(&mut account.counted, cost);
-        self.round.0 += cost - before;
-        self.round.1 += i64::from(before == 0);
+        let was_seen = self.get(id).is_some_and(|account| account.pace.seen_at.is_some());
+        let cost = if was_seen { self.switch_cost(id) } else { 0 };
+        let before = core::mem::replace(&mut self.account(id).counted, cost);
+        self.round.costs += cost - before;
+        self.round.unseen += i64::from(cost == 0) - i64::from(before == 0);
     }
 
     fn switch_cost(&self, id: StreamId) -> i64 {
-        let both = |of: &dyn Fn(usize) -> i64| of(0).max(0) + of(1).max(0);
-        let usual = |at: usize| match self.switch[at] {
-            Mean { count: 0, .. } => UNSEEN / 2,
-            mean => mean.value,
+        self.switch_of(self.get(id))
+    }
+
+    /// The cost of a switch to a stream and back; of a usual one without a stream.
+    fn switch_of(&self, account: Option<&Account>) -> i64 {
+        let loss = |at: usize| match (account.map(|account| account.switch[at]), self.switch[at]) {
+            (Some(Mean { count: 2.., value }), _) => value,
+            (_, Mean { count: 0, .. }) => UNSEEN / 2,
+            (_, usual) => usual.value,
         };
-        let Some(account) = self.get(id) else { return both(&usual) };
-        let seen = |at: usize| match account.switch[at] {
-            Mean { count, value } if count > 1 => value,
-            _ => usual(at),
-        };
-        both(&seen).max(account.pace.piece().unwrap_or(0)).max(1_000)
+        let piece = account.map_or(self.usual, |account| account.pace).piece();
+        (loss(0).max(0) + loss(1).max(0)).max(piece.unwrap_or(0)).max(SWITCH_LEAST)
     }
 
     /// On a device that tells tiers: whether a stream's pieces may be at the device with those of all others. Its
@@ -300,14 +316,17 @@ impl DiskTime {
 
     /// How long a round is.
     fn round_time(&self) -> i64 {
-        self.round.0.saturating_mul(LOSS).min(promise::ROUND.as_tokens())
+        let each = if self.round.unseen > 0 { self.switch_of(None).min(UNSEEN) } else { 0 };
+        (self.round.costs + self.round.unseen * each)
+            .saturating_mul(LOSS)
+            .min(promise::ROUND.as_tokens())
     }
 
     fn length(&self, id: StreamId) -> Duration {
         let round = i128::from(self.round_time());
         let share = i128::from(self.share(id));
         let shares = i128::from(self.time.shares().max(1));
-        let count = i128::from(self.round.1.max(1));
+        let count = i128::from(self.round.streams.max(1));
         let even = (round * round / count * share / shares).isqrt();
         let length = (round * share / shares).max(even).max(i128::from(self.switch_cost(id)));
         let horizon = if self.horizon == Duration::ZERO { HORIZON } else { self.horizon };
@@ -355,7 +374,10 @@ impl DiskTime {
 
     /// Before a pick: what changed seldom.
     fn catch_up(&mut self, now: Instant, streams: Streams<'_>) {
-        self.device.depth = streams.depth();
+        let depth = streams.depth();
+        if core::mem::replace(&mut self.device.depth, depth) != depth {
+            self.list_all();
+        }
         self.let_go(now, streams);
         let Some(back) = self.time.rebase() else { return };
         for heap in [&mut self.ready, &mut self.sharers, &mut self.urgent] {
@@ -363,11 +385,15 @@ impl DiskTime {
         }
         for account in self.accounts.iter_mut().flatten() {
             account.tag = account.tag.saturating_sub(back);
+            account.light = false;
         }
+        self.list_all();
+    }
+
+    /// Lists every stream that is ready.
+    fn list_all(&mut self) {
         for id in (0..).map(StreamId).take(self.accounts.len()) {
-            if let Some(account) = self.accounts[slot(id)].as_mut().filter(|account| account.ready)
-            {
-                account.light = false;
+            if self.get(id).is_some_and(|account| account.ready) {
                 self.list(id);
             }
         }
@@ -479,8 +505,9 @@ impl DiskTime {
         let slice = self.slice.as_ref()?;
         let works = ready || in_flight > 0;
         if !slice.ends && self.is_over(now, slice, works) {
-            let next = self.lowest();
-            if next.is_some_and(|next| next != owner) {
+            let tag = self.get(owner)?.tag;
+            let next = self.lowest().and_then(|next| self.get(next));
+            if next.is_some_and(|next| next.tag < tag) {
                 self.slice.as_mut()?.end();
             } else {
                 let (length, used) = (self.length(owner), self.get(owner)?.used);
@@ -542,7 +569,6 @@ impl DiskTime {
         });
         was && account.shares(self.device.depth)
             && account.guests.pay()
-            && !self.is_to_wait(id)
             && !self.wants_quiet(now, id)
     }
 

@@ -19,8 +19,8 @@ pub(super) struct Account {
     pub(super) idle_since: Instant,
     pub(super) think: Think,
     pub(super) pace: Pace,
-    /// The time that its slices lose to switches, at their beginnings and ends, and the part that counts in the
-    /// round.
+    /// The time that its slices lose to switches, at their beginnings and ends, and its part in the costs of a round:
+    /// zero until its pace was seen.
     pub(super) switch: [Mean<16>; 2],
     pub(super) counted: i64,
     /// As owner of slices: the time that guests took from them, and what these pieces take alone.
@@ -51,13 +51,14 @@ impl Account {
     }
 
     /// Whether others' pieces may be at the device with its own: it reads, does not fill the device, and a
-    /// switch costs it no more than one of its pieces.
+    /// switch costs it no more than one of its pieces. Where several are at the device at once, a guest is charged
+    /// what its pieces take alone: that has to be known.
     pub(super) fn shares(&self, depth: u32) -> bool {
         let Habits { writes, goes_on, .. } = self.habits;
         let fills = if depth == 1 { goes_on } else { self.fills(depth) };
         let loses = match self.pace.piece().filter(|_| self.switch[0].count > 0) {
             Some(piece) => self.switch[0].value + self.switch[1].value > piece,
-            None => goes_on,
+            None => goes_on || (depth > 1 && self.pace.seen_at.is_none()),
         };
         !writes && !fills && !loses
     }

@@ -106,6 +106,80 @@ fn an_unseen_switch_costs_a_millisecond() {
     assert!((700_000..=1_400_000).contains(&cost), "{cost}");
 }
 
+/// Streams of which nothing was seen make a round no longer than others of their kind would, and no longer than a
+/// millisecond each would: what others' switches cost says little of theirs.
+#[test]
+fn a_stream_that_was_not_seen_counts_in_a_round_as_others_do_and_a_millisecond_at_most() {
+    let round_of_ten = |switch: i64, piece: Option<i64>| {
+        let round = Round { streams: 11, costs: 3_000_000, unseen: 10 };
+        let mut policy = DiskTime { round, ..DiskTime::default() };
+        policy.switch.iter_mut().for_each(|it| it.add(switch / 2));
+        if let Some(piece) = piece {
+            policy.usual.add(Instant::ZERO, 100 * piece, 1_000_000, 100);
+        }
+        policy.round_time() / LOSS - 3_000_000
+    };
+    let unseen =
+        DiskTime { round: Round { streams: 1, costs: 0, unseen: 1 }, ..DiskTime::default() };
+    assert_eq!(unseen.round_time(), 40_000_000);
+    assert_eq!(round_of_ten(50_000, None), 500_000);
+    assert_eq!(round_of_ten(50_000, Some(80_000)), 800_000);
+    assert_eq!(round_of_ten(60_000_000, Some(80_000)), 10_000_000);
+    assert_eq!(round_of_ten(-50_000, None), 10_000);
+}
+
+/// A stream counts as one that was not seen until its pace was, and no longer than it wants to run.
+#[test]
+fn a_round_is_made_of_the_streams_that_want_to_run() {
+    let mut policy = DiskTime::default();
+    let mut stream = half();
+    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+    policy.note(at(1_000), stream.view(Rank::Best));
+    let of = |policy: &DiskTime| [policy.round.streams, policy.round.unseen, policy.round.costs];
+    assert_eq!(of(&policy), [1, 1, 0]);
+    policy.account(ONE).pace.add(Instant::ZERO, 80_000_000, 1_000_000, 40);
+    policy.count(ONE);
+    assert_eq!(of(&policy), [1, 0, 2_000_000]);
+    policy.leave(ONE);
+    assert_eq!(of(&policy), [0, 0, 0]);
+    policy.note(at(1_001), half().view(Rank::Best));
+    policy.note(at(1_002), stream.view(Rank::Best));
+    policy.account(ONE).pace = Pace::default();
+    policy.count(ONE);
+    policy.leave(ONE);
+    assert_eq!(of(&policy), [0, 0, 0]);
+}
+
+/// Streams that came before the first pick, when the depth was not known, and those that are there when it changes,
+/// are guests as others are.
+#[test]
+fn who_may_be_a_guest_follows_the_depth_of_the_device() {
+    let mut policy = DiskTime::default();
+    let mut stream = half();
+    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+    known(&mut policy, ONE).pace.add(Instant::ZERO, 1_000_000, 1_000_000, 10);
+    known(&mut policy, ONE).habits.peak = 4;
+    policy.note(at(1), stream.view(Rank::Best));
+    let table = StreamTable::default();
+    let mut shares_at = |depth: u32| {
+        let streams = Streams { streams: &table, rank: Rank::Best, depth, in_flight: 0 };
+        policy.catch_up(at(2), streams);
+        policy.sharers.contains(ONE.0)
+    };
+    assert!(shares_at(8) && !shares_at(4) && shares_at(16));
+}
+
+/// Where several pieces are at the device at once, a guest is charged what its pieces take alone.
+#[test]
+fn a_stream_whose_pace_is_not_known_is_no_guest_where_several_pieces_are_at_the_device() {
+    let mut account = Account::new(0);
+    assert!(account.shares(1) && !account.shares(8));
+    account.pace.add(Instant::ZERO, 1_000_000, 1_000_000, 10);
+    assert!(account.shares(1) && account.shares(8));
+    account.habits.goes_on = true;
+    assert!(!account.shares(8), "what a switch costs it is not known");
+}
+
 /// A stream that pauses between requests keeps its place; one that is idle for longer does not hold time back that
 /// others could use.
 #[test]
@@ -130,7 +204,8 @@ fn a_stream_counts_for_some_milliseconds_after_its_last_request() {
 #[test]
 fn an_idle_stream_has_saved_up_a_second_of_virtual_time() {
     // A round of 10 s.
-    let mut policy = DiskTime { round: (1_000_000_000, 4), ..DiskTime::default() };
+    let round = Round { streams: 4, costs: 1_000_000_000, unseen: 0 };
+    let mut policy = DiskTime { round, ..DiskTime::default() };
     let claims = Claims { reserved: 500_000_000, weight: 1 };
     known(&mut policy, OTHER);
     policy.claim(OTHER, claims);
@@ -155,9 +230,10 @@ fn the_slice_of_a_newcomer_without_work_ends_with_its_length() {
     let goes_on = |used_millis: i64| {
         let mut policy = DiskTime::default();
         policy.device.depth = 8;
-        known(&mut policy, OTHER);
+        known(&mut policy, OTHER).tag = 0;
         policy.ready.set(OTHER.0, 0);
         let account = known(&mut policy, ONE);
+        account.tag = 1;
         // It asks again soon: the device is held for it.
         (0..32).for_each(|_| account.think.add(Duration::from_micros(100)));
         (account.used, account.idle_since) = (used_millis * 1_000_000, at(20));
