@@ -68,7 +68,8 @@ const LOSS: i64 = 40;
 /// The cost of a switch in ns until one was seen: low, as short slices soon show the true one. A stream that was not
 /// seen alone counts in a round with the usual cost, and with no more than this.
 const UNSEEN: i64 = 1_000_000;
-/// The least that a switch is taken to cost, in ns: with nothing at all a round would have no length.
+/// The least that a switch is taken to cost, in ns: with nothing at all a round would have no length. A microsecond is
+/// less than any device that is waited for takes for a piece; tried at this value only.
 const SWITCH_LEAST: i64 = 1_000;
 /// Longest slice if none is configured.
 const HORIZON: Duration = promise::SLICE;
@@ -505,6 +506,7 @@ impl DiskTime {
         let slice = self.slice.as_ref()?;
         let works = ready || in_flight > 0;
         if !slice.ends && self.is_over(now, slice, works) {
+            // Ready or not: an owner with one request at a time seldom is at this moment.
             let tag = self.get(owner)?.tag;
             let next = self.lowest().and_then(|next| self.get(next));
             if next.is_some_and(|next| next.tag < tag) {
