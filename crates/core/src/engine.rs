@@ -22,7 +22,6 @@ use crate::types::tiers::Tier;
 use crate::types::time::{Duration, Instant};
 
 mod admit;
-mod ahead;
 mod books;
 mod changes;
 mod charging;
@@ -52,7 +51,7 @@ use event::{Event, Events};
 use families::Families;
 use flush::News;
 use gates::Gates;
-use guarantees::{BOUNDED_PIECE, Guarantees};
+use guarantees::Guarantees;
 use pieces::Piece;
 use promises::Promises;
 pub use shaping::BestEffort;
@@ -575,10 +574,7 @@ impl Engine {
     /// Works out a lane's next piece: the next of that request.
     fn set_head(&mut self, id: StreamId, rank: Rank, request: Option<RequestId>) {
         let piece_max = self.guarantees.piece_max(rank);
-        // Deeper a long piece keeps no other from the device.
         let (one, best) = (self.limits.depth == 1, rank == Rank::Best);
-        let ahead = (one && best).then_some(&self.device.ahead);
-        let longest = ahead.and_then(|ahead| ahead.longest_piece(self.prices.trust));
         // Where the policy gives slices, guaranteed pieces are quoted as in them.
         let in_slice = !best || self.books.slice.is_some_and(|owner| owner.alone);
         let alone = if self.books.slices { in_slice } else { one };
@@ -592,18 +588,11 @@ impl Engine {
             let bytes = left.min(stream.spec.piece_bytes_max).min(piece_max);
             let near = stream.last_end.filter(|_| kind != Kind::Flush);
             let distance_sectors = near.map(|end| end.abs_diff(offset) / SECTOR);
-            let mut shape = PieceShape { stream: id, kind, bytes, distance_sectors };
-            let (modelled, timed) = loop {
-                let Quote { modelled, charge } = self.prices.quote(&shape, alone);
-                let pace = slices.as_ref().and_then(|slices| slices.pace(id, modelled));
-                let likely = || self.books.ledger.rate.of(modelled);
-                let timed = pace.or(charge).unwrap_or_else(likely);
-                if shape.bytes <= BOUNDED_PIECE || longest.is_none_or(|longest| timed <= longest) {
-                    break (modelled, timed);
-                }
-                shape.bytes = (shape.bytes / 2).next_multiple_of(BOUNDED_PIECE);
-            };
-            let bytes = shape.bytes;
+            let shape = PieceShape { stream: id, kind, bytes, distance_sectors };
+            let Quote { modelled, charge } = self.prices.quote(&shape, alone);
+            let pace = slices.as_ref().and_then(|slices| slices.pace(id, modelled));
+            let likely = || self.books.ledger.rate.of(modelled);
+            let timed = pace.or(charge).unwrap_or_else(likely);
             let estimate = self.books.unit.unwrap_or(timed).min(COST_MAX);
             let (sequence, deadline) = (live.sequence, stream.deadline_of(rank, live));
             let first = live.bytes_sent == 0;

@@ -5,9 +5,8 @@
 
 mod rig;
 
-use disktime_core::cost::{CostParameters, Price};
 use disktime_core::policy;
-use disktime_core::{Config, Contract, Dispatch, Duration, Engine, Instant, Limits, StreamId};
+use disktime_core::{Contract, Dispatch, Duration, Instant, Kind, Request, StreamId};
 use rig::{MS, Rig, SECOND, percent, read};
 
 const PIECE: u64 = MS;
@@ -179,47 +178,52 @@ fn unreserved_and_unused_time_goes_by_weight() {
 }
 
 #[test]
-fn a_latency_bound_goes_first_and_cuts_what_others_ask() {
+fn a_latency_bound_goes_first_however_short_the_stream_was_idle() {
+    let order = |latency| {
+        let bounded = Contract { latency, ..Contract::reserving(percent(30)) };
+        let mut disk = Disk::new(&[bounded, Contract::reserving(percent(70))]);
+        disk.start(1, 0);
+        disk.run_until(20 * SECOND);
+        disk.stop(1);
+        disk.run_until(20 * SECOND + 100 * MS);
+        let (rig, mut now) = (&mut disk.rig, disk.now);
+        for id in 800..840 {
+            rig.request(now, read(id, 0, 4096));
+            let piece = rig.go_one(now).piece;
+            rig.done(now + 5 * MS, piece);
+            now += 6 * MS;
+        }
+        now += 100 * MS;
+        let write = |id| Request { kind: Kind::Write, ..read(id, 1, 4096) };
+        (900..930).for_each(|id| rig.request(now, write(id)));
+        let go = |turn: u32| {
+            rig.timeout(now);
+            let piece = rig.go_one(now);
+            if turn >= 20 && turn.is_multiple_of(2) {
+                rig.request(now + MS, read(950 + turn, 0, 4096));
+            }
+            now += 5 * MS;
+            rig.done(now, piece.piece);
+            piece.request.0
+        };
+        (0..24).map(go).skip(20).collect::<Vec<_>>()
+    };
     let bound = Some(Duration::from_millis(40));
-    let bounded = Contract { latency: bound, ..Contract::reserving(percent(30)) };
+    assert_eq!(order(bound), [920, 970, 921, 972], "at once");
+    assert_eq!(order(None), [920, 970, 921, 922], "after 1 ms it waits for its slice");
+}
+
+#[test]
+fn a_latency_bound_cuts_nobodys_requests() {
+    let latency = Some(Duration::from_millis(40));
+    let bounded = Contract { latency, ..Contract::reserving(percent(30)) };
     let mut disk = Disk::new(&[bounded, Contract::reserving(percent(70))]);
     disk.start(1, 0);
     disk.run_until(20 * SECOND);
     disk.stop(1);
     disk.run_until(20 * SECOND + 100 * MS);
-    let rig = &mut disk.rig;
-    let now = disk.now;
-    rig.request(now, read(900, 1, 1 << 20));
-    let piece = rig.go_one(now);
-    assert_eq!((piece.bytes, piece.request.0), (32 << 10, 900), "cut for the other's sake");
-    rig.request(now + MS, read(901, 0, 4096));
-    assert!(rig.done(now + 5 * MS, piece.piece).is_none());
-    assert_eq!(rig.go_one(now + 5 * MS).request.0, 901, "its lag is positive: it goes at once");
-}
-
-/// Costs say how long a piece may be beside a bound, and only where one at a time is at the device. All were once
-/// 32 KiB, on any device.
-#[test]
-fn a_request_beside_a_bound_is_cut_by_its_cost_where_one_goes_at_a_time() {
-    const MIB: u64 = 1 << 20;
-    let first = |depth, ms_per_mib, bounded: bool| {
-        let mut cost = CostParameters::default();
-        let per_mib = Duration::from_millis(ms_per_mib);
-        cost.prices = [Price { each: Duration::from_micros(1), per_mib }; CostParameters::PRICES];
-        let limits = Limits { depth, ..Limits::default() };
-        let config = Config { cost_model: "priced", cost, limits, ..Config::default() };
-        let mut rig = Rig { engine: Engine::new(&config).unwrap() };
-        let latency = bounded.then(|| Duration::from_millis(40));
-        rig.add(0, Contract { latency, ..Contract::reserving(percent(30)) });
-        rig.add(1, Contract::reserving(percent(70)));
-        rig.request(0, read(1, 1, MIB));
-        rig.go_one(0).bytes
-    };
-    assert_eq!(first(1, 9, true), MIB, "a quarter of 40 ms is enough for all of it");
-    assert_eq!(first(1, 19, true), MIB / 2);
-    assert_eq!(first(1, 4_000, true), 32 << 10, "no less");
-    assert_eq!(first(1, 4_000, false), MIB, "there is no bound");
-    assert_eq!(first(4, 4_000, true), MIB, "it keeps no other from the device");
+    disk.rig.request(disk.now, read(900, 1, 1 << 20));
+    assert_eq!(disk.rig.go_one(disk.now).bytes, 1 << 20);
 }
 
 #[test]

@@ -128,9 +128,6 @@ impl Engine {
         self.books.forget(&gone);
         self.guarantees.forget(id);
         self.device.stalls.forget(id);
-        if self.device.ahead.follow(id, None) {
-            self.renew_heads();
-        }
         self.promises.forget(&gone);
         self.prices.forget(id);
         if let Some(shaping) = &mut self.shaping {

@@ -1,12 +1,15 @@
 //! The pieces at the device, how many are enough, and the stream that the device is left idle for.
 
-use super::ahead::{self, Ahead};
 use super::pieces::{Piece, PieceTable};
 use crate::account::settling::Settling;
 use crate::account::stalls::Stalls;
+use crate::cost::Trust;
 use crate::cost::book::PriceBook;
 use crate::types::ids::{PieceId, StreamId};
-use crate::types::time::Instant;
+use crate::types::time::{Duration, Instant};
+
+/// Work for so long is enough for a disk's queue or an elevator to choose from.
+const AHEAD: Duration = Duration::from_millis(200);
 
 /// The time that the device is held idle for a stream.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +24,6 @@ pub(super) struct AtDevice {
     pieces: PieceTable,
     /// Their debits, in ns.
     sent: u128,
-    /// How long one may be.
-    pub(super) ahead: Ahead,
     pub(super) hold: Option<Hold>,
     pub(super) stalls: Stalls,
     pub(super) settling: Settling,
@@ -40,7 +41,7 @@ impl AtDevice {
     pub(super) fn is_full(&self, depth: u32, prices: &PriceBook) -> bool {
         let in_flight = self.in_flight();
         let counts = depth > 1 && in_flight > 0 && !prices.tiers_are_told();
-        in_flight >= depth || (counts && ahead::is_enough(self.sent, prices.trust))
+        in_flight >= depth || (counts && is_enough(self.sent, prices.trust))
     }
 
     /// A piece goes out.
@@ -56,5 +57,24 @@ impl AtDevice {
         self.sent -= u128::from(piece.estimate.as_nanos());
         self.settling.seen(now, now.since(piece.dispatched_at));
         piece
+    }
+}
+
+/// Whether so much work at the device is enough, in ns, by learned costs. Experiments with stated costs fill the
+/// device's queue; costs that don't compare say nothing of time.
+fn is_enough(sent: u128, trust: Trust) -> bool {
+    trust == Trust::Learned && sent >= u128::from(AHEAD.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u128 = 1_000_000;
+
+    #[test]
+    fn work_for_a_while_is_enough_where_costs_are_learned() {
+        assert!(!is_enough(199 * MS, Trust::Learned) && is_enough(200 * MS, Trust::Learned));
+        assert!(![Trust::None, Trust::Stated].into_iter().any(|trust| is_enough(u128::MAX, trust)));
     }
 }

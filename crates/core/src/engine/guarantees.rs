@@ -20,9 +20,6 @@ use crate::types::time::{Duration, Instant};
 /// Largest piece of background work: what a more urgent request waits for at most (semi-preemptible
 /// I/O, ucsb §III-A).
 const BACKGROUND_PIECE: u64 = 128 << 10;
-/// The smallest piece to which best effort is cut beside a latency bound: it moves in a few milliseconds on a slow
-/// disk, and costs little more to move than to reach.
-pub(super) const BOUNDED_PIECE: u64 = 32 << 10;
 /// Cycles without a miss before a stream that was cut gets its rank again.
 const CYCLES_UNTIL_RESTORED: u64 = 10;
 

@@ -154,10 +154,6 @@ impl Engine {
     pub(super) fn follow_promise(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         self.promises.follow(stream, self.now);
-        let bound = stream.spec.contract.latency.filter(|_| stream.home() == Rank::Best);
-        if self.device.ahead.follow(id, bound) {
-            self.renew_heads();
-        }
     }
 
     /// The depth, the profile or the largest piece may be others.

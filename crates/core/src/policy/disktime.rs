@@ -10,8 +10,8 @@
 //! 2. Switch costs are measured. A round R is so long that one part in [`LOSS`] of it is lost to switches;
 //!    a slice is φ·R, and longer for small shares.
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
-//!    takes, is a guest in the slice at once, until it is idle again. So is any request of a stream with a latency
-//!    bound and a positive lag.
+//!    takes, is a guest in the slice at once, until it is idle again. A stream with a latency bound is so however
+//!    short it was idle.
 //! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
 //!    slices. One piece at a time the nearest request goes.
 //!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
@@ -207,7 +207,7 @@ impl DiskTime {
             (true, true) if used < 0 => self.list(id),
             _ => {}
         }
-        if ready && (self.account(id).light || view.contract().latency.is_some()) {
+        if ready && self.account(id).light {
             let deadline = view.head().and_then(|head| head.deadline).map(nanos);
             let tag = self.account(id).tag;
             self.urgent.set(id.0, deadline.unwrap_or(tag));
@@ -244,7 +244,8 @@ impl DiskTime {
         let account = self.account(id);
         if rests {
             let think = idle.as_tokens().max(account.think.mean());
-            account.light = account.tag < time && think >= switch && !account.habits.blocked;
+            let comes = think >= switch || view.contract().latency.is_some();
+            account.light = account.tag < time && comes && !account.habits.blocked;
         }
         self.list(id);
     }

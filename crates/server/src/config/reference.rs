@@ -324,9 +324,8 @@ pub const KEYS: &[KeyRow] = &[
         "latency",
         "of a `guaranteed-latency` disk: the bound on its response times while its load \
          stays within `reserve`, like `60ms`. For a `best-effort` or `soft-real-time` disk \
-         it is no promise: such a disk goes at once while its lag is positive, and where one piece at a \
-         time is at the device, others' requests go out in pieces that take a quarter of \
-         the bound at most, or 32 KiB",
+         it is no promise: such a disk goes at once whenever it was idle and its lag is \
+         positive",
         "none",
     ),
     row("vdisk", "default", "whether it is the export of clients that name none", "`false`"),
