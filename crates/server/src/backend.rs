@@ -202,6 +202,10 @@ pub trait BackEnd {
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
     /// The operations that it supports.
     fn abilities(&self) -> Abilities;
+    /// Whether the ring moves its data between buffers and files: buffers that are registered pay.
+    fn in_files(&self) -> bool {
+        false
+    }
     /// Takes in a virtual disk under a number that no disk has: an extent of the device, over no
     /// other disk's. The caller sees to it that the device is as large.
     ///

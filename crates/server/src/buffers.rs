@@ -1,9 +1,10 @@
 //! Aligned, bounded, reused memory for data on its way between sockets and devices.
 //!
 //! A [`Buffer`] is a handle on memory that a device or a socket may be reading or writing at this
-//! moment, so its bytes are never borrowed: they are copied in and out. Small buffers come from one
-//! arena that is registered with the ring; the others from size classes. Memory returns to its pool
-//! when the last handle on it is dropped, wherever that is: in the shard or in the ring.
+//! moment, so its bytes are never borrowed: they are copied in and out. Data for files come from an
+//! arena of huge pages that is registered with the ring, as long as it has room; all others are memory
+//! by size class. Memory returns to its pool when the last handle on it is dropped, wherever that is:
+//! in the shard or in the ring.
 #![allow(unsafe_code, reason = "direct I/O needs aligned memory that the kernel writes into")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -17,17 +18,20 @@ use slab::Slab;
 
 /// Alignment of every buffer: enough for direct I/O on any device.
 pub const ALIGN: usize = 4096;
-/// Buffers in the registered arena, each of [`ALIGN`] bytes.
-const ARENA_SLOTS: usize = 1024;
-/// Bytes of free memory that a pool keeps for reuse, all size classes together.
+/// Bytes of a huge page (x86-64; `madvise(2)` says nothing where they are longer).
+const PAGE: usize = 2 << 20;
+/// Huge pages in the arena: 64 requests of 128 KiB, or eight of 1 MiB. With 4 MiB that are kept a device has as
+/// much memory as one without files.
+const PAGES: usize = 4;
+/// Bytes of free memory that a pool keeps for reuse at most, all size classes together.
 const KEPT_BYTES: usize = 8 << 20;
 /// Memory from this length on is mapped: its pages exist once touched, and the system has them back
 /// once it is freed.
 const MAPPED: usize = 64 << 10;
-/// Bytes that a pool holds whatever its clients do.
-pub const POOL_BYTES: usize = ARENA_SLOTS * ALIGN + KEPT_BYTES;
-/// The same of a [small](Pool::small) one.
-pub const SMALL_POOL_BYTES: usize = ALIGN + KEPT_BYTES;
+/// Bytes that the pool of a device holds whatever its clients do: its arena, and what it keeps.
+pub const POOL_BYTES: usize = 12 << 20;
+/// The same of a pool with no arena, of a thread that reads and writes no files.
+pub const SMALL_POOL_BYTES: usize = KEPT_BYTES;
 
 /// Memory from the system, aligned and zeroed.
 struct Memory {
@@ -72,26 +76,85 @@ impl Drop for Memory {
 /// Where a buffer's memory comes from, and goes when it is dropped.
 enum Origin {
     Own(Memory),
-    /// A slot of the pool's arena.
-    Arena(NonNull<u8>),
+    /// The pool's arena.
+    Arena,
     /// Memory of another thread, which is told when it is not used any more, and so many bytes of its pool.
     Loan(Lent, usize),
 }
 
+/// Huge pages, where the system has them, each cut into buffers of one size class while any of these is
+/// in use.
+struct Arena {
+    start: NonNull<u8>,
+    pages: [Page; PAGES],
+    _mapping: Memory,
+}
+
+#[derive(Default)]
+struct Page {
+    class: usize,
+    /// Where its free buffers are, in bytes from the arena's start.
+    free: Vec<usize>,
+    used: usize,
+}
+
+impl Arena {
+    const BYTES: usize = PAGES * PAGE;
+
+    /// `None` if the system has no memory.
+    fn new() -> Option<Self> {
+        let mapping = Memory::new(Self::BYTES + PAGE)?;
+        let spare = mapping.start.align_offset(PAGE);
+        // SAFETY: less than a page is left out of the one page more that was mapped.
+        let start = unsafe { mapping.start.add(spare) };
+        // SAFETY: the pages are within the mapping; advice changes no byte.
+        let huge = unsafe { madvise(start.as_ptr().cast(), Self::BYTES, Advice::LinuxHugepage) };
+        if let Err(error) = huge {
+            tracing::debug!(%error, "the system has no huge pages");
+        }
+        Some(Self { start, pages: Default::default(), _mapping: mapping })
+    }
+
+    /// A buffer of that class and length, from a page of the class or from one that nobody uses.
+    fn take(&mut self, class: usize, len: usize) -> Option<NonNull<u8>> {
+        let of_class = |page: &Page| page.class == class && !page.free.is_empty();
+        let unused = |page: &Page| page.used == 0 && len <= PAGE;
+        let at = self.pages.iter().position(of_class);
+        let at = at.or_else(|| self.pages.iter().position(unused))?;
+        let page = &mut self.pages[at];
+        if page.class != class {
+            page.class = class;
+            page.free.clear();
+            page.free.extend((0..PAGE / len).rev().map(|index| at * PAGE + index * len));
+        }
+        page.used += 1;
+        let offset =
+            page.free.pop().expect("a page holds a buffer of any class that is cut from it");
+        // SAFETY: the buffer is within the page, and the page within the arena.
+        Some(unsafe { self.start.add(offset) })
+    }
+
+    fn give(&mut self, start: NonNull<u8>) {
+        let offset = start.addr().get() - self.start.addr().get();
+        let page = &mut self.pages[offset / PAGE];
+        page.used -= 1;
+        page.free.push(offset);
+    }
+}
+
 /// A pool's free memory, which its buffers know as well.
 struct Home {
-    arena: Memory,
-    slots: RefCell<Vec<NonNull<u8>>>,
+    arena: Option<RefCell<Arena>>,
     kept: RefCell<Kept>,
     /// Loans that nobody here uses any more.
     ended: RefCell<Vec<(Lent, usize)>>,
 }
 
-#[derive(Default)]
 struct Kept {
     /// Free memory by size class.
     free: Vec<Vec<Memory>>,
     bytes: usize,
+    most: usize,
 }
 
 impl Kept {
@@ -102,7 +165,7 @@ impl Kept {
     }
 
     fn give(&mut self, memory: Memory) {
-        if self.bytes + memory.len > KEPT_BYTES {
+        if self.bytes + memory.len > self.most {
             return;
         }
         let (class, _) = class_of(memory.len);
@@ -127,7 +190,10 @@ impl Drop for Inner {
     fn drop(&mut self) {
         match (self.origin.take(), &self.home) {
             (Some(Origin::Own(memory)), Some(home)) => home.kept.borrow_mut().give(memory),
-            (Some(Origin::Arena(slot)), Some(home)) => home.slots.borrow_mut().push(slot),
+            (Some(Origin::Arena), Some(home)) => {
+                let arena = home.arena.as_ref().expect("this buffer came from it");
+                arena.borrow_mut().give(self.start);
+            }
             (Some(Origin::Loan(lent, held)), Some(home)) => {
                 home.ended.borrow_mut().push((lent, held));
             }
@@ -185,12 +251,6 @@ impl Buffer {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
-    }
-
-    /// Whether its memory is in the registered arena.
-    #[must_use]
-    pub fn registered(&self) -> bool {
-        matches!(self.0.origin, Some(Origin::Arena(_)))
     }
 
     /// Its memory from `at` on, for the kernel.
@@ -258,66 +318,66 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool with its arena.
-    ///
-    /// # Panics
-    /// If the system has no memory for the arena.
+    /// A pool with no arena: for a thread that reads and writes no files.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_slots(ARENA_SLOTS)
+        Self::with(None)
     }
 
-    /// A pool whose arena is hardly any: for a thread that reads and writes no files.
-    ///
-    /// # Panics
-    /// If the system has no memory for it.
+    /// A pool with an arena, if the system has the memory.
     #[must_use]
-    pub fn small() -> Self {
-        Self::with_slots(1)
+    pub fn for_files() -> Self {
+        Self::with(Arena::new())
     }
 
-    fn with_slots(count: usize) -> Self {
-        let arena = Memory::new(count * ALIGN).expect("4 MiB of memory can be had");
-        let slot = |index: usize| {
-            // SAFETY: slot `index` is within the arena.
-            unsafe { arena.start.add(index * ALIGN) }
-        };
-        let slots = RefCell::new((0..count).rev().map(slot).collect());
-        let (kept, ended) = (RefCell::default(), RefCell::default());
-        Self { home: Rc::new(Home { arena, slots, kept, ended }) }
+    fn with(arena: Option<Arena>) -> Self {
+        let most = if arena.is_some() { POOL_BYTES - Arena::BYTES } else { KEPT_BYTES };
+        let kept = RefCell::new(Kept { free: Vec::new(), bytes: 0, most });
+        let (arena, ended) = (arena.map(RefCell::new), RefCell::default());
+        Self { home: Rc::new(Home { arena, kept, ended }) }
     }
 
     /// The arena, to be registered with a ring.
     #[must_use]
-    pub fn arena(&self) -> libc::iovec {
-        let Memory { start, len } = &self.home.arena;
-        libc::iovec { iov_base: start.as_ptr().cast(), iov_len: *len }
+    pub fn arena(&self) -> Option<libc::iovec> {
+        let start = self.home.arena.as_ref()?.borrow().start;
+        Some(libc::iovec { iov_base: start.as_ptr().cast(), iov_len: Arena::BYTES })
     }
 
     /// A buffer of at least `len` bytes; its content is whatever was left there.
     ///
     /// # Panics
-    /// If the system has no memory: for lengths that a client chooses [`try_take`](Self::try_take)
-    /// is right.
+    /// If the system has no memory: for data of a client [`take_for_data`](Self::take_for_data) is
+    /// right.
     #[must_use]
     pub fn take(&mut self, len: usize) -> Buffer {
-        self.try_take(len).expect("a little memory can be had")
+        self.take_own(len).expect("a little memory can be had")
     }
 
-    /// As [`take`](Self::take); `None` if the system has no memory.
+    /// A buffer of at least `len` bytes for data of a client, from the arena as long as that has room.
+    /// `None` if the system has no memory.
     #[must_use]
-    pub fn try_take(&mut self, len: usize) -> Option<Buffer> {
-        let slot = if len <= ALIGN { self.home.slots.borrow_mut().pop() } else { None };
-        let (start, len, origin) = if let Some(start) = slot {
-            (start, ALIGN, Origin::Arena(start))
-        } else {
-            let (class, len) = class_of(len);
-            let kept = self.home.kept.borrow_mut().take(class);
-            let memory = kept.or_else(|| Memory::new(len))?;
-            (memory.start, len, Origin::Own(memory))
-        };
+    pub fn take_for_data(&mut self, len: usize) -> Option<Buffer> {
+        let Some(arena) = &self.home.arena else { return self.take_own(len) };
+        let (class, size) = class_of(len);
+        let start = arena.borrow_mut().take(class, size);
+        match start {
+            Some(start) => Some(self.buffer(Origin::Arena, start, size)),
+            None => self.take_own(len),
+        }
+    }
+
+    fn take_own(&mut self, len: usize) -> Option<Buffer> {
+        let (class, size) = class_of(len);
+        let kept = self.home.kept.borrow_mut().take(class);
+        let memory = kept.or_else(|| Memory::new(size))?;
+        let start = memory.start;
+        Some(self.buffer(Origin::Own(memory), start, size))
+    }
+
+    fn buffer(&self, origin: Origin, start: NonNull<u8>, len: usize) -> Buffer {
         let (origin, home) = (Some(origin), Some(Rc::clone(&self.home)));
-        Some(Buffer(Rc::new(Inner { origin, start, len, home })))
+        Buffer(Rc::new(Inner { origin, start, len, home }))
     }
 
     /// Memory of another thread as a buffer of this one. Its lender hears of the end through
@@ -326,8 +386,7 @@ impl Pool {
     #[expect(clippy::needless_pass_by_value, reason = "a loan is borrowed once")]
     pub fn borrow(&self, loan: Loan) -> Buffer {
         let Loan { lent, start, len, held } = loan;
-        let (origin, home) = (Some(Origin::Loan(lent, held)), Some(Rc::clone(&self.home)));
-        Buffer(Rc::new(Inner { origin, start, len, home }))
+        self.buffer(Origin::Loan(lent, held), start, len)
     }
 
     /// A loan that nobody here uses any more, to be told to its lender, and the bytes of the
@@ -464,14 +523,16 @@ mod tests {
     /// when the ring let go of it: only the first of two handles was ever looked at.
     #[test]
     fn buffers_are_reused_once_their_last_handle_is_dropped_and_not_before() {
-        let mut pool = Pool::new();
-        for len in [4096, 20_000, 100_000] {
-            let first = pool.take(len);
-            let (address, other) = (first.pointer(&(0..1)), first.clone());
-            drop(first);
-            assert_ne!(pool.take(len).pointer(&(0..1)), address);
-            drop(other);
-            assert_eq!(pool.take(len).pointer(&(0..1)), address);
+        for (mut pool, len) in [4096, 20_000, 100_000, 1 << 20].map(|len| (Pool::for_files(), len))
+        {
+            for take in [Pool::take, |pool: &mut Pool, len| pool.take_for_data(len).unwrap()] {
+                let first = take(&mut pool, len);
+                let (address, other) = (first.pointer(&(0..1)), first.clone());
+                drop(first);
+                assert_ne!(take(&mut pool, len).pointer(&(0..1)), address);
+                drop(other);
+                assert_eq!(take(&mut pool, len).pointer(&(0..1)), address);
+            }
         }
     }
 
@@ -497,11 +558,35 @@ mod tests {
         assert!(bytes <= KEPT_BYTES && bytes > KEPT_BYTES / 2, "{bytes}");
     }
 
+    /// The arena's pages go to whatever class asks, and back; what does not fit is other memory.
     #[test]
-    fn the_arena_runs_out_and_small_buffers_still_come() {
-        let mut pool = Pool::new();
-        let taken: Vec<_> = (0..ARENA_SLOTS + 1).map(|_| pool.take(1)).collect();
-        assert_eq!(taken.iter().filter(|buffer| buffer.registered()).count(), ARENA_SLOTS);
+    fn every_class_has_the_whole_arena_while_no_other_uses_it_and_no_buffer_overlaps_another() {
+        let mut pool = Pool::for_files();
+        let arena = pool.arena().unwrap();
+        let inside = |buffer: &Buffer| {
+            let at = buffer.pointer(&(0..0)).addr().wrapping_sub(arena.iov_base.addr());
+            (at < Arena::BYTES).then(|| at..at + buffer.len())
+        };
+        for len in [1, 4096, 5000, 128 << 10, 300 << 10, 1 << 20, PAGE] {
+            let size = Pool::bytes_of(len);
+            let fit = PAGES * (PAGE / size);
+            let taken: Vec<_> = (0..=fit).map(|_| pool.take_for_data(len).unwrap()).collect();
+            let mut ranges: Vec<_> = taken.iter().filter_map(inside).collect();
+            ranges.sort_by_key(|range| range.start);
+            assert_eq!(ranges.len(), fit, "{len}");
+            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{len}");
+            let own = pool.take(len);
+            assert!(ranges.last().unwrap().end <= Arena::BYTES && inside(&own).is_none());
+        }
+        assert!(inside(&pool.take_for_data(PAGE + 1).unwrap()).is_none());
+        let mixed: Vec<_> =
+            (1..=PAGES + 1).map(|n| pool.take_for_data(n * ALIGN).unwrap()).collect();
+        assert_eq!(
+            mixed.iter().filter_map(inside).count(),
+            PAGES,
+            "a page has one class at a time"
+        );
+        assert_eq!(Pool::new().arena().map(|arena| arena.iov_len), None);
     }
 
     #[test]
@@ -512,7 +597,7 @@ mod tests {
         buffer.put(0, b"x");
         let loan = lender.lend(buffer);
         let other = std::thread::spawn(move || {
-            let there = Pool::small();
+            let there = Pool::new();
             let buffer = there.borrow(loan);
             let (mut byte, same) = ([0], buffer.clone());
             same.get(0, &mut byte);

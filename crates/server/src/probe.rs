@@ -147,7 +147,7 @@ pub fn price(
     let ProbeOptions { writes, depth_max, budget, thorough, timeout } = *options;
     let options = PricerOptions { size, writes, depth_max, budget, thorough, seed: 1 };
     let mut pricer = Pricer::new(options)?;
-    let pool = Pool::new();
+    let pool = if back_end.in_files() { Pool::for_files() } else { Pool::new() };
     let ring = Ring::new(pool.arena()).map_err(ProbeError::System)?;
     let begun = clock::now();
     let mut bench = Bench {
@@ -253,7 +253,7 @@ impl Bench<'_> {
     /// Memory for a request; writes find bytes there that no device leaves out.
     fn buffer(&mut self, kind: Kind, bytes: u64) -> Buffer {
         let length = usize::try_from(bytes).expect("requests are at most 1 MiB");
-        let buffer = self.pool.take(length);
+        let buffer = self.pool.take_for_data(length).expect("a request's memory can be had");
         if kind == Kind::Write {
             let block: Vec<u8> = (1..=251).cycle().take(length).collect();
             buffer.put(0, &block);

@@ -289,8 +289,8 @@ pub struct Ring {
     operations: Slab<(Token, Keep)>,
     /// Entries that did not fit into the submission queue.
     backlog: VecDeque<squeue::Entry>,
-    /// The pool's arena is registered as buffer 0.
-    arena: bool,
+    /// Addresses that are registered as buffer 0.
+    registered: Range<usize>,
 }
 
 /// Makes such a ring as a device's thread has, and lets it go.
@@ -323,25 +323,35 @@ pub fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl Ring {
-    /// A ring for the calling thread, with the pool's arena registered where the system lets us.
+    /// A ring for the calling thread, with as much of a pool's arena registered as the system lets us.
     ///
     /// # Errors
     /// If the kernel has no io_uring, or one without deferred task work (before 6.1).
-    pub fn new(arena: libc::iovec) -> io::Result<Self> {
+    pub fn new(arena: Option<libc::iovec>) -> io::Result<Self> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_cqsize(4 * ENTRIES)
             .build(ENTRIES)?;
-        // SAFETY: the arena outlives the ring (the shard drops the pool after it), and the
-        // kernel touches it only for operations that hold one of its buffers.
-        let registered = unsafe { uring.submitter().register_buffers(&[arena]) };
-        if let Err(error) = &registered {
-            tracing::debug!(%error, "buffers are not registered (locked memory is limited?)");
+        let registered = arena.map_or(0..0, |arena| Self::register(&uring, arena));
+        Ok(Self { uring, operations: Slab::new(), backlog: VecDeque::new(), registered })
+    }
+
+    /// Registers the arena, or its first half or quarter where locked memory is limited. Answers which
+    /// addresses are.
+    fn register(uring: &IoUring, arena: libc::iovec) -> Range<usize> {
+        let start = arena.iov_base.addr();
+        for iov_len in (0..3).map(|halvings| arena.iov_len >> halvings) {
+            // SAFETY: the arena outlives the ring (the shard drops the pool after it), and the
+            // kernel touches it only for operations that hold one of its buffers.
+            match unsafe { uring.submitter().register_buffers(&[libc::iovec { iov_len, ..arena }]) }
+            {
+                Ok(()) => return start..start + iov_len,
+                Err(error) => tracing::debug!(%error, iov_len, "buffers are not registered"),
+            }
         }
-        let arena = registered.is_ok();
-        Ok(Self { uring, operations: Slab::new(), backlog: VecDeque::new(), arena })
+        start..start
     }
 
     /// Whether an operation is over whose completion the next [`wait`](Self::wait) brings. Costs no system call.
@@ -399,7 +409,7 @@ impl Ring {
     pub fn read(&mut self, token: Token, transfer: Transfer) {
         let Transfer { fd, offset, buffer, range } = transfer;
         let (fd, start, len) = (types::Fd(fd), buffer.pointer(&range), length(&range));
-        let entry = if self.arena && buffer.registered() {
+        let entry = if self.registered.contains(&start.addr()) {
             opcode::ReadFixed::new(fd, start, len, 0).offset(offset).build()
         } else {
             opcode::Read::new(fd, start, len).offset(offset).build()
@@ -412,7 +422,7 @@ impl Ring {
         let Transfer { fd, offset, buffer, range } = transfer;
         let (fd, start, len) = (types::Fd(fd), buffer.pointer(&range).cast_const(), length(&range));
         let flags = if durable { libc::RWF_DSYNC } else { 0 };
-        let entry = if self.arena && buffer.registered() {
+        let entry = if self.registered.contains(&start.addr()) {
             opcode::WriteFixed::new(fd, start, len, 0).offset(offset).rw_flags(flags).build()
         } else {
             opcode::Write::new(fd, start, len).offset(offset).rw_flags(flags).build()

@@ -28,6 +28,8 @@ pub(super) const BLOCK: u64 = ALIGN as u64;
 /// and a step of it, and are over when the ring says so under [`Token::Job`], or when
 /// [`answer`](Self::answer) does.
 pub trait Medium {
+    /// As [`BackEnd::in_files`].
+    const IN_FILES: bool = false;
     /// As [`BackEnd::begin`].
     fn begin(&mut self, _io: &mut Io<'_>) {}
     /// How many bytes from `offset` on one transfer can move; at least a block from any block.
@@ -579,6 +581,10 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
     fn medium(&self, disk: u32) -> u32 {
         let disk = self.disks.get(disk as usize);
         u32::try_from(disk.map_or(0, |disk| disk.medium)).expect("media are as few as disks")
+    }
+
+    fn in_files(&self) -> bool {
+        M::IN_FILES
     }
 
     fn lost(&mut self) -> Option<u32> {

@@ -90,6 +90,10 @@ impl BackEnd for Delayed {
         self.inner.medium(disk)
     }
 
+    fn in_files(&self) -> bool {
+        self.inner.in_files()
+    }
+
     fn lost(&mut self) -> Option<u32> {
         self.inner.lost()
     }

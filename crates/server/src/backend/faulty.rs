@@ -147,6 +147,10 @@ impl BackEnd for Faulty {
         self.inner.medium(disk)
     }
 
+    fn in_files(&self) -> bool {
+        self.inner.in_files()
+    }
+
     fn lost(&mut self) -> Option<u32> {
         self.inner.lost()
     }

@@ -281,6 +281,8 @@ impl Files {
 }
 
 impl Medium for Files {
+    const IN_FILES: bool = true;
+
     fn reach(&self, offset: u64) -> u64 {
         self.stripes.place(offset).2
     }

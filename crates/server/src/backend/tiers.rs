@@ -502,6 +502,8 @@ impl Tiers {
 }
 
 impl Medium for Tiers {
+    const IN_FILES: bool = true;
+
     fn reach(&self, offset: u64) -> u64 {
         EXTENT - offset % EXTENT
     }

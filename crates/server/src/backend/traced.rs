@@ -121,6 +121,10 @@ impl BackEnd for Traced {
         self.inner.medium(disk)
     }
 
+    fn in_files(&self) -> bool {
+        self.inner.in_files()
+    }
+
     fn lost(&mut self) -> Option<u32> {
         self.inner.lost()
     }

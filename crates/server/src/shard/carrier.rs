@@ -147,7 +147,7 @@ impl Carrier {
     /// # Errors
     /// If the kernel gives no ring.
     pub(super) fn new(made: Made) -> io::Result<Self> {
-        let mut pool = Pool::small();
+        let mut pool = Pool::new();
         let mut ring = Ring::new(pool.arena())?;
         listen(&mut ring, &mut pool, Token::Wakeup, &made.wakeup);
         let now = clock::now();

@@ -129,7 +129,7 @@ impl Shard {
                 continue;
             }
             let end = place.end;
-            let Some(buffer) = self.pool.try_take(end) else {
+            let Some(buffer) = self.pool.take_for_data(end) else {
                 tracing::error!(bytes = end, "the system has no memory: a client is let go");
                 self.lose(client);
                 return false;

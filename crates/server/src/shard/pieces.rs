@@ -30,7 +30,7 @@ impl Shard {
             let lent = whole.then(|| self.device.back_end.lend(vdisk, range)).flatten();
             (operation.buffer, operation.lent_at) = match lent {
                 Some((buffer, place)) => (Some(buffer), Some(place.start)),
-                None => (self.pool.try_take(operation.place().end), None),
+                None => (self.pool.take_for_data(operation.place().end), None),
             };
         }
         let place = operation.place();

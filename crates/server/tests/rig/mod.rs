@@ -43,7 +43,7 @@ impl Rig {
     pub fn new(make: impl FnOnce(&Path) -> (Box<dyn BackEnd>, Option<Server>)) -> Self {
         let directory = TempDir::new().unwrap();
         let (mut back_end, server) = make(directory.path());
-        let mut pool = Pool::new();
+        let mut pool = Pool::for_files();
         let mut ring = Ring::new(pool.arena()).unwrap();
         back_end.begin(&mut Io { ring: &mut ring, pool: &mut pool });
         let (jobs, done) = (BTreeMap::new(), BTreeMap::new());

@@ -40,7 +40,7 @@ fn no_job_reaches_another_extent() {
     image.write_all_at(&[7; 4 * 4096], 0).unwrap();
     let file = OneFile::open(&path).unwrap().unwrap();
     let mut back_end = FileBackEnd::extents(&file, &[(0, 4096), (4096, 6000), (3 * 4096, 4096)]);
-    let mut pool = Pool::new();
+    let mut pool = Pool::for_files();
     let mut ring = Ring::new(pool.arena()).unwrap();
     for kind in KINDS {
         for offset in [0, 1, 511, 4096, 5999, 6000, 8191, 8192, 8193, 1 << 40, u64::MAX] {
@@ -48,7 +48,7 @@ fn no_job_reaches_another_extent() {
                 let mut job = Job::new(1, kind, offset, bytes);
                 let fits = offset.checked_add(bytes).is_some_and(|end| end <= 8192);
                 job.at = usize::try_from(offset % BLOCK).unwrap();
-                job.buffer = Some(pool.take(6 * ALIGN));
+                job.buffer = pool.take_for_data(6 * ALIGN);
                 let mut io = Io { ring: &mut ring, pool: &mut pool };
                 let result = run(&mut back_end, &mut job, &mut io);
                 assert_eq!(result.is_ok(), fits, "{kind:?} at {offset} + {bytes}: {result:?}");

@@ -47,7 +47,7 @@ pub fn extents_max(contexts: usize) -> usize {
 
 /// A buffer for an answer.
 pub fn buffer(pool: &mut Pool) -> Option<Buffer> {
-    pool.try_take(BYTES_MAX)
+    pool.take_for_data(BYTES_MAX)
 }
 
 impl Described {

@@ -98,7 +98,7 @@ impl Carrier {
                 self.made.crossing.say(ToShard::Part { part, last, data: None });
                 continue;
             }
-            let Some(buffer) = self.pool.try_take(part.work.place().end) else {
+            let Some(buffer) = self.pool.take_for_data(part.work.place().end) else {
                 tracing::error!("the system has no memory: a client is let go");
                 self.lose(client);
                 self.take_answer(client, part, Ok(()));
