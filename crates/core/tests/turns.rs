@@ -177,15 +177,21 @@ fn unreserved_and_unused_time_goes_by_weight() {
     assert!(got > 59 * SECOND, "who reserved all gets all: {got}");
 }
 
+/// A disk that is idle now, of which a stream of 30 % with that bound has had nothing, and one of 70 % all.
+fn beside_a_bound(latency: Option<Duration>) -> Disk {
+    let bounded = Contract { latency, ..Contract::reserving(percent(30)) };
+    let mut disk = Disk::new(&[bounded, Contract::reserving(percent(70))]);
+    disk.start(1, 0);
+    disk.run_until(20 * SECOND);
+    disk.stop(1);
+    disk.run_until(20 * SECOND + 100 * MS);
+    disk
+}
+
 #[test]
 fn a_latency_bound_goes_first_however_short_the_stream_was_idle() {
     let order = |latency| {
-        let bounded = Contract { latency, ..Contract::reserving(percent(30)) };
-        let mut disk = Disk::new(&[bounded, Contract::reserving(percent(70))]);
-        disk.start(1, 0);
-        disk.run_until(20 * SECOND);
-        disk.stop(1);
-        disk.run_until(20 * SECOND + 100 * MS);
+        let mut disk = beside_a_bound(latency);
         let (rig, mut now) = (&mut disk.rig, disk.now);
         for id in 800..840 {
             rig.request(now, read(id, 0, 4096));
@@ -215,13 +221,7 @@ fn a_latency_bound_goes_first_however_short_the_stream_was_idle() {
 
 #[test]
 fn a_latency_bound_cuts_nobodys_requests() {
-    let latency = Some(Duration::from_millis(40));
-    let bounded = Contract { latency, ..Contract::reserving(percent(30)) };
-    let mut disk = Disk::new(&[bounded, Contract::reserving(percent(70))]);
-    disk.start(1, 0);
-    disk.run_until(20 * SECOND);
-    disk.stop(1);
-    disk.run_until(20 * SECOND + 100 * MS);
+    let mut disk = beside_a_bound(Some(Duration::from_millis(40)));
     disk.rig.request(disk.now, read(900, 1, 1 << 20));
     assert_eq!(disk.rig.go_one(disk.now).bytes, 1 << 20);
 }

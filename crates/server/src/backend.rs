@@ -202,9 +202,9 @@ pub trait BackEnd {
     fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step;
     /// The operations that it supports.
     fn abilities(&self) -> Abilities;
-    /// Whether the ring moves its data between buffers and files: buffers that are registered pay.
-    fn in_files(&self) -> bool {
-        false
+    /// A pool for its data: one with an arena where the ring moves them between buffers and files.
+    fn pool(&self) -> Pool {
+        Pool::new()
     }
     /// Takes in a virtual disk under a number that no disk has: an extent of the device, over no
     /// other disk's. The caller sees to it that the device is as large.

@@ -147,7 +147,7 @@ pub fn price(
     let ProbeOptions { writes, depth_max, budget, thorough, timeout } = *options;
     let options = PricerOptions { size, writes, depth_max, budget, thorough, seed: 1 };
     let mut pricer = Pricer::new(options)?;
-    let pool = if back_end.in_files() { Pool::for_files() } else { Pool::new() };
+    let pool = back_end.pool();
     let ring = Ring::new(pool.arena()).map_err(ProbeError::System)?;
     let begun = clock::now();
     let mut bench = Bench {

@@ -279,7 +279,7 @@ impl Shard {
             let stream = vdisks.add(None, vdisk);
             Migration::new(stream, &mut operations)
         });
-        let mut pool = if parts.back_end.in_files() { Pool::for_files() } else { Pool::new() };
+        let mut pool = parts.back_end.pool();
         let mut ring = Ring::new(pool.arena())?;
         listen(&mut ring, &mut pool, Token::Wakeup, &parts.wakeup);
         let part_max = parts.piece_max.beside(vdisks.has_bound());

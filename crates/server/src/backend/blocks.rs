@@ -14,7 +14,7 @@ use disktime_model::Op;
 
 use super::survey::{Run, Survey, Surveyor};
 use super::{Abilities, BackEnd, DeviceError, Io, Job, Step, blocks};
-use crate::buffers::{ALIGN, Buffer};
+use crate::buffers::{ALIGN, Buffer, Pool};
 use crate::ring::{Keep, Payload, Token};
 use crate::served_file::PoolFile;
 
@@ -28,7 +28,7 @@ pub(super) const BLOCK: u64 = ALIGN as u64;
 /// and a step of it, and are over when the ring says so under [`Token::Job`], or when
 /// [`answer`](Self::answer) does.
 pub trait Medium {
-    /// As [`BackEnd::in_files`].
+    /// Whether the ring moves its data between buffers and files.
     const IN_FILES: bool = false;
     /// As [`BackEnd::begin`].
     fn begin(&mut self, _io: &mut Io<'_>) {}
@@ -583,8 +583,8 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
         u32::try_from(disk.map_or(0, |disk| disk.medium)).expect("media are as few as disks")
     }
 
-    fn in_files(&self) -> bool {
-        M::IN_FILES
+    fn pool(&self) -> Pool {
+        if M::IN_FILES { Pool::for_files() } else { Pool::new() }
     }
 
     fn lost(&mut self) -> Option<u32> {

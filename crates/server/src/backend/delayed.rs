@@ -7,6 +7,7 @@ use disktime_core::Tier;
 use disktime_model::Op;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, PoolFile, Step};
+use crate::buffers::Pool;
 use crate::ring::{Keep, Token};
 
 /// The step of a job that is its wait; no back end has so many.
@@ -90,8 +91,8 @@ impl BackEnd for Delayed {
         self.inner.medium(disk)
     }
 
-    fn in_files(&self) -> bool {
-        self.inner.in_files()
+    fn pool(&self) -> Pool {
+        self.inner.pool()
     }
 
     fn lost(&mut self) -> Option<u32> {

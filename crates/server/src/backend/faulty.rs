@@ -7,6 +7,7 @@ use disktime_core::{Kind, Tier};
 use disktime_model::Op;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, PoolFile, Step};
+use crate::buffers::Pool;
 use crate::ring::Keep;
 
 /// Jobs that fail.
@@ -147,8 +148,8 @@ impl BackEnd for Faulty {
         self.inner.medium(disk)
     }
 
-    fn in_files(&self) -> bool {
-        self.inner.in_files()
+    fn pool(&self) -> Pool {
+        self.inner.pool()
     }
 
     fn lost(&mut self) -> Option<u32> {

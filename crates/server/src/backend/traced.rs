@@ -7,6 +7,7 @@ use disktime_core::{Kind, Tier};
 use disktime_model::Op;
 
 use super::{Abilities, BackEnd, DeviceError, Io, Job, PoolFile, Step};
+use crate::buffers::Pool;
 use crate::ring::Keep;
 
 /// A job's begin or end.
@@ -121,8 +122,8 @@ impl BackEnd for Traced {
         self.inner.medium(disk)
     }
 
-    fn in_files(&self) -> bool {
-        self.inner.in_files()
+    fn pool(&self) -> Pool {
+        self.inner.pool()
     }
 
     fn lost(&mut self) -> Option<u32> {
