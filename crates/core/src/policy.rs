@@ -145,6 +145,9 @@ pub trait Slices: Policy {
     fn owner(&self) -> Option<Owner>;
     /// The weight of a stream's pieces when that window is divided.
     fn cost(&self, window: &Window<'_>, stream: StreamId) -> Duration;
+    /// How much disk time, beyond what its pieces were debited, a stream can pay for pieces that took far longer than
+    /// was likely. The rest of that time is nobody's.
+    fn room(&self, stream: StreamId) -> Duration;
     /// The time that pieces of a stream of that modelled cost take alone, if slices have shown it.
     fn pace(&self, stream: StreamId, modelled: Duration) -> Option<Duration>;
     /// A window is over in which no stream had the device to itself.

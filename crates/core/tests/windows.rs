@@ -9,10 +9,10 @@ use std::collections::{BTreeSet, VecDeque};
 use disktime_core::cost::{CostModel, CostParameters, PieceShape, Price, PriceList, Seen, Trust};
 use disktime_core::policy::{Owner, Pick, Policy, Slices, Window};
 use disktime_core::{
-    Change, Config, Dispatch, Duration, Engine, Instant, Limits, Request, StreamId, StreamSpec,
-    StreamView, Streams, policy,
+    Change, Config, Dispatch, Duration, Engine, Instant, Kind, Limits, Request, StreamId,
+    StreamSpec, StreamView, Streams, policy,
 };
-use rig::{MS, Rig, SECOND, at, contract};
+use rig::{MS, PerByte, Rig, SECOND, at, contract};
 
 fn rig(depth: u32) -> Rig {
     let mut rig = Rig::new(depth);
@@ -326,6 +326,7 @@ fn no_sum_overflows_for_the_longest_requests_and_costs_without_a_bound() {
 struct Owned {
     ready: BTreeSet<StreamId>,
     alone: bool,
+    room: Duration,
 }
 
 impl Policy for Owned {
@@ -369,6 +370,10 @@ impl Slices for Owned {
         (window.modelled)(stream)
     }
 
+    fn room(&self, _stream: StreamId) -> Duration {
+        self.room
+    }
+
     fn pace(&self, _stream: StreamId, _modelled: Duration) -> Option<Duration> {
         None
     }
@@ -392,4 +397,47 @@ fn a_piece_that_has_the_device_to_itself_is_no_part_of_the_window_before_it() {
     let alone = rig.go_one(10 * MS);
     rig.done(13 * MS, alone.piece);
     assert_eq!([0, 1].map(|stream| rig.charged(stream)), [(5 + 3) * MS, 5 * MS]);
+}
+
+/// Costs that are learned, of pieces that take 1 µs a byte.
+struct Learned;
+
+impl CostModel for Learned {
+    fn estimate(&mut self, piece: &PieceShape) -> Duration {
+        PerByte.estimate(piece)
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::Learned
+    }
+}
+
+/// Time that no piece was likely to take is theirs as long as their streams have room for it, and then nobody's.
+#[test]
+fn streams_pay_for_a_silence_of_their_writes_as_long_as_they_have_room() {
+    let charged = |room_ms: u64, streams: u32, silent: u64| {
+        let room = Duration::from_millis(room_ms);
+        let limits = Limits { depth: 2, ..Limits::default() };
+        let config = Config { limits, ..Config::default() };
+        let policy = Box::new(Owned { room, ..Owned::default() });
+        let mut rig = Rig { engine: Engine::with_policy(&config, policy, Box::new(Learned)) };
+        (0..streams).for_each(|stream| rig.add(stream, contract(50, 100)));
+        // One more than the device takes waits.
+        for id in 0..3 {
+            let write = Request { kind: Kind::Write, ..rig::read(id, id.min(streams - 1), 5_000) };
+            rig.request(0, write);
+        }
+        // Alone it has a slice from 10 ms on.
+        let begun = if streams == 1 { 10 * MS } else { 0 };
+        let pieces = rig.go(begun);
+        pieces.iter().for_each(|piece| _ = rig.done(begun + silent * MS, piece.piece));
+        rig.go(begun + silent * MS);
+        let spare = rig.time().spare.as_nanos() / MS;
+        ((0..streams).map(|stream| rig.charged(stream)).sum::<u64>() / MS, spare)
+    };
+    // 5 ms were debited, and 100 ms are likely enough, beside another stream as alone.
+    for streams in [1, 2] {
+        let paid = [0, 200, 800].map(|room_ms| charged(room_ms, streams, 700));
+        assert_eq!(paid, [(100, 600), (205, 495), (700, 0)], "{streams}");
+    }
 }

@@ -215,13 +215,22 @@ impl Ledger {
     }
 
     /// Closes the window at `end`, in which pieces of that `cost` came back. The time for which the device
-    /// stalled in it is not to be divided.
-    pub(crate) fn close(&mut self, end: Instant, cost: u64) -> Span {
+    /// stalled in it is not to be divided: that beyond what is likely, and beyond what the touched streams have
+    /// `room` for.
+    pub(crate) fn close(
+        &mut self,
+        end: Instant,
+        cost: u64,
+        room: impl FnOnce() -> Duration,
+    ) -> Span {
         assert!(self.window.pieces > 0, "a window without completions carries over");
         let (busy, modelled) = (end.since(self.window.mark), self.window.modelled);
         self.divided += busy;
         let likely = self.rate.of(Duration::from_nanos(modelled));
-        let most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
+        let mut most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
+        if busy.as_nanos() > most {
+            most = most.max(room().as_nanos());
+        }
         let most = if self.window.saturated { most } else { most.min(cost) };
         let divide = busy.as_nanos().min(most);
         self.rate.note(divide, modelled);
@@ -308,14 +317,22 @@ mod tests {
         assert_eq!(ledger.busy(at(1_050)), ms(50 + 10));
     }
 
-    /// Pieces that are likely to take 20 ms have 160 ms, and no less than 100 ms, of a window that takes longer.
+    /// Pieces that are likely to take 20 ms have 160 ms, and no less than 100 ms, of a window that takes longer, or
+    /// as much as there is room for.
     #[test]
     fn a_window_divides_no_more_than_eight_times_what_is_likely_where_stalls_are_seen() {
-        for (sees_stalls, likely, divided) in [(true, 20, 160), (true, 10, 100), (false, 10, 1_000)]
-        {
+        let windows = [
+            (true, 20, 0, 160),
+            (true, 10, 0, 100),
+            (true, 10, 99, 100),
+            (true, 10, 300, 300),
+            (true, 10, 2_000, 1_000),
+            (false, 10, 0, 1_000),
+        ];
+        for (sees_stalls, likely, room, divided) in windows {
             let mut ledger = busy(sees_stalls);
             completed(&mut ledger, 1_000, ms(likely));
-            let span = ledger.close(at(1_000), u64::MAX);
+            let span = ledger.close(at(1_000), u64::MAX, || ms(room));
             assert_eq!((span.busy, span.divide), (ms(1_000), ms(divided).as_nanos()));
         }
     }
@@ -328,7 +345,8 @@ mod tests {
             if !saturated {
                 ledger.unsaturated();
             }
-            assert_eq!(ledger.close(at(100), ms(30).as_nanos()).divide, ms(divided).as_nanos());
+            let span = ledger.close(at(100), ms(30).as_nanos(), || Duration::ZERO);
+            assert_eq!(span.divide, ms(divided).as_nanos());
         }
     }
 }

@@ -9,7 +9,8 @@
 //! - if of the last few stalls this stream's pieces met more than all others' did: the stalls may be its own
 //!   (a sector that is read in a second, if at all), or just what its pieces take.
 //!
-//! Then the stream pays for 100 ms, or eight times what is likely, as where streams mix ([`longest`]).
+//! Then the stream pays for 100 ms, or eight times what is likely, as where streams mix ([`longest`]); under a
+//! policy that gives slices also for what it has room for (`Slices::room`).
 //!
 //! At depth 1 each piece's time is seen: likely is what pieces of that kind took there lately, of any stream,
 //! if that is more than the estimate. So a device that is slow throughout is soon known for it, and a

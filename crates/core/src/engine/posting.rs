@@ -60,6 +60,10 @@ impl Engine {
     /// A piece came back whose own time is seen: since the mark.
     fn charge_alone(&mut self, piece: &Piece, most: Duration) -> [Duration; 2] {
         let busy = self.books.ledger.completed_alone(self.now);
+        let most = match self.slices() {
+            Some(slices) if busy > most => most.max(piece.estimate + slices.room(piece.stream)),
+            _ => most,
+        };
         let took = busy.min(most);
         if self.books.unit.is_none() && piece.may_owe() && piece.shape.kind == Kind::Flush {
             self.books.write_back.flushed(piece.stream, took, &mut self.books.debts);
@@ -124,7 +128,13 @@ impl Engine {
         // A device that takes one piece at a time is never busy with less than it could do.
         let one = self.books.slices && self.limits.depth == 1;
         let cost = if one { u64::MAX } else { parts.iter().map(|part| part.cost).sum() };
-        let span = self.books.ledger.close(end, cost);
+        let room = || {
+            let Some(slices) = &slices else { return Duration::ZERO };
+            let debits = parts.iter().map(|part| part.debited.estimates).sum::<i64>();
+            let rooms = parts.iter().map(|part| slices.room(part.stream));
+            rooms.fold(Duration::from_nanos(debits.max(0).unsigned_abs()), |sum, room| sum + room)
+        };
+        let span = self.books.ledger.close(end, cost, room);
         posting::window(&span, &parts, |part| self.post(&part));
         parts.clear();
         self.books.parts = parts;

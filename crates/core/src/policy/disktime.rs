@@ -33,13 +33,13 @@ use alloc::vec::Vec;
 
 use super::think::Mean;
 use super::view::{StreamView, Streams};
-use super::virtual_time::{Claims, VirtualTime, step};
+use super::virtual_time::{Claims, PARTS, VirtualTime, step};
 use super::{Currency, Owner, Pick, PieceDone, Policy, PolicyEntry, Slices, Window};
 use crate::classes::promise;
 use crate::cost::{Seen, Trust};
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
-use crate::types::ratio::scaled;
+use crate::types::ratio::{quotient, scaled};
 use crate::types::request::Request;
 use crate::types::time::{Duration, Instant};
 
@@ -331,8 +331,12 @@ impl DiskTime {
         let count = i128::from(self.round.streams.max(1));
         let even = (round * round / count * share / shares).isqrt();
         let length = (round * share / shares).max(even).max(i128::from(self.switch_cost(id)));
-        let horizon = if self.horizon == Duration::ZERO { HORIZON } else { self.horizon };
-        Duration::from_nanos(u64::try_from(length).unwrap_or(u64::MAX)).min(horizon)
+        Duration::from_nanos(u64::try_from(length).unwrap_or(u64::MAX)).min(self.horizon())
+    }
+
+    /// The longest slice.
+    fn horizon(&self) -> Duration {
+        if self.horizon == Duration::ZERO { HORIZON } else { self.horizon }
     }
 
     /// Among the streams that are ready.
@@ -809,6 +813,15 @@ impl Slices for DiskTime {
 
     fn has_tiers(&mut self) {
         self.device.tiered = true;
+    }
+
+    fn room(&self, stream: StreamId) -> Duration {
+        let Some(account) = self.get(stream) else { return Duration::ZERO };
+        let part = |span: i64| quotient(span, self.time.share(account.claims), PARTS).unwrap_or(0);
+        // So far ahead, its promise bound lets it be.
+        let ahead = (self.horizon() + promise::PIECE_TIME).as_tokens() + part(SAVED);
+        let lead = part(account.tag.saturating_sub(self.time.now()));
+        Duration::from_nanos(ahead.saturating_sub(lead).max(0).unsigned_abs())
     }
 
     fn pace(&self, stream: StreamId, modelled: Duration) -> Option<Duration> {

@@ -45,6 +45,24 @@ fn half_of_the_time_shows_unknown_paces_and_a_fiftieth_old_ones() {
     assert!(wants(old, 15) && !wants(old, 30));
 }
 
+/// A stream of half of the device pays for its slice, a piece and a second's worth of its half beyond what it had, less
+/// what it is ahead by.
+#[test]
+fn a_stream_has_room_for_as_much_as_its_promise_bound_lets_it_be_ahead() {
+    let mut policy = DiskTime::default();
+    let claims = Claims { reserved: PARTS / 2, weight: 0 };
+    known(&mut policy, ONE).claims = claims;
+    let mut room = |lead_ms: i64| {
+        known(&mut policy, ONE).tag = policy.time.now() + lead_ms * 1_000_000;
+        policy.room(ONE)
+    };
+    let rooms = [-400, 0, 1_000, 1_700, 1_900, 60_000].map(&mut room);
+    assert_eq!(rooms.map(|room| room.as_nanos() / 1_000_000), [1_100, 900, 400, 50, 0, 0]);
+    policy.set_horizon(Duration::from_millis(100));
+    known(&mut policy, ONE).tag = policy.time.now();
+    assert_eq!(policy.room(ONE), Duration::from_millis(100 + 50 + 500));
+}
+
 /// A pace may be a second or two old, as a round is.
 #[test]
 fn a_pace_of_three_seconds_ago_is_looked_at_anew_and_one_of_a_second_ago_is_not() {
