@@ -126,7 +126,7 @@ fn a_flush_storm_beside_a_writer_is_the_writers() {
     let [reader, writer, storm] = &all.streams[..] else { panic!("three") };
     let relieved = storm.counters.relieved;
     assert!(relieved > Duration::from_secs(1), "{relieved:?}");
-    // What is left of it the writer pays for its writes that came to the medium in the reader's slices.
+    // The writer pays for its writes that came to the medium in the reader's slices, too.
     assert!(writer.counters.afterwards >= relieved, "{:?}", writer.counters);
     assert_eq!(reader.counters.afterwards, Duration::ZERO);
 }
