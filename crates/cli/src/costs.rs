@@ -20,11 +20,13 @@ pub struct CostRow {
     basis: &'static str,
     /// When it was learned from such a piece last, in seconds since the start; null if it never was.
     seen_at_seconds: Option<f64>,
+    /// The charge for a guest's pieces in the stream's slices, by what they take alone; null before one was there.
+    guest_price: Option<f64>,
 }
 
 impl From<&Estimate> for CostRow {
     fn from(estimate: &Estimate) -> Self {
-        let Estimate { kind, bytes, cost, certainty, seen_at } = *estimate;
+        let Estimate { kind, bytes, cost, certainty, seen_at, guest_permille } = *estimate;
         let Certainty { basis, spread_permille, drift_permille } = certainty;
         #[expect(clippy::cast_precision_loss, reason = "for display")]
         let drift_percent = drift_permille.map(|permille| permille as f64 / 10.0);
@@ -41,6 +43,7 @@ impl From<&Estimate> for CostRow {
                 Basis::Learned => "learned",
             },
             seen_at_seconds: seen_at.map(|at| at.since(Instant::ZERO).as_secs_f64()),
+            guest_price: guest_permille.map(|permille| f64::from(permille) / 1e3),
         }
     }
 }
@@ -50,12 +53,11 @@ pub fn table<'a>(
     owner: &str,
     rows: impl IntoIterator<Item = (&'a str, &'a [CostRow])>,
 ) -> Option<Table> {
-    let header = [owner, "kind", "bytes", "costs µs", "± %", "drift %", "known"];
-    let mut table = table::new(&header, 2..6);
+    let header = [owner, "kind", "bytes", "costs µs", "± %", "drift %", "guests ×", "known"];
+    let mut table = table::new(&header, 2..7);
     for (name, costs) in rows {
         for row in costs {
-            let CostRow { kind, bytes, cost_ns, plus_minus_percent, drift_percent, basis, .. } =
-                row;
+            let CostRow { kind, bytes, cost_ns, plus_minus_percent, drift_percent, .. } = row;
             #[expect(clippy::cast_precision_loss, reason = "for display")]
             let micros = *cost_ns as f64 / 1e3;
             let percent = |value: Option<f64>, sign: bool| match value {
@@ -70,7 +72,8 @@ pub fn table<'a>(
                 format!("{micros:.1}"),
                 percent(*plus_minus_percent, false),
                 percent(*drift_percent, true),
-                (*basis).to_owned(),
+                row.guest_price.map_or_else(|| "-".to_owned(), |price| format!("{price:.2}")),
+                row.basis.to_owned(),
             ]);
         }
     }

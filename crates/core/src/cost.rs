@@ -180,6 +180,9 @@ pub struct Estimate {
     pub certainty: Certainty,
     /// When the model learned last from such a piece; `None` if it never did.
     pub seen_at: Option<Instant>,
+    /// The charge for a guest's pieces in the stream's slices, by the time that they take alone, in permille; `None`
+    /// before a guest was there, and under policies that give no slices.
+    pub guest_permille: Option<u32>,
 }
 
 /// A cost that has moved beyond chance.

@@ -150,6 +150,8 @@ pub trait Slices: Policy {
     fn room(&self, stream: StreamId) -> Duration;
     /// The time that pieces of a stream of that modelled cost take alone, if slices have shown it.
     fn pace(&self, stream: StreamId, modelled: Duration) -> Option<Duration>;
+    /// The charge for guests' pieces in that stream's slices, by the time that they take alone, in permille.
+    fn guest_price(&self, stream: StreamId) -> Option<u32>;
     /// A window is over in which no stream had the device to itself.
     fn window(&mut self, now: Instant, window: &Window<'_>);
     /// A stream's price was seen, or seen anew.

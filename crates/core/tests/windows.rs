@@ -6,7 +6,9 @@ mod rig;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use disktime_core::cost::{CostModel, CostParameters, PieceShape, Price, PriceList, Seen, Trust};
+use disktime_core::cost::{
+    Basis, Certainty, CostModel, CostParameters, PieceShape, Price, PriceList, Seen, Trust,
+};
 use disktime_core::policy::{Owner, Pick, Policy, Slices, Window};
 use disktime_core::{
     Change, Config, Dispatch, Duration, Engine, Instant, Kind, Limits, Request, StreamId,
@@ -378,6 +380,10 @@ impl Slices for Owned {
         None
     }
 
+    fn guest_price(&self, stream: StreamId) -> Option<u32> {
+        (stream == StreamId(0)).then_some(1_500)
+    }
+
     fn window(&mut self, _now: Instant, _window: &Window<'_>) {}
 
     fn priced(&mut self, _now: Instant, _stream: StreamId, _seen: Seen) {}
@@ -410,6 +416,10 @@ impl CostModel for Learned {
     fn trust(&self) -> Trust {
         Trust::Learned
     }
+
+    fn certainty(&self, _piece: &PieceShape) -> Option<Certainty> {
+        Some(Certainty { basis: Basis::Learned, spread_permille: None, drift_permille: None })
+    }
 }
 
 /// Time that no piece was likely to take is theirs as long as their streams have room for it, and then nobody's.
@@ -440,4 +450,23 @@ fn streams_pay_for_a_silence_of_their_writes_as_long_as_they_have_room() {
         let paid = [0, 200, 800].map(|room_ms| charged(room_ms, streams, 700));
         assert_eq!(paid, [(100, 600), (205, 495), (700, 0)], "{streams}");
     }
+}
+
+/// The charge for guests in a stream's slices stands beside the costs of that stream.
+#[test]
+fn costs_show_what_guests_pay_in_a_streams_slices() {
+    let policy = Box::new(Owned::default());
+    let config = Config::default();
+    let mut rig = Rig { engine: Engine::with_policy(&config, policy, Box::new(Learned)) };
+    (0..2).for_each(|stream| rig.add(stream, contract(50, 100)));
+    (0..2).for_each(|stream| rig.ask(0, stream, stream, 4096));
+    for now in [0, MS] {
+        let piece = rig.go_one(now);
+        rig.done(now + MS, piece.piece);
+    }
+    let price = |stream: u32| {
+        let estimates = rig.engine.estimates(StreamId(stream));
+        estimates.iter().map(|estimate| estimate.guest_permille).collect::<Vec<_>>()
+    };
+    assert_eq!([0, 1].map(price), [vec![Some(1_500)], vec![None]]);
 }

@@ -79,7 +79,8 @@ mod tests {
     fn estimate(kind: PieceKind, bytes: u64) -> Estimate {
         let (basis, spread_permille) = (Basis::Learned, Some(50));
         let certainty = Certainty { basis, spread_permille, drift_permille: None };
-        Estimate { kind, bytes, cost: Duration::from_micros(100), certainty, seen_at: None }
+        let (cost, seen_at, guest_permille) = (Duration::from_micros(100), None, None);
+        Estimate { kind, bytes, cost, certainty, seen_at, guest_permille }
     }
 
     /// The learned cost of the only stream of a device, which has 12,500 requests a second alone.

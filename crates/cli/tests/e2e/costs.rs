@@ -74,6 +74,7 @@ pace = { closed = { outstanding = 16 } }
         assert!(cost["cost_ns"].as_u64().unwrap() > 1000, "{costs:?}");
         assert!(cost["plus_minus_percent"].is_number(), "{costs:?}");
         assert!(cost["drift_percent"].is_null(), "no profile, no drift: {costs:?}");
+        assert!(cost["guest_price"].is_null(), "writers are no guests: {costs:?}");
     }
     let text = sim(&[], &path);
     assert!(text.contains("drift %") && text.contains("random-write"), "{text}");

@@ -219,7 +219,8 @@ impl PriceBook {
             let shape = kind.shape(stream, lengths[kind as usize]?);
             let certainty = self.model.certainty(&shape)?;
             let (bytes, cost) = (shape.bytes, self.model.estimate(&shape));
-            Some(Estimate { kind, bytes, cost, certainty, seen_at: seen_at[kind as usize] })
+            let (seen_at, guest_permille) = (seen_at[kind as usize], None);
+            Some(Estimate { kind, bytes, cost, certainty, seen_at, guest_permille })
         };
         PieceKind::ALL.into_iter().filter_map(estimate).collect()
     }

@@ -63,6 +63,9 @@ impl Engine {
     /// The estimated cost of each kind of a stream's pieces, of those that it has sent; nothing if
     /// the cost model knows none.
     pub fn estimates(&mut self, stream: StreamId) -> Vec<Estimate> {
-        if self.stream(stream).is_some() { self.prices.estimates(stream) } else { Vec::new() }
+        let guest_permille = self.slices().and_then(|slices| slices.guest_price(stream));
+        let known = self.stream(stream).is_some().then(|| self.prices.estimates(stream));
+        let estimates = known.into_iter().flatten();
+        estimates.map(|estimate| Estimate { guest_permille, ..estimate }).collect()
     }
 }

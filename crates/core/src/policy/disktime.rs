@@ -846,6 +846,10 @@ impl Slices for DiskTime {
         Duration::from_nanos(cost.unsigned_abs())
     }
 
+    fn guest_price(&self, stream: StreamId) -> Option<u32> {
+        self.get(stream)?.guests.price()
+    }
+
     fn window(&mut self, now: Instant, window: &Window<'_>) {
         if let Some(slice) = &mut self.slice {
             slice.undivided = 0;

@@ -176,6 +176,12 @@ impl Guests {
         quotient(alone, self.took, self.alone.max(1)).unwrap_or(i64::MAX)
     }
 
+    /// The cost of guests' pieces by what they take alone, in permille, if there were any.
+    pub(super) fn price(self) -> Option<u32> {
+        let price = self.share(self.alone).checked_mul(1_000)?.checked_div(self.alone)?;
+        Some(u32::try_from(price).unwrap_or(u32::MAX))
+    }
+
     /// Whether guests take less of the owner's time than they would of their own.
     pub(super) fn pay(self) -> bool {
         self.took <= self.alone
@@ -207,6 +213,19 @@ mod tests {
         (0..75).for_each(|_| guests.add(20 * MS, 10 * MS));
         let share = guests.share(1_000);
         assert!((1_400..=1_600).contains(&share), "{share}");
+    }
+
+    /// Guests that make nothing longer pay what they take alone.
+    #[test]
+    fn the_price_of_guests_is_by_what_they_take_alone_and_no_less_than_that() {
+        let price = |took, alone| {
+            let mut guests = Guests::default();
+            guests.add(took, alone);
+            guests.price()
+        };
+        assert_eq!(Guests::default().price(), None);
+        assert_eq!([price(15, 10), price(10, 10), price(-3, 10)], [1_500, 1_000, 1_000].map(Some));
+        assert_eq!(price(i64::MAX / 2_000, 1), Some(u32::MAX));
     }
 
     /// A stream that goes over from long pieces to short ones, which the device holds for less beside others', is
