@@ -6,7 +6,7 @@ use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::{Device, preset};
 use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
-use disktime_workload::{Arrivals, Extent, Pace, Pattern, Source, Spec};
+use disktime_workload::{Arrivals, Extent, Pace, Pattern, Phase, Phases, Source, Spec};
 
 fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
     let spec = Spec::reads(pattern, Extent { start: 0, end: 19 << 30 }, 4096);
@@ -139,6 +139,38 @@ fn many_readers_that_do_not_fill_the_device_are_guests_of_each_other() {
     let (second, one) = (&outcome.windows[readers..], 11_000);
     let done = second.iter().map(|row| row.requests).sum::<u64>();
     assert!(done > 8 * one, "{done}");
+}
+
+/// The longest response of a stream that joins thirty others on a disk after 20 s, and is there for one request.
+fn joins_after(name: &str, depth: u32) -> Duration {
+    let stream = |name: &str, percent, phase: Phase| {
+        let traffic = Phases::new(vec![phase], 1, name, Instant::ZERO).unwrap().into();
+        let contract = Contract::reserving(Share::from_percent(percent).unwrap());
+        StreamPlan { name: name.to_owned(), contract, base: 0, parent: None, extent: None, traffic }
+    };
+    let phase = |at: usize, from_ms: u64, until_ms: Option<u64>| {
+        let (kib, outstanding) = [(4, 1), (64, 16), (1024, 4)][at % 3];
+        let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, kib << 10);
+        let pace = Pace::Closed { outstanding, think: Duration::ZERO };
+        let (start, stop) = (Duration::from_millis(from_ms), until_ms.map(Duration::from_millis));
+        Phase { start, stop, spec, pace }
+    };
+    let others = (0..30).map(|at| stream(&format!("other {at}"), 2, phase(at, 0, None)));
+    let new = stream("new", 20, phase(0, 20_000, Some(20_001)));
+    let device = (preset::find(name).unwrap().build)(1);
+    let outcome = run_on(device, depth, others.chain([new]).collect(), 40);
+    assert_eq!(outcome.violations, []);
+    assert_eq!(outcome.streams[30].counters.completed, 1);
+    outcome.streams[30].response.quantile(1.0)
+}
+
+/// By its tag it would wait for all that are farther behind, 1.6 and 2.8 s.
+#[test]
+fn a_new_stream_is_served_within_two_slices() {
+    for (device, depth) in [("deskstar-34gxp", 1), ("nearline-7200", 8)] {
+        let waited = joins_after(device, depth);
+        assert!(waited <= Duration::from_millis(700), "{device}: {waited:?}");
+    }
 }
 
 /// Three unlike streams on fast flash. A slice once was over when the debits of the pieces at the device were as

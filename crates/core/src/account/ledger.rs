@@ -227,10 +227,8 @@ impl Ledger {
         let (busy, modelled) = (end.since(self.window.mark), self.window.modelled);
         self.divided += busy;
         let likely = self.rate.of(Duration::from_nanos(modelled));
-        let mut most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
-        if busy.as_nanos() > most {
-            most = most.max(room().as_nanos());
-        }
+        let most = if self.sees_stalls { longest(likely).as_nanos() } else { u64::MAX };
+        let most = if busy.as_nanos() > most { most.max(room().as_nanos()) } else { most };
         let most = if self.window.saturated { most } else { most.min(cost) };
         let divide = busy.as_nanos().min(most);
         self.rate.note(divide, modelled);

@@ -11,7 +11,7 @@
 //!    a slice is φ·R, and longer for small shares.
 //! 3. A stream that comes back with a positive lag, after it was idle for longer than a switch to it and back
 //!    takes, is a guest in the slice at once, until it is idle again. A stream with a latency bound is so however
-//!    short it was idle.
+//!    short it was idle, and a new one when it comes first.
 //! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
 //!    slices. One piece at a time the nearest request goes.
 //!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
@@ -242,9 +242,10 @@ impl DiskTime {
             self.count(id);
         }
         let account = self.account(id);
-        if rests {
+        let new = host.is_some() && account.idle_since == Instant::ZERO && view.in_flight() == 0;
+        if rests || new {
             let think = idle.as_tokens().max(account.think.mean());
-            let comes = think >= switch || view.contract().latency.is_some();
+            let comes = new || think >= switch || view.contract().latency.is_some();
             account.light = account.tag < time && comes && !account.habits.blocked;
         }
         self.list(id);
