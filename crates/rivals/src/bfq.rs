@@ -166,7 +166,7 @@ fn at_peak(budget_max: u64, time: Duration) -> u64 {
 }
 
 impl Bfq {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
             turns: Wf2q::new(),
             habits: Vec::new(),

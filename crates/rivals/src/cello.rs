@@ -65,8 +65,8 @@ fn class_of(stream: StreamView<'_>) -> usize {
 }
 
 impl Cello {
-    const fn new() -> Self {
-        let classes = [StreamOrder::new(), StreamOrder::new(), StreamOrder::new()];
+    fn new() -> Self {
+        let classes = [StreamOrder::default(), StreamOrder::default(), StreamOrder::default()];
         Self { classes, used: [0; 3], interval: 0, picked: None, position: 0 }
     }
 

@@ -102,10 +102,10 @@ fn weight_span(stream: StreamView<'_>, head: &Head) -> Tag {
 }
 
 impl MClock {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
-            reserved: StreamOrder::new(),
-            weighted: StreamOrder::new(),
+            reserved: StreamOrder::default(),
+            weighted: StreamOrder::default(),
             tags: Vec::new(),
             weight_min: 0,
             arrivals: Vec::new(),

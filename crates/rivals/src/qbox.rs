@@ -118,8 +118,8 @@ impl Account {
 impl QBox {
     fn new() -> Self {
         Self {
-            deadlines: StreamOrder::new(),
-            sums: StreamOrder::new(),
+            deadlines: StreamOrder::default(),
+            sums: StreamOrder::default(),
             floor: 0,
             accounts: Vec::new(),
             sorts: Vec::new(),

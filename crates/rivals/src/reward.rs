@@ -97,10 +97,10 @@ pub(super) struct Reward {
 }
 
 impl Reward {
-    const fn new(served: Option<AtDevice>) -> Self {
+    fn new(served: Option<AtDevice>) -> Self {
         Self {
-            active: StreamOrder::new(),
-            ready: StreamOrder::new(),
+            active: StreamOrder::default(),
+            ready: StreamOrder::default(),
             accounts: Vec::new(),
             shift: 0,
             served,

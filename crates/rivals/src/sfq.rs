@@ -48,8 +48,8 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    pub(super) const fn new() -> Self {
-        Self { order: StreamOrder::new(), finish: Vec::new(), virtual_time: 0 }
+    pub(super) fn new() -> Self {
+        Self { order: StreamOrder::default(), finish: Vec::new(), virtual_time: 0 }
     }
 
     fn finish(&mut self, id: StreamId) -> &mut Tag {
@@ -103,7 +103,7 @@ fn span(stream: StreamView<'_>, time: Duration) -> Tag {
 }
 
 impl Sfq {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self { tags: Tags::new(), finish_max: 0, out: 0, picked: None }
     }
 }

@@ -5,7 +5,7 @@ use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::{Device, preset};
-use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_sim::{Outcome, Plan, StreamPlan, Summary, simulate};
 use disktime_workload::{Arrivals, Extent, Pace, Pattern, Phase, Phases, Source, Spec};
 
 fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
@@ -36,10 +36,20 @@ fn run_on_flash(name: &str, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
 
 /// On a device, with so many pieces there at once, under policy `disktime`.
 fn run_on(device: Box<dyn Device>, depth: u32, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
+    run_under("disktime", device, depth, streams, seconds)
+}
+
+fn run_under(
+    policy: &str,
+    device: Box<dyn Device>,
+    depth: u32,
+    streams: Vec<StreamPlan>,
+    seconds: u64,
+) -> Outcome {
     let plan = Plan {
         device,
         profile: None,
-        scheduling: Scheduling::new("disktime", "learned"),
+        scheduling: Scheduling::new(policy, "learned"),
         cost: CostParameters::default(),
         reports: Vec::new(),
         depth,
@@ -139,6 +149,34 @@ fn many_readers_that_do_not_fill_the_device_are_guests_of_each_other() {
     let (second, one) = (&outcome.windows[readers..], 11_000);
     let done = second.iter().map(|row| row.requests).sum::<u64>();
     assert!(done > 8 * one, "{done}");
+}
+
+/// A host with many small machines on one drive. While each of them showed its pace in a slice of its own they did
+/// 16,000 requests a second together, and half of them had waited for more than a second.
+#[test]
+fn many_small_machines_are_served_from_the_first_second_on() {
+    let machines = || {
+        let machine = |at: usize| {
+            let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 4 << 30 }, 4096);
+            let pace = Pace::Closed { outstanding: 1, think: Duration::ZERO };
+            let name = format!("machine {at}");
+            let traffic = Source::new(spec, pace, 1, &name, Instant::ZERO).unwrap().into();
+            let contract = Contract::reserving(Share::from_ppm(2_500).unwrap());
+            StreamPlan { name, contract, base: 0, parent: None, extent: None, traffic }
+        };
+        (0..400).map(machine).collect()
+    };
+    let run = |policy: &str| {
+        let device = (preset::find("nvme-970pro").unwrap().build)(1);
+        run_under(policy, device, 64, machines(), 1)
+    };
+    let done = |outcome: &Outcome| outcome.windows.iter().map(|row| row.requests).sum::<u64>();
+    let (shared, all) = (run("disktime"), run("fifo"));
+    assert_eq!(shared.violations, []);
+    assert!(done(&shared) * 10 > done(&all) * 9, "{} of {}", done(&shared), done(&all));
+    let waited = |stream: &&Summary| stream.response.quantile(1.0) > Duration::from_millis(100);
+    let waited = shared.streams.iter().filter(waited).count();
+    assert!(waited < 40, "{waited} of 400 waited for more than 100 ms");
 }
 
 /// The longest response of a stream that joins thirty others on a disk after 20 s, and is there for one request.

@@ -14,6 +14,8 @@
 //!    short it was idle, and a new one when it comes first.
 //! 4. Streams that read, do not fill the device, and lose nothing to switches are guests in each other's
 //!    slices. One piece at a time the nearest request goes.
+//!    While more streams were not seen than the device takes at once, a reader with one random request at a time
+//!    need not show its pace in a slice of its own before.
 //!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
 //!    more than its slice it is no guest, nor light, but has slices in which the device waits for it.
 //! 5. Guests pay for the time by which they make the owner's pieces longer: the owner's pieces are charged
@@ -29,7 +31,6 @@
 //! their tags.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use super::think::Mean;
 use super::view::{StreamView, Streams};
@@ -37,6 +38,7 @@ use super::virtual_time::{Claims, PARTS, VirtualTime, step};
 use super::{Currency, Owner, Pick, PieceDone, Policy, PolicyEntry, Slices, Window};
 use crate::classes::promise;
 use crate::cost::{Seen, Trust};
+use crate::types::by_stream::ByStream;
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
 use crate::types::ratio::{quotient, scaled};
@@ -46,7 +48,7 @@ use crate::types::time::{Duration, Instant};
 mod account;
 mod slice;
 
-use account::{Account, Pace};
+use account::{Account, Pace, State, Turn};
 use slice::Slice;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
@@ -91,7 +93,7 @@ const STALE: Duration = Duration::from_nanos(Pace::MEMORY.unsigned_abs());
 
 #[derive(Default)]
 struct DiskTime {
-    accounts: Vec<Option<Account>>,
+    accounts: ByStream<Account>,
     time: VirtualTime,
     /// Ready streams by tag; none above what it is.
     ready: IndexedHeap,
@@ -107,6 +109,8 @@ struct DiskTime {
     switch: [Mean<16>; 2],
     /// The pace of all streams together.
     usual: Pace,
+    /// The pace of those that read here and there, one request at a time.
+    lone: Pace,
     /// The longest slice; zero stands for the usual one.
     horizon: Duration,
     device: Device,
@@ -127,7 +131,7 @@ struct Round {
 }
 
 /// Knowledge of the device.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Device {
     depth: u32,
     /// Where the last piece ended.
@@ -136,25 +140,13 @@ struct Device {
     tiered: bool,
     /// Its costs are stated, and compare.
     stated: bool,
-    /// When a piece came back last, and how long the device may be busy with what it has.
-    last: Instant,
-    settling: Duration,
-}
-
-impl Device {
-    /// Whether what is at the device is late: a switch waits for it no longer.
-    fn is_late(&self, now: Instant) -> bool {
-        now.since(self.last) > self.settling
-    }
-}
-
-fn slot(id: StreamId) -> usize {
-    id.0 as usize
+    /// From then on what is at the device is late: a switch waits for it no longer.
+    late_from: Instant,
 }
 
 /// The tags of streams, by id.
-fn tags(accounts: &[Option<Account>]) -> impl Fn(u32) -> Option<i64> + '_ {
-    |id| accounts.get(id as usize)?.as_ref().map(|account| account.tag)
+fn tags(accounts: &ByStream<Account>) -> impl Fn(u32) -> Option<i64> + '_ {
+    |id| accounts.get(StreamId(id)).map(|account| account.tag)
 }
 
 fn nanos(at: Instant) -> i64 {
@@ -162,54 +154,41 @@ fn nanos(at: Instant) -> i64 {
 }
 
 impl DiskTime {
-    fn get(&self, id: StreamId) -> Option<&Account> {
-        self.accounts.get(slot(id))?.as_ref()
-    }
-
-    fn account(&mut self, id: StreamId) -> &mut Account {
-        self.accounts[slot(id)].as_mut().expect("streams are announced before they run")
-    }
-
     /// Takes in what the view shows: contract, what was used, whether it is ready.
     fn note(&mut self, now: Instant, view: StreamView<'_>) {
         let id = view.id();
-        if slot(id) >= self.accounts.len() {
-            self.accounts.resize(slot(id) + 1, None);
-        }
-        let new = || Account::new(view.used());
-        let account = self.accounts[slot(id)].get_or_insert_with(new);
+        let account = self.accounts.get_or_insert_with(id, || Account::new(view.used()));
         let used = view.used() - account.used;
-        let was = core::mem::replace(&mut account.ready, view.ready());
+        let was = account.state;
         let (before, claims) = (account.claims, Claims::of(view.contract()));
         if before != claims {
             self.claim(id, claims);
         }
-        let account = self.accounts[slot(id)].as_mut().expect("it has just been noted");
-        let ready = account.ready;
+        let account = &mut self.accounts[id];
         account.habits.peak = account.habits.peak.max(view.in_flight() + view.waiting());
         if used != 0 {
             account.used += used;
             let step = step(used, self.time.share(claims));
             account.tag = account.tag.saturating_add(step);
-            if account.member {
+            if !was.is_away() {
                 self.time.moved(claims, step);
             }
         }
-        match (was, ready) {
-            (false, true) => self.join(now, view),
-            (true, false) => {
+        match (was, view.ready()) {
+            (State::Away | State::Resting(_), true) => self.join(now, view),
+            (State::Ready(turn), false) => {
                 self.unlist(id);
-                let account = self.account(id);
-                account.idle_since = now;
+                let account = &mut self.accounts[id];
+                (account.state, account.idle_since) = (State::Resting(turn), now);
                 account.habits.blocked = view.waiting() > 0;
                 self.resting.lower(id.0, Some(nanos(now + REST)));
             }
-            (true, true) if used < 0 => self.list(id),
+            (State::Ready(_), true) if used < 0 => self.list(id),
             _ => {}
         }
-        if ready && self.account(id).light {
+        if self.accounts[id].state == State::Ready(Turn::Now) {
             let deadline = view.head().and_then(|head| head.deadline).map(nanos);
-            let tag = self.account(id).tag;
+            let tag = self.accounts[id].tag;
             self.urgent.set(id.0, deadline.unwrap_or(tag));
         }
     }
@@ -221,41 +200,47 @@ impl DiskTime {
         let switch = self.switch_cost(id) + host.map_or(0, |host| self.switch_cost(host));
         // Two rounds of those who want to run.
         let most = step(round.max(SAVED).saturating_mul(2), self.time.shares().max(1));
-        let account = self.account(id);
+        let account = &mut self.accounts[id];
         let idle = now.since(account.idle_since);
         let rests = view.in_flight() == 0 && account.idle_since > Instant::ZERO;
         if rests && !account.habits.blocked {
             account.think.add(idle);
         }
         // A stream does not keep what it could not use: others that ran ahead meanwhile would wait for that long.
-        let kept = if account.member { most } else { round.min(SAVED) };
+        let was = account.state;
+        let kept = if was.is_away() { round.min(SAVED) } else { most };
         let tag = account.tag.max(time.saturating_sub(kept));
         let rise = tag.saturating_sub(account.tag);
         account.tag = tag;
         let claims = account.claims;
-        if core::mem::replace(&mut account.member, true) {
-            self.time.moved(claims, rise);
-        } else {
+        account.state = State::Ready(Turn::Slice);
+        if was.is_away() {
             self.time.enter(claims, tag);
             self.round.streams += 1;
             self.round.unseen += 1;
             self.count(id);
+        } else {
+            self.time.moved(claims, rise);
         }
-        let account = self.account(id);
+        let account = &mut self.accounts[id];
         let new = host.is_some() && account.idle_since == Instant::ZERO && view.in_flight() == 0;
         if rests || new {
             let think = idle.as_tokens().max(account.think.mean());
             let comes = new || think >= switch || view.contract().latency.is_some();
-            account.light = account.tag < time && comes && !account.habits.blocked;
+            if account.tag < time && comes && !account.habits.blocked {
+                account.state = State::Ready(Turn::Now);
+            }
+        } else if let State::Resting(turn) = was {
+            account.state = State::Ready(turn);
         }
         self.list(id);
     }
 
     /// A stream is no longer reckoned with.
     fn leave(&mut self, id: StreamId) {
-        let account = self.account(id);
+        let account = &mut self.accounts[id];
         let Account { claims, tag, counted, .. } = *account;
-        if core::mem::replace(&mut account.member, false) {
+        if !core::mem::take(&mut account.state).is_away() {
             account.counted = 0;
             self.round.streams -= 1;
             self.round.costs -= counted;
@@ -266,15 +251,15 @@ impl DiskTime {
 
     /// Counts a member's switch cost in the round.
     fn count(&mut self, id: StreamId) {
-        let was_seen = self.get(id).is_some_and(|account| account.pace.seen_at.is_some());
+        let was_seen = self.accounts[id].pace.seen_at.is_some();
         let cost = if was_seen { self.switch_cost(id) } else { 0 };
-        let before = core::mem::replace(&mut self.account(id).counted, cost);
+        let before = core::mem::replace(&mut self.accounts[id].counted, cost);
         self.round.costs += cost - before;
         self.round.unseen += i64::from(cost == 0) - i64::from(before == 0);
     }
 
     fn switch_cost(&self, id: StreamId) -> i64 {
-        self.switch_of(self.get(id))
+        self.switch_of(self.accounts.get(id))
     }
 
     /// The cost of a switch to a stream and back; of a usual one without a stream.
@@ -291,17 +276,15 @@ impl DiskTime {
     /// On a device that tells tiers: whether a stream's pieces may be at the device with those of all others. Its
     /// price is known, and it has its share there: it fills the device, or does not starve.
     fn mixes(&self, id: StreamId) -> bool {
-        let Some(account) = self.get(id).filter(|account| account.habits.mixes) else {
-            return false;
-        };
-        account.fills(self.device.depth) || !account.starves(self.share(id))
+        let account = &self.accounts[id];
+        let keeps_up = account.fills(self.device.depth) || !account.starves(self.share(id));
+        account.habits.mixes && keeps_up
     }
 
     /// Whether a stream has less than its share as a guest, and is behind by more than its slice: it is to wait for
     /// its slice, in which the device is held for it.
     fn is_to_wait(&self, id: StreamId) -> bool {
-        let starves = self.get(id).is_some_and(|account| account.starves(self.share(id)));
-        starves && self.is_behind(id, self.length(id))
+        self.accounts[id].starves(self.share(id)) && self.is_behind(id, self.length(id))
     }
 
     /// How long the device is held at most for an owner that is idle for now: the cost of taking it from that
@@ -312,9 +295,8 @@ impl DiskTime {
         let length = self.length(owner);
         let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
         let switch = self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next));
-        let starving = self.get(owner).filter(|account| account.starves(self.share(owner)));
-        let beside = starving.and_then(|account| account.pace.beside());
-        switch.max(beside.unwrap_or(0))
+        let starving = Some(&self.accounts[owner]).filter(|it| it.starves(self.share(owner)));
+        switch.max(starving.and_then(|account| account.pace.beside()).unwrap_or(0))
     }
 
     /// How long a round is.
@@ -335,6 +317,20 @@ impl DiskTime {
         Duration::from_nanos(u64::try_from(length).unwrap_or(u64::MAX)).min(self.horizon())
     }
 
+    /// The pace of a stream alone. Where more streams were not seen than the device takes at once, it would idle for
+    /// long if each reader with one request at a time showed its own: that of others like it counts.
+    fn pace_of(&self, id: StreamId) -> &Pace {
+        let (account, Device { depth, tiered, .. }) = (&self.accounts[id], self.device);
+        let many = self.round.unseen > i64::from(depth) && depth > 1 && !tiered;
+        let is_one = many && account.pace.seen_at.is_none() && account.is_lone();
+        if is_one { &self.lone } else { &account.pace }
+    }
+
+    /// Whether others' pieces may be at the device with a stream's own.
+    fn shares(&self, id: StreamId) -> bool {
+        self.accounts[id].shares(self.device.depth, self.pace_of(id).seen_at.is_some())
+    }
+
     /// The longest slice.
     fn horizon(&self) -> Duration {
         if self.horizon == Duration::ZERO { HORIZON } else { self.horizon }
@@ -342,10 +338,9 @@ impl DiskTime {
 
     /// Among the streams that are ready.
     fn list(&mut self, id: StreamId) {
-        let depth = self.device.depth;
-        let account = self.account(id);
-        let (tag, light, shares) = (account.tag, account.light, account.shares(depth));
-        if !light {
+        let shares = self.shares(id);
+        let Account { tag, state, .. } = self.accounts[id];
+        if state == State::Ready(Turn::Slice) {
             self.ready.lower(id.0, Some(tag));
         }
         self.sharers.put(id.0, shares.then_some(tag));
@@ -361,8 +356,9 @@ impl DiskTime {
     fn let_go(&mut self, now: Instant, streams: Streams<'_>) {
         while let Some((_, id)) = self.resting.peek().filter(|(at, _)| *at <= nanos(now)) {
             let id = StreamId(id);
-            let idle = self.get(id).filter(|account| account.member && !account.ready);
-            let Some(Account { idle_since, tag, .. }) = idle.copied() else {
+            let Some(&Account { state: State::Resting(_), idle_since, tag, .. }) =
+                self.accounts.get(id)
+            else {
                 self.resting.remove(id.0);
                 continue;
             };
@@ -390,17 +386,19 @@ impl DiskTime {
         for heap in [&mut self.ready, &mut self.sharers, &mut self.urgent] {
             *heap = IndexedHeap::default();
         }
-        for account in self.accounts.iter_mut().flatten() {
+        for account in self.accounts.iter_mut() {
             account.tag = account.tag.saturating_sub(back);
-            account.light = false;
+            if let State::Resting(turn) | State::Ready(turn) = &mut account.state {
+                *turn = Turn::Slice;
+            }
         }
         self.list_all();
     }
 
     /// Lists every stream that is ready.
     fn list_all(&mut self) {
-        for id in (0..).map(StreamId).take(self.accounts.len()) {
-            if self.get(id).is_some_and(|account| account.ready) {
+        for id in (0..self.accounts.ids_end()).map(StreamId) {
+            if self.accounts.get(id).is_some_and(|account| account.state.is_ready()) {
                 self.list(id);
             }
         }
@@ -408,20 +406,20 @@ impl DiskTime {
 
     /// A stream's contract gives it other claims than before.
     fn claim(&mut self, id: StreamId, claims: Claims) {
-        let account = self.accounts[slot(id)].as_mut().expect("it has just been seen");
+        let account = &mut self.accounts[id];
         let before = core::mem::replace(&mut account.claims, claims);
-        if account.member {
+        if !account.state.is_away() {
             self.time.leave(before, account.tag);
         }
         self.time.claim(before, claims);
-        if account.member {
+        if !account.state.is_away() {
             self.time.enter(claims, account.tag);
         }
     }
 
     /// φ.
     fn share(&self, id: StreamId) -> i64 {
-        self.get(id).map_or(1, |account| self.time.share(account.claims))
+        self.accounts.get(id).map_or(1, |account| self.time.share(account.claims))
     }
 
     /// The stream that is not to wait, if its lag is still positive.
@@ -429,17 +427,15 @@ impl DiskTime {
         while let Some((_, id)) = self.urgent.peek() {
             let id = StreamId(id);
             let time = self.time.now();
-            let waits = self.get(id).is_some_and(|account| account.light) && self.is_to_wait(id);
-            let account = self.account(id);
-            if account.ready && account.tag <= time && !waits {
+            let waits = self.is_to_wait(id);
+            let account = &mut self.accounts[id];
+            if account.tag <= time && !waits {
                 return Some(id);
             }
-            account.light = false;
-            let (ready, tag) = (account.ready, account.tag);
+            account.state = State::Ready(Turn::Slice);
+            let tag = account.tag;
             self.urgent.remove(id.0);
-            if ready {
-                self.ready.set(id.0, tag);
-            }
+            self.ready.set(id.0, tag);
         }
         None
     }
@@ -458,7 +454,8 @@ impl DiskTime {
     /// The time that pieces of a stream of that modelled cost take alone.
     fn alone(&self, stream: StreamId, modelled: Duration) -> i64 {
         let tokens = modelled.as_tokens();
-        let own = self.get(stream).and_then(|account| account.pace.of(tokens));
+        // Streams of other classes are none of this policy's.
+        let own = self.accounts.get(stream).and_then(|_| self.pace_of(stream).of(tokens));
         own.or_else(|| self.usual.of(tokens)).unwrap_or(tokens)
     }
 
@@ -469,11 +466,11 @@ impl DiskTime {
         let Some(owner) = window.owner else { return took };
         let own = (window.took)(owner);
         let guests = window.busy.saturating_sub(own);
-        let excess = self.get(owner).filter(|account| !account.shares(1)).and_then(|account| {
-            let alone = account.pace.of((window.modelled)(owner).as_tokens())?;
-            Some(own.saturating_sub(Duration::from_nanos(alone.unsigned_abs())))
-        });
-        let excess = excess.filter(|_| guests > Duration::ZERO).unwrap_or(Duration::ZERO);
+        let loses = |it: &&Account| guests > Duration::ZERO && !it.shares(1, true);
+        let account = self.accounts.get(owner).filter(loses);
+        let alone = account.and_then(|it| it.pace.of((window.modelled)(owner).as_tokens()));
+        let alone = alone.map_or(own, |alone| Duration::from_nanos(alone.unsigned_abs()));
+        let excess = own.saturating_sub(alone);
         if stream == owner {
             return own.saturating_sub(excess);
         }
@@ -483,18 +480,17 @@ impl DiskTime {
 
     /// Whether guests may come into the slice now that are not urgent.
     fn is_open(&self, owner: StreamId) -> bool {
-        let Some(account) = self.get(owner) else { return false };
+        let account = &self.accounts[owner];
         let tried = account.habits.slices.is_multiple_of(EXPLORE);
         // The nearest request may be another's for as long as the owner is not behind by its slice.
         let near = self.slice.as_ref().is_some_and(|slice| !slice.behind);
-        let jumps = self.device.depth > 1 || (near && account.shares(1));
+        let jumps = self.device.depth > 1 || (near && account.shares(1, true));
         jumps && !self.device.tiered && (account.guests.pay() || tried) && !self.is_quiet()
     }
 
     /// Whether the slice is to show its owner's pace.
     fn is_quiet(&self) -> bool {
-        let Some(slice) = &self.slice else { return false };
-        slice.quiet && !self.has_shown(slice)
+        self.slice.as_ref().is_some_and(|slice| slice.quiet && !self.has_shown(slice))
     }
 
     /// The slice's owner has no quiet any more.
@@ -507,18 +503,18 @@ impl DiskTime {
     /// The next piece in the slice, if it goes on.
     fn go_on(&mut self, now: Instant, streams: Streams<'_>) -> Option<Pick> {
         let owner = self.slice.as_ref()?.owner;
-        let Account { ready, think, .. } = *self.get(owner)?;
+        let Account { state, think, .. } = self.accounts[owner];
+        let ready = state.is_ready();
         let in_flight = streams.get(owner).map_or(0, StreamView::in_flight);
         let slice = self.slice.as_ref()?;
         let works = ready || in_flight > 0;
         if !slice.ends && self.is_over(now, slice, works) {
             // Ready or not: an owner with one request at a time seldom is at this moment.
-            let tag = self.get(owner)?.tag;
-            let next = self.lowest().and_then(|next| self.get(next));
-            if next.is_some_and(|next| next.tag < tag) {
+            let next = self.lowest().map(|next| self.accounts[next].tag);
+            if next.is_some_and(|next| next < self.accounts[owner].tag) {
                 self.slice.as_mut()?.end();
             } else {
-                let (length, used) = (self.length(owner), self.get(owner)?.used);
+                let (length, used) = (self.length(owner), self.accounts[owner].used);
                 let shown = self.has_shown(self.slice.as_ref()?);
                 let behind = self.is_behind(owner, length);
                 if shown {
@@ -538,7 +534,7 @@ impl DiskTime {
         if self.slice.as_ref()?.ends {
             let next = self.lowest();
             let overlaps = next.is_some_and(|next| self.joins(now, next));
-            let waits = streams.in_flight() > 0 && !overlaps && !self.device.is_late(now);
+            let waits = streams.in_flight() > 0 && !overlaps && now <= self.device.late_from;
             return waits.then_some(wait);
         }
         if let Some(id) = self.urgent().filter(|id| *id == owner || !self.is_quiet()) {
@@ -556,14 +552,12 @@ impl DiskTime {
         if in_flight > 0 {
             return Some(wait);
         }
-        if self.get(owner)?.habits.blocked {
-            self.slice.as_mut()?.end();
-            return (streams.in_flight() > 0).then_some(wait);
-        }
-        let timeout = think.timeout(self.idle_timeout(owner))?;
-        let until = self.get(owner)?.idle_since + Duration::from_nanos(timeout.unsigned_abs());
-        if until > now {
-            return Some(Pick::Hold { stream: owner, until });
+        if !self.accounts[owner].habits.blocked {
+            let timeout = think.timeout(self.idle_timeout(owner))?.unsigned_abs();
+            let until = self.accounts[owner].idle_since + Duration::from_nanos(timeout);
+            if until > now {
+                return Some(Pick::Hold { stream: owner, until });
+            }
         }
         self.slice.as_mut()?.end();
         (streams.in_flight() > 0).then_some(wait)
@@ -571,18 +565,14 @@ impl DiskTime {
 
     /// Whether a slice of that stream may begin while other streams' pieces are at the device.
     fn joins(&self, now: Instant, id: StreamId) -> bool {
-        let Some(account) = self.get(id) else { return false };
-        let was = self.slice.as_ref().is_none_or(|slice| {
-            self.get(slice.owner).is_none_or(|owner| owner.shares(self.device.depth))
-        });
-        was && account.shares(self.device.depth)
-            && account.guests.pay()
-            && !self.wants_quiet(now, id)
+        let was = self.slice.as_ref().is_none_or(|slice| self.shares(slice.owner));
+        let pay = self.accounts[id].guests.pay();
+        was && self.shares(id) && pay && !self.wants_quiet(now, id)
     }
 
     /// Whether the owner has had its time, and its pace is known, or can't be seen now: it has nothing to do.
     fn is_over(&self, now: Instant, slice: &Slice, works: bool) -> bool {
-        let Some(account) = self.get(slice.owner) else { return true };
+        let account = &self.accounts[slice.owner];
         let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
         let length = slice.length.as_tokens();
         let used = account.used - slice.used + slice.undivided.max(0);
@@ -600,13 +590,13 @@ impl DiskTime {
 
     /// Whether a stream's lag is more than a slice.
     fn is_behind(&self, id: StreamId, length: Duration) -> bool {
-        let Some(account) = self.get(id) else { return false };
+        let account = &self.accounts[id];
         step(length.as_tokens(), self.time.share(account.claims)) < self.time.now() - account.tag
     }
 
     fn wants_quiet(&self, now: Instant, id: StreamId) -> bool {
-        let Some(account) = self.get(id) else { return false };
-        let part = match account.pace.seen_at {
+        let part = match self.accounts[id].pace.seen_at {
+            None if self.pace_of(id).seen_at.is_some() => return false,
             None => UNSEEN_PROBES,
             Some(at) if now.since(at) > STALE => PROBES,
             Some(_) => return false,
@@ -625,8 +615,15 @@ impl DiskTime {
     /// The pieces of a stream were seen while it had the device to itself.
     fn learn_pace(&mut self, now: Instant, id: StreamId, seen: Option<slice::Sum>) {
         let Some(seen) = seen else { return };
-        self.account(id).pace.add(now, seen.took, seen.modelled, seen.pieces);
+        self.accounts[id].pace.add(now, seen.took, seen.modelled, seen.pieces);
         self.usual.add(now, seen.took, seen.modelled, seen.pieces);
+        if self.accounts[id].is_lone() {
+            let first = self.lone.seen_at.is_none();
+            self.lone.add(now, seen.took, seen.modelled, seen.pieces);
+            if first {
+                self.list_all();
+            }
+        }
     }
 
     /// A slice begins.
@@ -637,13 +634,13 @@ impl DiskTime {
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };
         let others = streams.in_flight() > 0;
-        if others && !self.joins(now, owner) && !self.device.is_late(now) {
+        if others && !self.joins(now, owner) && now <= self.device.late_from {
             return Pick::Hold { stream: owner, until: now + REST };
         }
         let quiet = self.wants_quiet(now, owner);
         let length = self.length(owner);
         let behind = self.is_behind(owner, length);
-        let account = self.account(owner);
+        let account = &mut self.accounts[owner];
         let used = account.used;
         account.habits.slices = account.habits.slices.wrapping_add(1);
         account.habits.peak = 0;
@@ -659,12 +656,11 @@ impl DiskTime {
     /// The slice is over.
     fn end_slice(&mut self, now: Instant) {
         self.end_quiet(now);
-        let slice = self.slice.take().filter(|slice| self.get(slice.owner).is_some());
-        let Some(mut slice) = slice else { return };
+        let Some(mut slice) = self.slice.take() else { return };
         let owner = slice.owner;
         slice.end();
         self.learn_pace(now, owner, slice.middle());
-        let pace = self.account(owner).pace;
+        let pace = self.accounts[owner].pace;
         // One long pause says little of what a switch costs.
         let most = slice.length.as_tokens();
         let loss = |sum: slice::Sum| {
@@ -673,7 +669,7 @@ impl DiskTime {
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
         let depth = self.device.depth;
         if began.is_some() {
-            let account = self.account(owner);
+            let account = &mut self.accounts[owner];
             let gain = -account.switch[0].value;
             if account.habits.writes && gain > 0 {
                 let before = self.gained.filter(|(of, _)| *of == owner).map_or(0, |(_, left)| left);
@@ -682,10 +678,10 @@ impl DiskTime {
         }
         for (at, loss) in [began, ended.filter(|_| depth > 1)].into_iter().enumerate() {
             let Some(loss) = loss else { continue };
-            self.account(owner).switch[at].add(loss);
+            self.accounts[owner].switch[at].add(loss);
             self.switch[at].add(loss);
         }
-        if self.account(owner).member {
+        if !self.accounts[owner].state.is_away() {
             self.count(owner);
         }
     }
@@ -708,7 +704,7 @@ impl Policy for DiskTime {
             self.note(now, stream);
         }
         if request.kind.writes() {
-            self.account(stream.id()).habits.writes = true;
+            self.accounts[stream.id()].habits.writes = true;
             self.sharers.remove(stream.id().0);
         }
     }
@@ -734,18 +730,18 @@ impl Policy for DiskTime {
         self.note(now, stream);
         let Some((start, end)) = stream.last_piece() else { return };
         self.device.position = end;
-        let account = self.account(stream.id());
+        let account = &mut self.accounts[stream.id()];
         account.habits.goes_on = account.habits.end == start;
         account.habits.end = end;
-        if account.ready {
+        if account.state.is_ready() {
             self.list(stream.id());
         }
     }
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
         let id = stream.id();
-        (self.device.last, self.device.settling) = (now, piece.settling);
-        let account = self.account(id);
+        self.device.late_from = now + piece.settling;
+        let account = &mut self.accounts[id];
         account.idle_since = now;
         let alone = account.pace.of(piece.modelled.as_tokens()).unwrap_or(0);
         let deep = self.device.depth > 1;
@@ -757,7 +753,7 @@ impl Policy for DiskTime {
                 }
                 if deep {
                     let at_once = stream.in_flight() + 1;
-                    self.account(id).pace.respond(piece.response, piece.modelled, at_once);
+                    self.accounts[id].pace.respond(piece.response, piece.modelled, at_once);
                 }
             }
         }
@@ -769,13 +765,13 @@ impl Policy for DiskTime {
     }
 
     fn removed(&mut self, _now: Instant, stream: StreamId) {
-        if self.get(stream).is_none() {
+        if self.accounts.get(stream).is_none() {
             return;
         }
         self.leave(stream);
         self.claim(stream, Claims::default());
         self.unlist(stream);
-        self.accounts[slot(stream)] = None;
+        self.accounts.remove(stream);
         self.resting.remove(stream.0);
         self.gained = self.gained.filter(|(payer, _)| *payer != stream);
         self.slice = self.slice.take().filter(|slice| slice.owner != stream);
@@ -792,7 +788,7 @@ impl Slices for DiskTime {
     }
 
     fn priced(&mut self, _now: Instant, stream: StreamId, seen: Seen) {
-        if let Some(Some(account)) = self.accounts.get_mut(slot(stream)) {
+        if let Some(account) = self.accounts.get_mut(stream) {
             account.habits.mixes = seen == Seen::OnTier;
         }
     }
@@ -817,7 +813,7 @@ impl Slices for DiskTime {
     }
 
     fn room(&self, stream: StreamId) -> Duration {
-        let Some(account) = self.get(stream) else { return Duration::ZERO };
+        let Some(account) = self.accounts.get(stream) else { return Duration::ZERO };
         let part = |span: i64| quotient(span, self.time.share(account.claims), PARTS).unwrap_or(0);
         // So far ahead, its promise bound lets it be.
         let ahead = (self.horizon() + promise::PIECE_TIME).as_tokens() + part(SAVED);
@@ -829,7 +825,7 @@ impl Slices for DiskTime {
         if self.device.tiered {
             return None;
         }
-        let pace = self.get(stream)?.pace.of(modelled.as_tokens())?;
+        let pace = self.accounts.get(stream)?.pace.of(modelled.as_tokens())?;
         Some(Duration::from_nanos(pace.max(1).unsigned_abs()))
     }
 
@@ -841,38 +837,35 @@ impl Slices for DiskTime {
         if self.device.depth == 1 && (window.took)(stream) > Duration::ZERO {
             return self.cost_of_one(window, stream);
         }
-        let host = window.owner.filter(|id| *id != stream).and_then(|id| self.get(id));
+        let host = window.owner.filter(|id| *id != stream).and_then(|id| self.accounts.get(id));
         let alone = self.alone(stream, modelled);
         let cost = host.map_or(alone, |host| host.guests.share(alone));
         Duration::from_nanos(cost.unsigned_abs())
     }
 
     fn guest_price(&self, stream: StreamId) -> Option<u32> {
-        self.get(stream)?.guests.price()
+        self.accounts.get(stream)?.guests.price()
     }
 
     fn window(&mut self, now: Instant, window: &Window<'_>) {
         if let Some(slice) = &mut self.slice {
             slice.undivided = 0;
         }
-        let Some(owner) = window.owner.filter(|id| self.get(*id).is_some()) else { return };
+        let owner = window.owner.filter(|id| self.accounts.get(*id).is_some());
+        let Some(owner) = owner else { return };
         let cost = |id: &StreamId| self.alone(*id, (window.modelled)(*id));
         let own = window.streams.iter().filter(|id| **id == owner).map(cost).sum::<i64>();
         let guests = window.streams.iter().filter(|id| **id != owner).map(cost).sum::<i64>();
-        if own > 0 && guests > 0 {
-            let took = window.busy.as_tokens() - own;
-            if self.account(owner).pace.seen_at.is_some() {
-                self.account(owner).guests.add(took, guests);
-            }
+        let is_seen = self.accounts[owner].pace.seen_at.is_some();
+        if own > 0 && guests > 0 && is_seen {
+            self.accounts[owner].guests.add(window.busy.as_tokens() - own, guests);
         }
         if own > window.busy.as_tokens() && self.device.depth > 1 {
             // Alone they would have taken no longer.
             let modelled = (window.modelled)(owner).as_tokens();
-            self.account(owner).pace.correct(window.busy.as_tokens(), modelled);
+            self.accounts[owner].pace.correct(window.busy.as_tokens(), modelled);
         }
-        if guests == 0
-            && let Some(slice) = self.slice.as_mut()
-        {
+        if let Some(slice) = self.slice.as_mut().filter(|_| guests == 0) {
             slice.clear(now);
         }
     }

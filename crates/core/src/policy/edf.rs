@@ -45,7 +45,7 @@ impl Ranked {
     /// A key has what counts first, and the order of arrival.
     #[must_use]
     pub fn by(key: fn(StreamView<'_>, &Head) -> (Instant, u64)) -> Self {
-        Self { order: StreamOrder::new(), key }
+        Self { order: StreamOrder::default(), key }
     }
 }
 

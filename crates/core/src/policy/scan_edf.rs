@@ -26,7 +26,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     keeps_reservations: false,
     reorders: false,
     holds: false,
-    build: || Box::new(ScanEdf { order: StreamOrder::new(), position: 0 }),
+    build: || Box::new(ScanEdf { order: StreamOrder::default(), position: 0 }),
 };
 
 /// The deadline, and the first byte; without a deadline the order of arrival.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::ids::StreamId;
 
 /// Streams in the order of a key that may change, ties by id; each operation is O(log n).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StreamOrder<K> {
     streams: BTreeSet<(K, StreamId)>,
     /// The key of each stream that is in.
@@ -14,12 +14,6 @@ pub struct StreamOrder<K> {
 }
 
 impl<K: Copy + Ord> StreamOrder<K> {
-    /// No stream is in.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { streams: BTreeSet::new(), keys: Vec::new() }
-    }
-
     /// Puts a stream in under that key, moves it there, or takes it out.
     pub fn set(&mut self, stream: StreamId, key: Option<K>) {
         let slot = stream.0 as usize;
@@ -60,11 +54,5 @@ impl<K: Copy + Ord> StreamOrder<K> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
-    }
-}
-
-impl<K: Copy + Ord> Default for StreamOrder<K> {
-    fn default() -> Self {
-        Self::new()
     }
 }

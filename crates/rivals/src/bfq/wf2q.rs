@@ -42,12 +42,12 @@ pub(super) struct Wf2q {
 }
 
 impl Wf2q {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             entities: Vec::new(),
-            ahead: StreamOrder::new(),
-            eligible: StreamOrder::new(),
-            retired: StreamOrder::new(),
+            ahead: StreamOrder::default(),
+            eligible: StreamOrder::default(),
+            retired: StreamOrder::default(),
             virtual_time: 0,
             weights: 0,
         }

@@ -11,11 +11,7 @@ pub(super) struct Account {
     pub(super) tag: i64,
     /// Disk time that it was debited, as seen last.
     pub(super) used: i64,
-    /// Its tag counts in the virtual time.
-    pub(super) member: bool,
-    pub(super) ready: bool,
-    /// It came back from idleness with a positive lag, which it still has.
-    pub(super) light: bool,
+    pub(super) state: State,
     pub(super) idle_since: Instant,
     pub(super) think: Think,
     pub(super) pace: Pace,
@@ -26,6 +22,35 @@ pub(super) struct Account {
     /// As owner of slices: the time that guests took from them, and what these pieces take alone.
     pub(super) guests: Guests,
     pub(super) habits: Habits,
+}
+
+/// Whether a stream wants to run. Its tag counts in the virtual time unless it is away.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    #[default]
+    Away,
+    /// It has nothing to send since a moment ago.
+    Resting(Turn),
+    Ready(Turn),
+}
+
+/// When a stream's pieces go out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// In its slice, and in others' where it shares the device.
+    Slice,
+    /// At once: it came back from idleness with a positive lag, which it still has.
+    Now,
+}
+
+impl State {
+    pub(super) fn is_away(self) -> bool {
+        self == Self::Away
+    }
+
+    pub(super) fn is_ready(self) -> bool {
+        matches!(self, Self::Ready(_))
+    }
 }
 
 /// How a stream uses the device.
@@ -53,14 +78,19 @@ impl Account {
     /// Whether others' pieces may be at the device with its own: it reads, does not fill the device, and a
     /// switch costs it no more than one of its pieces. Where several are at the device at once, a guest is charged
     /// what its pieces take alone: that has to be known.
-    pub(super) fn shares(&self, depth: u32) -> bool {
+    pub(super) fn shares(&self, depth: u32, is_known: bool) -> bool {
         let Habits { writes, goes_on, .. } = self.habits;
         let fills = if depth == 1 { goes_on } else { self.fills(depth) };
         let loses = match self.pace.piece().filter(|_| self.switch[0].count > 0) {
             Some(piece) => self.switch[0].value + self.switch[1].value > piece,
-            None => goes_on || (depth > 1 && self.pace.seen_at.is_none()),
+            None => goes_on || (depth > 1 && !is_known),
         };
         !writes && !fills && !loses
+    }
+
+    /// Whether it reads here and there, one request at a time.
+    pub(super) fn is_lone(&self) -> bool {
+        !self.habits.writes && !self.habits.goes_on && self.habits.peak <= 1
     }
 
     /// Whether it keeps more than half of what the device takes at once.
@@ -157,11 +187,8 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    /// As for paces.
-    const MEMORY: i64 = Pace::MEMORY;
-
     pub(super) fn add(&mut self, took: i64, alone: i64) {
-        if self.took.max(self.alone) > Self::MEMORY {
+        if self.took.max(self.alone) > Pace::MEMORY {
             (self.took, self.alone) = (self.took / 2, self.alone / 2);
         }
         self.took = (self.took + took).max(0);

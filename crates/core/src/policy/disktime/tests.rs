@@ -18,10 +18,7 @@ fn at(millis: u64) -> Instant {
 }
 
 fn known(policy: &mut DiskTime, id: StreamId) -> &mut Account {
-    if slot(id) >= policy.accounts.len() {
-        policy.accounts.resize(slot(id) + 1, None);
-    }
-    policy.accounts[slot(id)].get_or_insert_with(|| Account::new(0))
+    policy.accounts.get_or_insert_with(id, || Account::new(0))
 }
 
 fn half() -> Stream {
@@ -155,14 +152,14 @@ fn a_round_is_made_of_the_streams_that_want_to_run() {
     policy.note(at(1_000), stream.view(Rank::Best));
     let of = |policy: &DiskTime| [policy.round.streams, policy.round.unseen, policy.round.costs];
     assert_eq!(of(&policy), [1, 1, 0]);
-    policy.account(ONE).pace.add(Instant::ZERO, 80_000_000, 1_000_000, 40);
+    policy.accounts[ONE].pace.add(Instant::ZERO, 80_000_000, 1_000_000, 40);
     policy.count(ONE);
     assert_eq!(of(&policy), [1, 0, 2_000_000]);
     policy.leave(ONE);
     assert_eq!(of(&policy), [0, 0, 0]);
     policy.note(at(1_001), half().view(Rank::Best));
     policy.note(at(1_002), stream.view(Rank::Best));
-    policy.account(ONE).pace = Pace::default();
+    policy.accounts[ONE].pace = Pace::default();
     policy.count(ONE);
     policy.leave(ONE);
     assert_eq!(of(&policy), [0, 0, 0]);
@@ -190,12 +187,50 @@ fn who_may_be_a_guest_follows_the_depth_of_the_device() {
 /// Where several pieces are at the device at once, a guest is charged what its pieces take alone.
 #[test]
 fn a_stream_whose_pace_is_not_known_is_no_guest_where_several_pieces_are_at_the_device() {
-    let mut account = Account::new(0);
-    assert!(account.shares(1) && !account.shares(8));
-    account.pace.add(Instant::ZERO, 1_000_000, 1_000_000, 10);
-    assert!(account.shares(1) && account.shares(8));
-    account.habits.goes_on = true;
-    assert!(!account.shares(8), "what a switch costs it is not known");
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE);
+    let shares = |policy: &mut DiskTime| {
+        [1, 8].map(|depth| {
+            policy.device.depth = depth;
+            policy.shares(ONE)
+        })
+    };
+    assert_eq!(shares(&mut policy), [true, false]);
+    known(&mut policy, ONE).pace.add(Instant::ZERO, 1_000_000, 1_000_000, 10);
+    assert_eq!(shares(&mut policy), [true, true]);
+    known(&mut policy, ONE).habits.goes_on = true;
+    assert_eq!(shares(&mut policy), [false, false], "what a switch costs it is not known");
+}
+
+/// A device that takes eight pieces at once idles while each of nine readers with one request at a time shows its
+/// pace: that of another of them counts.
+#[test]
+fn among_more_streams_than_the_device_takes_at_once_lone_readers_need_not_show_their_pace() {
+    let change = |unseen: i64, change: fn(&mut DiskTime)| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 8;
+        policy.lone.add(Instant::ZERO, 20_000_000, 10_000_000, 10);
+        policy.round.unseen = unseen;
+        known(&mut policy, ONE).habits.peak = 1;
+        change(&mut policy);
+        let alone = policy.alone(ONE, Duration::from_millis(1));
+        let is_seen = policy.shares(ONE);
+        assert_eq!(is_seen, !policy.wants_quiet(at(3_000), ONE), "it shows its pace if it is to");
+        assert_eq!(alone, if is_seen { 2_000_000 } else { 1_000_000 });
+        is_seen
+    };
+    assert!(change(9, |_| ()) && !change(8, |_| ()));
+    assert!(!change(9, |policy| policy.accounts[ONE].habits.peak = 2));
+    assert!(!change(9, |policy| policy.accounts[ONE].habits.goes_on = true));
+    assert!(!change(9, |policy| policy.accounts[ONE].habits.writes = true));
+    assert!(!change(9, |policy| policy.device.tiered = true));
+    assert!(!change(9, |policy| policy.lone = Pace::default()), "none was seen");
+    // One piece at a time: a stream shares without its pace, which it is to show all the same.
+    let mut policy = DiskTime { lone: Pace::default(), ..DiskTime::default() };
+    (policy.device.depth, policy.round.unseen) = (1, 9);
+    policy.lone.add(Instant::ZERO, 20_000_000, 10_000_000, 10);
+    known(&mut policy, ONE).habits.peak = 1;
+    assert!(policy.wants_quiet(at(3_000), ONE));
 }
 
 /// A stream that pauses between requests keeps its place; one that is idle for longer does not hold time back that
@@ -213,7 +248,7 @@ fn a_stream_counts_for_some_milliseconds_after_its_last_request() {
         table.get_or_insert_with(ONE, || stream);
         let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, in_flight: 0 };
         policy.let_go(at(2_000 + millis), streams);
-        policy.get(ONE).is_some_and(|account| account.member)
+        policy.accounts.get(ONE).is_some_and(|account| !account.state.is_away())
     };
     assert!(stays(15) && !stays(30));
 }
@@ -227,8 +262,8 @@ fn an_idle_stream_has_saved_up_a_second_of_virtual_time() {
     let claims = Claims { reserved: 500_000_000, weight: 1 };
     known(&mut policy, OTHER);
     policy.claim(OTHER, claims);
-    policy.account(OTHER).member = true;
-    policy.account(OTHER).tag = 0;
+    policy.accounts[OTHER].state = State::Resting(Turn::Slice);
+    policy.accounts[OTHER].tag = 0;
     policy.time.enter(claims, 0);
     policy.time.moved(claims, 100_000_000_000);
     let mut stream = half();
@@ -237,7 +272,7 @@ fn an_idle_stream_has_saved_up_a_second_of_virtual_time() {
     let time = policy.time.now();
     assert!(time > 50_000_000_000, "{time}");
     policy.note(at(100_000), stream.view(Rank::Best));
-    let saved = time - policy.account(ONE).tag;
+    let saved = time - policy.accounts[ONE].tag;
     assert!((700_000_000..=1_400_000_000).contains(&saved), "{saved} ns");
 }
 
