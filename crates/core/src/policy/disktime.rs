@@ -170,7 +170,7 @@ impl DiskTime {
             account.used += used;
             let step = step(used, self.time.share(claims));
             account.tag = account.tag.saturating_add(step);
-            if !was.is_away() {
+            if was != State::Away {
                 self.time.moved(claims, step);
             }
         }
@@ -208,13 +208,13 @@ impl DiskTime {
         }
         // A stream does not keep what it could not use: others that ran ahead meanwhile would wait for that long.
         let was = account.state;
-        let kept = if was.is_away() { round.min(SAVED) } else { most };
+        let kept = if was == State::Away { round.min(SAVED) } else { most };
         let tag = account.tag.max(time.saturating_sub(kept));
         let rise = tag.saturating_sub(account.tag);
         account.tag = tag;
         let claims = account.claims;
         account.state = State::Ready(Turn::Slice);
-        if was.is_away() {
+        if was == State::Away {
             self.time.enter(claims, tag);
             self.round.streams += 1;
             self.round.unseen += 1;
@@ -240,7 +240,7 @@ impl DiskTime {
     fn leave(&mut self, id: StreamId) {
         let account = &mut self.accounts[id];
         let Account { claims, tag, counted, .. } = *account;
-        if !core::mem::take(&mut account.state).is_away() {
+        if core::mem::take(&mut account.state) != State::Away {
             account.counted = 0;
             self.round.streams -= 1;
             self.round.costs -= counted;
@@ -398,7 +398,7 @@ impl DiskTime {
     /// Lists every stream that is ready.
     fn list_all(&mut self) {
         for id in (0..self.accounts.ids_end()).map(StreamId) {
-            if self.accounts.get(id).is_some_and(|account| account.state.is_ready()) {
+            if matches!(self.accounts.get(id), Some(Account { state: State::Ready(_), .. })) {
                 self.list(id);
             }
         }
@@ -408,11 +408,11 @@ impl DiskTime {
     fn claim(&mut self, id: StreamId, claims: Claims) {
         let account = &mut self.accounts[id];
         let before = core::mem::replace(&mut account.claims, claims);
-        if !account.state.is_away() {
+        if account.state != State::Away {
             self.time.leave(before, account.tag);
         }
         self.time.claim(before, claims);
-        if !account.state.is_away() {
+        if account.state != State::Away {
             self.time.enter(claims, account.tag);
         }
     }
@@ -504,7 +504,7 @@ impl DiskTime {
     fn go_on(&mut self, now: Instant, streams: Streams<'_>) -> Option<Pick> {
         let owner = self.slice.as_ref()?.owner;
         let Account { state, think, .. } = self.accounts[owner];
-        let ready = state.is_ready();
+        let ready = matches!(state, State::Ready(_));
         let in_flight = streams.get(owner).map_or(0, StreamView::in_flight);
         let slice = self.slice.as_ref()?;
         let works = ready || in_flight > 0;
@@ -626,10 +626,18 @@ impl DiskTime {
         }
     }
 
+    /// A guest whose pace was not seen for long: as it is seldom behind it would have no slice in which to show it.
+    fn faded(&mut self, now: Instant) -> Option<StreamId> {
+        let guest = self.sharer().filter(|_| self.device.depth > 1)?;
+        self.accounts[guest].pace.seen_at.filter(|_| self.wants_quiet(now, guest))?;
+        self.accounts[guest].pace.fade();
+        Some(guest)
+    }
+
     /// A slice begins.
     fn begin(&mut self, now: Instant, streams: Streams<'_>) -> Pick {
         let urgent = self.urgent();
-        let Some(owner) = self.lowest() else {
+        let Some(owner) = self.faded(now).or_else(|| self.lowest()) else {
             // An urgent stream needs no slice.
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };
@@ -681,7 +689,7 @@ impl DiskTime {
             self.accounts[owner].switch[at].add(loss);
             self.switch[at].add(loss);
         }
-        if !self.accounts[owner].state.is_away() {
+        if self.accounts[owner].state != State::Away {
             self.count(owner);
         }
     }
@@ -733,7 +741,7 @@ impl Policy for DiskTime {
         let account = &mut self.accounts[stream.id()];
         account.habits.goes_on = account.habits.end == start;
         account.habits.end = end;
-        if account.state.is_ready() {
+        if matches!(account.state, State::Ready(_)) {
             self.list(stream.id());
         }
     }

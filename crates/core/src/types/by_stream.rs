@@ -7,6 +7,7 @@ use super::ids::StreamId;
 
 /// Values by the ids of their streams, which are dense. An index by the id of a stream that has none panics: a
 /// stream outlives its requests, its pieces and its place in every heap.
+#[derive(Debug)]
 pub(crate) struct ByStream<T>(Vec<Option<T>>);
 
 impl<T> Default for ByStream<T> {

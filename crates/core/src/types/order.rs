@@ -1,34 +1,32 @@
 //! Streams in the order of any key that can be compared.
 
 use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 
+use super::by_stream::ByStream;
 use super::ids::StreamId;
 
 /// Streams in the order of a key that may change, ties by id; each operation is O(log n).
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct StreamOrder<K> {
     streams: BTreeSet<(K, StreamId)>,
     /// The key of each stream that is in.
-    keys: Vec<Option<K>>,
+    keys: ByStream<K>,
 }
 
 impl<K: Copy + Ord> StreamOrder<K> {
     /// Puts a stream in under that key, moves it there, or takes it out.
     pub fn set(&mut self, stream: StreamId, key: Option<K>) {
-        let slot = stream.0 as usize;
-        if slot >= self.keys.len() {
-            self.keys.resize(slot + 1, None);
-        }
-        let old = core::mem::replace(&mut self.keys[slot], key);
+        let old = self.keys.get(stream).copied();
         if old == key {
             return;
         }
         if let Some(old) = old {
             self.streams.remove(&(old, stream));
+            self.keys.remove(stream);
         }
         if let Some(key) = key {
             self.streams.insert((key, stream));
+            self.keys.get_or_insert_with(stream, || key);
         }
     }
 
@@ -47,7 +45,7 @@ impl<K: Copy + Ord> StreamOrder<K> {
     /// Whether that stream is in.
     #[must_use]
     pub fn contains(&self, stream: StreamId) -> bool {
-        self.keys.get(stream.0 as usize).is_some_and(Option::is_some)
+        self.keys.get(stream).is_some()
     }
 
     /// Whether no stream is in.

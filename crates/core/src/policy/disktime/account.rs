@@ -43,16 +43,6 @@ pub(super) enum Turn {
     Now,
 }
 
-impl State {
-    pub(super) fn is_away(self) -> bool {
-        self == Self::Away
-    }
-
-    pub(super) fn is_ready(self) -> bool {
-        matches!(self, Self::Ready(_))
-    }
-}
-
 /// How a stream uses the device.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Habits {
@@ -139,6 +129,12 @@ impl Pace {
         self.modelled = self.modelled.saturating_add(modelled);
         self.pieces += pieces;
         self.seen_at = Some(now);
+    }
+
+    /// From now on it is what is seen next: what was seen before has the weight of one piece.
+    pub(super) fn fade(&mut self) {
+        let pieces = self.pieces.max(1);
+        (self.took, self.modelled, self.pieces) = (self.took / pieces, self.modelled / pieces, 1);
     }
 
     /// Pieces of that modelled time took no longer than that beside others'.

@@ -248,7 +248,7 @@ fn a_stream_counts_for_some_milliseconds_after_its_last_request() {
         table.get_or_insert_with(ONE, || stream);
         let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, in_flight: 0 };
         policy.let_go(at(2_000 + millis), streams);
-        policy.accounts.get(ONE).is_some_and(|account| !account.state.is_away())
+        policy.accounts.get(ONE).is_some_and(|account| account.state != State::Away)
     };
     assert!(stays(15) && !stays(30));
 }
