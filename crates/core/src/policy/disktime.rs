@@ -277,8 +277,8 @@ impl DiskTime {
     /// price is known, and it has its share there: it fills the device, or does not starve.
     fn mixes(&self, id: StreamId) -> bool {
         let account = &self.accounts[id];
-        let keeps_up = account.fills(self.device.depth) || !account.starves(self.share(id));
-        account.habits.mixes && keeps_up
+        account.habits.mixes
+            && (account.fills(self.device.depth) || !account.starves(self.share(id)))
     }
 
     /// Whether a stream has less than its share as a guest, and is behind by more than its slice: it is to wait for
