@@ -1,6 +1,7 @@
 //! Accounts: how the device's time is divided, and what each stream has used of it; no account knows the
 //! queues, or how a cost was estimated.
 
+pub(crate) mod late;
 pub(crate) mod ledger;
 pub(crate) mod posting;
 pub(crate) mod settling;

@@ -249,7 +249,6 @@ impl Engine {
             took,
             modelled: piece.modelled,
             response: self.now.since(piece.dispatched_at),
-            settling: self.device.settling.time(),
         };
         self.flush_with(piece.stream, piece.rank, News::Completed(&done));
         completion

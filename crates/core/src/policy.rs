@@ -60,8 +60,6 @@ pub struct PieceDone {
     pub modelled: Duration,
     /// From dispatch to completion.
     pub response: Duration,
-    /// How long the device may be busy with what it had before, as of now.
-    pub settling: Duration,
 }
 
 /// Some busy time of the device, and what streams did in it.

@@ -137,7 +137,7 @@ pub struct Granted {
 
 /// How far best effort may go ahead of guaranteed rates: a register that fills at `rate` up to
 /// `cap`, and that each piece ahead debits with its time and one seek back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slack {
     /// How fast it fills.
     pub rate: Share,

@@ -98,9 +98,14 @@ impl Engine {
     pub(super) fn plan(&self, proposal: &Proposal<'_>) -> Result<Plan, ChangeError> {
         self.check_families(proposal)?;
         let booked = self.booked_with(proposal);
+        let asked_ppm = booked.reserved_ppm;
+        let available = Share::PARTS - proposal.headroom.ppm();
+        if asked_ppm > u64::from(available) {
+            let available = Share::from_ppm(available).expect("a part of the whole");
+            return Err(ChangeError::Overbooked { asked_ppm, available });
+        }
         if booked.guaranteed == 0 {
             // Nothing but shares, of maybe very many streams.
-            Self::book(booked.reserved_ppm, proposal)?;
             return Ok(Plan { piece_max: u64::MAX, ..Plan::default() });
         }
         let all = self.proposed(proposal);
@@ -109,8 +114,6 @@ impl Engine {
         let bounds: Vec<_> = of(Class::GuaranteedLatency).collect();
         let ppm = |(_, it, _): &Asking| u64::from(it.reserve.ppm());
         let ahead_ppm = bounds.iter().map(|it| ppm(it)).sum::<u64>();
-        let asked_ppm = booked.reserved_ppm;
-        Self::book(asked_ppm, proposal)?;
         let piece_max = self.piece_beside(&bounds, proposal.depth)?;
         let latency_burst = part(ahead_ppm, self.contracts.period);
         let flushes = self.flushes_for(&rates, &bounds);
@@ -164,24 +167,14 @@ impl Engine {
     fn flushes_for(&self, rates: &[&Asking], bounds: &[&Asking]) -> Flushes {
         let cache = self.guarantees.profile.as_ref().is_some_and(Profile::has_write_cache);
         let kinds = || rates.iter().filter_map(|(_, it, _)| Some(it.rate?.admission));
-        if !cache {
-            Flushes::None
-        } else if !bounds.is_empty() || kinds().any(|it| it == Admission::Deterministic) {
+        let all = !bounds.is_empty() || kinds().any(|it| it == Admission::Deterministic);
+        if cache && all {
             Flushes::All
-        } else if kinds().any(|it| it != Admission::BestEffort) {
+        } else if cache && kinds().any(|it| it != Admission::BestEffort) {
             Flushes::Rates
         } else {
             Flushes::None
         }
-    }
-
-    fn book(asked_ppm: u64, proposal: &Proposal<'_>) -> Result<(), ChangeError> {
-        let available =
-            Share::from_ppm(Share::PARTS - proposal.headroom.ppm()).expect("a part of the whole");
-        if asked_ppm <= u64::from(available.ppm()) {
-            return Ok(());
-        }
-        Err(ChangeError::Overbooked { asked_ppm, available })
     }
 
     /// The demands of all streams, with these contracts in place of theirs.

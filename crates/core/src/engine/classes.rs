@@ -88,8 +88,9 @@ impl Engine {
     }
 
     fn ask(&mut self, rank: Rank, on_slack: bool) -> Chosen {
-        let (depth, in_flight) = (self.limits.depth, self.in_flight());
-        let streams = Streams { streams: &self.streams, rank, depth, in_flight };
+        let (depth, at_work) =
+            (self.limits.depth, self.device.late.others(self.now, self.in_flight()));
+        let streams = Streams { streams: &self.streams, rank, depth, at_work };
         let pick = self.policies[rank.at()].pick(self.now, streams);
         if rank == Rank::Best {
             self.books.slice = self.slices().and_then(|slices| slices.owner());

@@ -1,6 +1,7 @@
 //! The pieces at the device, how many are enough, and the stream that the device is left idle for.
 
 use super::pieces::{Piece, PieceTable};
+use crate::account::late::Late;
 use crate::account::settling::Settling;
 use crate::account::stalls::Stalls;
 use crate::cost::Trust;
@@ -27,6 +28,7 @@ pub(super) struct AtDevice {
     pub(super) hold: Option<Hold>,
     pub(super) stalls: Stalls,
     pub(super) settling: Settling,
+    pub(super) late: Late,
 }
 
 impl AtDevice {
@@ -48,6 +50,7 @@ impl AtDevice {
     pub(super) fn send(&mut self, piece: Piece) -> PieceId {
         self.stalls.dispatched(piece.shape.kind);
         self.sent += u128::from(piece.estimate.as_nanos());
+        self.late.moved(piece.dispatched_at, self.pieces.len);
         self.pieces.insert(piece)
     }
 
@@ -56,6 +59,7 @@ impl AtDevice {
         let piece = self.pieces.take(id).expect("a piece completes once, after its dispatch");
         self.sent -= u128::from(piece.estimate.as_nanos());
         self.settling.seen(now, now.since(piece.dispatched_at));
+        self.late.returned(now, self.pieces.len + 1, piece.dispatched_at);
         piece
     }
 }

@@ -14,7 +14,6 @@ use crate::types::contract::{Admission, Class};
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
-use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
 /// Largest piece of background work: what a more urgent request waits for at most (semi-preemptible
@@ -95,9 +94,8 @@ impl Guarantees {
             let (age, id) = self.overdrawn[rank.at()].peek()?;
             Some((age, rank, StreamId(id)))
         };
-        let [latency, rate] = [oldest(Rank::Latency), oldest(Rank::Rate)];
-        let oldest = latency.into_iter().chain(rate).min_by_key(|(age, ..)| *age)?;
-        Some((oldest.1, oldest.2))
+        let lanes = [Rank::Latency, Rank::Rate].into_iter().filter_map(oldest);
+        lanes.min_by_key(|(age, ..)| *age).map(|(_, rank, id)| (rank, id))
     }
 
     pub(super) fn overdraw(&mut self, rank: Rank, id: StreamId, sequence: u64, until: i64) {
@@ -131,9 +129,7 @@ impl Guarantees {
 
     /// The slack that best effort may use before guaranteed rates, from now on.
     pub(super) fn set_slack(&mut self, slack: Option<(Slack, Duration)>, now: Instant) {
-        let none = Slack { rate: Share::ZERO, cap: Duration::ZERO, seek_back: Duration::ZERO };
-        let (slack, piece) = slack.unwrap_or((none, Duration::ZERO));
-        let Slack { rate, cap, seek_back } = slack;
+        let (Slack { rate, cap, seek_back }, piece) = slack.unwrap_or_default();
         self.slack.advance(now);
         self.slack.set_rate(rate);
         self.slack_max = cap.as_tokens();
@@ -292,8 +288,7 @@ impl Engine {
             self.guarantees.restore_at = None;
             return;
         };
-        let period = self.streams[first].cycle.as_ref();
-        let period = period.map_or(Duration::ZERO, |cycle| cycle.period);
+        let period = self.streams[first].cycle.as_ref().map_or(Duration::ZERO, |it| it.period);
         self.set_cut(first, false, period);
         self.events.push(Event::Restored(first));
     }
@@ -322,6 +317,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::share::Share;
 
     /// Best effort goes ahead of guaranteed rates only while a whole piece and the seek back fit into the
     /// slack, which is bounded however long nobody used it.

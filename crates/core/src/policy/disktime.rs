@@ -140,8 +140,6 @@ struct Device {
     tiered: bool,
     /// Its costs are stated, and compare.
     stated: bool,
-    /// From then on what is at the device is late: a switch waits for it no longer.
-    late_from: Instant,
 }
 
 /// The tags of streams, by id.
@@ -158,8 +156,7 @@ impl DiskTime {
     fn note(&mut self, now: Instant, view: StreamView<'_>) {
         let id = view.id();
         let account = self.accounts.get_or_insert_with(id, || Account::new(view.used()));
-        let used = view.used() - account.used;
-        let was = account.state;
+        let (used, was) = (view.used() - account.used, account.state);
         let (before, claims) = (account.claims, Claims::of(view.contract()));
         if before != claims {
             self.claim(id, claims);
@@ -506,6 +503,9 @@ impl DiskTime {
         let Account { state, think, .. } = self.accounts[owner];
         let ready = matches!(state, State::Ready(_));
         let in_flight = streams.get(owner).map_or(0, StreamView::in_flight);
+        if !self.is_quiet() {
+            self.end_quiet(now);
+        }
         let slice = self.slice.as_ref()?;
         let works = ready || in_flight > 0;
         if !slice.ends && self.is_over(now, slice, works) {
@@ -517,9 +517,6 @@ impl DiskTime {
                 let (length, used) = (self.length(owner), self.accounts[owner].used);
                 let shown = self.has_shown(self.slice.as_ref()?);
                 let behind = self.is_behind(owner, length);
-                if shown {
-                    self.end_quiet(now);
-                }
                 let slice = self.slice.as_mut()?;
                 (slice.used, slice.length, slice.began) = (used, length, now);
                 slice.behind = behind;
@@ -527,15 +524,11 @@ impl DiskTime {
                 self.learn_pace(now, owner, seen);
             }
         }
-        if !self.is_quiet() {
-            self.end_quiet(now);
-        }
         let wait = Pick::Hold { stream: owner, until: now + REST };
+        let works = streams.at_work() > 0;
         if self.slice.as_ref()?.ends {
-            let next = self.lowest();
-            let overlaps = next.is_some_and(|next| self.joins(now, next));
-            let waits = streams.in_flight() > 0 && !overlaps && now <= self.device.late_from;
-            return waits.then_some(wait);
+            let overlaps = self.lowest().is_some_and(|next| self.joins(now, next));
+            return (works && !overlaps).then_some(wait);
         }
         if let Some(id) = self.urgent().filter(|id| *id == owner || !self.is_quiet()) {
             return Some(self.send(now, id));
@@ -550,7 +543,8 @@ impl DiskTime {
             return Some(self.send(now, id));
         }
         if in_flight > 0 {
-            return Some(wait);
+            // A tier may be slow for as long as a device that has stopped.
+            return (works || self.device.tiered).then_some(wait);
         }
         if !self.accounts[owner].habits.blocked {
             let timeout = think.timeout(self.idle_timeout(owner))?.unsigned_abs();
@@ -560,7 +554,7 @@ impl DiskTime {
             }
         }
         self.slice.as_mut()?.end();
-        (streams.in_flight() > 0).then_some(wait)
+        works.then_some(wait)
     }
 
     /// Whether a slice of that stream may begin while other streams' pieces are at the device.
@@ -575,10 +569,9 @@ impl DiskTime {
         let account = &self.accounts[slice.owner];
         let shown = account.pace.seen_at.is_some() || self.has_shown(slice) || slice.was_mixed;
         let length = slice.length.as_tokens();
-        let used = account.used - slice.used + slice.undivided.max(0);
         // Beside guests the owner may have little of its slice, which ends all the same.
-        let used =
-            if slice.was_mixed { used.max(now.since(slice.began).as_tokens()) } else { used };
+        let beside = if slice.was_mixed { now.since(slice.began) } else { Duration::ZERO };
+        let used = (account.used - slice.used).max(beside.as_tokens());
         used >= length && (shown || !works || used >= 4 * length)
     }
 
@@ -641,20 +634,17 @@ impl DiskTime {
             // An urgent stream needs no slice.
             return urgent.map_or(Pick::Nothing, Pick::Stream);
         };
-        let others = streams.in_flight() > 0;
-        if others && !self.joins(now, owner) && now <= self.device.late_from {
+        let others = streams.at_work() > 0;
+        if others && !self.joins(now, owner) {
             return Pick::Hold { stream: owner, until: now + REST };
         }
-        let quiet = self.wants_quiet(now, owner);
-        let length = self.length(owner);
+        let (quiet, length) = (self.wants_quiet(now, owner), self.length(owner));
         let behind = self.is_behind(owner, length);
         let account = &mut self.accounts[owner];
-        let used = account.used;
         account.habits.slices = account.habits.slices.wrapping_add(1);
         account.habits.peak = 0;
-        let mut slice = Slice::new(owner, now, length, others);
-        (slice.quiet, slice.used, slice.behind) = (quiet, used, behind);
-        self.slice = Some(slice);
+        let slice = self.slice.insert(Slice::new(owner, now, length, others));
+        (slice.quiet, slice.used, slice.behind) = (quiet, account.used, behind);
         if let Some(id) = self.urgent().filter(|_| !quiet) {
             return self.send(now, id);
         }
@@ -675,16 +665,13 @@ impl DiskTime {
             pace.of(sum.modelled).map(|alone| (sum.took - alone).clamp(-most, most))
         };
         let [began, ended] = [slice.beginning, slice.drained()].map(|sum| sum.and_then(loss));
-        let depth = self.device.depth;
-        if began.is_some() {
-            let account = &mut self.accounts[owner];
-            let gain = -account.switch[0].value;
-            if account.habits.writes && gain > 0 {
-                let before = self.gained.filter(|(of, _)| *of == owner).map_or(0, |(_, left)| left);
-                self.gained = Some((owner, (before + gain).min(most)));
-            }
+        let gain = -self.accounts[owner].switch[0].value;
+        if began.is_some() && self.accounts[owner].habits.writes && gain > 0 {
+            let before = self.gained.filter(|(of, _)| *of == owner).map_or(0, |(_, left)| left);
+            self.gained = Some((owner, (before + gain).min(most)));
         }
-        for (at, loss) in [began, ended.filter(|_| depth > 1)].into_iter().enumerate() {
+        let ended = ended.filter(|_| self.device.depth > 1);
+        for (at, loss) in [began, ended].into_iter().enumerate() {
             let Some(loss) = loss else { continue };
             self.accounts[owner].switch[at].add(loss);
             self.switch[at].add(loss);
@@ -748,22 +735,13 @@ impl Policy for DiskTime {
 
     fn completed(&mut self, now: Instant, stream: StreamView<'_>, piece: &PieceDone) {
         let id = stream.id();
-        self.device.late_from = now + piece.settling;
         let account = &mut self.accounts[id];
         account.idle_since = now;
-        let alone = account.pace.of(piece.modelled.as_tokens()).unwrap_or(0);
-        let deep = self.device.depth > 1;
-        match self.slice.as_mut().filter(|slice| slice.owner == id) {
-            Some(slice) if !slice.mixed => slice.piece(now, piece, stream.in_flight()),
-            mixed => {
-                if let Some(slice) = mixed {
-                    slice.undivided += alone - piece.estimate.as_tokens();
-                }
-                if deep {
-                    let at_once = stream.in_flight() + 1;
-                    self.accounts[id].pace.respond(piece.response, piece.modelled, at_once);
-                }
-            }
+        if let Some(slice) = self.slice.as_mut().filter(|it| it.owner == id && !it.mixed) {
+            slice.piece(now, piece, stream.in_flight());
+        } else if self.device.depth > 1 {
+            let at_once = stream.in_flight() + 1;
+            self.accounts[id].pace.respond(piece.response, piece.modelled, at_once);
         }
         self.note(now, stream);
     }
@@ -830,10 +808,8 @@ impl Slices for DiskTime {
     }
 
     fn pace(&self, stream: StreamId, modelled: Duration) -> Option<Duration> {
-        if self.device.tiered {
-            return None;
-        }
-        let pace = self.accounts.get(stream)?.pace.of(modelled.as_tokens())?;
+        let account = self.accounts.get(stream).filter(|_| !self.device.tiered)?;
+        let pace = account.pace.of(modelled.as_tokens())?;
         Some(Duration::from_nanos(pace.max(1).unsigned_abs()))
     }
 
@@ -856,16 +832,12 @@ impl Slices for DiskTime {
     }
 
     fn window(&mut self, now: Instant, window: &Window<'_>) {
-        if let Some(slice) = &mut self.slice {
-            slice.undivided = 0;
-        }
         let owner = window.owner.filter(|id| self.accounts.get(*id).is_some());
         let Some(owner) = owner else { return };
         let cost = |id: &StreamId| self.alone(*id, (window.modelled)(*id));
         let own = window.streams.iter().filter(|id| **id == owner).map(cost).sum::<i64>();
         let guests = window.streams.iter().filter(|id| **id != owner).map(cost).sum::<i64>();
-        let is_seen = self.accounts[owner].pace.seen_at.is_some();
-        if own > 0 && guests > 0 && is_seen {
+        if own > 0 && guests > 0 && self.accounts[owner].pace.seen_at.is_some() {
             self.accounts[owner].guests.add(window.busy.as_tokens() - own, guests);
         }
         if own > window.busy.as_tokens() && self.device.depth > 1 {

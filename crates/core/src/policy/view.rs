@@ -21,14 +21,14 @@ pub struct Streams<'a> {
     pub(crate) streams: &'a StreamTable,
     pub(crate) rank: Rank,
     pub(crate) depth: u32,
-    pub(crate) in_flight: u32,
+    pub(crate) at_work: u32,
 }
 
 impl<'a> Streams<'a> {
-    /// Pieces at the device, of any class.
+    /// Pieces at the device, of any class, but for those that are late.
     #[must_use]
-    pub fn in_flight(self) -> u32 {
-        self.in_flight
+    pub fn at_work(self) -> u32 {
+        self.at_work
     }
 
     /// How many pieces the device may hold.

@@ -29,8 +29,6 @@ pub(super) struct Slice {
     pub(super) length: Duration,
     /// The disk time that the owner had used before.
     pub(super) used: i64,
-    /// The charges to come for the owner's pieces in the open window, beyond their debits.
-    pub(super) undivided: i64,
     /// Others' pieces are at the device, or were in the open window.
     pub(super) mixed: bool,
     /// They were at some time.
@@ -53,8 +51,7 @@ pub(super) struct Slice {
 
 impl Slice {
     pub(super) fn new(owner: StreamId, now: Instant, length: Duration, mixed: bool) -> Self {
-        let (began, since, was_mixed) = (now, now, mixed);
-        Self { owner, began, length, mixed, was_mixed, since, ..Self::default() }
+        Self { owner, began: now, since: now, length, mixed, was_mixed: mixed, ..Self::default() }
     }
 
     /// One of the owner's pieces came back, while no other stream's was there.

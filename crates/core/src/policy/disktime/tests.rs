@@ -101,7 +101,6 @@ fn pieces_that_have_become_longer_are_no_cost_of_a_switch() {
             took: long,
             modelled: long,
             response: long,
-            settling: Duration::ZERO,
         };
         let done = Duration::from_micros(500 * u64::from(at));
         slice.piece(Instant::ZERO + done, &piece, 1);
@@ -177,7 +176,7 @@ fn who_may_be_a_guest_follows_the_depth_of_the_device() {
     policy.note(at(1), stream.view(Rank::Best));
     let table = StreamTable::default();
     let mut shares_at = |depth: u32| {
-        let streams = Streams { streams: &table, rank: Rank::Best, depth, in_flight: 0 };
+        let streams = Streams { streams: &table, rank: Rank::Best, depth, at_work: 0 };
         policy.catch_up(at(2), streams);
         policy.sharers.contains(ONE.0)
     };
@@ -246,7 +245,7 @@ fn a_stream_counts_for_some_milliseconds_after_its_last_request() {
         policy.note(at(2_000), stream.view(Rank::Best));
         let mut table = StreamTable::default();
         table.get_or_insert_with(ONE, || stream);
-        let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, in_flight: 0 };
+        let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, at_work: 0 };
         policy.let_go(at(2_000 + millis), streams);
         policy.accounts.get(ONE).is_some_and(|account| account.state != State::Away)
     };
@@ -292,7 +291,7 @@ fn the_slice_of_a_newcomer_without_work_ends_with_its_length() {
         (account.used, account.idle_since) = (used_millis * 1_000_000, at(20));
         policy.slice = Some(Slice::new(ONE, Instant::ZERO, Duration::from_millis(10), false));
         let table = StreamTable::default();
-        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, in_flight: 0 };
+        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
         matches!(policy.go_on(at(20), streams), Some(Pick::Hold { stream: ONE, .. }))
     };
     assert!(goes_on(9) && !goes_on(11), "of 10 ms");
@@ -324,7 +323,7 @@ fn the_nearest_request_of_some_dozen_streams_goes() {
         table.get_or_insert_with(stream, || state);
         policy.sharers.set(id, i64::from(id) - 100);
     }
-    let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, in_flight: 0 };
+    let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, at_work: 0 };
     let nearest = policy.nearest(ONE, streams).expect("streams wait");
     assert!((9..=18).contains(&nearest.0), "the {}th", nearest.0);
 }
