@@ -27,8 +27,8 @@
 //!
 //! A device that tells which of its tiers served a piece does several streams' work at once, and the cost model
 //! learns there what a stream's pieces take, among others' pieces. A stream has slices there until its price is
-//! known, and while it starves among the others and fills less than half of the device. The others go in the order of
-//! their tags.
+//! known, while it is sequential, and while it starves among the others and fills less than half of the device. The
+//! others go in the order of their tags.
 
 use alloc::boxed::Box;
 
@@ -271,10 +271,12 @@ impl DiskTime {
     }
 
     /// On a device that tells tiers: whether a stream's pieces may be at the device with those of all others. Its
-    /// price is known, and it has its share there: it fills the device, or does not starve.
+    /// price is known, it does not seek back for each of them, and it has its share there: it fills the device, or does
+    /// not starve.
     fn mixes(&self, id: StreamId) -> bool {
         let account = &self.accounts[id];
-        account.habits.mixes
+        (self.device.stated || account.habits.mixes)
+            && !account.habits.goes_on
             && (account.fills(self.device.depth) || !account.starves(self.share(id)))
     }
 
@@ -714,7 +716,7 @@ impl Policy for DiskTime {
         }
         if self.device.tiered {
             let next = self.urgent().or_else(|| self.lowest());
-            if self.device.stated || next.is_none_or(|id| self.mixes(id)) {
+            if next.is_none_or(|id| self.mixes(id)) {
                 return next.map_or(Pick::Nothing, Pick::Stream);
             }
         }

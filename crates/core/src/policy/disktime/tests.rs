@@ -350,3 +350,25 @@ fn a_stream_that_starves_among_all_others_has_slices_on_tiers_unless_it_fills_th
     known(&mut policy, ONE).habits.peak = 17;
     assert!(policy.mixes(ONE));
 }
+
+/// On a device that tells tiers others' pieces would be between those of a sequential stream, which would seek back for
+/// each of its own.
+#[test]
+fn a_sequential_stream_has_slices_on_tiers() {
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE);
+    policy.priced(at(1), ONE, Seen::OnTier);
+    assert!(policy.mixes(ONE));
+    known(&mut policy, ONE).habits.goes_on = true;
+    assert!(!policy.mixes(ONE));
+}
+
+/// Stated costs need not be seen first.
+#[test]
+fn a_stream_needs_no_slice_on_tiers_to_show_a_cost_that_is_stated() {
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE);
+    assert!(!policy.mixes(ONE));
+    policy.has_costs(Trust::Stated);
+    assert!(policy.mixes(ONE));
+}
