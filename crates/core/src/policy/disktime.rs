@@ -545,8 +545,7 @@ impl DiskTime {
             return Some(self.send(now, id));
         }
         if in_flight > 0 {
-            // A tier may be slow for as long as a device that has stopped.
-            return (works || self.device.tiered).then_some(wait);
+            return works.then_some(wait);
         }
         if !self.accounts[owner].habits.blocked {
             let timeout = think.timeout(self.idle_timeout(owner))?.unsigned_abs();
