@@ -163,6 +163,10 @@ impl DiskTime {
         }
         let account = &mut self.accounts[id];
         account.habits.peak = account.habits.peak.max(view.in_flight() + view.waiting());
+        // A stream that waits for its limit, or its depth, is not idle.
+        if !view.ready() {
+            account.habits.blocked = view.waiting() > 0;
+        }
         if used != 0 {
             account.used += used;
             let step = step(used, self.time.share(claims));
@@ -177,7 +181,6 @@ impl DiskTime {
                 self.unlist(id);
                 let account = &mut self.accounts[id];
                 (account.state, account.idle_since) = (State::Resting(turn), now);
-                account.habits.blocked = view.waiting() > 0;
                 self.resting.lower(id.0, Some(nanos(now + REST)));
             }
             (State::Ready(_), true) if used < 0 => self.list(id),
@@ -363,8 +366,7 @@ impl DiskTime {
             };
             // A stream that is ahead stays until the others have caught up: they would lose what it took.
             let works = streams.get(id).is_some_and(|view| view.in_flight() > 0);
-            let stays = works || !self.time.is_paid(tag);
-            let due = if stays { now } else { idle_since } + REST;
+            let due = if works || !self.time.is_paid(tag) { now } else { idle_since } + REST;
             if due > now {
                 self.resting.set(id.0, nanos(due));
             } else {
@@ -520,8 +522,7 @@ impl DiskTime {
                 let shown = self.has_shown(self.slice.as_ref()?);
                 let behind = self.is_behind(owner, length);
                 let slice = self.slice.as_mut()?;
-                (slice.used, slice.length, slice.began) = (used, length, now);
-                slice.behind = behind;
+                (slice.used, slice.length, slice.began, slice.behind) = (used, length, now, behind);
                 let seen = if shown { slice.take_middle() } else { None };
                 self.learn_pace(now, owner, seen);
             }
