@@ -330,8 +330,8 @@ fn the_device_is_held_no_longer_than_a_slice_for_a_stream_that_asks_seldom() {
     assert!(outcome.streams[0].counters.completed > 1_000, "{:?}", outcome.streams[0].counters);
 }
 
-/// A stream that may use a tenth, and no more, waits for its limit after each request. Such a wait is not idleness: taken
-/// for a light stream it went among the others' requests at two to five times the price, and had half of its due.
+/// A stream that may use a tenth, and no more, waits for its limit after each request. Such a wait is not idleness:
+/// taken for a light stream it went among others' requests at a multiple of its own cost, and had .77 of its due.
 #[test]
 fn a_stream_that_waits_for_its_limit_has_its_share_at_its_own_cost() {
     let tenth = Share::from_percent(10).unwrap();
