@@ -1,51 +1,27 @@
 //! Single answers that are late, and answers that never come: nobody else waits for them.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_config::Scheduling;
-use disktime_core::cost::CostParameters;
-use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_core::{Duration, Instant};
 use disktime_model::faulty::{Faults, Faulty, Outliers};
 use disktime_model::preset;
-use disktime_sim::{Plan, StreamPlan, simulate};
-use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_sim::StreamPlan;
+use disktime_workload::Pattern;
+
+mod rig;
 
 const SECONDS: u64 = 60;
 
-/// A stream of a fifth with that many requests at once.
-fn fifth(at: u64, pattern: Pattern, kib: u64, reads_permille: u16, outstanding: u32) -> StreamPlan {
-    let extent = Extent { start: at << 30, end: (at + 1) << 30 };
-    let spec = Spec { reads_permille, ..Spec::reads(pattern, extent, kib << 10) };
-    let pace = Pace::Closed { outstanding, think: Duration::ZERO };
-    let name = format!("stream {at}");
-    let traffic = Source::new(spec, pace, 1, &name, Instant::ZERO).unwrap().into();
-    let contract = Contract::reserving(Share::from_percent(20).unwrap());
-    StreamPlan { name, contract, base: 0, parent: None, extent: None, traffic }
+/// A stream of a fifth.
+fn fifth(at: u64, requests: rig::Requests) -> StreamPlan {
+    rig::busy(at, 1, 20, requests)
 }
 
 /// The requests of each stream on a nearline disk that answers one request in so many so much later.
 fn done(streams: Vec<StreamPlan>, one_in: u64, delay: Duration) -> Vec<u64> {
     let device = (preset::find("nearline-7200").unwrap().build)(1);
     let faults = Faults { outliers: Some(Outliers { one_in, delay }), ..Faults::default() };
-    let count = streams.len();
-    let plan = Plan {
-        device: Box::new(Faulty::new(device, Instant::ZERO, faults)),
-        profile: None,
-        scheduling: Scheduling::new("disktime", "learned"),
-        cost: CostParameters::default(),
-        reports: Vec::new(),
-        depth: 16,
-        streams,
-        changes: Vec::new(),
-        duration: Duration::from_secs(SECONDS),
-        window: Duration::from_secs(1),
-        decisions: None,
-    };
-    let outcome = simulate(plan).unwrap();
-    let of = |stream: usize| {
-        let rows = outcome.windows.iter().filter(|row| row.stream.0 as usize == stream);
-        rows.map(|row| row.requests).sum()
-    };
-    (0..count).map(of).collect()
+    let device = Box::new(Faulty::new(device, Instant::ZERO, faults));
+    rig::done(&rig::run(device, 16, streams, SECONDS), 0..SECONDS)
 }
 
 /// One request in 200 comes back 300 ms late. A stream with few requests at once then has nothing else at the
@@ -55,11 +31,11 @@ fn the_device_does_others_work_while_an_answer_is_late() {
     let delay = Duration::from_millis(300);
     let all = || {
         vec![
-            fifth(0, Pattern::Random, 128, 1000, 2),
-            fifth(1, Pattern::Sequential, 4, 0, 8),
-            fifth(2, Pattern::Random, 16, 700, 4),
-            fifth(3, Pattern::Sequential, 4, 1000, 1),
-            fifth(4, Pattern::Random, 64, 0, 1),
+            fifth(0, (Pattern::Random, 128, 1000, 2)),
+            fifth(1, (Pattern::Sequential, 4, 0, 8)),
+            fifth(2, (Pattern::Random, 16, 700, 4)),
+            fifth(3, (Pattern::Sequential, 4, 1000, 1)),
+            fifth(4, (Pattern::Random, 64, 0, 1)),
         ]
     };
     let shared = done(all(), 200, delay);
@@ -76,8 +52,10 @@ fn the_device_does_others_work_while_an_answer_is_late() {
 /// go on.
 #[test]
 fn nobody_waits_for_an_answer_that_never_comes() {
-    let all =
-        vec![fifth(0, Pattern::Sequential, 4, 1000, 1), fifth(1, Pattern::Random, 16, 1000, 16)];
+    let all = vec![
+        fifth(0, (Pattern::Sequential, 4, 1000, 1)),
+        fifth(1, (Pattern::Random, 16, 1000, 16)),
+    ];
     let done = done(all, 2_000, Duration::from_secs(3_600));
     assert!(done[0] < 2_000 && done[1] > 60 * SECONDS, "{done:?}");
 }

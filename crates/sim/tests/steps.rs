@@ -1,13 +1,12 @@
 //! A device that becomes slower or faster: everybody has its share again soon.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use disktime_config::Scheduling;
-use disktime_core::cost::CostParameters;
-use disktime_core::{Contract, Duration, Instant, Share};
+use disktime_core::{Duration, Instant};
 use disktime_model::faulty::{Faults, Faulty, Step};
 use disktime_model::preset;
-use disktime_sim::{Plan, StreamPlan, simulate};
-use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
+use disktime_workload::Pattern;
+
+mod rig;
 
 /// The change of speed, and the seconds that count: from ten after it on.
 const STEP: u64 = 20;
@@ -17,21 +16,11 @@ const UNTIL: u64 = FROM + 30;
 /// Three unlike streams with unequal shares.
 const PERCENT: [u32; 3] = [20, 30, 50];
 
-fn stream(at: usize) -> StreamPlan {
-    let (pattern, kib, outstanding, reads_permille) = [
-        (Pattern::Random, 4, 4, 1000),
-        (Pattern::Sequential, 128, 8, 1000),
-        (Pattern::Random, 64, 2, 700),
-    ][at];
-    let start = (at as u64) << 30;
-    let spec = Spec::reads(pattern, Extent { start, end: start + (1 << 30) }, kib << 10);
-    let pace = Pace::Closed { outstanding, think: Duration::ZERO };
-    let name = format!("stream {at}");
-    let spec = Spec { reads_permille, ..spec };
-    let traffic = Source::new(spec, pace, 1, &name, Instant::ZERO).unwrap().into();
-    let contract = Contract::reserving(Share::from_percent(PERCENT[at]).unwrap());
-    StreamPlan { name, contract, base: 0, parent: None, extent: None, traffic }
-}
+const REQUESTS: [rig::Requests; 3] = [
+    (Pattern::Random, 4, 1000, 4),
+    (Pattern::Sequential, 128, 1000, 8),
+    (Pattern::Random, 64, 700, 2),
+];
 
 /// The requests of each of these streams in the seconds that count.
 fn done(
@@ -43,27 +32,11 @@ fn done(
     let device = (preset::find(name).unwrap().build)(1);
     let step = Step { after: Duration::from_secs(after), speed_permille };
     let faults = Faults { step: Some(step), ..Faults::default() };
-    let plan = Plan {
-        device: Box::new(Faulty::new(device, Instant::ZERO, faults)),
-        profile: None,
-        scheduling: Scheduling::new("disktime", "learned"),
-        cost: CostParameters::default(),
-        reports: Vec::new(),
-        depth,
-        streams: streams.iter().map(|at| stream(*at)).collect(),
-        changes: Vec::new(),
-        duration: Duration::from_secs(UNTIL),
-        window: Duration::from_secs(1),
-        decisions: None,
-    };
-    let outcome = simulate(plan).unwrap();
+    let device = Box::new(Faulty::new(device, Instant::ZERO, faults));
+    let stream = |at: &usize| rig::busy(*at as u64, 1, PERCENT[*at], REQUESTS[*at]);
+    let outcome = rig::run(device, depth, streams.iter().map(stream).collect(), UNTIL);
     assert_eq!(outcome.violations, []);
-    let of = |stream: usize| {
-        let rows = outcome.windows.iter().filter(|row| row.stream.0 as usize == stream);
-        let counted = rows.filter(|row| (FROM..UNTIL).contains(&u64::from(row.index)));
-        counted.map(|row| row.requests).sum()
-    };
-    (0..streams.len()).map(of).collect()
+    rig::done(&outcome, FROM..UNTIL)
 }
 
 /// The part of its due, share x throughput alone at the same speed, that each stream has.
