@@ -8,8 +8,6 @@ use disktime_model::{Device, preset};
 use disktime_sim::{Outcome, Plan, StreamPlan, Summary, simulate};
 use disktime_workload::{Arrivals, Extent, Pace, Pattern, Phase, Phases, Source, Spec};
 
-mod rig;
-
 fn stream(name: &str, percent: u32, pattern: Pattern, seed: u64) -> StreamPlan {
     let spec = Spec::reads(pattern, Extent { start: 0, end: 19 << 30 }, 4096);
     let pace = Pace::Closed { outstanding: 8, think: Duration::ZERO };
@@ -330,30 +328,4 @@ fn the_device_is_held_no_longer_than_a_slice_for_a_stream_that_asks_seldom() {
     let used = outcome.streams[0].counters.charged;
     assert!(used < Duration::from_millis(60), "{used:?} of a second, of which 40 ms are its share");
     assert!(outcome.streams[0].counters.completed > 1_000, "{:?}", outcome.streams[0].counters);
-}
-
-/// A stream that may use a tenth, and no more, waits for its limit after each request. Such a wait is not idleness:
-/// taken for a light stream it went among others' requests at a multiple of its own cost, and had .77 of its due.
-#[test]
-fn a_stream_that_waits_for_its_limit_has_its_share_at_its_own_cost() {
-    let seconds = 80;
-    let random = (Pattern::Random, 4, 1000, 1);
-    for seed in 1..=3 {
-        let done = |streams: Vec<StreamPlan>| {
-            let device = (preset::find("nearline-7200").unwrap().build)(seed);
-            rig::done(&rig::run(device, 8, streams, seconds), 0..seconds)[0] as f64
-        };
-        let alone = done(vec![rig::busy(0, 100, 10, random)]);
-        let mut limited = rig::busy(0, 100, 10, random);
-        limited.contract.limit = Share::from_percent(10).unwrap();
-        let shared = done(vec![
-            limited,
-            rig::busy(1, 100, 30, (Pattern::Random, 4, 1000, 32)),
-            rig::busy(2, 100, 20, (Pattern::Sequential, 16, 0, 4)),
-            rig::busy(3, 100, 20, (Pattern::Sequential, 16, 1000, 4)),
-            rig::busy(4, 100, 20, (Pattern::Random, 4096, 500, 1)),
-        ]);
-        let kept = shared / (0.1 * alone);
-        assert!(kept >= 0.9, "seed {seed}: {kept:.2}");
-    }
 }

@@ -1,7 +1,7 @@
 //! The tuning numbers of the policy, each by what it is for.
 
 use super::*;
-use crate::classes::lane::Head;
+use crate::classes::lane::{Gate, Head};
 use crate::classes::stream::{Stream, StreamTable};
 use crate::cost::PieceShape;
 use crate::types::contract::{Contract, StreamSpec};
@@ -147,7 +147,7 @@ fn a_stream_that_was_not_seen_counts_in_a_round_as_others_do_and_a_millisecond_a
 fn a_round_is_made_of_the_streams_that_want_to_run() {
     let mut policy = DiskTime::default();
     let mut stream = half();
-    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+    stream.lanes[Rank::Best].gate = Gate::Ready;
     policy.note(at(1_000), stream.view(Rank::Best));
     let of = |policy: &DiskTime| [policy.round.streams, policy.round.unseen, policy.round.costs];
     assert_eq!(of(&policy), [1, 1, 0]);
@@ -170,7 +170,7 @@ fn a_round_is_made_of_the_streams_that_want_to_run() {
 fn who_may_be_a_guest_follows_the_depth_of_the_device() {
     let mut policy = DiskTime::default();
     let mut stream = half();
-    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+    stream.lanes[Rank::Best].gate = Gate::Ready;
     known(&mut policy, ONE).pace.add(Instant::ZERO, 1_000_000, 1_000_000, 10);
     known(&mut policy, ONE).habits.peak = 4;
     policy.note(at(1), stream.view(Rank::Best));
@@ -239,9 +239,9 @@ fn a_stream_counts_for_some_milliseconds_after_its_last_request() {
     let stays = |millis: u64| {
         let mut policy = DiskTime::default();
         let mut stream = half();
-        stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+        stream.lanes[Rank::Best].gate = Gate::Ready;
         policy.note(at(1_000), stream.view(Rank::Best));
-        stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Shut;
+        stream.lanes[Rank::Best].gate = Gate::Shut;
         policy.note(at(2_000), stream.view(Rank::Best));
         let mut table = StreamTable::default();
         table.get_or_insert_with(ONE, || stream);
@@ -266,7 +266,7 @@ fn an_idle_stream_has_saved_up_a_second_of_virtual_time() {
     policy.time.enter(claims, 0);
     policy.time.moved(claims, 100_000_000_000);
     let mut stream = half();
-    stream.lanes[Rank::Best].gate = crate::classes::lane::Gate::Ready;
+    stream.lanes[Rank::Best].gate = Gate::Ready;
     known(&mut policy, ONE).tag = 0;
     let time = policy.time.now();
     assert!(time > 50_000_000_000, "{time}");
@@ -371,4 +371,45 @@ fn a_stream_needs_no_slice_on_tiers_to_show_a_cost_that_is_stated() {
     assert!(!policy.mixes(ONE));
     policy.has_costs(Trust::Stated);
     assert!(policy.mixes(ONE));
+}
+
+/// A stream comes back after a second in which it had nothing to do, or in which its limit kept a request of its own
+/// waiting. The latter was not idle, and has no turn before others'.
+#[test]
+fn a_stream_that_waits_for_its_limit_is_not_idle() {
+    let turn = |waiting: u32| {
+        let mut policy = DiskTime::default();
+        let mut stream = half();
+        let mut note = |ms: u64, gate, queued| {
+            stream.lanes[Rank::Best].gate = gate;
+            stream.queued = queued;
+            policy.note(at(ms), stream.view(Rank::Best));
+            known(&mut policy, ONE).tag -= 1_000_000;
+            known(&mut policy, ONE).state
+        };
+        note(1_000, Gate::Ready, 1);
+        note(1_010, Gate::Shut, 0);
+        note(1_011, Gate::Shut, waiting);
+        note(2_010, Gate::Ready, 1)
+    };
+    assert!(turn(0) == State::Ready(Turn::Now) && turn(1) == State::Ready(Turn::Slice));
+}
+
+/// One piece at a time is charged what it took, whatever the model says; among several that is not seen.
+#[test]
+fn a_piece_that_has_the_device_to_itself_costs_what_it_took() {
+    let cost = |depth| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = depth;
+        let [modelled, took] = [10, 30].map(Duration::from_millis);
+        let window = Window {
+            busy: took,
+            owner: None,
+            streams: &[ONE],
+            modelled: &|_| modelled,
+            took: &|_| took,
+        };
+        policy.cost(&window, ONE)
+    };
+    assert_eq!([1, 8].map(cost), [30, 10].map(Duration::from_millis));
 }
