@@ -34,4 +34,6 @@ pub use loads::Family;
 pub use random_page::files;
 pub use random_row::{Row, StreamRow, Throughput};
 pub use runs::{Progress, Settings, run};
-pub use summary::{Counts, LearnedCosts, Summary, Versus, summaries, versus, worst};
+pub use summary::{
+    Counts, LearnedCosts, Possible, Summary, Versus, Waits, summaries, versus, worst,
+};

@@ -36,6 +36,7 @@ mod reward;
 mod round_robin;
 mod served;
 mod sfq;
+mod time_division;
 mod zygaria_iops;
 mod zygaria_reward;
 
@@ -63,6 +64,9 @@ pub static REGISTRY: &[PolicyEntry] = &[
     qbox::ENTRY,
 ];
 
+/// The oracle of random cells, in turns of several lengths: found by name, and among no rivals.
+pub static TIME_DIVISIONS: &[PolicyEntry] = time_division::ENTRIES;
+
 /// The feedback controllers to compare with.
 pub static CONTROLLERS: &[&FeedbackEntry] = &[&optimistic::ENTRY, &pessimistic::ENTRY];
 
@@ -82,12 +86,15 @@ pub fn all() -> impl Iterator<Item = &'static PolicyEntry> + Clone {
     policy::REGISTRY.iter().chain(REGISTRY)
 }
 
-/// The policy of that name, of the product or a rival.
+/// The policy of that name, of the product, a rival, or the oracle.
 ///
 /// # Errors
 /// If no policy has that name.
 pub fn find(name: &str) -> Result<&'static PolicyEntry, UnknownPolicy> {
-    all().find(|entry| entry.name == name).ok_or_else(|| UnknownPolicy(name.into()))
+    all()
+        .chain(TIME_DIVISIONS)
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| UnknownPolicy(name.into()))
 }
 
 /// No policy has this name.
@@ -109,8 +116,9 @@ mod tests {
 
     #[test]
     fn every_policy_is_found_by_a_name_of_its_own() {
-        for entry in all() {
-            assert_eq!(all().filter(|other| other.name == entry.name).count(), 1, "{entry:?}");
+        let entries = || all().chain(TIME_DIVISIONS);
+        for entry in entries() {
+            assert_eq!(entries().filter(|other| other.name == entry.name).count(), 1, "{entry:?}");
             assert_eq!(find(entry.name), Ok(entry));
         }
         let error = find("best").expect_err("no policy has this name");

@@ -24,8 +24,9 @@ fn loads() -> impl Strategy<Value = Vec<Load>> {
     })
 }
 
-fn each_policy(test: impl Fn(&'static PolicyEntry)) {
-    disktime_rivals::all().for_each(test);
+/// Every policy, and the oracle in its shortest turns.
+fn policies() -> impl Iterator<Item = &'static PolicyEntry> {
+    disktime_rivals::all().chain(&disktime_rivals::TIME_DIVISIONS[..1])
 }
 
 fn on(reserve_percent: u32, limit_percent: u32, sequential: bool) -> Load {
@@ -51,7 +52,7 @@ proptest! {
 
     #[test]
     fn the_device_never_idles_while_work_waits(loads in loads(), seed in any::<u64>()) {
-        for entry in disktime_rivals::all() {
+        for entry in policies() {
             let mut loads = loads.clone();
             loads[0].off_ms = 0;
             loads[0].outstanding = loads[0].outstanding.max(2);
@@ -67,7 +68,7 @@ proptest! {
 
     #[test]
     fn two_runs_of_one_seed_are_the_same(loads in loads(), seed in any::<u64>()) {
-        for entry in disktime_rivals::all() {
+        for entry in policies() {
             let run = || {
                 let mut bench = Bench::new(entry, 4, &loads, seed);
                 bench.run_until_ms(2_000);
@@ -80,7 +81,7 @@ proptest! {
 
 #[test]
 fn limits_hold_with_and_without_rivals() {
-    each_policy(|entry| {
+    policies().for_each(|entry| {
         if entry.currency == Currency::Requests {
             return; // Its limits are in requests: see below.
         }

@@ -454,6 +454,57 @@ fn an_argon_quantum_finds_the_device_empty() {
     assert!(first.abs_diff(owners.len() / 2) * 20 <= owners.len(), "{turns:?}");
 }
 
+// The oracle.
+
+/// Reserved parts of the device's time, and by weight of the rest, whatever the requests are: to a turn of 20 ms.
+#[test]
+fn time_division_gives_each_its_share_of_the_time_to_a_turn() {
+    let reserved = Contract { reserve: contract(60, 100).reserve, ..weight(100) };
+    let mut rig = under("time-division-20ms", &[(0, reserved), (1, weight(100)), (2, weight(200))]);
+    let served = share(&mut rig, &[SEQUENTIAL, RANDOM, SEQUENTIAL], 0, 40 * SECOND, disk);
+    for (stream, permille) in [(0, 700), (1, 100), (2, 200)] {
+        let got = time(&served, stream);
+        let due = 40 * MS * permille;
+        assert!(got.abs_diff(due) <= 40 * MS, "stream {stream}: {got} ns of {due}");
+    }
+}
+
+/// The device is left idle for a client that thinks, at its charge, and not for one that has gone.
+#[test]
+fn a_turn_of_time_division_waits_for_its_client_and_goes_on_without_one() {
+    for (thinks, most) in [(40 * MS, 10 * SECOND), (400 * MS, 1_250 * MS)] {
+        let mut rig = plain("time-division-100ms", &[0, 1]);
+        let slow = Client { thinks, ..SEQUENTIAL };
+        let served = share(&mut rig, &[slow, SEQUENTIAL], 0, 10 * SECOND, disk);
+        let held = rig.view(0).counters().held.as_nanos();
+        assert!(held > most / 4 && held <= most, "thinks {thinks} ns: {held} ns");
+        let other = time(&served, 1);
+        assert!(other + held > 9 * SECOND, "thinks {thinks} ns: {other} ns are the other's");
+    }
+}
+
+/// Its account is of the time of turns: another's pieces beside them would not be its own.
+#[test]
+fn a_turn_of_time_division_finds_the_device_empty() {
+    let oracle = disktime_rivals::find("time-division-20ms").expect("it is found by name");
+    let mut rig = Rig::under(8, (oracle.build)());
+    [0, 1].into_iter().for_each(|id| rig.add(id, contract(0, 100)));
+    (0..32).for_each(|id| rig.ask(0, id, id / 16, 1_000));
+    let (mut out, mut now, mut turns) = (VecDeque::new(), 0, [0_u32; 2]);
+    while now < 2 * SECOND {
+        out.extend(rig.go(now));
+        let stream = |sent: &Dispatch| sent.request.0 / 16;
+        let first = stream(&out[0]);
+        assert!(out.iter().all(|sent| stream(sent) == first), "one stream has the device");
+        now += 2 * MS;
+        let sent = out.pop_front().expect("somebody is served");
+        let _over = rig.done(now, sent.piece);
+        turns[first as usize] += 1;
+        rig.ask(now, sent.request.0, first, 1_000);
+    }
+    assert!(turns[0].abs_diff(turns[1]) * 20 <= turns[0] + turns[1], "{turns:?}");
+}
+
 // BFQ.
 
 /// The example of worst-case fairness (Bennett & Zhang 1996), which B-WF2Q+ keeps: a session with

@@ -66,6 +66,9 @@ pub struct StreamRow {
     pub hot: bool,
     /// Whether so few requests are due to it that a ratio of them says little.
     pub few: bool,
+    /// The most that it got by [`smaller`](Self::smaller) with the device to itself in turns of any length, where the
+    /// oracle was asked: no schedule gives it more for its share of the time, unless others' requests go with its own.
+    pub time_division: Option<f64>,
 }
 
 /// The requests that a stream got, beside those that were due to it.
@@ -86,6 +89,12 @@ pub struct Throughput {
 impl StreamRow {
     /// The fewest requests whose number is a measurement.
     pub(super) const FEW: f64 = 20.0;
+
+    /// Its throughput by the smaller of what was due and its share of what it does alone.
+    #[must_use]
+    pub fn smaller(&self) -> f64 {
+        self.throughput.insulation.max(self.throughput.of_alone)
+    }
 
     /// Whether its insulation says something of the policy.
     #[must_use]

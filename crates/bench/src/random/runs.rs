@@ -35,6 +35,8 @@ pub struct Settings<'a> {
     pub threads: NonZero<usize>,
     /// Whether contracts have the latency bounds that were drawn.
     pub latency: bool,
+    /// Whether cells are run in turns, too, which says what shares of the time can give.
+    pub oracle: bool,
     /// Where figures alone are kept.
     pub store: &'a dyn AloneStore,
 }
@@ -57,12 +59,25 @@ pub fn run(
         if !settings.latency {
             alone.iter_mut().for_each(|it| it.latency_ms = None);
         }
-        let rows: Vec<Row> =
+        let mut rows: Vec<Row> =
             policies.iter().map(|policy| row(policy.name, &cell, &alone)).collect();
+        if settings.oracle {
+            let turns = disktime_rivals::TIME_DIVISIONS.iter();
+            ask(&mut rows, &turns.map(|it| row(it.name, &cell, &alone)).collect::<Vec<_>>());
+        }
         watch(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, of: cells.len() });
         rows
     });
     rows.into_iter().flatten().collect()
+}
+
+/// Notes in a cell's rows the most that each stream got in the oracle's.
+fn ask(rows: &mut [Row], oracle: &[Row]) {
+    for stream in rows.iter_mut().flat_map(|row| row.streams.iter_mut().enumerate()) {
+        let (place, stream) = stream;
+        let got = oracle.iter().map(|row| row.streams[place].smaller());
+        stream.time_division = got.max_by(f64::total_cmp);
+    }
 }
 
 pub(super) fn row(policy: &'static str, cell: &Cell, alone: &[Alone]) -> Row {
@@ -155,6 +170,7 @@ fn stream(cell: &Cell, tenant: &Tenant, alone: Alone, share: f64, seen: &Seen<'_
         latency_ms: alone.latency_ms,
         hot: tenant.lives_in_cache(cell.device),
         few: alone.due * seconds < StreamRow::FEW,
+        time_division: None,
     }
 }
 
@@ -204,5 +220,29 @@ fn stated(tenant: &Tenant, saturated: f64) -> Price {
             Price { each: Duration::ZERO, per_mib: seconds(MIB / only.bytes as f64 / saturated) }
         }
         _ => Price { each: seconds(1.0 / saturated), per_mib: Duration::ZERO },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::due::measure;
+    use super::super::samples::{busy, cell};
+    use super::*;
+
+    /// Two that read here and there, and a cell of which the second stream has far less in short turns.
+    #[test]
+    fn the_oracle_is_the_best_of_its_turns_for_each_stream() {
+        let cell = cell("deskstar-34gxp", 1, vec![(busy(4), 95), (busy(4), 5)]);
+        let alone = measure(&cell);
+        let rows = ["time-division-20ms", "time-division-500ms"].map(|it| row(it, &cell, &alone));
+        let got = |place: usize| rows.each_ref().map(|row| row.streams[place].smaller());
+        let mut asked = [row("zygaria", &cell, &alone)];
+        assert_eq!(asked[0].streams[0].time_division, None);
+        ask(&mut asked, &rows);
+        for (place, stream) in asked[0].streams.iter().enumerate() {
+            let most = got(place).into_iter().fold(0.0, f64::max);
+            assert_eq!(stream.time_division, Some(most), "stream {place} of {:?}", got(place));
+        }
+        assert!(got(1)[0] + 0.05 < got(1)[1], "{:?}", got(1));
     }
 }

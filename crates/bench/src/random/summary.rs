@@ -27,20 +27,57 @@ pub struct Summary {
     pub below_0_5: f64,
     /// The same three by share × throughput alone, of closed loops only, think time or not.
     pub of_alone: Option<[f64; 3]>,
+    /// The streams to which time division gives .9, where the oracle was asked.
+    pub possible: Option<Possible>,
     /// The median over cells of the worst stream's insulation.
     pub worst_median: f64,
     /// The mean over cells of throughput by throughput alone, summed over streams.
     pub work_mean: f64,
-    /// p99 of light streams by that on a disk of their own: median and 95th percentile.
-    pub light_p99: Option<(f64, f64)>,
-    /// The same of light streams with a latency bound.
-    pub latency_p99: Option<(f64, f64)>,
-    /// The longest gap of streams that are always busy, in ms: median and 95th percentile.
-    pub gap_ms: Option<(f64, f64)>,
+    /// How long streams wait.
+    #[serde(flatten)]
+    pub waits: Waits,
     /// Streams whose learned cost has a truth beside it.
     pub costs: Option<LearnedCosts>,
     /// How often a stream was behind for longer than its promise bound.
     pub promises_broken: u64,
+}
+
+/// Streams to which time division gives [`Possible::GIVEN`] of the smaller due, by what the policy gives them.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Possible {
+    /// How many they are,
+    pub streams: usize,
+    /// and how many others are left out: their share of the time is not enough, whoever else is there.
+    pub left_out: usize,
+    /// The part of the smaller due that 19 of 20 have at least.
+    pub p05: f64,
+    /// The part of them below .9.
+    pub below_0_9: f64,
+    /// The part of them below .5.
+    pub below_0_5: f64,
+}
+
+impl Possible {
+    /// The bar that the bench counts streams by.
+    const GIVEN: f64 = 0.9;
+
+    fn of(streams: &[&StreamRow]) -> Option<Self> {
+        let asked = || streams.iter().filter_map(|it| Some((it.time_division?, it.smaller())));
+        let possible = asked().filter(|(given, _)| *given >= Self::GIVEN);
+        let values: Vec<f64> = possible.map(|(_, got)| got).collect();
+        (!values.is_empty()).then(|| Self {
+            streams: values.len(),
+            left_out: asked().count() - values.len(),
+            p05: quantile(&values, 0.05),
+            below_0_9: below(&values, 0.9),
+            below_0_5: below(&values, 0.5),
+        })
+    }
+}
+
+/// The part of the values that is below a bar.
+fn below(values: &[f64], bar: f64) -> f64 {
+    values.iter().filter(|it| **it < bar).count() as f64 / values.len() as f64
 }
 
 /// Learned costs beside the time that requests take alone.
@@ -65,6 +102,17 @@ pub struct Counts {
     pub hot: usize,
     /// Streams to which too few requests are due.
     pub few: usize,
+}
+
+/// The waits of a [`Summary`]'s streams.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Waits {
+    /// p99 of light streams by that on a disk of their own: median and 95th percentile.
+    pub light_p99: Option<(f64, f64)>,
+    /// The same of light streams with a latency bound.
+    pub latency_p99: Option<(f64, f64)>,
+    /// The longest gap of streams that are always busy, in ms: median and 95th percentile.
+    pub gap_ms: Option<(f64, f64)>,
 }
 
 /// A policy beside others in the same cells.
@@ -116,9 +164,6 @@ fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<S
         return None;
     }
     let insulation: Vec<f64> = streams.iter().map(|stream| stream.throughput.insulation).collect();
-    let below = |values: &[f64], bar: f64| {
-        values.iter().filter(|it| **it < bar).count() as f64 / values.len() as f64
-    };
     let closed = streams.iter().filter(|it| !Family::is_open(it.family));
     let closed: Vec<f64> = closed.map(|stream| stream.throughput.of_alone).collect();
     let of_alone = (!closed.is_empty())
@@ -145,11 +190,10 @@ fn summary(policy: &'static str, group: &'static str, rows: &[&Row]) -> Option<S
         below_0_9: below(&insulation, 0.9),
         below_0_5: below(&insulation, 0.5),
         of_alone,
+        possible: Possible::of(&streams),
         worst_median: quantile(&worst, 0.5),
         work_mean: mean(&work),
-        light_p99: p99(false),
-        latency_p99: p99(true),
-        gap_ms: spread(&gaps, 0.95),
+        waits: Waits { light_p99: p99(false), latency_p99: p99(true), gap_ms: spread(&gaps, 0.95) },
         costs: costs(&streams),
         promises_broken: rows.iter().map(|row| row.promises_broken).sum(),
     })
@@ -242,6 +286,7 @@ mod tests {
             latency_ms: None,
             hot: false,
             few: false,
+            time_division: None,
         }
     }
 
@@ -279,12 +324,31 @@ mod tests {
         assert_eq!((disks.below_0_9, disks.below_0_5), (0.89, 0.49));
         assert_eq!(disks.worst_median, 0.01, "of .01 and .51 the one that half of them reach");
         assert_eq!(disks.work_mean, 1.5);
-        assert_eq!((disks.light_p99, disks.latency_p99), (Some((0.5, 0.5)), Some((2.0, 2.0))));
-        assert_eq!(disks.gap_ms, Some((50.0, 95.0)));
+        let Waits { light_p99, latency_p99, gap_ms } = disks.waits;
+        assert_eq!((light_p99, latency_p99), (Some((0.5, 0.5)), Some((2.0, 2.0))));
+        assert_eq!(gap_ms, Some((50.0, 95.0)));
         assert_eq!(disks.promises_broken, 2);
         let worst: Vec<f64> =
             worst(&rows, "a", 3).iter().map(|it| it.1.throughput.insulation).collect();
         assert_eq!(worst, [0.01, 0.02, 0.03]);
+    }
+
+    #[test]
+    fn streams_that_have_less_with_the_device_to_themselves_are_left_out() {
+        let asked =
+            |given, insulation| StreamRow { time_division: Some(given), ..stream(insulation) };
+        let smaller = |it: StreamRow| StreamRow {
+            throughput: Throughput { of_alone: 0.95, ..it.throughput },
+            ..it
+        };
+        let streams =
+            [asked(0.9, 0.4), asked(0.89, 0.1), asked(1.2, 0.8), smaller(asked(1.0, 0.2))];
+        let few = StreamRow { few: true, ..asked(1.0, 0.0) };
+        let rows = [row("a", 0, streams.into_iter().chain([few]).collect(), 1.0)];
+        let (below_0_9, below_0_5) = (2.0 / 3.0, 1.0 / 3.0);
+        let expected = Possible { streams: 3, left_out: 1, p05: 0.4, below_0_9, below_0_5 };
+        assert_eq!(summaries(&rows)[0].possible, Some(expected));
+        assert_eq!(summaries(&[row("a", 0, vec![stream(0.1)], 1.0)])[0].possible, None);
     }
 
     #[test]
@@ -314,7 +378,7 @@ mod tests {
         for key in ["cells", "streams", "hot", "few"] {
             assert!(summary[key].is_number(), "{key}: {summary}");
         }
-        assert_eq!((keys(stream), keys(summary)), (18, 18));
+        assert_eq!((keys(stream), keys(summary)), (19, 19));
     }
 
     #[test]

@@ -57,6 +57,10 @@ pub(super) struct Arguments {
     /// Leave latency bounds out of contracts
     #[arg(long)]
     no_latency: bool,
+    /// Also run each cell with the device to one stream at a time, in turns of 20 ms to 1 s, and
+    /// sum up the streams to which that gives .9 of their due
+    #[arg(long)]
+    oracle: bool,
     /// Keep what each stream does alone here, for later runs of the same cells; empty it when device
     /// models or loads change
     #[arg(long, value_name = "DIR")]
@@ -109,7 +113,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     progress.at(0, &format!("{} cells, {} policies", cells.len(), policies.len()));
     let kept = arguments.alone_cache.as_ref().map(|dir| Kept { dir: dir.clone() });
     let store = kept.as_ref().map_or(&NoStore as &dyn AloneStore, |kept| kept);
-    let settings = Settings { threads, latency: !arguments.no_latency, store };
+    let settings =
+        Settings { threads, latency: !arguments.no_latency, oracle: arguments.oracle, store };
     let rows = random::run(&policies, &cells, settings, |Progress { done, of }| {
         progress.at(done as u64, &format!("{done} of {of} cells"));
     });
@@ -155,7 +160,9 @@ impl Arguments {
         };
         self.groups.iter().for_each(|group| command += &format!(" --group {}", group.name()));
         self.policies.iter().for_each(|name| command += &format!(" --policy {name}"));
-        command + if self.no_latency { " --no-latency" } else { "" }
+        let options = [(self.no_latency, " --no-latency"), (self.oracle, " --oracle")];
+        options.iter().filter(|(is_set, _)| *is_set).for_each(|(_, option)| command += option);
+        command
     }
 
     fn cells(&self) -> Vec<CellId> {
@@ -212,11 +219,23 @@ fn print_summaries(summaries: &[Summary]) {
         plain.add_row([it.policy.to_owned(), it.group.to_owned()].into_iter().chain(figures));
     }
     println!("closed loops, by share × throughput alone:\n{plain}\n");
+    let header = ["policy", "group", "streams", "left out", "p05", "< .9", "< .5"];
+    let mut possible = table::new(&header, 2..7);
+    for (it, streams) in summaries.iter().filter_map(|it| Some((it, it.possible?))) {
+        let counts = [streams.streams, streams.left_out].map(|count| count.to_string());
+        let parts = [streams.below_0_9, streams.below_0_5].map(percent);
+        let names = [it.policy.to_owned(), it.group.to_owned()].into_iter();
+        possible.add_row(names.chain(counts).chain([format!("{:.3}", streams.p05)]).chain(parts));
+    }
+    if summaries.iter().any(|it| it.possible.is_some()) {
+        println!("by the smaller due, of streams to which time division gives .9 of it:");
+        println!("{possible}\n");
+    }
     let header = ["policy", "group", "light", "p95", "latency", "p95", "gap ms", "p95", "broken"];
     let mut waits = table::new(&header, 2..9);
     for it in summaries {
-        let [light, latency] = [it.light_p99, it.latency_p99].map(|it| pair(it, 2));
-        let gap = pair(it.gap_ms, 0);
+        let [light, latency] = [it.waits.light_p99, it.waits.latency_p99].map(|it| pair(it, 2));
+        let gap = pair(it.waits.gap_ms, 0);
         let numbers = [light, latency, gap].into_iter().flatten();
         let names = [it.policy.to_owned(), it.group.to_owned()];
         waits.add_row(names.into_iter().chain(numbers).chain([it.promises_broken.to_string()]));
