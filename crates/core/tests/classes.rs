@@ -2,6 +2,7 @@
 
 mod rig;
 
+use disktime_core::admission::LatencyError;
 use disktime_core::{
     Access, Admission, Change, ChangeError, Class, Contract, Duration, Event, Kind, Positioning,
     Profile, Rate, Request, Share, StreamError, StreamId, StreamSpec, Transfer, Zone,
@@ -464,6 +465,30 @@ fn a_latency_bound_cuts_what_is_in_the_way() {
         panic!("{refused:?}");
     };
     assert!(error.smallest > Duration::from_millis(190), "{error}");
+}
+
+/// A positioning takes up to a millisecond there, whoever goes first. Without a profile nothing is known of that.
+#[test]
+fn a_latency_bound_below_a_positioning_is_refused_to_every_class() {
+    let (mut known, mut unknown, id) = (rig(), Rig::new(1), StreamId(0));
+    let least = Duration::from_millis(1);
+    let below = Duration::from_nanos(999_999);
+    let refused = StreamError::Latency(LatencyError { bound: below, smallest: least }).of(id);
+    let with = |class, latency| Contract { class, latency: Some(latency), ..Contract::default() };
+    for class in [Class::BestEffort, Class::SoftRealTime] {
+        let spec = |latency| StreamSpec { contract: with(class, latency), ..StreamSpec::default() };
+        let add = |rig: &mut Rig, at_ms, latency| {
+            rig.engine.handle_change(at(at_ms * MS), Change::AddStream(id, spec(latency)))
+        };
+        assert_eq!(add(&mut known, 2_000, below), Err(refused.clone()));
+        assert_eq!(add(&mut known, 2_000, least), Ok(()));
+        let contracts = [(id, with(class, below))];
+        let changed = known.engine.handle_change(at(2_000 * MS), Change::SetContracts(&contracts));
+        assert_eq!(changed, Err(refused.clone()));
+        known.change(2_000 * MS, Change::RemoveStream(id));
+        assert_eq!(add(&mut unknown, 2_000, below), Ok(()));
+        unknown.change(2_000 * MS, Change::RemoveStream(id));
+    }
 }
 
 #[test]

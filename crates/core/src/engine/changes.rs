@@ -7,6 +7,7 @@ use super::Engine;
 use super::admit::Proposal;
 use super::error::{ChangeError, StreamError};
 use super::event::Event;
+use crate::classes::admission::LatencyError;
 use crate::classes::profile::Profile;
 use crate::classes::stream::Stream;
 use crate::types::contract::{Class, Contract, StreamSpec};
@@ -60,9 +61,7 @@ impl Engine {
             Change::SetHeadroom(headroom) => self.set_headroom(headroom),
             Change::SetProfile(profile) => self.set_profile(profile),
             Change::SetHorizon(horizon) => {
-                if let Some(slices) = self.slices() {
-                    slices.set_horizon(horizon);
-                }
+                self.slices().into_iter().for_each(|slices| slices.set_horizon(horizon));
                 self.promises.set_slice(horizon);
                 Ok(())
             }
@@ -88,16 +87,14 @@ impl Engine {
             return Err(StreamError::PieceBytes.of(id));
         }
         check_depth(spec.depth_max, u32::MAX)?;
-        check_contract(id, spec.contract)?;
+        check_contract(id, spec.contract, self.least_latency())?;
         let contracts = &[(id, spec.contract)];
         let StreamSpec { extent, parent, .. } = spec;
         let plan = self.plan(&Proposal { contracts, extent, parent, ..self.as_it_is() })?;
         let mut stream = Stream::new(id, spec, self.contracts.period, self.now);
         stream.accounts.rests = parent.is_some();
         stream.set_contract(spec.contract, self.contracts.period, self.now);
-        if let Some(shaping) = &mut self.shaping {
-            shaping.declared(self.now, &stream);
-        }
+        self.shaping.iter_mut().for_each(|shaping| shaping.declared(self.now, &stream));
         self.contracts.booked.count(&spec.contract, parent, u64::add);
         self.streams.get_or_insert_with(id, || stream);
         self.count_child(&spec, u32::add);
@@ -130,9 +127,7 @@ impl Engine {
         self.device.stalls.forget(id);
         self.promises.forget(&gone);
         self.prices.forget(id);
-        if let Some(shaping) = &mut self.shaping {
-            shaping.forget(self.now, id);
-        }
+        self.shaping.iter_mut().for_each(|shaping| shaping.forget(self.now, id));
         for policy in &mut self.policies {
             policy.removed(self.now, id);
         }
@@ -144,7 +139,7 @@ impl Engine {
         let mut named = BTreeSet::new();
         for (id, contract) in contracts {
             self.find(*id)?;
-            check_contract(*id, *contract)?;
+            check_contract(*id, *contract, self.least_latency())?;
             if !named.insert(*id) {
                 return Err(StreamError::NamedTwice.of(*id));
             }
@@ -168,6 +163,12 @@ impl Engine {
         }
         self.grant(&plan);
         contracts.iter().try_for_each(|(id, _)| self.contract_holds(*id))
+    }
+
+    /// The longest positioning of the device: whoever goes first, some requests take as long.
+    fn least_latency(&self) -> Duration {
+        let profile = self.guarantees.profile.as_ref();
+        profile.map_or(Duration::ZERO, |profile| profile.positioning_within(u64::MAX).worst)
     }
 
     /// A stream's contract holds from now on.
@@ -242,9 +243,7 @@ impl Engine {
 
     fn no_client(&mut self, id: StreamId) -> Result<(), ChangeError> {
         self.find(id)?;
-        if let Some(shaping) = &mut self.shaping {
-            shaping.left(self.now, id);
-        }
+        self.shaping.iter_mut().for_each(|shaping| shaping.left(self.now, id));
         Ok(())
     }
 
@@ -253,21 +252,24 @@ impl Engine {
     }
 }
 
-fn check_contract(stream: StreamId, contract: Contract) -> Result<(), ChangeError> {
+fn check_contract(id: StreamId, contract: Contract, least: Duration) -> Result<(), ChangeError> {
     let Contract { reserve, limit, weight, class, rate, latency } = contract;
     let bounds = [Class::GuaranteedLatency, Class::SoftRealTime, Class::BestEffort];
     let rated = class == Class::GuaranteedRate;
+    // Guaranteed latency is refused by what is in its way, too.
+    let bound = latency.filter(|_| class != Class::GuaranteedLatency).unwrap_or(Duration::MAX);
     let timeless = class == Class::GuaranteedLatency && reserve == Share::ZERO;
     let wrong = [
         (limit == Share::ZERO, StreamError::ZeroLimit),
         (rate.is_some() && !rated, StreamError::RateWithoutClass),
         (latency.is_some() && !bounds.contains(&class), StreamError::BoundWithoutClass),
+        (bound < least, StreamError::Latency(LatencyError { bound, smallest: least })),
         (timeless, StreamError::BoundWithoutTime),
         (reserve > limit && !rated, StreamError::ReserveAboveLimit { reserve, limit }),
         (!(1..=Contract::WEIGHT_MAX).contains(&weight), StreamError::Weight { weight }),
     ];
     let first = wrong.into_iter().find(|(is, _)| *is);
-    first.map_or(Ok(()), |(_, error)| Err(error.of(stream)))
+    first.map_or(Ok(()), |(_, error)| Err(error.of(id)))
 }
 
 fn check_depth(depth: u32, depth_max: u32) -> Result<(), ChangeError> {
