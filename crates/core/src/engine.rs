@@ -184,11 +184,10 @@ impl Engine {
         }
         let rank = stream.lane_of(request.class);
         let idle = stream.queued == 0;
-        stream.live += 1;
+        stream.begins(self.now);
         stream.queued += 1;
-        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 1) {
-            shaping.turned(self.now, stream);
-        }
+        let turns = self.shaping.as_mut().filter(|_| stream.live == 1);
+        turns.into_iter().for_each(|shaping| shaping.turned(self.now, stream));
         let lane = &mut stream.lanes[rank];
         let first = lane.queue.len() == 0;
         lane.bytes += request.bytes;
@@ -540,11 +539,12 @@ impl Engine {
     fn end(&mut self, request: RequestId) {
         let live = self.requests.live(request);
         let stream = &mut self.streams[live.request.stream];
+        // The time until now is no pause.
+        let _is_below = stream.below_limit(self.now);
         stream.live -= 1;
         stream.count(&live.request, live.outcome);
-        if let Some(shaping) = self.shaping.as_mut().filter(|_| stream.live == 0) {
-            shaping.turned(self.now, stream);
-        }
+        let turns = self.shaping.as_mut().filter(|_| stream.live == 0);
+        turns.into_iter().for_each(|shaping| shaping.turned(self.now, stream));
         self.requests.remove(request);
     }
 

@@ -424,12 +424,12 @@ fn a_turn_ends_with_its_cycle() {
 fn a_limit_holds_back_every_class_of_its_stream() {
     let mut rig = rig();
     rig.add(0, contract(10, 10));
-    rig.ask(SECOND, 1, 0, 5_000);
+    rig.ask(0, 1, 0, 5_000);
     rig.request(SECOND, with_class(read(2, 0, 150_000), Class::GuaranteedLatency));
     let first = rig.go_one(SECOND);
     assert_eq!(first.request.0, 2);
     let _over = rig.done(SECOND + 150 * MS, first.piece);
-    assert!(rig.go(SECOND + 150 * MS).is_empty(), "100 ms of burst are used up");
+    assert!(rig.go(SECOND + 150 * MS).is_empty(), "the 100 ms of a second's wait are used up");
     rig.timeout(2 * SECOND);
     assert_eq!(rig.go_one(2 * SECOND).request.0, 1);
 }

@@ -141,7 +141,7 @@ fn time_is_held_from_when_the_device_is_idle() {
 fn a_hold_that_ends_at_the_limit_lets_another_stream_go() {
     let mut rig = Anticipation::rig(60, 1);
     rig.change(0, Change::SetContracts(&[(StreamId(0), contract(0, 10))]));
-    rig.ask(1_000 * MS, 1, 0, 95_000); // 100 ms of burst
+    rig.ask(0, 1, 0, 95_000); // it saves up 100 ms
     let piece = rig.go_one(1_000 * MS).piece;
     rig.ask(1_000 * MS, 2, 1, 1_000);
     rig.done(1_095 * MS, piece);

@@ -15,6 +15,9 @@ use crate::types::rank::{Rank, Ranks};
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
+/// A limit holds over a second to one part in this: an idle stream saves up as much of a period's time.
+const PAUSE_PART: i64 = 50;
+
 /// All streams of a device.
 pub(crate) type StreamTable = ByStream<Stream>;
 
@@ -192,6 +195,17 @@ impl Stream {
         }
     }
 
+    /// A request arrives. For the time of a pause its limit lets it save up a fiftieth of a second's time at most.
+    pub(crate) fn begins(&mut self, now: Instant) {
+        let Accounts { limit, burst_max, .. } = &mut self.accounts;
+        if self.live == 0 && self.spec.contract.limit != Share::FULL {
+            let kept = limit.level().max(*burst_max / PAUSE_PART).max(1);
+            limit.advance(now);
+            limit.cap(kept);
+        }
+        self.live += 1;
+    }
+
     /// Whether it may run under its limit; if not, when it may again, in ns.
     #[inline]
     pub(crate) fn below_limit(&mut self, now: Instant) -> Result<(), i64> {
@@ -208,6 +222,27 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A limit of a tenth: while it has work a stream saves up 100 ms of its time at most, in a pause 2 ms.
+    #[test]
+    fn a_limit_lets_a_stream_save_up_while_it_waits_and_hardly_in_pauses() {
+        let (at, ms) = (|ms| Instant::ZERO + Duration::from_millis(ms), Duration::from_millis);
+        let limit = Share::from_percent(10).expect("a tenth");
+        let contract = Contract { limit, ..Contract::default() };
+        let spec = StreamSpec { contract, ..StreamSpec::default() };
+        let mut stream = Stream::new(StreamId(0), spec, ms(1_000), at(0));
+        stream.set_contract(contract, ms(1_000), at(0));
+        let saved = |stream: &Stream| stream.accounts.limit.level() / 1_000;
+        stream.begins(at(60_000));
+        assert_eq!(saved(&stream), 2_000, "a minute's pause");
+        assert_eq!(stream.below_limit(at(60_500)), Ok(()));
+        assert_eq!(saved(&stream), 52_000, "half a second of waiting");
+        assert_eq!(stream.below_limit(at(70_000)), Ok(()));
+        assert_eq!(saved(&stream), 100_000, "a second's at most");
+        stream.live = 0;
+        stream.begins(at(80_000));
+        assert_eq!(saved(&stream), 100_000, "the pause takes nothing");
+    }
 
     /// The disk time of a guaranteed rate's cycle is used by estimates, and corrected like accounts.
     #[test]

@@ -182,9 +182,7 @@ impl Engine {
         let mut booked = self.contracts.booked;
         for (id, contract) in proposal.contracts {
             let known = self.streams.get(*id).map(|stream| stream.spec);
-            if let Some(spec) = known {
-                booked.count(&spec.contract, spec.parent, u64::sub);
-            }
+            known.iter().for_each(|it| booked.count(&it.contract, it.parent, u64::sub));
             booked.count(contract, known.map_or(proposal.parent, |spec| spec.parent), u64::add);
         }
         booked

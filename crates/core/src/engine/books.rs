@@ -74,9 +74,7 @@ impl Books {
                 let by_unit = Duration::from_nanos(estimates.unsigned_abs());
                 used = self.unit.map_or(time, |_| by_unit);
                 split(time, debited, &mut self.by_class);
-                if let Some(shaping) = shaping {
-                    shaping.correct(now, id, debited, time);
-                }
+                shaping.into_iter().for_each(|it| it.correct(now, id, debited, time));
             }
             Why::WriteBack { .. } => {
                 stream.counters.afterwards += time;
@@ -85,9 +83,7 @@ impl Books {
             _ => {
                 stream.counters.held += time;
                 self.by_class[Rank::Best.at()] += time;
-                if let Some(shaping) = shaping {
-                    shaping.held_idle(now, stream, time);
-                }
+                shaping.into_iter().for_each(|it| it.held_idle(now, stream, time));
             }
         }
         let each = Duration::from_nanos(used.as_nanos() / u64::from(count));

@@ -152,9 +152,7 @@ impl Engine {
             self.contracts.booked.count(&before.contract, before.parent, u64::sub);
             self.contracts.booked.count(contract, before.parent, u64::add);
             stream.set_contract(*contract, period, now);
-            if let Some(shaping) = &mut self.shaping {
-                shaping.declared(now, stream);
-            }
+            self.shaping.iter_mut().for_each(|shaping| shaping.declared(now, stream));
             if contract.class != Class::GuaranteedRate && stream.cycle.take().is_some() {
                 self.guarantees.follow_cycle(*id, None);
             }
@@ -257,19 +255,18 @@ fn check_contract(id: StreamId, contract: Contract, least: Duration) -> Result<(
     let bounds = [Class::GuaranteedLatency, Class::SoftRealTime, Class::BestEffort];
     let rated = class == Class::GuaranteedRate;
     // Guaranteed latency is refused by what is in its way, too.
-    let bound = latency.filter(|_| class != Class::GuaranteedLatency).unwrap_or(Duration::MAX);
-    let timeless = class == Class::GuaranteedLatency && reserve == Share::ZERO;
+    let guaranteed = class == Class::GuaranteedLatency;
+    let bound = latency.filter(|_| !guaranteed).unwrap_or(Duration::MAX);
     let wrong = [
         (limit == Share::ZERO, StreamError::ZeroLimit),
         (rate.is_some() && !rated, StreamError::RateWithoutClass),
         (latency.is_some() && !bounds.contains(&class), StreamError::BoundWithoutClass),
         (bound < least, StreamError::Latency(LatencyError { bound, smallest: least })),
-        (timeless, StreamError::BoundWithoutTime),
+        (guaranteed && reserve == Share::ZERO, StreamError::BoundWithoutTime),
         (reserve > limit && !rated, StreamError::ReserveAboveLimit { reserve, limit }),
         (!(1..=Contract::WEIGHT_MAX).contains(&weight), StreamError::Weight { weight }),
     ];
-    let first = wrong.into_iter().find(|(is, _)| *is);
-    first.map_or(Ok(()), |(_, error)| Err(error.of(id)))
+    wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, error)| Err(error.of(id)))
 }
 
 fn check_depth(depth: u32, depth_max: u32) -> Result<(), ChangeError> {
