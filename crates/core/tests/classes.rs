@@ -480,11 +480,11 @@ fn a_latency_bound_below_a_positioning_is_refused_to_every_class() {
         let add = |rig: &mut Rig, at_ms, latency| {
             rig.engine.handle_change(at(at_ms * MS), Change::AddStream(id, spec(latency)))
         };
-        assert_eq!(add(&mut known, 2_000, below), Err(refused.clone()));
+        assert_eq!(add(&mut known, 2_000, below), Err(refused));
         assert_eq!(add(&mut known, 2_000, least), Ok(()));
         let contracts = [(id, with(class, below))];
         let changed = known.engine.handle_change(at(2_000 * MS), Change::SetContracts(&contracts));
-        assert_eq!(changed, Err(refused.clone()));
+        assert_eq!(changed, Err(refused));
         known.change(2_000 * MS, Change::RemoveStream(id));
         assert_eq!(add(&mut unknown, 2_000, below), Ok(()));
         unknown.change(2_000 * MS, Change::RemoveStream(id));

@@ -155,7 +155,7 @@ impl fmt::Display for LatencyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bound, smallest } = self;
         write!(f, "latency = {bound:?}: it must be at least {smallest:?} on this device: ")?;
-        f.write_str("raise it, or lower the depth or the size of its own requests")
+        f.write_str("raise it; where latency is guaranteed a lower depth helps, too")
     }
 }
 
