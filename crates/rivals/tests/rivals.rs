@@ -429,29 +429,33 @@ fn argon_ends_a_quantum_that_is_not_used() {
     assert!(time(&served, 1) >= 8 * SECOND);
 }
 
-/// Its story: at depth 8 a quantum began among what the last one had left at the device, and neither
-/// its seek nor its time were its own.
+/// At depth 8 a quantum of `argon` began among what the last one had left at the device, and neither its seek nor its
+/// time were its own. The oracle's account is of nothing but the time of turns.
 #[test]
-fn an_argon_quantum_finds_the_device_empty() {
-    let mut rig = Rig::under(8, (disktime_rivals::find("argon").expect("registered").build)());
-    [0, 1].into_iter().for_each(|id| rig.add(id, contract(0, 100)));
-    (0..32).for_each(|id| rig.ask(0, id, id / 16, 1_000));
-    let (mut out, mut now, mut owners) = (VecDeque::new(), 0, Vec::new());
-    while now < 2 * SECOND {
-        out.extend(rig.go(now));
-        let stream = |sent: &Dispatch| sent.request.0 / 16;
-        let first = stream(&out[0]);
-        assert!(out.iter().all(|sent| stream(sent) == first), "one stream has the device");
-        now += 2 * MS;
-        let sent = out.pop_front().expect("somebody is served");
-        let _over = rig.done(now, sent.piece);
-        owners.push(first);
-        rig.ask(now, sent.request.0, first, 1_000);
+fn a_turn_finds_the_device_empty() {
+    for name in ["argon", "time-division-20ms"] {
+        let policy = disktime_rivals::find(name).expect("it is found by name");
+        let mut rig = Rig::under(8, (policy.build)());
+        [0, 1].into_iter().for_each(|id| rig.add(id, contract(0, 100)));
+        (0..32).for_each(|id| rig.ask(0, id, id / 16, 1_000));
+        let (mut out, mut now, mut owners) = (VecDeque::new(), 0, Vec::new());
+        while now < 2 * SECOND {
+            out.extend(rig.go(now));
+            let stream = |sent: &Dispatch| sent.request.0 / 16;
+            let first = stream(&out[0]);
+            assert!(out.iter().all(|sent| stream(sent) == first), "{name}: one has the device");
+            now += 2 * MS;
+            let sent = out.pop_front().expect("somebody is served");
+            let _over = rig.done(now, sent.piece);
+            owners.push(first);
+            rig.ask(now, sent.request.0, first, 1_000);
+        }
+        let same = |one: &u32, other: &u32| one == other;
+        let turns: Vec<_> = owners.chunk_by(same).map(<[u32]>::len).collect();
+        assert!(turns.len() > 4, "{name}: {turns:?}");
+        let first = owners.iter().filter(|stream| **stream == 0).count();
+        assert!(first.abs_diff(owners.len() / 2) * 20 <= owners.len(), "{name}: {turns:?}");
     }
-    let turns: Vec<_> = owners.chunk_by(|one, other| one == other).map(<[u32]>::len).collect();
-    assert!(turns.len() > 4, "{turns:?}");
-    let first = owners.iter().filter(|stream| **stream == 0).count();
-    assert!(first.abs_diff(owners.len() / 2) * 20 <= owners.len(), "{turns:?}");
 }
 
 // The oracle.
@@ -481,28 +485,6 @@ fn a_turn_of_time_division_waits_for_its_client_and_goes_on_without_one() {
         let other = time(&served, 1);
         assert!(other + held > 9 * SECOND, "thinks {thinks} ns: {other} ns are the other's");
     }
-}
-
-/// Its account is of the time of turns: another's pieces beside them would not be its own.
-#[test]
-fn a_turn_of_time_division_finds_the_device_empty() {
-    let oracle = disktime_rivals::find("time-division-20ms").expect("it is found by name");
-    let mut rig = Rig::under(8, (oracle.build)());
-    [0, 1].into_iter().for_each(|id| rig.add(id, contract(0, 100)));
-    (0..32).for_each(|id| rig.ask(0, id, id / 16, 1_000));
-    let (mut out, mut now, mut turns) = (VecDeque::new(), 0, [0_u32; 2]);
-    while now < 2 * SECOND {
-        out.extend(rig.go(now));
-        let stream = |sent: &Dispatch| sent.request.0 / 16;
-        let first = stream(&out[0]);
-        assert!(out.iter().all(|sent| stream(sent) == first), "one stream has the device");
-        now += 2 * MS;
-        let sent = out.pop_front().expect("somebody is served");
-        let _over = rig.done(now, sent.piece);
-        turns[first as usize] += 1;
-        rig.ask(now, sent.request.0, first, 1_000);
-    }
-    assert!(turns[0].abs_diff(turns[1]) * 20 <= turns[0] + turns[1], "{turns:?}");
 }
 
 // BFQ.

@@ -66,8 +66,8 @@ pub struct StreamRow {
     pub hot: bool,
     /// Whether so few requests are due to it that a ratio of them says little.
     pub few: bool,
-    /// The most that it got by [`smaller`](Self::smaller) with the device to itself in turns of any length, where the
-    /// oracle was asked: no schedule gives it more for its share of the time, unless others' requests go with its own.
+    /// The most that it got by [`smaller`](Self::smaller) with the device to itself in turns of one of several
+    /// lengths, where the oracle was asked.
     pub time_division: Option<f64>,
 }
 
