@@ -42,7 +42,7 @@ pub struct Summary {
     pub promises_broken: u64,
 }
 
-/// Streams to which time division gives [`Possible::GIVEN`] of the smaller due, by what the policy gives them.
+/// Streams to which time division gives .9 of the smaller due, by what the policy gives them.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Possible {
     /// How many they are,
