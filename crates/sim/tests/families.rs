@@ -1,11 +1,13 @@
 //! Families on devices: who has what a parent reserves, and that others keep theirs.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+#[path = "rig/run.rs"]
+mod run;
+
 use disktime_config::Scheduling;
-use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share, StreamId};
 use disktime_model::preset;
-use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_sim::StreamPlan;
 use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
 
 fn percent(percent: u32) -> Share {
@@ -31,20 +33,8 @@ fn reserving(share: u32) -> Contract {
 /// The part of the time that each stream was charged, in per cent.
 fn shares((policy, device, depth, seconds): Run, streams: Vec<StreamPlan>) -> Vec<f64> {
     let cost_model = if policy == "disktime" { "learned" } else { "fixed" };
-    let plan = Plan {
-        device: (preset::find(device).unwrap().build)(1),
-        profile: None,
-        scheduling: Scheduling::new(policy, cost_model),
-        cost: CostParameters::default(),
-        reports: Vec::new(),
-        depth,
-        streams,
-        changes: Vec::new(),
-        duration: Duration::from_secs(seconds),
-        window: Duration::from_secs(1),
-        decisions: None,
-    };
-    let outcome: Outcome = simulate(plan).unwrap();
+    let on = (preset::find(device).unwrap().build)(1);
+    let outcome = run::run(Scheduling::new(policy, cost_model), on, depth, streams, seconds);
     assert_eq!(outcome.violations, [], "{policy}, {device}");
     let used = |it: &disktime_sim::Summary| it.counters.charged.as_secs_f64();
     outcome.streams.iter().map(|it| used(it) / seconds as f64 * 100.0).collect()

@@ -1,6 +1,9 @@
 //! A few streams on the Deskstar: shares, promises, repeatability.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+#[path = "rig/run.rs"]
+mod run;
+
 use disktime_config::Scheduling;
 use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share};
@@ -46,20 +49,7 @@ fn run_under(
     streams: Vec<StreamPlan>,
     seconds: u64,
 ) -> Outcome {
-    let plan = Plan {
-        device,
-        profile: None,
-        scheduling: Scheduling::new(policy, "learned"),
-        cost: CostParameters::default(),
-        reports: Vec::new(),
-        depth,
-        streams,
-        changes: Vec::new(),
-        duration: Duration::from_secs(seconds),
-        window: Duration::from_secs(1),
-        decisions: None,
-    };
-    simulate(plan).unwrap()
+    run::run(Scheduling::new(policy, "learned"), device, depth, streams, seconds)
 }
 
 fn run_all(policy: &str, streams: Vec<StreamPlan>, seed: u64, duration: Duration) -> Outcome {

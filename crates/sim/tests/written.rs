@@ -2,13 +2,16 @@
 //! them.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+#[path = "rig/run.rs"]
+mod run;
+
 use disktime_config::Scheduling;
-use disktime_core::cost::{self, CostParameters};
+use disktime_core::cost;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::disk::Disk;
 use disktime_model::flash::{Flash, FlashSpec};
 use disktime_model::{Device, preset};
-use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_sim::{Outcome, StreamPlan};
 use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
 
 /// A drive that takes in so many MiB at the speed of its link, and then what its dies program.
@@ -38,20 +41,8 @@ fn stream(name: &str, percent: u32, spec: Spec, outstanding: u32) -> StreamPlan 
 }
 
 fn run(device: Box<dyn Device>, depth: u32, seconds: u64, streams: Vec<StreamPlan>) -> Outcome {
-    let outcome = simulate(Plan {
-        device,
-        profile: None,
-        scheduling: Scheduling::new("disktime", cost::usual("disktime")),
-        cost: CostParameters::default(),
-        reports: Vec::new(),
-        depth,
-        streams,
-        changes: Vec::new(),
-        duration: Duration::from_secs(seconds),
-        window: Duration::from_secs(1),
-        decisions: None,
-    });
-    let outcome = outcome.unwrap();
+    let scheduling = Scheduling::new("disktime", cost::usual("disktime"));
+    let outcome = run::run(scheduling, device, depth, streams, seconds);
     assert_eq!(outcome.violations, []);
     outcome
 }

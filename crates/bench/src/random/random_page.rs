@@ -18,8 +18,12 @@ pub fn files(rows: &[Row], origin: &Origin) -> [File; 2] {
                 give. Simulated by disktime; cells follow from seeds.";
     let policies = policies(rows);
     let worst = policies.iter().map(|policy| worst_section(rows, policy));
+    let summaries = summaries(rows);
+    let possible = possible_table(&summaries).map(|table| {
+        Section::new("Streams to which time division gives .9", vec![Part::Table(table)])
+    });
     let sections = [
-        Section::new("Policies", vec![Part::Table(summary_table(&summaries(rows)))]),
+        Section::new("Policies", vec![Part::Table(summary_table(&summaries))]),
         Section::new(
             "Insulation of 19 of 20 streams, by device and load",
             vec![Part::Drawing(svg.clone())],
@@ -29,7 +33,12 @@ pub fn files(rows: &[Row], origin: &Origin) -> [File; 2] {
         title: "Random cells".to_owned(),
         heading: "Random cells".to_owned(),
         lead: vec![Part::note(lead)],
-        sections: sections.into_iter().chain(worst).chain([origin.section()]).collect(),
+        sections: sections
+            .into_iter()
+            .chain(possible)
+            .chain(worst)
+            .chain([origin.section()])
+            .collect(),
     };
     [page.file("random.html".to_owned()), File { name: "random.svg".to_owned(), text: svg }]
 }
@@ -63,6 +72,19 @@ fn summary_table(summaries: &[Summary]) -> Table {
         names.chain(counts).chain(figures).chain([it.promises_broken.to_string()]).collect()
     };
     Table::of_figures(&head, summaries.iter().map(line).collect())
+}
+
+/// By the smaller due, if the oracle was asked.
+fn possible_table(summaries: &[Summary]) -> Option<Table> {
+    let line = |it: &Summary| {
+        let of = it.possible?;
+        let counts = [of.streams, of.left_out].map(|count| count.to_string());
+        let figures = [of.p05, of.below_0_9, of.below_0_5].map(page::number);
+        Some([it.policy, it.group].map(str::to_owned).into_iter().chain(counts).chain(figures))
+    };
+    let lines: Vec<_> = summaries.iter().filter_map(line).map(Iterator::collect).collect();
+    let head = ["policy", "group", "streams", "left out", "p05", "below .9", "below .5"];
+    (!lines.is_empty()).then(|| Table::of_figures(&head, lines))
 }
 
 fn worst_section(rows: &[Row], policy: &str) -> Section {
@@ -105,4 +127,24 @@ fn svg(rows: &[Row]) -> String {
     };
     let lines: Vec<Line> = places.into_iter().map(line).collect();
     heatmap::svg(&policies, &lines, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::due::measure;
+    use super::super::runs::row;
+    use super::super::samples::{busy, cell};
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_oracles_table_if_it_was_asked() {
+        let cell = cell("exp", 1, vec![(busy(4), 50), (busy(4), 50)]);
+        let mut row = row("zygaria", &cell, &measure(&cell));
+        assert_eq!(possible_table(&summaries(&[row.clone()])), None);
+        row.streams[0].time_division = Some(1.0);
+        let table = format!("{:?}", possible_table(&summaries(&[row])));
+        for expected in ["zygaria", "depth1", "all", "left out"] {
+            assert!(table.contains(expected), "{expected}: {table}");
+        }
+    }
 }

@@ -15,8 +15,9 @@ use crate::types::rank::{Rank, Ranks};
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
-/// A limit holds over a second to one part in this: an idle stream saves up as much of a period's time.
-const PAUSE_PART: i64 = 50;
+/// In a pause a stream saves up one part in this of what its limit gives it in a period: 2 %, by which a limit may be
+/// missed over a second.
+const PAUSE_SAVES: i64 = 50;
 
 /// All streams of a device.
 pub(crate) type StreamTable = ByStream<Stream>;
@@ -199,7 +200,7 @@ impl Stream {
     pub(crate) fn begins(&mut self, now: Instant) {
         let Accounts { limit, burst_max, .. } = &mut self.accounts;
         if self.live == 0 && self.spec.contract.limit != Share::FULL {
-            let kept = limit.level().max(*burst_max / PAUSE_PART).max(1);
+            let kept = limit.level().max(*burst_max / PAUSE_SAVES).max(1);
             limit.advance(now);
             limit.cap(kept);
         }

@@ -4,11 +4,12 @@
 use core::ops::Range;
 
 use disktime_config::Scheduling;
-use disktime_core::cost::CostParameters;
 use disktime_core::{Contract, Duration, Instant, Share};
 use disktime_model::Device;
-use disktime_sim::{Outcome, Plan, StreamPlan, simulate};
+use disktime_sim::{Outcome, StreamPlan};
 use disktime_workload::{Extent, Pace, Pattern, Source, Spec};
+
+mod run;
 
 /// Requests of one kind: pattern, KiB, reads in permille, and how many are at once.
 pub type Requests = (Pattern, u64, u16, u32);
@@ -27,20 +28,7 @@ pub fn busy(at: u64, gib: u64, percent: u32, requests: Requests) -> StreamPlan {
 
 /// These streams on that device, with so many pieces there at once.
 pub fn run(device: Box<dyn Device>, depth: u32, streams: Vec<StreamPlan>, seconds: u64) -> Outcome {
-    let plan = Plan {
-        device,
-        profile: None,
-        scheduling: Scheduling::new("disktime", "learned"),
-        cost: CostParameters::default(),
-        reports: Vec::new(),
-        depth,
-        streams,
-        changes: Vec::new(),
-        duration: Duration::from_secs(seconds),
-        window: Duration::from_secs(1),
-        decisions: None,
-    };
-    simulate(plan).unwrap()
+    run::run(Scheduling::new("disktime", "learned"), device, depth, streams, seconds)
 }
 
 /// The requests of each stream in these seconds.
