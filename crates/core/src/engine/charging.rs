@@ -32,17 +32,13 @@ impl Engine {
 
     /// The device stays idle for `stream`; a new hold ends the old one.
     pub(super) fn hold_for(&mut self, stream: StreamId, until: Instant) {
-        if self.device.hold.is_none_or(|hold| hold.stream != stream) {
+        let same = self.device.hold.filter(|hold| hold.stream == stream);
+        if same.is_none() {
             self.release_hold();
-            self.device.hold = Some(Hold { stream, since: None, until });
         }
-        let idle = self.in_flight() == 0;
-        if let Some(hold) = &mut self.device.hold {
-            hold.until = until;
-            if idle {
-                hold.since.get_or_insert(self.now);
-            }
-        }
+        let idle = (self.in_flight() == 0).then_some(self.now);
+        let since = same.and_then(|hold| hold.since).or(idle);
+        self.device.hold = Some(Hold { stream, since, until });
     }
 
     /// Ends a hold and charges it.

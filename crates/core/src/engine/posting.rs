@@ -16,6 +16,9 @@ use crate::types::rank::Rank;
 use crate::types::request::Kind;
 use crate::types::time::{Duration, Instant};
 
+/// So many of an owner's pieces show what the guests before them cost: the way back, and what its next pieces lose.
+const BACK: u32 = 4;
+
 impl Engine {
     /// A piece came back: a stall before it is nobody's. Answers the most that the piece is charged.
     pub(super) fn skip_stall(&mut self, piece: &Piece) -> Duration {
@@ -28,7 +31,10 @@ impl Engine {
             let (time, stalled) = self.books.ledger.skip_stall(self.now, silence.likely);
             self.post(&Posting { payer: None, time, why: Why::Stall });
             self.prices.skip(stalled);
-            self.forgive_stall(stalled);
+            // No stream is behind for it.
+            for stream in self.streams.iter_mut() {
+                stream.behind.stalled(stream.accounts.own, stalled, self.now);
+            }
         }
         longest(silence.likely)
     }
@@ -50,11 +56,19 @@ impl Engine {
             return self.charge_alone(piece, most);
         }
         self.join_window(piece);
-        if shallow {
-            // The depth was lowered while the window was open: it is divided as a deep one.
+        // A window of one piece at a time ends with the last of the owner's that show what guests cost. Without slices
+        // the depth was lowered while it was open: it is divided as a deep one.
+        if shallow || self.is_back(piece.stream) {
             self.close_window(self.now);
         }
         [piece.estimate; 2]
+    }
+
+    /// One piece at a time: whether the slice's owner has had [`BACK`] pieces since guests'.
+    fn is_back(&self, id: StreamId) -> bool {
+        let own = self.streams[id].in_window.pieces;
+        let one = self.limits.depth == 1 && self.in_flight() == 0;
+        one && self.books.owner == Some(id) && own >= BACK && self.books.ledger.pieces() > own
     }
 
     /// A piece came back whose own time is seen: since the mark.

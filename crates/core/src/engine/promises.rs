@@ -165,11 +165,4 @@ impl Engine {
         *shorter |= piece < terms.piece || self.limits.depth < terms.depth;
         (terms.piece, terms.depth) = (piece, self.limits.depth);
     }
-
-    /// A stall of the device has ended: no stream is behind for it.
-    pub(super) fn forgive_stall(&mut self, stall: Duration) {
-        for stream in self.streams.iter_mut() {
-            stream.behind.stalled(stream.accounts.own, stall, self.now);
-        }
-    }
 }

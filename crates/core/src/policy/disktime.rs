@@ -465,18 +465,12 @@ impl DiskTime {
     fn cost_of_one(&self, window: &Window<'_>, stream: StreamId) -> Duration {
         let took = (window.took)(stream);
         let Some(owner) = window.owner else { return took };
-        let own = (window.took)(owner);
-        let guests = window.busy.saturating_sub(own);
-        let loses = |it: &&Account| guests > Duration::ZERO && !it.shares(1, true);
-        let account = self.accounts.get(owner).filter(loses);
-        let alone = account.and_then(|it| it.pace.of((window.modelled)(owner).as_tokens()));
-        let alone = alone.map_or(own, |alone| Duration::from_nanos(alone.unsigned_abs()));
-        let excess = own.saturating_sub(alone);
+        let excess = self.accounts.get(owner).map_or(Duration::ZERO, |it| it.guests.excess);
         if stream == owner {
-            return own.saturating_sub(excess);
+            return took.saturating_sub(excess);
         }
-        let part = scaled(excess.as_nanos(), took.as_nanos(), guests.as_nanos());
-        took + Duration::from_nanos(part)
+        let guests = window.busy.saturating_sub((window.took)(owner)).as_nanos();
+        took + Duration::from_nanos(scaled(excess.as_nanos(), took.as_nanos(), guests))
     }
 
     /// Whether guests may come into the slice now that are not urgent.
@@ -589,12 +583,14 @@ impl DiskTime {
         step(length.as_tokens(), self.time.share(account.claims)) < self.time.now() - account.tag
     }
 
+    /// Whether guests are to wait in a stream's slices until those show its pace. One piece at a time the time between
+    /// two guests shows it.
     fn wants_quiet(&self, now: Instant, id: StreamId) -> bool {
+        let many = self.device.depth != 1;
         let part = match self.accounts[id].pace.seen_at {
-            None if self.pace_of(id).seen_at.is_some() => return false,
-            None => UNSEEN_PROBES,
-            Some(at) if now.since(at) > STALE => PROBES,
-            Some(_) => return false,
+            None if many && self.pace_of(id).seen_at.is_none() => UNSEEN_PROBES,
+            Some(at) if many && now.since(at) > STALE => PROBES,
+            _ => return false,
         };
         self.probes < Duration::from_millis(20) + Duration::from_nanos(now.as_nanos() / part)
     }
@@ -623,7 +619,7 @@ impl DiskTime {
 
     /// A guest whose pace was not seen for long: as it is seldom behind it would have no slice in which to show it.
     fn faded(&mut self, now: Instant) -> Option<StreamId> {
-        let guest = self.sharer().filter(|_| self.device.depth > 1)?;
+        let guest = self.sharer()?;
         self.accounts[guest].pace.seen_at.filter(|_| self.wants_quiet(now, guest))?;
         self.accounts[guest].pace.fade();
         Some(guest)
@@ -647,10 +643,7 @@ impl DiskTime {
         account.habits.peak = 0;
         let slice = self.slice.insert(Slice::new(owner, now, length, others));
         (slice.quiet, slice.used, slice.behind) = (quiet, account.used, behind);
-        if let Some(id) = self.urgent().filter(|_| !quiet) {
-            return self.send(now, id);
-        }
-        Pick::Stream(owner)
+        self.send(now, urgent.filter(|_| !quiet).unwrap_or(owner))
     }
 
     /// The slice is over.
@@ -836,19 +829,26 @@ impl Slices for DiskTime {
     fn window(&mut self, now: Instant, window: &Window<'_>) {
         let owner = window.owner.filter(|id| self.accounts.get(*id).is_some());
         let Some(owner) = owner else { return };
+        let (one, most) = (self.device.depth == 1, self.horizon().as_tokens());
         let cost = |id: &StreamId| self.alone(*id, (window.modelled)(*id));
         let own = window.streams.iter().filter(|id| **id == owner).map(cost).sum::<i64>();
         let guests = window.streams.iter().filter(|id| **id != owner).map(cost).sum::<i64>();
-        if own > 0 && guests > 0 && self.accounts[owner].pace.seen_at.is_some() {
-            self.accounts[owner].guests.add(window.busy.as_tokens() - own, guests);
+        let account = &mut self.accounts[owner];
+        account.guests.excess = Duration::ZERO;
+        if own > 0 && guests > 0 && account.pace.seen_at.is_some() {
+            account.guests.add(window.busy.as_tokens() - own, guests);
+            if one && !account.shares(1, true) {
+                account.guests.pass_on((window.took)(owner).as_tokens(), own, most);
+            }
         }
-        if own > window.busy.as_tokens() && self.device.depth > 1 {
+        if own > window.busy.as_tokens() && !one {
             // Alone they would have taken no longer.
             let modelled = (window.modelled)(owner).as_tokens();
-            self.accounts[owner].pace.correct(window.busy.as_tokens(), modelled);
+            account.pace.correct(window.busy.as_tokens(), modelled);
         }
-        if let Some(slice) = self.slice.as_mut().filter(|_| guests == 0) {
-            slice.clear(now);
+        let is_back = one && own > 0;
+        if let Some(slice) = self.slice.as_mut().filter(|_| guests == 0 || is_back) {
+            slice.clear(now, is_back);
         }
     }
 

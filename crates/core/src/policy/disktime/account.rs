@@ -180,23 +180,34 @@ pub(super) struct Guests {
     took: i64,
     /// The time that their pieces take alone.
     alone: i64,
+    /// One piece at a time: what the owner's pieces took beyond its pace and guests did not pay, less than nothing where
+    /// they took less; and what guests pay of the window that is divided.
+    unpaid: i64,
+    pub(super) excess: Duration,
 }
 
 impl Guests {
     pub(super) fn add(&mut self, took: i64, alone: i64) {
-        if self.took.max(self.alone) > Pace::MEMORY {
+        if self.took.abs().max(self.alone) > Pace::MEMORY {
             (self.took, self.alone) = (self.took / 2, self.alone / 2);
         }
-        self.took = (self.took + took).max(0);
+        self.took += took;
         self.alone += alone;
+    }
+
+    /// One piece at a time: the owner's pieces `took` that beside guests, and take so much alone. Guests pay the
+    /// difference, summed over windows, as chance makes pieces shorter as often as longer. At most `most` is left of it.
+    pub(super) fn pass_on(&mut self, took: i64, alone: i64, most: i64) {
+        let all = self.unpaid + took - alone;
+        let paid = all.clamp(0, took.max(0));
+        self.unpaid = (all - paid).clamp(-most, most);
+        self.excess = Duration::from_nanos(paid.unsigned_abs());
     }
 
     /// The cost of a guest's pieces that take so long alone: no less than that.
     pub(super) fn share(self, alone: i64) -> i64 {
-        if self.pay() {
-            return alone;
-        }
-        quotient(alone, self.took, self.alone.max(1)).unwrap_or(i64::MAX)
+        let took = self.took.max(self.alone).max(1);
+        quotient(alone, took, self.alone.max(1)).unwrap_or(i64::MAX)
     }
 
     /// The cost of guests' pieces by what they take alone, in permille, if there were any.

@@ -56,11 +56,8 @@ impl Slice {
 
     /// One of the owner's pieces came back, while no other stream's was there.
     pub(super) fn piece(&mut self, now: Instant, piece: &PieceDone, in_flight: u32) {
-        let half = Duration::from_nanos(self.length.as_nanos() / 2);
-        if self.settled.is_none()
-            && now.since(self.since) > half
-            && self.clean.pieces > i64::from(in_flight)
-        {
+        let half = now.since(self.since).as_nanos() > self.length.as_nanos() / 2;
+        if self.settled.is_none() && half && self.clean.pieces > i64::from(in_flight) {
             self.settled = Some(self.clean);
             if !self.was_mixed {
                 self.beginning = self.settled;
@@ -90,10 +87,11 @@ impl Slice {
         middle
     }
 
-    /// The owner has the device to itself again.
-    pub(super) fn clear(&mut self, now: Instant) {
+    /// The owner has the device to itself again. If that is `settled`, its pieces take what they take alone.
+    pub(super) fn clear(&mut self, now: Instant, settled: bool) {
         if core::mem::take(&mut self.mixed) {
             self.since = now;
+            self.settled = settled.then_some(self.clean);
         }
     }
 

@@ -224,12 +224,18 @@ fn among_more_streams_than_the_device_takes_at_once_lone_readers_need_not_show_t
     assert!(!change(9, |policy| policy.accounts[ONE].habits.writes = true));
     assert!(!change(9, |policy| policy.device.tiered = true));
     assert!(!change(9, |policy| policy.lone = Pace::default()), "none was seen");
-    // One piece at a time: a stream shares without its pace, which it is to show all the same.
-    let mut policy = DiskTime { lone: Pace::default(), ..DiskTime::default() };
-    (policy.device.depth, policy.round.unseen) = (1, 9);
-    policy.lone.add(Instant::ZERO, 20_000_000, 10_000_000, 10);
-    known(&mut policy, ONE).habits.peak = 1;
-    assert!(policy.wants_quiet(at(3_000), ONE));
+}
+
+/// One piece at a time a stream's pace is seen between its guests, and none waits for it.
+#[test]
+fn guests_wait_for_a_pace_only_where_several_pieces_are_at_the_device() {
+    let wants = |depth| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = depth;
+        known(&mut policy, ONE);
+        policy.wants_quiet(at(3_000), ONE)
+    };
+    assert_eq!([1, 2].map(wants), [false, true]);
 }
 
 /// A stream that pauses between requests keeps its place; one that is idle for longer does not hold time back that
