@@ -405,6 +405,25 @@ fn a_piece_that_has_the_device_to_itself_is_no_part_of_the_window_before_it() {
     assert_eq!([0, 1].map(|stream| rig.charged(stream)), [(5 + 3) * MS, 5 * MS]);
 }
 
+/// Pieces of the owner that came later would say less of what guests cost, and more of chance.
+#[test]
+fn one_piece_at_a_time_a_window_ends_with_the_owners_fourth_piece_beside_guests() {
+    let mut rig = Rig::under(1, Box::new(Owned::default()));
+    (0..2).for_each(|stream| rig.add(stream, contract(50, 100)));
+    rig.ask(0, 0, 1, 1_000);
+    let guest = rig.go_one(0);
+    (1..7).for_each(|id| rig.ask(0, id, 0, 1_000));
+    rig.done(MS, guest.piece);
+    let charged = [2, 3, 4, 5, 6, 7].map(|end| {
+        let own = rig.go_one((end - 1) * MS);
+        rig.done(end * MS, own.piece);
+        [0, 1].map(|stream| rig.charged(stream) / MS)
+    });
+    // The window after that has no guests, and is as long as others.
+    let divided = [4, 1];
+    assert_eq!(charged, [[0, 0], [0, 0], [0, 0], divided, divided, divided]);
+}
+
 /// Costs that are learned, of pieces that take 1 µs a byte.
 struct Learned;
 

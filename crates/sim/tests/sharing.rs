@@ -121,6 +121,25 @@ fn positioning_is_saved_where_it_costs_no_stream_anything() {
     }
 }
 
+/// A stream that asks three times a second of a device whose requests take 10 ms on average, by chance, beside two that
+/// have each other to wait for. While guests paid for what chance added, and had nothing back, it paid 15 ms a request.
+#[test]
+fn guests_do_not_pay_for_chance() {
+    let light = |name: &str| {
+        let spec = Spec::reads(Pattern::Random, Extent { start: 0, end: 1 << 30 }, 4096);
+        let pace = Pace::Open(Arrivals::Poisson { mean: Duration::from_millis(333) });
+        let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
+        StreamPlan { traffic, ..stream(name, 13, Pattern::Random, 1) }
+    };
+    let busy = |name| stream(name, 40, Pattern::Sequential, 1);
+    let device = (preset::find("exp").unwrap().build)(1);
+    let outcome = run_on(device, 1, vec![light("light"), busy("one"), busy("other")], 300);
+    assert_eq!(outcome.violations, []);
+    let counters = outcome.streams[0].counters;
+    let each = counters.charged.as_secs_f64() / counters.completed as f64;
+    assert!((0.008..0.0125).contains(&each), "{each} s");
+}
+
 /// Readers with one request each can't fill a flash drive. In slices of their own, drained one after the other,
 /// 64 of them do as much as one; as guests of each other they do many times that.
 #[test]

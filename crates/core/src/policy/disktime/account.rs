@@ -180,9 +180,9 @@ pub(super) struct Guests {
     took: i64,
     /// The time that their pieces take alone.
     alone: i64,
-    /// One piece at a time: what the owner's pieces took beyond its pace and guests did not pay, less than nothing where
-    /// they took less; and what guests pay of the window that is divided.
-    unpaid: i64,
+    /// One piece at a time: the time by which the owner's pieces were shorter beside guests than alone, which is to be
+    /// made up for before guests pay again, as a sum below zero; and what guests pay of the window that is divided.
+    gained: i64,
     pub(super) excess: Duration,
 }
 
@@ -196,12 +196,11 @@ impl Guests {
     }
 
     /// One piece at a time: the owner's pieces `took` that beside guests, and take so much alone. Guests pay the
-    /// difference, summed over windows, as chance makes pieces shorter as often as longer. At most `most` is left of it.
+    /// difference, summed over windows: chance makes pieces shorter as often as longer. `most` of that is remembered.
     pub(super) fn pass_on(&mut self, took: i64, alone: i64, most: i64) {
-        let all = self.unpaid + took - alone;
-        let paid = all.clamp(0, took.max(0));
-        self.unpaid = (all - paid).clamp(-most, most);
-        self.excess = Duration::from_nanos(paid.unsigned_abs());
+        let longer = self.gained + took - alone;
+        self.gained = longer.clamp(-most, 0);
+        self.excess = Duration::from_nanos(longer.max(0).unsigned_abs());
     }
 
     /// The cost of a guest's pieces that take so long alone: no less than that.
@@ -260,6 +259,20 @@ mod tests {
         assert_eq!(Guests::default().price(), None);
         assert_eq!([price(15, 10), price(10, 10), price(-3, 10)], [1_500, 1_000, 1_000].map(Some));
         assert_eq!(price(i64::MAX / 2_000, 1), Some(u32::MAX));
+    }
+
+    /// Of three windows that are longer than alone by 5 ms and one that is shorter by 5 guests pay two.
+    #[test]
+    fn guests_pay_for_the_sum_of_windows_and_not_for_chance() {
+        let mut guests = Guests::default();
+        let mut paid = |took| {
+            guests.pass_on(took * MS, 10 * MS, 100 * MS);
+            guests.excess.as_nanos() / MS.unsigned_abs()
+        };
+        assert_eq!([15, 5, 15, 15].map(&mut paid), [5, 0, 0, 5]);
+        // A pace that was far too long is forgotten, but for a slice's time.
+        (0..100).for_each(|_| _ = paid(0));
+        assert_eq!([90, 40, 15].map(paid), [0, 10, 5]);
     }
 
     /// A stream that goes over from long pieces to short ones, which the device holds for less beside others', is

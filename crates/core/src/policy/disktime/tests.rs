@@ -401,6 +401,37 @@ fn a_stream_that_waits_for_its_limit_is_not_idle() {
     assert!(turn(0) == State::Ready(Turn::Now) && turn(1) == State::Ready(Turn::Slice));
 }
 
+/// The owner's piece took 12 ms where it takes 10 alone, after two guests of 4 and 1 ms: these pay the 2 ms by their
+/// times, and the owner's pieces are seen at once again.
+#[test]
+fn guests_pay_what_they_make_the_owner_lose() {
+    let charged = |owner_writes: bool| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 1;
+        let account = known(&mut policy, ONE);
+        account.pace.add(Instant::ZERO, 100_000_000, 100_000_000, 10);
+        account.habits.writes = owner_writes;
+        let length = Duration::from_millis(100);
+        policy.slice = Some(Slice::new(ONE, Instant::ZERO, length, true));
+        let streams = [ONE, OTHER, StreamId(2)];
+        let took = |id: StreamId| Duration::from_millis([12, 4, 1][id.0 as usize]);
+        let window = Window {
+            busy: Duration::from_millis(17),
+            owner: Some(ONE),
+            streams: &streams,
+            modelled: &|_| Duration::from_millis(10),
+            took: &took,
+        };
+        policy.window(at(17), &window);
+        assert!(policy.owner().is_some_and(|owner| owner.alone), "the way back is over");
+        assert_eq!(policy.is_steady(ONE), Some(true));
+        streams.map(|id| policy.cost(&window, id).as_nanos() / 100_000)
+    };
+    assert_eq!(charged(true), [100, 56, 14]);
+    // A reader here and there loses nothing by them.
+    assert_eq!(charged(false), [120, 40, 10]);
+}
+
 /// One piece at a time is charged what it took, whatever the model says; among several that is not seen.
 #[test]
 fn a_piece_that_has_the_device_to_itself_costs_what_it_took() {
