@@ -419,7 +419,6 @@ fn one_piece_at_a_time_a_window_ends_with_the_owners_fourth_piece_beside_guests(
         rig.done(end * MS, own.piece);
         [0, 1].map(|stream| rig.charged(stream) / MS)
     });
-    // The window after that has no guests, and is as long as others.
     let divided = [4, 1];
     assert_eq!(charged, [[0, 0], [0, 0], [0, 0], divided, divided, divided]);
 }

@@ -64,11 +64,10 @@ impl Engine {
         [piece.estimate; 2]
     }
 
-    /// One piece at a time: whether the slice's owner has had [`BACK`] pieces since guests'.
+    /// One piece at a time: whether the slice's owner has had [`BACK`] pieces in the window.
     fn is_back(&self, id: StreamId) -> bool {
-        let own = self.streams[id].in_window.pieces;
         let one = self.limits.depth == 1 && self.in_flight() == 0;
-        one && self.books.owner == Some(id) && own >= BACK && self.books.ledger.pieces() > own
+        one && self.books.owner == Some(id) && self.streams[id].in_window.pieces >= BACK
     }
 
     /// A piece came back whose own time is seen: since the mark.
