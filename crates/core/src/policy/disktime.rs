@@ -19,7 +19,7 @@
 //!    A stream that has less than its share as a guest, however soon it asks again, starves: while it is behind by
 //!    more than its slice it is no guest, nor light, but has slices in which the device waits for it.
 //! 5. Guests pay for the time by which they make the owner's pieces longer: the owner's pieces are charged
-//!    what they take alone, which slices without guests show.
+//!    what they take alone, which slices without guests show, or one piece at a time the time between two guests.
 //!    A writer pays for what its slices gain in their beginnings: a cache took its writes, and the device brings
 //!    them to the medium in the next slice of another stream, which is relieved of as much.
 //! 6. If the owner asks again sooner than a switch takes, on average, the device is held for it, at its charge,

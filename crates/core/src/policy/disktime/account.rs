@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(price(i64::MAX / 2_000, 1), Some(u32::MAX));
     }
 
-    /// Of three windows that are longer than alone by 5 ms and one that is shorter by 5 guests pay two.
+    /// Three windows are longer than alone by 5 ms, and one is shorter by as much: guests pay for two.
     #[test]
     fn guests_pay_for_the_sum_of_windows_and_not_for_chance() {
         let mut guests = Guests::default();
