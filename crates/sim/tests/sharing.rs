@@ -121,6 +121,25 @@ fn positioning_is_saved_where_it_costs_no_stream_anything() {
     }
 }
 
+/// A slice that begins anew for its owner is another slice: whether guests pay is tried in one of 32. A sequence of a
+/// tenth whose slice had begun as such a one kept its guests for good, and had .03 of a disk with a queue.
+#[test]
+fn guests_are_tried_in_one_slice_also_if_it_begins_anew_again_and_again() {
+    let reads = |name: &str, percent, pattern, bytes, outstanding| {
+        let spec = Spec::reads(pattern, Extent { start: 0, end: 3_700 << 30 }, bytes);
+        let pace = Pace::Closed { outstanding, think: Duration::ZERO };
+        let traffic = Source::new(spec, pace, 1, name, Instant::ZERO).unwrap().into();
+        StreamPlan { traffic, ..stream(name, percent, pattern, 1) }
+    };
+    let victim = reads("sequence", 10, Pattern::Sequential, 128 << 10, 1);
+    let other = reads("random", 90, Pattern::Random, 4096, 4);
+    let device = (preset::find("nearline-7200").unwrap().build)(1);
+    let seconds = 300;
+    let outcome = run_on(device, 32, vec![victim, other], seconds);
+    let share = outcome.streams[0].counters.charged.as_secs_f64() / seconds as f64;
+    assert!((0.08..0.12).contains(&share), "{share}");
+}
+
 /// A stream that asks three times a second of a device whose requests take 10 ms on average, by chance, beside two that
 /// have each other to wait for. While guests paid for what chance added, and had nothing back, it paid 15 ms a request.
 #[test]

@@ -79,7 +79,7 @@ const HORIZON: Duration = promise::SLICE;
 /// third more by that than in their order, 64 not quite half as much again.
 const CHOICE: usize = 12;
 /// Every so many slices it is tried again whether guests pay.
-const EXPLORE: u32 = 32;
+const EXPLORE: u64 = 32;
 /// One part in this of the time may go without guests for the sake of learning.
 const PROBES: u64 = 50;
 /// And one part in this as long as paces are unknown.
@@ -513,6 +513,7 @@ impl DiskTime {
                 self.slice.as_mut()?.end();
             } else {
                 let (length, used) = (self.length(owner), self.accounts[owner].used);
+                self.accounts[owner].habits.slices += 1;
                 let shown = self.has_shown(self.slice.as_ref()?);
                 let behind = self.is_behind(owner, length);
                 let slice = self.slice.as_mut()?;
@@ -639,7 +640,7 @@ impl DiskTime {
         let (quiet, length) = (self.wants_quiet(now, owner), self.length(owner));
         let behind = self.is_behind(owner, length);
         let account = &mut self.accounts[owner];
-        account.habits.slices = account.habits.slices.wrapping_add(1);
+        account.habits.slices += 1;
         account.habits.peak = 0;
         let slice = self.slice.insert(Slice::new(owner, now, length, others));
         (slice.quiet, slice.used, slice.behind) = (quiet, account.used, behind);

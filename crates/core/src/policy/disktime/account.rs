@@ -53,7 +53,8 @@ pub(super) struct Habits {
     /// Where its last piece ended, and whether that one began where the one before did.
     pub(super) end: u64,
     pub(super) goes_on: bool,
-    pub(super) slices: u32,
+    /// Slices that it has begun, or begun anew.
+    pub(super) slices: u64,
     /// It was not ready though it had work: for its limit, or its depth.
     pub(super) blocked: bool,
     /// On a device that tells tiers: its price is known.
