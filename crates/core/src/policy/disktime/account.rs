@@ -189,17 +189,17 @@ pub(super) struct Guests {
 
 impl Guests {
     pub(super) fn add(&mut self, took: i64, alone: i64) {
-        if self.took.abs().max(self.alone) > Pace::MEMORY {
+        if self.took.saturating_abs().max(self.alone) > Pace::MEMORY {
             (self.took, self.alone) = (self.took / 2, self.alone / 2);
         }
-        self.took += took;
-        self.alone += alone;
+        self.took = self.took.saturating_add(took);
+        self.alone = self.alone.saturating_add(alone);
     }
 
     /// One piece at a time: the owner's pieces `took` that beside guests, and take so much alone. Guests pay the
     /// difference, summed over windows: chance makes pieces shorter as often as longer. `most` of that is remembered.
     pub(super) fn pass_on(&mut self, took: i64, alone: i64, most: i64) {
-        let longer = self.gained + took - alone;
+        let longer = self.gained.saturating_add(took.saturating_sub(alone));
         self.gained = longer.clamp(-most, 0);
         self.excess = Duration::from_nanos(longer.max(0).unsigned_abs());
     }
@@ -247,6 +247,17 @@ mod tests {
         (0..75).for_each(|_| guests.add(20 * MS, 10 * MS));
         let share = guests.share(1_000);
         assert!((1_400..=1_600).contains(&share), "{share}");
+    }
+
+    /// A pace may be as long as a number can be: the sums stay what they are.
+    #[test]
+    fn what_guests_cost_is_bounded() {
+        let mut guests = Guests::default();
+        for _ in 0..3 {
+            guests.add(-i64::MAX, i64::MAX);
+            guests.pass_on(0, i64::MAX, 100 * MS);
+        }
+        assert_eq!((guests.share(1_000), guests.excess), (1_000, Duration::ZERO));
     }
 
     /// Guests that make nothing longer pay what they take alone.
