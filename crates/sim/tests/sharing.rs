@@ -140,8 +140,8 @@ fn guests_are_tried_in_one_slice_also_if_it_begins_anew_again_and_again() {
     assert!((0.08..0.12).contains(&share), "{share}");
 }
 
-/// A stream that asks three times a second of a device whose requests take 10 ms on average, by chance, beside two that
-/// have each other to wait for. While guests paid for what chance added, and had nothing back, it paid 15 ms a request.
+/// A stream asks three times a second of a device whose requests take 10 ms on average, by chance, beside two that are
+/// always busy. While guests paid for what chance added, and had nothing back, it paid 15 ms a request.
 #[test]
 fn guests_do_not_pay_for_chance() {
     let light = |name: &str| {

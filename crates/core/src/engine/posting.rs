@@ -17,6 +17,8 @@ use crate::types::request::Kind;
 use crate::types::time::{Duration, Instant};
 
 /// So many of an owner's pieces show what the guests before them cost: the way back, and what its next pieces lose.
+/// In 200 cells of depth 1, of seeds that the policy was tuned on, 7.9 % of the streams were below .9 of their due by
+/// 4 pieces; by 1, 2, 3 and 8 it was 9.0, 9.1, 8.9 and 8.3, by all in 100 ms 8.5 (docs/appendix/tried-guests.md).
 const BACK: u32 = 4;
 
 impl Engine {
