@@ -23,7 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   disktime device profile /dev/sdb --out sdb.json --svg sdb.svg
   disktime device profile 'nbd+unix:///db?socket=/tmp/disktime.sock' \\
-      --budget 20s
+      --budget 60s
   disktime device profile 'nbd+unix:///scratch?socket=/tmp/disktime.sock' \\
       --scratch --out box.json
   # measures writes: ALL DATA ON IT IS LOST
@@ -33,7 +33,7 @@ Three quarters of the time go to rotation, zones and seeks, if there are any,
 the rest to what each kind of requests costs at the device's best depth. Nothing
 else should use the device meanwhile. One that holds nothing yet is faster than
 it will be. A block device can only be read by who may: its group is usually
-`disk`. docs/planning.md explains what is saved.
+`disk`. docs/device-profiles.md explains what is saved.
 
 Exits with 1 if the device fails or falls silent, with 2 if it or an option
 can't be used.";
@@ -120,7 +120,8 @@ fn profile(arguments: &Profile) -> anyhow::Result<ExitCode> {
     let mut watch = Watch::new(arguments.budget);
     let found = find(target, arguments, &mut watch);
     drop(watch);
-    let found = found.map_err(said)?;
+    let mut found = found.map_err(said)?;
+    leave_out(&mut found, arguments.budget);
     let text = serde_json::to_string_pretty(&found)? + "\n";
     if let Some(out) = out {
         out.finish(&text).context("--out")?;
@@ -174,6 +175,18 @@ fn find(target: ProfileTarget, arguments: &Profile, watch: &mut Watch) -> Result
         Place::Export(uri) => price_export(&uri, &options, see),
     };
     Ok(found.with_prices(priced?))
+}
+
+/// Leaves out prices that no disk can have: admission would believe them.
+fn leave_out(found: &mut Found, budget: Duration) {
+    if let Some((work, price, zone)) = found.beyond_zones() {
+        eprintln!(
+            "--budget {budget:?} is too short for prices, which are left out: a {} of 1 MiB would take \
+             {price:?}, and takes {zone:?} in the fastest zone: give it more time",
+            work.name()
+        );
+        (found.profile.prices, found.speeds) = (None, None);
+    }
 }
 
 /// Why there is no profile.

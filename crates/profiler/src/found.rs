@@ -4,13 +4,14 @@
 //!
 //! Does not know: JSON, TOML, or where files are.
 
+use crate::asked::REQUEST_BYTES_MAX;
 use crate::costs::Costs;
 use disktime_core::cost::PriceList;
-use disktime_core::{Access, Duration, Positioning, Profile, ProfileError, Transfer, Zone};
+use disktime_core::{Access, Duration, Kind, Positioning, Profile, ProfileError, Transfer, Zone};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-use super::speeds::{Priced, PricesFile, Speeds};
+use super::speeds::{Priced, PricesFile, Speeds, Work};
 
 /// A device as it was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -89,6 +90,26 @@ impl Found {
         self.requests += priced.requests;
         self.took += priced.took;
         self
+    }
+
+    /// A kind whose price moves long requests more than twice as fast as the fastest zone does, and the
+    /// times of 1 MiB by both. Only what turns is looked at: other devices are faster with several
+    /// requests at once.
+    #[must_use]
+    pub fn beyond_zones(&self) -> Option<(Work, Duration, Duration)> {
+        let (prices, _) = (self.profile.prices.as_ref()?, self.rotation?);
+        Work::ALL.into_iter().find_map(|work| {
+            let transfer = |zone: &Zone| match work.kind() {
+                Kind::Write => zone.write,
+                _ => zone.read,
+            };
+            let zones = self.profile.zones.iter();
+            let fastest = zones.map(|zone| transfer(zone).bytes_per_second).max()?;
+            let whole = Transfer { per_request: Duration::ZERO, bytes_per_second: fastest };
+            let (price, zone) =
+                (work.price(prices).of(REQUEST_BYTES_MAX), whole.time(REQUEST_BYTES_MAX, 1));
+            (price.as_nanos() < zone.as_nanos() / 2).then_some((work, price, zone))
+        })
     }
 
     /// The cost of requests of so many bytes by zygaria's mechanics (§2.4): half the longest seek,

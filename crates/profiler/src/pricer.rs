@@ -480,14 +480,14 @@ impl Pricer {
     }
 
     fn keep(&mut self, work: Work, best_depth: u32, cells: Vec<Cell>) {
-        let points = cells.iter().filter(|cell| cell.batches.is_some());
-        // Some devices are faster with one outstanding: several connections lose a sequence's order.
-        let alone = |bytes: u64| {
-            let other = bytes != base(work);
-            cells.iter().find(|cell| other && cell.bytes == bytes && cell.depth == 1)
-        };
-        let points =
-            points.map(|cell| alone(cell.bytes).filter(|it| it.each < cell.each).unwrap_or(cell));
+        // Several connections lose a sequence's order: some devices are faster with one outstanding.
+        // A size for which there was no time at the best depth counts as it was seen.
+        let points = SIZES.iter().filter_map(|bytes| {
+            let of_size = || cells.iter().filter(|cell| cell.bytes == *bytes);
+            let deep = of_size().find(|cell| cell.batches.is_some());
+            let others = of_size().filter(|_| deep.is_none() || *bytes != base(work));
+            deep.into_iter().chain(others).min_by_key(|cell| cell.each)
+        });
         let points = points.map(|cell| fit::Point {
             mib: mib(cell.bytes),
             ns: float(cell.each.as_nanos()),

@@ -158,6 +158,29 @@ fn prices_are_read_as_they_were_written() {
     assert!(refused("per_mib_ns", "per_gib_ns").contains("per_gib_ns"));
 }
 
+/// A short budget had long requests priced as short ones, at 5 GB/s from a disk of 23 MB/s, and admission
+/// believed it.
+#[test]
+fn a_price_below_the_fastest_zones_transfer_is_found() {
+    let mut disk = priced();
+    disk.profile.zones[0].read.bytes_per_second = 1_000_000_000;
+    disk.profile.zones[0].write.bytes_per_second = 500_000_000;
+    let prices = disk.profile.prices.as_mut().unwrap();
+    for price in [&mut prices.sequential_read, &mut prices.random_read] {
+        price.per_mib = Duration::from_nanos(530_000);
+    }
+    for price in [&mut prices.sequential_write, &mut prices.random_write] {
+        price.per_mib = Duration::from_secs(1);
+    }
+    assert_eq!(disk.beyond_zones(), None, "at most twice as fast");
+    disk.profile.prices.as_mut().unwrap().sequential_write.per_mib = Duration::from_nanos(530_000);
+    let (work, price, zone) = disk.beyond_zones().unwrap();
+    assert_eq!(work, Work::SequentialWrite);
+    assert_eq!((price.as_nanos(), zone.as_nanos()), (530_003, 2_097_152));
+    disk.rotation = None;
+    assert_eq!(disk.beyond_zones(), None, "several at once may be faster than one");
+}
+
 #[test]
 fn a_profile_of_another_device_is_refused() {
     assert_eq!(found().fits(1 << 30), Ok(()));

@@ -142,6 +142,21 @@ fn a_head_that_seeks_and_a_cache_that_remembers_are_seen() {
     assert!(cache.reads() && cache.read_again == Duration::from_micros(1), "{cache:?}");
 }
 
+/// An emulated disk was profiled within 20 s: there was no time for long requests at the best depth, those
+/// with one outstanding were left out, and a long request cost as much as a short one.
+#[test]
+fn long_requests_that_were_seen_at_depth_one_alone_are_priced() {
+    let slow = Toy { servers: 1, each: 8_000_000, per_mib: 50_000_000, seek: 5_000_000, ..TOY };
+    let short = PricerOptions { budget: Duration::from_secs(5), ..options(true) };
+    let priced = slow.run(short).priced.unwrap();
+    let deep = |of: &WorkSpeed| of.cells.iter().filter(|cell| cell.batches.is_some()).count();
+    assert!(priced.speeds.works.iter().any(|of| deep(of) == 1), "too much time: {priced:?}");
+    for work in Work::ALL {
+        let price = work.price(&priced.prices);
+        near(price.per_mib, 50_000_000);
+    }
+}
+
 /// A shallow queue is all that a device may have.
 #[test]
 fn no_more_are_outstanding_than_allowed() {
