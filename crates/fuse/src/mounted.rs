@@ -9,7 +9,7 @@ use disktime_core::Contract;
 use disktime_profiler::DeviceProfile;
 use disktime_server::emulate::Emulate;
 use disktime_server::guests::{GuestLine, GuestTerms};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -228,9 +228,13 @@ fn device_at(at: &Path) -> Option<u64> {
     rustix::fs::stat(at).ok().map(|stat| stat.st_dev)
 }
 
-/// Whether a mount is there whose daemon is gone; then the error that names it.
+/// Whether a mount is there whose daemon is gone; then the error that names it. The kernel knows the
+/// attributes of a directory for a while, so the directory is also opened.
 fn is_dead(at: &Path) -> Option<MountError> {
-    let dead = rustix::fs::stat(at).err() == Some(Errno::NOTCONN);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(at, flags, Mode::empty());
+    let tried = [rustix::fs::stat(at).err(), opened.err()];
+    let dead = tried.contains(&Some(Errno::NOTCONN));
     dead.then(|| MountError::Dead { path: at.display().to_string() })
 }
 

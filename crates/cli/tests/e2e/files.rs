@@ -143,6 +143,10 @@ fn a_mount_whose_daemon_was_killed_is_recovered() {
         file.write_all(&number.to_le_bytes().repeat(1000)).unwrap();
     }
     file.sync_all().unwrap();
+    // The kernel answers from what it knows of the directory for a second: a daemon that had just gone was
+    // taken for one that runs, and `--recover` did nothing.
+    assert!(File::open(mount.path("nofile")).is_err());
+    std::fs::metadata(mount.path("")).unwrap();
     mount.child.kill().unwrap();
     mount.child.wait().unwrap();
     assert!(file.write_all(b"x").is_err(), "its daemon is gone");
