@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use disktime_config::quantity::{parse_duration, parse_rate, parse_share, parse_size};
-use disktime_config::{QueueDepth, access};
+use disktime_config::{QueueDepth, access, horizon};
 use disktime_core::promise::{self, Terms};
 use disktime_core::{Access, Duration, Share};
 use disktime_plan::broker::Broker;
@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Option<u32>,
     /// How long the scheduler stays with one stream [default: 350ms, or the device's `horizon`]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = horizon)]
     stay: Option<Duration>,
     #[command(flatten)]
     recorded: Trace,

@@ -11,6 +11,10 @@ pub const RATE_MAX: u64 = 1_000_000_000_000;
 /// The longest bound on response times.
 pub const LATENCY_MAX: Duration = Duration::from_secs(60);
 
+/// The reason why class `background` takes no reservation and no goal.
+pub const NOT_PROMISED: &str = "class `background` gets only time that nobody else wants: leave this out (by command: \
+     `--reserve ''`), or choose class `best-effort`";
+
 /// Classes by name.
 pub const CLASSES: [(&str, Class); 5] = [
     ("guaranteed-latency", Class::GuaranteedLatency),
@@ -64,6 +68,9 @@ impl Keys {
                 "above 0%: else the virtual disk could never run",
             ));
         }
+        if class == Class::Background && reserve > Share::ZERO {
+            return Err(of.wrong("reserve", reserve, NOT_PROMISED));
+        }
         if reserve > limit {
             return Err(of.wrong("reserve", reserve, format!("at most the limit, {limit}")));
         }
@@ -86,7 +93,7 @@ impl Keys {
                 return Err(of.wrong("class", "guaranteed-rate", allowed));
             }
             let access = self.access.as_deref().filter(|_| !has_goal);
-            let admission = self.admission.as_ref().map(|_| "…");
+            let admission = self.admission.as_ref().map(AdmissionName::text);
             let rest =
                 [("cycle", self.cycle.as_deref()), ("admission", admission), ("access", access)];
             let stray = rest.into_iter().find_map(|(key, text)| Some((key, text?)));
@@ -99,7 +106,9 @@ impl Keys {
             return Err(of.wrong("rate", text, allowed));
         }
         if let Some(reserve) = &self.reserve {
-            return Err(of.wrong("reserve", reserve, "it follows from the rate: leave it out"));
+            let allowed =
+                "it follows from the rate: leave it out; `vdisk set --reserve ''` takes it away";
+            return Err(of.wrong("reserve", reserve, allowed));
         }
         let bytes_per_second =
             parse_rate(text).map_err(|allowed| of.wrong("rate", text, allowed))?;
@@ -168,6 +177,15 @@ pub fn access(text: &str) -> Result<Access, String> {
 }
 
 impl AdmissionName {
+    /// As it is written; of `statistical` the part of the cycles.
+    fn text(&self) -> &str {
+        match self {
+            Self::Deterministic => "deterministic",
+            Self::Statistical(miss) => miss,
+            Self::BestEffort => "best-effort",
+        }
+    }
+
     fn read(&self) -> Result<Admission, (&str, String)> {
         let Self::Statistical(text) = self else {
             let firm = matches!(self, Self::Deterministic);

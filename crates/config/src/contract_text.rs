@@ -143,6 +143,7 @@ mod tests {
             ("weight=x", "a weight is 1 to 10000"),
             ("reserve=200%", "0% to 100%"),
             ("class=guaranteed-rate", "state the rate"),
+            ("class=background reserve=10%", "only time that nobody else wants: leave this out"),
             ("rate=1MB/s", "class = \"guaranteed-rate\""),
         ] {
             let error = read_contract(text).unwrap_err().to_string();

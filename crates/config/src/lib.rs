@@ -25,11 +25,13 @@ pub mod quantity;
 mod scheduling;
 mod table;
 
-pub use contract::{AdmissionName, CLASSES, Keys as ContractKeys, LATENCY_MAX, RATE_MAX, access};
+pub use contract::{
+    AdmissionName, CLASSES, Keys as ContractKeys, LATENCY_MAX, NOT_PROMISED, RATE_MAX, access,
+};
 pub use contract_text::{contract_text, read_contract};
 pub use depth_law::{DepthError, DepthLaw, DepthTerms};
 pub use error::{Named, ValueError};
-pub use scheduling::{DEPTH_MAX, DEPTH_SPAN, depth_law};
+pub use scheduling::{DEPTH_MAX, DEPTH_SPAN, depth_law, horizon};
 pub use scheduling::{
     DepthText, DeviceFacts, Keys as SchedulingKeys, QueueDepth, Scheduling, TOKENS,
 };

@@ -51,7 +51,7 @@ pub fn depth_law(threshold: Duration, depth_max: u32, weight: u32) -> DepthLaw {
 
 /// The value of `queue_depth`.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a queue depth is a whole number, or `auto`")]
 pub enum DepthText {
     /// A number.
     Count(i64),
@@ -374,7 +374,11 @@ fn slack(text: &str, policy: &str, experimental: bool) -> Result<&'static str, S
     }
 }
 
-fn horizon(text: &str) -> Result<Duration, String> {
+/// Reads a horizon: 1 ms to 10 s.
+///
+/// # Errors
+/// The range, if the text is none of it.
+pub fn horizon(text: &str) -> Result<Duration, String> {
     let (min, max) = (HORIZONS.start(), HORIZONS.end());
     let why = || format!("a horizon is {min:?} to {max:?}; leave it out for the policy's own");
     parse_duration(text)

@@ -3,16 +3,36 @@
 //! Only what admission, cost models and goals reckon with is taken; the rest of the file describes
 //! how it was found.
 
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use disktime_core::cost::PriceList;
 use disktime_core::{Access, Duration, Positioning, Profile, ProfileError, Share, Transfer, Zone};
 use serde::Deserialize;
 
-use crate::{Costs, PricesFile, Speeds};
+use crate::asked::REQUEST_BYTES_MAX;
+use crate::{Costs, PricesFile, Speeds, Work};
 
-/// The longest file in bytes: a profile has hundreds of rows.
+/// The longest file in bytes: a profile has hundreds of rows, a configuration thousands.
 const BYTES_MAX: u64 = 16 << 20;
+
+/// The text of a regular file of at most 16 MiB. A device has no end, and a pipe may have nobody who
+/// writes to it.
+///
+/// # Errors
+/// If it is something else, or can't be read.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let is_file = std::fs::metadata(path)?.is_file();
+    if !is_file {
+        return Err(io::Error::other("no regular file: name one"));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
 
 /// Why a profile can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +43,7 @@ pub enum ProfileFileError {
         /// Which file.
         path: PathBuf,
         /// Why.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// It is no profile.
     #[error("profile = \"{}\": {reason}: make it with `disktime device profile`", path.display())]
@@ -111,15 +131,15 @@ impl DeviceProfile {
     pub fn load(path: &Path, size: Option<u64>) -> Result<Self, ProfileFileError> {
         let syntax = |reason| ProfileFileError::Syntax { path: path.to_owned(), reason };
         let read = |error| ProfileFileError::Read { path: path.to_owned(), error };
-        if std::fs::metadata(path).map_err(read)?.len() > BYTES_MAX {
-            return Err(syntax(format!("it has more than {BYTES_MAX} bytes")));
-        }
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = read_text(path).map_err(read)?;
         let file: File = serde_json::from_str(&text).map_err(|error| syntax(error.to_string()))?;
         let profile = file.profile();
         profile
             .check()
             .map_err(|error| ProfileFileError::Numbers { path: path.to_owned(), error })?;
+        if let Some(kind) = profile.prices.as_ref().and_then(free) {
+            return Err(syntax(format!("prices: a {kind} costs 0 ns, and each costs at least 1")));
+        }
         match size {
             Some(size) if size != profile.size() => {
                 let (path, profiled) = (path.to_owned(), profile.size());
@@ -160,6 +180,12 @@ impl DeviceProfile {
             }
         }
     }
+}
+
+/// A kind of requests that cost nothing: any goal of them would fit.
+fn free(prices: &PriceList) -> Option<&'static str> {
+    let costs = |work: &Work| work.price(prices).of(REQUEST_BYTES_MAX);
+    Work::ALL.into_iter().find(|work| costs(work) == Duration::ZERO).map(Work::name)
 }
 
 /// The keys that admission needs. The profiler's own are its business, so others are let pass.
@@ -284,5 +310,22 @@ mod tests {
         let none =
             DeviceProfile::load(Path::new("/nowhere/at/all.json"), None).unwrap_err().to_string();
         assert!(none.contains("/nowhere/at/all.json"), "{none}");
+        let prices = r#"{ "each_ns": 0, "per_mib_ns": 0 }"#;
+        let price = r#"{ "each_ns": 1, "per_mib_ns": 0 }"#;
+        let free = SAVED.replacen(
+            "\"zones\"",
+            &format!(
+                "\"prices\": {{ \"sequential_read\": {price}, \"random_read\": {price}, \
+                 \"sequential_write\": {prices}, \"random_write\": {price} }}, \"zones\""
+            ),
+            1,
+        );
+        assert!(says(&free).contains("prices: a sequential write costs 0 ns, and each costs at"));
+        assert!(loaded(&free.replace(prices, price), Some(1000)).is_ok());
+        // A device was read until memory ended.
+        let device = DeviceProfile::load(Path::new("/dev/zero"), None).unwrap_err().to_string();
+        assert_eq!(device, "profile = \"/dev/zero\": no regular file: name one");
+        let long = " ".repeat(usize::try_from(BYTES_MAX).unwrap() + 1);
+        assert!(says(&long).contains("it has more than 16777216 bytes"));
     }
 }

@@ -154,7 +154,7 @@ impl Config {
     /// # Errors
     /// At least one.
     pub fn read_all(path: &Path) -> Result<Self, Vec<ConfigError>> {
-        let text = std::fs::read_to_string(path)
+        let text = disktime_profiler::read_text(path)
             .map_err(|error| vec![ConfigError::Read { path: path.to_owned(), error }])?;
         Self::parse_all(&text)
     }
@@ -216,7 +216,7 @@ impl Config {
         for device in &devices {
             wrong.note(device.check());
         }
-        let tls = Named::new("server", "").read("tls", file.server.tls.as_deref(), str::parse);
+        let tls = Named::only("server").read("tls", file.server.tls.as_deref(), str::parse);
         let tls: TlsUse = wrong.note(tls.map_err(Into::into)).flatten().unwrap_or_default();
         let tls_files = file.tls.as_ref().map(TlsTable::check).transpose();
         let tls_files = wrong.note(tls_files).flatten();

@@ -238,6 +238,7 @@ fn a_goal_that_cannot_be_planned_is_refused() {
     refused("--profile @disk.json --latency 0s", "latency: 0");
     refused("--profile @disk.json --latency 5ms --percentile 100", "at most 99.999%");
     refused("--profile @disk.json --iops 5 --depth 0", "0 is not in 1..=1024");
+    refused("--profile @disk.json --iops 5 --stay 0s", "a horizon is 1ms to 10s");
     refused("--profile @disk.json --iops 5 --access some", "`read`, `write` or `both`");
     refused("--profile @disk.json --iops 5 --device d", "cannot be used with");
     refused("--config @disktime.toml --device d --iops 5", "no device d; there are: disk");

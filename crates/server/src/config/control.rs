@@ -18,7 +18,7 @@ pub struct WebConfig {
 
 /// One address or several.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`unix:PATH` or `tcp:ADDRESS:PORT`, or a list of one of each")]
 pub(super) enum Control {
     One(String),
     Several(Vec<String>),
@@ -67,8 +67,8 @@ impl Control {
                 Ok(Listen::Tcp(address)) => {
                     if !address.ip().is_loopback() && !has_tls {
                         return wrong(
-                            "beyond this machine only under TLS: name a certificate and its key in a table \
-                             `[tls]`, or choose `tcp:127.0.0.1:PORT`",
+                            "beyond this machine only under TLS: name a certificate and its key, in a table \
+                             `[tls]` or by --tls-certificate and --tls-key, or choose `tcp:127.0.0.1:PORT`",
                         );
                     }
                     let Some(tokens) = tokens.cloned() else {
@@ -77,6 +77,9 @@ impl Control {
                         );
                     };
                     web = Some(WebConfig { address, tokens });
+                }
+                Err(reason) if text.starts_with("unix:") || text.starts_with("tcp:") => {
+                    return wrong(&reason);
                 }
                 Err(_) => {
                     return wrong("`unix:PATH` or `tcp:ADDRESS:PORT`, or a list of one of each");

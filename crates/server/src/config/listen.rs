@@ -110,11 +110,16 @@ impl FromStr for Listen {
                 "a Unix socket's path has at most {PATH_MAX} bytes, this one has {}: choose a shorter one",
                 path.len()
             )),
+            Some(("unix", path)) if path.contains('\0') => {
+                Err("a path has no NUL: name the file of a Unix socket".to_owned())
+            }
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tcp", address)) => match address.parse::<SocketAddr>() {
                 Ok(address) => Ok(Self::Tcp(address)),
                 Err(_) => {
-                    Err("an address is like `tcp:127.0.0.1:10809` or `tcp:[::1]:10809`".to_owned())
+                    Err("an address is like `tcp:127.0.0.1:10809` or `tcp:[::1]:10809`, with a \
+                               port from 0 to 65535"
+                        .to_owned())
                 }
             },
             _ => Err("a listener is `unix:PATH` or `tcp:ADDRESS:PORT`".to_owned()),
@@ -157,5 +162,10 @@ mod tests {
         assert!(path(107).is_ok());
         let why = path(108).unwrap_err();
         assert!(why.contains("at most 107 bytes, this one has 108"), "{why}");
+        let why = "unix:a\0b".parse::<Listen>().unwrap_err();
+        assert!(
+            why.contains("no NUL"),
+            "it passed `--check`, and was refused by the system: {why}"
+        );
     }
 }

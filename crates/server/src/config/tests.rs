@@ -31,7 +31,7 @@ size = "1000MB"
 reserve = "12.5%"
 limit = "50%"
 weight = 300
-class = "background"
+class = "best-effort"
 "#;
 
 fn error(from: &str, to: &str) -> String {
@@ -55,7 +55,10 @@ fn a_good_one_says_what_it_says() {
         (contract.reserve.ppm(), contract.limit.ppm(), contract.weight),
         (125_000, 500_000, 300)
     );
-    assert_eq!(contract.class, Class::Background);
+    assert_eq!(contract.class, Class::BestEffort);
+    let background = GOOD.replacen("best-effort", "background", 1).replacen("12.5%", "0%", 1);
+    let background = Config::parse(&background).unwrap();
+    assert_eq!(background.devices[0].vdisks[1].contract.class, Class::Background);
     let uris: Vec<_> = config.listen.iter().map(|listen| listen.uri("a")).collect();
     assert_eq!(uris, ["nbd+unix:///a?socket=/run/disktime.sock", "nbd://127.0.0.1:10809/a"]);
 }
@@ -115,11 +118,25 @@ fn each_error_names_the_key_the_value_and_what_is_allowed() {
         ("\"50%\"", "\"10%\"", "reserve = \"12.5%\": at most the limit, 10%"),
         ("\"50%\"", "\"0%\"", "limit = \"0%\": above 0%"),
         ("300", "0", "weight = \"0\": a weight is 1 to 10000"),
-        ("\"background\"", "\"fast\"", "no such class; there are: guaranteed-latency"),
+        ("\"best-effort\"", "\"fast\"", "no such class; there are: guaranteed-latency"),
         ("\"1GiB\"", "\"1\"", "size = \"1\": a size is a whole number and a unit"),
         ("\"1GiB\"", "\"511B\"", "a size is 512 to"),
         ("\"1GiB\"", "\"100GiB\"", "the largest free extent has 20525137920: make it smaller"),
         ("reserve = \"70%\"", "reserves = \"70%\"", "unknown field `reserves`"),
+        ("headroom = \"5%\"", "queue_depth = 1.5", "a queue depth is a whole number, or `auto`"),
+        ("[server]", "[server]\ntls = \"yes\"", "server.tls = \"yes\": "),
+        ("[server]", "[server]\ncontrol = 3", "`unix:PATH` or `tcp:ADDRESS:PORT`, or a list"),
+        (
+            "[server]",
+            "[server]\ncontrol = \"tcp:127.0.0.1:99999\"",
+            "server.control = \"tcp:127.0.0.1:99999\": an address is like `tcp:127.0.0.1:10809` or \
+             `tcp:[::1]:10809`, with a port from 0 to 65535",
+        ),
+        (
+            "[server]",
+            "[server]\ncontrol = \"tcp:0.0.0.0:7070\"",
+            "in a table `[tls]` or by --tls-certificate and --tls-key",
+        ),
         ("headroom", "head_room", "unknown field `head_room`"),
         (
             "[server]",
@@ -336,8 +353,8 @@ fn a_queue_depth_is_found_out_where_costs_are_learned_and_there_are_no_deadlines
 /// A file's disk in a tenant's: reservations of children are parts of their parent's.
 #[test]
 fn a_parent_is_a_virtual_disk_before_its_children() {
-    let child = |keys: &str| error("class = \"background\"", keys);
-    let good = GOOD.replacen("class = \"background\"", "parent = \"a\"", 1);
+    let child = |keys: &str| error("class = \"best-effort\"", keys);
+    let good = GOOD.replacen("class = \"best-effort\"", "parent = \"a\"", 1);
     let config = Config::parse(&good.replace("12.5%", "45%")).unwrap();
     let device = &config.devices[0];
     let places: Vec<_> = device.vdisks.iter().map(|vdisk| device.parent_of(vdisk)).collect();
@@ -506,7 +523,7 @@ fn promises_that_can_not_be_are_refused() {
         ),
         ("class = \"guaranteed-rate\"".to_owned(), "class = \"guaranteed-rate\": state the rate"),
         ("cycle = \"4s\"".to_owned(), "cycle = \"4s\": only beside a `rate`"),
-        ("admission = \"best-effort\"".to_owned(), "admission = \"…\": only beside"),
+        ("admission = \"best-effort\"".to_owned(), "admission = \"best-effort\": only beside"),
         ("access = \"read\"".to_owned(), "access = \"read\": only beside"),
         (format!("{rate}\"8MB/s\"\nreserve = \"10%\""), "reserve = \"10%\": it follows from"),
         (format!("{rate}\"8MB\""), "rate = \"8MB\": a rate is a size per second, like `8MB/s`"),
@@ -549,17 +566,17 @@ fn promises_that_can_not_be_are_refused() {
 #[test]
 fn a_promise_needs_a_profile_and_the_error_says_how_to_get_one() {
     let rate = "class = \"guaranteed-rate\"\nrate = \"8MB/s\"";
-    let says = error("class = \"background\"", rate).replace("reserve", "");
+    let says = error("class = \"best-effort\"", rate).replace("reserve", "");
     assert!(says.contains("it follows from the rate"), "{says}");
     let unprofiled =
-        GOOD.replace("reserve = \"12.5%\"", "").replace("class = \"background\"", rate);
+        GOOD.replace("reserve = \"12.5%\"", "").replace("class = \"best-effort\"", rate);
     let says = Config::parse(&unprofiled).expect_err("no profile").to_string();
     assert!(
         says.contains("vdisk b: rate = \"8000000B/s\": device disk has no `profile`"),
         "{says}"
     );
     assert!(says.contains("`disktime device profile`"), "{says}");
-    let bounded = GOOD.replace("class = \"background\"", "latency = \"40ms\"");
+    let bounded = GOOD.replace("class = \"best-effort\"", "latency = \"40ms\"");
     Config::parse(&bounded).expect("a bound that no class promises needs none");
     let unchecked = format!("{unprofiled}\nadmission = \"best-effort\"");
     Config::parse(&unchecked).expect("best effort needs none");
@@ -582,6 +599,13 @@ fn goals_say_what_they_say() {
     assert!(disk.goal.is_some());
 }
 
+/// A device in place of the file was read until memory ended, and a pipe without a writer waited for.
+#[test]
+fn a_configuration_is_a_regular_file() {
+    let said = Config::read(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert_eq!(said, "/dev/zero: no regular file: name one");
+}
+
 #[test]
 fn goals_that_can_not_be_are_refused() {
     for (lines, says) in [
@@ -596,6 +620,8 @@ fn goals_that_can_not_be_are_refused() {
         ("iops = 5\naccess = \"some\"", "an access is `read`, `write` or `both`"),
         ("iops = 5\nreserve = \"5%\"", "reserve = \"5%\": it follows from `iops`"),
         ("iops = 5\nclass = \"guaranteed-rate\"", "has its `rate`: leave this out"),
+        ("iops = 5\nclass = \"background\"", "iops = \"5\": class `background` gets only time"),
+        ("class = \"background\"\nreserve = \"1%\"", "reserve = \"1%\": class `background`"),
         ("iops = 5\ncycle = \"4s\"", "cycle = \"4s\": only beside a `rate`"),
         ("run = 5", "run = \"5\": only beside `iops` or `bandwidth`"),
         ("request = \"4KiB\"", "request = \"4KiB\": only beside"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use disktime_config::quantity::{parse_rate, parse_size, size_text};
-use disktime_config::{Named, ValueError, access};
+use disktime_config::{NOT_PROMISED, Named, ValueError, access};
 use disktime_core::{Access, Admission, Class, Contract, Rate};
 use disktime_plan::goal::{Demand, Goal, GoalError};
 use rustls::pki_types::ServerName;
@@ -269,12 +269,17 @@ impl VdiskTable {
             }
         };
         if let Some(reserve) = &self.reserve {
-            let reason = format!("it follows from `{key}`: leave one of both out");
+            let reason = format!(
+                "it follows from `{key}`: leave one of both out; `vdisk set --reserve ''` takes it away"
+            );
             return Err(of.wrong("reserve", reserve, reason));
         }
         if self.rate.is_some() || self.class.as_deref() == Some("guaranteed-rate") {
             let reason = "class `guaranteed-rate` has its `rate`: leave this out";
             return Err(of.wrong(key, text, reason));
+        }
+        if self.class.as_deref() == Some("background") {
+            return Err(of.wrong(key, text, NOT_PROMISED));
         }
         let request = of.read("request", self.request.as_deref(), parse_size)?;
         let usual = if self.iops.is_some() { REQUEST_IOPS } else { REQUEST_BANDWIDTH };
