@@ -1,6 +1,6 @@
 //! Wishes: what a device or virtual disk is to be.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// Declares an object whose keys may be left out but for the first ones.
@@ -145,39 +145,65 @@ spec! {
 }
 
 spec! {
-    /// A change of a virtual disk: keys that are left out stay as they are, an empty text takes a key
-    /// away.
+    /// A change of a virtual disk: keys that are left out stay as they are; `null` or an empty text takes
+    /// a key away.
     VdiskChange {;
         /// Another name. It changes alone.
+        #[serde(deserialize_with = "taken_away")]
         name: String,
         /// A size that is not smaller, unless `shrink` is true.
+        #[serde(deserialize_with = "taken_away")]
         size: String,
         /// Whether the size may be smaller: data beyond are lost. It goes with `size` alone, and while no
         /// client is connected.
         shrink: bool,
         /// Its class.
+        #[serde(deserialize_with = "taken_away")]
         class: String,
         /// Share of disk time that it gets whenever it wants it.
+        #[serde(deserialize_with = "taken_away")]
         reserve: String,
         /// Share of disk time that it never exceeds for long.
+        #[serde(deserialize_with = "taken_away")]
         limit: String,
         /// Its part of what others leave.
+        #[serde(deserialize_with = "taken_away")]
         weight: u32,
         /// Bytes per second of class `guaranteed-rate`.
+        #[serde(deserialize_with = "taken_away")]
         rate: String,
         /// How often the rate is kept.
+        #[serde(deserialize_with = "taken_away")]
         cycle: String,
         /// The kind of admission of the rate.
+        #[serde(deserialize_with = "taken_away")]
         admission: String,
         /// The operations of its requests.
+        #[serde(deserialize_with = "taken_away")]
         access: String,
         /// The bound on its response times.
+        #[serde(deserialize_with = "taken_away")]
         latency: String,
         /// A goal in requests per second; 0 takes it away.
+        #[serde(deserialize_with = "taken_away")]
         iops: u64,
         /// A goal in bytes per second.
+        #[serde(deserialize_with = "taken_away")]
         bandwidth: String,
+        /// Bytes of a request of the goal.
+        #[serde(deserialize_with = "taken_away")]
+        request: String,
+        /// Requests in sequence of the goal; 0 takes it away.
+        #[serde(deserialize_with = "taken_away")]
+        run: u64,
     }
+}
+
+/// `null` says the same as an empty text, or as 0.
+fn taken_away<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Some(Option::deserialize(from)?.unwrap_or_default()))
 }
 
 impl VdiskChange {
@@ -198,6 +224,7 @@ impl VdiskChange {
             (&mut after.access, self.access),
             (&mut after.latency, self.latency),
             (&mut after.bandwidth, self.bandwidth),
+            (&mut after.request, self.request),
         ] {
             match new {
                 Some(text) if text.is_empty() => *key = None,
@@ -206,10 +233,12 @@ impl VdiskChange {
             }
         }
         after.weight = self.weight.or(after.weight);
-        match self.iops {
-            Some(0) => after.iops = None,
-            Some(rate) => after.iops = Some(rate),
-            None => {}
+        for (key, new) in [(&mut after.iops, self.iops), (&mut after.run, self.run)] {
+            match new {
+                Some(0) => *key = None,
+                Some(_) => *key = new,
+                None => {}
+            }
         }
         after
     }
@@ -232,6 +261,14 @@ mod tests {
         let after = serde_json::from_str::<VdiskChange>(text).expect("a change").of(&before);
         assert_eq!(after.reserve.as_deref(), Some("40%"));
         assert_eq!((after.limit, after.weight), (None, Some(7)));
+        let text = r#"{"reserve": null, "iops": 5, "run": null, "request": "64KiB"}"#;
+        let after = serde_json::from_str::<VdiskChange>(text).expect("a change").of(&before);
+        assert_eq!(
+            (&after.reserve, after.iops, after.run),
+            (&None, Some(5), None),
+            "null takes away"
+        );
+        assert_eq!(after.request.as_deref(), Some("64KiB"));
     }
 
     #[test]

@@ -56,10 +56,15 @@ fn escaped(name: &str) -> String {
 }
 
 /// The address of something by its name.
-pub fn address(kind: &str, name: &str) -> String {
-    // A dot, or two, would be another directory.
-    let name = if name.is_empty() || name.starts_with('.') { "%00" } else { &escaped(name) };
-    format!("/v1/{kind}/{name}")
+///
+/// # Errors
+/// If the name is none: a dot, or two, would be another directory.
+pub fn address(kind: &str, name: &str) -> Result<String, BadInput> {
+    if name.is_empty() || name.starts_with('.') {
+        let allowed = "1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`";
+        return Err(BadInput(format!("name = \"{name}\": {allowed}")));
+    }
+    Ok(format!("/v1/{kind}/{}", escaped(name)))
 }
 
 impl Daemon {
@@ -196,8 +201,13 @@ mod tests {
 
     #[test]
     fn names_stay_names_in_addresses() {
-        assert_eq!(address("vdisks", "db-1_a.b"), "/v1/vdisks/db-1_a.b");
-        assert_eq!(address("vdisks", "../x"), "/v1/vdisks/%00");
-        assert_eq!(address("vdisks", "a/b?c\n"), "/v1/vdisks/a%2Fb%3Fc%0A");
+        let address = |name| address("vdisks", name).map_err(|error| error.to_string());
+        assert_eq!(address("db-1_a.b").as_deref(), Ok("/v1/vdisks/db-1_a.b"));
+        assert_eq!(address("a/b?c\n").as_deref(), Ok("/v1/vdisks/a%2Fb%3Fc%0A"));
+        // The daemon was asked for one without a name, and said that it is not there.
+        for none in ["", ".", "..", "../x"] {
+            let said = address(none).unwrap_err();
+            assert!(said.starts_with(&format!("name = \"{none}\": 1 to 64 letters")), "{said}");
+        }
     }
 }

@@ -26,7 +26,8 @@ A backup is three steps: `begin`, a copy of the blocks that are dirty in
 written after `begin` stay dirty for the next backup. A backup that fails needs
 no step: the next `begin` covers its blocks, too. A new bitmap is dirty as a
 whole, and so is every bitmap after a crash of the daemon. Exits with 1 if no
-daemon answers, 2 if there is no such virtual disk or bitmap.";
+daemon answers, 2 if there is no such virtual disk or bitmap, or if a backup is
+done that was not begun.";
 
 const MANAGE: &str = "\
 Examples, with a daemon that `disktime serve` has started:
@@ -35,6 +36,8 @@ Examples, with a daemon that `disktime serve` has started:
   # would it fit?
   disktime vdisk create db2 --device disk --size 10GiB --reserve 80% --plan
   disktime vdisk set db --reserve 40%
+  # an empty text takes a term away: here a goal comes in place of the share
+  disktime vdisk set db --reserve '' --bandwidth 20MB/s --request 1MiB --run 64
   # db-monday has what db has now: on XFS or btrfs, at once
   disktime vdisk snapshot db db-monday --limit 20%
   disktime vdisk rename db database

@@ -36,7 +36,7 @@ pub struct Events {
 
 /// Runs `why`.
 pub fn why(Why { name, last, daemon }: &Why) -> anyhow::Result<ExitCode> {
-    let held: Held = daemon.get(&format!("{}/why?seconds={last}", address("vdisks", name)))?;
+    let held: Held = daemon.get(&format!("{}/why?seconds={last}", address("vdisks", name)?))?;
     if daemon.json {
         println!("{}", serde_json::to_string(&held)?);
         return Ok(ExitCode::SUCCESS);

@@ -68,7 +68,7 @@ pub fn add(arguments: &Add) -> anyhow::Result<ExitCode> {
         headroom,
         ..DeviceSpec::default()
     };
-    daemon.ask("PUT", &address("devices", &spec.name), (Some(&spec), None))?;
+    daemon.ask("PUT", &address("devices", &spec.name)?, (Some(&spec), None))?;
     show_one(&spec.name, &daemon)
 }
 
@@ -107,7 +107,7 @@ pub fn list(daemon: &Daemon) -> anyhow::Result<ExitCode> {
 
 /// Serves a device no longer.
 pub fn remove(One { name, daemon }: &One) -> anyhow::Result<ExitCode> {
-    daemon.ask("DELETE", &address("devices", name), (None::<&()>, None))?;
+    daemon.ask("DELETE", &address("devices", name)?, (None::<&()>, None))?;
     if daemon.json {
         println!("{}", serde_json::json!({ "removed": name }));
     }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use disktime_api::{Plan, Vdisk, VdiskChange, VdiskSpec};
 use disktime_config::quantity::{parse_size, size_text};
 
@@ -16,13 +17,13 @@ pub struct Terms {
     #[arg(long)]
     class: Option<String>,
     /// Share of the device's time that it gets whenever it wants it: 30%
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     reserve: Option<String>,
     /// Share that it never exceeds for long
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     limit: Option<String>,
     /// Its part of what others leave, against their weights
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     weight: Option<u32>,
     /// Bytes per second of class guaranteed-rate: 2MB/s
     #[arg(long)]
@@ -39,12 +40,23 @@ pub struct Terms {
     /// The bound on its response times
     #[arg(long, value_name = "TIME")]
     latency: Option<String>,
-    /// A goal in requests per second, in place of a reservation
-    #[arg(long)]
+    /// A goal in requests per second, in place of a reservation; 0 takes it away
+    #[arg(long, allow_negative_numbers = true, value_parser = count())]
     iops: Option<u64>,
     /// A goal in bytes per second, in place of a reservation
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<String>,
+    /// Bytes of a request of the goal: 64KiB
+    #[arg(long, value_name = "SIZE")]
+    request: Option<String>,
+    /// Requests in sequence of the goal: 64
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count())]
+    run: Option<u64>,
+}
+
+/// A number of requests, so that a negative one is named with the range.
+fn count() -> RangedI64ValueParser<u64> {
+    RangedI64ValueParser::new().range(0..)
 }
 
 /// A virtual disk to be made.
@@ -57,7 +69,7 @@ pub struct Create {
     #[arg(long)]
     device: String,
     /// Its size: 10GiB
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     size: String,
     #[command(flatten)]
     terms: Terms,
@@ -99,7 +111,7 @@ pub struct Size {
     #[arg(value_name = "VDISK")]
     name: String,
     /// Its size from now on
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     size: String,
     #[command(flatten)]
     daemon: Daemon,
@@ -156,7 +168,7 @@ pub struct One {
 impl Terms {
     fn change(&self) -> VdiskChange {
         let Self { class, reserve, limit, weight, rate, cycle, .. } = self.clone();
-        let Self { admission, access, latency, iops, bandwidth, .. } = self.clone();
+        let Self { admission, access, latency, iops, bandwidth, request, run, .. } = self.clone();
         VdiskChange {
             name: None,
             size: None,
@@ -172,6 +184,8 @@ impl Terms {
             latency,
             iops,
             bandwidth,
+            request,
+            run,
         }
     }
 }
@@ -209,7 +223,7 @@ pub fn create(arguments: &Create) -> anyhow::Result<ExitCode> {
             ExitCode::from(crate::failure::FAILED)
         });
     }
-    daemon.ask("PUT", &address("vdisks", name), (Some(&spec), None))?;
+    daemon.ask("PUT", &address("vdisks", name)?, (Some(&spec), None))?;
     show_one(name, daemon)
 }
 
@@ -220,14 +234,14 @@ pub fn set(Set { name, terms, daemon }: &Set) -> anyhow::Result<ExitCode> {
         let why = "nothing to set: name a term, --reserve 40% say";
         return Err(BadInput(why.to_owned()).into());
     }
-    daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
+    daemon.ask("PATCH", &address("vdisks", name)?, (Some(&change), None))?;
     show_one(name, daemon)
 }
 
 /// Makes a virtual disk larger.
 pub fn grow(Size { name, size, daemon }: &Size) -> anyhow::Result<ExitCode> {
     let wanted = parse_size(size).map_err(|why| BadInput(format!("--size {size}: {why}")))?;
-    let before: Vdisk = daemon.get(&address("vdisks", name))?;
+    let before: Vdisk = daemon.get(&address("vdisks", name)?)?;
     if wanted <= before.size_bytes {
         let has = size_text(before.size_bytes);
         let why =
@@ -235,7 +249,7 @@ pub fn grow(Size { name, size, daemon }: &Size) -> anyhow::Result<ExitCode> {
         return Err(BadInput(why).into());
     }
     let change = VdiskChange { size: Some(size.clone()), ..VdiskChange::default() };
-    daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
+    daemon.ask("PATCH", &address("vdisks", name)?, (Some(&change), None))?;
     show_one(name, daemon)
 }
 
@@ -251,21 +265,21 @@ pub fn shrink(
     }
     let (size, shrink) = (Some(size.clone()), Some(true));
     let change = VdiskChange { size, shrink, ..VdiskChange::default() };
-    daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
+    daemon.ask("PATCH", &address("vdisks", name)?, (Some(&change), None))?;
     show_one(name, daemon)
 }
 
 /// Gives a virtual disk another name.
 pub fn rename(Rename { name, to, daemon }: &Rename) -> anyhow::Result<ExitCode> {
     let change = VdiskChange { name: Some(to.clone()), ..VdiskChange::default() };
-    daemon.ask("PATCH", &address("vdisks", name), (Some(&change), None))?;
+    daemon.ask("PATCH", &address("vdisks", name)?, (Some(&change), None))?;
     show_one(to, daemon)
 }
 
 /// Makes a virtual disk with the data that another one has now.
 pub fn snapshot(Snapshot { of, name, terms, daemon }: &Snapshot) -> anyhow::Result<ExitCode> {
     let wish = VdiskChange { name: Some(name.clone()), ..terms.change() };
-    daemon.ask("POST", &format!("{}/snapshot", address("vdisks", of)), (Some(&wish), None))?;
+    daemon.ask("POST", &format!("{}/snapshot", address("vdisks", of)?), (Some(&wish), None))?;
     show_one(name, daemon)
 }
 
@@ -275,7 +289,7 @@ pub fn show(One { name, daemon }: &One) -> anyhow::Result<ExitCode> {
 }
 
 fn show_one(name: &str, daemon: &Daemon) -> anyhow::Result<ExitCode> {
-    let vdisk: Vdisk = daemon.get(&address("vdisks", name))?;
+    let vdisk: Vdisk = daemon.get(&address("vdisks", name)?)?;
     if daemon.json {
         println!("{}", serde_json::to_string(&vdisk)?);
         return Ok(ExitCode::SUCCESS);
@@ -300,7 +314,7 @@ pub fn list(daemon: &Daemon) -> anyhow::Result<ExitCode> {
 
 /// Deletes a virtual disk and its data.
 pub fn delete(One { name, daemon }: &One) -> anyhow::Result<ExitCode> {
-    daemon.ask("DELETE", &address("vdisks", name), (None::<&()>, None))?;
+    daemon.ask("DELETE", &address("vdisks", name)?, (None::<&()>, None))?;
     if daemon.json {
         println!("{}", serde_json::json!({ "deleted": name }));
     }
