@@ -85,7 +85,7 @@ mod tests {
     use std::path::Path;
 
     use anyhow::Context;
-    use disktime_server::Config;
+    use disktime_server::{Config, Tls, TlsFiles};
 
     use super::*;
 
@@ -103,5 +103,10 @@ mod tests {
             assert!(text.starts_with("--config: "), "{text}");
             assert_eq!(text.matches(cause).count(), 1, "{text}");
         }
+        let [certificate, key] = ["/no/such.pem", "/no/such.key"].map(Into::into);
+        let files = TlsFiles { certificate, key, client_ca: None, revoked: None };
+        let failed = Tls::load(&files).map_err(StartError::from);
+        let text = format!("{:#}", anyhow::Error::from(failed.expect_err("there is no such file")));
+        assert_eq!(text.matches("/no/such.pem").count(), 1, "{text}");
     }
 }

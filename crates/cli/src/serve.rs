@@ -1,13 +1,13 @@
 //! `disktime serve`: the daemon in the foreground.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use disktime_control::{Addresses, Ask, Plane, Store, Truth};
+use disktime_control::{Addresses, Ask, Kept, Plane, Store, Truth};
 use disktime_server::{
     AskError, Config, ConfigError, Inherited, Predecessor, ReloadError, Server, StartError,
     Successor, ThreadFailure, VdiskView,
@@ -275,11 +275,23 @@ fn source(arguments: &Arguments) -> anyhow::Result<(Config, Truth)> {
     if let Some(file) = &arguments.config {
         return Ok((read(arguments)?, Truth::File(file.clone())));
     }
-    let state = arguments.state.clone().map_or_else(crate::control::usual_state, Ok)?;
-    let state = std::path::absolute(state)?;
+    let state = state(arguments)?;
+    // What the command line says is found wrong before anything is made.
+    config_of(arguments, &state, &Kept::default())?;
     let store = Store::open(&state).map_err(|error| BadInput(error.to_string()))?;
     let kept = disktime_control::settled(&store, &state);
     let kept = kept.map_err(|refusal| BadInput(refusal.0.detail))?;
+    Ok((config_of(arguments, &state, &kept)?, Truth::State(store)))
+}
+
+/// The state directory of a daemon without a configuration.
+fn state(arguments: &Arguments) -> anyhow::Result<PathBuf> {
+    let state = arguments.state.clone().map_or_else(crate::control::usual_state, Ok)?;
+    Ok(std::path::absolute(state)?)
+}
+
+/// The configuration that the command line and a state directory's records come to.
+fn config_of(arguments: &Arguments, state: &Path, kept: &Kept) -> Result<Config, ConfigError> {
     let nbd = if arguments.nbd.is_empty() {
         vec![format!("unix:{}", state.join("nbd.sock").display())]
     } else {
@@ -287,7 +299,7 @@ fn source(arguments: &Arguments) -> anyhow::Result<(Config, Truth)> {
     };
     let tls = arguments.tls_certificate.as_deref().zip(arguments.tls_key.as_deref());
     let addresses = Addresses { nbd: &nbd, web: arguments.control.as_deref(), tls };
-    Ok((disktime_control::config_of(&kept, &state, &addresses)?, Truth::State(store)))
+    disktime_control::config_of(kept, state, &addresses)
 }
 
 /// The configuration's file, for people.
@@ -424,7 +436,11 @@ fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             [error] => BadInput(in_file(arguments, error)),
             errors => said(errors.iter().map(ToString::to_string).collect()),
         })?,
-        None => source(arguments)?.0,
+        None => {
+            let state = state(arguments)?;
+            let kept = Store::look(&state).map_err(|error| BadInput(error.to_string()))?;
+            config_of(arguments, &state, &kept)?
+        }
     };
     let errors = disktime_server::check(&config);
     if !errors.is_empty() {

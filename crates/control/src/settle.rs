@@ -34,7 +34,6 @@ pub fn settled(store: &Store, state: &Path) -> Result<Kept, Refusal> {
         tracing::warn!(vdisk = after.name, was = before.name, "a change that a crash left is made");
         kept.vdisks.push(after);
     }
-    // Parents first, as a configuration has them.
-    kept.vdisks.sort_by(|a, b| (a.parent.is_some(), &a.name).cmp(&(b.parent.is_some(), &b.name)));
+    kept.sort();
     Ok(kept)
 }

@@ -6,13 +6,17 @@
 //! becomes smaller is recorded as `moving` meanwhile: a start goes on with that.
 //! Does not know: HTTP, the server.
 
-use std::io;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use disktime_api::{DeviceSpec, VdiskSpec};
+use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend,
+    StorageError, TableDefinition,
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,14 +58,24 @@ pub enum StateError {
         reason: String,
     },
     /// The file can't be read or written.
-    #[error("{}: {reason}: check that the directory can be written and is not full", path.display())]
+    #[error("{}: {reason}: {advice}", path.display())]
     Store {
         /// The file.
         path: PathBuf,
         /// Why.
         reason: String,
+        /// The remedy.
+        advice: &'static str,
     },
 }
+
+/// Where the system refuses.
+const ROOM: &str = "check that the directory can be written and is not full";
+/// Where the file is not what was written.
+const RESTORE: &str = "its devices and virtual disks are not known any more: bring it back from a copy, or move it \
+     away to begin anew";
+/// Where something else lies.
+const ELSEWHERE: &str = "name a directory by --state";
 
 /// Whether a virtual disk is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -118,6 +132,14 @@ pub struct Kept {
     pub moving: Vec<(VdiskSpec, VdiskSpec)>,
 }
 
+impl Kept {
+    /// Parents first, as a configuration has them.
+    pub(crate) fn sort(&mut self) {
+        let key = |it: &VdiskSpec| (it.parent.is_some(), it.name.clone());
+        self.vdisks.sort_by_key(key);
+    }
+}
+
 /// The store, open; no other daemon has it meanwhile.
 pub struct Store {
     /// Closed after an error: redb refuses everything after the first write that failed, and opening it
@@ -127,16 +149,43 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store of a state directory, which is made if it is not there.
+    /// Opens the store of a state directory, which is made if it is not there. Only the daemon's user can
+    /// read what is made.
     ///
     /// # Errors
     /// If another daemon has it, a newer one has written it, or the system refuses.
     pub fn open(state: &Path) -> Result<Self, StateError> {
         let path = state.join(NAME);
-        let refused =
-            |error: io::Error| StateError::Store { path: path.clone(), reason: error.to_string() };
-        std::fs::create_dir_all(state).map_err(refused)?;
-        let store = Self { database: Mutex::new(Some(database(&path)?)), path };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
+        made.map_err(|error| no_directory(state, error))?;
+        Self::of(database(&path)?, path)
+    }
+
+    /// The records of a state directory as they are now. Nothing is made or changed there: moves that a
+    /// crash has left half-way are taken for finished.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn look(state: &Path) -> Result<Kept, StateError> {
+        let path = state.join(NAME);
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) => return Err(no_directory(state, error)),
+            Ok(bytes) => bytes,
+        };
+        not_empty(&path, bytes.len() as u64)?;
+        let copy = InMemoryBackend::new();
+        let filled = copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes));
+        filled.map_err(|error| refused(&path, error))?;
+        let opened = Builder::new().create_with_backend(copy);
+        let mut kept = Self::of(opened.map_err(|error| not_opened(&path, error))?, path)?.load()?;
+        kept.vdisks.extend(std::mem::take(&mut kept.moving).into_iter().map(|(_, after)| after));
+        kept.sort();
+        Ok(kept)
+    }
+
+    fn of(database: Database, path: PathBuf) -> Result<Self, StateError> {
+        let store = Self { database: Mutex::new(Some(database)), path };
         let found = store.with(|database| store.version(database))?;
         if found > VERSION {
             return Err(StateError::Newer { path: store.path, found });
@@ -160,7 +209,7 @@ impl Store {
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> StateError {
-        StateError::Store { path: self.path.clone(), reason: error.to_string() }
+        refused(&self.path, error)
     }
 
     /// The version of the records; all tables are there afterwards.
@@ -389,11 +438,56 @@ impl Store {
     }
 }
 
+/// Opens the database. An earlier version made it so that others could read it.
 fn database(path: &Path) -> Result<Database, StateError> {
-    Database::create(path).map_err(|error| match error {
-        DatabaseError::DatabaseAlreadyOpen => StateError::InUse(path.to_owned()),
-        error => StateError::Store { path: path.to_owned(), reason: error.to_string() },
-    })
+    let refused = |error: std::io::Error| refused(path, error);
+    let options = || OpenOptions::new().read(true).write(true).mode(0o600).clone();
+    let file = match options().create_new(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let file: File = options().open(path).map_err(refused)?;
+            not_empty(path, file.metadata().map_err(refused)?.len())?;
+            file.set_permissions(Permissions::from_mode(0o600)).map_err(refused)?;
+            file
+        }
+        file => file.map_err(refused)?,
+    };
+    let opened = FileBackend::new(file).and_then(|file| Builder::new().create_with_backend(file));
+    opened.map_err(|error| not_opened(path, error))
+}
+
+/// A file without a byte is no new state: somebody has lost one.
+fn not_empty(path: &Path, bytes: u64) -> Result<(), StateError> {
+    if bytes > 0 {
+        return Ok(());
+    }
+    let (path, reason) = (path.to_owned(), "the file is empty".to_owned());
+    Err(StateError::Store { path, reason, advice: RESTORE })
+}
+
+/// A state directory that can't be made, or that is none.
+fn no_directory(state: &Path, error: std::io::Error) -> StateError {
+    if !matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) {
+        return refused(&state.join(NAME), error);
+    }
+    let reason = "no directory".to_owned();
+    StateError::Store { path: state.to_owned(), reason, advice: ELSEWHERE }
+}
+
+fn not_opened(path: &Path, error: DatabaseError) -> StateError {
+    let advice = match &error {
+        DatabaseError::DatabaseAlreadyOpen => return StateError::InUse(path.to_owned()),
+        DatabaseError::Storage(StorageError::Io(error))
+            if error.kind() != ErrorKind::InvalidData =>
+        {
+            ROOM
+        }
+        _ => RESTORE,
+    };
+    StateError::Store { path: path.to_owned(), reason: error.to_string(), advice }
+}
+
+fn refused(path: &Path, error: impl std::fmt::Display) -> StateError {
+    StateError::Store { path: path.to_owned(), reason: error.to_string(), advice: ROOM }
 }
 
 #[cfg(test)]
@@ -485,5 +579,58 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         std::fs::write(state.path().join(NAME), [7; 5000]).unwrap();
         assert!(matches!(Store::open(state.path()), Err(StateError::Store { .. })));
+        let said = Store::open(state.path()).err().expect("it is none").to_string();
+        assert!(said.contains("bring it back from a copy") && !said.contains("full"), "{said}");
+        assert_eq!(Store::look(state.path()).expect_err("it is none").to_string(), said);
+    }
+
+    /// A file that had lost its contents began as a new state: all devices were forgotten without a word.
+    #[test]
+    fn an_empty_file_or_no_directory_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join(NAME);
+        File::create(&file).unwrap();
+        let said = Store::open(state.path()).err().expect("it is empty").to_string();
+        assert!(said.contains("state.redb: the file is empty"), "{said}");
+        assert_eq!(Store::look(state.path()).expect_err("it is empty").to_string(), said);
+        for at in [file.clone(), file.join("below")] {
+            let said = Store::open(&at).err().expect("no directory").to_string();
+            assert_eq!(
+                said,
+                format!("{}: no directory: name a directory by --state", at.display())
+            );
+            assert_eq!(Store::look(&at).expect_err("no directory").to_string(), said);
+        }
+    }
+
+    #[test]
+    fn others_can_read_neither_the_state_nor_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let (state, mode) = (directory.path().join("a/state"), |path: &Path| {
+            std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+        });
+        drop(Store::open(&state).unwrap());
+        let file = state.join(NAME);
+        assert_eq!((mode(&state), mode(&file)), (0o700, 0o600));
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        drop(Store::open(&state).unwrap());
+        assert_eq!(mode(&file), 0o600, "an earlier version's");
+    }
+
+    /// A check of a configuration made the state directory.
+    #[test]
+    fn a_look_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("state");
+        assert_eq!(Store::look(&state).unwrap(), Kept::default());
+        assert!(!state.exists());
+        let store = Store::open(&state).unwrap();
+        store.put_vdisk(&vdisk("a"), Phase::Ready).unwrap();
+        store.put_vdisk(&vdisk("b"), Phase::Ready).unwrap();
+        store.begin_move(&vdisk("a"), &vdisk("c")).unwrap();
+        drop(store);
+        let before = std::fs::read(state.join(NAME)).unwrap();
+        assert_eq!(Store::look(&state).unwrap().vdisks, [vdisk("b"), vdisk("c")]);
+        assert!(std::fs::read(state.join(NAME)).unwrap() == before);
     }
 }

@@ -8,10 +8,11 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use disktime_client::{Connection, Options, Uri};
+use disktime_config::ValueError;
 use disktime_core::Duration;
 
 use crate::backend::{BackEndKind, OneFile, SeenPool};
-use crate::config::{Config, DeviceConfig, Listen};
+use crate::config::{Config, ConfigError, DeviceConfig, Listen};
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
 use crate::opened_device::Ground;
@@ -40,13 +41,22 @@ pub fn check(config: &Config) -> Vec<StartError> {
         let error = listener::check(listen).err()?;
         Some(StartError::Listen { listen: listen.clone(), error })
     });
+    let state = config.state.as_deref().and_then(|state| is_state(state).err());
     let devices = config.devices.iter();
     let devices = devices.filter_map(|device| examine(device, config.state.as_deref()).err());
     let traces = config.vdisks().filter_map(|(_, vdisk)| {
         let error = is_directory(parent(vdisk.record.as_deref()?)).err()?;
         Some(StartError::Trace { vdisk: vdisk.name.clone(), error })
     });
-    sockets.chain(tls.map(StartError::from)).chain(devices).chain(traces).collect()
+    sockets.chain(tls.map(StartError::from)).chain(state).chain(devices).chain(traces).collect()
+}
+
+/// A state directory, which is there or can be made.
+pub(crate) fn is_state(state: &Path) -> Result<(), StartError> {
+    let there = state.ancestors().find(|at| at.exists());
+    let Some(at) = there.filter(|at| !at.is_dir()) else { return Ok(()) };
+    let reason = format!("{} is no directory: name one that is, or a new one", at.display());
+    Err(ConfigError::from(ValueError::new("server", "state", state.display(), reason)).into())
 }
 
 /// A device's back end, layout, profile and contracts.

@@ -312,6 +312,7 @@ impl Server {
     /// keep its own there.
     fn bind_socket(&self) -> Result<Option<Arc<DaemonSocket>>, StartError> {
         let Some(state) = &self.config.state else { return Ok(None) };
+        crate::check::is_state(state)?;
         match DaemonSocket::bind(state) {
             Ok(socket) => Ok(Some(Arc::new(socket))),
             Err(error) if self.config.vdisks().all(|(_, it)| it.bitmaps.names.is_empty()) => {

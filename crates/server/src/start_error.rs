@@ -41,7 +41,7 @@ pub enum StartError {
     },
     /// TLS can't be offered.
     #[error("tls: {0}")]
-    Tls(#[from] TlsError),
+    Tls(TlsError),
     /// A device's back end can't be opened.
     #[error("device {device}: its back end can't be opened: {error}")]
     BackEnd {
@@ -120,6 +120,13 @@ pub enum StartError {
     /// The system gives no thread, ring or event.
     #[error("the system refuses: {0} ({remedy})", remedy = crate::ring::remedy(.0))]
     System(io::Error),
+}
+
+// Not `#[from]`: its text has the cause, which would be said twice as its source.
+impl From<TlsError> for StartError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
+    }
 }
 
 impl From<io::Error> for StartError {

@@ -83,7 +83,9 @@ pub fn sleep(millis: u64) {
 #[test]
 fn commands_make_change_show_and_delete_and_a_restart_keeps() {
     let directory = TempDir::new().unwrap();
-    let served = Served::start(directory.path());
+    let log = directory.path().join("log");
+    let to = std::fs::File::create(&log).unwrap();
+    let served = Served::start_with(directory.path(), &[], to.into());
     let back_end = format!("file:{}", directory.path().join("pool").display());
     served.exits(0, &["device", "add", "disk", "--back-end", &back_end, "--create"]);
     let create =
@@ -97,12 +99,40 @@ fn commands_make_change_show_and_delete_and_a_restart_keeps() {
     assert!(refused["error"].as_str().unwrap().contains("70.0000% would fit"), "{refused}");
     let plan = served.exits(1, &[&too_much[..], &["--plan"]].concat());
     assert_eq!(plan["fits"], Value::from(false));
+    // A goal in place of the reservation, and its form.
+    for (words, says) in [
+        (&["--iops", "5"][..], "`vdisk set --reserve ''` takes it away"),
+        (&["--iops", "5", "--reserve", ""], "no `profile`"),
+        (&["--run", "64"], "run = \"64\": only beside `iops` or `bandwidth`"),
+        (&["--request", "64KiB"], "request = \"64KiB\": only beside"),
+        (&["--class", "background"], "reserve = \"30%\": class `background`"),
+    ] {
+        let refused = served.exits(2, &[&["vdisk", "set", "db"], words].concat());
+        assert!(refused["error"].as_str().unwrap().contains(says), "{words:?}: {refused}");
+    }
     served.exits(0, &["vdisk", "set", "db", "--reserve", "40%"]);
     served.exits(2, &["vdisk", "set", "db"]);
+    served.exits(2, &["vdisk", "set", "db", "--reserve", "99%"]);
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(!log.contains("ERROR"), "a refusal is its caller's: {log}");
     served.exits(0, &["vdisk", "grow", "db", "--size", "16MiB"]);
     served.exits(2, &["vdisk", "grow", "db", "--size", "4MiB"]);
     served.exits(2, &["vdisk", "show", "nobody"]);
-    served.exits(2, &["vdisk", "show", "../state"]);
+    for none in [&["show", "../state"][..], &["delete", ".."], &["set", ".", "--weight", "5"]] {
+        let refused = served.exits(2, &[&["vdisk"], none].concat());
+        let said = refused["error"].as_str().unwrap();
+        assert!(said.contains("name = \".") && said.contains("1 to 64 letters"), "{said}");
+    }
+    // Range errors were hidden behind "unexpected argument".
+    for (words, says) in [
+        (&["set", "db", "--weight", "-1"][..], "1..=10000"),
+        (&["set", "db", "--iops", "-5"], "-5 is not in 0.."),
+        (&["grow", "db", "--size", "-1GiB"], "-1GiB"),
+        (&["set", "db", "--reserve", "-5%"], "a share is 0% to 100%"),
+    ] {
+        let refused = served.exits(2, &[&["vdisk"], words].concat());
+        assert!(refused["error"].as_str().unwrap().contains(says), "{words:?}: {refused}");
+    }
     served.exits(2, &["device", "remove", "disk"]);
     let events = served.exits(0, &["events"]);
     let kinds: Vec<_> = events.as_array().unwrap().iter().map(|it| &it["kind"]).collect();
@@ -120,6 +150,58 @@ fn commands_make_change_show_and_delete_and_a_restart_keeps() {
     served.kill();
     let nobody = Served { state: directory.path().to_str().unwrap().to_owned(), child: idle() };
     nobody.exits(1, &["vdisk", "list"]);
+}
+
+/// What `disktime serve` says with these words, and its exit code.
+fn serve(words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+    let output = finish(command.arg("serve").args(words));
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A state that is a file was `(io_uring of Linux 6.1 or newer is needed)`, and a check did not see it.
+#[test]
+fn a_state_that_is_no_directory_is_named_by_a_check_and_by_a_start() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("file"), "").unwrap();
+    for state in [path("file"), path("file/below")] {
+        let nbd = path("nbd.sock");
+        let config = format!("[server]\nnbd = [\"unix:{nbd}\"]\nstate = \"{state}\"\n");
+        std::fs::write(path("disktime.toml"), config).unwrap();
+        for check in [&["--check"][..], &[]] {
+            let (code, said) = serve(&[&["--config", &path("disktime.toml")], check].concat());
+            let says = format!("server.state = \"{state}\": {} is no directory", path("file"));
+            assert!(code == Some(2) && said.contains(&says), "{code:?}: {said}");
+            let (code, said) = serve(&[&["--state", &state], check].concat());
+            assert!(code == Some(2) && said.contains("no directory: name a"), "{code:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_check_and_a_refused_start_make_no_state() {
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state");
+    let at = state.to_str().unwrap();
+    let (code, said) = serve(&["--state", at, "--check"]);
+    assert!(code == Some(0) && said.contains("ok: 0 virtual disks"), "{code:?}: {said}");
+    let (code, said) = serve(&["--state", at, "--control", "tcp:0.0.0.0:7070"]);
+    assert!(code == Some(2) && said.contains("by --tls-certificate and"), "{code:?}: {said}");
+    assert!(!state.exists());
+    // A certificate that is not there was named twice in one line.
+    let tls = ["--tls-certificate", "/no/such.pem", "--tls-key", "/no/such.key"];
+    let (code, said) =
+        serve(&[&["--state", at, "--control", "tcp:127.0.0.1:0"], &tls[..]].concat());
+    assert_eq!((code, said.matches("/no/such.pem").count()), (Some(2), 1), "{said}");
+    // A daemon's records, beside it.
+    let served = Served::start(directory.path());
+    served.exits(0, &["device", "add", "disk", "--back-end", "memory"]);
+    served.exits(0, &["vdisk", "create", "db", "--device", "disk", "--size", "1MiB"]);
+    served.kill();
+    let (code, said) = serve(&["--state", at, "--check"]);
+    assert!(code == Some(0) && said.contains("ok: 1 virtual disks"), "{code:?}: {said}");
 }
 
 /// A process that stands for a daemon that is not there.
