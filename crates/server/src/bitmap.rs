@@ -47,6 +47,8 @@ pub struct Bitmap {
     bytes: u64,
     pub(crate) begun: Vec<u64>,
     pub(crate) fresh: Vec<u64>,
+    /// A backup was begun, and is not done.
+    pub(crate) is_begun: bool,
 }
 
 /// Something that is done to a bitmap.
@@ -96,7 +98,8 @@ impl Bitmap {
     /// A bitmap of a virtual disk of so many bytes, of which no backup is known: all is dirty.
     #[must_use]
     pub fn dirty(spec: BitmapSpec, bytes: u64) -> Self {
-        let mut bitmap = Self { spec, bytes: 0, begun: Vec::new(), fresh: Vec::new() };
+        let (begun, fresh) = (Vec::new(), Vec::new());
+        let mut bitmap = Self { spec, bytes: 0, begun, fresh, is_begun: false };
         bitmap.grow(bytes);
         bitmap
     }
@@ -131,6 +134,7 @@ impl Bitmap {
 
     /// Does a step.
     pub fn step(&mut self, step: BitmapStep) {
+        self.is_begun = step == BitmapStep::Begin;
         if step == BitmapStep::Begin {
             self.begun.iter_mut().zip(&self.fresh).for_each(|(begun, fresh)| *begun |= fresh);
         } else {

@@ -89,6 +89,9 @@ struct Head {
 struct Entry {
     name: String,
     granularity: u64,
+    /// A backup was begun, and is not done; earlier versions don't say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_begun: bool,
 }
 
 /// The file of a virtual disk's bitmaps.
@@ -98,8 +101,11 @@ fn path(state: &Path, vdisk: &str) -> PathBuf {
 
 /// Keeps bitmaps until the next start, durably.
 fn save(state: &Path, of: &Of, bitmaps: &[Bitmap]) -> io::Result<()> {
-    let entry =
-        |it: &Bitmap| Entry { name: it.spec.name.clone(), granularity: it.spec.granularity };
+    let entry = |it: &Bitmap| Entry {
+        name: it.spec.name.clone(),
+        granularity: it.spec.granularity,
+        is_begun: it.is_begun,
+    };
     let head = Head { of: of.clone(), bitmap: bitmaps.iter().map(entry).collect() };
     let head = toml::to_string(&head).map_err(io::Error::other)?;
     let length = u32::try_from(head.len()).map_err(io::Error::other)?;
@@ -170,7 +176,7 @@ fn parse(bytes: &[u8], of: &Of) -> Result<Vec<Bitmap>, String> {
         return Err(format!("they are of {:?}", head.of));
     }
     let mut bitmaps = Vec::new();
-    for Entry { name, granularity } in head.bitmap {
+    for Entry { name, granularity, is_begun } in head.bitmap {
         if !granularity.is_power_of_two() {
             return Err(format!("granularity = {granularity}: no power of two"));
         }
@@ -179,6 +185,7 @@ fn parse(bytes: &[u8], of: &Of) -> Result<Vec<Bitmap>, String> {
             let (bytes, next) = rest.split_first_chunk::<8>().ok_or_else(cut)?;
             (*word, rest) = (u64::from_le_bytes(*bytes), next);
         }
+        bitmap.is_begun = is_begun || bitmap.begun.iter().any(|word| *word != 0);
         bitmap.grow(of.bytes);
         bitmaps.push(bitmap);
     }

@@ -221,6 +221,8 @@ fn bitmaps_come_and_go_while_the_daemon_runs() {
     step(&daemon, &["clear", "file", "daily"]);
     for (words, says) in [
         (["begin", "file", "weekly"], "vdisk file: no bitmap weekly; there are: daily, new"),
+        // A script that forgot to begin looked successful.
+        (["done", "file", "daily"], "vdisk file: bitmap daily: no backup was begun"),
         (["done", "nobody", "daily"], "no virtual disk nobody; there are: file, mem"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));

@@ -35,6 +35,12 @@ pub enum BitmapError {
         /// The bitmaps that exist.
         known: Vec<String>,
     },
+    /// A backup is said to be done that was not begun, or not since the daemon's last crash.
+    #[error(
+        "bitmap {0}: no backup was begun, so all that is dirty stays dirty: begin one with `disktime \
+         vdisk bitmap begin`, and copy then"
+    )]
+    NotBegun(String),
 }
 
 /// Bitmaps that are true of what is on the device, all of it durable.
@@ -98,6 +104,9 @@ impl Shard {
         let bitmaps = &mut self.vdisks[stream.0 as usize].bitmaps;
         if let Some((name, step)) = step {
             match bitmaps.iter_mut().find(|bitmap| bitmap.spec().name == *name) {
+                Some(bitmap) if *step == BitmapStep::Done && !bitmap.is_begun => {
+                    return Err(BitmapError::NotBegun(name.clone()));
+                }
                 Some(bitmap) => bitmap.step(*step),
                 None => {
                     let known = bitmaps.iter().map(|bitmap| bitmap.spec().name.clone()).collect();
