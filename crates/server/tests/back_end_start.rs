@@ -266,6 +266,14 @@ fn nothing_is_made_under_dev_or_over_anything() {
     }
     assert_eq!(std::fs::read(path("file")).unwrap(), b"data");
     assert!(matches!(make_image(&path("image"), 1000), Err(PoolError::Size { .. })));
+    // An empty file was left, and what it said was "out of range integral type conversion attempted".
+    let said = make_image(&path("image"), 1 << 63).unwrap_err().to_string();
+    assert!(said.contains("at most 9223372036854775807 bytes"), "{said}");
+    // No file system has files of 8 EiB less a block.
+    if make_image(&path("image"), (1 << 63) - 4096).is_ok() {
+        std::fs::remove_file(path("image")).unwrap();
+    }
+    assert!(!path("image").exists());
     make_image(&path("image"), MIB).unwrap();
     let made = path("image").metadata().unwrap();
     assert_eq!((made.len(), made.permissions().mode() & 0o777), (MIB, 0o600));

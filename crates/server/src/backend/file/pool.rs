@@ -482,8 +482,10 @@ enum FileState {
 /// # Errors
 /// If anything is at its path or was there before, it is under `/dev`, or the system refuses.
 pub fn make_image(path: &Path, size: u64) -> Result<(), PoolError> {
-    if size == 0 || !size.is_multiple_of(BLOCK) {
-        let allowed = "an image has whole blocks of 4 KiB, at least one".to_owned();
+    let most = i64::MAX.cast_unsigned();
+    if size == 0 || !size.is_multiple_of(BLOCK) || size > most {
+        let allowed =
+            format!("an image has whole blocks of 4 KiB, at least one, and at most {most} bytes");
         return Err(PoolError::Size { size, allowed });
     }
     not_under_dev(path)?;
@@ -522,8 +524,10 @@ fn not_under_dev(path: &Path) -> Result<(), PoolError> {
 /// Makes a file of so many bytes, on disk but for its name.
 fn create(path: &Path, len: u64) -> io::Result<()> {
     let file = create_empty(path)?;
-    file.set_len(len)?;
-    file.sync_all()
+    file.set_len(len).and_then(|()| file.sync_all()).inspect_err(|_| {
+        // The file system takes none so long, or is full: an empty one would be in the way.
+        let _gone_already = std::fs::remove_file(path);
+    })
 }
 
 /// Makes a file, without direct I/O: a file system that has none makes the file and then refuses it.
