@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::{Command, CommandFactory as _};
-use disktime_control::{EVENT_KINDS, metric_rows};
+use disktime_control::{EVENT_KINDS, histogram_rows, metric_rows};
 use disktime_core::Event;
 use disktime_server::config::KEYS;
 
@@ -70,6 +70,11 @@ fn metrics() -> String {
          | metric | labels | is |\n|---|---|---|\n"
     );
     for [name, labels, text] in metric_rows() {
+        let _infallible = writeln!(page, "| `{name}` | {labels} | {text} |");
+    }
+    page += "\n`GET /metrics?histograms=true` answers these classic histograms as well.\n\n\
+             | histogram | labels | is |\n|---|---|---|\n";
+    for [name, labels, text] in histogram_rows() {
         let _infallible = writeln!(page, "| `{name}` | {labels} | {text} |");
     }
     page

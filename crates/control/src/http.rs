@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -55,7 +55,9 @@ const BODY_MAX: usize = 64 << 10;
         live::events,
         live::live,
         kept_events,
-        crate::metrics::metrics
+        crate::metrics::metrics,
+        crate::page::log_in,
+        crate::page::log_out
     ),
     components(schemas(
         About,
@@ -70,6 +72,7 @@ const BODY_MAX: usize = 64 << 10;
         Live,
         LiveDevice,
         LiveVdisk,
+        crate::page::Login,
         Mount,
         MountStream,
         Plan,
@@ -115,19 +118,24 @@ pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
         .fallback(async || {
             Refusal::not_found("nothing is at this address: see /v1/openapi.json".into())
         })
+        .method_not_allowed_fallback(async |method: Method| Refusal::not_allowed(&method))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(axum::middleware::from_fn_with_state(tokens, gate::gate))
         .layer(axum::middleware::from_fn(gate::harden))
         .with_state(api)
 }
 
+/// A body, if it is not too long.
+pub(crate) type Body = Result<Bytes, BytesRejection>;
+
 /// A body, or what is wrong with it.
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
+    let body = body?;
     // A list would be taken for an object, its values for those of the first keys.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(Refusal::bad_request("the body is no object: it begins with `{`".to_owned()));
     }
-    serde_json::from_slice(body)
+    serde_json::from_slice(&body)
         .map_err(|error| Refusal::bad_request(format!("the body is no such object: {error}")))
 }
 
@@ -175,9 +183,9 @@ async fn put_device(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
     Path(name): Path<String>,
-    body: Bytes,
+    body: Body,
 ) -> Result<Response, Refusal> {
-    let spec: DeviceSpec = read(&body)?;
+    let spec: DeviceSpec = read(body)?;
     matches_name(&name, &spec.name)?;
     let answer = spec.clone();
     let made = api.ask(move |server, plane| plane.put_device(server, &spec, &by)).await??;
@@ -279,9 +287,9 @@ async fn put_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
     Path(name): Path<String>,
-    body: Bytes,
+    body: Body,
 ) -> Result<Response, Refusal> {
-    let spec: VdiskSpec = read(&body)?;
+    let spec: VdiskSpec = read(body)?;
     matches_name(&name, &spec.name)?;
     let answer = spec.clone();
     let made = api.create(spec, by).await?;
@@ -299,9 +307,9 @@ async fn change_vdisk(
     Extension(by): Extension<Caller>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Body,
 ) -> Result<Response, Refusal> {
-    let (change, seen): (VdiskChange, _) = (read(&body)?, seen(&headers));
+    let (change, seen): (VdiskChange, _) = (read(body)?, seen(&headers));
     let change = move |server: &mut Server, plane: &mut Plane| {
         plane.change_vdisk(server, &name, (change, seen.as_deref()), &by)
     };
@@ -321,9 +329,9 @@ async fn snapshot_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
     Path(name): Path<String>,
-    body: Bytes,
+    body: Body,
 ) -> Result<Response, Refusal> {
-    let (made, spec) = api.snapshot(name, read(&body)?, by).await?;
+    let (made, spec) = api.snapshot(name, read(body)?, by).await?;
     Ok((status(made), [(header::ETAG, tag(&spec))], Json(spec)).into_response())
 }
 
@@ -375,8 +383,8 @@ async fn why(
 #[utoipa::path(post, path = "/v1/plan", request_body = VdiskSpec,
     responses((status = 200, body = Plan), (status = "4XX", body = Problem, content_type = "application/problem+json"),
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
-async fn plan(State(api): State<Api>, body: Bytes) -> Result<Json<Plan>, Refusal> {
-    let spec: VdiskSpec = read(&body)?;
+async fn plan(State(api): State<Api>, body: Body) -> Result<Json<Plan>, Refusal> {
+    let spec: VdiskSpec = read(body)?;
     Ok(Json(api.ask(move |server, plane| plane.plan(server, &spec)).await??))
 }
 

@@ -36,7 +36,9 @@ use tokio::sync::{oneshot, watch};
 pub use ask::Ask;
 pub use events::KINDS as EVENT_KINDS;
 pub use http::document;
-pub use metrics::{listed as metric_rows, names as metric_names};
+pub use metrics::{
+    listed as metric_rows, listed_histograms as histogram_rows, names as metric_names,
+};
 pub use plane::{Plane, Truth};
 pub use problem::Refusal;
 pub use settle::settled;

@@ -155,6 +155,15 @@ pub fn listed() -> Vec<[String; 3]> {
     .concat()
 }
 
+/// The histograms that are answered where they are asked for, as [`listed`].
+#[must_use]
+pub fn listed_histograms() -> Vec<[String; 3]> {
+    let of = |kind: &str, (name, text): (&str, &str)| {
+        [format!("disktime_{kind}_{name}"), format!("{kind}, device, le"), text.to_owned()]
+    };
+    ["vdisk", "mount"].into_iter().flat_map(|kind| TIMES.map(|it| of(kind, it))).collect()
+}
+
 /// Its addresses.
 pub fn routes() -> Router<Api> {
     Router::new().route("/metrics", get(metrics))

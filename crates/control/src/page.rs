@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use disktime_api::Problem;
 use disktime_server::clock::wall_ms;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::ask::Api;
 use crate::door::Peer;
 use crate::gate::{SESSION, cookie_name, session};
+use crate::http::Body;
 use crate::problem::Refusal;
 use crate::tokens::{Shut, Tokens};
 
@@ -56,19 +58,25 @@ async fn file(Path(name): Path<String>) -> Response {
     }
 }
 
-#[derive(Deserialize)]
+/// A login.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Login {
+pub(crate) struct Login {
+    /// The token of a link to log in, or of the file of tokens.
     token: String,
 }
 
-async fn log_in(
+/// Logs a browser in: it gets a cookie.
+#[utoipa::path(post, path = "/v1/session", request_body = Login, responses((status = 201),
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn log_in(
     State(_): State<Api>,
     Extension(tokens): Extension<Arc<Tokens>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    body: Bytes,
+    body: Body,
 ) -> Result<Response, Refusal> {
-    let login: Login = serde_json::from_slice(&body)
+    let login: Login = serde_json::from_slice(&body?)
         .map_err(|error| Refusal::bad_request(format!("a login is {{\"token\": …}}: {error}")))?;
     let (id, role) = tokens.log_in(login.token.trim(), wall_ms()).map_err(|shut| {
         tracing::warn!(target: "disktime::audit", ?peer, ?shut, "a login was refused");
@@ -89,7 +97,10 @@ async fn log_in(
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], role).into_response())
 }
 
-async fn log_out(
+/// Logs the browser out that shows its cookie.
+#[utoipa::path(delete, path = "/v1/session", responses((status = 204),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn log_out(
     Extension(tokens): Extension<Arc<Tokens>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,

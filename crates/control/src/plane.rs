@@ -375,7 +375,7 @@ impl Plane {
             let parent = vdisk.parent.clone();
             let added = server.add_vdisk(&device, vdisk).map(drop);
             let room = || room(server, &device, (parent.as_deref(), ""));
-            let refused = |error| Refusal::from(error).with_room(room);
+            let refused = |error| Refusal::with_room(error, room);
             (at, added.map(|()| Made::New).map_err(refused))
         };
         let mut made: Vec<_> = new.into_iter().map(add).collect();
@@ -433,7 +433,7 @@ impl Plane {
             Ok(job) => Box::new(job),
             Err(error) => {
                 store.remove_vdisk(&spec.name)?;
-                return Err(Refusal::from(error).with_room(|| room(server, &device, (None, ""))));
+                return Err(Refusal::with_room(error, || room(server, &device, (None, ""))));
             }
         };
         let name = spec.name.clone();
@@ -457,7 +457,7 @@ impl Plane {
         let store = self.store()?;
         let served = made.and_then(|()| server.add_vdisk(&device, vdisk).map(drop));
         let served = served
-            .map_err(|error| Refusal::from(error).with_room(|| room(server, &device, (None, ""))))
+            .map_err(|error| Refusal::with_room(error, || room(server, &device, (None, ""))))
             .and_then(|()| Ok(store.put_snapshot(&spec, Phase::Ready, &of.name)?));
         if let Err(refusal) = served {
             // The caller is told that there is none. A start would give it up as well.
@@ -508,7 +508,7 @@ impl Plane {
         }
         server.alter_vdisk(&device, vdisk).map_err(|error| {
             let parent = after.parent.as_deref();
-            Refusal::from(error).with_room(|| room(server, &device, (parent, name)))
+            Refusal::with_room(error, || room(server, &device, (parent, name)))
         })?;
         if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
             // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.

@@ -1,7 +1,7 @@
 //! Refusals, and how they look over HTTP: problem+json with the field, its value and what is allowed.
 
-use axum::extract::rejection::QueryRejection;
-use axum::http::{StatusCode, header};
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use disktime_api::Problem;
 use disktime_server::{AlterError, ConfigError, ReloadError, StartError, VdiskError};
@@ -74,20 +74,34 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail.to_owned())
     }
 
+    /// The address is there for other methods.
+    pub fn not_allowed(method: &Method) -> Self {
+        let detail = format!("{method} is not for this address: see /v1/openapi.json");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+    }
+
     /// Nothing has this address.
     pub fn not_found(detail: String) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// The same with the largest reservation that would fit, if it is one of admission.
-    pub fn with_room(mut self, room: impl FnOnce() -> f64) -> Self {
-        if self.0.status == StatusCode::UNPROCESSABLE_ENTITY.as_u16() && self.0.field.is_none() {
+    /// As an error says, with the largest reservation that would fit, if it is one of admission.
+    pub fn with_room(error: AlterError, room: impl FnOnce() -> f64) -> Self {
+        let is_admission = match &error {
+            AlterError::Refused { error: VdiskError::Refused(_), .. }
+            | AlterError::Config(ConfigError::Overbooked { .. })
+            | AlterError::Start(StartError::Engine { .. })
+            | AlterError::Change(ReloadError::Refused { .. }) => true,
+            _ => false,
+        };
+        let mut refusal = Self::from(error);
+        if is_admission {
             let room = room();
-            self.0.would_fit = Some(room);
-            self.0.detail =
-                format!("{}; a reservation of {:.4}% would fit", self.0.detail, room * 100.0);
+            refusal.0.would_fit = Some(room);
+            refusal.0.detail =
+                format!("{}; a reservation of {:.4}% would fit", refusal.0.detail, room * 100.0);
         }
-        self
+        refusal
     }
 
     /// A device is not as it should be.
@@ -109,6 +123,12 @@ impl Refusal {
 impl From<QueryRejection> for Refusal {
     fn from(error: QueryRejection) -> Self {
         Self::bad_request(format!("the part of the address after `?`: {}", error.body_text()))
+    }
+}
+
+impl From<BytesRejection> for Refusal {
+    fn from(error: BytesRejection) -> Self {
+        Self::new(error.status(), format!("the body: {}", error.body_text()))
     }
 }
 

@@ -263,6 +263,7 @@ fn where_there_are_no_clones_the_refusal_says_what_would_work() {
         let refused = served.exits(2, &["vdisk", "snapshot", &db, "s"]);
         let says = refused["error"].as_str().unwrap();
         assert!(says.contains(&db) && says.contains("XFS") && says.contains("btrfs"), "{says}");
+        assert!(!says.contains("would fit"), "no reservation was asked for: {says}");
         // The name is free.
         served.exits(0, &["vdisk", "create", "s", "--device", device, "--size", "1MiB"]);
         served.exits(0, &["vdisk", "delete", "s"]);

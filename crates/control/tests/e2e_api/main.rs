@@ -507,6 +507,22 @@ fn metrics_are_all_there_and_move() {
     assert!(vdisk.figures.utilization > 0.0 && vdisk.figures.iops > 10.0, "{vdisk:?}");
 }
 
+/// A method that is not there had no body, and a long body a text; the document left the login out.
+#[test]
+fn every_refusal_is_a_problem_and_every_address_is_in_the_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(directory.path());
+    let refused: Problem = read(&daemon.ask("POST", "/v1/vdisks/db", None));
+    assert_eq!((refused.status, &*refused.title), (405, "Method Not Allowed"));
+    assert!(refused.detail.contains("POST is not for this address"), "{refused:?}");
+    let long = serde_json::json!({ "name": "x".repeat(70_000) });
+    let refused: Problem = read(&daemon.ask("PUT", "/v1/vdisks/db", Some(&long)));
+    assert_eq!(refused.status, 413, "{refused:?}");
+    let document: Value = read(&daemon.ask("GET", "/v1/openapi.json", None));
+    let login = &document["paths"]["/v1/session"];
+    assert!(login["post"].is_object() && login["delete"].is_object(), "{login}");
+}
+
 /// A board or a rule that asks for a metric which nobody has shows nothing, for ever.
 #[test]
 fn boards_and_alerts_ask_for_metrics_that_exist() {
