@@ -18,10 +18,12 @@ Examples:
   disktime cat --priority=background /mnt/media/*.mkv | sha256sum
   disktime cat --contract 'reserve=50%' /mnt/media/film.mkv > /dev/null
 
-The files lie on a mount of `disktime mount`. A priority is `high` (99 parts of
-100 beside others that have no promise), `usual` or `background` (when nobody
-else wants the device). Exits with 1 if a file can't be read or the device has
-not the time, 2 if a file is on no such mount, or this user may not ask for it.";
+Files with a priority or a contract lie on a mount of `disktime mount`. A
+priority is `high` (99 parts of 100 beside others that have no promise), `usual`
+or `background` (when nobody else wants the device). Exits with 1 if a file
+can't be read or the device has not the time, 2 if a file can't be opened, or if
+a priority or a contract is asked for one that is on no such mount, or by a user
+who may not.";
 
 /// Bytes of a read.
 const CHUNK: usize = 1 << 20;

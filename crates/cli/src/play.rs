@@ -225,7 +225,8 @@ fn start(arguments: &Arguments, text: &str, streams: &mut Vec<Playing>) -> anyho
 fn open(arguments: &Arguments, text: &str) -> anyhow::Result<(Target, u64, String)> {
     if text.starts_with("nbd") && text.contains("://") {
         let uri: Uri = text.parse().map_err(|error| BadInput(format!("{text}: {error}")))?;
-        let connection = Connection::open(&uri).with_context(|| text.to_owned())?;
+        let connection =
+            Connection::open(&uri).map_err(|error| BadInput(format!("{text}: {error}")))?;
         let export = connection.export();
         let (bytes, name) = (export.size_bytes, export.name.clone());
         connection.disconnect().with_context(|| text.to_owned())?;

@@ -174,7 +174,7 @@ fn a_player_refuses_what_it_cannot_do() {
     std::fs::write(&file, [0; 1000]).unwrap();
     let directory = daemon.path("");
     let socket = daemon.path("misses.sock");
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["--rate", "8MB/s", "--for", "0s", &uri], "--for 0ns: 100ms to"),
         (&["--rate", "8MB/s", "--buffer", "500h", &uri], "1ns to 3600s are possible"),
         (&["--rate", "8MB", &uri], "a rate is a size per second"),
@@ -184,6 +184,7 @@ fn a_player_refuses_what_it_cannot_do() {
         (&["--rate", "8MB/s", "--streams", "65", &uri], "65 in all; 1 to 64"),
         (&["--rate", "8MB/s", "--outstanding", "0", &uri], "at least 1 is needed"),
         (&["--rate", "8MB/s", "nbd://"], "nbd://"),
+        (&["--rate", "8MB/s", "nbd+unix:///x?socket=/nope"], "nbd+unix:///x?socket=/nope: "),
         (&["--rate", "8MB/s", text(&file)], "extent: 0 bytes"),
         (&["--rate", "8MB/s", text(&directory)], "neither a file nor a block device"),
         (&["--rate", "8MB/s", "--report", text(&socket), text(&file)], "add --vdisk"),
