@@ -9,8 +9,8 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use disktime_control::{Addresses, Ask, Kept, Plane, Store, Truth};
 use disktime_server::{
-    AskError, Config, ConfigError, Inherited, Predecessor, ReloadError, Server, StartError,
-    Successor, ThreadFailure, VdiskView,
+    AskError, BindError, Config, ConfigError, Inherited, Predecessor, ReloadError, Server,
+    StartError, Successor, ThreadFailure, VdiskView,
 };
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -442,7 +442,14 @@ fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             config_of(arguments, &state, &kept)?
         }
     };
-    let errors = disktime_server::check(&config);
+    let mut errors = disktime_server::check(&config);
+    if arguments.config.is_none() {
+        // A start makes the state directory before it binds there.
+        let made = |at: &Path| Some(at) == config.state.as_deref() && !at.exists();
+        errors.retain(|error| {
+            !matches!(error, StartError::Listen { error: BindError::NoDirectory(at), .. } if made(at))
+        });
+    }
     if !errors.is_empty() {
         bail!(said(errors.iter().map(ToString::to_string).collect()));
     }

@@ -83,9 +83,7 @@ pub fn sleep(millis: u64) {
 #[test]
 fn commands_make_change_show_and_delete_and_a_restart_keeps() {
     let directory = TempDir::new().unwrap();
-    let log = directory.path().join("log");
-    let to = std::fs::File::create(&log).unwrap();
-    let served = Served::start_with(directory.path(), &[], to.into());
+    let served = Served::start(directory.path());
     let back_end = format!("file:{}", directory.path().join("pool").display());
     served.exits(0, &["device", "add", "disk", "--back-end", &back_end, "--create"]);
     let create =
@@ -112,9 +110,6 @@ fn commands_make_change_show_and_delete_and_a_restart_keeps() {
     }
     served.exits(0, &["vdisk", "set", "db", "--reserve", "40%"]);
     served.exits(2, &["vdisk", "set", "db"]);
-    served.exits(2, &["vdisk", "set", "db", "--reserve", "99%"]);
-    let log = std::fs::read_to_string(log).unwrap();
-    assert!(!log.contains("ERROR"), "a refusal is its caller's: {log}");
     served.exits(0, &["vdisk", "grow", "db", "--size", "16MiB"]);
     served.exits(2, &["vdisk", "grow", "db", "--size", "4MiB"]);
     served.exits(2, &["vdisk", "show", "nobody"]);
@@ -150,6 +145,24 @@ fn commands_make_change_show_and_delete_and_a_restart_keeps() {
     served.kill();
     let nobody = Served { state: directory.path().to_str().unwrap().to_owned(), child: idle() };
     nobody.exits(1, &["vdisk", "list"]);
+}
+
+#[test]
+fn a_refused_change_is_its_callers_and_no_error_in_the_log() {
+    let directory = TempDir::new().unwrap();
+    let log = directory.path().join("log");
+    let to = std::fs::File::create(&log).unwrap();
+    let served = Served::start_with(directory.path(), &[], to.into());
+    served.exits(0, &["device", "add", "disk", "--back-end", "memory"]);
+    for (name, reserve) in [("a", "50%"), ("b", "30%")] {
+        let make = ["vdisk", "create", name, "--device", "disk", "--size", "1MiB"];
+        served.exits(0, &[&make[..], &["--reserve", reserve]].concat());
+    }
+    let refused = served.exits(2, &["vdisk", "set", "b", "--reserve", "60%"]);
+    assert!(refused["error"].as_str().unwrap().contains("50.0000% would fit"), "{refused}");
+    served.kill();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(!log.contains("ERROR"), "{log}");
 }
 
 /// What `disktime serve` says with these words, and its exit code.
