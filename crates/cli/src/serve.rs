@@ -276,7 +276,7 @@ fn source(arguments: &Arguments) -> anyhow::Result<(Config, Truth)> {
         return Ok((read(arguments)?, Truth::File(file.clone())));
     }
     let state = state(arguments)?;
-    // What the command line says is found wrong before anything is made.
+    // A wrong command line is refused before anything is made.
     config_of(arguments, &state, &Kept::default())?;
     let store = Store::open(&state).map_err(|error| BadInput(error.to_string()))?;
     let kept = disktime_control::settled(&store, &state);

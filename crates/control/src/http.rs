@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
@@ -23,7 +22,7 @@ use crate::ask::Api;
 use crate::gate::{self, Caller};
 use crate::live;
 use crate::plane::{Made, Plane, tag};
-use crate::problem::Refusal;
+use crate::problem::{Body, Refusal};
 use crate::sampler::Sampler;
 use crate::tokens::Tokens;
 
@@ -124,9 +123,6 @@ pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
         .layer(axum::middleware::from_fn(gate::harden))
         .with_state(api)
 }
-
-/// A body, if it is not too long.
-pub(crate) type Body = Result<Bytes, BytesRejection>;
 
 /// A body, or what is wrong with it.
 fn read<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {

@@ -15,8 +15,7 @@ use utoipa::ToSchema;
 use crate::ask::Api;
 use crate::door::Peer;
 use crate::gate::{SESSION, cookie_name, session};
-use crate::http::Body;
-use crate::problem::Refusal;
+use crate::problem::{Body, Refusal};
 use crate::tokens::{Shut, Tokens};
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -1,5 +1,6 @@
 //! Refusals, and how they look over HTTP: problem+json with the field, its value and what is allowed.
 
+use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -7,6 +8,9 @@ use disktime_api::Problem;
 use disktime_server::{AlterError, ConfigError, ReloadError, StartError, VdiskError};
 
 use crate::state::StateError;
+
+/// A request's body, if it is not too long.
+pub(crate) type Body = Result<Bytes, BytesRejection>;
 
 /// Why something was not done.
 #[derive(Clone, PartialEq, Debug)]
@@ -87,13 +91,13 @@ impl Refusal {
 
     /// As an error says, with the largest reservation that would fit, if it is one of admission.
     pub fn with_room(error: AlterError, room: impl FnOnce() -> f64) -> Self {
-        let is_admission = match &error {
+        let is_admission = matches!(
+            &error,
             AlterError::Refused { error: VdiskError::Refused(_), .. }
-            | AlterError::Config(ConfigError::Overbooked { .. })
-            | AlterError::Start(StartError::Engine { .. })
-            | AlterError::Change(ReloadError::Refused { .. }) => true,
-            _ => false,
-        };
+                | AlterError::Config(ConfigError::Overbooked { .. })
+                | AlterError::Start(StartError::Engine { .. })
+                | AlterError::Change(ReloadError::Refused { .. })
+        );
         let mut refusal = Self::from(error);
         if is_admission {
             let room = room();

@@ -178,7 +178,8 @@ impl Store {
         let filled = copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes));
         filled.map_err(|error| refused(&path, error))?;
         let opened = Builder::new().create_with_backend(copy);
-        let mut kept = Self::of(opened.map_err(|error| not_opened(&path, error))?, path)?.load()?;
+        let mut kept =
+            Self::of(opened.map_err(|error| not_opened(&path, &error))?, path)?.load()?;
         kept.vdisks.extend(std::mem::take(&mut kept.moving).into_iter().map(|(_, after)| after));
         kept.sort();
         Ok(kept)
@@ -452,7 +453,7 @@ fn database(path: &Path) -> Result<Database, StateError> {
         file => file.map_err(refused)?,
     };
     let opened = FileBackend::new(file).and_then(|file| Builder::new().create_with_backend(file));
-    opened.map_err(|error| not_opened(path, error))
+    opened.map_err(|error| not_opened(path, &error))
 }
 
 /// A file without a byte is no new state: somebody has lost one.
@@ -473,8 +474,8 @@ fn no_directory(state: &Path, error: std::io::Error) -> StateError {
     StateError::Store { path: state.to_owned(), reason, advice: ELSEWHERE }
 }
 
-fn not_opened(path: &Path, error: DatabaseError) -> StateError {
-    let advice = match &error {
+fn not_opened(path: &Path, error: &DatabaseError) -> StateError {
+    let advice = match error {
         DatabaseError::DatabaseAlreadyOpen => return StateError::InUse(path.to_owned()),
         DatabaseError::Storage(StorageError::Io(error))
             if error.kind() != ErrorKind::InvalidData =>

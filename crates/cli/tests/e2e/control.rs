@@ -165,7 +165,7 @@ fn a_refused_change_is_its_callers_and_no_error_in_the_log() {
     assert!(!log.contains("ERROR"), "{log}");
 }
 
-/// What `disktime serve` says with these words, and its exit code.
+/// The exit code and the output of `disktime serve` with these words.
 fn serve(words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
     let output = finish(command.arg("serve").args(words));
