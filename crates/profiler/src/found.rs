@@ -93,11 +93,11 @@ impl Found {
     }
 
     /// A kind whose price moves long requests more than twice as fast as the fastest zone does, and the
-    /// times of 1 MiB by both. Only what turns is looked at: other devices are faster with several
-    /// requests at once.
+    /// times of 1 MiB by both. A device that does not turn may be faster with several requests at
+    /// once, so that only a price without any time for bytes is doubted there.
     #[must_use]
     pub fn beyond_zones(&self) -> Option<(Work, Duration, Duration)> {
-        let (prices, _) = (self.profile.prices.as_ref()?, self.rotation?);
+        let prices = self.profile.prices.as_ref()?;
         Work::ALL.into_iter().find_map(|work| {
             let transfer = |zone: &Zone| match work.kind() {
                 Kind::Write => zone.write,
@@ -106,9 +106,11 @@ impl Found {
             let zones = self.profile.zones.iter();
             let fastest = zones.map(|zone| transfer(zone).bytes_per_second).max()?;
             let whole = Transfer { per_request: Duration::ZERO, bytes_per_second: fastest };
-            let (price, zone) =
-                (work.price(prices).of(REQUEST_BYTES_MAX), whole.time(REQUEST_BYTES_MAX, 1));
-            (price.as_nanos() < zone.as_nanos() / 2).then_some((work, price, zone))
+            let of_bytes = work.price(prices);
+            let (price, zone) = (of_bytes.of(REQUEST_BYTES_MAX), whole.time(REQUEST_BYTES_MAX, 1));
+            let doubted = self.rotation.is_some() || of_bytes.per_mib == Duration::ZERO;
+            let faster = price.as_nanos() < zone.as_nanos() / 2;
+            (doubted && faster).then_some((work, price, zone))
         })
     }
 

@@ -179,6 +179,9 @@ fn a_price_below_the_fastest_zones_transfer_is_found() {
     assert_eq!((price.as_nanos(), zone.as_nanos()), (530_003, 2_097_152));
     disk.rotation = None;
     assert_eq!(disk.beyond_zones(), None, "several at once may be faster than one");
+    // A budget that is too short for a rotation is too short for long requests.
+    disk.profile.prices.as_mut().unwrap().random_read.per_mib = Duration::ZERO;
+    assert_eq!(disk.beyond_zones().map(|it| it.0), Some(Work::RandomRead), "bytes are not free");
 }
 
 #[test]
