@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use disktime_api::Problem;
+use disktime_api::{Event, Problem};
 use disktime_client::control::{Answer, ControlApi};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -67,6 +67,9 @@ pub fn address(kind: &str, name: &str) -> Result<String, BadInput> {
     Ok(format!("/v1/{kind}/{}", escaped(name)))
 }
 
+/// Events that the daemon keeps, some at a time.
+pub const EVENTS: &str = "/v1/events/kept";
+
 impl Daemon {
     /// The daemon's API.
     pub fn api(&self) -> anyhow::Result<ControlApi> {
@@ -122,6 +125,17 @@ impl Daemon {
     pub fn get<T: DeserializeOwned>(&self, target: &str) -> anyhow::Result<T> {
         let answer = self.ask("GET", target, (None::<&()>, None))?;
         Ok(serde_json::from_slice(&answer.body)?)
+    }
+
+    /// All events that the daemon keeps, after the one of a number.
+    pub fn kept_events(&self, mut after: u64) -> anyhow::Result<Vec<Event>> {
+        let mut events = Vec::new();
+        loop {
+            let more: Vec<Event> = self.get(&format!("{EVENTS}?after={after}"))?;
+            let Some(last) = more.last() else { return Ok(events) };
+            after = last.id;
+            events.extend(more);
+        }
     }
 }
 

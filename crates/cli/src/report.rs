@@ -11,7 +11,7 @@ use disktime_server::clock;
 use serde_json::{Value, json};
 
 use crate::BadInput;
-use crate::control::Daemon;
+use crate::control::{Daemon, EVENTS};
 use crate::doctor;
 
 const EXAMPLES: &str = "\
@@ -108,19 +108,24 @@ fn versions() -> Value {
 
 /// Adds the daemon's word on itself.
 fn ask(daemon: &Daemon, written: &mut Written<'_>) -> anyhow::Result<()> {
+    let said = |target: &str| -> anyhow::Result<String> {
+        if target == EVENTS {
+            return Ok(pretty(&serde_json::to_value(daemon.kept_events(0)?)?));
+        }
+        let answer = daemon.ask("GET", target, (None::<&()>, None))?;
+        let text = String::from_utf8_lossy(&answer.body);
+        let value = serde_json::from_str::<Value>(&text).ok();
+        Ok(value.map_or_else(|| text.into_owned(), |it| pretty(&it)))
+    };
     for (name, target) in [
         ("daemon.json", "/v1"),
         ("devices.json", "/v1/devices"),
         ("vdisks.json", "/v1/vdisks"),
-        ("events.json", "/v1/events/kept"),
+        ("events.json", EVENTS),
         ("metrics.txt", "/metrics"),
     ] {
-        match daemon.ask("GET", target, (None::<&()>, None)) {
-            Ok(answer) => {
-                let text = String::from_utf8_lossy(&answer.body);
-                let value = serde_json::from_str::<Value>(&text).ok();
-                written.add(name, &value.map_or_else(|| text.into_owned(), |it| pretty(&it)))?;
-            }
+        match said(target) {
+            Ok(text) => written.add(name, &text)?,
             Err(error) => {
                 written.left_out.push(format!("{name} and what follows: {error:#}"));
                 break;

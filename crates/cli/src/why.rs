@@ -77,7 +77,7 @@ pub fn why(Why { name, last, daemon }: &Why) -> anyhow::Result<ExitCode> {
 /// Runs `events`.
 pub fn events(Events { follow, after, daemon }: &Events) -> anyhow::Result<ExitCode> {
     if !follow {
-        let events: Vec<Event> = daemon.get(&format!("/v1/events/kept?after={after}"))?;
+        let events = daemon.kept_events(*after)?;
         if daemon.json {
             println!("{}", serde_json::to_string(&events)?);
         } else {

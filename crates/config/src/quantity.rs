@@ -32,6 +32,10 @@ const SPANS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
+/// The longest text of a quantity in bytes: twice what the largest one takes. Zeros before a number have
+/// no end, and changes of contracts keep the text.
+const TEXT_MAX: usize = 32;
+
 const A_SIZE: &str = "a size is a whole number and a unit, like `4KiB`, `10GiB` or `500MB`";
 const A_SPAN: &str = "a time is a whole number and a unit, like `10ms`, `2s` or `5min`";
 const A_RATE: &str = "a rate is a size per second, like `8MB/s` or `128KiB/s`";
@@ -44,7 +48,7 @@ const A_SCALE: &str = "a scale is a percentage above 0%, like `50%`, with at mos
 /// # Errors
 /// Says what is allowed, if the text is anything else.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    scaled(text, &SIZES).ok_or_else(|| A_SIZE.to_owned())
+    scaled(text, &SIZES).ok_or_else(|| allowed(text, A_SIZE))
 }
 
 /// A span of time like `10ms`, `2s` or `5min`.
@@ -52,7 +56,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Says what is allowed, if the text is anything else.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    scaled(text, &SPANS).map(Duration::from_nanos).ok_or_else(|| A_SPAN.to_owned())
+    scaled(text, &SPANS).map(Duration::from_nanos).ok_or_else(|| allowed(text, A_SPAN))
 }
 
 /// A rate like `8MB/s`, in bytes per second.
@@ -61,7 +65,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Says what is allowed, if the text is anything else.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let size = text.strip_suffix("/s").and_then(|size| scaled(size, &SIZES));
-    size.ok_or_else(|| A_RATE.to_owned())
+    size.ok_or_else(|| allowed(text, A_RATE))
 }
 
 /// A share like `30%` or `12.5%`.
@@ -70,7 +74,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// Says what is allowed, if the text is anything else.
 pub fn parse_share(text: &str) -> Result<Share, String> {
     let ppm = percent_ppm(text).and_then(|ppm| u32::try_from(ppm).ok());
-    ppm.and_then(Share::from_ppm).ok_or_else(|| A_SHARE.to_owned())
+    ppm.and_then(Share::from_ppm).ok_or_else(|| allowed(text, A_SHARE))
 }
 
 /// A size as a person would write it: in the largest unit of which it is a whole number.
@@ -96,7 +100,7 @@ pub fn rate_text(bytes_per_second: u64) -> String {
 pub fn parse_permille(text: &str) -> Result<u16, String> {
     let permille = percent_ppm(text).filter(|ppm| ppm.is_multiple_of(1_000));
     let permille = permille.and_then(|ppm| u16::try_from(ppm / 1_000).ok());
-    permille.filter(|&permille| permille <= 1000).ok_or_else(|| A_RATIO.to_owned())
+    permille.filter(|&permille| permille <= 1000).ok_or_else(|| allowed(text, A_RATIO))
 }
 
 /// A factor like `50%` or `200%`, in parts per million; more than nothing.
@@ -104,17 +108,29 @@ pub fn parse_permille(text: &str) -> Result<u16, String> {
 /// # Errors
 /// Says what is allowed, if the text is anything else.
 pub fn parse_scale(text: &str) -> Result<u64, String> {
-    percent_ppm(text).filter(|&ppm| ppm > 0).ok_or_else(|| A_SCALE.to_owned())
+    percent_ppm(text).filter(|&ppm| ppm > 0).ok_or_else(|| allowed(text, A_SCALE))
+}
+
+/// What is allowed in place of a text.
+fn allowed(text: &str, it: &str) -> String {
+    if text.len() <= TEXT_MAX {
+        it.to_owned()
+    } else {
+        format!("{it}, of at most {TEXT_MAX} bytes")
+    }
 }
 
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    if text.len() > TEXT_MAX {
+        return None;
+    }
     let (unit, factor) = units.iter().find(|(unit, _)| text.ends_with(unit))?;
     let number = text[..text.len() - unit.len()].trim_end();
     digits(number)?.checked_mul(*factor)
 }
 
 fn percent_ppm(text: &str) -> Option<u64> {
-    let number = text.strip_suffix('%')?;
+    let number = text.strip_suffix('%').filter(|_| text.len() <= TEXT_MAX)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     if part.len() > 4 {
         return None;
@@ -194,6 +210,21 @@ mod tests {
             assert_eq!(parse_rate(&format!("{text}/s")), Err(A_RATE.to_owned()), "{text}");
         }
         assert_eq!(parse_rate("8MB"), Err(A_RATE.to_owned()));
+    }
+
+    /// A contract with 60,000 zeros before its number was taken, and kept with each change of it.
+    #[test]
+    fn a_long_text_is_no_quantity() {
+        let of = |zeros: usize, rest: &str| format!("{}{rest}", "0".repeat(zeros));
+        assert_eq!(parse_size(&of(28, "1KiB")), Ok(1024));
+        assert_eq!(parse_share(&of(30, "1%")).map(Share::ppm), Ok(10_000));
+        let long = |it: &str| format!("{it}, of at most 32 bytes");
+        assert_eq!(parse_size(&of(29, "1KiB")).unwrap_err(), long(A_SIZE));
+        assert_eq!(parse_size(&format!("1{}KiB", " ".repeat(29))).unwrap_err(), long(A_SIZE));
+        assert_eq!(parse_rate(&of(60_000, "1kB/s")).unwrap_err(), long(A_RATE));
+        assert_eq!(parse_duration(&of(60_000, "1ms")).unwrap_err(), long(A_SPAN));
+        assert_eq!(parse_share(&of(31, "1%")).unwrap_err(), long(A_SHARE));
+        assert_eq!(parse_permille(&of(60_000, "1%")).unwrap_err(), long(A_RATIO));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use utoipa::OpenApi;
 
 use crate::ask::Api;
+use crate::events::ANSWER_MAX;
 use crate::gate::{self, Caller};
 use crate::live;
 use crate::plane::{Made, Plane, tag};
@@ -399,7 +400,8 @@ struct AfterEvent {
     after: Option<u64>,
 }
 
-/// Events that are kept, after the one of a number.
+/// The first 512 of the events that are kept, after the one of a number: the next ones are after the last one of
+/// these.
 #[utoipa::path(get, path = "/v1/events/kept", params(("after" = Option<u64>, Query)),
     responses((status = 200, body = [Event]), (status = "4XX", body = Problem, content_type = "application/problem+json"),
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
@@ -408,5 +410,5 @@ async fn kept_events(
     after: Result<Query<AfterEvent>, QueryRejection>,
 ) -> Result<Json<Vec<Event>>, Refusal> {
     let after = signed("after", after?.after)?;
-    Ok(Json(api.events.after(after, usize::MAX)))
+    Ok(Json(api.events.after(after, ANSWER_MAX)))
 }

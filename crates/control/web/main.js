@@ -44,7 +44,7 @@ class App {
       at("notice").hidden = false;
     }
     await this.refresh();
-    this.events = (await get("/v1/events/kept")).slice(-EVENTS_SHOWN).reverse();
+    this.events = await lastEvents();
     addEventListener("hashchange", () => this.show());
     await this.show();
     follow({
@@ -195,6 +195,17 @@ class App {
     const texts = { live: "live", lost: "no connection to the daemon: trying again", out: "logged out: load the page again" };
     at("state").textContent = texts[state];
     at("state").className = state === "live" ? "live" : "lost";
+  }
+}
+
+/** The last events of those that are kept, the newest first. An answer has only some of them. */
+async function lastEvents() {
+  let last = [];
+  for (let after = 0; ;) {
+    const more = await get(`/v1/events/kept?after=${after}`);
+    if (more.length === 0) return last.reverse();
+    after = more.at(-1).id;
+    last = [...last, ...more].slice(-EVENTS_SHOWN);
   }
 }
 

@@ -616,6 +616,31 @@ fn over_tcp_nothing_is_told_or_done_without_a_token_of_ours() {
     assert!(by[1].starts_with("session operate from 127.0.0.1:"), "{by:?}");
 }
 
+/// One answer had all events, however long, and the daemon grew by gigabytes for it.
+#[test]
+fn kept_events_come_some_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    daemon.add_pool(&directory.path().join("pool"));
+    let spec = json!({"name": "db", "device": "disk", "size": "1MiB"});
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&spec)).status, 201);
+    let long = json!({"reserve": format!("{}1%", "0".repeat(60_000))});
+    let refused = daemon.ask("PATCH", "/v1/vdisks/db", Some(&long));
+    assert_eq!(refused.status, 422);
+    assert!(String::from_utf8_lossy(&refused.body).contains("of at most 32 bytes"));
+    for weight in 1..=520 {
+        let change = json!({"weight": 1 + weight % 9});
+        assert_eq!(daemon.ask("PATCH", "/v1/vdisks/db", Some(&change)).status, 200);
+    }
+    let after = |id: u64| -> Vec<Event> {
+        read(&daemon.ask("GET", &format!("/v1/events/kept?after={id}"), None))
+    };
+    let first = after(0);
+    assert_eq!((first.len(), first[0].id), (512, 1));
+    let next = after(first.last().unwrap().id);
+    assert_eq!((next.len(), next[0].id, after(522).len()), (10, 513, 0));
+}
+
 /// Readers that take nothing kept the daemon's memory growing, or held up others, with many a server.
 #[test]
 fn stuck_readers_hold_up_nobody() {
