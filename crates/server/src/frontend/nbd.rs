@@ -225,21 +225,21 @@ impl Connection {
         self.requests.cut.is_none_or(|cut| cut.issued == cut.asked.checked.length)
     }
 
-    /// The next thing in the input. A request becomes the one that is being issued.
+    /// The next thing in the input. A request becomes the one that is being issued, unless its answer needs
+    /// no device.
     pub fn next_input(&mut self) -> Input {
-        loop {
-            let Some(header) = self.next_header() else { return Input::Nothing };
-            let Ok(header) = header else { return Input::Violation };
-            match self.session.check(&header, REQUEST_BYTES_MAX) {
-                Ok(checked) => return self.accept(Asked { checked, command: header.command }),
-                Err(Reject::Close) => return Input::Violation,
-                Err(Reject::Reply { error, message, payload_bytes }) => {
-                    self.incoming.header_taken();
-                    self.incoming.skip(payload_bytes as usize);
-                    let RequestHeader { cookie, offset, .. } = header;
-                    let to = ReplyTo { style: self.session.style, cookie, offset };
-                    self.outgoing.push(&to.error(error, message), None, 0);
-                }
+        let Some(header) = self.next_header() else { return Input::Nothing };
+        let Ok(header) = header else { return Input::Violation };
+        match self.session.check(&header, REQUEST_BYTES_MAX) {
+            Ok(checked) => self.accept(Asked { checked, command: header.command }),
+            Err(Reject::Close) => Input::Violation,
+            Err(Reject::Reply { error, message, payload_bytes }) => {
+                self.incoming.header_taken();
+                self.incoming.skip(payload_bytes as usize);
+                let RequestHeader { cookie, offset, .. } = header;
+                let to = ReplyTo { style: self.session.style, cookie, offset };
+                self.outgoing.push(&to.error(error, message), None, 0);
+                Input::Answered
             }
         }
     }
@@ -268,6 +268,10 @@ impl Connection {
         if asked.checked.operation == Operation::Disconnect {
             return Input::Disconnect;
         }
+        if asked.work().is_none() {
+            self.reply(&asked, 0, Ok(None));
+            return Input::Answered;
+        }
         self.requests.cut = Some(Cut { asked, issued: 0, request: None, alone: false });
         Input::Request
     }
@@ -281,12 +285,7 @@ impl Connection {
             self.make_room();
             return None;
         };
-        let Some((op, fua)) = cut.asked.work() else {
-            self.requests.cut = None;
-            self.requests.parts -= 1;
-            self.reply(&cut.asked, extent.memory, Ok(None));
-            return None;
-        };
+        let (op, fua) = cut.asked.work().expect("a request without work was answered at once");
         let cut =
             self.requests.cut.as_mut().expect("a request that has a next part is being issued");
         let request = cut.request.unwrap_or_else(|| {

@@ -167,6 +167,8 @@ pub enum State {
 pub enum Input {
     /// A request, which is to be issued.
     Request,
+    /// A request that was refused or asks for nothing: its reply is gathered.
+    Answered,
     /// Nothing to do now: more bytes, or room, must come first.
     Nothing,
     /// The client wants to go.

@@ -61,6 +61,7 @@ impl Shard {
             let connection = &mut self.clients[client as usize];
             match connection.next_input() {
                 Input::Request => {}
+                Input::Answered => self.turns.own_time.moved(connection.vdisk, 0),
                 Input::Disconnect => connection.state = State::Closing,
                 Input::Violation => self.lose(client),
                 Input::Nothing => break,

@@ -119,6 +119,12 @@ impl OwnTime {
         of_it.moved.extend(work.moved);
     }
 
+    /// Bytes by virtual disk that have moved here since the shard told of its own work.
+    #[cfg(test)]
+    pub(super) fn moved_here(&self) -> &[(u32, u64)] {
+        &self.tally.moved
+    }
+
     /// Bytes by virtual disk that a carrier has told of since time was divided last.
     #[cfg(test)]
     pub(super) fn worked(&self, carrier: u32) -> Vec<(u32, u64)> {

@@ -230,6 +230,13 @@ impl Rig {
         unread: &[Vec<u8>],
         tls: Option<Box<Channel>>,
     ) -> UnixStream {
+        let (near, client) = self.accepted(unread, tls);
+        self.tell(Message::Client { client, vdisk: VdiskId(id) });
+        near
+    }
+
+    /// A client whose handshake is over, and of which the shard has not heard.
+    fn accepted(&self, unread: &[Vec<u8>], tls: Option<Box<Channel>>) -> (UnixStream, Accepted) {
         let (near, far) = UnixStream::pair().unwrap();
         let stats: Arc<VdiskStats> = Arc::default();
         let export = ExportInfo {
@@ -241,11 +248,9 @@ impl Rig {
         };
         let session = Session { export, style: ReplyStyle::Simple, contexts: Vec::new() };
         let seat = Seat::take(&stats, &self.budget).unwrap();
-        let client =
-            Accepted { socket: far.into(), session, seat, unread: unread.concat(), skip: 0, tls };
-        self.tell(Message::Client { client, vdisk: VdiskId(id) });
         near.set_nonblocking(true).unwrap();
-        near
+        let unread = unread.concat();
+        (near, Accepted { socket: far.into(), session, seat, unread, skip: 0, tls })
     }
 
     /// The device goes on.
@@ -493,6 +498,28 @@ fn a_client_of_a_virtual_disk_that_has_copied_enough_waits_for_the_next_turn() {
     let nothing = client.read(&mut [0; 16]).unwrap_err();
     assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     assert_eq!(replies(&mut rig, &mut client).0, [(1, 0)]);
+}
+
+/// Requests that are refused or ask for nothing were taken until 512 replies had gathered, and were charged
+/// to nobody: fifteen clients that sent them left another one a fifth of what it had.
+#[test]
+fn requests_that_need_no_device_count_in_a_visit_and_are_charged() {
+    for it in [request(99, 1, 0), trim(1, 0)] {
+        let mut rig = rig(&[7]);
+        let (mut near, client) = rig.accepted(&vec![it; 80], None);
+        rig.shard.welcome(client, VdiskId(7));
+        rig.shard.copies.begin_turn();
+        for visit in 1..=3 {
+            rig.shard.serve(0);
+            rig.shard.ring.submit().unwrap();
+            let came = near.read(&mut [0; 2048]).unwrap();
+            assert_eq!(came / 16, if visit < 3 { 32 } else { 16 });
+        }
+        let moved = rig.shard.turns.own_time.moved_here()[0].1;
+        assert!(moved >= 80 * (8 << 10), "{moved} bytes");
+        assert!(replies(&mut rig, &mut near).0.is_empty());
+        rig.shard.engine.assert_conserved();
+    }
 }
 
 /// A turn went on for as long as the engine had something to dispatch: a flood of flushes on a device

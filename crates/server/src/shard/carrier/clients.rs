@@ -52,6 +52,10 @@ impl Carrier {
             let Some(connection) = self.client(client) else { return };
             match connection.next_input() {
                 Input::Request => {}
+                Input::Answered => {
+                    let vdisk = connection.vdisk;
+                    self.tally.moved(vdisk, 0);
+                }
                 Input::Disconnect => connection.state = State::Closing,
                 Input::Violation => self.lose(client),
                 Input::Nothing => break,

@@ -196,6 +196,27 @@ fn a_carriers_work_is_charged_to_its_clients() {
     rig.shard.engine.assert_conserved();
 }
 
+/// A flood of unknown commands was charged as one request for each 64 KiB of them.
+#[test]
+fn refusals_of_a_carrier_are_charged_to_its_clients() {
+    let mut rig = carried(&[7], 1);
+    let mut client = rig.client(7, &[]);
+    let end = clock::now() + TIMEOUT;
+    // The carrier may tell of its work only when it next has some.
+    for count in [400, 1, 1, 1, 1, 1, 1, 1, 1] {
+        client.write_all(&request(99, 1, 0).repeat(count)).unwrap();
+        let mut left = count * 16;
+        while left > 0 {
+            left -= client.read(&mut [0; 16 * 400]).unwrap_or(0);
+            assert!(clock::now() < end, "replies are missing");
+            rig.shard.hear_carriers();
+            std::thread::yield_now();
+        }
+    }
+    let worked: u64 = rig.shard.turns.own_time.worked(0).iter().map(|(_, bytes)| bytes).sum();
+    assert!(worked >= 400 * (8 << 10), "{worked} bytes");
+}
+
 /// Its clients would wait for a thread that is gone.
 #[test]
 fn the_end_of_a_carrier_ends_the_shard() {
