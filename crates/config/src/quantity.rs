@@ -111,7 +111,7 @@ pub fn parse_scale(text: &str) -> Result<u64, String> {
     percent_ppm(text).filter(|&ppm| ppm > 0).ok_or_else(|| allowed(text, A_SCALE))
 }
 
-/// What is allowed in place of a text.
+/// The error of a text: the texts that are allowed.
 fn allowed(text: &str, it: &str) -> String {
     if text.len() <= TEXT_MAX {
         it.to_owned()

@@ -1,7 +1,7 @@
 //! Where callers come in: a Unix socket, and a TCP address with or without TLS. Connections are
-//! bounded.
+//! bounded, and so is the time for which they may say nothing.
 //!
-//! Does not know: HTTP, who may do what.
+//! Does not know: addresses of the API, who may do what.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,12 +10,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
+use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use axum::serve::Listener;
 use disktime_server::Tls;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -23,6 +30,10 @@ use tokio_rustls::server::TlsStream;
 const CONNECTIONS_MAX: usize = 256;
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a caller may take for the header of its next request.
+const HEADER: Duration = Duration::from_secs(10);
+/// How long a caller may take nothing of what is sent to it.
+const STUCK: Duration = Duration::from_secs(30);
 
 /// The one at the other end of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,7 +66,29 @@ pub enum Io {
 /// A connection that counts.
 pub struct Counted {
     io: Io,
+    /// When its caller is given up, while that takes nothing.
+    stuck: Option<Pin<Box<Sleep>>>,
     _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Counted {
+    fn new(io: Io, place: Option<OwnedSemaphorePermit>) -> Self {
+        Self { io, stuck: None, _place: place }
+    }
+
+    /// The outcome of sending; an error once its caller has taken nothing for too long.
+    fn sent<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        sent: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if sent.is_ready() {
+            self.stuck = None;
+            return sent;
+        }
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(STUCK)));
+        stuck.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
 }
 
 impl AsyncRead for Counted {
@@ -78,27 +111,30 @@ impl AsyncWrite for Counted {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.io {
+        let sent = match &mut self.io {
             Io::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
             Io::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Io::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+        };
+        self.sent(context, sent)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
+        let sent = match &mut self.io {
             Io::Unix(stream) => Pin::new(stream).poll_flush(context),
             Io::Tcp(stream) => Pin::new(stream).poll_flush(context),
             Io::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
+        };
+        self.sent(context, sent)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
+        let sent = match &mut self.io {
             Io::Unix(stream) => Pin::new(stream).poll_shutdown(context),
             Io::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             Io::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+        };
+        self.sent(context, sent)
     }
 }
 
@@ -120,7 +156,7 @@ impl Door {
                 let Ok(peer) = stream.peer_cred() else { continue };
                 let (uid, pid) = (peer.uid(), peer.pid());
                 tracing::debug!(uid, pid, "a caller of the control API");
-                let counted = Counted { io: Io::Unix(stream), _place: place };
+                let counted = Counted::new(Io::Unix(stream), place);
                 if to.send((counted, Peer::Unix { uid, pid })).await.is_err() {
                     return;
                 }
@@ -141,7 +177,7 @@ impl Door {
                 let _slower = stream.set_nodelay(true);
                 let peer = Peer::Tcp { from, to, tls: tls.is_some() };
                 let Some(tls) = &tls else {
-                    let counted = Counted { io: Io::Tcp(stream), _place: place };
+                    let counted = Counted::new(Io::Tcp(stream), place);
                     if sender.send((counted, peer)).await.is_err() {
                         return;
                     }
@@ -152,7 +188,7 @@ impl Door {
                 tokio::spawn(async move {
                     match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                         Ok(Ok(stream)) => {
-                            let counted = Counted { io: Io::Tls(Box::new(stream)), _place: place };
+                            let counted = Counted::new(Io::Tls(Box::new(stream)), place);
                             let _ended = sender.send((counted, peer)).await;
                         }
                         Ok(Err(error)) => tracing::debug!(%from, %error, "no TLS with a caller"),
@@ -165,28 +201,95 @@ impl Door {
         });
         Self { came }
     }
-}
 
-impl Listener for Door {
-    type Io = Counted;
-    type Addr = Option<Peer>;
-
-    async fn accept(&mut self) -> (Counted, Option<Peer>) {
-        match self.came.recv().await {
-            Some((stream, peer)) => (stream, Some(peer)),
-            // The task that accepts goes with the runtime.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Option<Peer>> {
-        Ok(None)
+    /// The next caller; `None` once nobody accepts any more.
+    pub async fn next(&mut self) -> Option<(Counted, Peer)> {
+        self.came.recv().await
     }
 }
 
-impl Connected<IncomingStream<'_, Door>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
-        let nobody = Self::Unix { uid: u32::MAX, pid: None };
-        stream.remote_addr().clone().unwrap_or(nobody)
+/// Answers a caller's requests until it goes, or takes too long for the next one. An answer may take as
+/// long as it likes.
+pub async fn serve(io: Counted, peer: Peer, router: Router) {
+    let routed = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        routed.call(request)
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER);
+    if let Err(error) = http.serve_connection(TokioIo::new(io), service).await {
+        tracing::debug!(%error, "a caller of the control API is let go");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream as Near;
+
+    use axum::response::sse::{Event, Sse};
+    use axum::routing::{get, post};
+    use futures_util::stream;
+    use tokio::time::{self, Instant};
+
+    use super::*;
+    use crate::problem::Body;
+
+    /// The seconds until a caller that has sent this is let go, and all that it was told.
+    async fn told(sent: &[u8]) -> (u64, String) {
+        let hourly = |left: u32| async move {
+            time::interval_at(Instant::now() + HOUR, HOUR).tick().await;
+            (left > 0).then(|| (Ok::<_, io::Error>(Event::default().data("tick")), left - 1))
+        };
+        let router = Router::new()
+            .route("/", get(async || "here"))
+            .route("/large", get(async || vec![0; 8 << 20]))
+            .route("/body", post(async |_: Body| "read"))
+            .route("/stream", get(move || async move { Sse::new(stream::unfold(3, hourly)) }));
+        let (mut near, far) = Near::pair().unwrap();
+        near.write_all(sent).unwrap();
+        far.set_nonblocking(true).unwrap();
+        let io = Io::Unix(UnixStream::from_std(far).unwrap());
+        let began = Instant::now();
+        serve(Counted::new(io, None), Peer::Unix { uid: 0, pid: None }, router).await;
+        let mut said = String::new();
+        near.read_to_string(&mut said).unwrap();
+        (began.elapsed().as_secs(), said)
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// 256 callers that sent half a header kept all others out for as long as they liked.
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_says_nothing_is_let_go() {
+        assert_eq!(told(b"GET / HTTP/1.1\r\nhost:").await.0, 10);
+        assert_eq!(told(b"").await, (10, String::new()));
+        let (seconds, said) = told(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert!(said.ends_with("here"), "{said}");
+        assert_eq!(seconds, 10, "it has sent no second request");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_takes_nothing_is_let_go() {
+        let (seconds, said) = told(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!((seconds, said.len() < 8 << 20), (30, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up() {
+        let header = "POST /body HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
+        let (seconds, said) = told(format!("{header}half").as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
+        assert!(said.contains("application/problem+json"), "{said}");
+        assert_eq!(seconds, 10);
+        assert!(told(format!("{header}123456789").as_bytes()).await.1.ends_with("read"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_goes_on_for_hours() {
+        let (seconds, said) = told(b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(said.matches("tick").count(), 3, "{said}");
+        assert!(seconds >= 4 * 3600, "{seconds} s");
     }
 }

@@ -125,9 +125,8 @@ pub fn router(api: Api, tokens: Arc<Tokens>) -> Router {
         .with_state(api)
 }
 
-/// A body, or what is wrong with it.
-fn read<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
-    let body = body?;
+/// An object of a body, or what is wrong with it.
+fn read<T: DeserializeOwned>(Body(body): Body) -> Result<T, Refusal> {
     // A list would be taken for an object, its values for those of the first keys.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(Refusal::bad_request("the body is no object: it begins with `{`".to_owned()));

@@ -46,7 +46,7 @@ pub use state::{Kept, Phase, StateError, Store};
 pub use tokens::{Role, TokenError, Tokens};
 
 use ask::Api;
-use door::{Door, Peer};
+use door::Door;
 use events::Events;
 use sampler::{LOOK, Sampler};
 
@@ -197,9 +197,12 @@ async fn serve(unix: Option<UnixListener>, web: Option<Web>, api: &Api) -> io::R
     tokio::try_join!(unix, web).map(|((), ())| ())
 }
 
-async fn serve_at(door: Door, api: &Api, tokens: Arc<Tokens>) -> io::Result<()> {
+async fn serve_at(mut door: Door, api: &Api, tokens: Arc<Tokens>) -> io::Result<()> {
     let router = http::router(api.clone(), tokens);
-    axum::serve(door, router.into_make_service_with_connect_info::<Peer>()).await
+    while let Some((io, peer)) = door.next().await {
+        tokio::spawn(door::serve(io, peer, router.clone()));
+    }
+    Err(io::Error::other("nobody accepts callers any more"))
 }
 
 /// Looks at all virtual disks again and again.

@@ -73,12 +73,14 @@ pub(crate) async fn log_in(
     State(_): State<Api>,
     Extension(tokens): Extension<Arc<Tokens>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    body: Body,
+    Body(body): Body,
 ) -> Result<Response, Refusal> {
-    let login: Login = serde_json::from_slice(&body?)
+    let login: Login = serde_json::from_slice(&body)
         .map_err(|error| Refusal::bad_request(format!("a login is {{\"token\": …}}: {error}")))?;
     let (id, role) = tokens.log_in(login.token.trim(), wall_ms()).map_err(|shut| {
-        tracing::warn!(target: "disktime::audit", ?peer, ?shut, "a login was refused");
+        if let Some(left_out) = tokens.refused(shut) {
+            tracing::warn!(target: "disktime::audit", ?peer, ?shut, left_out, "a login was refused");
+        }
         Refusal::unknown_caller(match shut {
             Shut::Unknown => {
                 "this token opens nothing: a link to log in is good once, a token of the \

@@ -1,7 +1,10 @@
 //! Refusals, and how they look over HTTP: problem+json with the field, its value and what is allowed.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{FromRequest, Request};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use disktime_api::Problem;
@@ -9,8 +12,25 @@ use disktime_server::{AlterError, ConfigError, ReloadError, StartError, VdiskErr
 
 use crate::state::StateError;
 
-/// A request's body, if it is not too long.
-pub(crate) type Body = Result<Bytes, BytesRejection>;
+/// How long a request's body may take.
+const BODY: Duration = Duration::from_secs(10);
+
+/// A request's body that was neither too long nor took too long.
+pub(crate) struct Body(pub Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        match tokio::time::timeout(BODY, Bytes::from_request(request, state)).await {
+            Ok(body) => Ok(Self(body?)),
+            Err(_) => Err(Refusal::new(
+                StatusCode::REQUEST_TIMEOUT,
+                format!("the body: it took more than {} s: send it again", BODY.as_secs()),
+            )),
+        }
+    }
+}
 
 /// Why something was not done.
 #[derive(Clone, PartialEq, Debug)]

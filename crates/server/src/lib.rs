@@ -56,6 +56,7 @@ pub use config::{Change, Config, ConfigError};
 pub use daemon_socket::AskError;
 pub use listener::{BindError, Inherited, bind_control, bind_web};
 pub use place::PlaceError;
+pub use quiet::Quiet;
 pub use reports::ReportStats;
 pub use server::{AlterError, ReloadError, Server, SnapshotJob, VdiskView, Wrap, finish_move};
 pub use shard::{

@@ -14,7 +14,7 @@ const CAUSES_MAX: usize = 64;
 
 /// When causes were told last.
 #[derive(Debug)]
-pub(crate) struct Quiet<Cause>(BTreeMap<Cause, Told>);
+pub struct Quiet<Cause>(BTreeMap<Cause, Told>);
 
 #[derive(Debug)]
 struct Told {
@@ -31,7 +31,7 @@ impl<Cause> Default for Quiet<Cause> {
 impl<Cause: Ord> Quiet<Cause> {
     /// Notes that it has happened; if it is to be told now, how often it was not told since the last
     /// time.
-    pub(crate) fn note(&mut self, now: Instant, cause: Cause) -> Option<u64> {
+    pub fn note(&mut self, now: Instant, cause: Cause) -> Option<u64> {
         if let Some(told) = self.0.get_mut(&cause) {
             if now.since(told.at) < QUIET {
                 told.left_out += 1;
