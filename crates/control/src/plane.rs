@@ -331,6 +331,7 @@ impl Plane {
         spec: &VdiskSpec,
     ) -> Result<Option<(String, VdiskConfig)>, Refusal> {
         self.store()?;
+        server.is_not_leaving(&spec.name)?;
         if let Some(kept) = self.spec(&spec.name)? {
             return already(&kept, spec, "vdisk", &spec.name).map(|_| None);
         }

@@ -1,5 +1,6 @@
 //! The daemon as a whole: its threads, their start, their end.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -150,6 +151,8 @@ struct Roll {
     reach: Arc<Reach>,
     /// The identity of the next virtual disk.
     next_id: u64,
+    /// Removals by name whose shards did not answer in time: their outcomes.
+    leaving: BTreeMap<String, live::Outcome>,
 }
 
 /// The parts of a server that a successor is to have, and ways to it.
@@ -263,6 +266,7 @@ impl Server {
                 budget,
                 claims: Claims::default(),
                 next_id: 0,
+                leaving: BTreeMap::new(),
             },
             listen,
             tls: tls.clone(),

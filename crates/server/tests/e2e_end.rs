@@ -1,12 +1,17 @@
 //! How the server ends: when it is told to, and when one of its threads fails.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use disktime_client::{Connection, Uri};
 use disktime_core::Kind;
-use disktime_server::Server;
 use disktime_server::backend::faulty::Fault;
+use disktime_server::backend::{Abilities, BackEnd, DeviceError, Io, Job, Step};
+use disktime_server::ring::Keep;
+use disktime_server::{AlterError, Server, Watch, Wrap};
 use tempfile::TempDir;
 
 mod shards;
@@ -44,4 +49,97 @@ fn a_shard_that_fails_is_told_with_its_devices_name() {
     assert!(failure.to_string().contains("it panicked: a fault of a test"), "{failure}");
     good.read(0, &mut [0; 512]).unwrap();
     assert!(server.shutdown().is_err());
+}
+
+/// Memory that stands still with its thread at each read while the gate is shut.
+struct Standing {
+    inner: Box<dyn BackEnd>,
+    gate: Receiver<()>,
+}
+
+impl BackEnd for Standing {
+    fn start(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        if job.kind == Kind::Read {
+            let _it_is_open = self.gate.recv();
+        }
+        self.inner.start(id, job, io)
+    }
+
+    fn finished(
+        &mut self,
+        id: u32,
+        step: u32,
+        job: &mut Job,
+        done: (Keep, i32),
+        io: &mut Io<'_>,
+    ) -> Step {
+        self.inner.finished(id, step, job, done, io)
+    }
+
+    fn unblocked(&mut self) -> Option<u32> {
+        self.inner.unblocked()
+    }
+
+    fn resume(&mut self, id: u32, job: &mut Job, io: &mut Io<'_>) -> Step {
+        self.inner.resume(id, job, io)
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    fn add_disk(&mut self, disk: u32, extent: Range<u64>) -> Result<(), DeviceError> {
+        self.inner.add_disk(disk, extent)
+    }
+
+    fn remove_disk(&mut self, disk: u32) {
+        self.inner.remove_disk(disk);
+    }
+}
+
+/// A virtual disk that was deleted while its device stood still was there and was not until a restart: nothing
+/// could delete, change or rename it. A contract that was refused then was held all the same.
+#[test]
+fn what_a_device_that_stood_still_was_asked_for_can_be_finished() {
+    let directory = TempDir::new().unwrap();
+    let text = format!(
+        "[server]\nnbd = [\"unix:{}/nbd.sock\"]\n[[device]]\nname = \"disk\"\nback_end = \"memory\"\n\
+         [[vdisk]]\nname = \"a\"\ndevice = \"disk\"\nsize = \"1MiB\"\n\
+         [[vdisk]]\nname = \"b\"\ndevice = \"disk\"\nsize = \"1MiB\"\n",
+        directory.path().display()
+    );
+    let (open, gate) = crossbeam_channel::bounded(0);
+    let wrap: Wrap = Arc::new(move |_, inner| Box::new(Standing { inner, gate: gate.clone() }));
+    let mut server = Server::start_wrapped(shards::parse(&text).unwrap(), &wrap).unwrap();
+    let [a, b] = server.config().devices[0].vdisks.clone().try_into().unwrap();
+    let mut heavy = b.clone();
+    heavy.contract.weight = 7;
+    let weights = |server: &Server| -> Vec<u32> {
+        let watched = server.watch(Watch::All).remove(0).unwrap();
+        watched.vdisks.iter().map(|(_, vdisk)| vdisk.contract.weight).collect()
+    };
+
+    let mut client = connect(&server, 0);
+    let reading = std::thread::spawn(move || client.read(0, &mut [0; 512]).is_ok());
+    while server.watch(Watch::Busy)[0].is_some() {}
+    let changed = server.alter_vdisk("disk", heavy.clone());
+    assert!(matches!(changed, Err(AlterError::Silent(_))), "{changed:?}");
+    for _ in 0..2 {
+        let removed = server.remove_vdisk("a");
+        assert!(matches!(removed, Err(AlterError::Silent(_))), "{removed:?}");
+    }
+    let renamed = server.rename_vdisk("a", "c").unwrap_err().to_string();
+    assert!(renamed.contains("delete it again"), "{renamed}");
+    assert_eq!(server.vdisks().len(), 2);
+
+    drop(open);
+    let _it_is_let_go = reading.join().unwrap();
+    server.remove_vdisk("a").unwrap();
+    assert_eq!((server.vdisks().len(), server.config().devices[0].vdisks.len()), (1, 1));
+    assert_eq!(weights(&server), [b.contract.weight], "the change was refused");
+    server.alter_vdisk("disk", heavy).unwrap();
+    assert_eq!(weights(&server), [7]);
+    server.add_vdisk("disk", a).unwrap();
+    assert!(connect(&server, 0).read(0, &mut [0; 512]).is_ok());
+    server.shutdown().unwrap();
 }

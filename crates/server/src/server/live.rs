@@ -174,6 +174,7 @@ impl Server {
         if self.roll.catalog.entry(&vdisk.name).is_some() {
             return Err(AlterError::Taken { what: "vdisk", name: vdisk.name });
         }
+        self.is_not_leaving(&vdisk.name)?;
         // Nothing here looks at all virtual disks of the device: they may be a hundred thousand.
         let alone = self.config.devices[at].with_only(vdisk.clone());
         alone.check_zones(self.grounds[at].size())?;
@@ -231,24 +232,49 @@ impl Server {
     pub fn remove_vdisk(&mut self, name: &str) -> Result<(), AlterError> {
         let (at, place) = self.vdisk_at(name)?;
         self.has_no_children(at, name)?;
-        let Entry { shard, vdisk, .. } =
-            &*self.roll.catalog.entry(name).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
-        let (answer, outcome) = crossbeam_channel::bounded(1);
-        self.roll.catalog.remove(name);
-        shard.tell(Message::RemoveVdisk(*vdisk, answer));
+        let outcome = match self.roll.leaving.remove(name) {
+            Some(outcome) => outcome,
+            None => self.begin_removal(name)?,
+        };
         let wait = std::time::Duration::from_nanos(DRAIN.as_nanos()) + TIMEOUT;
         let device = self.config.devices[at].name.clone();
         match outcome.recv_timeout(wait) {
             Ok(removed) => {
                 removed.map_err(|error| AlterError::Refused { device: device.clone(), error })?;
             }
-            Err(_) => return Err(AlterError::Silent(device)),
+            Err(_) => {
+                self.roll.leaving.insert(name.to_owned(), outcome);
+                return Err(AlterError::Silent(device));
+            }
         }
         self.vdisks.retain(|view| view.name != name);
         self.config.devices[at].vdisks.remove(place);
         self.grounds[at].bases.remove(place);
         self.rooms[at].remove(&self.config.devices[at], name)?;
         Ok(())
+    }
+
+    /// Has a virtual disk's clients and data let go by its shard.
+    fn begin_removal(&self, name: &str) -> Result<Outcome, AlterError> {
+        let Entry { shard, vdisk, .. } =
+            &*self.roll.catalog.entry(name).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
+        let (answer, outcome) = crossbeam_channel::bounded(1);
+        self.roll.catalog.remove(name);
+        shard.tell(Message::RemoveVdisk(*vdisk, answer));
+        Ok(outcome)
+    }
+
+    /// A virtual disk whose removal was begun can only be removed.
+    ///
+    /// # Errors
+    /// If that is so.
+    pub fn is_not_leaving(&self, name: &str) -> Result<(), AlterError> {
+        if !self.roll.leaving.contains_key(name) {
+            return Ok(());
+        }
+        let reason =
+            "its removal was begun, and its device did not answer in time: delete it again";
+        Err(AlterError::Fixed { name: name.to_owned(), reason: reason.to_owned() })
     }
 
     /// A virtual disk that others name as their parent stays, under its name.
@@ -283,7 +309,13 @@ impl Server {
         let id = self.id_of(&vdisk.name)?;
         let (answer, outcome) = crossbeam_channel::bounded(1);
         self.shards[at].tell(Message::Change(vec![(id, contracts[place])], answer));
-        answered(&outcome, device)?;
+        if let Err(error) = answered(&outcome, device) {
+            // A device that hears of it later hears of the old contract after it.
+            if matches!(error, AlterError::Silent(_)) {
+                self.restore(at, place, id);
+            }
+            return Err(error);
+        }
         if let Some(layout) = layout {
             if let Err(error) = self.rooms[at].make(&altered, layout) {
                 self.restore(at, place, id);
@@ -309,6 +341,7 @@ impl Server {
     }
 
     pub(super) fn id_of(&self, name: &str) -> Result<VdiskId, AlterError> {
+        self.is_not_leaving(name)?;
         let entry = self.roll.catalog.entry(name);
         entry.map(|it| it.vdisk).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))
     }
@@ -361,11 +394,11 @@ impl Server {
     }
 }
 
+/// Where the outcome of a change at a shard comes in.
+pub(super) type Outcome = Receiver<Result<(), VdiskError>>;
+
 /// The outcome of a change at a shard.
-pub(super) fn answered(
-    outcome: &Receiver<Result<(), VdiskError>>,
-    device: &str,
-) -> Result<(), AlterError> {
+pub(super) fn answered(outcome: &Outcome, device: &str) -> Result<(), AlterError> {
     let outcome = outcome.recv_timeout(TIMEOUT).map_err(io::Error::other);
     let outcome = outcome.map_err(|_| AlterError::Silent(device.to_owned()))?;
     outcome.map_err(|error| AlterError::Refused { device: device.to_owned(), error })

@@ -25,6 +25,7 @@ impl Server {
         if self.roll.catalog.entry(to).is_some() || !self.rooms[at].is_vacant(to) {
             return Err(AlterError::Taken { what: "vdisk", name: to.to_owned() });
         }
+        self.is_not_leaving(to)?;
         self.has_no_bitmaps(at, place)?;
         self.has_no_children(at, name)?;
         let id = self.id_of(name)?;
