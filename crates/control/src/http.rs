@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -23,7 +23,7 @@ use crate::events::ANSWER_MAX;
 use crate::gate::{self, Caller};
 use crate::live;
 use crate::plane::{Made, Plane, tag};
-use crate::problem::{Body, Refusal};
+use crate::problem::{Body, Name, Refusal};
 use crate::sampler::Sampler;
 use crate::tokens::Tokens;
 
@@ -178,7 +178,7 @@ async fn devices(State(api): State<Api>) -> Result<Json<Vec<Device>>, Refusal> {
 async fn put_device(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
-    Path(name): Path<String>,
+    Name(name): Name,
     body: Body,
 ) -> Result<Response, Refusal> {
     let spec: DeviceSpec = read(body)?;
@@ -195,7 +195,7 @@ async fn put_device(
 async fn delete_device(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
-    Path(name): Path<String>,
+    Name(name): Name,
 ) -> Result<StatusCode, Refusal> {
     api.ask(move |server, plane| plane.remove_device(server, &name, &by)).await??;
     Ok(StatusCode::NO_CONTENT)
@@ -215,7 +215,7 @@ struct Since {
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn history(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Name(name): Name,
     since: Result<Query<Since>, QueryRejection>,
 ) -> Result<Json<History>, Refusal> {
     let Query(since) = since?;
@@ -264,7 +264,7 @@ async fn mount_sums(State(api): State<Api>) -> Result<Json<Vec<Mount>>, Refusal>
 #[utoipa::path(get, path = "/v1/vdisks/{name}", params(("name" = String, Path)),
     responses((status = 200, body = Vdisk), (status = "4XX", body = Problem, content_type = "application/problem+json"),
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
-async fn vdisk(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Refusal> {
+async fn vdisk(State(api): State<Api>, Name(name): Name) -> Result<Response, Refusal> {
     let found = api.ask_seen(move |server, plane, seen| plane.vdisk(server, seen, &name)).await??;
     let tag = found.spec.as_ref().map(tag);
     let mut answer = Json(found).into_response();
@@ -282,7 +282,7 @@ async fn vdisk(State(api): State<Api>, Path(name): Path<String>) -> Result<Respo
 async fn put_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
-    Path(name): Path<String>,
+    Name(name): Name,
     body: Body,
 ) -> Result<Response, Refusal> {
     let spec: VdiskSpec = read(body)?;
@@ -301,7 +301,7 @@ async fn put_vdisk(
 async fn change_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
-    Path(name): Path<String>,
+    Name(name): Name,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -324,7 +324,7 @@ async fn change_vdisk(
 async fn snapshot_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
-    Path(name): Path<String>,
+    Name(name): Name,
     body: Body,
 ) -> Result<Response, Refusal> {
     let (made, spec) = api.snapshot(name, read(body)?, by).await?;
@@ -339,7 +339,7 @@ async fn snapshot_vdisk(
 async fn delete_vdisk(
     State(api): State<Api>,
     Extension(by): Extension<Caller>,
-    Path(name): Path<String>,
+    Name(name): Name,
     headers: HeaderMap,
 ) -> Result<StatusCode, Refusal> {
     let seen = seen(&headers);
@@ -363,7 +363,7 @@ struct Last {
     (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 async fn why(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Name(name): Name,
     last: Result<Query<Last>, QueryRejection>,
 ) -> Result<Json<Held>, Refusal> {
     let seconds = last?.seconds.unwrap_or(10.0);

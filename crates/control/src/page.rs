@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Path, State};
+use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use crate::ask::Api;
 use crate::door::Peer;
 use crate::gate::{SESSION, cookie_name, session};
-use crate::problem::{Body, Refusal};
+use crate::problem::{Body, Name, Refusal};
 use crate::tokens::{Shut, Tokens};
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -50,7 +50,7 @@ pub fn routes(tokens: Arc<Tokens>) -> Router<Api> {
         .layer(Extension(tokens))
 }
 
-async fn file(Path(name): Path<String>) -> Response {
+async fn file(Name(name): Name) -> Response {
     match FILES.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => ([(header::CONTENT_TYPE, *kind)], *text).into_response(),
         None => Refusal::not_found(format!("no file {}", name.escape_default())).into_response(),

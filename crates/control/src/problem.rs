@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use disktime_api::Problem;
@@ -28,6 +29,20 @@ impl<S: Send + Sync> FromRequest<S> for Body {
                 StatusCode::REQUEST_TIMEOUT,
                 format!("the body: it took more than {} s: send it again", BODY.as_secs()),
             )),
+        }
+    }
+}
+
+/// The name in an address.
+pub(crate) struct Name(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Self(name)),
+            Err(error) => Err(Refusal::bad_request(format!("the address: {}", error.body_text()))),
         }
     }
 }

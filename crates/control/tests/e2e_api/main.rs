@@ -515,6 +515,9 @@ fn every_refusal_is_a_problem_and_every_address_is_in_the_document() {
     let refused: Problem = read(&daemon.ask("POST", "/v1/vdisks/db", None));
     assert_eq!((refused.status, &*refused.title), (405, "Method Not Allowed"));
     assert!(refused.detail.contains("POST is not for this address"), "{refused:?}");
+    let refused: Problem = read(&daemon.ask("GET", "/v1/vdisks/%ff", None));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.detail.starts_with("the address: "), "{refused:?}");
     let long = serde_json::json!({ "name": "x".repeat(70_000) });
     let refused: Problem = read(&daemon.ask("PUT", "/v1/vdisks/db", Some(&long)));
     assert_eq!(refused.status, 413, "{refused:?}");
