@@ -10,6 +10,7 @@ use disktime_client::{Connection, Uri};
 use disktime_core::Kind;
 use disktime_server::backend::faulty::Fault;
 use disktime_server::backend::{Abilities, BackEnd, DeviceError, Io, Job, Step};
+use disktime_server::config::VdiskConfig;
 use disktime_server::ring::Keep;
 use disktime_server::{AlterError, Server, Watch, Wrap};
 use tempfile::TempDir;
@@ -124,11 +125,13 @@ fn what_a_device_that_stood_still_was_asked_for_can_be_finished() {
     while server.watch(Watch::Busy)[0].is_some() {}
     let changed = server.alter_vdisk("disk", heavy.clone());
     assert!(matches!(changed, Err(AlterError::Silent(_))), "{changed:?}");
+    let added = server.add_vdisk("disk", VdiskConfig { name: "c".to_owned(), ..b.clone() });
+    assert!(matches!(added, Err(AlterError::Silent(_))));
     for _ in 0..2 {
         let removed = server.remove_vdisk("a");
         assert!(matches!(removed, Err(AlterError::Silent(_))), "{removed:?}");
     }
-    let renamed = server.rename_vdisk("a", "c").unwrap_err().to_string();
+    let renamed = server.rename_vdisk("a", "d").unwrap_err().to_string();
     assert!(renamed.contains("delete it again"), "{renamed}");
     assert_eq!(server.vdisks().len(), 2);
 
@@ -136,7 +139,7 @@ fn what_a_device_that_stood_still_was_asked_for_can_be_finished() {
     let _it_is_let_go = reading.join().unwrap();
     server.remove_vdisk("a").unwrap();
     assert_eq!((server.vdisks().len(), server.config().devices[0].vdisks.len()), (1, 1));
-    assert_eq!(weights(&server), [b.contract.weight], "the change was refused");
+    assert_eq!(weights(&server), [b.contract.weight], "changes that failed are not made");
     server.alter_vdisk("disk", heavy).unwrap();
     assert_eq!(weights(&server), [7]);
     server.add_vdisk("disk", a).unwrap();

@@ -197,6 +197,11 @@ impl Server {
         let new = NewVdisk { id: view.id, vdisk: disk, bytes, file, parent, spec, answer };
         shard.tell(Message::AddVdisk(Box::new(new)));
         if let Err(error) = answered(&outcome, &alone.name) {
+            // A device that hears of it later hears of its removal after it.
+            if matches!(error, AlterError::Silent(_)) {
+                let (answer, _) = crossbeam_channel::bounded(1);
+                shard.tell(Message::RemoveVdisk(view.id, answer));
+            }
             self.roll.catalog.remove(&vdisk.name);
             self.give_up_room(at, &vdisk.name);
             return Err(error);
