@@ -184,7 +184,10 @@ impl Engine {
         }
         let rank = stream.lane_of(request.class);
         let idle = stream.queued == 0;
-        stream.begins(self.now);
+        if stream.live == 0 {
+            stream.accounts.limit.resume(self.now);
+        }
+        stream.live += 1;
         stream.queued += 1;
         let turns = self.shaping.as_mut().filter(|_| stream.live == 1);
         turns.into_iter().for_each(|shaping| shaping.turned(self.now, stream));
@@ -281,7 +284,9 @@ impl Engine {
     pub fn poll_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         self.observe(now);
         self.gate_best_effort();
-        if self.device.is_full(self.limits.depth, &self.prices) {
+        if self.device.is_full(self.now, self.limits.depth, &self.prices) {
+            // Nothing is held back while there is enough.
+            self.device.hold = self.device.hold.filter(|hold| hold.until > self.now);
             if !self.work_waits() {
                 self.books.ledger.unsaturated();
             }
@@ -346,7 +351,9 @@ impl Engine {
         let shaped = self.shaping.as_ref().and_then(|shaping| shaping.next());
         let promise = self.promises.next().filter(|_| self.gates.any_ready());
         let cycle = self.guarantees.next();
-        [self.gates.next(), cut, hold, cycle, shaped, promise].into_iter().flatten().min()
+        let has_room = (1..self.limits.depth).contains(&self.in_flight());
+        let late = Some(self.device.late.at()).filter(|at| has_room && *at > self.now);
+        [self.gates.next(), cut, hold, cycle, shaped, promise, late].into_iter().flatten().min()
     }
 
     /// The next thing to tell. Events not fetched are bounded; the oldest are dropped.
@@ -540,7 +547,7 @@ impl Engine {
         let live = self.requests.live(request);
         let stream = &mut self.streams[live.request.stream];
         // The time until now is no pause.
-        let _is_below = stream.below_limit(self.now);
+        let _has_time = stream.accounts.limit.has_time(self.now);
         stream.live -= 1;
         stream.count(&live.request, live.outcome);
         let turns = self.shaping.as_mut().filter(|_| stream.live == 0);

@@ -6,6 +6,7 @@ pub(crate) mod by_stream;
 pub(crate) mod contract;
 pub(crate) mod heap;
 pub(crate) mod ids;
+pub(crate) mod limit;
 pub(crate) mod order;
 pub(crate) mod piece;
 pub(crate) mod rank;

@@ -7,8 +7,8 @@ use bench::{Bench, Load};
 use disktime_core::admission::DemandError;
 use disktime_core::policy::{self, PolicyEntry};
 use disktime_core::{
-    Change, ChangeError, Config, Contract, Engine, Event, Instant, Kind, Limits, Refusal, Request,
-    RequestId, Share, StreamError, StreamId, StreamSpec,
+    Change, ChangeError, Class, Config, Contract, Engine, Event, Instant, Kind, Limits, Refusal,
+    Request, RequestId, Share, StreamError, StreamId, StreamSpec,
 };
 use rig::{MS, Rig, contract, percent, read};
 
@@ -42,6 +42,85 @@ fn refused(rig: &mut Rig, change: Change<'_>) -> ChangeError {
 
 fn spec(contract: Contract) -> StreamSpec {
     StreamSpec { contract, ..StreamSpec::default() }
+}
+
+/// Requests as they go out, and when, in the first seconds of a device with eight pieces at once and six unlike streams, on a host
+/// that has been up for so long.
+fn decisions(up: u64) -> Vec<(u64, u32)> {
+    let policy = policy::find("disktime").expect("it is in the registry");
+    let mut rig = Rig::under(8, (policy.build)());
+    for stream in 0..6 {
+        let contract = contract(4 * (stream + 1), 100 - 12 * stream);
+        rig.change(up, Change::AddStream(StreamId(stream), spec(contract)));
+    }
+    let (mut now, mut went, mut id, mut seed) = (up, Vec::new(), 0_u32, 1_u64);
+    let mut number = |most: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % most
+    };
+    let mut out: Vec<(u64, disktime_core::PieceId)> = Vec::new();
+    let mut waiting: Vec<(u64, u32)> = (0..24).map(|at| (up, at % 6)).collect();
+    while now < up + 20_000 * MS {
+        for (_, stream) in waiting.extract_if(.., |(at, _)| *at <= now) {
+            id = (id + 1) % 4_000;
+            rig.ask(now, id, stream, 500 << stream);
+        }
+        for piece in rig.go(now) {
+            went.push((now - up, piece.request.0));
+            out.push((now + 100_000 + number(4 * MS), piece.piece));
+        }
+        let back = out.iter().map(|(at, _)| *at).min();
+        let asks = waiting.iter().map(|(at, _)| *at).min();
+        let timeout = rig.engine.poll_timeout().map(Instant::as_nanos);
+        now = [back, asks, timeout].into_iter().flatten().min().expect("something comes").max(now);
+        rig.timeout(now);
+        if let Some(at) = out.iter().position(|(at, _)| *at <= now) {
+            let over = rig.done(now, out.swap_remove(at).1).expect("a request is a piece");
+            waiting.push((now + number(8) / 6 * number(30 * MS), over.stream.0));
+        }
+    }
+    went
+}
+
+/// A host's clock counts from its start, a simulation's from 0.
+#[test]
+fn decisions_are_the_same_however_long_the_host_has_been_up() {
+    let (new, old) = (decisions(0), decisions(10 * 24 * 3_600_000 * MS));
+    assert!(new.len() > 5_000, "{}", new.len());
+    let differs = new.iter().zip(&old).position(|(new, old)| new != old);
+    assert_eq!((differs, new.len()), (None, old.len()));
+}
+
+/// A tenant of a hundred times the weight goes over to background: the others divide the device as if it had always
+/// been there.
+#[test]
+fn a_stream_that_changes_its_class_leaves_no_claims_behind() {
+    let policy = policy::find("disktime").expect("it is in the registry");
+    let mut rig = Rig::under(1, (policy.build)());
+    let weight = |weight| Contract { weight, ..Contract::default() };
+    rig.add(0, weight(100));
+    rig.add(1, Contract { reserve: percent(50), ..weight(100) });
+    rig.add(2, weight(10_000));
+    rig.ask(0, 0, 2, 1_000);
+    let piece = rig.go_one(0).piece;
+    rig.done(MS, piece);
+    let background = Contract { class: Class::Background, ..weight(10_000) };
+    rig.change(MS, Change::SetContracts(&[(StreamId(2), background)]));
+    let (mut now, mut id) = (MS, 10);
+    (0..2).for_each(|stream| rig.ask(now, 1 + stream, stream, 1_000));
+    while now < 20_000 * MS {
+        let Some(piece) = rig.go(now).pop() else {
+            now = rig.engine.poll_timeout().expect("it is held").as_nanos();
+            rig.timeout(now);
+            continue;
+        };
+        now += MS;
+        let over = rig.done(now, piece.piece).expect("a request is a piece");
+        id = 10 + (id + 1) % 100;
+        rig.ask(now, id, over.stream.0, 1_000);
+    }
+    let part = rig.charged(0) * 100 / now;
+    assert!((20..=30).contains(&part), "{part} %: a half of what is not reserved");
 }
 
 #[test]

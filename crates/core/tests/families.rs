@@ -2,11 +2,13 @@
 
 mod rig;
 
+use disktime_core::policy;
 use disktime_core::{
-    Change, ChangeError, Class, Contract, Duration, Rate, Share, StreamError, StreamId, StreamSpec,
+    Change, ChangeError, Class, Contract, Duration, Kind, Rate, Request, Share, StreamError,
+    StreamId, StreamSpec,
 };
 use proptest::prelude::*;
-use rig::{MS, Rig, SECOND, at, contract, percent};
+use rig::{MS, Rig, SECOND, at, contract, percent, read};
 
 const HEAD: StreamId = StreamId(0);
 
@@ -255,6 +257,39 @@ fn a_parents_limit_does_not_hold_back_what_a_child_reserves() {
     let used = two_members_for_a_minute(&mut rig);
     assert!(used[0] >= 12_000, "{used:?}: a fifth of 60 s is reserved");
     assert!(used.iter().sum::<u64>() <= 18_000 + 600, "{used:?}: 30 % of 60 s is the most");
+}
+
+/// A member pays for what its sibling's flush brings to the medium, in the call in which it lends its part: that time is
+/// counted by the part that it takes back, and the others' is no less worth for it.
+#[test]
+fn a_member_that_pays_while_it_lends_its_part_is_served_when_it_asks_again() {
+    let policy = policy::find("disktime").expect("it is in the registry");
+    let mut rig = Rig::under(1, (policy.build)());
+    rig.add(0, contract(60, 100));
+    for (id, reserve) in [(1, 30), (2, 10)] {
+        rig.change(0, Change::AddStream(StreamId(id), child(contract(reserve, 100))));
+    }
+    rig.add(9, contract(40, 100));
+    // Each in a slice of its own: nobody holds the device any more.
+    let mut serve_one = |ms: u64, took: u64, kind: Kind, of: Request| {
+        let now = ms * MS;
+        rig.timeout(now - MS);
+        assert!(rig.go(now - MS).is_empty());
+        rig.request(now, Request { kind, ..of });
+        assert_eq!(serve(&mut rig, now, took), of.stream.0);
+    };
+    serve_one(1, MS, Kind::Write, read(1, 1, 30_000));
+    serve_one(25, MS, Kind::Read, read(2, 2, 1_000));
+    serve_one(50, 8 * MS, Kind::Flush, read(3, 2, 0));
+    assert_eq!((served(&rig, &[1]), rig.charged(1) / MS), (vec![0], 9), "it pays and lends");
+    let (mut now, mut id) = (100 * MS, 11);
+    (10..12).for_each(|id| rig.ask(now, id, 9, 1_000));
+    rig.ask(now, 4, 1, 1_000);
+    while serve(&mut rig, now, MS) == 9 {
+        (now, id) = (now + MS, id + 1);
+        rig.ask(now, id, 9, 1_000);
+        assert!(now < 500 * MS, "it waits for ever");
+    }
 }
 
 #[derive(Clone, Debug)]

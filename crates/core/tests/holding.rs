@@ -98,6 +98,31 @@ fn held_time_is_charged_to_the_stream_held_for_and_to_nobody_else() {
     assert_eq!(rig.view(0).reserve_level(), 4_500_000 - 15_000_000, "as of 15 ms");
 }
 
+/// A process that was stopped comes back long after a hold was to end: the time since then is nobody's.
+#[test]
+fn a_hold_is_charged_until_it_was_to_end() {
+    let mut rig = held(10, 1);
+    rig.timeout(10_000 * MS);
+    rig.go_one(10_000 * MS);
+    assert_eq!(rig.charged(0), 15 * MS);
+}
+
+/// A hold is over while the device has as many pieces as it may have by now: nobody is called for that again and again.
+#[test]
+fn a_hold_that_ends_while_the_device_is_full_calls_nobody() {
+    let mut rig = Anticipation::rig(10, 3);
+    (0..2).for_each(|stream| rig.ask(0, stream, stream, 1_000));
+    rig.ask(0, 3, 1, 1_000);
+    let pieces = rig.go(0);
+    rig.ask(0, 4, 1, 1_000);
+    rig.done(4 * MS, pieces[0].piece);
+    assert!(rig.go(4 * MS).is_empty(), "it is held beside others' pieces");
+    rig.change(5 * MS, Change::SetDepth(1));
+    rig.timeout(14 * MS);
+    assert!(rig.go(14 * MS).is_empty(), "two pieces are there");
+    assert!(rig.engine.poll_timeout().is_none_or(|next| next > at(14 * MS)));
+}
+
 #[test]
 fn an_arrival_during_a_hold_is_served_at_once() {
     let mut rig = held(10, 1);

@@ -5,6 +5,7 @@
 use super::usage::Usage;
 use crate::types::bucket::TokenBucket;
 use crate::types::contract::Contract;
+use crate::types::limit::Limit;
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
 
@@ -53,8 +54,7 @@ pub struct StreamCounters {
 #[derive(Default)]
 pub(crate) struct Accounts {
     pub(crate) reserve: TokenBucket,
-    /// Not kept while the limit is the whole device.
-    pub(crate) limit: TokenBucket,
+    pub(crate) limit: Limit,
     pub(crate) usage: Usage,
     /// Estimates debited and not yet corrected.
     pub(crate) pending: i64,
@@ -62,8 +62,6 @@ pub(crate) struct Accounts {
     pub(crate) credit_max: i64,
     /// Most debt kept from slack.
     debt_max: i64,
-    /// Most credit the limit bucket keeps.
-    pub(crate) burst_max: i64,
     /// The share that is reserved for its own requests: a parent's children have parts of its contract's.
     pub(crate) own: Share,
     /// The weight by which it is served now; 0 while it lends its part to its family.
@@ -74,22 +72,21 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     pub(crate) fn new(contract: Contract, period: Duration, now: Instant) -> Self {
-        let [reserve, limit] =
-            [contract.reserve, contract.limit].map(|share| TokenBucket::new(share, now));
+        let reserve = TokenBucket::new(contract.reserve, now);
         let (own, weight) = (contract.reserve, contract.weight);
-        let mut accounts = Self { reserve, limit, own, weight, ..Self::default() };
-        accounts.set_bounds(contract, period);
+        let mut accounts = Self { reserve, own, weight, ..Self::default() };
+        accounts.set_bounds(contract, period, now);
         accounts
     }
 
-    pub(crate) fn set_bounds(&mut self, contract: Contract, period: Duration) {
+    pub(crate) fn set_bounds(&mut self, contract: Contract, period: Duration, now: Instant) {
         let of_tokens = |tokens: i64, share: Share| {
             let parts = i128::from(tokens) * i128::from(share.ppm());
             i64::try_from(parts / i128::from(Share::PARTS)).unwrap_or(i64::MAX)
         };
         self.credit_max = of_tokens(period.as_tokens(), contract.reserve);
-        // At least the one token that lets a piece go.
-        self.burst_max = of_tokens(period.as_tokens(), contract.limit).max(1);
+        // The pieces at the device are corrected from their estimates when they come back.
+        self.limit.set(contract.limit, period, self.pending, now);
         self.debt_max = of_tokens(self.credit_max, contract.reserve);
     }
 

@@ -7,17 +7,12 @@ use super::lane::Lanes;
 use super::promise::Behind;
 use crate::account::posting::Debited;
 use crate::account::stream_accounts::{Accounts, StreamCounters};
-use crate::types::bucket::TokenBucket;
 use crate::types::by_stream::ByStream;
 use crate::types::contract::{Class, Contract, StreamSpec};
 use crate::types::ids::StreamId;
 use crate::types::rank::{Rank, Ranks};
 use crate::types::share::Share;
 use crate::types::time::{Duration, Instant};
-
-/// In a pause a stream saves up one part in this of what its limit gives it in a period: 2 %, by which a limit may be
-/// missed over a second.
-const PAUSE_SAVES: i64 = 50;
 
 /// All streams of a device.
 pub(crate) type StreamTable = ByStream<Stream>;
@@ -100,13 +95,6 @@ impl Stream {
 
     pub(crate) fn set_contract(&mut self, contract: Contract, period: Duration, now: Instant) {
         let accounts = &mut self.accounts;
-        if self.spec.contract.limit == Share::FULL {
-            accounts.limit = TokenBucket::new(contract.limit, now);
-            // The pieces at the device are corrected from their estimates when they come back.
-            accounts.limit.take(accounts.pending);
-        }
-        accounts.limit.advance(now);
-        accounts.limit.set_rate(contract.limit);
         accounts.own = contract.reserve;
         self.spec.contract = contract;
         self.active.insert(contract.class.into());
@@ -124,7 +112,7 @@ impl Stream {
         accounts.reserve.advance(now);
         accounts.reserve.set_rate(reserve);
         accounts.weight = weight;
-        accounts.set_bounds(Contract { reserve, ..self.spec.contract }, period);
+        accounts.set_bounds(Contract { reserve, ..self.spec.contract }, period, now);
         accounts.cap_credit();
         accounts.forgive_debt(0);
     }
@@ -189,61 +177,17 @@ impl Stream {
     fn take(&mut self, tokens: i64, weight: i64, now: Instant) {
         self.accounts.reserve.advance(now);
         self.accounts.reserve.take(tokens);
-        self.accounts.limit.take(tokens);
+        self.accounts.limit.take(tokens, now);
         self.accounts.usage.add(tokens, weight);
         if let Some(cycle) = &mut self.cycle {
             cycle.used(tokens);
         }
-    }
-
-    /// A request arrives. For the time of a pause its limit lets it save up a fiftieth of a second's time at most.
-    pub(crate) fn begins(&mut self, now: Instant) {
-        let Accounts { limit, burst_max, .. } = &mut self.accounts;
-        if self.live == 0 && self.spec.contract.limit != Share::FULL {
-            let kept = limit.level().max(*burst_max / PAUSE_SAVES).max(1);
-            limit.advance(now);
-            limit.cap(kept);
-        }
-        self.live += 1;
-    }
-
-    /// Whether it may run under its limit; if not, when it may again, in ns.
-    #[inline]
-    pub(crate) fn below_limit(&mut self, now: Instant) -> Result<(), i64> {
-        if self.spec.contract.limit == Share::FULL {
-            return Ok(());
-        }
-        let limit = &mut self.accounts.limit;
-        limit.advance(now);
-        limit.cap(self.accounts.burst_max);
-        if limit.level() > 0 { Ok(()) } else { Err(limit.holds_at(1)) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A limit of a tenth: while it has work a stream saves up 100 ms of its time at most, in a pause 2 ms.
-    #[test]
-    fn a_limit_lets_a_stream_save_up_while_it_waits_and_hardly_in_pauses() {
-        let (at, ms) = (|ms| Instant::ZERO + Duration::from_millis(ms), Duration::from_millis);
-        let limit = Share::from_percent(10).expect("a tenth");
-        let contract = Contract { limit, ..Contract::default() };
-        let spec = StreamSpec { contract, ..StreamSpec::default() };
-        let mut stream = Stream::new(StreamId(0), spec, ms(1_000), at(0));
-        stream.set_contract(contract, ms(1_000), at(0));
-        let saved = |stream: &Stream| stream.accounts.limit.level() / 1_000;
-        stream.begins(at(60_000));
-        assert_eq!(saved(&stream), 2_000, "a minute's pause");
-        assert_eq!(stream.below_limit(at(60_500)), Ok(()));
-        assert_eq!(saved(&stream), 52_000, "half a second of waiting");
-        assert_eq!(stream.below_limit(at(70_000)), Ok(()));
-        assert_eq!(saved(&stream), 100_000, "a second's at most");
-        stream.live = 0;
-        stream.begins(at(80_000));
-        assert_eq!(saved(&stream), 100_000, "the pause takes nothing");
-    }
 
     /// The disk time of a guaranteed rate's cycle is used by estimates, and corrected like accounts.
     #[test]

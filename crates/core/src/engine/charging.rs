@@ -44,7 +44,7 @@ impl Engine {
     /// Ends a hold and charges it.
     pub(super) fn release_hold(&mut self) {
         let Some(hold) = self.device.hold.take() else { return };
-        let held = hold.since.map_or(Duration::ZERO, |since| self.now.since(since));
+        let held = hold.since.map_or(Duration::ZERO, |since| self.now.min(hold.until).since(since));
         self.charge_held(hold.stream, held);
     }
 

@@ -88,8 +88,7 @@ impl Engine {
     }
 
     fn ask(&mut self, rank: Rank, on_slack: bool) -> Chosen {
-        let (depth, at_work) =
-            (self.limits.depth, self.device.late.others(self.now, self.in_flight()));
+        let (depth, at_work) = (self.limits.depth, self.device.at_work(self.now).pieces);
         let streams = Streams { streams: &self.streams, rank, depth, at_work };
         let pick = self.policies[rank.at()].pick(self.now, streams);
         if rank == Rank::Best {

@@ -177,9 +177,9 @@ impl Engine {
         let Some(head) = self.family(id) else { return };
         let parent = &mut self.streams[head];
         if head != id {
-            parent.accounts.limit.take(tokens);
+            parent.accounts.limit.take(tokens, self.now);
         }
-        let shut = parent.below_limit(self.now).is_err();
+        let shut = parent.accounts.limit.has_time(self.now).is_err();
         let Some(family) = self.families.get_mut(&head) else { return };
         if core::mem::replace(&mut family.shut, shut) || shut {
             let others = family.working.iter().filter(|(member, _)| *member != id);
@@ -190,9 +190,9 @@ impl Engine {
     /// When its limit and its parent's let a stream go, in ns, if they hold it back now. The parent's holds no
     /// member back that has reserved time left: others have used up what the limit leaves beside that.
     pub(super) fn held_back(&mut self, id: StreamId) -> Option<i64> {
-        let own = self.streams[id].below_limit(self.now).err();
+        let own = self.streams[id].accounts.limit.has_time(self.now).err();
         let Some(head) = self.family(id) else { return own };
-        let Err(opens) = self.streams[head].below_limit(self.now) else { return own };
+        let Err(opens) = self.streams[head].accounts.limit.has_time(self.now) else { return own };
         let reserved = self.streams[id].has_reserved_time(self.now).err();
         let until = reserved.map(|at| at.min(opens));
         if head == id { until } else { own.max(until) }

@@ -49,7 +49,7 @@ mod account;
 mod slice;
 
 use account::{Account, Pace, State, Turn};
-use slice::Slice;
+use slice::{Probes, Slice};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "disktime",
@@ -99,7 +99,7 @@ struct DiskTime {
     ready: IndexedHeap,
     /// Ready streams that share the device with others.
     sharers: IndexedHeap,
-    /// Ready streams that do not wait for slices, by deadline or tag.
+    /// Ready streams that do not wait for slices: by deadline, then those without one by tag.
     urgent: IndexedHeap,
     /// The streams that want to run, by when they no longer count if they stay idle; none later.
     resting: IndexedHeap,
@@ -115,7 +115,7 @@ struct DiskTime {
     horizon: Duration,
     device: Device,
     /// The time that went by without guests for the sake of learning.
-    probes: Duration,
+    probes: Probes,
     /// The gain of a writer's slices, of which others' pieces are to be relieved.
     gained: Option<(StreamId, i64)>,
 }
@@ -167,7 +167,8 @@ impl DiskTime {
         if !view.ready() {
             account.habits.blocked = view.waiting() > 0;
         }
-        if used != 0 {
+        // Time that it uses while its family has its part is counted when it has a share again.
+        if used != 0 && claims != Claims::default() {
             account.used += used;
             let step = step(used, self.time.share(claims));
             account.tag = account.tag.saturating_add(step);
@@ -187,9 +188,9 @@ impl DiskTime {
             _ => {}
         }
         if self.accounts[id].state == State::Ready(Turn::Now) {
-            let deadline = view.head().and_then(|head| head.deadline).map(nanos);
+            let deadline = view.head().and_then(|head| head.deadline);
             let tag = self.accounts[id].tag;
-            self.urgent.set(id.0, deadline.unwrap_or(tag));
+            self.urgent.set(id.0, deadline.map_or(tag, |at| i64::MIN.saturating_add(nanos(at))));
         }
     }
 
@@ -298,7 +299,8 @@ impl DiskTime {
         let next = self.lowest().filter(|next| *next != owner && self.is_behind(owner, length));
         let switch = self.switch_cost(owner) + next.map_or(0, |next| self.switch_cost(next));
         let starving = Some(&self.accounts[owner]).filter(|it| it.starves(self.share(owner)));
-        switch.max(starving.and_then(|account| account.pace.beside()).unwrap_or(0))
+        let beside = starving.and_then(|account| account.pace.beside()).unwrap_or(0);
+        switch.max(beside.min(self.horizon().as_tokens()))
     }
 
     /// How long a round is.
@@ -365,7 +367,11 @@ impl DiskTime {
                 continue;
             };
             // A stream that is ahead stays until the others have caught up: they would lose what it took.
-            let works = streams.get(id).is_some_and(|view| view.in_flight() > 0);
+            // A piece that never comes back keeps nobody, and a limit is no idleness.
+            let lately = nanos(now) - nanos(idle_since) < SAVED;
+            let works = streams
+                .get(id)
+                .is_some_and(|view| (lately && view.in_flight() > 0) || view.waiting() > 0);
             let due = if works || !self.time.is_paid(tag) { now } else { idle_since } + REST;
             if due > now {
                 self.resting.set(id.0, nanos(due));
@@ -382,6 +388,7 @@ impl DiskTime {
         if core::mem::replace(&mut self.device.depth, depth) != depth {
             self.list_all();
         }
+        self.probes.begin(now);
         self.let_go(now, streams);
         let Some(back) = self.time.rebase() else { return };
         for heap in [&mut self.ready, &mut self.sharers, &mut self.urgent] {
@@ -492,7 +499,7 @@ impl DiskTime {
     fn end_quiet(&mut self, now: Instant) {
         let Some(slice) = self.slice.as_mut().filter(|slice| slice.quiet) else { return };
         slice.quiet = false;
-        self.probes += now.since(slice.began);
+        self.probes.add(now, now.since(slice.began));
     }
 
     /// The next piece in the slice, if it goes on.
@@ -517,7 +524,8 @@ impl DiskTime {
                 let shown = self.has_shown(self.slice.as_ref()?);
                 let behind = self.is_behind(owner, length);
                 let slice = self.slice.as_mut()?;
-                (slice.used, slice.length, slice.began, slice.behind) = (used, length, now, behind);
+                (slice.used, slice.length, slice.behind) = (used, length, behind);
+                slice.began = if slice.quiet { slice.began } else { now };
                 let seen = if shown { slice.take_middle() } else { None };
                 self.learn_pace(now, owner, seen);
             }
@@ -581,7 +589,8 @@ impl DiskTime {
     /// Whether a stream's lag is more than a slice.
     fn is_behind(&self, id: StreamId, length: Duration) -> bool {
         let account = &self.accounts[id];
-        step(length.as_tokens(), self.time.share(account.claims)) < self.time.now() - account.tag
+        step(length.as_tokens(), self.time.share(account.claims))
+            < self.time.now().saturating_sub(account.tag)
     }
 
     /// Whether guests are to wait in a stream's slices until those show its pace. One piece at a time the time between
@@ -593,7 +602,7 @@ impl DiskTime {
             Some(at) if many && now.since(at) > STALE => PROBES,
             _ => return false,
         };
-        self.probes < Duration::from_millis(20) + Duration::from_nanos(now.as_nanos() / part)
+        self.probes.is_below(now, part)
     }
 
     fn send(&mut self, now: Instant, id: StreamId) -> Pick {
@@ -653,7 +662,11 @@ impl DiskTime {
         let Some(mut slice) = self.slice.take() else { return };
         let owner = slice.owner;
         slice.end();
-        self.learn_pace(now, owner, slice.middle());
+        let middle = slice.middle();
+        self.learn_pace(now, owner, middle);
+        if middle.is_none() {
+            self.accounts[owner].pace.correct_down(slice.all());
+        }
         let pace = self.accounts[owner].pace;
         // One long pause says little of what a switch costs.
         let most = slice.length.as_tokens();
@@ -848,7 +861,8 @@ impl Slices for DiskTime {
             account.pace.correct(window.busy.as_tokens(), modelled);
         }
         let is_back = one && own > 0;
-        if let Some(slice) = self.slice.as_mut().filter(|_| guests == 0 || is_back) {
+        let open = self.slice.as_mut().filter(|slice| slice.owner == owner);
+        if let Some(slice) = open.filter(|_| guests == 0 || is_back) {
             slice.clear(now, is_back);
         }
     }

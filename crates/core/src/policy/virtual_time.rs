@@ -167,12 +167,18 @@ impl VirtualTime {
 
 /// The step of a tag for that much disk time.
 pub(crate) fn step(used: i64, share: i64) -> i64 {
-    quotient(used, PARTS, share).unwrap_or(FAR)
+    quotient(used, PARTS, share).unwrap_or(FAR * used.signum())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A stream with next to no share gets back as much as it was debited.
+    #[test]
+    fn a_step_that_does_not_fit_goes_the_way_of_the_time() {
+        assert_eq!([20, -20].map(|s| step(s * PARTS, 1)), [FAR, -FAR]);
+    }
 
     #[test]
     fn it_is_the_mean_of_tags_by_share_and_never_falls() {

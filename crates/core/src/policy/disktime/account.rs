@@ -1,5 +1,6 @@
 //! State of the policy for one stream: its share and tag, its pace alone, and its switch cost.
 
+use super::slice::Sum;
 use crate::policy::think::{Mean, Think};
 use crate::policy::virtual_time::{Claims, PARTS};
 use crate::types::ratio::quotient;
@@ -143,6 +144,15 @@ impl Pace {
         let Some(seen_at) = self.seen_at else { return };
         let pieces = quotient(self.pieces, modelled, self.modelled.max(1)).unwrap_or(1);
         self.add(seen_at, took, modelled, pieces.max(1));
+    }
+
+    /// Pieces took so long with all that a switch costs: if its pace says more than twice that, it says too much. A
+    /// slice that estimates use up shows nothing else, and of many requests a device answers those first that take it
+    /// half of the time.
+    pub(super) fn correct_down(&mut self, Sum { took, modelled, .. }: Sum) {
+        if self.of(modelled).is_some_and(|alone| alone / 2 > took) {
+            self.correct(took, modelled);
+        }
     }
 
     /// The device held one of its pieces for so long, beside others': alone such pieces take no longer on average.

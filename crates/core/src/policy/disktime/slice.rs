@@ -2,6 +2,7 @@
 
 use crate::policy::PieceDone;
 use crate::types::ids::StreamId;
+use crate::types::ratio::scaled;
 use crate::types::time::{Duration, Instant};
 
 /// Time and modelled time of pieces.
@@ -19,6 +20,40 @@ impl Sum {
             modelled: self.modelled - before.modelled,
             pieces: self.pieces - before.pieces,
         }
+    }
+}
+
+/// The time without guests in a stretch of time. A host is up for longer than anybody waits for what such time saved up:
+/// at the end of [`PROBED`] half of both is forgotten.
+#[derive(Default)]
+pub(super) struct Probes {
+    pub(super) time: Duration,
+    since: Instant,
+}
+
+/// Long enough for the slice by which a part is exceeded, a third of a second, to be little of a fiftieth of it.
+const PROBED: Duration = Duration::from_secs(100);
+
+impl Probes {
+    pub(super) fn begin(&mut self, now: Instant) {
+        if self.since == Instant::ZERO {
+            self.since = now;
+        }
+    }
+
+    pub(super) fn add(&mut self, now: Instant, time: Duration) {
+        self.time += time;
+        let (passed, half) = (now.since(self.since).as_nanos(), PROBED.as_nanos() / 2);
+        if passed > 2 * half {
+            self.time = Duration::from_nanos(scaled(self.time.as_nanos(), half, passed));
+            self.since = now - Duration::from_nanos(half);
+        }
+    }
+
+    /// Whether it is less than one part in so many, and 20 ms.
+    pub(super) fn is_below(&self, now: Instant, part: u64) -> bool {
+        let most = now.since(self.since).as_nanos() / part;
+        self.time < Duration::from_millis(20) + Duration::from_nanos(most)
     }
 }
 
@@ -109,6 +144,11 @@ impl Slice {
     pub(super) fn drained(&self) -> Option<Sum> {
         let before = self.ended.filter(|_| !self.mixed && self.settled.is_some())?;
         Some(self.clean.since(before))
+    }
+
+    /// The owner's pieces since it had the device to itself, beginning and end included.
+    pub(super) fn all(&self) -> Sum {
+        self.clean
     }
 
     /// The owner's pieces while it had the device to itself, without beginning and end.

@@ -27,6 +27,15 @@ fn half() -> Stream {
     Stream::new(ONE, spec, Duration::from_secs(1), Instant::ZERO)
 }
 
+/// A read of 4 KiB there.
+fn head(stream: StreamId, offset: u64) -> Head {
+    let (request, bytes) = (RequestId(stream.0), 4096);
+    let (estimate, modelled) = (Duration::ZERO, Duration::ZERO);
+    let shape = PieceShape { stream, kind: Kind::Read, bytes, distance_sectors: None };
+    let (sequence, deadline, grains) = (0, None, 0);
+    Head { request, sequence, offset, bytes, deadline, estimate, modelled, shape, grains }
+}
+
 /// Guests wait for the sake of learning for half of the time as long as nothing is known, and for little of it
 /// later on.
 #[test]
@@ -34,12 +43,31 @@ fn half_of_the_time_shows_unknown_paces_and_a_fiftieth_old_ones() {
     let mut policy = DiskTime::default();
     let mut wants = |seen: Option<Instant>, probed: u64| {
         known(&mut policy, ONE).pace.seen_at = seen;
-        policy.probes = Duration::from_secs(probed);
+        policy.probes.time = Duration::from_secs(probed);
         policy.wants_quiet(at(1_000_000), ONE)
     };
     assert!(wants(None, 400) && !wants(None, 600), "of 1000 s");
     let old = Some(at(990_000));
     assert!(wants(old, 15) && !wants(old, 30));
+}
+
+/// A host that has been up for days has not saved up hours without guests: where a pace is to be seen anew all the
+/// time, slices of 250 ms show it for a fiftieth of a minute, and of the 50 s before.
+#[test]
+fn time_without_guests_is_a_part_of_the_last_seconds() {
+    let mut policy = DiskTime::default();
+    let ten_days = 10 * 24 * 3_600_000;
+    let quiet = (0..240).map(|slice| at(ten_days + 250 * slice)).filter(|now| {
+        known(&mut policy, ONE).pace.seen_at = Some(Instant::ZERO);
+        let quiet = policy.wants_quiet(*now, ONE);
+        let length = Duration::from_millis(250);
+        let slice = policy.slice.insert(Slice::new(ONE, *now, length, false));
+        slice.quiet = quiet;
+        policy.end_quiet(*now + length);
+        quiet
+    });
+    let quiet = quiet.count();
+    assert!((8..=11).contains(&quiet), "{quiet} of 240 slices");
 }
 
 /// A stream of half of the device pays for its slice, a piece and a second's worth of its half beyond what it had, less
@@ -311,27 +339,159 @@ fn the_nearest_request_of_some_dozen_streams_goes() {
     let mut table = StreamTable::default();
     for id in 1..=40_u32 {
         // The less a stream is behind, the nearer is its request to where the device is.
-        let (bytes, offset) = (4096, u64::from(100 - id) << 20);
         let stream = StreamId(id);
         let mut state = half();
-        let shape = PieceShape { stream, kind: Kind::Read, bytes, distance_sectors: None };
-        state.lanes[Rank::Best].head = Some(Head {
-            request: RequestId(id),
-            sequence: 0,
-            offset,
-            bytes,
-            deadline: None,
-            estimate: Duration::ZERO,
-            modelled: Duration::ZERO,
-            shape,
-            grains: 0,
-        });
+        state.lanes[Rank::Best].head = Some(head(stream, u64::from(100 - id) << 20));
         table.get_or_insert_with(stream, || state);
         policy.sharers.set(id, i64::from(id) - 100);
     }
     let streams = Streams { streams: &table, rank: Rank::Best, depth: 1, at_work: 0 };
     let nearest = policy.nearest(ONE, streams).expect("streams wait");
     assert!((9..=18).contains(&nearest.0), "the {}th", nearest.0);
+}
+
+/// A device that stopped for a minute is not left idle for minutes for a stream whose piece was there.
+#[test]
+fn the_device_is_held_for_no_longer_than_a_slice() {
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE);
+    policy.claim(ONE, Claims { reserved: 500_000_000, weight: 1 });
+    let (ms, account) = (Duration::from_millis, known(&mut policy, ONE));
+    account.pace.add(Instant::ZERO, 10_000_000, 10_000_000, 10);
+    (0..16).for_each(|_| account.pace.respond(ms(4), ms(1), 1));
+    assert_eq!(policy.idle_timeout(ONE), 4_000_000);
+    known(&mut policy, ONE).pace.respond(ms(60_000), ms(1), 1);
+    assert_eq!(policy.idle_timeout(ONE), HORIZON.as_tokens());
+}
+
+/// A member that lends its part to its family has no share. Time that it is charged then is counted by the share that
+/// it has when it takes its part back, not by none.
+#[test]
+fn a_charge_without_a_share_waits_for_one() {
+    let mut policy = DiskTime::default();
+    let mut stream = half();
+    policy.note(at(1), stream.view(Rank::Best));
+    let before = policy.accounts[ONE].tag;
+    stream.counters.charged = Duration::from_millis(8);
+    stream.lend(at(2));
+    policy.note(at(2), stream.view(Rank::Best));
+    assert_eq!(policy.accounts[ONE].tag, before);
+    stream.set_contract(stream.spec.contract, Duration::from_secs(1), at(3));
+    policy.note(at(3), stream.view(Rank::Best));
+    assert_eq!(policy.accounts[ONE].tag - before, 8_000_000);
+}
+
+/// A stream that its limit holds back is not idle: among thirty others it would come back in the middle of them, and
+/// had four tenths of its reservation.
+#[test]
+fn a_stream_that_waits_for_its_limit_is_reckoned_with() {
+    let mut policy = DiskTime::default();
+    let mut stream = half();
+    stream.lanes[Rank::Best].gate = Gate::Ready;
+    policy.note(at(1_000), stream.view(Rank::Best));
+    (stream.lanes[Rank::Best].gate, stream.queued) = (Gate::Shut, 1);
+    policy.note(at(1_010), stream.view(Rank::Best));
+    let mut table = StreamTable::default();
+    table.get_or_insert_with(ONE, || stream);
+    for ms in (1_030..30_000).step_by(20) {
+        let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
+        policy.let_go(at(ms), streams);
+    }
+    assert!(policy.accounts[ONE].state == State::Resting(Turn::Slice));
+}
+
+/// A stream whose piece the device never answers is reckoned with for a second, and not for ever: its tag would hold the
+/// virtual time back.
+#[test]
+fn a_piece_that_never_comes_back_keeps_its_stream_for_a_second() {
+    let stays = |millis: u64| {
+        let mut policy = DiskTime::default();
+        let mut stream = half();
+        stream.lanes[Rank::Best].gate = Gate::Ready;
+        policy.note(at(1_000), stream.view(Rank::Best));
+        (stream.lanes[Rank::Best].gate, stream.pieces) = (Gate::Shut, 1);
+        policy.note(at(2_000), stream.view(Rank::Best));
+        let mut table = StreamTable::default();
+        table.get_or_insert_with(ONE, || stream);
+        for passed in (20..=millis).step_by(20) {
+            let streams = Streams { streams: &table, rank: Rank::Best, depth: 8, at_work: 0 };
+            policy.let_go(at(2_000 + passed), streams);
+        }
+        policy.accounts[ONE].state != State::Away
+    };
+    assert!(stays(900) && !stays(1_100));
+}
+
+/// A deadline is a time of the host, which may have been up for a year or a second, and a tag is none.
+#[test]
+fn of_streams_that_do_not_wait_those_with_a_deadline_go_first() {
+    let first = |up: u64| {
+        let mut policy = DiskTime::default();
+        for (id, tag, deadline) in [(ONE, -9_000_000, None), (OTHER, -1_000_000, Some(at(up + 5)))]
+        {
+            let mut stream = Stream::new(id, half().spec, Duration::from_secs(1), Instant::ZERO);
+            stream.lanes[Rank::Best].gate = Gate::Ready;
+            stream.lanes[Rank::Best].head = Some(Head { deadline, ..head(id, 0) });
+            let account = known(&mut policy, id);
+            (account.state, account.tag) = (State::Ready(Turn::Now), tag);
+            policy.note(at(up), stream.view(Rank::Best));
+        }
+        policy.urgent()
+    };
+    assert_eq!([0, 31_536_000_000].map(first), [Some(OTHER); 2]);
+}
+
+/// A window that ends when the device has another owner says nothing of that one's slice, which others' pieces are in.
+#[test]
+fn a_window_of_another_owner_leaves_a_slice_as_it_is() {
+    let alone = |owner: StreamId| {
+        let mut policy = DiskTime::default();
+        policy.device.depth = 8;
+        for id in [ONE, OTHER] {
+            known(&mut policy, id);
+        }
+        policy.slice = Some(Slice::new(ONE, at(10), Duration::from_millis(100), true));
+        let busy = Duration::from_millis(10);
+        let (modelled, took) = (|_| Duration::from_millis(10), |_| Duration::ZERO);
+        let window = Window {
+            busy,
+            owner: Some(owner),
+            streams: &[owner],
+            modelled: &modelled,
+            took: &took,
+        };
+        policy.window(at(20), &window);
+        policy.owner().is_some_and(|owner| owner.alone)
+    };
+    assert_eq!([ONE, OTHER].map(alone), [true, false]);
+}
+
+/// The estimates of two pieces use a slice up, by a pace a hundred times too long. Nothing but the slice as a whole
+/// shows that.
+#[test]
+fn a_slice_that_its_estimates_use_up_shows_that_they_are_too_long() {
+    let mut policy = DiskTime::default();
+    known(&mut policy, ONE).pace.add(Instant::ZERO, 1_000_000_000, 10_000_000, 10);
+    for slice in 0..20 {
+        let began = at(100 * slice);
+        let mut of_two = Slice::new(ONE, began, Duration::from_millis(50), false);
+        for (after, in_flight) in [(1, 1), (2, 0)] {
+            let ms = Duration::from_millis(1);
+            let piece = PieceDone {
+                request: RequestId(0),
+                estimate: Duration::from_millis(100),
+                charge: ms,
+                took: ms,
+                modelled: ms,
+                response: ms,
+            };
+            of_two.piece(began + Duration::from_millis(after), &piece, in_flight);
+        }
+        policy.slice = Some(of_two);
+        policy.end_slice(began + Duration::from_millis(2));
+    }
+    let pace = known(&mut policy, ONE).pace.of(1_000_000).expect("it was seen");
+    assert!(pace < 25_000_000, "{pace} ns for 1 ms, and 100 ms before");
 }
 
 /// On a device that tells tiers a stream of few requests at once, which others' pieces keep waiting for twice as long
