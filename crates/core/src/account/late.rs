@@ -20,7 +20,7 @@ const LONGER_MOST: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) pieces: u32,
-    pub(crate) debits: u128,
+    pub(crate) debits: u64,
 }
 
 #[derive(Default)]
@@ -63,13 +63,7 @@ impl Late {
     }
 
     /// A piece of the work at the device comes back, which went out then and was debited that.
-    pub(crate) fn returned(
-        &mut self,
-        now: Instant,
-        all: Work,
-        dispatched_at: Instant,
-        debit: u128,
-    ) {
+    pub(crate) fn returned(&mut self, now: Instant, all: Work, dispatched_at: Instant, debit: u64) {
         if self.left.pieces > 0 && self.returned_at < self.given_up_at {
             let more = self.longer + self.longer.max(SILENCE);
             let was_right = !self.is_late(dispatched_at);
@@ -94,7 +88,7 @@ mod tests {
 
     /// So many pieces, which were debited 10 ns each.
     fn work(pieces: u32) -> Work {
-        Work { pieces, debits: 10 * u128::from(pieces) }
+        Work { pieces, debits: 10 * u64::from(pieces) }
     }
 
     /// Two pieces go out at 100 ms; nothing comes back.

@@ -24,7 +24,7 @@ pub(super) struct Hold {
 pub(super) struct AtDevice {
     pieces: PieceTable,
     /// Their debits, in ns.
-    sent: u128,
+    sent: u64,
     pub(super) hold: Option<Hold>,
     pub(super) stalls: Stalls,
     pub(super) settling: Settling,
@@ -59,7 +59,7 @@ impl AtDevice {
     pub(super) fn send(&mut self, piece: Piece) -> PieceId {
         self.stalls.dispatched(piece.shape.kind);
         self.late.moved(piece.dispatched_at, self.all());
-        self.sent += u128::from(piece.estimate.as_nanos());
+        self.sent += piece.estimate.as_nanos();
         self.pieces.insert(piece)
     }
 
@@ -67,7 +67,7 @@ impl AtDevice {
     pub(super) fn take(&mut self, now: Instant, id: PieceId) -> Piece {
         let all = self.all();
         let piece = self.pieces.take(id).expect("a piece completes once, after its dispatch");
-        let debit = u128::from(piece.estimate.as_nanos());
+        let debit = piece.estimate.as_nanos();
         self.sent -= debit;
         self.settling.seen(now, now.since(piece.dispatched_at));
         self.late.returned(now, all, piece.dispatched_at, debit);
@@ -77,8 +77,8 @@ impl AtDevice {
 
 /// Whether so much work at the device is enough, in ns, by learned costs. Experiments with stated costs fill the
 /// device's queue; costs that don't compare say nothing of time.
-fn is_enough(sent: u128, trust: Trust) -> bool {
-    trust == Trust::Learned && sent >= u128::from(AHEAD.as_nanos())
+fn is_enough(sent: u64, trust: Trust) -> bool {
+    trust == Trust::Learned && sent >= AHEAD.as_nanos()
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use crate::types::rank::Rank;
     use crate::types::request::Kind;
 
-    const MS: u128 = 1_000_000;
+    const MS: u64 = 1_000_000;
 
     /// Twenty reads of 10 ms that the device does not answer are work for as long as it may be at them, and none
     /// afterwards: neither while it is silent, nor while it answers others.
@@ -126,6 +126,6 @@ mod tests {
     #[test]
     fn work_for_a_while_is_enough_where_costs_are_learned() {
         assert!(!is_enough(199 * MS, Trust::Learned) && is_enough(200 * MS, Trust::Learned));
-        assert!(![Trust::None, Trust::Stated].into_iter().any(|trust| is_enough(u128::MAX, trust)));
+        assert!(![Trust::None, Trust::Stated].into_iter().any(|trust| is_enough(u64::MAX, trust)));
     }
 }

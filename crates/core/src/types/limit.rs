@@ -61,6 +61,9 @@ impl Limit {
 
     /// A pause ends.
     pub(crate) fn resume(&mut self, now: Instant) {
+        if self.period.is_none() {
+            return;
+        }
         let kept = self.bucket.level().max(self.worth / PARTS.cast_signed()).max(1);
         self.bucket.advance(now);
         self.bucket.cap(kept);
