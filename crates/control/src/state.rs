@@ -148,6 +148,19 @@ pub struct Store {
     path: PathBuf,
 }
 
+/// A record as an earlier version may have made it: class `background` could reserve time, and is promised none.
+fn kept_promises(spec: VdiskSpec) -> VdiskSpec {
+    let promises = spec.reserve.is_some() || spec.iops.is_some() || spec.bandwidth.is_some();
+    if spec.class.as_deref() != Some("background") || !promises {
+        return spec;
+    }
+    tracing::warn!(
+        vdisk = spec.name,
+        "class background is promised nothing: its reservation or goal is left out"
+    );
+    VdiskSpec { reserve: None, iops: None, bandwidth: None, request: None, run: None, ..spec }
+}
+
 impl Store {
     /// Opens the store of a state directory, which is made if it is not there. Only the daemon's user can
     /// read what is made.
@@ -244,7 +257,7 @@ impl Store {
         self.each(VDISKS, |Record { phase, spec, to, .. }| match (phase, to) {
             (Phase::Moving, Some(to)) => kept.moving.push((spec, to)),
             (Phase::Creating | Phase::Deleting, _) => kept.unfinished.push(spec),
-            (Phase::Ready | Phase::Moving, _) => kept.vdisks.push(spec),
+            (Phase::Ready | Phase::Moving, _) => kept.vdisks.push(kept_promises(spec)),
         })?;
         Ok(kept)
     }
@@ -514,6 +527,20 @@ mod tests {
         let kept = Store::open(state.path()).unwrap().load().unwrap();
         assert_eq!(kept.vdisks, [vdisk("a")]);
         assert_eq!(kept.unfinished, [vdisk("b"), vdisk("c")]);
+    }
+
+    /// The state can't be edited: a reservation that background was once allowed must not keep a daemon from its start.
+    #[test]
+    fn a_reservation_of_background_is_left_out() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        let text = |text: &str| Some(text.to_owned());
+        let (class, reserve, run) = (text("background"), text("40%"), Some(4));
+        let background = VdiskSpec { class, weight: Some(7), ..vdisk("a") };
+        store.put_vdisk(&VdiskSpec { reserve, run, ..background.clone() }, Phase::Ready).unwrap();
+        let reserving = VdiskSpec { reserve: text("10%"), ..vdisk("b") };
+        store.put_vdisk(&reserving, Phase::Ready).unwrap();
+        assert_eq!(store.load().unwrap().vdisks, [background, reserving]);
     }
 
     /// A name that was there twice, or not at all, after a crash would be two virtual disks on one file,
