@@ -491,7 +491,10 @@ impl World {
             return;
         }
         for (id, Tenant { spec, queue, out, .. }) in &self.tenants {
-            let limited = spec.contract.limit < Share::FULL;
+            // A parent's limit holds for its children, too.
+            let parent = spec.parent.and_then(|parent| self.tenants.get(&parent.0));
+            let limits = [Some(spec), parent.map(|parent| &parent.spec)].into_iter().flatten();
+            let limited = limits.map(|spec| spec.contract.limit).any(|limit| limit < Share::FULL);
             let may = !queue.is_empty() && *out < spec.depth_max && !limited;
             assert!(!may, "stream {id} waits while there is room");
         }

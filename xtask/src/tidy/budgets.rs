@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_crate_beyond_its_budget_is_named() {
-        let half = "use a;\n".repeat(4_500);
+        let half = "use a;\n".repeat(4_575);
         let more = format!("{half}use b;\n");
         let [core, corex] = ["core", "corex"].map(|name| manifest(name, ""));
         let found = |other: &str| {
@@ -75,7 +75,7 @@ mod tests {
             failures(run, &files)
         };
         assert_eq!(found(&half), [""; 0]);
-        let what = "9001 lines of code without tests, at most 9000";
+        let what = "9151 lines of code without tests, at most 9150";
         assert_eq!(
             found(&more),
             [format!("crates/core/src: {what}: remove what is repeated or unused")]

@@ -157,7 +157,8 @@ impl DiskTime {
         let id = view.id();
         let account = self.accounts.get_or_insert_with(id, || Account::new(view.used()));
         let (used, was) = (view.used() - account.used, account.state);
-        let (before, claims) = (account.claims, Claims::of(view.contract()));
+        let before = account.claims;
+        let claims = if view.asks() { Claims::of(view.contract()) } else { Claims::default() };
         if before != claims {
             self.claim(id, claims);
         }

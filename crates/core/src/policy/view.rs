@@ -6,7 +6,6 @@ use crate::classes::stream::{Stream, StreamTable};
 use crate::types::contract::{Contract, StreamSpec};
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
-use crate::types::share::Share;
 use crate::types::time::Duration;
 
 impl Stream {
@@ -64,15 +63,18 @@ impl<'a> StreamView<'a> {
     }
 
     /// The contract by which it is served now: reservation and weight of a stream with a parent or children are
-    /// its part of what its family has, and none while it lends that. A class that it no longer asks has none of it.
+    /// its part of what its family has, and none while it lends that.
     #[must_use]
     pub fn contract(self) -> Contract {
         let accounts = &self.stream.accounts;
-        let (mut reserve, mut weight) = (accounts.reserve.rate(), accounts.weight);
-        if self.rank != self.stream.home() && self.lane().head.is_none() {
-            (reserve, weight) = (Share::ZERO, 0);
-        }
+        let (reserve, weight) = (accounts.reserve.rate(), accounts.weight);
         Contract { reserve, weight, ..self.stream.spec.contract }
+    }
+
+    /// Whether the policy's class is its own, or one of its requests waits there.
+    #[must_use]
+    pub fn asks(self) -> bool {
+        self.rank == self.stream.home() || self.lane().head.is_some()
     }
 
     /// The contract of its own requests: a parent's children have parts of its reservation.

@@ -1,0 +1,59 @@
+//! A limit beside others: it holds over any second, and costs nobody its reservation.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod rig;
+
+use disktime_core::Share;
+use disktime_model::preset;
+use disktime_workload::Pattern;
+use rig::{Requests, busy, run};
+
+const RANDOM: Requests = (Pattern::Random, 4, 1000, 16);
+const SEQUENTIAL: Requests = (Pattern::Sequential, 64, 1000, 16);
+
+/// A stream of a tenth with a limit of 12 %, beside so many others for two minutes: the most that it used in a second,
+/// in permille, and in the mean. The first half minute is left out.
+fn used(device: &str, depth: u32, requests: Requests, others: u64) -> (u64, u64) {
+    let mut limited = busy(0, 1, 10, requests);
+    limited.contract.limit = Share::from_percent(12).unwrap();
+    let percent = u32::try_from(88 / others).unwrap();
+    let other = |at| {
+        let (random, runs) = ((Pattern::Random, 4, 1000, 8), (Pattern::Sequential, 128, 1000, 8));
+        busy(at, 1, percent, if at % 2 == 0 { random } else { runs })
+    };
+    let streams = [limited].into_iter().chain((1..=others).map(other)).collect();
+    let outcome = run((preset::find(device).unwrap().build)(1), depth, streams, 120);
+    assert_eq!(outcome.violations, []);
+    let of = outcome.windows.iter().filter(|row| row.stream.0 == 0 && row.index >= 30);
+    let used: Vec<u64> = of.map(|row| row.charged.as_nanos() / 1_000_000).collect();
+    (*used.iter().max().unwrap(), used.iter().sum::<u64>() / used.len() as u64)
+}
+
+/// A stream that had waited for its slice for seconds used twice its limit in the next one.
+#[test]
+fn a_limit_holds_over_a_second_on_a_disk() {
+    for (requests, others) in [(RANDOM, 2), (SEQUENTIAL, 2), (RANDOM, 6)] {
+        let (most, mean) = used("deskstar-34gxp", 1, requests, others);
+        assert!((100..=138).contains(&most) && mean <= 121, "{most} and {mean} beside {others}");
+    }
+    // The pieces that drain the disk's queue take longer than those before.
+    for (requests, others) in [(RANDOM, 2), (SEQUENTIAL, 2), (RANDOM, 28), (SEQUENTIAL, 28)] {
+        let (most, mean) = used("nearline-7200", 16, requests, others);
+        assert!((100..=172).contains(&most) && mean <= 121, "{most} and {mean} beside {others}");
+    }
+}
+
+/// While its limit holds a stream back it is not gone: beside 28 others it came back in the middle of them, and had
+/// four tenths of its reservation.
+#[test]
+fn a_limited_stream_has_its_reservation_beside_many() {
+    for (device, depth, requests, others) in [
+        ("deskstar-34gxp", 1, RANDOM, 6),
+        ("nearline-7200", 16, RANDOM, 28),
+        ("nearline-7200", 16, SEQUENTIAL, 28),
+    ] {
+        let (_, mean) = used(device, depth, requests, others);
+        assert!(mean >= 95, "{mean} beside {others} on {device}");
+    }
+}
