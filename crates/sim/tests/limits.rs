@@ -7,7 +7,7 @@ mod rig;
 use disktime_core::Share;
 use disktime_model::preset;
 use disktime_workload::Pattern;
-use rig::{Requests, busy, run};
+use rig::{Requests, busy, done, run};
 
 const RANDOM: Requests = (Pattern::Random, 4, 1000, 16);
 const SEQUENTIAL: Requests = (Pattern::Sequential, 64, 1000, 16);
@@ -25,6 +25,7 @@ fn used(device: &str, depth: u32, requests: Requests, others: u64) -> (u64, u64)
     let streams = [limited].into_iter().chain((1..=others).map(other)).collect();
     let outcome = run((preset::find(device).unwrap().build)(1), depth, streams, 120);
     assert_eq!(outcome.violations, []);
+    assert!(done(&outcome, 30..120).iter().all(|requests| *requests > 0), "all are served");
     let of = outcome.windows.iter().filter(|row| row.stream.0 == 0 && row.index >= 30);
     let used: Vec<u64> = of.map(|row| row.charged.as_nanos() / 1_000_000).collect();
     (*used.iter().max().unwrap(), used.iter().sum::<u64>() / used.len() as u64)
