@@ -67,7 +67,7 @@ fn time_without_guests_is_a_part_of_the_last_seconds() {
         quiet
     });
     let quiet = quiet.count();
-    assert!((8..=11).contains(&quiet), "{quiet} of 240 slices");
+    assert!((10..=11).contains(&quiet), "{quiet} of 240 slices");
 }
 
 /// A stream of half of the device pays for its slice, a piece and a second's worth of its half beyond what it had, less
