@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -214,8 +215,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Before any thread starts: a signal must not end the process half-way.
     let mut signals =
         Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals can't be handled")?;
+    let ending = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&ending);
     forward("signals", &tell, move |tell| {
-        signals.forever().try_for_each(|signal| tell.send(Heard::Signal(signal)))
+        signals.forever().try_for_each(|signal| {
+            // Seen before the questions that were asked earlier.
+            if matches!(signal, SIGINT | SIGTERM) {
+                ended.store(true, Ordering::Relaxed);
+            }
+            tell.send(Heard::Signal(signal))
+        })
     })?;
     // A back end that does not answer may take long to open: signals are heard meanwhile.
     forward("start", &tell, move |tell| {
@@ -251,7 +260,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     announce(&server, arguments.json)?;
     notify(&[NotifyState::Ready]);
     let plane = controlled.as_mut().map(|it| &mut it.plane);
-    let outcome = serve(arguments, (&mut server, plane, page.as_ref()), &heard);
+    let outcome = serve(arguments, (&mut server, plane, page.as_ref()), (&heard, &ending));
     // A successor has its own at the same path.
     drop(controlled.map(|it| it.control));
     notify(&[NotifyState::Stopping]);
@@ -338,7 +347,7 @@ fn predecessor(arguments: &Arguments, config: &Config) -> anyhow::Result<Option<
 fn serve(
     arguments: &Arguments,
     (server, mut plane, page): (&mut Server, Option<&mut Plane>, Option<&Page>),
-    heard: &mpsc::Receiver<Heard>,
+    (heard, ending): (&mpsc::Receiver<Heard>, &AtomicBool),
 ) -> anyhow::Result<Ending> {
     // Twice in the span that the service manager waits, if it does.
     let watch = sd_notify::watchdog_enabled().map(|span| span / 2);
@@ -388,6 +397,8 @@ fn serve(
                 tracing::error!("{failure}");
                 return Err(failure.into());
             }
+            // The callers are told that the daemon is too busy.
+            Some(Heard::Ask(_)) if ending.load(Ordering::Relaxed) => {}
             Some(Heard::Ask(ask)) => {
                 let (asks, other) = together(ask, heard);
                 left = other;
@@ -400,10 +411,10 @@ fn serve(
     }
 }
 
-/// A question with those that wait behind it, and the first thing behind them.
+/// A question with those behind it that are best carried out with it, and the first thing behind them.
 fn together(ask: Ask, heard: &mpsc::Receiver<Heard>) -> (Vec<Ask>, Option<Heard>) {
     let mut asks = vec![ask];
-    while asks.len() < Ask::TOGETHER_MAX {
+    while asks.len() < Ask::TOGETHER_MAX && asks.last().is_some_and(Ask::is_better_together) {
         match heard.try_recv() {
             Ok(Heard::Ask(ask)) => asks.push(ask),
             other => return (asks, other.ok()),

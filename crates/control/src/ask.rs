@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Sender, TrySendError};
-use disktime_api::{VdiskChange, VdiskSpec};
-use disktime_server::{AlterError, Server, SnapshotJob, StartError};
+use disktime_api::{DeviceSpec, VdiskChange, VdiskSpec};
+use disktime_server::{AlterError, Server, StartError};
 use tokio::sync::{oneshot, watch};
 
 use crate::events::{Events, Second};
@@ -32,6 +32,12 @@ struct Create {
 impl Ask {
     /// Questions that are best carried out together, at most.
     pub const TOGETHER_MAX: usize = 256;
+
+    /// Whether it is best carried out together with those behind it.
+    #[must_use]
+    pub fn is_better_together(&self) -> bool {
+        matches!(self.0, Kind::Create(_))
+    }
 
     /// Carries out questions in their order and answers them. A virtual disk that is to be made costs
     /// two writes that wait for the disk; many in a row cost no more.
@@ -62,25 +68,20 @@ fn answer_creates(creates: Vec<Create>, server: &mut Server, plane: &mut Plane) 
 /// The outcome of a snapshot.
 type Snapshot = Result<(Made, VdiskSpec), Refusal>;
 
-/// Does the long part of a snapshot on a thread of its own, which asks for the last part at its end.
-fn make(
-    name: &str,
-    job: Box<SnapshotJob>,
-    (asks, answer): (Sender<Ask>, oneshot::Sender<Snapshot>),
+/// Does a long part of some work on a thread of its own, and then has the thread that has the server do the
+/// last part.
+fn elsewhere<T: Send + 'static>(
+    asks: Sender<Ask>,
+    (name, long): (&str, impl FnOnce() -> T + Send + 'static),
+    end: impl FnOnce(&mut Server, &mut Plane, T) + Send + 'static,
 ) -> Result<(), AlterError> {
-    let name = name.to_owned();
     let run = move || {
-        let made = job.run();
-        // Its file is closed before another one is opened.
-        drop(job);
-        let end = move |server: &mut Server, plane: &mut Plane| {
-            let ended = plane.end_snapshot(server, &name, made);
-            let _nobody_waits = answer.send(ended.map(|spec| (Made::New, spec)));
-        };
-        // While the daemon ends nobody hears it: the next start gives up what there is.
+        let done = long();
+        let end = move |server: &mut Server, plane: &mut Plane| end(server, plane, done);
+        // While the daemon ends nobody hears it: the next start gives up what is half-way.
         let _nobody_hears = asks.send(Ask(Kind::Any(Box::new(end))));
     };
-    let thread = std::thread::Builder::new().name("snapshot".to_owned()).spawn(run);
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map(drop).map_err(|error| StartError::System(error).into())
 }
 
@@ -125,15 +126,70 @@ impl Api {
         let begin = move |server: &mut Server, plane: &mut Plane| {
             let refused = match plane.begin_snapshot(server, &of, wish, by) {
                 Ok(Begun::Job(name, job)) => {
-                    let Err(error) = make(&name, job, (asks, answer)) else { return };
-                    // The caller is told that the daemon is too busy.
-                    drop(plane.end_snapshot(server, &name, Err(error)));
+                    let of = name.clone();
+                    // Its file is closed before another one is opened.
+                    let long = move || job.run();
+                    let end = move |server: &mut Server, plane: &mut Plane, made| {
+                        let ended = plane.end_snapshot(server, &of, made);
+                        let _nobody_waits = answer.send(ended.map(|spec| (Made::New, spec)));
+                    };
+                    if let Err(error) = elsewhere(asks, ("snapshot", long), end) {
+                        // The caller is told that the daemon is too busy.
+                        drop(plane.end_snapshot(server, &name, Err(error)));
+                    }
                     return;
                 }
                 Ok(Begun::Already(spec)) => Ok((Made::Already, *spec)),
                 Err(refusal) => Err(refusal),
             };
             let _nobody_waits = answer.send(refused);
+        };
+        self.wait(Kind::Any(Box::new(begin)), answered).await?
+    }
+
+    /// Asks for a device. It is opened whether the caller waits or not.
+    pub async fn create_device(&self, spec: DeviceSpec, by: Caller) -> Result<Made, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let asks = self.asks.clone();
+        let begin = move |server: &mut Server, plane: &mut Plane| {
+            let refused = match plane.begin_device(server, &spec) {
+                Ok(Some(job)) => {
+                    let name = spec.name.clone();
+                    let end = move |server: &mut Server, plane: &mut Plane, opened| {
+                        let ended = plane.end_device(server, &spec, opened, &by);
+                        let _nobody_waits = answer.send(ended.map(|()| Made::New));
+                    };
+                    if let Err(error) = elsewhere(asks, ("open", move || job.run()), end) {
+                        let _the_caller_hears_less = server.end_device(&name, Err(error));
+                    }
+                    return;
+                }
+                Ok(None) => Ok(Made::Already),
+                Err(refusal) => Err(refusal),
+            };
+            let _nobody_waits = answer.send(refused);
+        };
+        self.wait(Kind::Any(Box::new(begin)), answered).await?
+    }
+
+    /// Has a virtual disk deleted, whether the caller waits or not. Its clients may take seconds to go.
+    pub async fn remove(
+        &self,
+        (name, seen): (String, Option<String>),
+        by: Caller,
+    ) -> Result<(), Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let asks = self.asks.clone();
+        let begin = move |server: &mut Server, plane: &mut Plane| {
+            let (spec, removal) = match plane.begin_removal(server, (&name, seen.as_deref())) {
+                Ok(begun) => begun,
+                Err(refusal) => return drop(answer.send(Err(refusal))),
+            };
+            let end = move |server: &mut Server, plane: &mut Plane, ()| {
+                let _nobody_waits = answer.send(plane.end_removal(server, &spec, &by));
+            };
+            // A virtual disk whose removal was begun can be deleted again.
+            let _the_caller_hears_it = elsewhere(asks, ("removal", move || removal.wait()), end);
         };
         self.wait(Kind::Any(Box::new(begin)), answered).await?
     }

@@ -184,7 +184,7 @@ async fn put_device(
     let spec: DeviceSpec = read(body)?;
     matches_name(&name, &spec.name)?;
     let answer = spec.clone();
-    let made = api.ask(move |server, plane| plane.put_device(server, &spec, &by)).await??;
+    let made = api.create_device(spec, by).await?;
     Ok((status(made), Json(answer)).into_response())
 }
 
@@ -342,11 +342,7 @@ async fn delete_vdisk(
     Name(name): Name,
     headers: HeaderMap,
 ) -> Result<StatusCode, Refusal> {
-    let seen = seen(&headers);
-    let remove = move |server: &mut Server, plane: &mut Plane| {
-        plane.remove_vdisk(server, (&name, seen.as_deref()), &by)
-    };
-    api.ask(remove).await??;
+    api.remove((name, seen(&headers)), by).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

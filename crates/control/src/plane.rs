@@ -13,8 +13,8 @@ use disktime_config::CLASSES;
 use disktime_core::Class;
 use disktime_server::config::{DeviceConfig, VdiskConfig};
 use disktime_server::{
-    AlterError, GuestStreamView, Server, SnapshotJob, VdiskId, VdiskStats, VdiskView, Watch,
-    WatchedDevice, WatchedMount, WatchedVdisk,
+    AlterError, DeviceJob, GuestStreamView, OpenedDevice, Removal, Server, SnapshotJob, VdiskId,
+    VdiskStats, VdiskView, Watch, WatchedDevice, WatchedMount, WatchedVdisk,
 };
 
 use crate::events::Events;
@@ -235,30 +235,45 @@ impl Plane {
         Ok(Vdisk { spec, ..vdisk })
     }
 
-    /// Serves a device that was asked for; does nothing if it is there as it is asked for.
+    /// Begins to serve a device that was asked for: the work of another thread before the last part.
+    /// Nothing if it is there as it is asked for.
     ///
     /// # Errors
     /// If it can't be used, or another one has its name.
-    pub fn put_device(
+    pub fn begin_device(
         &mut self,
         server: &mut Server,
         spec: &DeviceSpec,
-        by: &Caller,
-    ) -> Result<Made, Refusal> {
+    ) -> Result<Option<DeviceJob>, Refusal> {
         let store = self.store()?;
         let kept = store.devices()?.into_iter().find(|kept| kept.name == spec.name);
         if let Some(kept) = kept {
-            return already(&kept, spec, "device", &spec.name);
+            return already(&kept, spec, "device", &spec.name).map(|_| None);
         }
         let config = server.config().check_device(&table(spec)?)?;
+        Ok(Some(server.begin_device(config)?))
+    }
+
+    /// Serves a device that was opened.
+    ///
+    /// # Errors
+    /// If it was not opened, or can't be served.
+    pub fn end_device(
+        &mut self,
+        server: &mut Server,
+        spec: &DeviceSpec,
+        opened: Result<OpenedDevice, AlterError>,
+        by: &Caller,
+    ) -> Result<(), Refusal> {
         // A device that is opened and not kept is only forgotten by a crash: it has no virtual disk.
-        server.add_device(config)?;
+        server.end_device(&spec.name, opened)?;
+        let store = self.store()?;
         if let Err(error) = store.put_device(spec) {
             server.remove_device(&spec.name)?;
             return Err(error.into());
         }
         self.tell(by, "created", ("device", &spec.name), (None, Some(said(spec))));
-        Ok(Made::New)
+        Ok(())
     }
 
     /// Serves a device no longer.
@@ -372,9 +387,18 @@ impl Plane {
             let refusal = Refusal::from(error);
             return new.into_iter().map(|(at, _)| (at, Err(refusal.clone()))).collect();
         }
+        // Nobody waits twice for a device that does not answer.
+        let mut silent = BTreeSet::new();
         let add = |(at, (device, vdisk)): (usize, (String, VdiskConfig))| {
             let parent = vdisk.parent.clone();
-            let added = server.add_vdisk(&device, vdisk).map(drop);
+            let added = if silent.contains(&device) {
+                Err(AlterError::Silent(device.clone()))
+            } else {
+                server.add_vdisk(&device, vdisk).map(drop)
+            };
+            if let Err(AlterError::Silent(device)) = &added {
+                silent.insert(device.clone());
+            }
             let room = || room(server, &device, (parent.as_deref(), ""));
             let refused = |error| Refusal::with_room(error, room);
             (at, added.map(|()| Made::New).map_err(refused))
@@ -492,6 +516,7 @@ impl Plane {
     ) -> Result<VdiskSpec, Refusal> {
         let store = self.store()?;
         let before = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
+        server.is_not_leaving(name)?;
         // A change that can't be is refused as such, whatever the caller has seen.
         let moves = change.name.is_some() || change.shrink.is_some();
         let after = if moves { moved(&before, &change)? } else { change.of(&before) };
@@ -561,16 +586,15 @@ impl Plane {
         Ok(after)
     }
 
-    /// Serves a virtual disk no longer, and gives up its data.
+    /// Begins to serve a virtual disk no longer: its clients are let go. Answers it as it was asked for.
     ///
     /// # Errors
-    /// If it is not there, or the system refuses.
-    pub fn remove_vdisk(
+    /// If it is not there, has changed since the caller saw it, or has children.
+    pub fn begin_removal(
         &mut self,
         server: &mut Server,
         (name, seen): (&str, Option<&str>),
-        by: &Caller,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(VdiskSpec, Removal), Refusal> {
         let store = self.store()?;
         let spec = self.spec(name)?.ok_or_else(|| Refusal::no_vdisk(name))?;
         let tag = tag(&spec);
@@ -578,15 +602,35 @@ impl Plane {
             return Err(Refusal::stale(name, &tag));
         }
         store.put_vdisk(&spec, Phase::Deleting)?;
-        if let Err(error) = server.remove_vdisk(name) {
+        match server.begin_removal(name) {
+            Ok(removal) => Ok((spec, removal)),
+            Err(error) => {
+                store.put_vdisk(&spec, Phase::Ready)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Gives up the data of a virtual disk whose clients were let go.
+    ///
+    /// # Errors
+    /// If they are still there, or the system refuses.
+    pub fn end_removal(
+        &mut self,
+        server: &mut Server,
+        spec: &VdiskSpec,
+        by: &Caller,
+    ) -> Result<(), Refusal> {
+        let (store, name) = (self.store()?, &*spec.name);
+        if let Err(error) = server.end_removal(name) {
             // One that is served on must be there after the next start, too.
             if server.vdisks().iter().any(|it| it.name == name) {
-                store.put_vdisk(&spec, Phase::Ready)?;
+                store.put_vdisk(spec, Phase::Ready)?;
             }
             return Err(error.into());
         }
         store.remove_vdisk(name)?;
-        self.tell(by, "deleted", ("vdisk", name), (Some(said(&spec)), None));
+        self.tell(by, "deleted", ("vdisk", name), (Some(said(spec)), None));
         Ok(())
     }
 

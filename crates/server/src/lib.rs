@@ -58,7 +58,10 @@ pub use listener::{BindError, Inherited, bind_control, bind_web};
 pub use place::PlaceError;
 pub use quiet::Quiet;
 pub use reports::ReportStats;
-pub use server::{AlterError, ReloadError, Server, SnapshotJob, VdiskView, Wrap, finish_move};
+pub use server::{
+    AlterError, DeviceJob, OpenedDevice, ReloadError, Removal, Server, SnapshotJob, VdiskView,
+    Wrap, finish_move,
+};
 pub use shard::{
     GuestStreamId, GuestStreamView, MountId, MountView, VdiskError, VdiskId, Watch, WatchedDevice,
     WatchedMount, WatchedVdisk,

@@ -26,7 +26,6 @@ use crate::desk::{Catalog, Desk, Entry, OpenDoor};
 use crate::emulate::Emulator;
 use crate::frontend::nbd::REQUEST_BYTES_MAX;
 use crate::guests::Hosts;
-use crate::handover::patiently;
 use crate::kept_bitmaps::{self, Keeper};
 use crate::listener::{Inherited, Listener};
 use crate::memory::Budget;
@@ -42,6 +41,7 @@ use crate::threads::{self, ThreadFailure, Threads};
 use crate::tls::Tls;
 use crate::wakeup::wake;
 
+mod devices;
 mod hand_over;
 mod live;
 mod moves;
@@ -49,7 +49,8 @@ mod preview;
 mod reload;
 mod snapshots;
 
-pub use live::AlterError;
+pub use devices::{DeviceJob, OpenedDevice};
+pub use live::{AlterError, Removal};
 pub use moves::finish_move;
 use reload::BitmapNumbers;
 pub use reload::ReloadError;
@@ -151,7 +152,9 @@ struct Roll {
     reach: Arc<Reach>,
     /// The identity of the next virtual disk.
     next_id: u64,
-    /// Removals by name whose shards did not answer in time: their outcomes.
+    /// Devices that are being opened, by name.
+    coming: BTreeMap<String, DeviceConfig>,
+    /// Virtual disks that are being removed, by name, and where the outcomes come in.
     leaving: BTreeMap<String, live::Outcome>,
 }
 
@@ -266,6 +269,7 @@ impl Server {
                 budget,
                 claims: Claims::default(),
                 next_id: 0,
+                coming: BTreeMap::new(),
                 leaving: BTreeMap::new(),
             },
             listen,
@@ -357,23 +361,27 @@ impl Server {
         self.threads.start("commands", "the daemon's own socket", move || desk.run())
     }
 
-    /// Opens a device's back end, which is nobody else's.
-    fn open(&mut self, device: &DeviceConfig) -> Result<Opened, StartError> {
-        self.roll.claims.claim(device)?;
-        let state = self.config.state.as_deref();
-        let opened = patiently(|| Opened::new(device, state), StartError::is_in_use)?;
-        // Again: what was made just now.
-        self.roll.claims.claim(device)?;
-        Ok(opened)
-    }
-
     fn start_shard(
         &mut self,
         index: usize,
         device: &DeviceConfig,
         starting: &mut Starting<'_>,
     ) -> Result<(), StartError> {
-        let mut back_end = self.open(device)?;
+        self.roll.claims.claim(device)?;
+        let opened = devices::open(device, self.config.state.as_deref())?;
+        self.start_opened(index, device, opened, starting)
+    }
+
+    /// Serves a device that was opened, whose paths are claimed.
+    fn start_opened(
+        &mut self,
+        index: usize,
+        device: &DeviceConfig,
+        mut back_end: Opened,
+        starting: &mut Starting<'_>,
+    ) -> Result<(), StartError> {
+        // Again: what was made just now.
+        self.roll.claims.claim(device)?;
         let looked = starting.looked.as_deref().unwrap_or_default();
         if !hand_over::is_known(&mut back_end.ground, looked, &device.name) {
             back_end.look(device);

@@ -17,7 +17,8 @@ fn served(state: &std::path::Path) -> (Plane, Server) {
     let mut plane = Plane::new(Truth::State(store), Arc::default());
     let (name, back_end) = ("disk".to_owned(), "memory".to_owned());
     let device = DeviceSpec { name, back_end, ..DeviceSpec::default() };
-    assert_eq!(plane.put_device(&mut server, &device, &caller()), Ok(Made::New));
+    let opened = plane.begin_device(&mut server, &device).unwrap().unwrap().run();
+    plane.end_device(&mut server, &device, opened, &caller()).unwrap();
     (plane, server)
 }
 

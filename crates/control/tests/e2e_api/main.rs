@@ -4,6 +4,7 @@
 mod mounts;
 mod moves;
 mod room;
+mod waits;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -660,17 +661,21 @@ fn stuck_readers_hold_up_nobody() {
             stream
         })
         .collect();
-    let before = resident();
     let description = "x".repeat(1000);
-    for round in 0..200 {
-        let spec = json!({"name": "db", "device": "disk", "size": "1MiB", "description": description,
-                          "weight": 1 + round % 9});
-        assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&spec)).status, 201);
-        assert_eq!(daemon.ask("DELETE", "/v1/vdisks/db", None).status, 204);
-    }
-    // The events of 40 readers are few each: what waits for them is bounded.
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 24 << 20, "{grown} bytes");
+    let grown = || {
+        let before = resident();
+        for round in 0..200 {
+            let spec = json!({"name": "db", "device": "disk", "size": "1MiB", "description": description,
+                              "weight": 1 + round % 9});
+            assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&spec)).status, 201);
+            assert_eq!(daemon.ask("DELETE", "/v1/vdisks/db", None).status, 204);
+        }
+        resident().saturating_sub(before)
+    };
+    // The events of 40 readers are few each: what waits for them is bounded. Other tests of this process may
+    // begin meanwhile, and take memory once.
+    let least = (0..3).map(|_| grown()).find(|grown| *grown < 24 << 20);
+    assert!(least.is_some(), "more than 24 MiB each time");
     drop(stuck);
 }
 

@@ -1,14 +1,12 @@
-//! Devices and virtual disks that come and go while the daemon runs. Blocks, at files: shards go on
-//! meanwhile.
+//! Virtual disks that come and go while the daemon runs. Blocks, at files: shards go on meanwhile.
 
 use std::io;
-use std::sync::Arc;
+use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Select};
 
-use super::{ReloadError, Server, Starting, TIMEOUT, VdiskView, Wrap};
-use crate::backend::BackEnd;
-use crate::config::{Change, Config, ConfigError, DeviceConfig, VdiskConfig, vdisk_changes};
+use super::{ReloadError, Server, TIMEOUT, VdiskView};
+use crate::config::{Change, Config, ConfigError, VdiskConfig, vdisk_changes};
 use crate::desk::Entry;
 use crate::shard::{
     DRAIN, Message, NewVdisk, ShardHandle, VdiskError, VdiskId, Watch, WatchedDevice,
@@ -38,6 +36,12 @@ pub enum AlterError {
         /// The name.
         name: String,
     },
+    /// A device of this name, or too many others, are being opened.
+    #[error(
+        "device {0}: it is being opened, or {most} others are: repeat this in a moment",
+        most = super::devices::COMING_MAX
+    )]
+    Coming(String),
     /// A device that has virtual disks does not go.
     #[error("device {name} has {vdisks} virtual disks: delete them first")]
     NotEmpty {
@@ -117,50 +121,6 @@ impl Server {
         answer.map_err(|_| AlterError::Silent(self.config.devices[at].name.clone()))
     }
 
-    /// Serves another device from now on, without virtual disks.
-    ///
-    /// # Errors
-    /// If its name is taken or its back end can't be used.
-    pub fn add_device(&mut self, device: DeviceConfig) -> Result<(), AlterError> {
-        if self.config.devices.iter().any(|known| known.name == device.name) {
-            return Err(AlterError::Taken { what: "device", name: device.name });
-        }
-        let device = DeviceConfig { vdisks: Vec::new(), ..device };
-        let index = self.config.devices.len();
-        let wrap: Wrap = Arc::new(|_, back_end: Box<dyn BackEnd>| back_end);
-        let mut starting = Starting { wrap: &wrap, looked: None };
-        if let Err(error) = self.start_shard(index, &device, &mut starting) {
-            self.rooms.truncate(index);
-            self.devices.truncate(index);
-            self.shards.truncate(index);
-            self.grounds.truncate(index);
-            self.roll.claims.release(&device.name);
-            return Err(error.into());
-        }
-        self.config.devices.push(device);
-        Ok(())
-    }
-
-    /// Serves a device no longer, which has no virtual disk. Its contents stay.
-    ///
-    /// # Errors
-    /// If there is no such device, or it has virtual disks.
-    pub fn remove_device(&mut self, name: &str) -> Result<(), AlterError> {
-        let at = self.device_at(name)?;
-        let vdisks = self.config.devices[at].vdisks.len();
-        if vdisks > 0 {
-            return Err(AlterError::NotEmpty { name: name.to_owned(), vdisks });
-        }
-        self.config.devices.remove(at);
-        self.devices.remove(at);
-        self.grounds.remove(at);
-        self.rooms.remove(at);
-        self.roll.hosts.remove(name);
-        self.shards.remove(at).tell_within(Message::Drain, TIMEOUT);
-        self.roll.claims.release(name);
-        Ok(())
-    }
-
     /// Makes a virtual disk and serves it from now on. Clients of others notice nothing.
     ///
     /// # Errors
@@ -235,38 +195,46 @@ impl Server {
     /// If there is no such virtual disk, or the system refuses; an error of the latter kind says that
     /// it is served no longer and its data are still there.
     pub fn remove_vdisk(&mut self, name: &str) -> Result<(), AlterError> {
-        let (at, place) = self.vdisk_at(name)?;
-        self.has_no_children(at, name)?;
-        let outcome = match self.roll.leaving.remove(name) {
-            Some(outcome) => outcome,
-            None => self.begin_removal(name)?,
-        };
-        let wait = std::time::Duration::from_nanos(DRAIN.as_nanos()) + TIMEOUT;
-        let device = self.config.devices[at].name.clone();
-        match outcome.recv_timeout(wait) {
-            Ok(removed) => {
-                removed.map_err(|error| AlterError::Refused { device: device.clone(), error })?;
-            }
-            Err(_) => {
-                self.roll.leaving.insert(name.to_owned(), outcome);
-                return Err(AlterError::Silent(device));
-            }
-        }
-        self.vdisks.retain(|view| view.name != name);
-        self.config.devices[at].vdisks.remove(place);
-        self.grounds[at].bases.remove(place);
-        self.rooms[at].remove(&self.config.devices[at], name)?;
-        Ok(())
+        self.begin_removal(name)?.wait();
+        self.end_removal(name)
     }
 
-    /// Has a virtual disk's clients and data let go by its shard.
-    fn begin_removal(&self, name: &str) -> Result<Outcome, AlterError> {
+    /// Has a virtual disk's clients let go by its shard, which [`end_removal`](Self::end_removal) ends.
+    /// Until then it can only be removed.
+    ///
+    /// # Errors
+    /// If there is no such virtual disk, or it has children.
+    pub fn begin_removal(&mut self, name: &str) -> Result<Removal, AlterError> {
+        let (at, _) = self.vdisk_at(name)?;
+        self.has_no_children(at, name)?;
+        if let Some(outcome) = self.roll.leaving.get(name) {
+            return Ok(Removal(outcome.clone()));
+        }
         let Entry { shard, vdisk, .. } =
             &*self.roll.catalog.entry(name).ok_or_else(|| AlterError::NoVdisk(name.to_owned()))?;
         let (answer, outcome) = crossbeam_channel::bounded(1);
         self.roll.catalog.remove(name);
         shard.tell(Message::RemoveVdisk(*vdisk, answer));
-        Ok(outcome)
+        self.roll.leaving.insert(name.to_owned(), outcome.clone());
+        Ok(Removal(outcome))
+    }
+
+    /// Gives up the data of a virtual disk whose clients were let go.
+    ///
+    /// # Errors
+    /// If its shard has not answered yet, or as [`remove_vdisk`](Self::remove_vdisk).
+    pub fn end_removal(&mut self, name: &str) -> Result<(), AlterError> {
+        let (at, place) = self.vdisk_at(name)?;
+        let device = self.config.devices[at].name.clone();
+        let outcome = self.roll.leaving.get(name).map(Receiver::try_recv);
+        let Some(Ok(removed)) = outcome else { return Err(AlterError::Silent(device)) };
+        self.roll.leaving.remove(name);
+        removed.map_err(|error| AlterError::Refused { device, error })?;
+        self.vdisks.retain(|view| view.name != name);
+        self.config.devices[at].vdisks.remove(place);
+        self.grounds[at].bases.remove(place);
+        self.rooms[at].remove(&self.config.devices[at], name)?;
+        Ok(())
     }
 
     /// A virtual disk whose removal was begun can only be removed.
@@ -277,8 +245,8 @@ impl Server {
         if !self.roll.leaving.contains_key(name) {
             return Ok(());
         }
-        let reason =
-            "its removal was begun, and its device did not answer in time: delete it again";
+        let reason = "its removal was begun, and its clients or requests are not gone yet: repeat this \
+                      in a moment, or delete it again";
         Err(AlterError::Fixed { name: name.to_owned(), reason: reason.to_owned() })
     }
 
@@ -396,6 +364,19 @@ impl Server {
             Some((at, device.vdisks.iter().position(|vdisk| vdisk.name == name)?))
         });
         found.ok_or_else(|| AlterError::NoVdisk(name.to_owned()))
+    }
+}
+
+/// A virtual disk's end at its shard, which any thread may wait for.
+pub struct Removal(Outcome);
+
+impl Removal {
+    /// Waits until its clients are let go, or its shard is later with that than it can be.
+    pub fn wait(&self) {
+        let mut select = Select::new();
+        select.recv(&self.0);
+        // The outcome stays for the end of the removal; others may wait for it as well.
+        let _late = select.ready_timeout(Duration::from_nanos(DRAIN.as_nanos()) + TIMEOUT);
     }
 }
 
