@@ -58,14 +58,15 @@ fn admit(tokens: &Tokens, peer: &Peer, request: &Request) -> Result<Option<Calle
     let now = wall_ms();
     let (role, what) = if let Some(token) = bearer(headers) {
         (tokens.role(token, now).map_err(shut)?, "token")
+    } else if request.uri().path() == SESSION {
+        // Before its session: a browser still shows the cookie of one that has ended.
+        same_site(request.method(), headers, &origin)?;
+        return Ok(None);
     } else if let Some(session) = session(peer, headers) {
         // Only a browser has a session, and another site's page may use it: what such a page asks for
         // says where it comes from.
         same_site(request.method(), headers, &origin)?;
         (tokens.session(session, now).map_err(shut)?, "session")
-    } else if request.uri().path() == SESSION && request.method() == Method::POST {
-        same_site(request.method(), headers, &origin)?;
-        return Ok(None);
     } else {
         return Err(Refusal::unknown_caller("log in, or send `authorization: Bearer TOKEN`"));
     };
@@ -272,6 +273,20 @@ mod tests {
         assert_eq!(ask("GET", &[("sec-fetch-site", "same-origin")]), 200);
         let login = |origin| status(&tokens, ("POST", SESSION), &[HERE, ("origin", origin)]);
         assert_eq!((login("http://127.0.0.1:8080"), login("http://evil.example")), (200, 403));
+    }
+
+    /// The cookie of a session that had ended kept its browser from logging in again.
+    #[test]
+    fn a_browser_whose_session_has_ended_may_log_in_and_out() {
+        let (tokens, _directory) = tokens();
+        let ask = |method, path, origin| {
+            let headers = [HERE, ("cookie", "disktime-8080=ended"), ("origin", origin)];
+            status(&tokens, (method, path), &headers)
+        };
+        let (ours, other) = ("http://127.0.0.1:8080", "http://evil.example");
+        assert_eq!((ask("POST", SESSION, ours), ask("DELETE", SESSION, ours)), (200, 200));
+        assert_eq!((ask("POST", SESSION, other), ask("DELETE", SESSION, other)), (403, 403));
+        assert_eq!(ask("GET", "/v1", ours), 401);
     }
 
     #[test]

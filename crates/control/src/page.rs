@@ -92,8 +92,7 @@ pub(crate) async fn log_in(
         })
     })?;
     tracing::info!(target: "disktime::audit", ?peer, role = role.name(), "a browser has logged in");
-    let secure = if matches!(peer, Peer::Tcp { tls: true, .. }) { "; Secure" } else { "" };
-    let cookie = format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{secure}", cookie_name(&peer));
+    let cookie = cookie(&peer, &id, "");
     let role = Json(serde_json::json!({ "role": role.name() }));
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], role).into_response())
 }
@@ -109,6 +108,31 @@ pub(crate) async fn log_out(
     if let Some(id) = session(&peer, &headers) {
         tokens.log_out(id);
     }
-    let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", cookie_name(&peer));
+    let cookie = cookie(&peer, "", "; Max-Age=0");
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+}
+
+/// The header that gives a browser its session's cookie, or takes it away. Browsers ignore one of a name with
+/// `__Host-` that is not `Secure`.
+fn cookie(peer: &Peer, id: &str, more: &str) -> String {
+    let secure = if matches!(peer, Peer::Tcp { tls: true, .. }) { "; Secure" } else { "" };
+    format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{secure}{more}", cookie_name(peer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cookie of a page under TLS stayed in the browser after *Log out*.
+    #[test]
+    fn a_cookie_is_taken_away_as_it_was_given() {
+        let (from, to) = ("127.0.0.1:5000".parse().unwrap(), "127.0.0.1:8080".parse().unwrap());
+        for (tls, start) in [(true, "__Host-disktime="), (false, "disktime-8080=")] {
+            let peer = Peer::Tcp { from, to, tls };
+            for cookie in [cookie(&peer, "id", ""), cookie(&peer, "", "; Max-Age=0")] {
+                assert!(cookie.starts_with(start), "{cookie}");
+                assert_eq!(cookie.contains("; Secure"), tls, "{cookie}");
+            }
+        }
+    }
 }
