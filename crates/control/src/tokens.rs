@@ -103,6 +103,8 @@ struct Kept {
     tokens: Vec<Token>,
     /// The file's change that was read.
     read: Option<(i64, i64, u64)>,
+    /// What is wrong with the file, as it was told.
+    wrong: Option<String>,
     sessions: Vec<Session>,
     /// Tokens that are good for one login.
     once: Vec<Token>,
@@ -166,11 +168,8 @@ impl Tokens {
     /// If it is none, or has expired.
     pub fn role(&self, text: &str, now_ms: u64) -> Result<Role, Shut> {
         let mut kept = self.kept();
-        if let Err(error) = self.read_again(&mut kept) {
-            // Nobody is let in by what can't be read; those who are in stay until they log out.
-            tracing::error!(%error, "no token is accepted");
-            kept.tokens.clear();
-            kept.read = None;
+        if let Some(error) = self.read_or_shut(&mut kept) {
+            tracing::error!(error, "no token is accepted");
         }
         role_of(&kept.tokens, text, now_ms)
     }
@@ -220,12 +219,26 @@ impl Tokens {
         self.kept().sessions.retain(|it| !same(&it.id, id));
     }
 
+    /// Reads the file if it has changed. If it can't be used, nobody is let in by it; those who are in stay
+    /// until they log out. Answers why, once: anybody can ask without a token as often as they like.
+    fn read_or_shut(&self, kept: &mut Kept) -> Option<String> {
+        let wrong = self.read_again(kept).err().map(|error| error.to_string());
+        if wrong.is_some() {
+            kept.tokens.clear();
+            kept.read = None;
+        }
+        let news = wrong.clone().filter(|_| wrong != kept.wrong);
+        kept.wrong = wrong;
+        news
+    }
+
     /// Reads the file if it has changed.
     fn read_again(&self, kept: &mut Kept) -> Result<(), TokenError> {
         let Some(path) = &self.path else { return Ok(()) };
         let failed = |error| TokenError::File { path: path.clone(), error };
         let about = std::fs::metadata(path).map_err(failed)?;
-        let change = (about.mtime(), about.mtime_nsec(), about.ino());
+        // The time of any change: one of the mode counts, too.
+        let change = (about.ctime(), about.ctime_nsec(), about.ino());
         if kept.read == Some(change) {
             return Ok(());
         }
@@ -361,6 +374,38 @@ mod tests {
         assert_eq!(tokens.role(LONG, 86_400_000), Ok(Role::Operate));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(tokens.role(LONG, 0), Err(Shut::Unknown), "what can't be read opens nothing");
+    }
+
+    /// A file that had been read could be opened to everybody, and its tokens were still accepted.
+    #[test]
+    fn a_change_of_the_mode_counts_at_once() {
+        let (_directory, path) = file(&format!("view {LONG}\n"), 0o600);
+        let tokens = Tokens::of_file(&path).unwrap();
+        let read = tokens.kept().read.unwrap();
+        // Another tick of the clock by which the file's changes are stamped.
+        while std::fs::metadata(&path).map(|it| (it.ctime(), it.ctime_nsec(), it.ino())).unwrap()
+            == read
+        {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        assert_eq!(tokens.role(LONG, 0), Err(Shut::Unknown));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(tokens.role(LONG, 0), Ok(Role::View));
+    }
+
+    /// Each request without a login wrote a line while the file could not be read.
+    #[test]
+    fn a_file_that_can_not_be_used_is_told_once() {
+        let (_directory, path) = file(&format!("view {LONG}\n"), 0o600);
+        let tokens = Tokens::of_file(&path).unwrap();
+        let told = || tokens.read_or_shut(&mut tokens.kept());
+        assert_eq!(told(), None);
+        std::fs::remove_file(&path).unwrap();
+        assert!(told().is_some_and(|it| it.contains("No such file")));
+        assert_eq!(told(), None);
+        std::fs::write(&path, "view short\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(told().is_some_and(|it| it.contains("line 1")));
     }
 
     #[test]
