@@ -251,7 +251,9 @@ impl Collector for Found {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let vdisks = self.vdisks.iter().map(|it| ((&*it.name, &*it.device), it));
         let mounts = self.mounts.iter().map(|it| ((&*it.name, &*it.device), it));
-        let devices = self.devices.iter().map(|it| ((&*it.name, ""), it));
+        // One that does not answer has no lines: its counters would fall to 0, and rise again.
+        let devices = self.devices.iter().filter(|it| it.queue_depth > 0);
+        let devices = devices.map(|it| ((&*it.name, ""), it));
         let encoder = &mut encoder;
         of_kind(encoder, "vdisk", vdisks.clone().map(|(named, it)| (named, &it.figures)))?;
         rows(encoder, ("vdisk", VDISK), &vdisks)?;
@@ -354,4 +356,35 @@ fn histograms(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The busy time of a device was 0 while its thread did not answer: rates over it were far too high then.
+    #[test]
+    fn a_device_that_does_not_answer_has_no_counters_that_fall() {
+        let device = |name: &str, queue_depth| Device {
+            name: name.to_owned(),
+            back_end: "memory".to_owned(),
+            emulate: None,
+            vdisks: 0,
+            mounts: 0,
+            reserved: 0.0,
+            available: 1.0,
+            busy_ns: 0,
+            spare_ns: 0,
+            held_ns: 0,
+            queue_depth,
+            in_flight: 0,
+            cpu_ns: 0,
+            spec: None,
+        };
+        let devices = vec![device("disk", 32), device("silent", 0)];
+        let (vdisks, mounts, times) = Default::default();
+        let text = text(Found { vdisks, mounts, devices, times }).unwrap();
+        assert!(text.contains("disktime_device_busy_seconds_total{device=\"disk\"} 0.0"), "{text}");
+        assert!(!text.contains("silent"), "{text}");
+    }
 }

@@ -316,7 +316,10 @@ impl Sampler {
     /// Looks at a server.
     pub fn look(&mut self, server: &Server, at: Instant, wall_ms: u64) -> News {
         let watched = server.watch(Watch::Busy);
-        let devices = server.config().devices.iter().map(|it| it.name.as_str()).zip(watched);
+        let configured = &server.config().devices;
+        // The past of one that does not answer for a moment stays.
+        self.devices.retain(|name, _| configured.iter().any(|it| it.name == *name));
+        let devices = configured.iter().map(|it| it.name.as_str()).zip(watched);
         let devices =
             devices.filter_map(|(name, watched)| Some((name, watched?))).collect::<Vec<_>>();
         self.take((at, wall_ms), &devices, server.vdisks())
@@ -376,13 +379,16 @@ impl Sampler {
             })
         });
         let [of_mounts, of_streams] = [mounts.collect::<Vec<_>>(), streams.collect()];
-        let [mut mounts, mut streams] = std::mem::take(&mut self.guest_slots);
-        self.count(at, (&mut mounts, &of_mounts), &mut octaves);
-        // Its mount has counted the times of a stream.
-        self.count(at, (&mut streams, &of_streams), &mut BTreeMap::new());
-        self.guest_slots = [mounts, streams];
+        // The mounts of a device that does not answer are not gone.
+        let answers = |name: &String| devices.iter().any(|(it, _)| it == name);
+        if self.devices.keys().all(answers) {
+            let [mut mounts, mut streams] = std::mem::take(&mut self.guest_slots);
+            self.count(at, (&mut mounts, &of_mounts), &mut octaves);
+            // Its mount has counted the times of a stream.
+            self.count(at, (&mut streams, &of_streams), &mut BTreeMap::new());
+            self.guest_slots = [mounts, streams];
+        }
         self.let_go();
-        self.devices.retain(|name, _| devices.iter().any(|(device, _)| device == name));
         let devices = devices.iter().map(|(name, device)| {
             let octaves = octaves.get(name).copied().unwrap_or_default();
             self.device((at, wall_ms), name, device, octaves)
@@ -733,9 +739,17 @@ mod tests {
         let History { vdisks, mounts, .. } = sampler.history("disk", false, 0).unwrap();
         assert!(vdisks.is_empty());
         assert_eq!((mounts.len(), &*mounts[0].name, mounts[0].reserved[0]), (1, "/mnt", Some(0.3)));
-        let at = Instant::from_nanos(20_000_000_000);
-        sampler.take((at, 20_000), &[("disk", device(Vec::new()))], &[] as &[Disk]);
-        assert_eq!((sampler.busy.len(), sampler.waited.len()), (0, 0), "it is gone");
+        let mut look = |seconds: u64, devices: &[(&str, WatchedDevice)]| {
+            for _ in 0..LOOKS_PER_COUNT {
+                let at = Instant::from_nanos(seconds * 1_000_000_000);
+                sampler.take((at, seconds * 1000), devices, &[] as &[Disk]);
+            }
+            let past = sampler.history("disk", false, 0).map_or(0, |it| it.at_ms.len());
+            (sampler.busy.len(), sampler.waited.len(), past)
+        };
+        // A device that did not answer for a second lost its past, and its mounts their sums.
+        assert_eq!(look(20, &[]), (2, 2, 19));
+        assert_eq!(look(21, &[("disk", device(Vec::new()))]), (0, 0, 20), "it is gone");
     }
 
     #[test]
