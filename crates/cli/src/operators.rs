@@ -1,11 +1,12 @@
 //! The control API's sockets and thread, as `serve` and `demo --web` start them.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use disktime_control::{Control, Plane, Sockets, Tokens, Truth, Web};
+use disktime_control::{Control, Plane, Sockets, TokenError, Tokens, Truth, Web};
 use disktime_server::config::WebConfig;
 use disktime_server::{Config, Server, Tls, TlsFiles, bind_control, bind_web};
 
@@ -52,6 +53,24 @@ impl Wanted {
     pub fn of(config: &Config) -> Self {
         let Config { control, web, tls_files, .. } = config;
         Self { control: control.clone(), web: web.clone(), tls_files: tls_files.clone() }
+    }
+}
+
+/// Whether the file of tokens that a configuration names can be used; a start makes one that is not there.
+///
+/// # Errors
+/// If it can't.
+pub fn check(config: &Config) -> Result<(), TokenError> {
+    let Some(WebConfig { tokens, .. }) = &config.web else { return Ok(()) };
+    let parent = tokens.parent();
+    let can_be_made = parent == config.state.as_deref() || parent.is_some_and(Path::is_dir);
+    match Tokens::look(tokens) {
+        Err(TokenError::File { error, .. })
+            if error.kind() == ErrorKind::NotFound && can_be_made =>
+        {
+            Ok(())
+        }
+        seen => seen,
     }
 }
 

@@ -211,6 +211,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         BadInput(format!("a socket of the service manager can't be used: {error}"))
     })?;
     let predecessor = predecessor(arguments, &config)?;
+    let has_clients = predecessor.is_some();
     let (tell, heard) = mpsc::channel();
     // Before any thread starts: a signal must not end the process half-way.
     let mut signals =
@@ -246,7 +247,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     forward("successors", &tell, move |tell| {
         successors.iter().try_for_each(|successor| tell.send(Heard::Successor(successor)))
     })?;
-    let mut controlled = operators::open(&wanted, &mut server, truth)?;
+    let mut controlled = match operators::open(&wanted, &mut server, truth) {
+        // Clients that were handed over have no other daemon.
+        Err(error) if has_clients => {
+            tracing::error!("{error:#}: no control API until this is mended and taken over again");
+            None
+        }
+        opened => opened?,
+    };
     if let Some(operators) = &controlled {
         let asks = operators.control.asks();
         forward("asks", &tell, move |tell| {
@@ -332,6 +340,7 @@ fn predecessor(arguments: &Arguments, config: &Config) -> anyhow::Result<Option<
     if let Some(error) = disktime_server::check(config).first() {
         bail!(BadInput(format!("{file}: {error}")));
     }
+    operators::check(config).map_err(|error| BadInput(format!("{file}: {error}")))?;
     match Predecessor::find(state) {
         Ok(predecessor) => Ok(Some(predecessor)),
         Err(AskError::NoDaemon(_)) => {
@@ -461,8 +470,10 @@ fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             !matches!(error, StartError::Listen { error: BindError::NoDirectory(at), .. } if made(at))
         });
     }
+    let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    errors.extend(operators::check(&config).err().map(|error| error.to_string()));
     if !errors.is_empty() {
-        bail!(said(errors.iter().map(ToString::to_string).collect()));
+        bail!(said(errors));
     }
     let (vdisks, devices) = (config.vdisks().count(), config.devices.len());
     tell(&if arguments.json {

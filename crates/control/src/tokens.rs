@@ -146,6 +146,16 @@ impl Tokens {
         Ok(tokens)
     }
 
+    /// Whether a file of tokens can be used, without making one.
+    ///
+    /// # Errors
+    /// As [`of_file`](Self::of_file), and if there is none.
+    pub fn look(path: &Path) -> Result<(), TokenError> {
+        let tokens = Self { path: Some(path.to_owned()), ..Self::none() };
+        let mut kept = tokens.kept();
+        tokens.read_again(&mut kept)
+    }
+
     /// No tokens but those for one login.
     #[must_use]
     pub fn none() -> Self {

@@ -35,9 +35,12 @@ struct Seen {
 #[must_use]
 pub fn check(config: &Config) -> Vec<StartError> {
     let misses = config.misses.clone().map(Listen::Unix);
+    let control = config.control.clone().map(Listen::Unix);
+    let control = control.into_iter().chain(config.web.as_ref().map(|it| Listen::Tcp(it.address)));
+    let control: Vec<Listen> = control.collect();
     let doors: Vec<Listen> = config.doors().into_iter().map(|door| door.listen).collect();
     let tls = config.tls_files.as_ref().and_then(|files| Tls::load(files).err());
-    let sockets = doors.iter().chain(&misses).filter_map(|listen| {
+    let sockets = doors.iter().chain(&misses).chain(&control).filter_map(|listen| {
         let error = listener::check(listen).err()?;
         Some(StartError::Listen { listen: listen.clone(), error })
     });

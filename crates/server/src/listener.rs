@@ -285,7 +285,17 @@ fn open_to(path: &Path, access: &SocketAccess) -> Result<(), BindError> {
 /// Whether a listener could be bound, as far as that shows without binding it: beside a running
 /// daemon too.
 pub(crate) fn check(listen: &Listen) -> Result<(), BindError> {
-    let Listen::Unix(path) = listen else { return Ok(()) };
+    let path = match listen {
+        Listen::Unix(path) => path,
+        Listen::Tcp(address) => {
+            // Any port: its own may be that of the running daemon.
+            let bound = TcpListener::bind((address.ip(), 0));
+            return match bound.map_err(|error| tcp(error, *address)) {
+                Err(error @ BindError::Address) => Err(error),
+                _ => Ok(()),
+            };
+        }
+    };
     let parent = parent(path);
     if !parent.is_dir() {
         return Err(BindError::NoDirectory(parent.to_owned()));
@@ -422,6 +432,9 @@ mod tests {
         drop(bound);
         let address = TcpListener::bind("127.0.0.1:0").unwrap();
         let listen = Listen::Tcp(address.local_addr().unwrap());
+        assert!(check(&listen).is_ok(), "a port of a running daemon is no fault");
+        let foreign = check(&Listen::Tcp("192.0.2.1:80".parse().unwrap())).unwrap_err();
+        assert!(foreign.to_string().contains("this machine does not have"), "{foreign}");
         let taken = Listener::bind(&listen, &SocketAccess::default()).err().unwrap().to_string();
         assert!(taken.contains("another server") && taken.contains("port"), "{taken}");
     }

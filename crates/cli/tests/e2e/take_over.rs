@@ -252,6 +252,15 @@ fn a_successor_that_fails_changes_nothing() {
         &server.replace("nbd.sock\"]", "nbd.sock\", \"unix:/no/such/dir/a.sock\"]"),
     );
     assert!(said.contains("/no/such/dir"), "{said}");
+    // What operators need was looked at after the predecessor had gone.
+    let control = |keys: &str| server.replace("state = ", &format!("{keys}\nstate = "));
+    let said = refused(&daemon, &control("control = \"unix:/no/such/dir/c.sock\""));
+    assert!(said.contains("/no/such/dir is no directory"), "{said}");
+    let said = refused(&daemon, &control("control = \"tcp:192.0.2.1:7070\"\ntokens = \"/tokens\""));
+    assert!(said.contains("TLS"), "{said}");
+    let tokens = "control = \"tcp:127.0.0.1:7070\"\ntokens = \"DIRECTORY/other.toml\"";
+    let said = refused(&daemon, &control(tokens));
+    assert!(said.contains("tokens") && said.contains("other.toml"), "{said}");
     let caller = "import socket, sys, time\n\
                   s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
                   s.connect(sys.argv[1])\n\
@@ -267,6 +276,44 @@ fn a_successor_that_fails_changes_nothing() {
     let mut answer = [0; 16 + 512];
     client.read_exact(&mut answer).unwrap();
     words(&["nbdinfo", &daemon.uri("file")]);
+    assert!(daemon.end("TERM").1);
+}
+
+/// A port of the control API that another server had ended both daemons, and every connection.
+#[test]
+fn clients_go_on_without_a_control_api_that_can_not_be_opened() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let control = format!("control = \"tcp:{}\"", taken.local_addr().unwrap());
+    let mut daemon = Daemon::start(DISKS);
+    let mut client = raw_client(&daemon);
+    daemon.configure(&format!("{control}\n{DISKS}"));
+    assert!(daemon.take_over());
+    client.write_all(&request(0, 0, 512)).unwrap();
+    let mut answer = [0; 16 + 512];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[4..8], [0; 4]);
+    assert!(daemon.line_with("no control API").contains("another server listens there"));
+    drop(taken);
+    assert!(daemon.take_over());
+    client.write_all(&request(0, 0, 512)).unwrap();
+    client.read_exact(&mut answer).unwrap();
+    assert!(daemon.end("TERM").1);
+}
+
+/// A second daemon with the same `state` only warned that commands could not reach it.
+#[test]
+fn a_state_has_one_daemon() {
+    let daemon = Daemon::start(&DISKS.replace("bitmaps", "# bitmaps"));
+    let text = format!("[server]\nnbd = [\"unix:DIRECTORY/other.sock\"]\n{DISKS}");
+    let text = text.replace("bitmaps", "# bitmaps").replace("/disks", "/other-disks");
+    let text = text.replace("DIRECTORY", daemon.directory.path().to_str().unwrap());
+    let path = daemon.path("other.toml");
+    std::fs::write(&path, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+    let output = finish(command.args(["serve", "--config"]).arg(path));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/state: another server listens there"), "{said}");
     assert!(daemon.end("TERM").1);
 }
 
