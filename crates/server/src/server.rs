@@ -316,14 +316,17 @@ impl Server {
         Ok(server)
     }
 
-    /// Takes the state directory for this daemon alone. Bitmaps can't be without: another daemon would
-    /// keep its own there.
+    /// Takes the state directory for this daemon alone. In one that can't be written to there is no socket, and
+    /// bitmaps can't be kept.
     fn bind_socket(&self) -> Result<Option<Arc<DaemonSocket>>, StartError> {
         let Some(state) = &self.config.state else { return Ok(None) };
         crate::check::is_state(state)?;
         match DaemonSocket::bind(state) {
             Ok(socket) => Ok(Some(Arc::new(socket))),
-            Err(error) if self.config.vdisks().all(|(_, it)| it.bitmaps.names.is_empty()) => {
+            Err(error)
+                if !error.is_in_use()
+                    && self.config.vdisks().all(|(_, it)| it.bitmaps.names.is_empty()) =>
+            {
                 let state = state.display().to_string();
                 tracing::warn!(state, %error, "commands can't reach this daemon");
                 Ok(None)
