@@ -493,11 +493,17 @@ fn reload(arguments: &Arguments, server: &mut Server) {
         Ok(config) => config,
         Err(error) => return tracing::warn!("nothing changed: {error:#}"),
     };
+    let has_tls = config.tls_files.is_some();
     match server.reload(config) {
-        Ok(changes) if changes.is_empty() => {
-            tracing::info!("nothing changed: the configuration is as it was");
+        Ok(changes) => {
+            if changes.is_empty() {
+                tracing::info!("nothing changed: the configuration is as it was");
+            }
+            changes.iter().for_each(|change| tracing::info!("{change}"));
+            if has_tls {
+                tracing::info!("certificates were read again: new connections get them");
+            }
         }
-        Ok(changes) => changes.iter().for_each(|change| tracing::info!("{change}")),
         Err(ReloadError::Structure(refused)) => {
             refused.iter().for_each(|change| tracing::warn!("nothing changed: {change}"));
         }

@@ -72,9 +72,18 @@ impl Tls {
     /// # Errors
     /// As [`load`](Self::load): then everything stays as it is.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = Arc::new(read(&self.files)?);
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        self.renew(self.read_again()?);
         Ok(())
+    }
+
+    /// The files as they are now; nothing is changed.
+    pub(crate) fn read_again(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        read(&self.files).map(Arc::new)
+    }
+
+    /// Protects connections from now on by what was read again.
+    pub(crate) fn renew(&self, settings: Arc<ServerConfig>) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     /// The settings for new connections, for a caller that has a driver of its own.

@@ -343,20 +343,25 @@ fn certificates_are_read_again() {
     let first = shown(&server);
     papers.sign("server.test", "server.test", 9, 2091);
     assert_eq!(shown(&server), first, "not by itself");
-    let again = |server: &mut Server| {
+    let again = |server: &mut Server, more: &str| {
         let text = "[server]\nnbd = [\"tcp:127.0.0.1:0\"]\ntls = \"require\"\n".to_owned()
             + TLS
             + "[[device]]\nname = \"d\"\nback_end = \"memory\"\n"
-            + "[[vdisk]]\nname = \"open\"\ndevice = \"d\"\nsize = \"8MiB\"\n";
+            + "[[vdisk]]\nname = \"open\"\ndevice = \"d\"\nsize = \"8MiB\"\n"
+            + more;
         let text = text.replace("DIRECTORY", papers.path().to_str().unwrap());
         server.reload(shards::parse(&text).unwrap())
     };
-    again(&mut server).unwrap();
+    again(&mut server, "").unwrap();
     let second = shown(&server);
     assert_ne!(second, first);
     papers.write("server.test.key", "no key");
-    assert!(again(&mut server).unwrap_err().to_string().contains("server.test.key"));
+    let refused = again(&mut server, "weight = 9\n").unwrap_err().to_string();
+    assert!(refused.contains("server.test.key"), "{refused}");
     assert_eq!(shown(&server), second, "what can't be read changes nothing");
+    // Contracts had been changed, and the log said that nothing was.
+    papers.sign("server.test", "server.test", 10, 2091);
+    assert_eq!(again(&mut server, "weight = 9\n").unwrap().len(), 1, "they had stayed as well");
     before.write_all(&request(0, 1, 0, 512)).unwrap();
     assert_eq!(simple_reply(&mut before), (0, 1), "connections stay as they are");
 }

@@ -29,7 +29,7 @@ impl BitmapNumbers {
     }
 }
 
-/// Why a configuration was not taken over. No contract was changed, unless an error says so.
+/// Why a configuration was not taken over. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Something else than contracts differs: what can't be changed while running.
@@ -38,8 +38,7 @@ pub enum ReloadError {
     /// There is no room for a virtual disk that is to grow, or it can't be made.
     #[error("{0}")]
     Room(Box<StartError>),
-    /// The certificates can't be read again: connections get those from before. Contracts were
-    /// changed.
+    /// The certificates can't be read again: connections get those from before.
     #[error("tls: {0}: new connections get the certificates from before")]
     Tls(TlsError),
     /// The contracts of a device can't all be kept.
@@ -65,8 +64,8 @@ impl Server {
     /// what differs.
     ///
     /// # Errors
-    /// If anything else differs, a device can't keep all contracts, or there is no room: then nothing
-    /// changes.
+    /// If anything else differs, a device can't keep all contracts, there is no room, or a certificate can't
+    /// be read: then nothing changes.
     pub fn reload(&mut self, config: Config) -> Result<Vec<Change>, ReloadError> {
         let (live, fixed): (Vec<_>, Vec<_>) =
             changes(&self.config, &config).into_iter().partition(|change| change.live);
@@ -84,6 +83,8 @@ impl Server {
             ground.engine(device).map(drop).map_err(refused)?;
             agreed.push(ground.contracts(device).map_err(Unfit::from).map_err(refused)?);
         }
+        let settings = self.tls.as_ref().map(|tls| tls.read_again()).transpose();
+        let settings = settings.map_err(ReloadError::Tls)?;
         let grown = self.make_room(&config)?;
         let mut ids = self.vdisks.iter().map(|vdisk| vdisk.id);
         for (shard, contracts) in self.shards.iter().zip(agreed) {
@@ -97,8 +98,8 @@ impl Server {
         self.grow(&grown);
         self.set_bitmaps(&config);
         self.config = config;
-        if let Some(tls) = &self.tls {
-            tls.reload().map_err(ReloadError::Tls)?;
+        if let Some((tls, settings)) = self.tls.as_ref().zip(settings) {
+            tls.renew(settings);
         }
         Ok(live)
     }
