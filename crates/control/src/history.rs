@@ -74,6 +74,12 @@ pub fn named(mut portions: Vec<Portion>) -> Vec<Portion> {
 impl Past {
     /// Keeps another second.
     pub fn push(&mut self, moment: Moment) {
+        if let Some(last) = self.fine.back().map(|it| it.at_ms).filter(|at| *at >= moment.at_ms) {
+            // The clock was set back: what was before stays before.
+            let back = last + 1000 - moment.at_ms;
+            let kept = self.fine.iter_mut().chain(&mut self.coarse);
+            kept.for_each(|it| it.at_ms = it.at_ms.saturating_sub(back));
+        }
         push(&mut self.fine, moment, FINE);
         self.since_coarse += 1;
         if self.since_coarse == LONG {
@@ -196,6 +202,17 @@ mod tests {
             assert_eq!(names(&history.mounts), ["/mnt/media"], "mounts are beside virtual disks");
         }
         assert_eq!((coarse.mounts[0].got[0], coarse.mounts[0].reserved[0]), (0.15, Some(0.3)));
+    }
+
+    /// The page ignored each second until the clock was where it had been.
+    #[test]
+    fn moments_stay_in_order_if_the_clock_is_set_back() {
+        let mut past = Past::default();
+        (3601..=3620).for_each(|second| past.push(moment(second, 0.5)));
+        past.push(moment(100, 0.5));
+        let times = |long| past.history(long, 0).at_ms;
+        assert_eq!(times(false)[18..], [98_000, 99_000, 100_000]);
+        assert_eq!(times(true), [89_000, 99_000]);
     }
 
     #[test]

@@ -36,11 +36,16 @@ export const devicePath = (name) => `/v1/devices/${encodeURIComponent(name)}`;
 
 const KINDS = ["created", "changed", "renamed", "snapshot", "deleted", "promise-broken", "gap"];
 
-/** Follows the daemon until closed; begins again by itself after a loss. */
-export function follow({ sample, event, state }) {
+/** Follows the daemon until closed; begins again by itself after a loss, and then says that it missed something. */
+export function follow({ sample, event, state, missed }) {
   let source;
+  let begun = false;
   const open = () => {
     source = new EventSource("/v1/live");
+    source.onopen = () => {
+      if (begun) missed();
+      begun = true;
+    };
     source.addEventListener("sample", (it) => {
       state("live");
       sample(JSON.parse(it.data));

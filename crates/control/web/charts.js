@@ -1,6 +1,6 @@
 // Charts over time: shares as a stacked band, and lines. Draws with uPlot.
 
-import { percent, themed } from "./dom.js";
+import { onScheme, percent, themed } from "./dom.js";
 
 /** A chart that fits its place and is drawn again when that changes. */
 class Chart {
@@ -14,10 +14,16 @@ class Chart {
       }
     }).observe(place);
     // Colours are read when a chart is made.
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    this.unwatch = onScheme(() => {
       this.key = "";
       if (this.again) this.again();
     });
+  }
+
+  /** Lets go of what the window would keep of it. */
+  close() {
+    this.unwatch();
+    this.plot?.destroy();
   }
 
   /** Draws data; a chart of other series is another chart. */

@@ -53,8 +53,10 @@ export class ContractForm {
   }
 
   reset() {
-    const kept = this.kept();
-    for (const [key, value] of Object.entries(kept)) this[key].value = value;
+    // What somebody begins to change, and its tag: the page reads both again meanwhile.
+    this.base = this.kept();
+    this.tag = this.app.tags.get(this.name);
+    for (const [key, value] of Object.entries(this.base)) this[key].value = value;
     this.dirty = false;
     this.judged = "";
     const about = this.app.about;
@@ -67,11 +69,10 @@ export class ContractForm {
 
   /** The keys that were changed; a number for the weight. */
   change() {
-    const kept = this.kept();
     const change = {};
-    for (const key of Object.keys(kept)) {
+    for (const [key, before] of Object.entries(this.base)) {
       const value = this[key].value.trim();
-      if (value !== kept[key]) change[key] = key === "weight" ? Number(value) : value;
+      if (value !== before) change[key] = key === "weight" ? Number(value) : value;
     }
     return change;
   }
@@ -96,6 +97,7 @@ export class ContractForm {
       return;
     }
     const vdisk = this.app.vdisks.get(this.name);
+    if (!vdisk) return;
     const before = vdisk.spec ?? { name: vdisk.name, device: vdisk.device, size: `${vdisk.size_bytes}B` };
     const spec = { ...before, ...change };
     for (const [key, value] of Object.entries(spec)) if (value === "") delete spec[key];
@@ -120,13 +122,18 @@ export class ContractForm {
     if (this.send.disabled) return;
     this.send.disabled = true;
     try {
-      await ask("PATCH", vdiskPath(this.name), this.change(), this.app.tags.get(this.name));
+      await ask("PATCH", vdiskPath(this.name), this.change(), this.tag);
       await this.app.refreshVdisk(this.name);
       this.reset();
       this.say("Changed: it counts from now on.", "fits");
     } catch (error) {
-      if (error.status === 412) await this.app.refreshVdisk(this.name);
-      this.say(error.status === 412 ? "Somebody else has changed it meanwhile: look again and repeat." : error.message, "no");
+      if (error.status !== 412) {
+        this.say(error.message, "no");
+        return;
+      }
+      await this.app.refreshVdisk(this.name).catch(() => {});
+      this.reset();
+      this.say("Somebody else has changed it meanwhile: this is what it is now. Repeat your change.", "no");
     }
   }
 

@@ -87,6 +87,12 @@ export class DeviceView {
     return page;
   }
 
+  /** Another view takes its place. */
+  close() {
+    this.band.close();
+    this.heat.close();
+  }
+
   /** Draws what the page knows now. */
   draw() {
     const past = this.app.past(this.name).last(this.range);

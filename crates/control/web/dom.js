@@ -74,6 +74,13 @@ export const colour = (at) => COLOURS[at % COLOURS.length];
 /** The value of a colour of the page. */
 export const themed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** Calls at each change between light and dark; answers how to stop that. */
+export function onScheme(changed) {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", changed);
+  return () => dark.removeEventListener("change", changed);
+}
+
 /** What held a virtual disk back: the key of the API, short and long, and a colour. */
 export const REASONS = [
   ["own_depth", "own depth", "all it had sent was at the device: more at once would get more", "#3b82c4"],

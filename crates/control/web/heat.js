@@ -1,7 +1,7 @@
 // Response times as a heat-map: time from left to right, a row for each doubling, dark where many
 // requests ended.
 
-import { el, themed, time } from "./dom.js";
+import { el, onScheme, themed, time } from "./dom.js";
 
 const HEIGHT = 190;
 const LEFT = 52;
@@ -14,7 +14,7 @@ export class Heat {
     place.append(this.canvas, this.said);
     this.again = () => {};
     new ResizeObserver(() => this.again()).observe(this.canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.again());
+    this.close = onScheme(() => this.again());
   }
 
   /** `rows` is for each moment a count for each of `edges`, which are in microseconds. */

@@ -22,6 +22,8 @@ class App {
     this.pasts = new Map();
     this.places = new Map();
     this.second = null;
+    /** Counts views that were asked for. */
+    this.turn = 0;
     this.events = [];
     this.lists = new Set();
   }
@@ -35,22 +37,20 @@ class App {
       return;
     }
     at("log-out").hidden = false;
-    at("log-out").onclick = async () => {
-      await ask("DELETE", "/v1/session");
-      location.reload();
-    };
+    at("log-out").onclick = () => ask("DELETE", "/v1/session").then(() => location.reload(), (error) => this.failed(error));
     if (this.about.reason) {
       at("notice").textContent = `Nothing can be changed here: ${this.about.reason}`;
       at("notice").hidden = false;
     }
     await this.refresh();
     this.events = await lastEvents();
-    addEventListener("hashchange", () => this.show());
+    addEventListener("hashchange", () => this.show().catch((error) => this.failed(error)));
     await this.show();
     follow({
       sample: (second) => this.take(second),
       event: (event) => this.happened(event),
       state: (state) => this.say(state),
+      missed: () => this.catchUp().catch(() => {}),
     });
     setInterval(() => {
       if (!document.hidden) this.refresh().catch(() => {});
@@ -98,10 +98,25 @@ class App {
     const before = this.vdisks;
     this.vdisks = new Map(vdisks.map((vdisk) => [vdisk.name, { ...vdisk, spec: before.get(vdisk.name)?.spec }]));
     for (const { name } of [...vdisks, ...mounts]) this.colour(name);
+    for (const name of this.pasts.keys()) if (!this.devices.has(name)) this.pasts.delete(name);
     this.nav();
-    const shown = this.view instanceof VdiskView ? this.view.name : null;
-    if (shown && this.vdisks.has(shown)) await this.refreshVdisk(shown);
-    this.view?.draw();
+    const { view } = this;
+    const known = view instanceof VdiskView ? this.vdisks : this.devices;
+    if (view === undefined) return;
+    if (!known.has(view?.name)) {
+      // What was shown is gone, or the first device has come.
+      if (view || this.devices.size > 0) await this.show();
+      return;
+    }
+    if (view instanceof VdiskView) await this.refreshVdisk(view.name);
+    view.draw();
+  }
+
+  /** Reads what came while nobody listened. */
+  async catchUp() {
+    await Promise.allSettled([this.refresh(), ...[...this.pasts.values()].map((past) => past.load())]);
+    this.events = await lastEvents();
+    for (const list of this.lists) this.fillEvents(list);
   }
 
   async refreshVdisk(name) {
@@ -120,28 +135,35 @@ class App {
   }
 
   async show() {
+    this.turn += 1;
+    const { turn } = this;
     const [, kind, encoded] = location.hash.split("/");
-    const name = encoded ? decodeURIComponent(encoded) : "";
+    const name = decoded(encoded ?? "");
+    let view = null;
     if (kind === "vdisks" && this.vdisks.has(name)) {
       await this.refreshVdisk(name);
-      this.view = new VdiskView(this, name);
+      view = new VdiskView(this, name);
     } else {
       const device = this.devices.has(name) ? name : this.devices.keys().next().value;
-      this.view = device ? new DeviceView(this, device) : null;
+      if (device) view = new DeviceView(this, device);
     }
-    const device = this.view instanceof VdiskView ? this.vdisks.get(name).device : this.view?.name;
+    const device = view instanceof VdiskView ? this.vdisks.get(name)?.device : view?.name;
     if (device && !this.pasts.has(device)) {
       const past = new Past(device);
       await past.load();
       this.pasts.set(device, past);
     }
-    if (!this.view) {
+    // Somebody has gone on to another view meanwhile.
+    if (turn !== this.turn) return;
+    this.view?.close();
+    this.view = view;
+    if (!view) {
       at("main").replaceChildren(el("section", { class: "card" }, el("h1", {}, "No device yet"),
         el("p", {}, "“disktime device add disk --back-end file:PATH --create” adds one.")));
     } else {
-      at("main").replaceChildren(this.view.build());
-      document.title = `${this.view.name} · disktime`;
-      this.view.draw();
+      at("main").replaceChildren(view.build());
+      document.title = `${view.name} · disktime`;
+      view.draw();
     }
     this.nav();
   }
@@ -159,7 +181,6 @@ class App {
     this.events.length = Math.min(this.events.length, EVENTS_SHOWN);
     for (const list of this.lists) this.fillEvents(list);
     this.refresh().catch(() => {});
-    if (!this.view) this.show();
   }
 
   eventList() {
@@ -196,6 +217,12 @@ class App {
     at("state").textContent = texts[state];
     at("state").className = state === "live" ? "live" : "lost";
   }
+
+  /** Something that was asked for was not done. */
+  failed(error) {
+    at("state").textContent = error.message;
+    at("state").className = "lost";
+  }
 }
 
 /** The last events of those that are kept, the newest first. An answer has only some of them. */
@@ -206,6 +233,15 @@ async function lastEvents() {
     if (more.length === 0) return last.reverse();
     after = more.at(-1).id;
     last = [...last, ...more].slice(-EVENTS_SHOWN);
+  }
+}
+
+/** The text of a part of an address, which a person may have written. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return "";
   }
 }
 

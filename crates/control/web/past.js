@@ -32,7 +32,13 @@ export class Past {
   add(atMs, live) {
     const { fine } = this;
     const length = fine.at_ms.length;
-    if (length > 0 && atMs <= fine.at_ms[length - 1]) return;
+    const last = fine.at_ms[length - 1];
+    if (atMs === last) return;
+    if (atMs < last) {
+      // The clock was set back, and what the daemon keeps was moved with it.
+      this.load().catch(() => {});
+      return;
+    }
     fine.at_ms.push(atMs);
     fine.spare.push(live.spare);
     fine.held.push(live.held);
@@ -53,9 +59,13 @@ export class Past {
     }
     if (fine.at_ms.length > FINE) {
       for (const column of [fine.at_ms, fine.spare, fine.held, fine.queue, fine.service]) column.shift();
-      for (const track of KINDS.flatMap((kind) => [...fine[kind].values()])) {
-        track.got.shift();
-        track.reserved.shift();
+      for (const tracks of KINDS.map((kind) => fine[kind])) {
+        for (const [name, track] of tracks) {
+          track.got.shift();
+          track.reserved.shift();
+          // It is gone for as long as the page keeps.
+          if (track.reserved.every((share) => share === null)) tracks.delete(name);
+        }
       }
     }
     if (Date.now() - this.loadedAt > 30_000) this.loadCoarse().catch(() => {});

@@ -40,6 +40,11 @@ export class VdiskView {
     return page;
   }
 
+  /** Another view takes its place. */
+  close() {
+    this.lines.close();
+  }
+
   draw() {
     const vdisk = this.app.vdisks.get(this.name);
     if (!vdisk) return;

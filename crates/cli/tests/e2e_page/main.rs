@@ -67,6 +67,65 @@ impl Drop for Demo {
     }
 }
 
+/// A daemon that is told what to serve, with its page.
+struct Served {
+    child: Child,
+    state: tempfile::TempDir,
+    page: String,
+}
+
+impl Served {
+    /// On a port of 127.0.0.1; 0 is any that is free.
+    fn start(state: tempfile::TempDir, port: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_disktime"))
+            .args(["serve", "--control", &format!("tcp:127.0.0.1:{port}"), "--state"])
+            .arg(state.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = said.find(|line| line.contains("the page is at ")).expect("an address");
+        // The log goes on.
+        std::thread::spawn(move || said.for_each(drop));
+        let page = line.split_once("the page is at ").unwrap().1.trim().to_owned();
+        Self { child, state, page }
+    }
+
+    /// The same daemon anew, which knows no session.
+    fn again(mut self) -> Self {
+        let mut kill = Command::new("kill");
+        assert!(kill.arg(self.child.id().to_string()).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+        let state = std::mem::replace(&mut self.state, tempfile::TempDir::new().unwrap());
+        let port = self.page.trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
+        Self::start(state, &port)
+    }
+
+    fn token(&self) -> String {
+        let text = std::fs::read_to_string(self.state.path().join("tokens")).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("operate "));
+        line.unwrap().to_owned()
+    }
+
+    /// What a command answers.
+    fn told(&self, words: &[&str]) -> serde_json::Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
+        let command = command.args(words).arg("--json").arg("--state").arg(self.state.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{words:?}: {said}");
+        serde_json::from_str(&said).unwrap_or_default()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
 /// Where pictures go.
 fn pictures() -> PathBuf {
     let place = std::env::var_os("DISKTIME_PICTURES").map(PathBuf::from);
@@ -141,4 +200,71 @@ fn the_page_shows_a_live_demo_and_a_contract_changed_by_its_form_counts() {
     browser.value("location.hash = '#/devices/disk'");
     browser.wait("document.querySelectorAll('.events li').length >= 2");
     assert_eq!(browser.errors, [] as [String; 0]);
+}
+
+/// Waits for a view by its heading.
+fn shows(browser: &mut Browser, heading: &str) {
+    browser.wait(&format!("document.querySelector('h1')?.textContent === '{heading}'"));
+}
+
+/// Writes a limit that fits into the form, and sends it.
+fn limit(browser: &mut Browser, share: &str) {
+    browser.write("input[name=limit]", share);
+    browser.wait("document.querySelector('output.fits')?.textContent.startsWith('It fits')");
+    browser.value("document.querySelector('form.contract').requestSubmit()");
+}
+
+/// The page stayed at what was there when it was loaded, and a form put back what others had changed meanwhile.
+#[test]
+fn the_page_follows_what_others_do() {
+    if !has_chromium() {
+        return skip("the_page_follows_what_others_do", "chromium is not installed");
+    }
+    let mut daemon = Served::start(tempfile::TempDir::new().unwrap(), "0");
+    let pool = format!("file:{}", daemon.state.path().join("pool").display());
+    let mut browser = Browser::start();
+    browser.open(&format!("{}#token={}", daemon.page, daemon.token()));
+    shows(&mut browser, "No device yet");
+    daemon.told(&["device", "add", "disk", "--back-end", &pool, "--create"]);
+    shows(&mut browser, "disk");
+    daemon.told(&["vdisk", "create", "db", "--device", "disk", "--size", "1MiB"]);
+    browser.wait("!!document.querySelector('[data-vdisk=db]')");
+    browser.value("location.hash = '#/vdisks/db'");
+    shows(&mut browser, "db");
+
+    browser.write("input[name=limit]", "90%");
+    browser.wait("document.querySelector('output.fits')?.textContent.startsWith('It fits')");
+    daemon.told(&["vdisk", "set", "db", "--reserve", "10%"]);
+    browser.wait("document.querySelector('.facts').innerText.includes('10.0 %')");
+    limit(&mut browser, "70%");
+    browser.wait("document.querySelector('output').textContent.startsWith('Somebody else')");
+    limit(&mut browser, "70%");
+    browser.wait("document.querySelector('output').textContent.startsWith('Changed')");
+    let now = daemon.told(&["vdisk", "show", "db"]);
+    assert_eq!((&now["reserve"], &now["limit"]), (&json!(0.1), &json!(0.7)), "{now}");
+
+    // A tab that was hidden for a while has a hole in its past.
+    let loads = "performance.getEntriesByType('resource').filter(it => it.name.includes('/history')).length";
+    let before = browser.value(loads);
+    for hidden in ["true", "false"] {
+        let hide = "Object.defineProperty(document, 'hidden', {configurable: true, value: HIDDEN}), \
+                    document.dispatchEvent(new Event('visibilitychange'))";
+        browser.value(&hide.replace("HIDDEN", hidden));
+    }
+    browser.wait(&format!("{loads} >= {before} + 2"));
+    daemon.told(&["vdisk", "delete", "db"]);
+    shows(&mut browser, "disk");
+    browser.value("location.hash = '#/devices/%E0'");
+    shows(&mut browser, "disk");
+
+    // The browser shows the cookie of a session that ended with the daemon.
+    daemon = daemon.again();
+    browser.wait("document.querySelector('#state').textContent.startsWith('logged out')");
+    browser.open(&daemon.page);
+    browser.wait("!!document.querySelector('input[name=token]')");
+    browser.write("input[name=token]", &daemon.token());
+    browser.value("document.querySelector('form').requestSubmit()");
+    shows(&mut browser, "disk");
+    let uncaught = browser.errors.iter().find(|it| it.contains("Uncaught"));
+    assert_eq!(uncaught, None);
 }
