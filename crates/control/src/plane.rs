@@ -293,8 +293,17 @@ impl Plane {
                 format!("device {name}: a snapshot is being made there: repeat this in a moment");
             return Err(Refusal::conflict(why));
         }
-        server.remove_device(name)?;
-        store.remove_device(name)?;
+        let devices = &server.config().devices;
+        let is_empty = devices.iter().any(|it| it.name == name && it.vdisks.is_empty());
+        // The record first: a device that is served and not kept is only forgotten by a crash.
+        let kept = kept.filter(|_| is_empty);
+        if kept.is_some() {
+            store.remove_device(name)?;
+        }
+        if let Err(error) = server.remove_device(name) {
+            kept.iter().try_for_each(|kept| store.put_device(kept))?;
+            return Err(error.into());
+        }
         self.tell(by, "deleted", ("device", name), (kept.as_ref().map(said), None));
         Ok(())
     }

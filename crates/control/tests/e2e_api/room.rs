@@ -138,6 +138,8 @@ fn a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards()
     let daemon = Daemon::of_state(&state);
     daemon.add_pool(&pool);
     assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let empty = json!({"name": "empty", "back_end": "memory"});
+    assert_eq!(daemon.ask("PUT", "/v1/devices/empty", Some(&empty)).status, 201);
     let file = state.join("state.redb");
     let Some(read_only) = Immutable::make(&file) else {
         let name = "a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards";
@@ -151,6 +153,7 @@ fn a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards()
         ("PATCH", "/v1/vdisks/db", Some(&json!({"name": "other"}))),
         ("DELETE", "/v1/vdisks/db", None),
         ("PUT", "/v1/devices/m", Some(&memory)),
+        ("DELETE", "/v1/devices/empty", None),
     ] {
         let answer = daemon.ask(method, target, body);
         let problem: Problem = read(&answer);
@@ -163,11 +166,12 @@ fn a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards()
     assert_eq!(seen, [("db", 100)]);
     assert!(pool.join("db.raw").exists() && !pool.join("new.raw").exists());
     let devices: Vec<Device> = read(&daemon.ask("GET", "/v1/devices", None));
-    assert_eq!(devices.len(), 1, "what is served is shown");
+    assert_eq!(devices.len(), 2, "what is served is shown");
     daemon.connect("db").write(0, &[1; 4096], true).unwrap();
     drop(read_only);
     assert_eq!(daemon.ask("PUT", "/v1/vdisks/new", Some(&new)).status, 201);
     assert_eq!(daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9}))).status, 200);
+    assert_eq!(daemon.ask("DELETE", "/v1/devices/empty", None).status, 204);
     drop(daemon);
     let daemon = Daemon::of_state(&state);
     let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
