@@ -135,9 +135,10 @@ fn read<T: DeserializeOwned>(Body(body): Body) -> Result<T, Refusal> {
         .map_err(|error| Refusal::bad_request(format!("the body is no such object: {error}")))
 }
 
-/// The tag that a caller has seen, if it says so.
+/// The tag that a caller has seen, if it says so. One that is no text is none of ours.
 fn seen(headers: &HeaderMap) -> Option<String> {
-    Some(headers.get(header::IF_MATCH)?.to_str().ok()?.to_owned())
+    let tag = headers.get(header::IF_MATCH)?;
+    Some(String::from_utf8_lossy(tag.as_bytes()).into_owned())
 }
 
 fn matches_name(name: &str, of: &str) -> Result<(), Refusal> {
@@ -406,4 +407,18 @@ async fn kept_events(
 ) -> Result<Json<Vec<Event>>, Refusal> {
     let after = signed("after", after?.after)?;
     Ok(Json(api.events.after(after, ANSWER_MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A condition that could not be read was left out, and the change was made whatever had happened.
+    #[test]
+    fn a_tag_that_is_no_text_is_not_left_out() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(seen(&headers), None);
+        headers.insert(header::IF_MATCH, header::HeaderValue::from_bytes(b"\xff").unwrap());
+        assert!(seen(&headers).is_some_and(|tag| tag != "*"));
+    }
 }
