@@ -120,6 +120,7 @@ impl Incoming {
         }
         buffer.put(self.filled.end, &tls.plain);
         self.filled.end += tls.plain.len();
+        self.give_up_skipped();
         Some((count, 0))
     }
 }
