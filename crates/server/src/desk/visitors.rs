@@ -126,15 +126,15 @@ impl Visitors {
         goes.and_then(|at| self.here.remove(at)).is_some()
     }
 
-    /// Goes on with the visitors that are ready, and closes those that have been here for too long.
-    /// Answers visitors that have chosen an export.
+    /// Goes on with the visitors that are ready, and closes those that have been here for too long. A visitor
+    /// that has chosen an export leaves at once: the next one is told of the places that are left then.
     pub(super) fn go_on(
         &mut self,
         ready: &[bool],
         now: Instant,
         doors: &impl Doors,
-    ) -> Vec<(Visitor, Session)> {
-        let mut done = Vec::new();
+        leave: impl Fn(Visitor, Session),
+    ) {
         let mut unsent = 0;
         let mut ready = ready.iter();
         for mut visitor in std::mem::take(&mut self.here) {
@@ -146,11 +146,10 @@ impl Visitors {
                     unsent += own;
                     self.here.push_back(visitor);
                 }
-                Visit::Goes(Some(session)) => done.push((visitor, session)),
+                Visit::Goes(Some(session)) => leave(visitor, session),
                 Visit::Stays | Visit::Goes(None) => {}
             }
         }
-        done
     }
 }
 
@@ -378,7 +377,7 @@ mod tests {
         }
         for _ in 0..5 {
             let ready = vec![true; visitors.here.len()];
-            assert!(visitors.go_on(&ready, clock::now(), &Many).is_empty());
+            visitors.go_on(&ready, clock::now(), &Many, |_, _| panic!("nobody has chosen"));
             let unsent = visitors.iter().map(|visitor| visitor.output.len()).sum::<usize>();
             assert!(unsent <= UNSENT_MAX, "{unsent}");
         }
