@@ -3,15 +3,17 @@
 //! Every key of a table has a row here; a test compares the rows with the tables.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use disktime_config::quantity::{rate_text, size_text};
 use disktime_config::{CLASSES, QueueDepth, TOKENS};
 use disktime_core::{Access, Admission, Duration};
 use disktime_plan::goal::Demand;
 
-use super::{Config, DeviceConfig, VdiskConfig};
+use super::{Config, DeviceConfig, Door, SocketAccess, VdiskConfig};
 use crate::backend::BackEndKind;
 use crate::emulate::Emulate;
+use crate::tls::TlsFiles;
 
 /// A key that has another value than before, or what came or went.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,8 +83,8 @@ const SERVER: [Key<Config>; 13] = [
     fixed("idle_timeout", |it| maybe(it.idle_timeout, span)),
     fixed("tls", |it| format!("{:?}", it.tls).to_lowercase()),
     // Only the contents of the files are read again.
-    fixed("table tls", |it| maybe(it.tls_files.as_ref(), |files| format!("{files:?}"))),
-    fixed("tables listener", |it| list(it.listeners.iter().map(|door| format!("{door:?}")))),
+    fixed("table tls", |it| maybe(it.tls_files.as_ref(), files_text)),
+    fixed("tables listener", |it| list(it.listeners.iter().map(door_text))),
 ];
 
 const DEVICE: [Key<DeviceConfig>; 25] = [
@@ -257,6 +259,31 @@ fn compare<Of>(
     }
 }
 
+/// Certificates in the words of their table.
+fn files_text(files: &TlsFiles) -> String {
+    let TlsFiles { certificate, key, client_ca, revoked } = files;
+    let all = [
+        ("certificate", Some(certificate)),
+        ("key", Some(key)),
+        ("client_ca", client_ca.as_ref()),
+        ("revoked", revoked.as_ref()),
+    ];
+    let text = |(name, path): (&str, Option<&PathBuf>)| Some(format!("{name} {}", path?.display()));
+    list(all.into_iter().filter_map(text))
+}
+
+/// A listener in the words of its table.
+fn door_text(door: &Door) -> String {
+    let Door { listen, access: SocketAccess { mode, group, owner }, vdisks, tls } = door;
+    let tls = format!("{tls:?}").to_lowercase();
+    let mut text = format!("{listen} (tls {tls}, mode {mode:04o}");
+    for (name, id) in [("owner", owner), ("group", group)] {
+        text += &maybe(*id, |id| format!(", {name} {id}"));
+    }
+    text += &maybe(vdisks.as_ref(), |names| format!(", vdisks {}", list(names.iter().cloned())));
+    text + ")"
+}
+
 fn maybe<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map(text).unwrap_or_default()
 }
@@ -302,6 +329,24 @@ size = "1000B"
         let text = TEXT.replace("1000B", "1024B");
         let found = changes(&read(&text), &read(&change(text.clone())));
         found.iter().map(ToString::to_string).collect()
+    }
+
+    /// The log showed the program's own structures, and a mode as 384.
+    #[test]
+    fn certificates_and_listeners_are_said_in_words_of_the_file() {
+        let more = |text: String| {
+            text + "[tls]\ncertificate = \"/a.pem\"\nkey = \"/a.key\"\n\
+                    [[listener]]\nnbd = \"unix:/tmp/b.sock\"\nvdisks = [\"db\", \"mail\"]\ntls = \"require\"\n"
+        };
+        let fixed = "can't be changed while running: restart";
+        let expected = [
+            format!("server: table tls nothing -> certificate /a.pem, key /a.key {fixed}"),
+            format!(
+                "server: tables listener nothing -> unix:/tmp/b.sock (tls require, mode 0600, \
+                 vdisks db, mail) {fixed}"
+            ),
+        ];
+        assert_eq!(said(more), expected);
     }
 
     #[test]
