@@ -103,7 +103,7 @@ struct Kept {
     tokens: Vec<Token>,
     /// The file's change that was read.
     read: Option<(i64, i64, u64)>,
-    /// What is wrong with the file, as it was told.
+    /// The file's fault, as it was told.
     wrong: Option<String>,
     sessions: Vec<Session>,
     /// Tokens that are good for one login.

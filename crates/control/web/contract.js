@@ -53,7 +53,7 @@ export class ContractForm {
   }
 
   reset() {
-    // What somebody begins to change, and its tag: the page reads both again meanwhile.
+    // The state that somebody begins to change, and its tag: the page reads both again meanwhile.
     this.base = this.kept();
     this.tag = this.app.tags.get(this.name);
     for (const [key, value] of Object.entries(this.base)) this[key].value = value;

@@ -104,7 +104,7 @@ class App {
     const known = view instanceof VdiskView ? this.vdisks : this.devices;
     if (view === undefined) return;
     if (!known.has(view?.name)) {
-      // What was shown is gone, or the first device has come.
+      // The view lost its subject, or the first device has come.
       if (view || this.devices.size > 0) await this.show();
       return;
     }

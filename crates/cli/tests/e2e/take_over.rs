@@ -252,7 +252,7 @@ fn a_successor_that_fails_changes_nothing() {
         &server.replace("nbd.sock\"]", "nbd.sock\", \"unix:/no/such/dir/a.sock\"]"),
     );
     assert!(said.contains("/no/such/dir"), "{said}");
-    // What operators need was looked at after the predecessor had gone.
+    // Files and addresses for operators were looked at after the predecessor had gone.
     let control = |keys: &str| server.replace("state = ", &format!("{keys}\nstate = "));
     let said = refused(&daemon, &control("control = \"unix:/no/such/dir/c.sock\""));
     assert!(said.contains("/no/such/dir is no directory"), "{said}");

@@ -108,7 +108,7 @@ impl Served {
         line.unwrap().to_owned()
     }
 
-    /// What a command answers.
+    /// The answer of a command.
     fn told(&self, words: &[&str]) -> serde_json::Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_disktime"));
         let command = command.args(words).arg("--json").arg("--state").arg(self.state.path());
