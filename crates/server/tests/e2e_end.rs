@@ -52,7 +52,7 @@ fn header(command: u8, cookie: u64, length: u32) -> Vec<u8> {
     [&magic[..], &command, &cookie.to_be_bytes(), &[0; 8], &length.to_be_bytes()].concat()
 }
 
-/// Of 40 clients that chose a virtual disk at once, which has 16 places, more than 16 were told that they had
+/// Forty clients chose a virtual disk of 16 places at once: more than 16 of them were told that they had
 /// one, and hung up on.
 #[test]
 fn clients_that_come_at_once_are_each_served_or_told_why() {
