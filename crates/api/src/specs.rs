@@ -167,8 +167,8 @@ spec! {
         #[serde(deserialize_with = "taken_away")]
         limit: String,
         /// Its part of what others leave.
-        #[serde(deserialize_with = "taken_away")]
-        weight: u32,
+        #[serde(deserialize_with = "null_or")]
+        weight: Option<u32>,
         /// Bytes per second of class `guaranteed-rate`.
         #[serde(deserialize_with = "taken_away")]
         rate: String,
@@ -206,6 +206,13 @@ fn taken_away<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Ok(Some(Option::deserialize(from)?.unwrap_or_default()))
 }
 
+/// `null` takes away what is no text, and for which 0 is a mistake.
+fn null_or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
 impl VdiskChange {
     /// The virtual disk with this change of its contract or size.
     #[must_use]
@@ -232,7 +239,7 @@ impl VdiskChange {
                 None => {}
             }
         }
-        after.weight = self.weight.or(after.weight);
+        after.weight = self.weight.unwrap_or(after.weight);
         for (key, new) in [(&mut after.iops, self.iops), (&mut after.run, self.run)] {
             match new {
                 Some(0) => *key = None,
@@ -268,6 +275,12 @@ mod tests {
             (&None, Some(5), None),
             "null takes away"
         );
+        for (text, expected) in [("null", None), ("0", Some(0)), ("9", Some(9))] {
+            let text = format!("{{\"weight\": {text}}}");
+            let change = serde_json::from_str::<VdiskChange>(&text).expect("a change");
+            assert_eq!(serde_json::to_string(&change).expect("JSON"), text.replace(' ', ""));
+            assert_eq!(change.of(&before).weight, expected, "{text}");
+        }
         assert_eq!(after.request.as_deref(), Some("64KiB"));
     }
 

@@ -176,7 +176,7 @@ impl Terms {
             class,
             reserve,
             limit,
-            weight,
+            weight: weight.map(Some),
             rate,
             cycle,
             admission,
