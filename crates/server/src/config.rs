@@ -311,6 +311,15 @@ impl Config {
     pub fn check_device(&self, table: &str) -> Result<DeviceConfig, ConfigError> {
         let device = toml::from_str::<DeviceTable>(table)?.check(false)?;
         device.check()?;
+        let back_end = device.back_end.paths();
+        let paths = back_end.iter().map(|path| ("back_end", path));
+        for (key, path) in paths.chain(device.scheduling.profile.iter().map(|it| ("profile", it))) {
+            if !path.is_absolute() {
+                let allowed = "an absolute path: the daemon may be started from another directory";
+                let named = Named::new("device", &device.name);
+                return Err(named.wrong(key, path.display(), allowed).into());
+            }
+        }
         Ok(device)
     }
 

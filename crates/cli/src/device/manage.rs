@@ -56,6 +56,7 @@ pub fn add(arguments: &Add) -> anyhow::Result<ExitCode> {
     // The daemon has a directory of its own.
     let profile = profile.map(std::path::absolute).transpose()?;
     let profile = profile.map(|path| path.display().to_string());
+    let back_end = absolute(&back_end)?;
     let create = create.then_some(true);
     let spec = DeviceSpec {
         name,
@@ -70,6 +71,23 @@ pub fn add(arguments: &Add) -> anyhow::Result<ExitCode> {
     };
     daemon.ask("PUT", &address("devices", &spec.name)?, (Some(&spec), None))?;
     show_one(&spec.name, &daemon)
+}
+
+/// A back end whose paths begin at the root.
+fn absolute(back_end: &str) -> std::io::Result<String> {
+    let (kind, paths) = match back_end.split_once(':') {
+        Some(("file", path)) => ("file", vec![path]),
+        Some((kind @ ("raid0" | "tiered"), paths)) => {
+            (kind, paths.split(',').map(str::trim).collect())
+        }
+        _ => return Ok(back_end.to_owned()),
+    };
+    // The daemon says that an empty one is none.
+    let paths = paths.into_iter().map(|path| match path {
+        "" => Ok(String::new()),
+        path => Ok(std::path::absolute(path)?.display().to_string()),
+    });
+    Ok(format!("{kind}:{}", paths.collect::<std::io::Result<Vec<_>>>()?.join(",")))
 }
 
 /// Shows a device.
@@ -130,4 +148,26 @@ fn shown(devices: &[Device]) -> String {
         ]);
     }
     shown.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path was taken for one of the daemon's directory, and no longer found from another one.
+    #[test]
+    fn paths_of_a_back_end_are_those_of_the_caller() {
+        let here = std::env::current_dir().unwrap().display().to_string();
+        for (given, sent) in [
+            ("file:pool", format!("file:{here}/pool")),
+            ("file:/srv/a,b", "file:/srv/a,b".to_owned()),
+            ("raid0:a, /b", format!("raid0:{here}/a,/b")),
+            ("tiered:/a,b", format!("tiered:/a,{here}/b")),
+            ("file:", "file:".to_owned()),
+            ("memory", "memory".to_owned()),
+            ("nbd://host:1/a", "nbd://host:1/a".to_owned()),
+        ] {
+            assert_eq!(absolute(given).unwrap(), sent);
+        }
+    }
 }

@@ -413,6 +413,20 @@ fn keys_of(error: &str) -> Vec<String> {
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// A daemon that was started from another directory found no device of this kind, and did not start.
+#[test]
+fn a_device_is_named_by_an_absolute_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::of_state(&directory.path().join("state"));
+    for back_end in ["file:pool", "raid0:/a,b", "tiered:a,/b"] {
+        let spec = json!({"name": "disk", "back_end": back_end});
+        let answer = daemon.ask("PUT", "/v1/devices/disk", Some(&spec));
+        let problem: Problem = read(&answer);
+        assert_eq!((answer.status, problem.field.as_deref()), (422, Some("back_end")));
+        assert!(problem.detail.contains("an absolute path"), "{problem:?}");
+    }
+}
+
 /// A key that the configuration has and the API lacks can't be said over the API.
 #[test]
 fn wishes_have_every_key_of_the_configuration() {
