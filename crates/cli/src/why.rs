@@ -1,12 +1,16 @@
 //! `disktime why` and `disktime events`: what held a virtual disk back, and what happened.
 
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use disktime_api::{Event, Held};
 
 use crate::control::{Daemon, address, gone};
 use crate::terminal;
+
+/// A time from which on years have more than four digits, in milliseconds since 1970.
+const LAST_MS: u64 = 253_402_300_800_000;
 
 /// Says what held a virtual disk back over the last seconds, in parts of 100 %.
 #[derive(Args)]
@@ -99,6 +103,39 @@ pub fn events(Events { follow, after, daemon }: &Events) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(Event { id, kind, what, name, text, .. }: &Event) {
-    println!("{id}  {kind}  {what} {name}  {text}");
+fn tell(event: &Event) {
+    println!("{}", line(event));
+}
+
+/// An event's number, its time as in the daemon's log, what happened, and who did it, if anybody did.
+fn line(Event { id, at_ms, kind, what, name, text, by }: &Event) -> String {
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(*at_ms));
+    let at = at.filter(|_| *at_ms < LAST_MS);
+    let at = at.map_or_else(String::new, |at| humantime::format_rfc3339_seconds(at).to_string());
+    let by = if by.is_empty() { String::new() } else { format!("  by {by}") };
+    format!("{id}  {at}  {kind}  {what} {name}  {text}{by}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neither the time nor the caller was told.
+    #[test]
+    fn an_event_says_when_and_by_whom() {
+        let event = Event {
+            id: 7,
+            at_ms: 1_795_852_397_451,
+            kind: "deleted".to_owned(),
+            what: "vdisk".to_owned(),
+            name: "db".to_owned(),
+            text: "{}".to_owned(),
+            by: "uid 0 pid 9".to_owned(),
+        };
+        let told = "7  2026-11-28T07:53:17Z  deleted  vdisk db  {}";
+        assert_eq!(line(&event), format!("{told}  by uid 0 pid 9"));
+        assert_eq!(line(&Event { by: String::new(), ..event.clone() }), told);
+        let never = line(&Event { at_ms: u64::MAX, ..event });
+        assert!(never.starts_with("7    deleted  vdisk db"), "{never}");
+    }
 }
