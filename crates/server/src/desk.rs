@@ -277,9 +277,9 @@ impl Desk {
                 return Ok(());
             }
             let (listening, visiting) = ready.split_at(self.doors.len());
-            visitors.go_on(visiting, clock::now(), &self, |visitor, session| {
+            for (visitor, session) in visitors.go_on(visiting, clock::now(), &self) {
                 self.hand_over(visitor, session);
-            });
+            }
             for (at, ready) in listening.iter().enumerate().filter(|_| closes_at.is_none()) {
                 let Some(error) = ready.then(|| self.admit(at, &mut visitors)).flatten() else {
                     continue;

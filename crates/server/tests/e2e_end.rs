@@ -1,10 +1,7 @@
 //! How the server ends: when it is told to, and when one of its threads fails.
 #![allow(clippy::unwrap_used, reason = "a test's helper may fail the test")]
 
-use std::io::{Read, Write};
 use std::ops::Range;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,94 +30,6 @@ fn start(directory: &TempDir, faults: &[(usize, Fault)]) -> Server {
 
 fn connect(server: &Server, vdisk: usize) -> Connection {
     Connection::open(&server.vdisks()[vdisk].uris()[0].parse::<Uri>().unwrap()).unwrap()
-}
-
-/// A connection after the greeting, and an option with a name that the client has chosen.
-fn greeted(directory: &Path, option: u8, data: &[u8]) -> UnixStream {
-    let mut stream = UnixStream::connect(directory.join("nbd.sock")).unwrap();
-    stream.read_exact(&mut [0; 18]).unwrap();
-    let length = u32::try_from(data.len()).unwrap().to_be_bytes();
-    let choice = [&[0, 0, 0, 3], &b"IHAVEOPT"[..], &[0, 0, 0, option], &length, data];
-    stream.write_all(&choice.concat()).unwrap();
-    stream
-}
-
-/// A request's header: command, cookie, length.
-fn header(command: u8, cookie: u64, length: u32) -> Vec<u8> {
-    let magic = 0x2560_9513_u32.to_be_bytes();
-    let command = [0, 0, 0, command];
-    [&magic[..], &command, &cookie.to_be_bytes(), &[0; 8], &length.to_be_bytes()].concat()
-}
-
-/// Forty clients chose a virtual disk of 16 places at once: more than 16 of them were told that they had
-/// one, and hung up on.
-#[test]
-fn clients_that_come_at_once_are_each_served_or_told_why() {
-    const GO: u8 = 7;
-    let directory = TempDir::new().unwrap();
-    let server = start(&directory, &[]);
-    for round in 0..5 {
-        // A name and no wish for more.
-        let choice = [&[0, 0, 0, 1], &b"a"[..], &[0, 0]].concat();
-        let clients: Vec<_> = (0..40).map(|_| greeted(directory.path(), GO, &choice)).collect();
-        let served = |mut client: UnixStream| {
-            let kind = loop {
-                let mut reply = [0; 20];
-                client.read_exact(&mut reply).unwrap();
-                let [_, _, _, kind, length] = std::array::from_fn(|at| {
-                    u32::from_be_bytes(reply[4 * at..4 * at + 4].try_into().unwrap())
-                });
-                client.read_exact(&mut vec![0; length as usize]).unwrap();
-                // Information comes before the end.
-                if kind != 3 {
-                    break kind;
-                }
-            };
-            if kind != 1 {
-                assert!(kind >= 1 << 31, "{kind}");
-                return None;
-            }
-            client.write_all(&header(3, 5, 0)).unwrap();
-            let mut reply = [0; 16];
-            client.read_exact(&mut reply).unwrap();
-            assert_eq!(reply[4..8], [0; 4]);
-            Some(client)
-        };
-        let served: Vec<_> = clients.into_iter().filter_map(served).collect();
-        assert_eq!(served.len(), 16, "round {round}");
-        drop(served);
-        while server.vdisks()[0].stats.connections() > 0 {
-            std::thread::yield_now();
-        }
-    }
-    server.shutdown().unwrap();
-}
-
-/// A write whose data were on their way was never answered, and the end took seconds.
-#[test]
-fn a_write_whose_data_are_on_their_way_is_finished_at_the_end() {
-    const EXPORT_NAME: u8 = 1;
-    const BYTES: u32 = 512 << 10;
-    let directory = TempDir::new().unwrap();
-    let server = start(&directory, &[]);
-    let enter = || {
-        let mut client = greeted(directory.path(), EXPORT_NAME, b"a");
-        client.read_exact(&mut [0; 10]).unwrap();
-        client
-    };
-    let (mut writes, mut idles) = (enter(), enter());
-    let half = vec![7; BYTES as usize / 2];
-    writes.write_all(&[&header(1, 5, BYTES)[..], &half].concat()).unwrap();
-    // A flush of another client: by then the device's thread has seen what came before.
-    idles.write_all(&header(3, 6, 0)).unwrap();
-    idles.read_exact(&mut [0; 16]).unwrap();
-    let ends = std::thread::spawn(move || server.shutdown());
-    assert_eq!(idles.read(&mut [0; 1]).unwrap(), 0, "the end has begun");
-    writes.write_all(&half).unwrap();
-    let mut reply = [0; 16];
-    writes.read_exact(&mut reply).unwrap();
-    assert_eq!((&reply[4..8], reply[15]), (&[0; 4][..], 5));
-    ends.join().unwrap().unwrap();
 }
 
 /// A shard that panicked took its device with it, and the daemon went on as if nothing had happened:

@@ -126,15 +126,15 @@ impl Visitors {
         goes.and_then(|at| self.here.remove(at)).is_some()
     }
 
-    /// Goes on with the visitors that are ready, and closes those that have been here for too long. A visitor
-    /// that has chosen an export leaves at once: the next one is told of the places that are left then.
+    /// Goes on with the visitors that are ready, and closes those that have been here for too long.
+    /// Answers visitors that have chosen an export.
     pub(super) fn go_on(
         &mut self,
         ready: &[bool],
         now: Instant,
         doors: &impl Doors,
-        leave: impl Fn(Visitor, Session),
-    ) {
+    ) -> Vec<(Visitor, Session)> {
+        let mut done = Vec::new();
         let mut unsent = 0;
         let mut ready = ready.iter();
         for mut visitor in std::mem::take(&mut self.here) {
@@ -146,10 +146,11 @@ impl Visitors {
                     unsent += own;
                     self.here.push_back(visitor);
                 }
-                Visit::Goes(Some(session)) => leave(visitor, session),
+                Visit::Goes(Some(session)) => done.push((visitor, session)),
                 Visit::Stays | Visit::Goes(None) => {}
             }
         }
+        done
     }
 }
 
@@ -377,7 +378,7 @@ mod tests {
         }
         for _ in 0..5 {
             let ready = vec![true; visitors.here.len()];
-            visitors.go_on(&ready, clock::now(), &Many, |_, _| panic!("nobody has chosen"));
+            assert!(visitors.go_on(&ready, clock::now(), &Many).is_empty());
             let unsent = visitors.iter().map(|visitor| visitor.output.len()).sum::<usize>();
             assert!(unsent <= UNSENT_MAX, "{unsent}");
         }

@@ -369,7 +369,7 @@ impl Connection {
         (to, range): (&Buffer, &Range<usize>),
         most: usize,
     ) -> usize {
-        if self.state == State::Dead {
+        if !matches!(self.state, State::Open | State::Parting) {
             return 0;
         }
         if self.tls.is_some() {
