@@ -102,17 +102,14 @@ impl<Out, In> Crossing<Out, In> {
         self.say_quietly(message);
     }
 
-    /// Says something that is not worth waking the other side, unless there is no room for it: a side
-    /// that sleeps makes none.
+    /// Says something that is not worth waking the other side.
     pub(super) fn say_quietly(&mut self, message: Out) {
-        if !self.is_short() {
-            let Err(PushError::Full(message)) = self.out.push(message) else { return };
+        if !self.waiting.is_empty() {
+            self.waiting.push_back(message);
+        } else if let Err(PushError::Full(message)) = self.out.push(message) {
+            self.waiting.push_back(message);
             self.short.store(true, Ordering::Relaxed);
-            self.waiting.push_back(message);
-        } else {
-            self.waiting.push_back(message);
         }
-        self.said = true;
     }
 
     /// The next thing that the other side has said.
@@ -226,24 +223,6 @@ mod tests {
         bells[0].falls_asleep();
         far.settle();
         assert_eq!((rung(&bells[0]), near.is_short()), (0, false));
-    }
-
-    /// Both sides slept for ever, one until there was room, the other since nobody had rung.
-    #[test]
-    fn what_is_not_worth_waking_a_side_wakes_it_once_there_is_no_room() {
-        let bells = [bell(), bell()];
-        let (mut near, mut far) = crossing::<usize, usize>([&bells[0], &bells[1]]);
-        bells[1].falls_asleep();
-        (0..ROOM).for_each(|message| near.say_quietly(message));
-        near.settle();
-        assert_eq!(rung(&bells[1]), 0, "there is room");
-        near.say_quietly(ROOM);
-        near.settle();
-        bells[0].falls_asleep();
-        assert_eq!(rung(&bells[1]), 1);
-        while far.hear().is_some() {}
-        far.settle();
-        assert_eq!(rung(&bells[0]), 1);
     }
 
     #[test]

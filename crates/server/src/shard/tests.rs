@@ -522,22 +522,6 @@ fn requests_that_need_no_device_count_in_a_visit_and_are_charged() {
     }
 }
 
-/// The data of a refused write that came with its header, as the last request of a visit, were taken for the
-/// beginning of the next header: the daemon ended.
-#[test]
-fn data_of_a_refused_write_may_be_the_last_of_a_visit() {
-    let mut rig = rig(&[7]);
-    let mut asked: Vec<_> = (0..31).map(|cookie| request(99, cookie, 0)).collect();
-    // Beyond the end: its data are there, and then a part of those of the next.
-    asked.push([request(1, 31, MIB), vec![0; BYTES]].concat());
-    asked.push([request(1, 32, MIB), vec![0; BYTES / 2]].concat());
-    let mut client = rig.client(7, &asked);
-    let (answers, _) = replies(&mut rig, &mut client);
-    assert_eq!(answers.len(), 33);
-    client.write_all(&[vec![0; BYTES / 2], flush(33)].concat()).unwrap();
-    assert_eq!(replies(&mut rig, &mut client).0, [(33, 0)]);
-}
-
 /// A turn went on for as long as the engine had something to dispatch: a flood of flushes on a device
 /// in memory kept the shard from hearing anybody else for milliseconds.
 #[test]

@@ -72,7 +72,10 @@ impl Incoming {
     /// The bytes of the header at the front, once all of them have come; zeroes follow a short one.
     pub(super) fn header(&mut self) -> Option<[u8; EXTENDED_REQUEST_BYTES]> {
         let buffer = self.buffer.as_ref()?;
-        if self.wants() {
+        let skipped = self.skip.min(self.filled.len());
+        self.skip -= skipped;
+        self.filled.start += skipped;
+        if self.skip > 0 || self.filled.len() < self.header_bytes {
             return None;
         }
         let mut bytes = [0; EXTENDED_REQUEST_BYTES];
@@ -88,15 +91,6 @@ impl Incoming {
     /// The next bytes are data that nobody wants.
     pub(super) fn skip(&mut self, bytes: usize) {
         self.skip = bytes;
-        self.give_up_skipped();
-    }
-
-    /// Gives up data that nobody wants as far as they have come: before anything else, since they may be
-    /// more than a header and no room is made for them.
-    pub(super) fn give_up_skipped(&mut self) {
-        let skipped = self.skip.min(self.filled.len());
-        self.skip -= skipped;
-        self.filled.start += skipped;
     }
 
     /// Moves at most so many of the bytes that have come to a buffer; answers how many.
@@ -130,7 +124,7 @@ impl Incoming {
 
     /// Whether more input must come before anything is acted on.
     pub(super) fn wants(&self) -> bool {
-        self.filled.len() < self.header_bytes
+        self.skip > 0 || self.filled.len() < self.header_bytes
     }
 
     /// Receives more input, unless the ring is reading or a header is there: at most so many bytes.
@@ -170,7 +164,6 @@ impl Incoming {
         let room = buffer.len();
         self.buffer = Some(buffer);
         self.filled.end += count.unwrap_or(0);
-        self.give_up_skipped();
         // A client that fills a buffer gets a larger one, one that needs little of it a smaller.
         if self.filled.end == room {
             self.read_bytes = INPUT;

@@ -120,7 +120,6 @@ impl Incoming {
         }
         buffer.put(self.filled.end, &tls.plain);
         self.filled.end += tls.plain.len();
-        self.give_up_skipped();
         Some((count, 0))
     }
 }
