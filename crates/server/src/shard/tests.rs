@@ -30,6 +30,8 @@ mod replies_in_store;
 const MIB: u64 = 1 << 20;
 /// Bytes of each read and write.
 const BYTES: usize = 512;
+/// The protocol's error of a write past the end.
+const NO_SPACE: u32 = 28;
 /// The protocol's error of work that a removal has refused.
 const SHUTDOWN: u32 = 108;
 
@@ -520,6 +522,17 @@ fn requests_that_need_no_device_count_in_a_visit_and_are_charged() {
         assert!(replies(&mut rig, &mut near).0.is_empty());
         rig.shard.engine.assert_conserved();
     }
+}
+
+/// A visit ended before the data of a refused write that lay in the input were skipped. More was received
+/// behind them, and the device's thread panicked.
+#[test]
+fn the_data_of_the_last_write_of_a_visit_are_skipped_if_it_is_refused() {
+    let refused = [request(1, 2, MIB), vec![9; BYTES]].concat();
+    let first = vec![request(99, 1, 0); 31];
+    let mut rig = rig(&[7]);
+    let mut client = rig.client(7, &[first, vec![refused, flush(3)]].concat());
+    assert_eq!(replies(&mut rig, &mut client).0[31..], [(2, NO_SPACE), (3, 0)]);
 }
 
 /// A turn went on for as long as the engine had something to dispatch: a flood of flushes on a device

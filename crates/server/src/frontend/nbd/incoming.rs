@@ -30,7 +30,8 @@ pub(super) struct Incoming {
     pub(super) receiving: bool,
     /// The ring was asked to give up reading.
     given_up: bool,
-    /// Data of a refused write, still to be skipped.
+    /// Data of a refused write that are still to come, and to be skipped: what has come of them is not
+    /// among the bytes that are filled.
     skip: usize,
 }
 
@@ -70,12 +71,9 @@ impl Incoming {
     }
 
     /// The bytes of the header at the front, once all of them have come; zeroes follow a short one.
-    pub(super) fn header(&mut self) -> Option<[u8; EXTENDED_REQUEST_BYTES]> {
+    pub(super) fn header(&self) -> Option<[u8; EXTENDED_REQUEST_BYTES]> {
         let buffer = self.buffer.as_ref()?;
-        let skipped = self.skip.min(self.filled.len());
-        self.skip -= skipped;
-        self.filled.start += skipped;
-        if self.skip > 0 || self.filled.len() < self.header_bytes {
+        if self.wants() {
             return None;
         }
         let mut bytes = [0; EXTENDED_REQUEST_BYTES];
@@ -91,6 +89,15 @@ impl Incoming {
     /// The next bytes are data that nobody wants.
     pub(super) fn skip(&mut self, bytes: usize) {
         self.skip = bytes;
+        self.came(0);
+    }
+
+    /// So many more bytes are filled. Data that nobody wants go at once.
+    pub(super) fn came(&mut self, bytes: usize) {
+        self.filled.end += bytes;
+        let skipped = self.skip.min(self.filled.len());
+        self.skip -= skipped;
+        self.filled.start += skipped;
     }
 
     /// Moves at most so many of the bytes that have come to a buffer; answers how many.
@@ -163,7 +170,7 @@ impl Incoming {
         }
         let room = buffer.len();
         self.buffer = Some(buffer);
-        self.filled.end += count.unwrap_or(0);
+        self.came(count.unwrap_or(0));
         // A client that fills a buffer gets a larger one, one that needs little of it a smaller.
         if self.filled.end == room {
             self.read_bytes = INPUT;

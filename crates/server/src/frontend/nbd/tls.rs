@@ -119,7 +119,7 @@ impl Incoming {
             return None;
         }
         buffer.put(self.filled.end, &tls.plain);
-        self.filled.end += tls.plain.len();
+        self.came(tls.plain.len());
         Some((count, 0))
     }
 }
