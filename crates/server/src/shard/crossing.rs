@@ -102,13 +102,15 @@ impl<Out, In> Crossing<Out, In> {
         self.say_quietly(message);
     }
 
-    /// Says something that is not worth waking the other side.
+    /// Says something that is not worth waking the other side, unless there is no room for it: only that
+    /// side makes room.
     pub(super) fn say_quietly(&mut self, message: Out) {
         if !self.waiting.is_empty() {
             self.waiting.push_back(message);
         } else if let Err(PushError::Full(message)) = self.out.push(message) {
             self.waiting.push_back(message);
             self.short.store(true, Ordering::Relaxed);
+            self.said = true;
         }
     }
 
@@ -223,6 +225,22 @@ mod tests {
         bells[0].falls_asleep();
         far.settle();
         assert_eq!((rung(&bells[0]), near.is_short()), (0, false));
+    }
+
+    /// Nobody woke the side that slept, and the other one served no client before there was room: clients of
+    /// `memory` that took many replies at once, all of which were loans, waited for ever.
+    #[test]
+    fn a_side_that_sleeps_is_woken_once_quiet_messages_have_no_room() {
+        let bells = [bell(), bell()];
+        let (mut near, mut far) = crossing::<usize, usize>([&bells[0], &bells[1]]);
+        bells[1].falls_asleep();
+        (0..ROOM).for_each(|message| near.say_quietly(message));
+        near.settle();
+        assert_eq!((rung(&bells[1]), near.is_short()), (0, false));
+        near.say_quietly(ROOM);
+        near.settle();
+        assert_eq!((rung(&bells[1]), near.is_short()), (1, true));
+        assert_eq!(far.hear(), Some(0));
     }
 
     #[test]
