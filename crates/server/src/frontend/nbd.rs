@@ -369,7 +369,7 @@ impl Connection {
         (to, range): (&Buffer, &Range<usize>),
         most: usize,
     ) -> usize {
-        if !matches!(self.state, State::Open | State::Parting) {
+        if self.state == State::Dead {
             return 0;
         }
         if self.tls.is_some() {

@@ -535,6 +535,19 @@ fn the_data_of_the_last_write_of_a_visit_are_skipped_if_it_is_refused() {
     assert_eq!(replies(&mut rig, &mut client).0[31..], [(2, NO_SPACE), (3, 0)]);
 }
 
+/// The rest of the data was not received: the daemon waited for it for as long as a drain may take.
+#[test]
+fn a_write_that_was_begun_is_finished_by_a_drain() {
+    let mut rig = rig(&[7]);
+    let (begun, rest) = (write(1, 1)[..100].to_vec(), write(1, 1)[100..].to_vec());
+    let mut client = rig.client(7, &[begun]);
+    rig.until(|shard| shard.operations.len() == 2);
+    rig.tell(Message::Drain);
+    client.write_all(&rest).unwrap();
+    assert_eq!(replies(&mut rig, &mut client), (vec![(1, 0)], true));
+    assert!(rig.shard.drained());
+}
+
 /// A turn went on for as long as the engine had something to dispatch: a flood of flushes on a device
 /// in memory kept the shard from hearing anybody else for milliseconds.
 #[test]
