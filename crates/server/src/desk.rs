@@ -224,7 +224,8 @@ impl Exports for View<'_> {
         entry.surveyed.then_some(allocation).into_iter().chain(bitmaps).collect()
     }
 
-    /// There is a place now. This thread alone gives places away, so it is there right after, too.
+    /// There is a place now. This thread alone gives places away, and lets a visitor in before it asks for the
+    /// next, so it is there right after, too.
     fn admit(&self, name: &str) -> Result<(), String> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
         let (cause, reason) = match (self.refuses(&entry), self.catalog.seat(&entry)) {
@@ -244,6 +245,20 @@ impl Exports for View<'_> {
 impl Doors for Desk {
     fn view<'a>(&'a self, door: usize, tls: Option<&'a Channel>) -> Box<dyn Exports + 'a> {
         Box::new(View { catalog: &self.catalog, door: &self.doors[door], tls })
+    }
+
+    fn let_in(&self, visitor: Visitor, session: Session) {
+        let Some(entry) = self.catalog.entry(&session.export.name) else { return };
+        let Ok(seat) = self.catalog.seat(&entry) else { return };
+        let (socket, unread, tls) = match visitor.leave() {
+            Ok(left) => left,
+            Err(error) => {
+                tracing::debug!(%error, "a client went while it was handed over");
+                return;
+            }
+        };
+        let client = Accepted { socket, session, seat, unread, skip: 0, tls };
+        entry.shard.tell(Message::Client { client, vdisk: entry.vdisk });
     }
 }
 
@@ -277,9 +292,7 @@ impl Desk {
                 return Ok(());
             }
             let (listening, visiting) = ready.split_at(self.doors.len());
-            for (visitor, session) in visitors.go_on(visiting, clock::now(), &self) {
-                self.hand_over(visitor, session);
-            }
+            visitors.go_on(visiting, clock::now(), &self);
             for (at, ready) in listening.iter().enumerate().filter(|_| closes_at.is_none()) {
                 let Some(error) = ready.then(|| self.admit(at, &mut visitors)).flatten() else {
                     continue;
@@ -338,19 +351,5 @@ impl Desk {
             }
         }
         None
-    }
-
-    fn hand_over(&self, visitor: Visitor, session: Session) {
-        let Some(entry) = self.catalog.entry(&session.export.name) else { return };
-        let Ok(seat) = self.catalog.seat(&entry) else { return };
-        let (socket, unread, tls) = match visitor.leave() {
-            Ok(left) => left,
-            Err(error) => {
-                tracing::debug!(%error, "a client went while it was handed over");
-                return;
-            }
-        };
-        let client = Accepted { socket, session, seat, unread, skip: 0, tls };
-        entry.shard.tell(Message::Client { client, vdisk: entry.vdisk });
     }
 }

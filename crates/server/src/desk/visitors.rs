@@ -52,6 +52,9 @@ impl Source {
 pub(super) trait Doors {
     /// The exports that are seen through a door, with this TLS.
     fn view<'a>(&'a self, door: usize, tls: Option<&'a Channel>) -> Box<dyn Exports + 'a>;
+
+    /// A visitor has chosen an export, and was told that it may begin.
+    fn let_in(&self, visitor: Visitor, session: Session);
 }
 
 /// A client in its handshake.
@@ -126,15 +129,9 @@ impl Visitors {
         goes.and_then(|at| self.here.remove(at)).is_some()
     }
 
-    /// Goes on with the visitors that are ready, and closes those that have been here for too long.
-    /// Answers visitors that have chosen an export.
-    pub(super) fn go_on(
-        &mut self,
-        ready: &[bool],
-        now: Instant,
-        doors: &impl Doors,
-    ) -> Vec<(Visitor, Session)> {
-        let mut done = Vec::new();
+    /// Goes on with the visitors that are ready, and closes those that have been here for too long. One
+    /// that has chosen an export is let in before the next is told whether there is a place.
+    pub(super) fn go_on(&mut self, ready: &[bool], now: Instant, doors: &impl Doors) {
         let mut unsent = 0;
         let mut ready = ready.iter();
         for mut visitor in std::mem::take(&mut self.here) {
@@ -146,11 +143,10 @@ impl Visitors {
                     unsent += own;
                     self.here.push_back(visitor);
                 }
-                Visit::Goes(Some(session)) => done.push((visitor, session)),
+                Visit::Goes(Some(session)) => doors.let_in(visitor, session),
                 Visit::Stays | Visit::Goes(None) => {}
             }
         }
-        done
     }
 }
 
@@ -293,6 +289,8 @@ impl Visitor {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn visitor(source: Source, spoke: bool) -> (Visitor, UnixStream) {
@@ -342,6 +340,10 @@ mod tests {
         fn view<'a>(&'a self, _: usize, _: Option<&'a Channel>) -> Box<dyn Exports + 'a> {
             Box::new(Many)
         }
+
+        fn let_in(&self, _: Visitor, _: Session) {
+            panic!("nobody has chosen an export");
+        }
     }
 
     impl Exports for Many {
@@ -378,10 +380,60 @@ mod tests {
         }
         for _ in 0..5 {
             let ready = vec![true; visitors.here.len()];
-            assert!(visitors.go_on(&ready, clock::now(), &Many).is_empty());
+            visitors.go_on(&ready, clock::now(), &Many);
             let unsent = visitors.iter().map(|visitor| visitor.output.len()).sum::<usize>();
             assert!(unsent <= UNSENT_MAX, "{unsent}");
         }
         assert!(visitors.iter().count() > 4, "those within the bound stay");
+    }
+
+    /// An export with one place.
+    #[derive(Default)]
+    struct One(Cell<u32>);
+
+    impl Doors for One {
+        fn view<'a>(&'a self, _: usize, _: Option<&'a Channel>) -> Box<dyn Exports + 'a> {
+            Box::new(self)
+        }
+
+        fn let_in(&self, _: Visitor, _: Session) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    impl Exports for &One {
+        fn list(&self, _: &mut dyn FnMut(&disktime_nbd::ExportInfo)) {}
+
+        fn find(&self, name: &str) -> Option<disktime_nbd::ExportInfo> {
+            Many.find(name)
+        }
+
+        fn admit(&self, _: &str) -> Result<(), String> {
+            if self.0.get() == 0 { Ok(()) } else { Err("no place".to_owned()) }
+        }
+    }
+
+    /// Visitors that asked at once were all told that they may begin, and all but the first were hung up on
+    /// without a word.
+    #[test]
+    fn visitors_that_ask_at_once_are_told_of_each_others_places() {
+        let (mut visitors, one) = (Visitors::default(), One::default());
+        let go =
+            [b"IHAVEOPT".as_slice(), &[0, 0, 0, 7, 0, 0, 0, 7, 0, 0, 0, 1, b'x', 0, 0]].concat();
+        let mut theirs = Vec::new();
+        for _ in 0..3 {
+            let (ours, mut their) = UnixStream::pair().unwrap();
+            visitors.welcome_at(ours.into(), 0, TlsUse::Off, None);
+            their.write_all(&[&[0, 0, 0, 3][..], &go].concat()).unwrap();
+            their.set_nonblocking(true).unwrap();
+            theirs.push(their);
+        }
+        visitors.go_on(&[true; 3], clock::now(), &one);
+        let refused = theirs.into_iter().filter_map(|mut their| {
+            let mut said = [0; 400];
+            let count = their.read(&mut said).unwrap();
+            said[..count].windows(8).any(|words| words == b"no place").then_some(())
+        });
+        assert_eq!((one.0.get(), refused.count(), visitors.iter().count()), (1, 2, 2));
     }
 }
