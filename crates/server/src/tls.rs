@@ -210,6 +210,15 @@ impl Channel {
         Ok(())
     }
 
+    /// Appends the goodbye, after which nothing more is said.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    pub fn say_goodbye(&mut self, wire: &mut Vec<u8>) -> io::Result<()> {
+        self.0.send_close_notify();
+        self.answer(wire)
+    }
+
     /// Whether the peer's certificate, which was found valid, is for one of these names.
     #[must_use]
     pub fn is_one_of(&self, names: &[ServerName<'static>]) -> bool {

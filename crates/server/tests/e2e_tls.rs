@@ -228,6 +228,26 @@ fn data_pass_under_tls() {
     assert_eq!(go(&mut plain, "open").unwrap(), 1);
 }
 
+/// Requests that came with their client's goodbye were dropped, and the server said none: the end of a session
+/// looked like an attack.
+#[test]
+fn what_comes_before_a_goodbye_is_done_and_the_server_says_goodbye_too() {
+    let papers = Papers::new();
+    let server = papers.serve("allow", TLS);
+    let mut socket = secured(&server, &papers, None);
+    assert_eq!(go(&mut socket, "open").unwrap(), 1);
+    let last = [&request(1, 1, 0, 512)[..], &[7; 512], &request(2, 2, 0, 0)].concat();
+    let (session, mut wire) = (&mut socket.conn, Vec::new());
+    session.writer().write_all(&last).unwrap();
+    session.send_close_notify();
+    while session.wants_write() {
+        session.write_tls(&mut wire).unwrap();
+    }
+    socket.sock.write_all(&wire).unwrap();
+    assert_eq!(simple_reply(&mut socket), (0, 1));
+    assert_eq!(socket.read(&mut [0]).unwrap(), 0, "an end without goodbye is an error");
+}
+
 #[test]
 fn required_tls_is_required() {
     let papers = Papers::new();

@@ -400,7 +400,7 @@ impl Connection {
     /// many of them are a write's data; `None` if the client is gone.
     pub fn received(&mut self, buffer: Buffer, result: i32) -> Option<(usize, usize)> {
         let came = match &mut self.tls {
-            Some(tls) => self.incoming.received_wire(tls, &buffer, result),
+            Some(tls) => self.incoming.received_wire(tls, &self.fd, &buffer, result),
             None => self.incoming.received(buffer, result),
         };
         // Given up by this side.
@@ -448,6 +448,10 @@ impl Connection {
 
     /// Ends both directions, so that what the ring has of the socket comes back.
     pub fn shut(&mut self) {
+        let quiet = self.is_quiet();
+        if let Some(tls) = self.tls.as_mut().filter(|_| quiet) {
+            tls.say_goodbye(&self.fd);
+        }
         self.state = State::Dead;
         self.writing = None;
         let _it_is_dead = self.cut_short(BlockError::GivenUp);

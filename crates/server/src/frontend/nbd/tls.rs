@@ -4,7 +4,10 @@
 //! too. Replies are sealed in pieces of at most [`COPY_MAX`] bytes, so that a turn spends little on one
 //! client. A connection without TLS pays for one test of an option.
 
-use std::os::fd::RawFd;
+use std::io::ErrorKind;
+use std::os::fd::{OwnedFd, RawFd};
+
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
@@ -41,6 +44,17 @@ impl Secured {
     /// Whether replies wait to be sealed.
     pub(super) fn is_sealing(&self) -> bool {
         self.sealing.is_some()
+    }
+
+    /// Says goodbye, if the socket takes that now: a client takes the connection's end without it for an
+    /// attacker's.
+    pub(super) fn say_goodbye(&mut self, fd: &OwnedFd) {
+        let mut wire = Vec::new();
+        let said = self.channel.say_goodbye(&mut wire);
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        if let Err(error) = said.and_then(|()| Ok(send(fd, &wire, flags)?)) {
+            tracing::trace!(%error, "the peer hears no goodbye");
+        }
     }
 
     /// Seals bytes of the message that is being sealed, if any; answers the sealed ones with what TLS
@@ -97,10 +111,11 @@ impl Incoming {
     }
 
     /// Bytes of the wire have come. Answers as [`received`](Self::received); none go straight into a
-    /// buffer of somebody else.
+    /// buffer of somebody else. Bytes before a client's goodbye count; nothing is read after it.
     pub(super) fn received_wire(
         &mut self,
         tls: &mut Secured,
+        fd: &OwnedFd,
         wire: &Buffer,
         result: i32,
     ) -> Option<(usize, usize)> {
@@ -112,7 +127,10 @@ impl Incoming {
         tls.plain.clear();
         if let Err(error) = tls.channel.open(&tls.wire, &mut tls.plain) {
             tracing::debug!(%error, "a connection's TLS is over");
-            return None;
+            if error.kind() != ErrorKind::ConnectionAborted || tls.plain.is_empty() {
+                return None;
+            }
+            shutdown(fd, Shutdown::Read).ok()?;
         }
         if self.filled.end + tls.plain.len() > buffer.len() {
             tracing::debug!("a connection's TLS opened to more than came");
