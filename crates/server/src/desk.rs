@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use crossbeam_channel::Sender;
 use disktime_core::{Duration, Instant};
@@ -155,8 +155,13 @@ impl Catalog {
         self.exported().by_name.get(name).cloned()
     }
 
-    fn told(&self) -> MutexGuard<'_, Quiet<(VdiskId, Option<NoSeat>)>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Tells of a client that was refused, once in a while.
+    fn tell_refusal(&self, entry: &Entry, cause: Option<NoSeat>, reason: impl std::fmt::Display) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left_out) = told.note(clock::now(), (entry.vdisk, cause)) {
+            let vdisk = entry.info.name.as_str();
+            tracing::warn!(vdisk, %reason, left_out, "a client was refused");
+        }
     }
 
     /// A place for a client of an export.
@@ -233,11 +238,7 @@ impl Exports for View<'_> {
             (None, Err(none)) => (Some(none), none.to_string()),
             (None, Ok(_)) => return Ok(()),
         };
-        let cause = (entry.vdisk, cause);
-        if let Some(left_out) = self.catalog.told().note(clock::now(), cause) {
-            let vdisk = entry.info.name.as_str();
-            tracing::warn!(vdisk, reason, left_out, "a client was refused");
-        }
+        self.catalog.tell_refusal(&entry, cause, &reason);
         Err(reason)
     }
 }
@@ -258,7 +259,10 @@ impl Doors for Desk {
             }
         };
         let client = Accepted { socket, session, seat, unread, skip: 0, tls };
-        entry.shard.tell(Message::Client { client, vdisk: entry.vdisk });
+        let client = Message::Client { client, vdisk: entry.vdisk };
+        if !entry.shard.tell_unless_deaf(client) {
+            self.catalog.tell_refusal(&entry, Some(NoSeat::Deaf), NoSeat::Deaf);
+        }
     }
 }
 

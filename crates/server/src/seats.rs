@@ -21,6 +21,9 @@ pub enum NoSeat {
     /// The daemon has no memory for another client.
     #[error("the server has no memory for another client: close some, or raise its `memory`")]
     Memory,
+    /// So many clients wait for the thread of its device already.
+    #[error("the device's thread hears nothing: see why it stands still")]
+    Deaf,
 }
 
 /// A place, until it is dropped.

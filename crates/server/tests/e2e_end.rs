@@ -146,3 +146,41 @@ fn what_a_device_that_stood_still_was_asked_for_can_be_finished() {
     assert!(connect(&server, 0).read(0, &mut [0; 512]).is_ok());
     server.shutdown().unwrap();
 }
+
+/// Two hundred and fifty-six clients that waited for a device that stood still had the desk wait, too: nobody
+/// came to any other device.
+#[test]
+fn clients_of_a_device_that_stands_still_keep_nobody_from_others() {
+    let directory = TempDir::new().unwrap();
+    let mut text = format!(
+        "[server]\nnbd = [\"unix:{}/nbd.sock\"]\n[[device]]\nname = \"good\"\nback_end = \"memory\"\n\
+         [[device]]\nname = \"still\"\nback_end = \"memory\"\n\
+         [[vdisk]]\nname = \"good\"\ndevice = \"good\"\nsize = \"1MiB\"\n",
+        directory.path().display()
+    );
+    for at in 0..17 {
+        text += &format!("[[vdisk]]\nname = \"{at}\"\ndevice = \"still\"\nsize = \"1MiB\"\n");
+    }
+    let (open, gate) = crossbeam_channel::bounded(0);
+    let wrap: Wrap = Arc::new(move |at, inner| match at {
+        0 => inner,
+        _ => Box::new(Standing { inner, gate: gate.clone() }),
+    });
+    let server = Server::start_wrapped(shards::parse(&text).unwrap(), &wrap).unwrap();
+    let mut first = connect(&server, 1);
+    let reading = std::thread::spawn(move || first.read(0, &mut [0; 512]).is_ok());
+    while server.watch(Watch::Busy)[1].is_some() {}
+    let uris: Vec<_> = server.vdisks().iter().map(|vdisk| vdisk.uris()[0].clone()).collect();
+    let (connected, count) = crossbeam_channel::bounded(1);
+    std::thread::spawn(move || {
+        let open = |uri: &String| Connection::open(&uri.parse::<Uri>().unwrap());
+        let clients: Vec<_> = (0..272).filter_map(|at| open(&uris[1 + at % 17]).ok()).collect();
+        let good = open(&uris[0]).is_ok_and(|mut good| good.read(0, &mut [0; 512]).is_ok());
+        let _the_test_waits = connected.send((clients.len(), good));
+    });
+    let (clients, good) = count.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(clients > 256 && good, "{clients}");
+    drop(open);
+    let _it_is_let_go = reading.join().unwrap();
+    server.shutdown().unwrap();
+}
