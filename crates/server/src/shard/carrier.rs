@@ -262,14 +262,15 @@ impl Carrier {
                 break;
             }
         }
-        let held_up = self.made.crossing.is_short();
-        self.turns.unfinished = !held_up && (!self.touched.is_empty() || self.copies.waits());
         self.let_idle_go();
         if self.tally.is_due(self.turns.now) {
             self.tell_work();
         }
         self.tell_ended();
         self.made.crossing.settle();
+        // By now there may be the room that clients waited for in this turn.
+        let held_up = self.made.crossing.is_short();
+        self.turns.unfinished = !held_up && (!self.touched.is_empty() || self.copies.waits());
     }
 
     fn hear(&mut self, message: ToCarrier) {

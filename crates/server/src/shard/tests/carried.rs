@@ -172,6 +172,41 @@ fn requests_for_which_there_is_no_room_wait() {
     }
 }
 
+/// A carrier had waited for room for what it had to say. It had that by the end of its turn, and slept: clients
+/// that were to be served in the turn never were.
+#[test]
+fn replies_are_sent_after_the_ends_of_others_had_no_room() {
+    const EACH: usize = 500;
+    let long = |cookie| [&read(cookie)[..24], &4096_u32.to_be_bytes()].concat();
+    let mut rig = carried(&[7], 1);
+    let mut clients: Vec<_> = (0..4).map(|_| rig.client(7, &[])).collect();
+    clients[0].write_all(&write(1, 1)).unwrap();
+    assert_eq!(reply(&mut rig, &mut clients[0]), Some((1, 0)));
+    for (client, before) in clients.iter_mut().zip([0, 400, 800, 1200]) {
+        client.write_all(&(0..500).flat_map(long).collect::<Vec<_>>()).unwrap();
+        until(&mut rig, |rig| lent(rig) > before + 400);
+    }
+    let mut left = clients.len() * EACH * (16 + 4096);
+    let mut take = || {
+        let mut bytes = vec![0; 64 << 10];
+        let came = clients.iter_mut().map(|client| client.read(&mut bytes).unwrap_or(0));
+        let came = came.sum::<usize>();
+        left -= came;
+        std::thread::yield_now();
+        (came, left)
+    };
+    // The shard hears nothing until the carrier can't go on.
+    let mut nothing = 0;
+    while nothing < 10_000 {
+        nothing = if take().0 == 0 { nothing + 1 } else { 0 };
+    }
+    let end = clock::now() + TIMEOUT;
+    while take().1 > 0 {
+        assert!(clock::now() < end, "replies are missing");
+        rig.shard.turn();
+    }
+}
+
 /// A client whose bytes a carrier copied had that thread for nothing.
 #[test]
 fn a_carriers_work_is_charged_to_its_clients() {
