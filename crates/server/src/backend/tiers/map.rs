@@ -61,6 +61,15 @@ pub enum MapError {
         "its first block is neither blank nor a map of ours: if what it has may go, blank that block"
     )]
     NotBlank,
+    /// Its first block is blank, and something else is where the map would go.
+    #[error(
+        "its first block is blank, but not the {bytes} bytes where its map would go: a file system or an array \
+         may be there; if what it has may go, blank them"
+    )]
+    Occupied {
+        /// Bytes of the map, with its first block.
+        bytes: u64,
+    },
     /// It holds another device's data.
     #[error(
         "it holds extents of {}: name that slow tier, or blank its first block to give them up",
@@ -154,6 +163,7 @@ impl Map {
         let mut block = [0; ALIGN];
         fast.read_exact_at(&mut block, 0)?;
         if block == [0; ALIGN] {
+            has_room_for_a_map(fast, shape)?;
             make(fast, shape, slow)?;
             return Ok(Self::empty(shape));
         }
@@ -255,6 +265,23 @@ impl Map {
 /// boundaries.
 fn header_bytes(slots: u64) -> u64 {
     (ALIGN as u64 + slots.saturating_mul(8)).next_multiple_of(EXTENT)
+}
+
+/// Sees that nothing but entries of a map that was given up is behind a blank first block. Btrfs, arrays
+/// and caches of Linux leave that block blank and have what they need of theirs behind it.
+fn has_room_for_a_map(fast: &File, shape: Shape) -> io::Result<()> {
+    let mut block = [0; ALIGN];
+    for (slot, at) in
+        (0..).step_by(ENTRIES).zip((ALIGN as u64..header_bytes(shape.slots)).step_by(ALIGN))
+    {
+        fast.read_exact_at(&mut block, at)?;
+        let entries = block.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        if (slot..).zip(entries).any(|(slot, entry)| decode(slot, entry).is_none()) {
+            let bytes = header_bytes(shape.slots);
+            return Err(io::Error::other(MapError::Occupied { bytes }));
+        }
+    }
+    Ok(())
 }
 
 /// Makes an empty map. The block that says that there is one comes last.
@@ -376,6 +403,28 @@ mod tests {
         let _made = open(&file, "/slow").unwrap();
         file.write_all_at(&[1], 24).unwrap();
         assert_eq!(open(&file, "/slow"), Err(MapError::NotBlank), "its checksum is wrong");
+    }
+
+    /// A btrfs has its first superblock 64 KiB from its start, an array of Linux 4 KiB: the first block of
+    /// both is blank, and a map was made over the superblock.
+    #[test]
+    fn a_blank_block_before_something_else_is_no_blank_tier() {
+        for at in [4096, 64 << 10, EXTENT - 8] {
+            let file = blank(2 * EXTENT);
+            file.write_all_at(b"_BHRfS_M", at).unwrap();
+            assert_eq!(open(&file, "/slow"), Err(MapError::Occupied { bytes: EXTENT }), "{at}");
+            let mut found = [0; 8];
+            file.read_exact_at(&mut found, at).unwrap();
+            assert_eq!(&found, b"_BHRfS_M", "nothing was changed");
+        }
+        let file = blank(2 * EXTENT);
+        let mut map = open(&file, "/slow").unwrap();
+        let slot = map.take().unwrap();
+        let (at, block) = map.block(slot, Some(7));
+        file.write_all_at(&block, at).unwrap();
+        file.write_all_at(&[0; ALIGN], 0).unwrap();
+        let found = open(&file, "/other").unwrap();
+        assert_eq!(found.slot(7), None, "a blank first block gives a map up");
     }
 
     #[test]
