@@ -102,7 +102,8 @@ fn in_place(device: &DeviceConfig, before: &Before<'_>) -> Result<(), PlaceError
             members.iter().try_for_each(|path| place::must_be_there(path, before))
         }
         BackEndKind::Tiered { fast, slow } => {
-            [fast, slow].into_iter().try_for_each(|path| place::must_be_there(path, before))
+            [fast, slow].into_iter().try_for_each(|path| place::must_be_there(path, before))?;
+            place::must_have_map(fast, before)
         }
         BackEndKind::Memory | BackEndKind::Nbd { .. } => Ok(()),
     }

@@ -94,9 +94,12 @@ impl Opened {
                     return Err(StartError::Record { device: device.name.clone(), error });
                 }
                 tiers.hold(&device.vdisk_names());
+                // An empty one that stays so can be taken away.
+                let leaves = device.empties_fast && tiers.promoted() == 0;
                 let tiers = if device.empties_fast { tiers.emptying() } else { tiers };
                 let record = Record::of(slow, &device.name, state);
                 let record = record.naming(device.back_end.identity());
+                let record = if leaves { record } else { record.mapped() };
                 Self::placed(device, tiers.size(), record, |extents| {
                     Storage::Tiered(Box::new(tiers), extents.to_vec(), device.promotes())
                 })
@@ -178,6 +181,10 @@ impl Opened {
         let recorded = record.load().map_err(recorded_wrong(device))?;
         let before = Before { record: record.path(), recorded: &recorded };
         let there = paths.iter().try_for_each(|path| place::must_be_there(path, &before));
+        let there = there.and_then(|()| match &device.back_end {
+            BackEndKind::Tiered { fast, .. } => place::must_have_map(fast, &before),
+            _ => Ok(()),
+        });
         there.map_err(|error| misplaced(device, error))
     }
 
@@ -239,7 +246,7 @@ impl Opened {
         // A file that becomes a tier is recorded as one: without the other it has old data.
         let tier = matches!(device.back_end, BackEndKind::Tiered { .. });
         let new = (tier || layout != recorded)
-            .then(|| (record.clone(), Recorded { pool: None, extents: layout.clone() }));
+            .then(|| (record.clone(), Recorded { extents: layout.clone(), ..Recorded::default() }));
         let on = room::Ground::Extents(record, room::Size::Is(size));
         Ok(Self { storage: storage(&extents), ground, room: Room { layout, ground: on }, new })
     }

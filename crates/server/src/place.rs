@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use crate::backend::{IDENTITY, PoolDirectory, PoolError, SeenPool};
+use crate::backend::{IDENTITY, PoolDirectory, PoolError, SeenPool, TwoTiers};
 use crate::layout::Recorded;
 
 /// Why a back end can't be found at its path.
@@ -47,6 +47,19 @@ pub enum PlaceError {
         found: String,
         /// The thing that was there.
         was: String,
+        /// The record that says so.
+        record: PathBuf,
+    },
+    /// A fast tier without the map that it had.
+    #[error(
+        "{} is blank, but was the fast tier before, says {}, and may have had the only current copy of extents: \
+         restore it; or, if it had nothing or that is given up, delete the line `fast_tier = true` in that record",
+        path.display(),
+        record.display()
+    )]
+    NoMap {
+        /// Where.
+        path: PathBuf,
         /// The record that says so.
         record: PathBuf,
     },
@@ -121,7 +134,7 @@ pub(crate) struct Before<'a> {
 impl Before<'_> {
     /// The thing that was there.
     fn was(&self) -> Option<String> {
-        let Recorded { pool, extents } = self.recorded;
+        let Recorded { pool, extents, .. } = self.recorded;
         let names = || extents.iter().map(|extent| &*extent.name).collect::<Vec<_>>().join(", ");
         match pool {
             Some(id) => Some(format!("the pool {id}")),
@@ -220,5 +233,18 @@ pub(crate) fn must_be_there(path: &Path, before: &Before<'_>) -> Result<(), Plac
             Err(PlaceError::Missing { path: path.to_owned(), wanted, before, remedy })
         }
         Err(error) => Err(PlaceError::Io { path: path.to_owned(), error }),
+    }
+}
+
+/// Sees that a fast tier has the map that it had, if it had one.
+pub(crate) fn must_have_map(fast: &Path, before: &Before<'_>) -> Result<(), PlaceError> {
+    if !before.recorded.fast_tier {
+        return Ok(());
+    }
+    let path = fast.to_owned();
+    match TwoTiers::is_blank(fast) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(PlaceError::NoMap { path, record: before.record.to_owned() }),
+        Err(error) => Err(PlaceError::Io { path, error }),
     }
 }

@@ -101,7 +101,7 @@ impl Room {
                 grown.map_err(|error| misplaced(device, error.into()))?;
             }
             Ground::Extents(record, _) => {
-                let recorded = Recorded { pool: None, extents: layout.clone() };
+                let recorded = Recorded { extents: layout.clone(), ..Recorded::default() };
                 record.save(&recorded).map_err(recorded_wrong(device))?;
             }
         }
@@ -184,7 +184,7 @@ impl Room {
                 }
                 let mut extents = self.layout.clone();
                 extents.remove(at);
-                let recorded = Recorded { pool: None, extents };
+                let recorded = Recorded { extents, ..Recorded::default() };
                 record.save(&recorded).map_err(recorded_wrong(device))?;
             }
         }
@@ -210,7 +210,7 @@ impl Room {
                 pool.rename(name, to).map_err(|error| misplaced(device, error.into()))?;
             }
             Ground::Extents(record, _) => {
-                let recorded = Recorded { pool: None, extents: layout.clone() };
+                let recorded = Recorded { extents: layout.clone(), ..Recorded::default() };
                 record.save(&recorded).map_err(recorded_wrong(device))?;
             }
         }

@@ -117,6 +117,37 @@ fn a_recorded_file_that_is_gone_is_named() {
     );
 }
 
+/// A drive that came back blank got an empty map, and the slow tier's old data were served as current.
+#[test]
+fn a_fast_tier_that_came_back_blank_is_missed() {
+    const TIERS: &str = "back_end = \"tiered:DIRECTORY/fast,DIRECTORY/slow\"";
+    let directory = TempDir::new().unwrap();
+    let here = directory.path();
+    for name in ["fast", "slow"] {
+        sparse(&here.join(name), 4 * MIB);
+    }
+    serves(here, TIERS);
+    serves(here, TIERS);
+    sparse(&here.join("fast"), 4 * MIB);
+    let said = refused(here, TIERS);
+    contains(&said, &["/fast is blank, but was the fast tier before, says ", "`fast_tier = true`"]);
+    let text = format!(
+        "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n[[device]]\nname = \"d0\"\n{TIERS}\n\
+         [[vdisk]]\nname = \"v0\"\ndevice = \"d0\"\nsize = \"1MiB\"\n"
+    );
+    let config = Config::parse(&text.replace("DIRECTORY", here.to_str().unwrap())).unwrap();
+    let said = disktime_server::check(&config)[0].to_string();
+    contains(&said, &["/fast is blank, but was the fast tier before"]);
+    let record = here.join("slow.disktime");
+    let recorded = std::fs::read_to_string(&record).unwrap();
+    std::fs::write(&record, recorded.replace("fast_tier = true\n", "")).unwrap();
+    serves(here, TIERS);
+    // One that has nothing and gets nothing may go.
+    serves(here, &format!("{TIERS}\nempty_fast = true"));
+    sparse(&here.join("fast"), 4 * MIB);
+    serves(here, TIERS);
+}
+
 /// A mount point whose file system was not mounted was filled with empty disks, on the wrong file
 /// system.
 #[test]

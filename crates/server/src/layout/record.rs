@@ -20,6 +20,8 @@ pub struct Record {
     path: PathBuf,
     /// The device that this record must be of, where the file's own place doesn't say it.
     of: Option<PathBuf>,
+    /// A save says that the fast one of two tiers has a map.
+    mapped: bool,
 }
 
 /// Why a record can't be used.
@@ -74,6 +76,8 @@ struct Contents {
     path: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    fast_tier: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     extent: Vec<Extent>,
 }
@@ -85,6 +89,8 @@ pub struct Recorded {
     pub pool: Option<String>,
     /// The virtual disks' extents.
     pub extents: Vec<Extent>,
+    /// The fast one of two tiers has a map.
+    pub fast_tier: bool,
 }
 
 impl Record {
@@ -94,14 +100,14 @@ impl Record {
     pub fn of(path: &Path, device: &str, state: Option<&Path>) -> Self {
         if let Some(state) = state {
             let file = state.join(format!("{device}.layout.toml"));
-            return Self { path: file, of: Some(path.to_owned()) };
+            return Self { path: file, of: Some(path.to_owned()), mapped: false };
         }
         // Beside `.` is beside the directory's own name; beside `PATH/` is not within it.
         let named = path.file_name().map(|_| path.to_owned());
         let path = named.or_else(|| path.canonicalize().ok()).unwrap_or_else(|| path.to_owned());
         let mut beside = path.components().as_path().to_owned().into_os_string();
         beside.push(".disktime");
-        Self { path: beside.into(), of: None }
+        Self { path: beside.into(), of: None, mapped: false }
     }
 
     /// The file.
@@ -116,6 +122,12 @@ impl Record {
         Self { of: Some(of), ..self }
     }
 
+    /// The same file, which says from its next save on that the fast tier has a map.
+    #[must_use]
+    pub fn mapped(self) -> Self {
+        Self { mapped: true, ..self }
+    }
+
     /// The record; nothing if there is no file.
     ///
     /// # Errors
@@ -127,13 +139,13 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Recorded::default()),
             Err(error) => return Err(RecordError::Io { path: path(), error }),
         };
-        let Contents { path: of, pool, extent } = toml::from_str(&text)
+        let Contents { path: of, pool, fast_tier, extent } = toml::from_str(&text)
             .map_err(|error| RecordError::Syntax { path: path(), reason: error.to_string() })?;
         match of {
             Some(of) if self.of.as_ref() != Some(&of) => {
                 Err(RecordError::Other { path: path(), of })
             }
-            _ => Ok(Recorded { pool, extents: extent }),
+            _ => Ok(Recorded { pool, extents: extent, fast_tier }),
         }
     }
 
@@ -142,8 +154,9 @@ impl Record {
     /// # Errors
     /// If it can't be written.
     pub fn save(&self, recorded: &Recorded) -> Result<(), RecordError> {
-        let Recorded { pool, extents } = recorded.clone();
-        let contents = Contents { path: self.of.clone(), pool, extent: extents };
+        let Recorded { pool, extents, .. } = recorded.clone();
+        let (path, fast_tier) = (self.of.clone(), self.mapped || recorded.fast_tier);
+        let contents = Contents { path, pool, fast_tier, extent: extents };
         let text = toml::to_string(&contents).map_err(|error| RecordError::Syntax {
             path: self.path.clone(),
             reason: error.to_string(),

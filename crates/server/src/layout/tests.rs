@@ -97,7 +97,7 @@ fn a_record_comes_back_and_is_of_its_device() {
     assert_eq!(beside.load().unwrap(), Recorded::default());
     let mut layout = vec![extent("a", 0, MIB), extent("b", 2 * MIB, 512)];
     layout[1].zone = Some(Side::Inner);
-    let layout = Recorded { pool: None, extents: layout };
+    let layout = Recorded { extents: layout, ..Recorded::default() };
     beside.save(&layout).unwrap();
     assert_eq!(beside.load().unwrap(), layout);
     assert!(directory.path().join("image.disktime").exists());
@@ -108,6 +108,12 @@ fn a_record_comes_back_and_is_of_its_device() {
     let other = Record::of(&directory.path().join("other"), "disk", Some(&state));
     let says = other.load().unwrap_err().to_string();
     assert!(says.contains("edit `path` there"), "{says}");
+    // Nor does a later one take away that the fast tier has a map.
+    beside.clone().mapped().save(&layout).unwrap();
+    let tiers = Recorded { fast_tier: true, ..layout };
+    assert_eq!(beside.load().unwrap(), tiers);
+    beside.save(&tiers).unwrap();
+    assert_eq!(beside.load().unwrap(), tiers);
     std::fs::write(directory.path().join("image.disktime"), "extents = 3").unwrap();
     let says = beside.load().unwrap_err().to_string();
     assert!(says.contains("unknown field `extents`"), "{says}");

@@ -1,7 +1,7 @@
 //! Two tiers before their shard runs: opened, their map read.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::map::{EXTENT, Map, MapError, Shape};
 use super::{TieredBackEnd, Tiers};
 use crate::backend::blocks::Disk;
 use crate::backend::{Abilities, BlockBackEnd, OneFile, file};
+use crate::buffers::ALIGN;
 use crate::served_file::ServedFile;
 
 /// A fast and a slow tier, opened for this server alone.
@@ -57,6 +58,16 @@ impl TwoTiers {
         let frees = !block_device && can && too;
         let direct = one || other;
         Ok(Self { fast, slow, map, direct, frees, empties: false, block_device })
+    }
+
+    /// Whether a fast tier has no map and nothing else in its first block. Blocks.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn is_blank(fast: &Path) -> io::Result<bool> {
+        let mut block = Vec::new();
+        File::open(fast)?.take(ALIGN as u64).read_to_end(&mut block)?;
+        Ok(block.iter().all(|byte| *byte == 0))
     }
 
     /// Nothing is promoted: what is on the fast tier goes back, so that it can be taken away.
