@@ -261,6 +261,39 @@ fn a_migration_that_fails_leaves_all_as_it_was() {
     assert_eq!(on_fast(&rig), [1, 2, 4], "its slot was given back");
 }
 
+/// A device tells once that its cache was lost. A client's flush heard of it while an extent moved, the
+/// migration's own did not: the entry was written, and the data were nowhere.
+#[test]
+fn a_flush_that_fails_while_an_extent_moves_has_it_copied_again() {
+    let fault = OwnFault { bytes: 0, times: 1, error: DeviceError(libc::EIO) };
+    let mut rig = Rig::new(|directory| {
+        create(directory);
+        (Box::new(Faulty::new(open(directory), Vec::new()).with_own(fault)), None)
+    });
+    rig.write(1, 2 * MIB, &[5; 8192]).unwrap();
+    rig.holds = true;
+    heat(&mut rig, 3, 5);
+    rig.holds = false;
+    rig.go_on();
+    rig.holds = true;
+    rig.rest();
+    let [fast, _] = paths(rig.directory.path());
+    let (fast, mut copied) =
+        (File::options().read(true).write(true).open(fast).unwrap(), [0; 8192]);
+    let slot = (1..4).find(|slot| {
+        fast.read_exact_at(&mut copied, slot * MIB).unwrap();
+        copied == [5; 8192]
+    });
+    let slot = slot.expect("the first piece is copied");
+    assert_eq!(rig.ask(1, Kind::Flush, 0, 0), Err(DeviceError(libc::EIO)));
+    fast.write_all_at(&vec![0; size(MIB)], slot * MIB).unwrap();
+    rig.holds = false;
+    rig.go_on();
+    rig.rest();
+    assert_eq!((on_fast(&rig), rig.moved), (vec![3], 1));
+    assert_eq!(rig.read(1, 2 * MIB, 8192).unwrap(), [5; 8192]);
+}
+
 /// A rig whose first so many writes of the map are said to fail: all that moves a block.
 fn failing(times: u32) -> Rig {
     let fault = OwnFault { bytes: 4096, times, error: DeviceError(libc::EIO) };

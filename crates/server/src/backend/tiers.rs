@@ -153,9 +153,16 @@ pub struct Tiers {
     answers: VecDeque<(Name, i32)>,
     /// While there is one nothing moves.
     unsure: Option<Unsure>,
-    /// A sync of its own has failed since that was asked: the system tells that once, and clients'
-    /// syncs hear no more of it.
-    lost: bool,
+    syncs: Syncs,
+}
+
+/// Syncs that have failed. The system tells that once, and other syncs hear no more of it.
+#[derive(Default)]
+struct Syncs {
+    /// One of the tiers' own, since that was asked: clients' may have lost something.
+    own: bool,
+    /// A client's, since an entry was written last: that may be lost.
+    clients: bool,
 }
 
 fn extent_of(offset: u64) -> u32 {
@@ -187,7 +194,7 @@ impl Tiers {
             held: VecDeque::new(),
             answers: VecDeque::new(),
             unsure: None,
-            lost: false,
+            syncs: Syncs::default(),
         }
     }
 
@@ -350,7 +357,7 @@ impl Tiers {
         let Some(migration) = &mut self.migration else { return };
         let (tier, slot) = (migration.to, migration.slot);
         let phase = std::mem::replace(&mut migration.phase, Phase::Ready);
-        self.lost |= phase == Phase::Syncing && result < 0;
+        self.syncs.own |= phase == Phase::Syncing && result < 0;
         let blocks = u64::try_from(result).unwrap_or(0) / BLOCK * BLOCK;
         match (phase, keep) {
             (Phase::Reading(run), Keep::Buffer(buffer)) if blocks > 0 => {
@@ -366,7 +373,13 @@ impl Tiers {
                 io.pool.give_back(buffer);
                 self.advance(io);
             }
-            (Phase::Syncing, _) if result >= 0 => self.note(io),
+            (Phase::Syncing, _) if result >= 0 => {
+                if migration.is_current() {
+                    self.note(io);
+                } else {
+                    self.advance(io);
+                }
+            }
             (_, keep) => {
                 if let Keep::Buffer(buffer) = keep {
                     io.pool.give_back(buffer);
@@ -384,7 +397,17 @@ impl Tiers {
         self.write_entry((slot, moved), Entry::Migration, io);
     }
 
+    /// A client's sync or write has failed: data that were written before it may be gone. They are written
+    /// again.
+    fn doubt(&mut self) {
+        self.syncs.clients = true;
+        if let Some(migration) = &mut self.migration {
+            migration.doubt();
+        }
+    }
+
     fn write_entry(&mut self, (slot, moved): (u32, Option<u32>), entry: Entry, io: &mut Io<'_>) {
+        self.syncs.clients = false;
         let (offset, block) = self.map.block(slot, moved);
         let buffer = io.pool.take(ALIGN);
         buffer.put(0, &block);
@@ -410,7 +433,7 @@ impl Tiers {
 
     /// An entry is durable, or may be: 0 or a negative error number.
     fn entry_over(&mut self, entry: Entry, result: i32, io: &mut Io<'_>) {
-        self.lost |= result < 0;
+        self.syncs.own |= result < 0;
         match entry {
             Entry::Migration => self.noted(result, io),
             Entry::Again => self.tried(result, io),
@@ -575,20 +598,30 @@ impl Medium for Tiers {
     }
 
     fn lost(&mut self) -> bool {
-        std::mem::take(&mut self.lost)
+        std::mem::take(&mut self.syncs.own)
     }
 
     fn heard(&mut self, what: u32, (keep, result): (Keep, i32), io: &mut Io<'_>) {
         match self.under.remove(what as usize) {
             Under::Extent { name, changes, .. } => {
+                if result == EIO && changes.is_some() {
+                    self.doubt();
+                }
                 self.changed(changes.as_ref());
                 self.answers.push_back((name, result));
                 self.advance(io);
             }
-            Under::Sync(name) => self.answers.push_back((name, result)),
+            Under::Sync(name) => {
+                if result < 0 {
+                    self.doubt();
+                }
+                self.answers.push_back((name, result));
+            }
             Under::Migration => self.stepped(keep, result, io),
             Under::Entry(entry) => self.entry_written(entry, keep, result, io),
-            Under::EntrySync(entry) => self.entry_over(entry, result.min(0), io),
+            Under::EntrySync(entry) => {
+                self.entry_over(entry, if self.syncs.clients { EIO } else { result.min(0) }, io);
+            }
             Under::Pause => self.try_again(io),
         }
     }
@@ -658,3 +691,6 @@ fn is_written(result: i32) -> bool {
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).expect("an extent is small")
 }
+
+#[cfg(test)]
+mod tests;

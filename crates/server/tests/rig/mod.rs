@@ -33,6 +33,8 @@ pub struct Rig {
     /// The back end's migration: the piece that is under way, and the rest after it.
     migration: Option<(u32, Job)>,
     left: Range<u64>,
+    /// No next piece of a migration begins.
+    pub holds: bool,
     /// Migrations that were done.
     pub moved: u32,
     pub server: Option<Server>,
@@ -57,6 +59,7 @@ impl Rig {
             next: 0,
             migration,
             left,
+            holds: false,
             moved,
             server,
             directory,
@@ -137,7 +140,7 @@ impl Rig {
             while let Some(id) = self.back_end.unblocked() {
                 self.step(id, |back_end, job, io| back_end.resume(id, job, io));
             }
-            if self.migration.is_some() || !self.run_migration() {
+            if self.holds || self.migration.is_some() || !self.run_migration() {
                 return;
             }
         }

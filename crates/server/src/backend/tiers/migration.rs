@@ -107,6 +107,16 @@ impl Migration {
         self.stale[blocks].fill(true);
     }
 
+    /// Nothing of the copy is known to be on its tier any more.
+    pub(super) fn doubt(&mut self) {
+        self.stale.fill(true);
+    }
+
+    /// Whether all of the copy is on its tier.
+    pub(super) fn is_current(&self) -> bool {
+        !self.stale.contains(&true)
+    }
+
     /// The blocks of the extent that these bytes touch.
     fn blocks(&self, bytes: &Range<u64>) -> Range<usize> {
         let within = |byte: u64| byte.clamp(self.start(), self.start() + EXTENT) - self.start();

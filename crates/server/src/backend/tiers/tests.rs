@@ -1,0 +1,52 @@
+//! Entries of the map whose sync may have been told nothing.
+
+use std::path::Path;
+
+use super::*;
+use crate::backend::OneFile;
+use crate::buffers::Pool;
+use crate::ring::Ring;
+
+/// Tiers on a file system on which a sync makes an entry durable.
+fn tiers(directory: &Path) -> Tiers {
+    let [fast, slow] = ["fast", "slow"].map(|name| {
+        let path = directory.join(name);
+        std::fs::File::create(&path).unwrap().set_len(4 * EXTENT).unwrap();
+        OneFile::open(&path).unwrap().expect("a file").into_parts().0
+    });
+    let plain = std::fs::File::options().read(true).write(true).open(directory.join("fast"));
+    let shape = map::Shape::new(4 * EXTENT, 4 * EXTENT).unwrap();
+    let map = Map::open(&plain.unwrap(), shape, &directory.join("slow")).unwrap();
+    Tiers { fast_durable: false, ..Tiers::new(fast, slow, map, Some(0)) }
+}
+
+/// The name of the operation under way that is so.
+fn under(tiers: &Tiers, so: fn(&Under) -> bool) -> u32 {
+    let (key, _) = tiers.under.iter().find(|(_, under)| so(under)).expect("it is under way");
+    u32::try_from(key).unwrap()
+}
+
+/// Between an entry and its sync a client's flush was told that the device had lost what it held: the entry
+/// counted, and its extent was written at a place that a restart would not have found.
+#[test]
+fn an_entry_counts_only_if_its_sync_was_told_everything() {
+    for (client, counts) in [(0, true), (EIO, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut tiers = tiers(directory.path());
+        let mut pool = Pool::for_files();
+        let mut ring = Ring::new(pool.arena()).unwrap();
+        let io = &mut Io { ring: &mut ring, pool: &mut pool };
+        let slot = tiers.map.take().unwrap();
+        tiers.migration = Some(Migration::new(2, slot, Tier::Fast));
+        tiers.note(io);
+        let entry = under(&tiers, |it| matches!(it, Under::Entry(_)));
+        tiers.heard(entry, (Keep::Nothing, i32::try_from(ALIGN).unwrap()), io);
+        tiers.sync(7, 0, io);
+        let flush = under(&tiers, |it| matches!(it, Under::Sync(_)));
+        tiers.heard(flush, (Keep::Nothing, client), io);
+        let synced = under(&tiers, |it| matches!(it, Under::EntrySync(_)));
+        tiers.heard(synced, (Keep::Nothing, 0), io);
+        assert_eq!(tiers.map.slot(2).is_some(), counts, "{client}");
+        assert_eq!(tiers.unsure.is_none(), counts, "{client}");
+    }
+}
