@@ -251,6 +251,11 @@ pub trait BackEnd {
     fn lost(&mut self) -> Option<u32> {
         None
     }
+    /// Whether a job that is under way at a [loss](Self::lost) is done after it, all of it: its part in
+    /// the loss is none.
+    fn begins_anew(&self, _job: &Job) -> bool {
+        false
+    }
     /// Appends where the parts of an operation on the device would go now, if there are tiers.
     fn parts(&self, _op: Op, _parts: &mut Vec<(Tier, Op)>) {}
 }

@@ -30,6 +30,8 @@ pub(super) const BLOCK: u64 = ALIGN as u64;
 pub trait Medium {
     /// Whether the ring moves its data between buffers and files.
     const IN_FILES: bool = false;
+    /// Whether operations without an answer are asked again after a loss.
+    const ASKS_AGAIN: bool = false;
     /// As [`BackEnd::begin`].
     fn begin(&mut self, _io: &mut Io<'_>) {}
     /// How many bytes from `offset` on one transfer can move; at least a block from any block.
@@ -177,6 +179,8 @@ pub(crate) struct Stage {
     parts: Parts,
     /// Operations under way.
     pending: u32,
+    /// An operation is over.
+    answered: bool,
     error: Option<DeviceError>,
     /// Two blocks for the edges of an unaligned write.
     scratch: Option<Buffer>,
@@ -451,6 +455,7 @@ impl<M: Medium> BlockBackEnd<M> {
 
     fn stepped(&mut self, name: Name, job: &mut Job, result: i32, io: &mut Io<'_>) -> Step {
         job.stage.pending -= 1;
+        job.stage.answered = true;
         match usize::try_from(result) {
             Ok(count) => self.moved(name.job, name.step, job, io, count),
             Err(_) => job.stage.error = job.stage.error.or(Some(DeviceError(-result))),
@@ -590,6 +595,10 @@ impl<M: Medium> BackEnd for BlockBackEnd<M> {
     fn lost(&mut self) -> Option<u32> {
         // Media that lose something by themselves are alone on their device.
         self.media.first_mut()?.lost().then_some(0)
+    }
+
+    fn begins_anew(&self, job: &Job) -> bool {
+        M::ASKS_AGAIN && !job.stage.answered
     }
 
     fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {

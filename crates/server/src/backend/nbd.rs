@@ -393,6 +393,8 @@ impl Remote {
 }
 
 impl Medium for Remote {
+    const ASKS_AGAIN: bool = true;
+
     fn begin(&mut self, io: &mut Io<'_>) {
         self.listen(io);
         for (at, line) in (0..).zip(&mut self.lines) {

@@ -130,6 +130,10 @@ impl BackEnd for Traced {
         self.inner.lost()
     }
 
+    fn begins_anew(&self, job: &Job) -> bool {
+        self.inner.begins_anew(job)
+    }
+
     fn parts(&self, op: Op, parts: &mut Vec<(Tier, Op)>) {
         self.inner.parts(op, parts);
     }

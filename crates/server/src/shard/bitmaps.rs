@@ -145,15 +145,19 @@ impl Shard {
         } else {
             self.vdisks.with_bitmaps()
         };
-        let mut left = Vec::new();
+        let (mut left, mut lost) = (Vec::new(), false);
         for stream in streams {
-            let durable = self.flush_at_end(stream.0, until, finished);
+            let flushed = self.flush_at_end(stream.0, until, finished);
+            // Another server may have come back without what it had, and have flushed nothing.
+            lost |= self.device.back_end.lost().is_some();
+            let durable = flushed && !lost;
             let vdisk = &mut self.vdisks[stream.0 as usize];
             if !durable {
                 if let Some(parting) = &self.turns.parting {
                     parting.lose(vdisk.name.clone());
                 }
-                let text = "its last flush failed: all of its bitmaps is dirty at the next start";
+                let text = "its last flush failed: acknowledged data that were not flushed may be gone; \
+                            bitmaps, if it has any, are dirty at the next start";
                 tracing::warn!(vdisk = vdisk.name, "{text}");
                 continue;
             }

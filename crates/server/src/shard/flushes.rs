@@ -208,6 +208,12 @@ impl Shard {
     pub(super) fn flushes_lost(&mut self) {
         while let Some(medium) = self.device.back_end.lost() {
             self.tell_loss(medium as usize, &"the back end lost what it held");
+            let device = &mut self.device;
+            for (_, flight) in &mut device.flights {
+                if device.back_end.begins_anew(&flight.job) {
+                    flight.began = device.flushes.begins(&flight.job);
+                }
+            }
         }
     }
 

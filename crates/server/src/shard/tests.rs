@@ -42,6 +42,8 @@ struct Gated {
     inner: MemoryBackEnd,
     shut: Rc<Cell<bool>>,
     broken: Rc<Cell<bool>>,
+    /// The device has lost what it held.
+    loses: Rc<Cell<bool>>,
     waiting: VecDeque<u32>,
 }
 
@@ -88,6 +90,14 @@ impl BackEnd for Gated {
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
     }
+
+    fn lost(&mut self) -> Option<u32> {
+        self.loses.take().then_some(0)
+    }
+
+    fn begins_anew(&self, _: &Job) -> bool {
+        !self.waiting.is_empty()
+    }
 }
 
 struct Rig {
@@ -95,6 +105,7 @@ struct Rig {
     handle: ShardHandle,
     shut: Rc<Cell<bool>>,
     broken: Rc<Cell<bool>>,
+    loses: Rc<Cell<bool>>,
     budget: Arc<Budget>,
     finished: Vec<Finished>,
 }
@@ -119,8 +130,10 @@ fn rig_of(ids: &[u64], piece_max: PieceMax, carriers: u32) -> Rig {
     let inner = MemoryBackEnd::new(&vec![MIB; ids.len()]);
     let shut = Rc::new(Cell::new(false));
     let broken = Rc::new(Cell::new(false));
-    let (shut_too, broken_too) = (Rc::clone(&shut), Rc::clone(&broken));
-    let back_end = Gated { inner, shut: shut_too, broken: broken_too, waiting: VecDeque::new() };
+    let loses = Rc::new(Cell::new(false));
+    let [shut_too, broken_too, loses_too] = [&shut, &broken, &loses].map(Rc::clone);
+    let waiting = VecDeque::new();
+    let back_end = Gated { inner, shut: shut_too, broken: broken_too, loses: loses_too, waiting };
     let parts = Parts {
         engine,
         back_end: Box::new(back_end),
@@ -137,7 +150,7 @@ fn rig_of(ids: &[u64], piece_max: PieceMax, carriers: u32) -> Rig {
         wakeup,
     };
     let shard = Shard::new(parts).unwrap();
-    Rig { shard, handle, shut, broken, budget: Budget::new(1 << 30), finished: Vec::new() }
+    Rig { shard, handle, shut, broken, loses, budget: Budget::new(1 << 30), finished: Vec::new() }
 }
 
 fn spec() -> StreamSpec {
@@ -624,17 +637,35 @@ fn a_write_that_fails_makes_its_blocks_dirty() {
 /// A bitmap that is kept over a restart says that what it calls clean is on the device.
 #[test]
 fn bitmaps_of_data_that_may_be_lost_are_not_left() {
-    let left = |broken: bool, drain_until: Instant| {
+    let left = |broken: bool, loses: bool, drain_until: Instant| {
         let mut rig = rig(&[7]);
         rig.clean_bitmap(7);
         rig.broken.set(broken);
+        rig.loses.set(loses);
         rig.shard.turns.drain_until = Some(drain_until);
         rig.shard.leave_bitmaps(&mut rig.finished).len()
     };
     let soon = || clock::now() + DRAIN;
-    assert_eq!(left(false, soon()), 1);
-    assert_eq!(left(true, soon()), 0, "the last flush has failed");
-    assert_eq!(left(false, Instant::MAX), 0, "the drain was given up");
+    assert_eq!(left(false, false, soon()), 1);
+    assert_eq!(left(true, false, soon()), 0, "the last flush has failed");
+    assert_eq!(left(false, true, soon()), 0, "it flushed what a server that was restarted has");
+    assert_eq!(left(false, false, Instant::MAX), 0, "the drain was given up");
+}
+
+/// Another server was restarted. A write that was asked for again failed the next flush, as if a part of it
+/// could be lost.
+#[test]
+fn a_write_that_begins_anew_after_a_loss_has_lost_nothing() {
+    let mut rig = rig(&[7]);
+    rig.shut.set(true);
+    let mut client = rig.client(7, &[write(1, 0x77)]);
+    rig.loses.set(true);
+    rig.shard.flushes_lost();
+    rig.open();
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 1);
+    client.write_all(&flush(2)).unwrap();
+    rig.until(|shard| shard.vdisks[0].stats.requests() == 2);
+    assert_eq!(replies(&mut rig, &mut client), (vec![(1, 0), (2, 0)], false));
 }
 
 /// A client that went on at a successor would never have heard of a loss that this daemon knows of.
