@@ -27,6 +27,8 @@ mod handover;
 mod kept_bitmaps;
 pub mod layout;
 mod listener;
+#[cfg(test)]
+mod logged;
 pub mod memory;
 mod opened_device;
 mod place;

@@ -221,6 +221,8 @@ fn requests_are_held_while_the_server_is_gone() {
         rig.turn(Duration::from_millis(20));
     }
     assert!(names.iter().all(|name| !rig.done.contains_key(name)), "they wait");
+    let anew = |name: &u32| rig.back_end.begins_anew(&rig.jobs[name]);
+    assert!(names.iter().all(anew), "the server that is gone has done nothing of them");
     rig.server = Some(daemon(rig.directory.path()));
     rig.settle();
     assert!(names.iter().all(|name| rig.done[name].1.is_ok()));
@@ -259,11 +261,30 @@ fn silence_ends_while_requests_are_held_too() {
     assert_eq!(rig.done[&name].1, Err(EIO));
 }
 
+/// An export that became larger failed all requests from its server's restart on.
+#[test]
+fn an_export_that_comes_back_larger_is_used_on() {
+    let mut rig = Rig::new(|directory| {
+        let server = daemon(directory);
+        let export = Export::open(&server.vdisks()[0].uris()[0].parse().unwrap(), None).unwrap();
+        let export = export.with_hold(Some(Duration::from_secs(60)));
+        (Box::new(export.on_shard(&[(0, MIB)])), Some(server))
+    });
+    rig.write(0, 0, b"before").unwrap();
+    rig.server.take().unwrap().shutdown().unwrap();
+    rig.server = Some(daemon_of("2MiB", rig.directory.path()));
+    assert_eq!(rig.read(0, 0, 6).unwrap(), b"before");
+}
+
 fn daemon(directory: &Path) -> Server {
+    daemon_of("1MiB", directory)
+}
+
+fn daemon_of(size: &str, directory: &Path) -> Server {
     let text = "[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n[[device]]\nname = \"d\"\n\
                 back_end = \"file:DIRECTORY/disks\"\ncreate = true\nqueue_depth = 8\n\
-                [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"1MiB\"\nreserve = \"50%\"\n";
-    let text = text.replace("DIRECTORY", directory.to_str().unwrap());
+                [[vdisk]]\nname = \"v\"\ndevice = \"d\"\nsize = \"SIZE\"\nreserve = \"50%\"\n";
+    let text = text.replace("DIRECTORY", directory.to_str().unwrap()).replace("SIZE", size);
     Server::start(Config::parse(&text).unwrap()).unwrap()
 }
 

@@ -179,12 +179,13 @@ fn is_far(now: u64, listed: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use disktime_core::{Change, Config, Engine, Kind, RequestId, StreamSpec};
 
     use super::*;
     use crate::backend::MemoryBackEnd;
+    use crate::logged::logged;
     use crate::shard::{Parts, ShardHandle, Vdisk};
     use crate::stats::VdiskStats;
 
@@ -211,29 +212,6 @@ mod tests {
             wakeup,
         };
         (Shard::new(parts).unwrap(), stats)
-    }
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn logged(run: impl FnOnce()) -> Vec<String> {
-        let lines = Lines::default();
-        let to = lines.clone();
-        let log = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();
-        tracing::subscriber::with_default(log, run);
-        let bytes = lines.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
     }
 
     /// A stream further behind than is promised was an event that nobody read: it was logged as

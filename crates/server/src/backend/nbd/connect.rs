@@ -175,6 +175,7 @@ fn connect_again(
 ) {
     let mut waiting = VecDeque::new();
     let mut wait = WAIT_FIRST;
+    let mut said = String::new();
     loop {
         let next = if waiting.is_empty() {
             asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -191,9 +192,10 @@ fn connect_again(
                         return;
                     }
                     wait = Duration::ZERO;
+                    said.clear();
                 }
                 Err(error) => {
-                    tracing::debug!(%uri, %error, "still no connection");
+                    tell(uri, &error, &mut said);
                     wait = (wait * 2).clamp(WAIT_FIRST, WAIT_MAX);
                 }
             },
@@ -204,14 +206,26 @@ fn connect_again(
     }
 }
 
-/// One more connection, which must be to the same thing.
+/// Logs why there is no connection, once for each reason in a row.
+fn tell(uri: &Uri, error: &io::Error, said: &mut String) {
+    let reason = error.to_string();
+    if reason != *said {
+        tracing::warn!(server = %uri, reason, "no connection yet: it is tried again");
+        *said = reason;
+    }
+}
+
+/// One more connection, which must be to the same thing; it may have become larger.
 fn dial(uri: &Uri, info: &ExportInfo, options: Options) -> io::Result<Transmission> {
     let connection = Transmission::open(uri, options).map_err(io::Error::other)?;
-    let facts = |info: &ExportInfo| (info.size_bytes, info.flags, info.block_sizes);
-    if facts(&connection.export) != facts(info) {
-        return Err(io::Error::other(
-            "the server describes another device now (size, flags or block sizes): restart to use it",
-        ));
+    let facts = |info: &ExportInfo| (info.flags, info.block_sizes);
+    let [now, before] = [&connection.export, info];
+    if now.size_bytes < before.size_bytes || facts(now) != facts(before) {
+        return Err(io::Error::other(format!(
+            "the server describes another device now (it had {} bytes, and has {}; or its flags or block \
+             sizes differ): have it serve what it did, or restart disktime to use this one",
+            before.size_bytes, now.size_bytes
+        )));
     }
     Ok(connection)
 }
@@ -235,4 +249,28 @@ fn check(info: &ExportInfo) -> Result<(), String> {
         return Err(format!("its largest request has {} bytes: {block} are needed", sizes.max()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logged::logged;
+
+    /// A server that came back with a smaller export was retried for ever, and the log said only that it had
+    /// hung up.
+    #[test]
+    fn the_reason_for_which_there_is_no_connection_is_logged_once_in_a_row() {
+        let uri = "nbd://localhost/e".parse().unwrap();
+        let lines = logged(|| {
+            let mut said = String::new();
+            for reason in ["refused", "refused", "it is smaller", "it is smaller", "refused"] {
+                tell(&uri, &io::Error::other(reason), &mut said);
+            }
+        });
+        let reasons = ["refused", "it is smaller", "refused"];
+        assert_eq!(lines.len(), reasons.len(), "{lines:?}");
+        for (line, reason) in lines.iter().zip(reasons) {
+            assert!(line.contains("WARN") && line.contains(reason), "{line}");
+        }
+    }
 }
