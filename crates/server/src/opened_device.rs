@@ -152,22 +152,23 @@ impl Opened {
                 return Self::in_one_file(device, file, path, state);
             }
         };
-        let recorded = Recorded { pool: Some(pool.id().to_owned()), ..recorded };
-        Self::in_pool(device, pool, (record, recorded))
+        let now = Recorded { pool: Some(pool.id().to_owned()), ..recorded.clone() };
+        let new = (now != recorded).then_some((record, now));
+        Self::in_pool(device, pool, new)
     }
 
     /// Each virtual disk has a file of its own.
     fn in_pool(
         device: &DeviceConfig,
         pool: PoolDirectory,
-        record: (Record, Recorded),
+        new: Option<(Record, Recorded)>,
     ) -> Result<Self, StartError> {
         let of = |error: PoolError| misplaced(device, error.into());
         let disks: Vec<_> = device.vdisks.iter().map(|vdisk| (&*vdisk.name, vdisk.size)).collect();
         let (back_end, growing) = pool.serve(&disks).map_err(of)?;
         let ground = room::Ground::Pool(growing);
         let opened = Self::laid_out(device, Storage::File(back_end), ground)?;
-        Ok(Self { new: Some(record), ..opened })
+        Ok(Self { new, ..opened })
     }
 
     /// Sees that all members or tiers are there, before any is opened.

@@ -100,7 +100,7 @@ impl IdentityFile {
     /// The identity in a file that is open and locked. Changes in lines of their own become entries.
     ///
     /// # Errors
-    /// If it can't be read, or written where that is needed.
+    /// If it can't be read.
     pub(super) fn open(directory: &Path, mut held: File) -> Result<(Self, Identity), PoolError> {
         let (path, mut text) = (directory.join(IDENTITY), Vec::new());
         io::Read::read_to_end(&mut held, &mut text).map_err(io_at(&path))?;
@@ -108,8 +108,9 @@ impl IdentityFile {
         let whole = lines == 0 && len == text.len();
         let (lock, len) = (Arc::new(held), len as u64);
         let mut file = Self { path, lock, version, lines, len, torn: !whole };
-        if !whole {
-            file.rewrite(&identity)?;
+        if !whole && let Err(error) = file.rewrite(&identity) {
+            // A full file system is no reason to serve nothing: lines count as entries do.
+            tracing::warn!(%error, "changes of the pool stay lines of their own");
         }
         Ok((file, identity))
     }
@@ -296,6 +297,28 @@ mod tests {
         drop(file);
         assert_eq!(now, identity(&[("b", 512), ("c", 512)]));
         assert_eq!(reopened(here.path()), now);
+    }
+
+    /// After a kill on a full file system a daemon could not start again.
+    #[test]
+    fn lines_that_cant_become_entries_count_all_the_same() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join(IDENTITY);
+        let mut now = identity(&[("a", 4096)]);
+        let mut file = IdentityFile::make(here.path(), &now).unwrap();
+        file.change(&mut now, &[("b", Some(8192))]).unwrap();
+        drop(file);
+        let cut_short = [std::fs::read(&path).unwrap(), b"#+ 512 c".to_vec()].concat();
+        std::fs::write(&path, cut_short).unwrap();
+        let in_the_way = here.path().join(format!("{IDENTITY}.new"));
+        std::fs::create_dir(&in_the_way).unwrap();
+        let held = File::options().read(true).write(true).open(&path).unwrap();
+        let (mut file, mut found) = IdentityFile::open(here.path(), held).unwrap();
+        assert_eq!(found, now);
+        file.change(&mut found, &[("d", Some(512))]).unwrap();
+        drop(file);
+        std::fs::remove_dir(&in_the_way).unwrap();
+        assert_eq!(reopened(here.path()), identity(&[("a", 4096), ("b", 8192), ("d", 512)]));
     }
 
     /// A kill or a power loss may come in the middle of an append: what it cut short was told to nobody.
