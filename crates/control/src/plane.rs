@@ -580,13 +580,15 @@ impl Plane {
             server.shrink_vdisk(&before.name, bytes)
         };
         if let Err(error) = done {
-            store.put_vdisk(before, Phase::Ready)?;
+            store.leave(&before.name, before);
             return Err(error.into());
         }
         if let Err(error) = store.end_move(&before.name, &after) {
             // The next start goes on with what is recorded; a name can be taken back now.
             if renames && store.put_vdisk(before, Phase::Ready).is_ok() {
                 server.rename_vdisk(&after.name, &before.name)?;
+            } else {
+                store.leave(&before.name, &after);
             }
             return Err(error.into());
         }
@@ -614,7 +616,7 @@ impl Plane {
         match server.begin_removal(name) {
             Ok(removal) => Ok((spec, removal)),
             Err(error) => {
-                store.put_vdisk(&spec, Phase::Ready)?;
+                store.leave(name, &spec);
                 Err(error.into())
             }
         }
@@ -634,7 +636,7 @@ impl Plane {
         if let Err(error) = server.end_removal(name) {
             // One that is served on must be there after the next start, too.
             if server.vdisks().iter().any(|it| it.name == name) {
-                store.put_vdisk(spec, Phase::Ready)?;
+                store.leave(name, spec);
             }
             return Err(error.into());
         }

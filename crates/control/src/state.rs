@@ -6,11 +6,12 @@
 //! becomes smaller is recorded as `moving` meanwhile: a start goes on with that.
 //! Does not know: HTTP, the server.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use disktime_api::{DeviceSpec, VdiskSpec};
 use redb::backends::{FileBackend, InMemoryBackend};
@@ -146,6 +147,8 @@ pub struct Store {
     /// anew finds the last state that is whole.
     database: Mutex<Option<Database>>,
     path: PathBuf,
+    /// Records that could not be written, by their names: virtual disks as they are.
+    unwritten: Mutex<BTreeMap<String, VdiskSpec>>,
 }
 
 /// A record as an earlier version may have made it: class `background` could reserve time, and is promised none.
@@ -199,7 +202,8 @@ impl Store {
     }
 
     fn of(database: Database, path: PathBuf) -> Result<Self, StateError> {
-        let store = Self { database: Mutex::new(Some(database)), path };
+        let store =
+            Self { database: Mutex::new(Some(database)), path, unwritten: Mutex::default() };
         let found = store.with(|database| store.version(database))?;
         if found > VERSION {
             return Err(StateError::Newer { path: store.path, found });
@@ -289,6 +293,7 @@ impl Store {
     }
 
     fn whole(&self, name: &str) -> Result<Option<Record<VdiskSpec>>, StateError> {
+        self.catch_up()?;
         self.with(|database| {
             let read = database.begin_read().map_err(|error| self.failed(error))?;
             let table = read.open_table(VDISKS).map_err(|error| self.failed(error))?;
@@ -391,6 +396,29 @@ impl Store {
         let gone = (before != after.name).then_some((before, None));
         let changes = gone.into_iter().chain([(&*after.name, Some(&*bytes))]);
         self.change(VDISKS, &changes.collect::<Vec<_>>())
+    }
+
+    /// Notes under the name of its record how a virtual disk is after a change that failed. If that can't be
+    /// written either, it is tried again before the next change, which is refused until then.
+    pub fn leave(&self, record: &str, is: &VdiskSpec) {
+        self.unwritten().insert(record.to_owned(), is.clone());
+        if let Err(error) = self.catch_up() {
+            tracing::warn!(vdisk = is.name, %error, "its record is written when that can be done");
+        }
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<String, VdiskSpec>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the records that could not be written.
+    fn catch_up(&self) -> Result<(), StateError> {
+        let mut unwritten = self.unwritten();
+        while let Some((record, is)) = unwritten.first_key_value() {
+            self.end_move(record, is)?;
+            unwritten.pop_first();
+        }
+        Ok(())
     }
 
     /// Keeps a device no longer.
@@ -561,6 +589,28 @@ mod tests {
         store.begin_move(&vdisk("b"), &smaller).unwrap();
         store.end_move("b", &smaller).unwrap();
         assert_eq!(store.load().unwrap().vdisks, [smaller]);
+    }
+
+    /// A full state directory left a record half-way: the virtual disk was there and was not, and a restart made
+    /// the change that had been refused.
+    #[test]
+    fn a_record_that_could_not_be_written_is_written_before_the_next_change() {
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::open(state.path()).unwrap();
+        store.put_vdisk(&vdisk("a"), Phase::Ready).unwrap();
+        store.begin_move(&vdisk("a"), &vdisk("b")).unwrap();
+        // Closed, as after an error, and not to be opened.
+        drop(store.database.lock().unwrap().take());
+        let (file, away) = (state.path().join(NAME), state.path().join("away"));
+        std::fs::rename(&file, &away).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        store.leave("a", &vdisk("a"));
+        assert!(store.vdisk("a").is_err(), "no change is made meanwhile");
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::rename(&away, &file).unwrap();
+        assert_eq!(store.vdisk("a").unwrap(), Some(vdisk("a")));
+        let kept = store.load().unwrap();
+        assert_eq!((kept.moving, kept.vdisks), (vec![], vec![vdisk("a")]));
     }
 
     #[test]
