@@ -259,9 +259,13 @@ impl Contracts {
         Ok((contract, changed))
     }
 
-    /// Files have the contracts that they had.
+    /// Files have the contracts that they had, but for those that were set or closed meanwhile.
     pub(crate) fn restore(&self, before: Before) {
         for (file, contract) in before {
+            let is_set = lock(&file.is_set);
+            if *is_set {
+                continue;
+            }
             if let Err(refused) = self.give(&file, contract) {
                 let inode = file.node.inode.0;
                 tracing::warn!(inode, %refused, "a file's contract of before is gone");

@@ -259,9 +259,10 @@ impl FileSystem for Files {
     }
 
     fn release(&self, file: OpenId) {
-        if let Some(Open::File(file)) = self.open.remove(file)
-            && let Some(stream) = file.stream()
-        {
+        let Some(Open::File(file)) = self.open.remove(file) else { return };
+        // An attribute that is being set finds it closed, or has given it its stream by now.
+        *lock(&file.is_set) = true;
+        if let Some(stream) = file.stream() {
             self.scheduler.released(stream);
         }
     }

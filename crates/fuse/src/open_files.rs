@@ -30,7 +30,7 @@ pub(crate) struct OpenFile {
     pub(crate) contract: Mutex<Contract>,
     /// Why the last one that it asked for was refused.
     pub(crate) refused: Mutex<Refused>,
-    /// A program has set its contract by ioctl: defaults change nothing any more.
+    /// A program has set its contract by ioctl, or it is closed: defaults change nothing any more.
     pub(crate) is_set: Mutex<bool>,
     /// The kernel has taken it over: its reads and writes don't come here.
     pub(crate) is_handed_over: AtomicBool,

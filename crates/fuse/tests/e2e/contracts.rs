@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use disktime_config::read_contract;
 use disktime_core::{Contract, Share};
@@ -53,7 +54,7 @@ fn a_contract_is_granted_while_the_device_has_the_time_and_ends_with_its_file() 
     let third = open();
     // The kernel tells of the end of a file after `close` has returned.
     let granted = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
         client::set(&third, &reserving(100)).is_ok()
     });
     assert!(granted, "{}", mount.figure("streams"));
@@ -132,6 +133,31 @@ fn defaults_are_inherited_from_directories_and_an_attribute_changes_open_files()
     assert_eq!(contract_of(&three), read_contract("weight=90").unwrap());
     for text in ["reserve", "reserve=200%", "\u{fc}"] {
         assert_eq!(set("films", text), Err(Errno::INVAL), "{text}");
+    }
+}
+
+/// A file that was closed while the attribute was set kept its stream, and its reservation, for good.
+#[test]
+fn a_file_that_is_closed_while_its_default_changes_keeps_no_stream() {
+    if lacks("a_file_that_is_closed_while_its_default_changes_keeps_no_stream") {
+        return;
+    }
+    let mount = Mount::new(|_| {});
+    fill(&mount.source("film"), 1000);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..1000).for_each(|_| drop(File::open(mount.path("film")).unwrap())));
+        }
+        for round in 0..1000 {
+            let text = if round % 2 == 0 { "reserve=0.01%" } else { "weight=50" };
+            let flags = XattrFlags::empty();
+            rustix::fs::setxattr(mount.path("film"), NAME, text.as_bytes(), flags).unwrap();
+        }
+    });
+    let began = Instant::now();
+    while mount.figure("streams").lines().count() > 2 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", mount.figure("streams"));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
