@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use disktime_config::Scheduling;
@@ -127,7 +128,7 @@ impl Mounted {
             if !options.recover {
                 return Err(MountError::Dead { path: options.at.display().to_string() });
             }
-            unmount(&options.at, UnmountFlags::DETACH).map_err(|_| dead)?;
+            take_away(&options.at).map_err(|_| dead)?;
         }
         if is_taken(&options.at) {
             return Err(MountError::Taken { path: options.at.display().to_string() });
@@ -236,6 +237,17 @@ fn is_dead(at: &Path) -> Option<MountError> {
     let tried = [rustix::fs::stat(at).err(), opened.err()];
     let dead = tried.contains(&Some(Errno::NOTCONN));
     dead.then(|| MountError::Dead { path: at.display().to_string() })
+}
+
+/// Takes a mount away whose daemon is gone. The helper does it for users who may not.
+fn take_away(at: &Path) -> io::Result<()> {
+    match unmount(at, UnmountFlags::DETACH) {
+        Err(Errno::PERM) => {
+            let helped = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).status()?;
+            if helped.success() { Ok(()) } else { Err(Errno::PERM.into()) }
+        }
+        unmounted => Ok(unmounted?),
+    }
 }
 
 /// Whether another FUSE mount is there.
