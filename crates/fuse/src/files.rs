@@ -321,8 +321,13 @@ impl FileSystem for Files {
             if matches!(item.name.as_bytes(), b"." | b"..") {
                 return lister(item, None);
             }
-            // An entry that is gone meanwhile is left out.
-            let Ok(found) = self.source.lookup_in(&parent, item.name) else { return true };
+            let found = match self.source.lookup_in(&parent, item.name) {
+                Ok(found) => found,
+                // An entry that is gone meanwhile is left out.
+                Err(Errno::NOENT) => return true,
+                // The program finds out why when it looks the name up.
+                Err(_) => return lister(Item { inode: self.source.nodes.unused(), ..item }, None),
+            };
             let taken = lister(item, Some(&found));
             if !taken {
                 self.source.nodes.forget(found.inode, 1);

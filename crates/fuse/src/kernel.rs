@@ -148,13 +148,11 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
                 tv_sec: since.as_secs().cast_signed(),
                 tv_nsec: since.subsec_nanos().into(),
             },
-            Err(error) => {
-                let before = error.duration();
-                let (seconds, nanos) = (before.as_secs().cast_signed(), before.subsec_nanos());
-                let borrow = i64::from(nanos > 0);
-                let nanos = if nanos > 0 { 1_000_000_000 - nanos } else { 0 };
-                Timespec { tv_sec: -seconds - borrow, tv_nsec: nanos.into() }
-            }
+            // The crate has subtracted the part of a second instead of adding it.
+            Err(error) => Timespec {
+                tv_sec: -error.duration().as_secs().cast_signed(),
+                tv_nsec: error.duration().subsec_nanos().into(),
+            },
         },
     }
 }
@@ -559,7 +557,9 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             if found.is_none() {
                 attr.ino = INodeNo(item.inode);
             }
-            !reply.add(ino, item.next, item.name, &CACHED, &attr, GENERATION)
+            // What is not known is looked up before it is used.
+            let cached = if found.is_some() { CACHED } else { Duration::ZERO };
+            !reply.add(ino, item.next, item.name, &cached, &attr, GENERATION)
         };
         let directory = (Inode(inode.0), id(directory));
         match self.0.list_full(directory, offset, &mut lister) {
@@ -717,7 +717,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
     }
 }
 
-/// Attributes of an entry that the kernel does not look at: `.` and `..`.
+/// Attributes of an entry whose own are not known, or not looked at: `.` and `..`.
 fn placeholder(item: Item<'_>) -> FileAttr {
     FileAttr {
         ino: INodeNo(item.inode),

@@ -142,6 +142,11 @@ impl Nodes {
         }
     }
 
+    /// A number that no inode has.
+    pub(crate) fn unused(&self) -> u64 {
+        lock(&self.table).take_next()
+    }
+
     /// How many inodes the kernel knows beside the top.
     pub(crate) fn count(&self) -> usize {
         lock(&self.table).by_inode.len()
@@ -153,14 +158,14 @@ impl Table {
     fn number(&mut self, identity: (u64, u64), device: u64) -> u64 {
         let (its_device, own) = identity;
         let keeps = its_device == device && own > Inode::ROOT.0 && own < RENUMBERED;
-        let inode = if keeps {
-            own
-        } else {
-            self.next += 1;
-            self.next - 1
-        };
+        let inode = if keeps { own } else { self.take_next() };
         self.by_identity.insert(identity, inode);
         inode
+    }
+
+    fn take_next(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
     }
 }
 
