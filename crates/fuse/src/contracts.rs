@@ -156,11 +156,11 @@ impl Contracts {
     /// `struct disktime_stats`; zeroes if the file has no stream of its own.
     fn figures(&self, file: &OpenFile) -> Vec<u8> {
         let report = file.stream().and_then(|_| self.scheduler.report());
-        let streams = report.map(|report| report.streams).unwrap_or_default();
+        let streams = report.iter().flat_map(|report| &report.streams);
         let own = streams.into_iter().find(|it| Some(it.stream) == file.stream());
         let mut bytes = Bytes::default();
         bytes.word(abi::VERSION);
-        bytes.word(own.as_ref().map_or(0, |it| it.stream.0));
+        bytes.word(own.map_or(0, |it| it.stream.0));
         let longs = own.map_or([0; 11], |it| {
             let counters = it.counters;
             [

@@ -85,6 +85,19 @@ pub(crate) type FullLister<'a> = &'a mut dyn FnMut(Item<'_>, Option<&Found>) -> 
 pub(crate) type ReadReply = Box<dyn FnOnce(Answer<&[u8]>) + Send>;
 /// Answers a write with the bytes written, from any thread and at any time, once.
 pub(crate) type WriteReply = Box<dyn FnOnce(Answer<u32>) + Send>;
+/// Answers that a file is durable, from any thread and at any time, once.
+pub(crate) type SyncReply = Box<dyn FnOnce(Answer<()>) + Send>;
+
+/// The place of a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) file: OpenId,
+    pub(crate) offset: u64,
+    /// It goes to the end of the file, wherever that is: the kernel may know an older one.
+    pub(crate) at_end: bool,
+    /// The user who writes; none if it comes from the kernel's cache.
+    pub(crate) user: Option<u32>,
+}
 
 /// A range of an open file.
 #[derive(Clone, Copy, Debug)]
@@ -121,12 +134,13 @@ pub(crate) trait FileSystem: Send + Sync + 'static {
     /// The kernel does not take it over.
     fn take_back(&self, file: OpenId);
     fn read(&self, span: Span, reply: ReadReply);
-    fn write(&self, file: OpenId, offset: u64, data: &[u8], reply: WriteReply);
+    fn write(&self, to: Place, data: &[u8], reply: WriteReply);
     /// A descriptor of it was closed.
     fn flush(&self, file: OpenId) -> Answer<()>;
     /// The last descriptor of it was closed.
     fn release(&self, file: OpenId);
-    fn sync(&self, file: OpenId, data_only: bool) -> Answer<()>;
+    /// Answers once it is durable, from another thread.
+    fn sync(&self, file: OpenId, data_only: bool, reply: SyncReply);
     fn open_directory(&self, inode: Inode) -> Answer<Opened>;
     fn list(&self, directory: OpenId, from: u64, lister: Lister<'_>) -> Answer<()>;
     fn list_full(

@@ -12,13 +12,14 @@ use rustix::io::Errno;
 use crate::contracts::{Contracts, is_reserved};
 use crate::file_system::{
     Answer, At, Caller, FileSystem, Found, FullLister, Inode, IoctlAnswer, Item, Lister, OpenId,
-    Opened, ReadReply, Span, Wish, WriteReply,
+    Opened, Place, ReadReply, Span, SyncReply, Wish, WriteReply,
 };
 use crate::nodes::{Default, lock};
 use crate::open_files::{Open, OpenFile, OpenTable};
 use crate::scheduler::{Scheduler, Transfer, Work};
 use crate::source::{Source, length};
-use crate::transfer::{Aligned, TRANSFER_MAX, read_straight, write_straight};
+use crate::syncs::Syncs;
+use crate::transfer::{TRANSFER_MAX, read_straight, write_straight};
 use crate::virtual_files::{self, is_virtual};
 
 /// Room for entries of a directory as the source lists them.
@@ -30,6 +31,7 @@ pub(crate) struct Files {
     pub(crate) open: OpenTable,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) contracts: Contracts,
+    pub(crate) syncs: Syncs,
 }
 
 impl Files {
@@ -60,13 +62,17 @@ impl Files {
         self.scheduler.transfer(Transfer { file, offset, bytes, length, place, work });
     }
 
-    fn write_file(&self, file: Arc<OpenFile>, offset: u64, data: &[u8], reply: WriteReply) {
+    fn write_file(&self, file: Arc<OpenFile>, to: Place, data: &[u8], reply: WriteReply) {
+        let Place { at_end, user, .. } = to;
+        let end = at_end.then(|| length(&file.descriptor).ok()).flatten();
+        let offset = end.unwrap_or(to.offset);
         if self.scheduler.is_straight(&file) || data.is_empty() {
             let written = write_straight(&file.descriptor, offset, data);
             return reply(written.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)));
         }
         let length = length(&file.descriptor).unwrap_or(0);
-        let (bytes, work) = (data.len() as u64, Work::Write(Arc::new(Aligned::of(data)), reply));
+        let data = self.scheduler.take(user, data);
+        let (bytes, work) = (data.all().len() as u64, Work::Write(Arc::new(data), reply));
         let place = file.place(offset);
         self.scheduler.transfer(Transfer { file, offset, bytes, length, place, work });
     }
@@ -240,9 +246,9 @@ impl FileSystem for Files {
         }
     }
 
-    fn write(&self, file: OpenId, offset: u64, data: &[u8], reply: WriteReply) {
-        match self.open.get(file) {
-            Ok(Open::File(file)) => self.write_file(file, offset, data, reply),
+    fn write(&self, to: Place, data: &[u8], reply: WriteReply) {
+        match self.open.get(to.file) {
+            Ok(Open::File(file)) => self.write_file(file, to, data, reply),
             Ok(Open::Virtual(inode, _)) => {
                 let written = virtual_files::write(&self.scheduler, Inode(inode), data);
                 reply(written.map(|()| u32::try_from(data.len()).unwrap_or(u32::MAX)));
@@ -267,17 +273,11 @@ impl FileSystem for Files {
         }
     }
 
-    fn sync(&self, file: OpenId, data_only: bool) -> Answer<()> {
-        let sync = |descriptor: &OwnedFd| {
-            if data_only { fs::fdatasync(descriptor) } else { fs::fsync(descriptor) }
-        };
-        match self.open.get(file)? {
-            Open::File(file) => sync(&file.descriptor),
-            Open::Directory(descriptor) => {
-                let copy = rustix::io::fcntl_dupfd_cloexec(&*lock(&descriptor), 0)?;
-                sync(&copy)
-            }
-            Open::Virtual(..) => Ok(()),
+    fn sync(&self, file: OpenId, data_only: bool, reply: SyncReply) {
+        match self.open.get(file) {
+            Ok(Open::Virtual(..)) => reply(Ok(())),
+            Ok(open) => self.syncs.sync(open, data_only, reply),
+            Err(error) => reply(Err(error)),
         }
     }
 

@@ -22,7 +22,7 @@ use rustix::fs::{FallocateFlags, FileType, RenameFlags, Stat, Timespec, UTIME_NO
 use rustix::io::Errno;
 
 use crate::file_system::{
-    Answer, At, Caller, FileSystem, Found, Inode, Item, OpenId, Opened, Span, Wish,
+    Answer, At, Caller, FileSystem, Found, Inode, Item, OpenId, Opened, Place, Span, Wish,
 };
 
 use pass_through::How;
@@ -462,19 +462,22 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _inode: INodeNo,
         file: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        // The kernel has guessed the file of what it writes from its cache: that has its place.
+        let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let at_end = !is_cached && flags.0 & libc::O_APPEND != 0;
+        let user = (!is_cached).then(|| request.uid());
         self.0.write(
-            id(file),
-            offset,
+            Place { file: id(file), offset, at_end, user },
             data,
             Box::new(move |answer| match answer {
                 Ok(bytes) => reply.written(bytes),
@@ -517,7 +520,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.0.sync(id(file), data_only));
+        self.0.sync(id(file), data_only, Box::new(|answer| empty(reply, answer)));
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -588,7 +591,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.0.sync(id(directory), data_only));
+        self.0.sync(id(directory), data_only, Box::new(|answer| empty(reply, answer)));
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the kernel's structure has 32 bits there")]

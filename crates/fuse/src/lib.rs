@@ -23,6 +23,7 @@ mod places;
 mod rules;
 mod scheduler;
 mod source;
+mod syncs;
 mod transfer;
 mod virtual_files;
 

@@ -23,6 +23,7 @@ use crate::open_files::OpenTable;
 use crate::rules::Rule;
 use crate::scheduler::{Scheduler, Terms};
 use crate::source::Source;
+use crate::syncs::Syncs;
 
 /// Descriptors that a mount wants: about as many inodes of a large tree can be known at once.
 const DESCRIPTORS: u64 = 1 << 20;
@@ -153,7 +154,9 @@ impl Mounted {
             rules: options.rules.clone(),
             default: options.default,
         };
-        let files = Arc::new(Files { source, open: OpenTable::new(), scheduler, contracts });
+        let syncs = Syncs::start()?;
+        let open = OpenTable::new();
+        let files = Arc::new(Files { source, open, scheduler, contracts, syncs });
         let terms = kernel::Terms {
             source: named,
             read_only: options.read_only,

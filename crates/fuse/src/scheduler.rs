@@ -28,7 +28,7 @@ use crate::abi::Refused;
 use crate::file_system::{ReadReply, WriteReply};
 use crate::mount_error::MountError;
 use crate::open_files::OpenFile;
-use crate::transfer::{Aligned, Buffers, Waiting};
+use crate::transfer::{Buffers, Data, Waiting};
 
 use dispatcher::Dispatcher;
 use turns::{Daemon, Own, Turns};
@@ -63,7 +63,7 @@ pub(crate) struct Transfer {
 pub(crate) enum Work {
     /// So many bytes, if the file has them.
     Read(usize, ReadReply),
-    Write(Arc<Aligned>, WriteReply),
+    Write(Arc<Data>, WriteReply),
 }
 
 /// A parameter of the engine that can be changed.
@@ -81,7 +81,7 @@ enum Message {
     Late(StreamId, Sender<bool>),
     Released(StreamId),
     Parameter(Parameter, Sender<Result<(), String>>),
-    Report(Sender<Report>),
+    Report(Sender<Arc<Report>>),
     Stop,
 }
 
@@ -157,15 +157,10 @@ impl Scheduler {
     ) -> Result<Self, MountError> {
         let (to, messages) = bounded(MESSAGES_MAX);
         let classed = Arc::new(AtomicU32::new(0));
-        let (waiting, buffers) = (Arc::new(Waiting::new()), Arc::new(Buffers::new()));
+        let (waiting, buffers) = (Arc::new(Waiting::new()), Arc::new(Buffers::default()));
         let Workers { jobs, landed, threads: workers } = workers::start(depth_max, &buffers)?;
-        let shared = dispatcher::Outside {
-            jobs,
-            moved: landed,
-            buffers,
-            waiting: Arc::clone(&waiting),
-            classed: Arc::clone(&classed),
-        };
+        let shared =
+            dispatcher::Outside { jobs, moved: landed, buffers, classed: Arc::clone(&classed) };
         let dispatcher = Dispatcher::new(turns, capacity, shared).map_err(MountError::Shared)?;
         let thread = Some(spawn("engine", move || dispatcher.run(&messages))?);
         Ok(Self { to, thread, workers, classed, waiting, counts_all, gone })
@@ -191,11 +186,13 @@ impl Scheduler {
         self.counts_all || self.has_classes()
     }
 
-    /// Has it done in its turn. Waits while too much waits already.
+    /// The data of a write, or as many of its first bytes as may wait.
+    pub(crate) fn take(&self, user: Option<u32>, data: &[u8]) -> Data {
+        self.waiting.take(user, data)
+    }
+
+    /// Has it done in its turn.
     pub(crate) fn transfer(&self, transfer: Transfer) {
-        if let Work::Write(data, _) = &transfer.work {
-            self.waiting.take(data.all().len() as u64);
-        }
         self.send(Message::Transfer(Box::new(transfer)));
     }
 
@@ -220,7 +217,7 @@ impl Scheduler {
     }
 
     /// The figures now; none while it ends.
-    pub(crate) fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self) -> Option<Arc<Report>> {
         self.ask(Message::Report)
     }
 
@@ -248,6 +245,6 @@ impl Drop for Scheduler {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }

@@ -1,8 +1,9 @@
 //! Moving bytes between the source's files and memory, and how much memory that may take.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::io::{self, Errno, IoSliceMut, ReadWriteFlags};
 
@@ -11,11 +12,12 @@ use crate::nodes::lock;
 
 /// The longest read or write that the kernel sends.
 pub(crate) const TRANSFER_MAX: usize = 1 << 20;
-/// The most bytes of writes that wait for their turn; the thread that takes one more from the
-/// kernel waits. The kernel itself has 4096 asynchronous ones outstanding at most.
+/// The most bytes of writes that wait for their turn, beside those from the kernel's cache.
 const WAITING_MAX: u64 = 512 << 20;
 /// Buffers that are kept for later reads.
 const KEPT_MAX: usize = 64;
+/// The most buffers that reads keep whose next pieces wait for their turns: 256 MiB.
+pub(crate) const USED_MAX: usize = 256;
 
 thread_local! {
     /// Room for transfers that go straight through.
@@ -126,45 +128,140 @@ impl Aligned {
 }
 
 /// Buffers that are used again: each is as long as the longest read.
-pub(crate) struct Buffers(Mutex<Vec<Aligned>>);
+#[derive(Default)]
+pub(crate) struct Buffers(Mutex<Pool>);
+
+#[derive(Default)]
+struct Pool {
+    kept: Vec<Aligned>,
+    /// Buffers that were taken and not given back.
+    used: usize,
+}
 
 impl Buffers {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
     pub(crate) fn take(&self) -> Aligned {
-        lock(&self.0).pop().unwrap_or_else(|| Aligned::new(TRANSFER_MAX))
+        let mut pool = lock(&self.0);
+        pool.used += 1;
+        pool.kept.pop().unwrap_or_else(|| Aligned::new(TRANSFER_MAX))
     }
 
     pub(crate) fn give_back(&self, buffer: Aligned) {
-        let mut kept = lock(&self.0);
-        if kept.len() < KEPT_MAX {
-            kept.push(buffer);
+        let mut pool = lock(&self.0);
+        pool.used -= 1;
+        if pool.kept.len() < KEPT_MAX {
+            pool.kept.push(buffer);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> usize {
+        lock(&self.0).used
+    }
+
+    /// So many are used that a read which has to wait for more turns should keep none.
+    pub(crate) fn are_scarce(&self) -> bool {
+        lock(&self.0).used > USED_MAX
     }
 }
 
-/// An account of the bytes of writes that wait.
+/// An account of the bytes of writes that wait, by users.
 pub(crate) struct Waiting {
-    bytes: Mutex<u64>,
+    held: Mutex<Held>,
     fell: Condvar,
+}
+
+#[derive(Default)]
+struct Held {
+    all: u64,
+    users: BTreeMap<u32, u64>,
+}
+
+/// The data of a write that waits; its room is free again when this is dropped.
+pub(crate) struct Data {
+    bytes: Aligned,
+    account: Arc<Waiting>,
+    user: Option<u32>,
+}
+
+impl Data {
+    pub(crate) fn all(&self) -> &[u8] {
+        self.bytes.all()
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let bytes = self.all().len() as u64;
+        let mut held = lock(&self.account.held);
+        held.all -= bytes;
+        if let Some(user) = self.user
+            && let Some(of_user) = held.users.get_mut(&user)
+        {
+            *of_user -= bytes;
+            if *of_user == 0 {
+                held.users.remove(&user);
+            }
+        }
+        self.account.fell.notify_all();
+    }
 }
 
 impl Waiting {
     pub(crate) fn new() -> Self {
-        Self { bytes: Mutex::new(0), fell: Condvar::new() }
+        Self { held: Mutex::default(), fell: Condvar::new() }
     }
 
-    /// Takes room for so many bytes, when there is any.
-    pub(crate) fn take(&self, bytes: u64) {
-        let full = |waiting: &mut u64| *waiting > 0 && *waiting + bytes > WAITING_MAX;
-        let waiting = self.fell.wait_while(lock(&self.bytes), full);
-        *waiting.unwrap_or_else(PoisonError::into_inner) += bytes;
+    /// Copies what a user writes. A user holds at most as much as is left for all: beyond that only the first
+    /// bytes are taken, and the program writes the others later. Without a user they are from the kernel's
+    /// cache, which holds a hundredth of the memory of such bytes at most: all are taken.
+    pub(crate) fn take(self: &Arc<Self>, user: Option<u32>, data: &[u8]) -> Data {
+        let taken = match user {
+            None => data,
+            Some(user) => &data[..self.room(user, data.len())],
+        };
+        let bytes = taken.len() as u64;
+        let mut held = lock(&self.held);
+        if let Some(user) = user {
+            // Only if users have taken all in small pieces: then it waits.
+            let full = |held: &mut Held| held.all > 0 && held.all + bytes > WAITING_MAX;
+            let waited = self.fell.wait_while(held, full);
+            held = waited.unwrap_or_else(PoisonError::into_inner);
+            *held.users.entry(user).or_default() += bytes;
+        }
+        held.all += bytes;
+        drop(held);
+        Data { bytes: Aligned::of(taken), account: Arc::clone(self), user }
     }
 
-    pub(crate) fn give_back(&self, bytes: u64) {
-        *lock(&self.bytes) -= bytes;
-        self.fell.notify_all();
+    /// How many of so many bytes there is room for.
+    fn room(&self, user: u32, bytes: usize) -> usize {
+        let held = lock(&self.held);
+        let of_user = held.users.get(&user).copied().unwrap_or(0);
+        let left = WAITING_MAX.saturating_sub(held.all);
+        if of_user + bytes as u64 <= left { bytes } else { bytes.min(Aligned::ALIGNMENT) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One user's writes that waited for a small limit kept everybody's calls waiting.
+    #[test]
+    fn a_user_whose_writes_wait_leaves_room_for_others() {
+        let account = Arc::new(Waiting::new());
+        let data = vec![7; TRANSFER_MAX];
+        let take = |user| account.take(Some(user), &data);
+        let many: Vec<Data> = (0..1000).map(|_| take(1)).collect();
+        let whole = many.iter().filter(|it| it.all().len() == TRANSFER_MAX).count();
+        assert_eq!(whole as u64, WAITING_MAX / 2 / TRANSFER_MAX as u64);
+        assert!(many[whole..].iter().all(|it| it.all() == &data[..4096]));
+        assert_eq!(take(2).all().len(), TRANSFER_MAX, "another user");
+        assert_eq!(account.take(Some(1), &data[..100]).all().len(), 100);
+        assert_eq!(account.take(None, &data).all().len(), TRANSFER_MAX, "the kernel's cache");
+        drop(many);
+        assert_eq!(take(1).all().len(), TRANSFER_MAX);
+        let held = lock(&account.held);
+        assert!(held.all == 0 && held.users.is_empty());
     }
 }

@@ -13,13 +13,13 @@ use slab::Slab;
 
 use super::flights::{Flight, Operation};
 use super::turns::{DeviceParameter, News, Over, Turn, Turns};
-use super::workers::{self, Job, Landed};
+use super::workers::{self, Job, Landed, Moved};
 use super::{Message, Parameter, Report, SHARED_NAME, StreamReport, Transfer};
 use crate::abi::Refused;
 use crate::nodes::lock;
 use crate::open_files::OpenFile;
 use crate::places::Places;
-use crate::transfer::{Buffers, Waiting};
+use crate::transfer::Buffers;
 
 /// The contract of a stream to which nothing is promised.
 const USUAL: Contract = Contract::reserving(Share::ZERO);
@@ -40,7 +40,6 @@ pub(super) struct Outside {
     /// Pieces whose bytes were moved. They are apart from other messages: the device waits for each.
     pub(super) moved: Receiver<Landed>,
     pub(super) buffers: Arc<Buffers>,
-    pub(super) waiting: Arc<Waiting>,
     /// Streams with a contract that is not the usual one.
     pub(super) classed: Arc<AtomicU32>,
 }
@@ -70,6 +69,8 @@ pub(super) struct Dispatcher {
     free: Vec<StreamId>,
     /// The least name of a stream that was never used.
     next: u32,
+    /// The last figures, and until when they are good enough.
+    kept: Option<(Arc<Report>, Instant)>,
     outside: Outside,
 }
 
@@ -92,6 +93,7 @@ impl Dispatcher {
             shared,
             free: Vec::new(),
             next: 1,
+            kept: None,
             outside,
         })
     }
@@ -176,7 +178,7 @@ impl Dispatcher {
                 let _gone = answer.send(self.set_parameter(parameter));
             }
             Message::Report(answer) => {
-                if let Some(report) = self.report() {
+                if let Some(report) = self.reported() {
                     let _gone = answer.send(report);
                 }
             }
@@ -225,7 +227,7 @@ impl Dispatcher {
         let operation = self.operations.remove(key);
         let stream = operation.stream;
         operation.held.iter().for_each(|turn| self.turns.ended(turn.name, Outcome::Failed));
-        self.outside.waiting.give_back(operation.refuse(Errno::AGAIN));
+        operation.refuse(Errno::AGAIN, &self.outside.buffers);
         self.answered(stream);
     }
 
@@ -313,8 +315,13 @@ impl Dispatcher {
         self.turns.ended(turn, outcome);
         // It may have been refused meanwhile.
         let operation = self.operations.get_mut(key).filter(|it| it.number == number);
-        let Some(operation) = operation else { return };
-        operation.note(range, result);
+        let Some(operation) = operation else {
+            if let Ok(Moved::Read(buffer, _)) = result {
+                self.outside.buffers.give_back(buffer);
+            }
+            return;
+        };
+        operation.note(range, result, &self.outside.buffers);
         operation.open -= 1;
         if operation.open == 0 {
             let held = std::mem::take(&mut operation.held);
@@ -332,10 +339,7 @@ impl Dispatcher {
         }
         let operation = self.operations.remove(key);
         let stream = operation.stream;
-        let waited = operation.answer(&self.outside.buffers);
-        if waited > 0 {
-            self.outside.waiting.give_back(waited);
-        }
+        operation.answer(&self.outside.buffers);
         self.answered(stream);
     }
 
@@ -406,6 +410,20 @@ impl Dispatcher {
                 Ok(())
             }
         }
+    }
+
+    /// The figures now. Those of very many streams take long, and anybody may ask for them: the last ones
+    /// are answered until nine times as long has passed.
+    fn reported(&mut self) -> Option<Arc<Report>> {
+        let began = clock::now();
+        if let Some((report, _)) = self.kept.as_ref().filter(|(_, until)| began < *until) {
+            return Some(Arc::clone(report));
+        }
+        let report = Arc::new(self.report()?);
+        let now = clock::now();
+        let until = now + Duration::from_nanos(now.since(began).as_nanos().saturating_mul(9));
+        self.kept = Some((Arc::clone(&report), until));
+        Some(report)
     }
 
     fn report(&mut self) -> Option<Report> {

@@ -32,6 +32,10 @@ pub(super) struct Operation {
     /// Turns that wait for its earlier pieces: the first of them begins it anew.
     pub(super) held: VecDeque<Turn>,
     parts: Vec<Part>,
+    /// Its last piece has begun.
+    ends: bool,
+    /// Of a read: its pieces were not kept, so that its last one reads all of it again.
+    again: bool,
     error: Option<Errno>,
     /// Nothing is left of a read that its worker answers.
     work: Option<Work>,
@@ -76,6 +80,8 @@ impl Operation {
             over,
             held,
             parts,
+            ends: false,
+            again: false,
             error,
             work,
             kind,
@@ -85,7 +91,11 @@ impl Operation {
     /// It begins anew, with none of its pieces at the device: those that were done do not count.
     pub(super) fn begin_anew(&mut self, number: u64, buffers: &Buffers) {
         assert_eq!(self.open, 0, "an earlier piece could move its bytes after a later one");
-        (self.number, self.error) = (number, None);
+        (self.number, self.error, self.ends, self.again) = (number, None, false, false);
+        self.give_back(buffers);
+    }
+
+    fn give_back(&mut self, buffers: &Buffers) {
         let parts = self.parts.drain(..).filter_map(|part| part.buffer);
         parts.for_each(|buffer| buffers.give_back(buffer));
     }
@@ -123,19 +133,30 @@ impl Operation {
 
     /// The bytes of the request that a piece moves. The last piece of a read also asks for what
     /// lies past the end of the file: it may have grown meanwhile.
-    pub(super) fn range(&self, place: u64, bytes: u64) -> Range<usize> {
+    pub(super) fn range(&mut self, place: u64, bytes: u64) -> Range<usize> {
         let start = place.saturating_sub(self.place);
         let end = start.saturating_add(bytes);
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        self.ends |= end >= self.bytes;
         match self.work {
-            Some(Work::Read(asked, _)) if end >= self.bytes => index(start)..asked.max(index(end)),
+            Some(Work::Read(asked, _)) if end >= self.bytes => {
+                index(if self.again { 0 } else { start })..asked.max(index(end))
+            }
             _ => index(start)..index(end),
         }
     }
 
-    /// Notes a piece's outcome.
-    pub(super) fn note(&mut self, range: Range<usize>, result: Answer<Moved>) {
+    /// Notes a piece's outcome. A read whose next piece may wait for long keeps no bytes while buffers are
+    /// scarce: reading them again takes time that is not charged, keeping them could take all memory.
+    pub(super) fn note(&mut self, range: Range<usize>, result: Answer<Moved>, buffers: &Buffers) {
+        let is_all = range.start == 0 && range.end as u64 >= self.bytes;
         match result {
+            Ok(Moved::Read(buffer, _)) if !self.ends && buffers.are_scarce() => {
+                self.again = true;
+                buffers.give_back(buffer);
+                self.give_back(buffers);
+            }
+            Ok(Moved::Read(buffer, _)) if self.again && !is_all => buffers.give_back(buffer),
             Ok(Moved::Read(buffer, moved)) => {
                 self.parts.push(Part { range, moved, buffer: Some(buffer) });
             }
@@ -145,35 +166,25 @@ impl Operation {
         }
     }
 
-    /// Answers the program; returns the bytes of a write that waited.
-    pub(super) fn answer(mut self, buffers: &Buffers) -> u64 {
+    /// Answers the program.
+    pub(super) fn answer(mut self, buffers: &Buffers) {
         self.parts.sort_unstable_by_key(|part| part.range.start);
         let moved = whole(&self.parts);
-        match self.work {
+        match self.work.take() {
             None => {}
-            Some(Work::Read(_, reply)) => {
-                answer_read(reply, moved, self.parts, self.error, buffers);
-            }
-            Some(Work::Write(data, reply)) => {
-                answer_write(reply, moved, self.error);
-                return data.all().len() as u64;
-            }
+            Some(Work::Read(_, reply)) => answer_read(reply, moved, &self.parts, self.error),
+            Some(Work::Write(_, reply)) => answer_write(reply, moved, self.error),
         }
-        0
+        self.give_back(buffers);
     }
 
     /// Answers that it was not done.
-    pub(super) fn refuse(self, error: Errno) -> u64 {
+    pub(super) fn refuse(mut self, error: Errno, buffers: &Buffers) {
+        self.give_back(buffers);
         match self.work {
-            None => 0,
-            Some(Work::Read(_, reply)) => {
-                reply(Err(error));
-                0
-            }
-            Some(Work::Write(data, reply)) => {
-                reply(Err(error));
-                data.all().len() as u64
-            }
+            None => {}
+            Some(Work::Read(_, reply)) => reply(Err(error)),
+            Some(Work::Write(_, reply)) => reply(Err(error)),
         }
     }
 }
@@ -190,19 +201,13 @@ fn whole(parts: &[Part]) -> usize {
     end
 }
 
-fn answer_read(
-    reply: ReadReply,
-    moved: usize,
-    parts: Vec<Part>,
-    error: Option<Errno>,
-    buffers: &Buffers,
-) {
-    match (error, &*parts) {
+fn answer_read(reply: ReadReply, moved: usize, parts: &[Part], error: Option<Errno>) {
+    match (error, parts) {
         (Some(error), _) if moved == 0 => reply(Err(error)),
         (_, [Part { buffer: Some(buffer), .. }]) => reply(Ok(&buffer.all()[..moved])),
         _ => {
             let mut all = Vec::with_capacity(moved);
-            for part in &parts {
+            for part in parts {
                 let room = moved - all.len();
                 let data = part.buffer.as_ref().map_or(&[][..], Aligned::all);
                 all.extend_from_slice(&data[..part.moved.min(room)]);
@@ -210,7 +215,6 @@ fn answer_read(
             reply(Ok(&all));
         }
     }
-    parts.into_iter().filter_map(|part| part.buffer).for_each(|buffer| buffers.give_back(buffer));
 }
 
 fn answer_write(reply: WriteReply, moved: usize, error: Option<Errno>) {

@@ -11,7 +11,7 @@ use rustix::fs;
 use super::spawn;
 use crate::file_system::{Answer, ReadReply};
 use crate::open_files::OpenFile;
-use crate::transfer::{Aligned, Buffers, read_at, read_cached, write_at};
+use crate::transfer::{Aligned, Buffers, Data, read_at, read_cached, write_at};
 
 /// The most threads: pieces beyond wait in the channel.
 const WORKERS_MAX: u32 = 64;
@@ -33,7 +33,7 @@ pub(super) enum Action {
     /// All that a request asks for, which is answered at once.
     ReadAll(usize, ReadReply),
     /// A range of the data; then it is to be on the medium, if the flag says so.
-    Write(Arc<Aligned>, Range<usize>, bool),
+    Write(Arc<Data>, Range<usize>, bool),
 }
 
 impl Action {

@@ -8,6 +8,7 @@
     reason = "data and figures of tests are small"
 )]
 
+mod beside;
 mod conformance;
 mod contracts;
 mod daemon;
@@ -15,4 +16,5 @@ mod header;
 mod hostile;
 mod pass_through;
 mod shares;
+mod slow_source;
 mod support;
