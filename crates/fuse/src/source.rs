@@ -158,17 +158,13 @@ impl Source {
         let kept = OFlags::from_bits_retain(kept);
         let made = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let rights = Mode::from_raw_mode(mode & 0o7777);
-        // Whether it was there decides whose it is.
         let exclusive = kept | made | OFlags::EXCL;
-        let (file, new) = match fs::openat(&parent.descriptor, at.name, exclusive, rights) {
-            Err(Errno::EXIST) if !kept.contains(OFlags::EXCL) => {
-                (fs::openat(&parent.descriptor, at.name, kept | made, rights)?, false)
-            }
-            opened => (opened?, true),
+        let file = match fs::openat(&parent.descriptor, at.name, exclusive, rights) {
+            // Another program has made it since the kernel looked: it looks again, and sees who may open it.
+            Err(Errno::EXIST) if !kept.contains(OFlags::EXCL) => return Err(Errno::STALE),
+            opened => opened?,
         };
-        if new {
-            self.give(caller, &file, mode)?;
-        }
+        self.give(caller, &file, mode)?;
         let found = self.lookup_in(&parent, at.name)?;
         let (opened, stat) = (fs::fstat(&file)?, found.stat);
         if (opened.st_dev, opened.st_ino) != (stat.st_dev, stat.st_ino) {
@@ -304,4 +300,30 @@ pub(crate) fn length(file: &OwnedFd) -> Answer<u64> {
     let stat: Stat = fs::fstat(file)?;
     // A file's size is not negative.
     Ok(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that another program had made in this moment was opened with the rights of the mount, and a
+    /// thread of the mount waited for the other end of a fifo.
+    #[test]
+    fn a_name_that_is_there_already_is_not_opened_when_it_should_be_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = Source::open(directory.path()).unwrap();
+        let (top, none) = (&source.nodes.get(Inode::ROOT).unwrap().descriptor, Mode::empty());
+        std::fs::write(directory.path().join("file"), "data").unwrap();
+        fs::mknodat(top, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let caller = Caller { uid: 1000, gid: 1000, pid: 1 };
+        for name in ["file", "fifo"] {
+            let at = At { parent: Inode::ROOT, name: OsStr::new(name) };
+            let create = |flags| source.create(caller, at, none.bits(), flags).map(drop);
+            assert_eq!(create(libc::O_WRONLY | libc::O_CREAT), Err(Errno::STALE), "{name}");
+            let exclusive = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+            assert_eq!(create(exclusive), Err(Errno::EXIST), "{name}");
+        }
+        let at = At { parent: Inode::ROOT, name: OsStr::new("new") };
+        source.create(caller, at, 0o600, libc::O_WRONLY | libc::O_CREAT).unwrap();
+    }
 }
