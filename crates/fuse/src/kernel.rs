@@ -560,7 +560,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             if found.is_none() {
                 attr.ino = INodeNo(item.inode);
             }
-            // What is not known is looked up before it is used.
+            // A name that is not known is looked up before it is used.
             let cached = if found.is_some() { CACHED } else { Duration::ZERO };
             !reply.add(ino, item.next, item.name, &cached, &attr, GENERATION)
         };

@@ -412,8 +412,8 @@ impl Dispatcher {
         }
     }
 
-    /// The figures now. Those of very many streams take long, and anybody may ask for them: the last ones
-    /// are answered until nine times as long has passed.
+    /// The figures now. Figures of very many streams take long, and anybody may ask for them: the last
+    /// ones are answered until nine times as long has passed.
     fn reported(&mut self) -> Option<Arc<Report>> {
         let began = clock::now();
         if let Some((report, _)) = self.kept.as_ref().filter(|(_, until)| began < *until) {

@@ -34,7 +34,7 @@ pub(super) struct Operation {
     parts: Vec<Part>,
     /// Its last piece has begun.
     ends: bool,
-    /// Of a read: its pieces were not kept, so that its last one reads all of it again.
+    /// A read's pieces were not kept, so that its last one reads all of it again.
     again: bool,
     error: Option<Errno>,
     /// Nothing is left of a read that its worker answers.

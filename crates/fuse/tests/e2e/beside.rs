@@ -53,7 +53,7 @@ fn times_before_1970_are_set_as_they_are() {
         for path in [mount.source("old"), mount.path("old")] {
             let stat = std::fs::metadata(path).unwrap();
             let found = stat.mtime() * 1_000_000_000 + stat.mtime_nsec();
-            assert_eq!(found, -(nanos as i64));
+            assert_eq!(-found, i64::try_from(nanos).unwrap());
         }
     }
 }
