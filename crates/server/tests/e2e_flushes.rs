@@ -52,7 +52,11 @@ impl Fixture {
     }
 
     fn connect(&self, vdisk: usize) -> Connection {
-        Connection::open(&self.server.vdisks()[vdisk].uris()[0].parse().unwrap()).unwrap()
+        let uri = self.server.vdisks()[vdisk].uris()[0].parse().unwrap();
+        let mut client = Connection::open(&uri).unwrap();
+        // The device's thread knows it once that has answered.
+        client.read(0, &mut [0]).unwrap();
+        client
     }
 
     fn write(&mut self, client: usize) {

@@ -156,6 +156,13 @@ impl Carried {
         self.links.iter().any(|link| link.crossing.has_news())
     }
 
+    /// Whether a carrier has a part of a request for it.
+    #[cfg(test)]
+    pub(super) fn has_part(&mut self) -> bool {
+        let is_part = |told: &ToShard| matches!(told, ToShard::Part { .. });
+        self.links.iter_mut().any(|link| link.crossing.is_told(is_part))
+    }
+
     /// Wakes carriers, so that they publish their processor time.
     pub(super) fn look(&mut self) {
         self.links.iter_mut().for_each(|link| link.crossing.say(ToCarrier::Look));

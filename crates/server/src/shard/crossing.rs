@@ -126,6 +126,15 @@ impl<Out, In> Crossing<Out, In> {
         !self.into.is_empty() || (self.is_short() && !self.out.is_full())
     }
 
+    /// Whether something like this is to be heard.
+    #[cfg(test)]
+    pub(super) fn is_told(&mut self, so: impl Fn(&In) -> bool) -> bool {
+        let told = self.into.slots();
+        let told = self.into.read_chunk(told).expect("so many are there");
+        let (first, rest) = told.as_slices();
+        first.iter().chain(rest).any(so)
+    }
+
     /// Whether messages wait for room: no more should be said than has to be.
     pub(super) fn is_short(&self) -> bool {
         !self.waiting.is_empty()
