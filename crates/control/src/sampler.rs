@@ -12,8 +12,8 @@ use std::sync::Arc;
 use disktime_api::{Figures, Held, History, Latency, Live, LiveDevice, LiveVdisk, Waited};
 use disktime_core::{Duration, Instant, Share};
 use disktime_server::{
-    GuestStreamId, MountId, Server, Snapshot, VdiskId, VdiskStats, VdiskView, Watch, WatchedDevice,
-    WatchedVdisk,
+    GuestStreamId, GuestStreamView, MountId, MountView, Server, Snapshot, VdiskId, VdiskStats,
+    VdiskView, Watch, WatchedDevice, WatchedVdisk,
 };
 
 use crate::history::{Moment, NAMED, Octaves, Past, Portion, named, push, short};
@@ -296,6 +296,9 @@ pub struct News {
     pub live: Option<Live>,
 }
 
+/// The mounts of a device, and their streams.
+type Guests = (Vec<Arc<MountView>>, Arc<[Arc<GuestStreamView>]>);
+
 /// All looks that are kept.
 #[derive(Default)]
 pub struct Sampler {
@@ -304,6 +307,8 @@ pub struct Sampler {
     slots: Vec<Slot>,
     /// The same of mounts, and of their streams.
     guest_slots: [Vec<Slot>; 2],
+    /// By device, as it answered last: one that does not answer for a moment has not lost its mounts.
+    guests: BTreeMap<String, Guests>,
     busy: BTreeMap<Seen, Busy>,
     /// Nanoseconds that virtual disks which ever had requests waited, by [`Wait::NAMES`].
     waited: BTreeMap<Seen, [u64; Wait::NAMES.len()]>,
@@ -318,7 +323,9 @@ impl Sampler {
         let watched = server.watch(Watch::Busy);
         let configured = &server.config().devices;
         // The past of one that does not answer for a moment stays.
-        self.devices.retain(|name, _| configured.iter().any(|it| it.name == *name));
+        let stays = |name: &String| configured.iter().any(|it| it.name == *name);
+        self.devices.retain(|name, _| stays(name));
+        self.guests.retain(|name, _| stays(name));
         let devices = configured.iter().map(|it| it.name.as_str()).zip(watched);
         let devices =
             devices.filter_map(|(name, watched)| Some((name, watched?))).collect::<Vec<_>>();
@@ -362,16 +369,21 @@ impl Sampler {
         let mut slots = std::mem::take(&mut self.slots);
         let broken = self.count(at, (&mut slots, vdisks), &mut octaves);
         self.slots = slots;
-        let mounts = devices.iter().flat_map(|(device, now)| {
-            now.mounts.iter().map(|it| OfGuest {
-                id: it.view.id.into(),
-                name: &it.view.name,
+        let mut guests = std::mem::take(&mut self.guests);
+        for (device, now) in devices {
+            let mounts = now.mounts.iter().map(|it| Arc::clone(&it.view)).collect();
+            guests.insert((*device).to_owned(), (mounts, Arc::clone(&now.guest_streams)));
+        }
+        let mounts = guests.iter().flat_map(|(device, (mounts, _))| {
+            mounts.iter().map(|it| OfGuest {
+                id: it.id.into(),
+                name: &it.name,
                 device,
-                stats: &it.view.stats,
+                stats: &it.stats,
             })
         });
-        let streams = devices.iter().flat_map(|(device, now)| {
-            now.guest_streams.iter().map(|it| OfGuest {
+        let streams = guests.iter().flat_map(|(device, (_, streams))| {
+            streams.iter().map(|it| OfGuest {
                 id: it.id.into(),
                 name: &it.name,
                 device,
@@ -379,21 +391,19 @@ impl Sampler {
             })
         });
         let [of_mounts, of_streams] = [mounts.collect::<Vec<_>>(), streams.collect()];
-        // The mounts of a device that does not answer are not gone.
-        let answers = |name: &String| devices.iter().any(|(it, _)| it == name);
-        if self.devices.keys().all(answers) {
-            let [mut mounts, mut streams] = std::mem::take(&mut self.guest_slots);
-            self.count(at, (&mut mounts, &of_mounts), &mut octaves);
-            // Its mount has counted the times of a stream.
-            self.count(at, (&mut streams, &of_streams), &mut BTreeMap::new());
-            self.guest_slots = [mounts, streams];
-        }
+        let [mut mounts, mut streams] = std::mem::take(&mut self.guest_slots);
+        self.count(at, (&mut mounts, &of_mounts), &mut octaves);
+        // Its mount has counted the times of a stream.
+        self.count(at, (&mut streams, &of_streams), &mut BTreeMap::new());
+        self.guest_slots = [mounts, streams];
         self.let_go();
         let devices = devices.iter().map(|(name, device)| {
             let octaves = octaves.get(name).copied().unwrap_or_default();
             self.device((at, wall_ms), name, device, octaves)
         });
         let live = Live { at_ms: wall_ms, devices: devices.collect() };
+        drop(octaves);
+        self.guests = guests;
         News { broken, live: Some(live) }
     }
 
@@ -584,7 +594,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use disktime_core::Contract;
-    use disktime_server::{GuestStreamView, MountView, WatchedMount};
+    use disktime_server::WatchedMount;
 
     use super::*;
 
@@ -747,9 +757,15 @@ mod tests {
             let past = sampler.history("disk", false, 0).map_or(0, |it| it.at_ms.len());
             (sampler.busy.len(), sampler.waited.len(), past)
         };
-        // A device that did not answer for a second lost its past, and its mounts their sums.
-        assert_eq!(look(20, &[]), (2, 2, 19));
-        assert_eq!(look(21, &[("disk", device(Vec::new()))]), (0, 0, 20), "it is gone");
+        // A device that did not answer for a second lost its past, and its mounts their sums. Mounts of others
+        // are seen meanwhile.
+        let mut other = device(Vec::new());
+        let (view, streams) =
+            (Arc::new(MountView::new(MountId(2), "/srv".into())), BTreeMap::new());
+        other.mounts = vec![WatchedMount { view, streams, now: now(1, 1, true) }];
+        assert_eq!(look(20, &[("other", other)]), (3, 3, 19));
+        assert_eq!(look(21, &[("disk", device(Vec::new()))]), (1, 1, 20), "it is gone");
+        assert_eq!(sampler.history("other", false, 0).unwrap().mounts.len(), 1);
     }
 
     #[test]

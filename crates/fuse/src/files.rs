@@ -63,15 +63,19 @@ impl Files {
     }
 
     fn write_file(&self, file: Arc<OpenFile>, to: Place, data: &[u8], reply: WriteReply) {
-        let Place { at_end, user, .. } = to;
-        let end = at_end.then(|| length(&file.descriptor).ok()).flatten();
-        let offset = end.unwrap_or(to.offset);
+        let Place { at_end, user, offset, .. } = to;
         if self.scheduler.is_straight(&file) || data.is_empty() {
-            let written = write_straight(&file.descriptor, offset, data);
+            let at = (!at_end).then_some(offset);
+            let written = write_straight(&file.descriptor, at, data);
             return reply(written.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)));
         }
         let length = length(&file.descriptor).unwrap_or(0);
-        let data = self.scheduler.take(user, data);
+        let mut data = self.scheduler.take(user, data);
+        // It is charged for the place that the end has now.
+        let offset = if at_end { length } else { offset };
+        if at_end {
+            data.append();
+        }
         let (bytes, work) = (data.all().len() as u64, Work::Write(Arc::new(data), reply));
         let place = file.place(offset);
         self.scheduler.transfer(Transfer { file, offset, bytes, length, place, work });

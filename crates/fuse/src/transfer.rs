@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
-use rustix::io::{self, Errno, IoSliceMut, ReadWriteFlags};
+use rustix::io::{self, Errno, IoSlice, IoSliceMut, ReadWriteFlags};
 
 use crate::file_system::{Answer, ReadReply};
 use crate::nodes::lock;
+use crate::source::length;
 
 /// The longest read or write that the kernel sends.
 pub(crate) const TRANSFER_MAX: usize = 1 << 20;
@@ -70,6 +72,16 @@ pub(crate) fn write_at(file: &OwnedFd, offset: u64, data: &[u8]) -> Answer<usize
     Ok(done)
 }
 
+/// Writes at the end of the file, wherever that is by now; answers how many bytes were written.
+fn append(file: &OwnedFd, data: &[u8]) -> Answer<usize> {
+    loop {
+        match io::pwritev2(file, &[IoSlice::new(data)], 0, ReadWriteFlags::APPEND) {
+            Err(Errno::INTR) => {}
+            written => return written,
+        }
+    }
+}
+
 /// Reads on the calling thread and answers.
 pub(crate) fn read_straight(file: &OwnedFd, offset: u64, bytes: usize, reply: ReadReply) {
     BUFFER.with_borrow_mut(|buffer| {
@@ -81,11 +93,15 @@ pub(crate) fn read_straight(file: &OwnedFd, offset: u64, bytes: usize, reply: Re
     });
 }
 
-/// Writes on the calling thread.
-pub(crate) fn write_straight(file: &OwnedFd, offset: u64, data: &[u8]) -> Answer<usize> {
-    match write_at(file, offset, data) {
+/// Writes on the calling thread, at an offset or else at the end.
+pub(crate) fn write_straight(file: &OwnedFd, at: Option<u64>, data: &[u8]) -> Answer<usize> {
+    let write = |data: &[u8]| match at {
+        Some(offset) => write_at(file, offset, data),
+        None => append(file, data),
+    };
+    match write(data) {
         // Its memory may lie where the source can't take it from: then it is copied.
-        Err(Errno::INVAL) => write_at(file, offset, Aligned::of(data).all()),
+        Err(Errno::INVAL) => write(Aligned::of(data).all()),
         written => written,
     }
 }
@@ -181,9 +197,28 @@ pub(crate) struct Data {
     bytes: Aligned,
     account: Arc<Waiting>,
     user: Option<u32>,
+    /// It goes to the end that the file has when the first bytes of it are written: here once that is known.
+    end: Option<OnceLock<u64>>,
 }
 
 impl Data {
+    /// It goes to the end of the file, and not where it was told to.
+    pub(crate) fn append(&mut self) {
+        self.end = Some(OnceLock::new());
+    }
+
+    /// Writes a range of it, which begins at that offset if it does not go to the end.
+    pub(crate) fn write(&self, file: &OwnedFd, offset: u64, range: Range<usize>) -> Answer<usize> {
+        let offset = match &self.end {
+            None => offset,
+            Some(end) => {
+                let now = if end.get().is_none() { length(file)? } else { 0 };
+                end.get_or_init(|| now).saturating_add(range.start as u64)
+            }
+        };
+        write_at(file, offset, &self.all()[range])
+    }
+
     pub(crate) fn all(&self) -> &[u8] {
         self.bytes.all()
     }
@@ -230,7 +265,7 @@ impl Waiting {
         }
         held.all += bytes;
         drop(held);
-        Data { bytes: Aligned::of(taken), account: Arc::clone(self), user }
+        Data { bytes: Aligned::of(taken), account: Arc::clone(self), user, end: None }
     }
 
     /// How many of so many bytes there is room for.
@@ -244,7 +279,31 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Seek, Write};
+
     use super::*;
+
+    /// The end was that of the moment in which the write came: what the source got while it waited for its turn
+    /// was lost.
+    #[test]
+    fn an_append_goes_to_the_end_that_there_is_when_it_begins() {
+        let mut source = tempfile::tempfile().unwrap();
+        let file = OwnedFd::from(source.try_clone().unwrap());
+        source.write_all(b"abc").unwrap();
+        let mut data = Arc::new(Waiting::new()).take(Some(1), b"12345");
+        data.append();
+        source.write_all(b"def").unwrap();
+        assert_eq!(data.write(&file, 3, 0..2), Ok(2));
+        assert_eq!(data.write(&file, 5, 2..5), Ok(3));
+        // Once more, since its turn has begun anew.
+        assert_eq!(data.write(&file, 3, 0..2), Ok(2));
+        assert_eq!(write_straight(&file, None, b"67"), Ok(2));
+        assert_eq!(write_straight(&file, Some(0), b"A"), Ok(1));
+        let mut found = String::new();
+        source.rewind().unwrap();
+        source.read_to_string(&mut found).unwrap();
+        assert_eq!(found, "Abcdef1234567");
+    }
 
     /// One user's writes that waited for a small limit kept everybody's calls waiting.
     #[test]

@@ -11,7 +11,7 @@ use rustix::fs;
 use super::spawn;
 use crate::file_system::{Answer, ReadReply};
 use crate::open_files::OpenFile;
-use crate::transfer::{Aligned, Buffers, Data, read_at, read_cached, write_at};
+use crate::transfer::{Aligned, Buffers, Data, read_at, read_cached};
 
 /// The most threads: pieces beyond wait in the channel.
 const WORKERS_MAX: u32 = 64;
@@ -98,8 +98,7 @@ fn work(jobs: &Receiver<Job>, to: &Sender<Landed>, buffers: &Buffers) {
     for Job { flight, file, offset, action } in jobs {
         let moved = match action {
             Action::Write(data, range, durable) => {
-                let written =
-                    write_at(&file.descriptor, offset, &data.all()[range]).map(Moved::Written);
+                let written = data.write(&file.descriptor, offset, range).map(Moved::Written);
                 if durable {
                     written.and_then(|it| fs::fdatasync(&file.descriptor).map(|()| it))
                 } else {

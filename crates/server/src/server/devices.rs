@@ -40,16 +40,6 @@ pub(super) fn open(device: &DeviceConfig, state: Option<&Path>) -> Result<Opened
 }
 
 impl Server {
-    /// Serves another device from now on, without virtual disks.
-    ///
-    /// # Errors
-    /// If its name is taken or its back end can't be used.
-    pub fn add_device(&mut self, device: DeviceConfig) -> Result<(), AlterError> {
-        let name = device.name.clone();
-        let opened = self.begin_device(device)?.run();
-        self.end_device(&name, opened)
-    }
-
     /// Takes a device's name and paths; [`end_device`](Self::end_device) serves it once the job is done.
     ///
     /// # Errors
