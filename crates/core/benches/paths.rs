@@ -24,19 +24,87 @@ struct Path {
     policy: &'static str,
     streams: u32,
     depth: u32,
-    /// An idle stream's request arrives and is cancelled; else a piece completes, the next request
-    /// arrives, and a piece is dispatched.
-    wakes: bool,
+    /// Idle streams beside them.
+    idle: u32,
+    step: Step,
 }
 
-const PATHS: [Path; 7] = [
-    Path { name: "one/disktime", policy: "disktime", streams: 10, depth: 1, wakes: false },
-    Path { name: "one/zygaria", policy: "zygaria", streams: 10, depth: 1, wakes: false },
-    Path { name: "alone/disktime", policy: "disktime", streams: 1, depth: 32, wakes: false },
-    Path { name: "deep/disktime", policy: "disktime", streams: 10, depth: 32, wakes: false },
-    Path { name: "deep/zygaria", policy: "zygaria", streams: 10, depth: 32, wakes: false },
-    Path { name: "many/zygaria", policy: "zygaria", streams: 500, depth: 32, wakes: false },
-    Path { name: "wake/disktime", policy: "disktime", streams: 10, depth: 32, wakes: true },
+/// What is done once in a path.
+#[derive(Clone, Copy)]
+enum Step {
+    /// A piece completes, the next request arrives, and a piece is dispatched.
+    Decide,
+    /// An idle stream's request arrives and is cancelled.
+    Wake,
+    /// An idle stream goes, and another comes.
+    Replace,
+}
+
+const PATHS: [Path; 8] = [
+    Path {
+        name: "one/disktime",
+        policy: "disktime",
+        streams: 10,
+        depth: 1,
+        idle: 1,
+        step: Step::Decide,
+    },
+    Path {
+        name: "one/zygaria",
+        policy: "zygaria",
+        streams: 10,
+        depth: 1,
+        idle: 1,
+        step: Step::Decide,
+    },
+    Path {
+        name: "alone/disktime",
+        policy: "disktime",
+        streams: 1,
+        depth: 32,
+        idle: 1,
+        step: Step::Decide,
+    },
+    Path {
+        name: "deep/disktime",
+        policy: "disktime",
+        streams: 10,
+        depth: 32,
+        idle: 1,
+        step: Step::Decide,
+    },
+    Path {
+        name: "deep/zygaria",
+        policy: "zygaria",
+        streams: 10,
+        depth: 32,
+        idle: 1,
+        step: Step::Decide,
+    },
+    Path {
+        name: "many/zygaria",
+        policy: "zygaria",
+        streams: 500,
+        depth: 32,
+        idle: 1,
+        step: Step::Decide,
+    },
+    Path {
+        name: "wake/disktime",
+        policy: "disktime",
+        streams: 10,
+        depth: 32,
+        idle: 1,
+        step: Step::Wake,
+    },
+    Path {
+        name: "replace/disktime",
+        policy: "disktime",
+        streams: 1,
+        depth: 32,
+        idle: 10_000,
+        step: Step::Replace,
+    },
 ];
 
 fn main() {
@@ -48,10 +116,10 @@ fn main() {
     let path = PATHS.iter().find(|path| path.name == name).expect("a path's name");
     let mut load = Load::new(path);
     for _ in 0..times.parse::<u32>().expect("a number of times") {
-        if path.wakes {
-            load.wake_and_cancel();
-        } else {
-            load.decide();
+        match path.step {
+            Step::Decide => load.decide(),
+            Step::Wake => load.wake_and_cancel(),
+            Step::Replace => load.replace_idle(),
         }
     }
 }
@@ -63,6 +131,7 @@ struct Load {
     pieces: VecDeque<PieceId>,
     next_offset: u64,
     idle: StreamId,
+    reserve: Share,
 }
 
 impl Load {
@@ -70,19 +139,17 @@ impl Load {
         let limits = Limits {
             depth: path.depth,
             requests_max: (path.streams + 1) * BACKLOG,
-            streams_max: path.streams + 1,
+            streams_max: path.streams + path.idle,
             ..Limits::default()
         };
         let policy = policy::find(path.policy).unwrap();
         let cost_model = disktime_core::cost::usual(path.policy);
         let config = Config { policy, cost_model, limits, ..Config::default() };
         let mut engine = Engine::new(&config).unwrap();
-        let reserve = Share::from_ppm(Share::PARTS / (path.streams + 1)).unwrap();
-        for stream in 0..=path.streams {
-            let contract = Contract { weight: 1 + stream % 100, ..Contract::reserving(reserve) };
-            let spec = StreamSpec { contract, ..StreamSpec::default() };
-            let change = Change::AddStream(StreamId(stream), spec);
-            engine.handle_change(Instant::ZERO, change).unwrap();
+        let reserve = Share::from_ppm(Share::PARTS / (path.streams + path.idle)).unwrap();
+        for stream in 0..path.streams + path.idle {
+            let spec = spec(stream, reserve);
+            engine.handle_change(Instant::ZERO, Change::AddStream(StreamId(stream), spec)).unwrap();
         }
         for id in 0..path.streams * BACKLOG {
             let request = request(id, id % path.streams, u64::from(id) << 20);
@@ -90,7 +157,7 @@ impl Load {
         }
         let idle = StreamId(path.streams);
         let (now, pieces) = (Instant::ZERO, VecDeque::new());
-        let mut load = Self { engine, now, pieces, next_offset: 0, idle };
+        let mut load = Self { engine, now, pieces, next_offset: 0, idle, reserve };
         load.fill();
         load
     }
@@ -112,12 +179,24 @@ impl Load {
         assert_eq!(self.engine.handle_cancel(self.now, RequestId(id)), Cancel::Gone);
     }
 
+    fn replace_idle(&mut self) {
+        self.now = self.now + Duration::from_micros(20);
+        self.engine.handle_change(self.now, Change::RemoveStream(self.idle)).unwrap();
+        let spec = spec(self.idle.0, self.reserve);
+        self.engine.handle_change(self.now, Change::AddStream(self.idle, spec)).unwrap();
+    }
+
     fn fill(&mut self) {
         while let Some(dispatch) = self.engine.poll_dispatch(self.now) {
             self.pieces.push_back(dispatch.piece);
         }
         assert!(!self.pieces.is_empty(), "everyone has work, and nothing is at the device");
     }
+}
+
+fn spec(stream: u32, reserve: Share) -> StreamSpec {
+    let contract = Contract { weight: 1 + stream % 100, ..Contract::reserving(reserve) };
+    StreamSpec { contract, ..StreamSpec::default() }
 }
 
 fn request(id: u32, stream: u32, offset: u64) -> Request {

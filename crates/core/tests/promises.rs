@@ -5,7 +5,8 @@ mod rig;
 
 use disktime_core::promise::{self, ROUND, SLICE, Terms};
 use disktime_core::{
-    BrokenBy, Change, Class, Contract, Duration, Event, Kind, Request, StreamId, policy,
+    Access, Admission, BrokenBy, Change, Class, Contract, Duration, Event, Kind, Rate, Request,
+    StreamId, policy,
 };
 use rig::{MS, Rig, SECOND, at, contract, percent, read};
 
@@ -214,6 +215,36 @@ fn a_reservation_that_is_given_while_a_stream_waits_is_watched_from_then_on() {
     assert!(shorter + 100 * MS < bound);
     let due = rig.engine.poll_timeout().unwrap().as_nanos();
     assert!((SECOND + shorter..=SECOND + shorter + 10).contains(&due), "{due}");
+}
+
+/// Beside a rate that nothing bounds no best effort has a bound: such a stream was backlogged long before it has one.
+#[test]
+fn a_stream_that_waits_is_watched_once_the_last_rate_without_a_bound_is_gone() {
+    let mut rig = fifo();
+    rig.add(0, contract(50, 100));
+    rig.add(1, contract(0, 100));
+    let rate = Rate {
+        bytes_per_second: 1_000,
+        cycle: None,
+        admission: Admission::BestEffort,
+        access: Access::Both,
+    };
+    let class = Class::GuaranteedRate;
+    [2, 3].iter().for_each(|id| {
+        rig.add(*id, Contract { rate: Some(rate), class, ..Contract::default() });
+    });
+    rig.ask(0, 1, 1, 1_000);
+    rig.go_one(0);
+    rig.ask(0, 2, 0, 1_000);
+    rig.timeout(MS);
+    for (id, now) in [(2, 100 * MS), (3, 200 * MS)] {
+        assert_eq!(rig.engine.promise(StreamId(0)), None);
+        rig.change(now, Change::RemoveStream(StreamId(id)));
+        rig.timeout(now + MS);
+    }
+    let bound = rig.engine.promise(StreamId(0)).unwrap().as_nanos();
+    let due = rig.engine.poll_timeout().unwrap().as_nanos();
+    assert!((bound..=bound + 10).contains(&due), "{due} for a bound of {bound}");
 }
 
 /// A stall is nobody's: a stream was behind by 70 % of it for as long as it was backlogged.

@@ -111,6 +111,11 @@ impl Terms {
         self.count(contract, cycle, u64::sub);
     }
 
+    /// What keeps best effort, and guaranteed latencies, from having bounds.
+    pub(crate) fn withholds(&self) -> [bool; 2] {
+        [self.unbounded > 0, self.rates.0 > 0]
+    }
+
     fn count(&mut self, of: &Contract, cycle: Option<Duration>, with: fn(u64, u64) -> u64) {
         let count = |sum: &mut u64, one: u64| *sum = with(*sum, one);
         match of.class {
@@ -133,9 +138,10 @@ impl Terms {
     /// reservation; `None` if no time is promised to it. Rounded up.
     #[must_use]
     pub fn bound(&self, contract: &Contract) -> Option<Duration> {
+        let [best_effort, latencies] = self.withholds();
         let (shares, promised) = match contract.class {
-            Class::BestEffort | Class::SoftRealTime => (true, self.unbounded == 0),
-            Class::GuaranteedLatency => (false, self.rates.0 == 0),
+            Class::BestEffort | Class::SoftRealTime => (true, !best_effort),
+            Class::GuaranteedLatency => (false, !latencies),
             Class::GuaranteedRate | Class::Background => (false, false),
         };
         if contract.reserve == Share::ZERO || !promised {

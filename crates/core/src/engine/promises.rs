@@ -10,11 +10,14 @@
 //!
 //! Does not know: policies, why others were served.
 
+use alloc::vec::Vec;
+
 use super::Engine;
 use super::event::{BrokenBy, Event};
 use crate::classes::lane::Gate;
 use crate::classes::promise::{PIECE_BYTES, Terms, piece_time};
 use crate::classes::stream::{Stream, StreamTable};
+use crate::types::contract::Contract;
 use crate::types::heap::IndexedHeap;
 use crate::types::ids::StreamId;
 use crate::types::rank::Rank;
@@ -32,14 +35,24 @@ pub(super) struct Promises {
     piece: Duration,
     /// Watched streams by when they break their bounds at the earliest, in ns.
     due: IndexedHeap,
-    /// A bound may have become shorter: times in the heap may be too late.
-    shorter: bool,
+    /// Streams whose bounds may have become shorter: their times in the heap may be too late.
+    shorter: Shorter,
+}
+
+/// Whose bounds may have become shorter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Shorter {
+    Nobodys,
+    /// Those of the streams in the heap. The others are not backlogged: a device may have many thousands of them.
+    Watched,
+    /// Those of streams that had no bound before, too.
+    All,
 }
 
 impl Promises {
     pub(super) fn new(terms: Terms) -> Self {
         let (piece, due) = (terms.piece, IndexedHeap::default());
-        Self { terms, piece, due, shorter: false }
+        Self { terms, piece, due, shorter: Shorter::Nobodys }
     }
 
     /// When a bound is broken at the earliest.
@@ -49,8 +62,22 @@ impl Promises {
 
     /// The slice length is another.
     pub(super) fn set_slice(&mut self, slice: Duration) {
-        self.shorter |= slice < self.terms.slice;
+        if slice < self.terms.slice {
+            self.shorten(Shorter::Watched);
+        }
         self.terms.slice = slice;
+    }
+
+    fn shorten(&mut self, whose: Shorter) {
+        self.shorter = self.shorter.max(whose);
+    }
+
+    /// A contract no longer counts in others' bounds.
+    fn remove(&mut self, contract: &Contract, cycle: Option<Duration>) {
+        let before = self.terms.withholds();
+        self.terms.remove(contract, cycle);
+        let same = self.terms.withholds() == before;
+        self.shorten(if same { Shorter::Watched } else { Shorter::All });
     }
 
     /// A stream has another contract, or another cycle.
@@ -63,8 +90,7 @@ impl Promises {
             return;
         }
         if let Some((old, cycle)) = old {
-            self.terms.remove(&old, cycle);
-            self.shorter = true;
+            self.remove(&old, cycle);
         }
         self.terms.add(&contract, cycle);
         stream.behind.set_reserve(contract.reserve, now);
@@ -77,8 +103,7 @@ impl Promises {
     pub(super) fn forget(&mut self, stream: &Stream) {
         self.due.remove(stream.id.0);
         if let Some((contract, cycle)) = &stream.behind.counted {
-            self.terms.remove(contract, *cycle);
-            self.shorter = true;
+            self.remove(contract, *cycle);
         }
     }
 
@@ -103,14 +128,17 @@ impl Promises {
     /// The first stream that is behind its bound.
     fn first(&mut self, streams: &StreamTable, now: Instant) -> Option<StreamId> {
         let near = now.as_nanos().saturating_add(NEAR.as_nanos()).cast_signed();
-        if !self.shorter && self.due.peek().is_none_or(|(at, _)| at > near) {
+        if self.shorter == Shorter::Nobodys && self.due.peek().is_none_or(|(at, _)| at > near) {
             return None;
         }
-        if core::mem::take(&mut self.shorter) {
-            for stream in streams.iter() {
-                let at = self.breaks_at(stream, now);
-                self.due.lower(stream.id.0, at);
-            }
+        let ids: Vec<u32> = match core::mem::replace(&mut self.shorter, Shorter::Nobodys) {
+            Shorter::Nobodys => Vec::new(),
+            Shorter::Watched => self.due.some(usize::MAX, i64::MAX).collect(),
+            Shorter::All => streams.iter().map(|stream| stream.id.0).collect(),
+        };
+        for id in ids {
+            let at = streams.get(StreamId(id)).and_then(|stream| self.breaks_at(stream, now));
+            self.due.lower(id, at);
         }
         let mut due = core::mem::take(&mut self.due);
         let at = |id: u32| self.breaks_at(streams.get(StreamId(id))?, now);
@@ -161,8 +189,11 @@ impl Engine {
         let piece_max = self.guarantees.piece_max(Rank::Best).min(PIECE_BYTES);
         let profile = self.guarantees.profile.as_ref();
         let piece = profile.map_or(self.promises.piece, |it| piece_time(it, piece_max));
-        let Promises { terms, shorter, .. } = &mut self.promises;
-        *shorter |= piece < terms.piece || self.limits.depth < terms.depth;
+        let Promises { terms, .. } = &mut self.promises;
+        let shorter = piece < terms.piece || self.limits.depth < terms.depth;
         (terms.piece, terms.depth) = (piece, self.limits.depth);
+        if shorter {
+            self.promises.shorten(Shorter::Watched);
+        }
     }
 }
