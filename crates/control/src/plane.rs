@@ -541,15 +541,35 @@ impl Plane {
         if vdisk.size < size {
             return Err(Refusal::smaller(name, &after.size, size));
         }
-        server.alter_vdisk(&device, vdisk).map_err(|error| {
+        let refused = |server: &Server, error| {
             let parent = after.parent.as_deref();
             Refusal::with_room(error, || room(server, &device, (parent, name)))
-        })?;
-        if let Err(error) = store.put_vdisk(&after, Phase::Ready) {
+        };
+        let grows = vdisk.size > size;
+        let larger = VdiskSpec { size: after.size.clone(), ..before.clone() };
+        if grows {
+            // A file or extent that is larger than this record says keeps a daemon from its start: after a crash
+            // the next one goes on with the change, which must be one that can be.
+            server.would_have(&device, &vdisk).map_err(|error| refused(server, error))?;
+            store.begin_move(&before, &after)?;
+        }
+        if let Err(error) = server.alter_vdisk(&device, vdisk) {
+            if grows {
+                let is_larger = server.recorded_size(name).is_some_and(|bytes| bytes > size);
+                store.leave(name, if is_larger { &larger } else { &before });
+            }
+            return Err(refused(server, error));
+        }
+        let kept = match grows {
+            true => store.end_move(name, &after),
+            false => store.put_vdisk(&after, Phase::Ready),
+        };
+        if let Err(error) = kept {
             // The caller is told that nothing has changed. A size stays: it is larger, and harms nobody.
-            let size = after.size.clone();
-            let (_, old) =
-                server.config().check_vdisk(&table(&VdiskSpec { size, ..before })?, Some(name))?;
+            if grows {
+                store.leave(name, &larger);
+            }
+            let (_, old) = server.config().check_vdisk(&table(&larger)?, Some(name))?;
             server.alter_vdisk(&device, old)?;
             return Err(error.into());
         }

@@ -237,6 +237,15 @@ impl Room {
         Ok(())
     }
 
+    /// The bytes that are recorded for a virtual disk, if its device has a record.
+    pub(crate) fn recorded(&self, name: &str) -> Option<u64> {
+        match &self.ground {
+            Ground::Memory => None,
+            Ground::Pool(pool) => pool.entered(name),
+            Ground::Extents(..) => self.layout.iter().find(|it| it.name == name).map(|it| it.size),
+        }
+    }
+
     fn is_placed(&self) -> bool {
         matches!(self.ground, Ground::Extents(..))
     }

@@ -247,7 +247,7 @@ fn kills_in_the_middle_of_changes_leave_each_change_whole_or_undone() {
     // The last state that was acknowledged (no virtual disk, or one of this weight), and the one asked
     // for since.
     let (mut known, mut asked): (Option<u64>, Option<u64>) = (None, None);
-    let mut weight = 0;
+    let (mut weight, mut kib) = (0, 1024);
     for round in 0..kills {
         let mut served = Served::start(directory.path());
         let api = served.api();
@@ -278,7 +278,12 @@ fn kills_in_the_middle_of_changes_leave_each_change_whole_or_undone() {
                     ("PUT", Some(body), Some(weight))
                 }
                 Some(_) if weight % 3 == 0 => ("DELETE", None, None),
-                Some(_) => ("PATCH", Some(format!("{{\"weight\": {weight}}}")), Some(weight)),
+                Some(_) => {
+                    // A file that is longer than the record says kept the next daemon from its start.
+                    kib += 4;
+                    let body = format!("{{\"weight\": {weight}, \"size\": \"{kib}KiB\"}}");
+                    ("PATCH", Some(body), Some(weight))
+                }
             };
             asked = next;
             let body = body.as_ref().map(String::as_bytes);

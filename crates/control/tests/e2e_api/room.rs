@@ -7,6 +7,8 @@ use serde_json::json;
 
 use crate::{Daemon, db, read, skip, succeeds};
 
+const MIB: u64 = 1 << 20;
+
 /// A small file system of its own, which can be filled.
 struct Small(PathBuf);
 
@@ -151,6 +153,7 @@ fn a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards()
         ("PUT", "/v1/vdisks/new", Some(&new)),
         ("PATCH", "/v1/vdisks/db", Some(&json!({"weight": 9}))),
         ("PATCH", "/v1/vdisks/db", Some(&json!({"name": "other"}))),
+        ("PATCH", "/v1/vdisks/db", Some(&json!({"size": "2MiB"}))),
         ("DELETE", "/v1/vdisks/db", None),
         ("PUT", "/v1/devices/m", Some(&memory)),
         ("DELETE", "/v1/devices/empty", None),
@@ -177,4 +180,30 @@ fn a_state_that_becomes_read_only_refuses_changes_whole_and_goes_on_afterwards()
     let vdisks: Vec<Vdisk> = read(&daemon.ask("GET", "/v1/vdisks", None));
     let seen: Vec<_> = vdisks.iter().map(|it| (&*it.name, it.contract.weight)).collect();
     assert_eq!(seen, [("db", 9), ("new", 100)]);
+}
+
+/// A virtual disk that was refused a larger size had a longer file than its record said, with which no daemon
+/// starts.
+#[test]
+fn a_pool_that_can_not_record_a_larger_size_keeps_the_old_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, pool) = (directory.path().join("state"), directory.path().join("pool"));
+    let daemon = Daemon::of_state(&state);
+    daemon.add_pool(&pool);
+    assert_eq!(daemon.ask("PUT", "/v1/vdisks/db", Some(&db(json!({})))).status, 201);
+    let identity = pool.join(".disktime-pool");
+    let Some(read_only) = Immutable::make(&identity) else {
+        let name = "a_pool_that_can_not_record_a_larger_size_keeps_the_old_one";
+        return skip(name, "no file can be made immutable here");
+    };
+    let grow = |size| daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"size": size}))).status;
+    assert!(grow("2MiB") >= 400);
+    let size = |daemon: &Daemon| daemon.connect("db").export().size_bytes;
+    assert_eq!((size(&daemon), pool.join("db.raw").metadata().unwrap().len()), (MIB, MIB));
+    drop(read_only);
+    let daemon = restarted(daemon, &state, 1);
+    assert_eq!(size(&daemon), MIB);
+    let grown = daemon.ask("PATCH", "/v1/vdisks/db", Some(&json!({"size": "3MiB"})));
+    assert_eq!(grown.status, 200);
+    assert_eq!(size(&restarted(daemon, &state, 1)), 3 * MIB);
 }

@@ -306,6 +306,14 @@ impl Server {
         Ok(())
     }
 
+    /// The bytes that are recorded for a virtual disk on its device, if that has a record: after a change that
+    /// failed they may be more than it is served with.
+    #[must_use]
+    pub fn recorded_size(&self, name: &str) -> Option<u64> {
+        let (at, _) = self.vdisk_at(name).ok()?;
+        self.rooms[at].recorded(name)
+    }
+
     /// Has a virtual disk's contract be the one that the configuration states.
     fn restore(&self, at: usize, place: usize, id: VdiskId) {
         let Ok(contracts) = self.grounds[at].contracts(&self.config.devices[at]) else { return };

@@ -152,19 +152,45 @@ impl GrowingPool {
     /// Makes files as long as these sizes, then enters the sizes, durably.
     ///
     /// # Errors
-    /// If the system refuses: files may be longer than what is entered.
+    /// If the system refuses: then they are as they were, unless it refuses that, too.
     pub(crate) fn grow(&mut self, grown: &[(&str, u64)]) -> Result<(), PoolError> {
-        let grown = self.changed(grown);
-        for (name, size) in &grown {
+        let mut longer = Vec::new();
+        let entered = self
+            .lengthen(&self.changed(grown), &mut longer)
+            .and_then(|changes| self.file.change(&mut self.pool.identity, &changes));
+        if entered.is_err() {
+            // A file that is longer than its entry keeps the next daemon from its start.
+            for (file, before) in longer {
+                if let Err(error) = file.set_length(before) {
+                    tracing::warn!(%error, "a file stays longer than its virtual disk");
+                }
+            }
+        }
+        entered
+    }
+
+    /// Makes files as long as these sizes; answers the entries to be, and notes which files had which length.
+    fn lengthen<'a>(
+        &self,
+        grown: &[(&'a str, u64)],
+        longer: &mut Vec<(Arc<ServedFile>, u64)>,
+    ) -> Result<Vec<(&'a str, Option<u64>)>, PoolError> {
+        for (name, size) in grown {
             let path = self.pool.file_of(name);
             if let (FileState::Short, Some(file)) =
                 (self.pool.check(name, *size)?, self.files.get(*name))
             {
+                let before = path.metadata().map_err(io_at(&path))?.len();
+                longer.push((Arc::clone(file), before));
                 file.set_length(size.next_multiple_of(BLOCK)).map_err(io_at(&path))?;
             }
         }
-        let changes: Vec<_> = grown.iter().map(|(name, size)| (*name, Some(*size))).collect();
-        self.file.change(&mut self.pool.identity, &changes)
+        Ok(grown.iter().map(|(name, size)| (*name, Some(*size))).collect())
+    }
+
+    /// The bytes that are entered for a virtual disk.
+    pub(crate) fn entered(&self, name: &str) -> Option<u64> {
+        self.pool.identity.vdisks.get(name).copied()
     }
 
     /// The sizes that are not entered so: the files of the other virtual disks are as they were.
