@@ -40,7 +40,11 @@ pub enum RecordError {
         error: io::Error,
     },
     /// It is not what was written.
-    #[error("{}: {reason}: mend it, or delete it to have everything placed anew", path.display())]
+    #[error(
+        "{}: {reason}: mend it, or bring it back from a copy; if it is deleted everything is placed anew, and a \
+         virtual disk may be served another one's data",
+        path.display()
+    )]
     Syntax {
         /// Which file.
         path: PathBuf,
@@ -139,6 +143,10 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Recorded::default()),
             Err(error) => return Err(RecordError::Io { path: path(), error }),
         };
+        // One that was written has its header at least.
+        if text.trim().is_empty() {
+            return Err(RecordError::Syntax { path: path(), reason: "it is empty".to_owned() });
+        }
         let Contents { path: of, pool, fast_tier, extent } = toml::from_str(&text)
             .map_err(|error| RecordError::Syntax { path: path(), reason: error.to_string() })?;
         match of {

@@ -117,6 +117,24 @@ fn a_record_comes_back_and_is_of_its_device() {
     std::fs::write(directory.path().join("image.disktime"), "extents = 3").unwrap();
     let says = beside.load().unwrap_err().to_string();
     assert!(says.contains("unknown field `extents`"), "{says}");
+    assert!(says.ends_with("may be served another one's data"), "{says}");
+}
+
+/// Of a record that had lost its contents all virtual disks were placed anew: one was served another one's data.
+#[test]
+fn a_record_without_a_byte_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image");
+    for state in [None, Some(directory.path())] {
+        let record = Record::of(&image, "disk", state);
+        for text in ["", "\n"] {
+            std::fs::write(record.path(), text).unwrap();
+            let says = record.load().unwrap_err().to_string();
+            assert!(says.contains("it is empty: mend it, or bring it back"), "{says}");
+        }
+        record.save(&Recorded::default()).unwrap();
+        assert_eq!(record.load().unwrap(), Recorded::default(), "of no virtual disk");
+    }
 }
 
 /// A round of a server's life: which of ten virtual disks the configuration has.
