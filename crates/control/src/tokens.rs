@@ -3,13 +3,13 @@
 //! The file has a line for each token: `view TOKEN` or `operate TOKEN`, and after it `until DATE` if it
 //! ends. It is read again when it changes. Does not know: HTTP.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use disktime_server::{Quiet, clock};
+use disktime_server::{Quiet, clock, replace};
 
 /// Bytes of a token that is made here.
 const BYTES: usize = 32;
@@ -120,26 +120,27 @@ pub enum Shut {
 }
 
 impl Tokens {
-    /// The tokens of a file. One that is not there is made, for its owner alone, with a token of each
+    /// The tokens of a file. One that is not there or empty is made, for its owner alone, with a token of each
     /// role.
     ///
     /// # Errors
     /// If the file can't be used; one that others may read is refused.
     pub fn of_file(path: &Path) -> Result<Self, TokenError> {
         let failed = |error| TokenError::File { path: path.to_owned(), error };
-        let make = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        match make {
-            Ok(mut file) => {
-                let text = format!(
-                    "# Who may use the control API and its page over TCP: role, token, `until DATE` if it \
-                     ends.\noperate {}\nview {}\n",
-                    random().map_err(failed)?,
-                    random().map_err(failed)?
-                );
-                file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // An empty one opens nothing: an earlier version left it on a full file system.
+        let is_there = match std::fs::metadata(path) {
+            Ok(about) => !about.is_file() || about.len() > 0,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(failed(error)),
+        };
+        if !is_there {
+            let text = format!(
+                "# Who may use the control API and its page over TCP: role, token, `until DATE` if it \
+                 ends.\noperate {}\nview {}\n",
+                random().map_err(failed)?,
+                random().map_err(failed)?
+            );
+            replace(path, text.as_bytes()).map_err(failed)?;
         }
         let tokens = Self { path: Some(path.to_owned()), ..Self::none() };
         tokens.read_again(&mut tokens.kept())?;
@@ -369,6 +370,21 @@ mod tests {
         assert_eq!(tokens.role(&of("view"), 0), Ok(Role::View));
         assert_eq!(tokens.role("", 0), Err(Shut::Unknown));
         assert_eq!(tokens.role(&of("view")[1..], 0), Err(Shut::Unknown));
+    }
+
+    /// A first start on a full file system left an empty file, and no later one made tokens: nobody could log in.
+    #[test]
+    fn an_empty_file_gets_tokens_and_one_with_a_line_is_left_alone() {
+        let (directory, path) = file("", 0o600);
+        Tokens::of_file(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\noperate ") && text.contains("\nview "), "{text}");
+        Tokens::of_file(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        std::fs::write(&path, "# nobody\n").unwrap();
+        Tokens::of_file(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "# nobody\n");
     }
 
     #[test]
