@@ -12,6 +12,7 @@ use disktime_config::ValueError;
 use disktime_core::Duration;
 
 use crate::backend::{BackEndKind, OneFile, SeenPool};
+use crate::claims::Claims;
 use crate::config::{Config, ConfigError, DeviceConfig, Listen};
 use crate::layout::{Record, RecordError, Recorded};
 use crate::listener;
@@ -45,13 +46,21 @@ pub fn check(config: &Config) -> Vec<StartError> {
         Some(StartError::Listen { listen: listen.clone(), error })
     });
     let state = config.state.as_deref().and_then(|state| is_state(state).err());
+    let mut claims = Claims::default();
+    let shared = config.devices.iter().filter_map(|device| claims.claim(device).err());
     let devices = config.devices.iter();
     let devices = devices.filter_map(|device| examine(device, config.state.as_deref()).err());
     let traces = config.vdisks().filter_map(|(_, vdisk)| {
         let error = is_directory(parent(vdisk.record.as_deref()?)).err()?;
         Some(StartError::Trace { vdisk: vdisk.name.clone(), error })
     });
-    sockets.chain(tls.map(StartError::from)).chain(state).chain(devices).chain(traces).collect()
+    sockets
+        .chain(tls.map(StartError::from))
+        .chain(state)
+        .chain(shared)
+        .chain(devices)
+        .chain(traces)
+        .collect()
 }
 
 /// A state directory, which is there or can be made.

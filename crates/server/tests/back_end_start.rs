@@ -12,16 +12,16 @@ use disktime_core::Kind;
 use disktime_server::backend::{
     BackEnd, DeviceError, FileBackEnd, OneFile, PoolDirectory, PoolError, TwoTiers, make_image,
 };
-use disktime_server::{Config, Server, StartError};
+use disktime_server::{Config, Server, StartError, check};
 use rig::Rig;
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const EIO: DeviceError = DeviceError(libc::EIO);
 
-/// Starts a daemon with one device for each of these lines of its table; each has a virtual disk of
+/// A configuration with one device for each of these lines of its table; each has a virtual disk of
 /// 1 MiB, `v0`, `v1` and so on. `DIRECTORY` stands for the directory.
-fn start_all(directory: &Path, server: &str, devices: &[&str]) -> Result<Server, StartError> {
+fn config(directory: &Path, server: &str, devices: &[&str]) -> Config {
     let mut text = format!("[server]\nnbd = [\"unix:DIRECTORY/nbd.sock\"]\n{server}\n");
     for (at, device) in devices.iter().enumerate() {
         text += &format!(
@@ -30,7 +30,12 @@ fn start_all(directory: &Path, server: &str, devices: &[&str]) -> Result<Server,
         );
     }
     let text = text.replace("DIRECTORY", directory.to_str().unwrap());
-    Server::start(Config::parse(&text).unwrap())
+    Config::parse(&text).unwrap()
+}
+
+/// Starts a daemon with such a configuration.
+fn start_all(directory: &Path, server: &str, devices: &[&str]) -> Result<Server, StartError> {
+    Server::start(config(directory, server, devices))
 }
 
 fn start(directory: &Path, device: &str) -> Result<Server, StartError> {
@@ -136,7 +141,7 @@ fn a_fast_tier_that_came_back_blank_is_missed() {
          [[vdisk]]\nname = \"v0\"\ndevice = \"d0\"\nsize = \"1MiB\"\n"
     );
     let config = Config::parse(&text.replace("DIRECTORY", here.to_str().unwrap())).unwrap();
-    let said = disktime_server::check(&config)[0].to_string();
+    let said = check(&config)[0].to_string();
     contains(&said, &["/fast is blank, but was the fast tier before"]);
     let record = here.join("slow.disktime");
     let recorded = std::fs::read_to_string(&record).unwrap();
@@ -446,5 +451,35 @@ fn a_flush_fails_once_its_file_is_gone_or_cut() {
                 assert_eq!(rig.ask(0, Kind::Flush, 0, 0), Err(EIO), "{file}, removed: {removed}");
             }
         }
+    }
+}
+
+/// A check called two names of one back end in order, and the start refused them.
+#[test]
+fn a_check_tells_of_two_names_of_one_back_end_as_a_start_does() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path();
+    sparse(&path.join("image"), 4 * MIB);
+    std::fs::hard_link(path.join("image"), path.join("hard")).unwrap();
+    drop(PoolDirectory::make(&path.join("pool")).unwrap());
+    sparse(&path.join("pool/v0.raw"), MIB);
+    for (name, at) in [("image", "soft"), ("pool", "link")] {
+        symlink(path.join(name), path.join(at)).unwrap();
+    }
+    let file = |name: &str| format!("back_end = \"file:DIRECTORY/{name}\"");
+    let tiers = "back_end = \"tiered:DIRECTORY/hard,DIRECTORY/image\"".to_owned();
+    for (one, other) in [
+        (file("image"), file("soft")),
+        (file("image"), file("hard")),
+        (file("pool"), file("link")),
+        (file("pool"), file("pool/v0.raw")),
+        (tiers, "back_end = \"memory\"".to_owned()),
+    ] {
+        let config = config(path, "", &[&one, &other]);
+        let shared = |it: &StartError| matches!(it, StartError::Shared { .. });
+        let found = check(&config).iter().filter(|it| shared(it)).count();
+        assert_eq!(found, 1, "{one}, {other}");
+        let started = Server::start(config).err().expect("it must not start");
+        assert!(shared(&started), "{started}");
     }
 }
