@@ -5,7 +5,7 @@
 
 mod counters;
 mod driver;
-mod file;
+pub(crate) mod file;
 mod outbox;
 mod report;
 mod tally;
@@ -95,6 +95,12 @@ pub enum LoadError {
     ReadOnly {
         /// As asked.
         permille: u16,
+    },
+    /// It would be written to, and something else has it.
+    #[error("{}: it is mounted, or a server has it open: its data would be overwritten", path.display())]
+    InUse {
+        /// Which.
+        path: PathBuf,
     },
     /// The system does not open the file.
     #[error("{}: {errno}", path.display())]

@@ -25,6 +25,7 @@ use crate::aligned::Buffer;
 use crate::clock;
 use crate::connection::Connection;
 use crate::error::{ConnectError, RequestError};
+use crate::load::file::alone;
 use crate::uri::Uri;
 
 /// Waits shorter than this are spun: a sleep's end is not more exact.
@@ -58,6 +59,15 @@ pub enum ProfileError {
     Empty {
         /// The target's name.
         name: String,
+    },
+    /// Writes were allowed, and something else has it.
+    #[error(
+        "{}: it is mounted, or a server has it open: its data would be lost; leave out --destructive",
+        path.display()
+    )]
+    InUse {
+        /// The path.
+        path: PathBuf,
     },
     /// Writes were allowed, and can't be done.
     #[error("{name}: read-only; its writes can't be measured: leave out --destructive")]
@@ -139,6 +149,7 @@ impl ProfileTarget {
             Errno::ROFS | Errno::ACCESS | Errno::PERM if writes => {
                 ProfileError::ReadOnly { name: path.display().to_string() }
             }
+            Errno::BUSY if writes => ProfileError::InUse { path: path.to_owned() },
             errno => ProfileError::Open { path: path.to_owned(), errno },
         };
         let kind = std::fs::metadata(path)
@@ -147,9 +158,17 @@ impl ProfileTarget {
         if !kind.is_file() && !std::os::unix::fs::FileTypeExt::is_block_device(&kind) {
             return Err(ProfileError::NoDevice { path: path.to_owned() });
         }
-        let access = if writes { OFlags::RDWR } else { OFlags::RDONLY };
+        let access = match writes {
+            // Fails while it is mounted, or a server has it.
+            true if !kind.is_file() => OFlags::RDWR | OFlags::EXCL,
+            true => OFlags::RDWR,
+            false => OFlags::RDONLY,
+        };
         let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(open)?);
+        if writes {
+            alone(&file).map_err(open)?;
+        }
         // A block device's metadata have no size.
         let size = file.seek(SeekFrom::End(0));
         let size =

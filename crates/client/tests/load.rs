@@ -6,7 +6,7 @@ mod support;
 
 use disktime_client::{
     ConnectionError, Counters, Load, LoadError, LoadReport, LoadSpec, MissReports, OUTSTANDING_MAX,
-    Options,
+    Options, ProfileError, ProfileTarget,
 };
 use disktime_core::Duration;
 use disktime_nbd::{BlockSizes, Command, NbdError, ProtocolError, TransmissionFlags};
@@ -229,6 +229,21 @@ fn a_player_on_a_file_reports_its_misses() {
     let past = Extent { start: 0, end: 2 << 20 };
     let past = LoadError::PastEnd { extent: past, export_bytes: 1 << 20 };
     assert_eq!(refused(&file, spec(4096, 2 << 20)), Some(past));
+    // A server locks its files. What it served was overwritten.
+    let locked = std::fs::File::open(&file).unwrap();
+    locked.lock().unwrap();
+    let writing = |bytes| {
+        let read = spec(bytes, 4096);
+        let workload = Spec { reads_permille: 0, ..read.workload.clone() };
+        LoadSpec { workload, ..read }
+    };
+    assert_eq!(refused(&file, writing(4096)), Some(LoadError::InUse { path: file.clone() }));
+    assert_eq!(refused(&file, spec(4096, 4096)), None);
+    let profiled = ProfileTarget::file(&file, true).unwrap_err();
+    assert!(matches!(profiled, ProfileError::InUse { .. }), "{profiled}");
+    assert!(ProfileTarget::file(&file, false).is_ok());
+    drop(locked);
+    assert_eq!(refused(&file, writing(4096)), None);
     let path = directory.path().to_owned();
     assert_eq!(refused(&path, spec(4096, 4096)), Some(LoadError::NoFile { path: path.clone() }));
     let path = path.join("none");

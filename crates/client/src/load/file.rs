@@ -5,6 +5,7 @@
 //! answers and not the page cache.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,7 +14,7 @@ use std::time::Duration as Span;
 
 use disktime_core::{Duration, Instant, Kind};
 use disktime_workload::{IoOp, Source, Spec};
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::counters::Shared;
@@ -51,7 +52,10 @@ pub(super) fn size(path: &Path) -> Result<u64, LoadError> {
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<(File, u64), LoadError> {
-    let failed = |errno| LoadError::File { path: path.to_owned(), errno };
+    let failed = |errno| match errno {
+        Errno::BUSY => LoadError::InUse { path: path.to_owned() },
+        errno => LoadError::File { path: path.to_owned(), errno },
+    };
     let kind = std::fs::metadata(path)
         .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?
         .file_type();
@@ -59,10 +63,28 @@ fn open(path: &Path, flags: OFlags) -> Result<(File, u64), LoadError> {
         return Err(LoadError::NoFile { path: path.to_owned() });
     }
     let flags = flags | OFlags::CLOEXEC;
+    let writes = flags.contains(OFlags::RDWR);
+    if writes && !kind.is_file() {
+        // Opening a block device exclusively fails while it is mounted, or a server has it. Streams on
+        // one device must not keep each other out, so it is opened again without.
+        rustix::fs::open(path, flags | OFlags::EXCL, Mode::empty()).map_err(failed)?;
+    }
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    if writes {
+        alone(&file).map_err(failed)?;
+    }
     // A block device's metadata have no size.
     let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(failed)?;
     Ok((file.into(), size))
+}
+
+/// Fails if a server has locked the file: what is written would be its clients' data.
+pub(crate) fn alone(file: impl AsFd) -> Result<(), Errno> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Err(Errno::BUSY),
+        // A file system without locks has no servers' either.
+        _ => Ok(()),
+    }
 }
 
 impl FileDriver {
