@@ -152,6 +152,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             bail!(BadInput(format!("{option} {span:?}: {least:?} to {most:?} are possible")));
         }
     }
+    if let Some(length) = arguments.duration.filter(|length| *length <= arguments.buffer) {
+        bail!(BadInput(format!(
+            "--for {length:?}: more than --buffer, {:?}, is needed: only then a stream plays and can miss",
+            arguments.buffer
+        )));
+    }
     let mut streams = Vec::new();
     for target in &arguments.targets {
         start(arguments, target, &mut streams)?;
@@ -213,7 +219,9 @@ fn start(arguments: &Arguments, text: &str, streams: &mut Vec<Playing>) -> anyho
             LoadError::Connect(_) | LoadError::System(_) => {
                 anyhow::Error::from(error).context(text.to_owned())
             }
-            LoadError::File { .. } | LoadError::NoFile { .. } => BadInput(error.to_string()).into(),
+            LoadError::File { .. } | LoadError::NoFile { .. } | LoadError::InUse { .. } => {
+                BadInput(error.to_string()).into()
+            }
             error => bad(&error).into(),
         })?;
         streams.push(Playing { name, target: text.to_owned(), load, forgiven: 0 });

@@ -174,8 +174,10 @@ fn a_player_refuses_what_it_cannot_do() {
     std::fs::write(&file, [0; 1000]).unwrap();
     let directory = daemon.path("");
     let socket = daemon.path("misses.sock");
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["--rate", "8MB/s", "--for", "0s", &uri], "--for 0ns: 100ms to"),
+        // Nothing has played by then, and it was said that nothing was late.
+        (&["--rate", "8MB/s", "--for", "1s", &uri], "--for 1s: more than --buffer, 1s, is needed"),
         (&["--rate", "8MB/s", "--buffer", "500h", &uri], "1ns to 3600s are possible"),
         (&["--rate", "8MB", &uri], "a rate is a size per second"),
         (&["--rate", "0MB/s", &uri], "rate: 0 bytes per second"),
