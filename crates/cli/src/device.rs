@@ -113,10 +113,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn profile(arguments: &Profile) -> anyhow::Result<ExitCode> {
     let target = open(arguments).map_err(said)?;
     // Not after minutes: what can't be written is known at once.
-    let begin = |option: &str, path: &Option<PathBuf>| {
-        path.as_deref().map(|path| output::begin(option, path)).transpose()
+    let device = Path::new(&arguments.device);
+    let begin = |option: &str, path: &Option<PathBuf>, others: &[&Path]| {
+        path.as_deref().map(|path| output::begin_apart(option, path, others)).transpose()
     };
-    let (out, svg) = (begin("--out", &arguments.out)?, begin("--svg", &arguments.svg)?);
+    let out = begin("--out", &arguments.out, &[device])?;
+    let beside: Vec<&Path> =
+        [Some(device), arguments.out.as_deref()].into_iter().flatten().collect();
+    let svg = begin("--svg", &arguments.svg, &beside)?;
     let mut watch = Watch::new(arguments.budget);
     let found = find(target, arguments, &mut watch);
     drop(watch);

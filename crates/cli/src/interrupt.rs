@@ -79,7 +79,7 @@ pub fn unheard() {
     if POLLED.load(Ordering::SeqCst) {
         ASKED.store(true, Ordering::SeqCst);
     } else {
-        list().drain(..).flatten().for_each(|it| it.remove());
+        list().drain(..).rev().flatten().for_each(|it| it.remove());
         std::process::exit(UNHEARD_EXIT);
     }
 }
@@ -95,7 +95,8 @@ pub fn check() -> Result<(), Interrupted> {
 /// Ends the process, from the signals' thread. Another thread may hold any lock but the list's.
 fn leave(last_words: LastWords) -> ! {
     let mut unfinished = list();
-    unfinished.drain(..).flatten().for_each(|it| it.remove());
+    // The latest first: a directory is empty once what was begun in it is gone.
+    unfinished.drain(..).rev().flatten().for_each(|it| it.remove());
     // Not through std's handles: the command may hold their locks.
     let said = rustix::io::write(io::stderr(), b"disktime: interrupted\n");
     let (exit, document) = last_words();

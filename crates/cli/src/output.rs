@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::BadInput;
@@ -25,6 +26,37 @@ pub fn begin(option: &str, path: &Path) -> Result<Output, BadInput> {
     Output::create(path).map_err(|error| BadInput(format!("{option} {}: {error}", path.display())))
 }
 
+/// As [`begin`], unless it is one of those files, which it would take the place of.
+///
+/// # Errors
+/// If it is, or can't be written.
+pub fn begin_apart(
+    option: &str,
+    path: &Path,
+    others: &[impl AsRef<Path>],
+) -> Result<Output, BadInput> {
+    match others.iter().map(AsRef::as_ref).find(|other| is_same(path, other)) {
+        Some(other) => Err(BadInput(format!(
+            "{option} {}: {} would be lost under it: name another file",
+            path.display(),
+            other.display()
+        ))),
+        None => begin(option, path),
+    }
+}
+
+/// Whether two paths lead to one file or device, or would if it was there. A device that only takes
+/// text, such as a terminal, is none that could be lost.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) if one.is_file() => {
+            (one.dev(), one.ino()) == (other.dev(), other.ino())
+        }
+        (Ok(_), _) | (_, Ok(_)) => false,
+        _ => one == other,
+    }
+}
+
 /// A file that has its name once it is whole; until then it lies beside that under another one.
 #[derive(Debug)]
 pub struct Output {
@@ -43,6 +75,11 @@ impl Output {
         // Behind a symbolic link, what it leads to is replaced.
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let before = match fs::OpenOptions::new().write(true).open(&real) {
+            Ok(file) if file.metadata()?.file_type().is_block_device() => {
+                return Err(io::Error::other(
+                    "a block device, whose data would be lost: name a file",
+                ));
+            }
             Ok(file) if !file.metadata()?.is_file() => {
                 return Ok(Self { path: real, file, temporary: None });
             }
@@ -65,12 +102,20 @@ impl Output {
         Ok(Self { path: real, file, temporary: Some((temporary, unfinished)) })
     }
 
-    /// Writes all of it and gives it its name.
+    /// Writes more of it.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn append(&mut self, text: &str) -> io::Result<()> {
+        self.file.write_all(text.as_bytes())
+    }
+
+    /// Writes the rest of it and gives it its name.
     ///
     /// # Errors
     /// If it can't be written; what was there before is untouched then.
     pub fn finish(mut self, text: &str) -> io::Result<()> {
-        self.file.write_all(text.as_bytes())?;
+        self.append(text)?;
         let Some((temporary, _unfinished)) = &self.temporary else { return Ok(()) };
         self.file.sync_all()?;
         fs::rename(temporary, &self.path)
@@ -121,5 +166,25 @@ mod tests {
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         assert!(Output::create(&directory.path().join("none/file")).is_err());
         assert!(Output::create(directory.path()).is_err());
+    }
+
+    /// `device profile disk.img --out disk.img` put the profile in the image's place.
+    #[test]
+    fn a_file_does_not_take_the_place_of_one_that_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let [image, link, new] = ["disk.img", "link", "new"].map(|it| directory.path().join(it));
+        fs::write(&image, "data").unwrap();
+        fs::hard_link(&image, &link).unwrap();
+        for path in [&image, &link] {
+            let error = begin_apart("--out", path, &[&new, &image]).unwrap_err().0;
+            assert!(error.contains("would be lost under it: name another file"), "{error}");
+        }
+        let twice = begin_apart("--svg", &new, &[&new]).unwrap_err().0;
+        assert!(twice.starts_with("--svg "), "{twice}");
+        begin_apart("--out", &new, &[&image]).unwrap().finish("text").unwrap();
+        begin_apart("--out", &new, &[&image]).unwrap().finish("again").unwrap();
+        // Several may write to what keeps nothing.
+        begin_apart("--out", Path::new("/dev/null"), &["/dev/null"]).unwrap().finish("").unwrap();
+        assert_eq!(fs::read_to_string(&image).unwrap(), "data");
     }
 }
