@@ -157,7 +157,7 @@ fn token(file: Option<&Path>) -> Result<String, BadInput> {
         return std::env::var("DISKTIME_TOKEN").map_err(|_| BadInput(missing.to_owned()));
     };
     let shown = file.display();
-    let text = std::fs::read_to_string(file)
+    let text = disktime_profiler::read_text_of_any(file)
         .map_err(|error| BadInput(format!("--token-file {shown}: {error}")))?;
     let lines = || text.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#'));
     let of =

@@ -26,6 +26,14 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     if !is_file {
         return Err(io::Error::other("no regular file: name one"));
     }
+    read_text_of_any(path)
+}
+
+/// As [`read_text`]; also of a pipe, whose end it waits for.
+///
+/// # Errors
+/// If it can't be read, or goes on for more than 16 MiB.
+pub fn read_text_of_any(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > BYTES_MAX {
