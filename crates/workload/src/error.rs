@@ -1,6 +1,6 @@
 //! Why a load can't be generated, and the most that a load may ask for.
 
-use disktime_core::Duration;
+use disktime_core::{Duration, Request};
 use std::fmt;
 
 /// The most operations of one load at once: each is kept in mind.
@@ -17,6 +17,11 @@ pub enum SpecError {
     NoSizes,
     /// A size is zero.
     SizeZero,
+    /// An operation is longer than a request can be.
+    SizeLong {
+        /// The size.
+        bytes: u64,
+    },
     /// A size is not a multiple of the smallest.
     NotMultiple {
         /// The size.
@@ -77,6 +82,12 @@ pub enum SpecError {
     },
     /// ON periods without length.
     OnZero,
+    /// ON and OFF periods with less than a microsecond from the start of one to the next: each ON
+    /// period starts with an operation.
+    PeriodShort {
+        /// Both together.
+        period: Duration,
+    },
     /// Bursts of no operations.
     BurstEmpty,
     /// The longest idle time is below the shortest.
@@ -92,6 +103,11 @@ pub enum SpecError {
     RateZero,
     /// Cycles without length.
     CycleZero,
+    /// Cycles of less than a microsecond.
+    CycleShort {
+        /// As given.
+        cycle: Duration,
+    },
     /// A player that reads and writes.
     PlayerMixed {
         /// Reads among a thousand.
@@ -116,6 +132,9 @@ impl fmt::Display for SpecError {
         match *self {
             Self::NoSizes => f.write_str("sizes: at least one is needed"),
             Self::SizeZero => f.write_str("sizes: 0 bytes; at least 1 is needed"),
+            Self::SizeLong { bytes } => {
+                write!(f, "sizes: {bytes} bytes; 1 to {} are possible", Request::BYTES_MAX)
+            }
             Self::NotMultiple { bytes, unit } => {
                 write!(f, "sizes: {bytes} bytes is not a multiple of the smallest, {unit}")
             }
@@ -151,6 +170,9 @@ impl fmt::Display for SpecError {
             ),
             Self::IntervalZero => f.write_str("interval: 0 ns; at least 1 is needed"),
             Self::OnZero => f.write_str("on: 0 ns; at least 1 is needed"),
+            Self::PeriodShort { period } => {
+                write!(f, "on and off: {period:?} together; at least {INTERVAL_MIN:?} is needed")
+            }
             Self::BurstEmpty => f.write_str("burst length: 0; at least 1 is needed"),
             Self::IdleBackwards { min, max } => {
                 write!(f, "idle_max: {max:?}; at least idle_min, {min:?}, is needed")
@@ -158,6 +180,9 @@ impl fmt::Display for SpecError {
             Self::ScaleZero => f.write_str("time_scale: 0; more is needed"),
             Self::RateZero => f.write_str("rate: 0 bytes per second; at least 1 is needed"),
             Self::CycleZero => f.write_str("cycle: 0 ns; at least 1 is needed"),
+            Self::CycleShort { cycle } => {
+                write!(f, "cycle: {cycle:?}; at least {INTERVAL_MIN:?} is needed")
+            }
             Self::PlayerMixed { permille } => {
                 write!(f, "reads: {permille} of a thousand; a player takes only 0 or 1000")
             }

@@ -183,9 +183,15 @@ impl Pace {
                 | Arrivals::OnOff { interval, .. },
             ) if interval < INTERVAL_MIN => Err(SpecError::IntervalShort { interval }),
             Self::Open(Arrivals::OnOff { on: Duration::ZERO, .. }) => Err(SpecError::OnZero),
+            Self::Open(Arrivals::OnOff { on, off, .. }) if on + off < INTERVAL_MIN => {
+                Err(SpecError::PeriodShort { period: on + off })
+            }
             Self::Player(Playback { bytes_per_second: 0, .. })
             | Self::Cycles(Cycles { bytes_per_second: 0, .. }) => Err(SpecError::RateZero),
             Self::Cycles(Cycles { cycle: Duration::ZERO, .. }) => Err(SpecError::CycleZero),
+            Self::Cycles(Cycles { cycle, .. }) if cycle < INTERVAL_MIN => {
+                Err(SpecError::CycleShort { cycle })
+            }
             Self::Closed { .. }
             | Self::Bursts { .. }
             | Self::Open(_)

@@ -6,7 +6,7 @@ use crate::trace::{
     Disorder, OnProgress, Progress, TraceError, TraceFault, TraceFormat, TraceReader, TraceRecord,
 };
 use disktime_config::quantity;
-use disktime_core::{Duration, Instant, Kind};
+use disktime_core::{Duration, Instant, Kind, Request};
 use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;
@@ -319,10 +319,17 @@ impl Replay {
         let length = end.saturating_sub(start);
         let IoOp { kind, offset, bytes } = op;
         let fits = |offset: u64| offset <= length && bytes <= length - offset;
-        if kind == Kind::Flush || fits(offset) {
+        if kind == Kind::Flush {
             // A flush has no extent, whatever the trace says.
             let offset = if fits(offset) { start + offset } else { start };
-            return Ok(IoOp { offset, ..op });
+            return Ok(IoOp { kind, offset, bytes: 0 });
+        }
+        if bytes > Request::BYTES_MAX {
+            let field = self.reader.length_field();
+            return Err(self.reader.error(TraceFault::Long { field, bytes }));
+        }
+        if fits(offset) {
+            return Ok(IoOp { offset: start + offset, ..op });
         }
         if self.spec.past_end == PastEnd::Refuse || bytes > length {
             let field = self.reader.place_field();

@@ -2,7 +2,7 @@
 
 use crate::error::SpecError;
 use disktime_config::quantity;
-use disktime_core::Kind;
+use disktime_core::{Kind, Request};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
@@ -156,6 +156,9 @@ impl Spec {
         let unit = self.unit().ok_or(SpecError::NoSizes)?;
         if unit == 0 {
             return Err(SpecError::SizeZero);
+        }
+        if self.largest() > Request::BYTES_MAX {
+            return Err(SpecError::SizeLong { bytes: self.largest() });
         }
         if let Some(odd) = self.sizes.iter().find(|size| !size.bytes.is_multiple_of(unit)) {
             return Err(SpecError::NotMultiple { bytes: odd.bytes, unit });

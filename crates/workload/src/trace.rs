@@ -251,6 +251,11 @@ impl TraceReader {
         self.parser.place_field()
     }
 
+    /// The name of the field that says how long an operation is.
+    pub(crate) fn length_field(&self) -> &'static str {
+        self.parser.length_field()
+    }
+
     pub(crate) fn take_on_progress(&mut self) -> Option<OnProgress> {
         self.lines.input.on_progress.take()
     }

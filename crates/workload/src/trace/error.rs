@@ -1,7 +1,7 @@
 //! Errors of a trace, and where they are.
 
 use crate::error::SpecError;
-use disktime_core::Instant;
+use disktime_core::{Instant, Request};
 use std::fmt;
 use std::io;
 
@@ -102,6 +102,13 @@ pub enum TraceFault {
         /// How many bytes there are.
         end: u64,
     },
+    /// An operation that is longer than a request can be.
+    Long {
+        /// The field's name in the format.
+        field: &'static str,
+        /// Length.
+        bytes: u64,
+    },
     /// A line of more than 64 KiB.
     LineLong {
         /// The most that is possible, in bytes.
@@ -174,6 +181,9 @@ impl fmt::Display for TraceFault {
                 "{field}: {bytes} bytes at byte {offset} pass the end at {end}; wrap, or enlarge \
                  the extent"
             ),
+            Self::Long { field, bytes } => {
+                write!(f, "{field}: {bytes} bytes; at most {} are possible", Request::BYTES_MAX)
+            }
             Self::LineLong { bytes_max } => {
                 write!(f, "the line is longer than {bytes_max} bytes; no format has such lines")
             }
